@@ -1,0 +1,36 @@
+//! Facts about a backend, as data.
+
+use std::time::Duration;
+
+/// What a backend can do and promises. Code and tests ask this, never the backend's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
+pub struct Capabilities {
+    /// The backend's name, as given to `--backend`.
+    pub backend: &'static str,
+    /// Whether the names of one request enter their lines in one step.
+    pub atomic_names: bool,
+    /// Whether waiters hold in order of arrival (C02); if not, order is best effort and `ahead` unknown.
+    pub ordered: bool,
+    /// How well the fencing token survives.
+    pub token: TokenStrength,
+    /// Whether claims end by a ttl on the server; if not, the kernel ends them with their processes.
+    pub leased: bool,
+    /// How many renewals fit into one ttl.
+    pub renewals_per_ttl: u32,
+    /// Whether [`super::Backend::examine`] may find a warning that whoever runs a command should hear.
+    pub look_while_running: bool,
+    /// How long after its ttl an abandoned claim may still stand (C04).
+    pub abandoned_bound: Duration,
+}
+
+/// How well fencing tokens survive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TokenStrength {
+    /// As durable as the service's data.
+    Durable,
+    /// May go back when the service loses its memory or fails over.
+    Volatile,
+    /// A hint for ordering, no more.
+    BestEffort,
+}

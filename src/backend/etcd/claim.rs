@@ -1,0 +1,166 @@
+//! One client's end of a claim.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use etcd_client::{PutOptions, Txn, TxnOp};
+use tokio::task::AbortHandle;
+
+use super::core::{Core, lock};
+use super::enter::{Joined, revoke};
+use super::fault::{Fault, Outcome};
+use super::follow::follow;
+use super::look;
+use crate::backend::Claim;
+use crate::lock::{ClaimState, Error, ErrorKind, LockName, Moment, Result};
+
+/// A lease that is longer is revoked also after a success, at the cost of a request: it would lie around.
+const LEFT_TO_EXPIRE: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct EtcdClaim {
+    core: Arc<Core>,
+    name: Option<LockName>,
+    follower: AbortHandle,
+}
+
+impl EtcdClaim {
+    /// Begins to follow the line.
+    pub(super) fn new(joined: Joined) -> Self {
+        let core = joined.core;
+        let task = tokio::spawn(follow(Arc::clone(&core), joined.place, joined.revision));
+        let name = core.lines.first().map(|line| line.name.clone());
+        Self { core, name, follower: task.abort_handle() }
+    }
+
+    /// Whether it is of use to one who enters again with its id.
+    pub(super) fn is_live(&self) -> bool {
+        !self.core.has_left() && !self.core.is_over()
+    }
+
+    fn fail(&self, operation: &'static str) -> impl FnOnce(Fault) -> Error {
+        move |fault| fault.error(operation, self.name.as_ref())
+    }
+
+    async fn publish(&self, value: &str, deadline: Moment) -> Outcome<()> {
+        let core = &self.core;
+        let stored = {
+            let mut stored = lock(&core.stored);
+            stored.record.holder.label = Some(value.to_owned());
+            stored.to_text()
+        };
+        let mut steps = Vec::new();
+        for line in &core.lines {
+            let same_lease = || Some(PutOptions::new().with_ignore_lease());
+            steps.push(TxnOp::put(core.entry(line), value, same_lease()));
+            steps.push(TxnOp::put(line.record(core.mode, core.lease), stored.clone(), same_lease()));
+        }
+        let txn = Txn::new().when(core.all_stand()).and_then(steps);
+        let answer = core.wire.call(deadline, |mut c| {
+            let txn = txn.clone();
+            async move { c.client.txn(txn).await }
+        });
+        if answer.await?.succeeded() {
+            return Ok(());
+        }
+        Err(Fault::Said(ErrorKind::Invalid, "the claim is no longer in it".to_owned()))
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
+        let core = &self.core;
+        core.left.store(true, Ordering::Relaxed);
+        let acquired = *lock(&core.acquired_ms);
+        let Some(acquired) = acquired.filter(|_| succeeded) else {
+            return revoke(&core.wire, core.lease, deadline).await;
+        };
+        let mut steps: Vec<TxnOp> =
+            core.lines.iter().map(|line| TxnOp::put(line.done(), acquired.to_string(), None)).collect();
+        let removal = self.removal();
+        // Where all of it fits, the success is told and the line left in one request, and the bare lease is left
+        // to expire.
+        let at_once = steps.len() + removal.len() <= look::MOST_OPERATIONS && core.ttl <= LEFT_TO_EXPIRE;
+        if at_once {
+            steps.extend(removal);
+        }
+        let txn = Txn::new().when(core.all_stand()).and_then(steps);
+        let answer = core.wire.call(deadline, |mut c| {
+            let txn = txn.clone();
+            async move { c.client.txn(txn).await }
+        });
+        match answer.await {
+            Ok(answer) if at_once && answer.succeeded() => return Ok(()),
+            // A server without space takes no success down. Others wait, and none of them can run before there is
+            // space again, so the line is left without it.
+            Ok(_) | Err(Fault::Full(_)) => {}
+            Err(fault) => return Err(fault),
+        }
+        revoke(&core.wire, core.lease, deadline).await
+    }
+
+    /// The steps that take all keys of the claim away.
+    fn removal(&self) -> Vec<TxnOp> {
+        let core = &self.core;
+        let slots = match &*core.state.borrow() {
+            ClaimState::Held(grant) => grant.names.iter().map(|g| g.slot).collect(),
+            _ => Vec::new(),
+        };
+        let mut steps = Vec::new();
+        for (at, line) in core.lines.iter().enumerate() {
+            let keys = [core.entry(line), line.record(core.mode, core.lease), line.hold(core.lease)];
+            steps.extend(keys.map(|key| TxnOp::delete(key, None)));
+            if let Some(slot) = slots.get(at).copied().flatten() {
+                steps.push(TxnOp::delete(line.slot(slot), None));
+            }
+        }
+        steps.push(TxnOp::delete(core.layout.nested(core.lease), None));
+        steps
+    }
+}
+
+impl Drop for EtcdClaim {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+#[async_trait]
+impl Claim for EtcdClaim {
+    fn ttl(&self) -> Option<Duration> {
+        Some(self.core.ttl)
+    }
+
+    async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
+        let mut states = self.core.state.subscribe();
+        loop {
+            if self.core.has_left() {
+                let gone = Fault::Said(ErrorKind::Invalid, "the claim has left it".to_owned());
+                return Err(gone.error("follow the line", self.name.as_ref()));
+            }
+            let state = states.borrow_and_update().clone();
+            if seen != Some(&state) {
+                return Ok(state);
+            }
+            // The sender lives as long as the claim.
+            let _ = states.changed().await;
+        }
+    }
+
+    async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        self.core.renew(deadline).await.map_err(self.fail("renew in the line"))
+    }
+
+    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
+        self.publish(value, deadline).await.map_err(self.fail("publish a value in the line"))
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
+        self.leave(succeeded, deadline).await.map_err(self.fail("leave the line"))
+    }
+
+    fn anchors(&self) -> Result<Vec<OwnedFd>> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,262 @@
+//! Where the servers are, and how to get in.
+
+use std::fmt;
+
+use super::keys::{Layout, Prefix};
+use crate::backend::Options;
+use crate::backend::options::{Secret, Tls};
+
+/// etcd's port for clients.
+const PORT: u16 = 2379;
+/// As etcdctl has it. Not `localhost`, which would have to be looked up.
+const DEFAULT_HOST: &str = "127.0.0.1";
+
+/// What the `etcd` backend is opened with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EtcdConfig {
+    /// The servers of one cluster: `http://HOST:PORT` or `https://HOST:PORT`, at least one.
+    pub endpoints: Vec<String>,
+    /// What the keys start with.
+    pub prefix: Prefix,
+    /// Who, and the password.
+    pub login: Option<(String, Secret)>,
+    /// Encryption, for `https` endpoints.
+    pub tls: Tls,
+}
+
+/// An address that leads nowhere, in one line and without secrets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadAddress(String);
+
+impl fmt::Display for BadAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadAddress {}
+
+/// One address, taken apart.
+struct Endpoint {
+    url: String,
+    secure: bool,
+    login: Option<(String, Option<String>)>,
+}
+
+impl EtcdConfig {
+    /// Understands the connection options; connects to nothing.
+    pub fn parse(options: &Options) -> Result<Self, BadAddress> {
+        let texts = options.endpoints.iter().flat_map(|text| text.split(','));
+        let texts: Vec<&str> = texts.map(str::trim).filter(|text| !text.is_empty()).collect();
+        let encrypt = options.tls.is_given();
+        let mut endpoints = texts.iter().map(|t| endpoint(t, encrypt)).collect::<Result<Vec<_>, _>>()?;
+        if endpoints.is_empty() {
+            if !options.endpoints.is_empty() {
+                return Err(BadAddress(
+                    "the address of the etcd server is empty; write HOST:PORT".to_owned(),
+                ));
+            }
+            endpoints.push(endpoint(DEFAULT_HOST, encrypt)?);
+        }
+        if encrypt && let Some(open) = endpoints.iter().find(|e| !e.secure) {
+            let url = &open.url;
+            return Err(BadAddress(format!(
+                "{url} is not encrypted, but certificates are given; write https://"
+            )));
+        }
+        let login = login(options, &endpoints)?;
+        let mut urls: Vec<String> = Vec::new();
+        for endpoint in endpoints {
+            if !urls.contains(&endpoint.url) {
+                urls.push(endpoint.url);
+            }
+        }
+        let prefix = options.prefix.clone().map_or_else(Prefix::default, Prefix::Raw);
+        Ok(Self { endpoints: urls, prefix, login, tls: options.tls.clone() })
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        Layout::new(&self.prefix)
+    }
+
+    /// The cluster and the prefix, however the servers were ordered.
+    pub(super) fn identity(&self) -> String {
+        let mut hosts: Vec<&str> =
+            self.endpoints.iter().filter_map(|url| url.split_once("://")).map(|(_, host)| host).collect();
+        hosts.sort_unstable();
+        format!("etcd:{}|{}", hosts.join(","), self.layout().prefix())
+    }
+}
+
+/// Options over what the addresses say.
+fn login(options: &Options, endpoints: &[Endpoint]) -> Result<Option<(String, Secret)>, BadAddress> {
+    let said = endpoints.iter().find_map(|e| e.login.clone());
+    let user = options.user.clone().or_else(|| said.as_ref().map(|(user, _)| user.clone()));
+    let password =
+        options.password.clone().or_else(|| said.and_then(|(_, password)| password).map(Secret::new));
+    match (user, password) {
+        (Some(user), Some(password)) => Ok(Some((user, password))),
+        (None, None) => Ok(None),
+        (Some(user), None) => Err(BadAddress(format!(
+            "there is no password for the user {user}; put it into DLOCK_PASSWORD or a file named by DLOCK_PASSWORD_FILE"
+        ))),
+        (None, Some(_)) => Err(BadAddress(
+            "there is a password and no user; add --user, or leave the password out".to_owned(),
+        )),
+    }
+}
+
+fn endpoint(text: &str, encrypt: bool) -> Result<Endpoint, BadAddress> {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let secure = match scheme.to_ascii_lowercase().as_str() {
+        "" | "etcd" => encrypt,
+        "http" => false,
+        "https" => true,
+        _ => return Err(BadAddress(format!("etcd has no addresses with {scheme}://; write HOST:PORT"))),
+    };
+    let (login, place) = match rest.rsplit_once('@') {
+        None => (None, rest),
+        Some((login, place)) => {
+            let (user, password) = match login.split_once(':') {
+                Some((user, password)) => (user, Some(decoded(password)?)),
+                None => (login, None),
+            };
+            (Some((decoded(user)?, password)), place)
+        }
+    };
+    let place = place.strip_suffix('/').unwrap_or(place);
+    let (host, port) = host_and_port(place)?;
+    let scheme = if secure { "https" } else { "http" };
+    Ok(Endpoint { url: format!("{scheme}://{host}:{port}"), secure, login })
+}
+
+fn host_and_port(place: &str) -> Result<(&str, u16), BadAddress> {
+    let bad =
+        |why: &str| BadAddress(format!("{place:?} is no address of an etcd server: {why}; write HOST:PORT"));
+    let (host, port) = match place.rsplit_once(':') {
+        // The colons of an IPv6 address stand in brackets.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (place, None),
+    };
+    let port = match port {
+        None => PORT,
+        Some(port) => port.parse().ok().filter(|p| *p != 0).ok_or_else(|| bad("the port is no number"))?,
+    };
+    let bracketed = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    let fine = match bracketed {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            !host.is_empty()
+                && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
+        }
+    };
+    if fine { Ok((host, port)) } else { Err(bad("the host is no name or address")) }
+}
+
+/// A part of an address with its `%XX` as characters.
+fn decoded(text: &str) -> Result<String, BadAddress> {
+    let bad = || {
+        BadAddress(
+            "the user or password of an address has a % without two digits; write it as %25".to_owned(),
+        )
+    };
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next().ok_or_else(bad)?, rest.next().ok_or_else(bad)?];
+            let digits = std::str::from_utf8(&digits).map_err(|_| bad())?;
+            bytes.push(u8::from_str_radix(digits, 16).map_err(|_| bad())?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::options::Pem;
+
+    fn parse(endpoints: &[&str]) -> Result<EtcdConfig, String> {
+        let endpoints = endpoints.iter().map(|e| (*e).to_owned()).collect();
+        EtcdConfig::parse(&Options { endpoints, ..Options::default() }).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn addresses_as_documented() {
+        for (texts, urls) in [
+            (&[] as &[&str], &["http://127.0.0.1:2379"] as &[&str]),
+            (&["h"], &["http://h:2379"]),
+            (&["h:1"], &["http://h:1"]),
+            (&["http://h:1/"], &["http://h:1"]),
+            (&["HTTPS://h"], &["https://h:2379"]),
+            (&["etcd://h:1"], &["http://h:1"]),
+            (&["[::1]:7"], &["http://[::1]:7"]),
+            (&["[::1]"], &["http://[::1]:2379"]),
+            (&["a:1, b:2,a:1", "c:3"], &["http://a:1", "http://b:2", "http://c:3"]),
+        ] {
+            assert_eq!(parse(texts).expect("fine").endpoints, urls, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn bad_addresses_say_why() {
+        for (text, part) in [
+            ("h:x", "the port is no number"),
+            ("h:0", "the port is no number"),
+            (",", "is empty"),
+            ("http://", "the host is no name"),
+            ("h/path", "the host is no name"),
+            ("::1", "the host is no name"),
+            ("ftp://h", "ftp://"),
+            ("u:%zz@h", "%25"),
+            ("u@h", "no password for the user u"),
+        ] {
+            let error = parse(&[text]).expect_err(text);
+            assert!(error.contains(part) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn who_comes_from_options_before_addresses() {
+        let login = |user: Option<&str>, password: Option<&str>, endpoint: &str| {
+            let options = Options {
+                endpoints: vec![endpoint.to_owned()],
+                user: user.map(str::to_owned),
+                password: password.map(Secret::new),
+                ..Options::default()
+            };
+            let login = EtcdConfig::parse(&options).expect("fine").login;
+            login.map(|(user, password)| format!("{user} {}", password.reveal()))
+        };
+        assert_eq!(login(None, None, "h"), None);
+        assert_eq!(login(None, None, "http://u:p%40%3A@h"), Some("u p@:".to_owned()));
+        assert_eq!(login(Some("v"), Some("q"), "http://u:p@h"), Some("v q".to_owned()));
+        assert_eq!(login(None, Some("q"), "http://u@h"), Some("u q".to_owned()));
+        let options = Options { password: Some(Secret::new("p")), ..Options::default() };
+        assert!(EtcdConfig::parse(&options).expect_err("no user").to_string().contains("no user"));
+    }
+
+    #[test]
+    fn certificates_mean_encryption() {
+        let tls = Tls { authority: Some(Pem::new(b"x".to_vec())), ..Tls::default() };
+        let with = |text: &str| {
+            EtcdConfig::parse(&Options {
+                endpoints: vec![text.to_owned()],
+                tls: tls.clone(),
+                ..Options::default()
+            })
+        };
+        assert_eq!(with("h:1").expect("fine").endpoints, ["https://h:1"]);
+        assert!(with("http://h:1").expect_err("open").to_string().contains("write https://"));
+    }
+
+    #[test]
+    fn the_order_of_servers_makes_no_other_cluster() {
+        let identity = |texts: &[&str]| parse(texts).expect("fine").identity();
+        assert_eq!(identity(&["a:1,b:2"]), identity(&["b:2", "a:1"]));
+        assert_ne!(identity(&["a:1"]), identity(&["a:2"]));
+    }
+}

@@ -1,0 +1,274 @@
+//! What the parts of one claim share.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{GetOptions, Txn};
+use tokio::sync::{Notify, watch};
+
+use super::fault::{Fault, Outcome};
+use super::keys::{Layout, Line};
+use super::look::{self, Answers, Seen, Target};
+use super::renew::Kept;
+use super::stored::{Note, Stored, wall_clock};
+use super::wire::Wire;
+use crate::clock;
+use crate::lock::{ClaimState, FencingToken, Grant, Granted, LossReason, Mode, Moment};
+
+/// How long it may take to learn why an entry is gone before it is told without a reason.
+const WHY: Duration = Duration::from_millis(200);
+
+/// One claim, as its waiter, its renewals and its release see it.
+pub(super) struct Core {
+    pub(super) wire: Arc<Wire>,
+    pub(super) layout: Layout,
+    pub(super) lines: Vec<Line>,
+    pub(super) mode: Mode,
+    pub(super) lease: i64,
+    /// What the server granted.
+    pub(super) ttl: Duration,
+    /// The revision that made the entry.
+    pub(super) created: i64,
+    pub(super) stored: Mutex<Stored>,
+    /// From when the last confirmed ttl counts.
+    pub(super) last_good: Mutex<Moment>,
+    pub(super) state: watch::Sender<ClaimState>,
+    /// The revision at which its place in line was last told.
+    pub(super) placed_at: Mutex<i64>,
+    /// When the lock was acquired, by the clock of this host.
+    pub(super) acquired_ms: Mutex<Option<u64>>,
+    /// It has begun to leave: what becomes of the entry is no loss.
+    pub(super) left: AtomicBool,
+    /// The way may be free: whoever follows the line looks.
+    pub(super) look: Notify,
+    /// The stream of keep-alives, between two renewals.
+    pub(super) kept: Mutex<Option<Kept>>,
+}
+
+/// How the claim stands.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// It holds all its names: published.
+    Held,
+    /// It waits for one of these, in the lines of these names, after this revision.
+    Waits(Vec<(usize, Target)>, i64),
+    /// The entry is not there.
+    Gone,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_final(state: &ClaimState) -> bool {
+    matches!(state, ClaimState::Lost(_) | ClaimState::Superseded { .. })
+}
+
+impl Core {
+    /// The key of the entry in a line.
+    pub(super) fn entry(&self, line: &Line) -> String {
+        line.entry(self.mode, self.lease)
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        is_final(&self.state.borrow())
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        lock(&self.acquired_ms).is_some()
+    }
+
+    /// Tells `state`, unless the last word has been said. One who was asked to leave hears of nothing but the
+    /// end.
+    pub(super) fn publish(&self, state: ClaimState) {
+        self.state.send_if_modified(|present| {
+            let asked = matches!(present, ClaimState::AskedToLeave { .. });
+            let back = matches!((&*present, &state), (ClaimState::Held(_), ClaimState::Waiting { .. }));
+            if *present == state || is_final(present) || back || (asked && !is_final(&state)) {
+                return false;
+            }
+            *present = state;
+            true
+        });
+    }
+
+    /// Tells that it holds, with `tokens` and slots in the order of the names.
+    pub(super) fn publish_held(&self, names: Vec<Granted>) {
+        lock(&self.acquired_ms).get_or_insert_with(wall_clock);
+        let counts_from = *lock(&self.last_good);
+        self.publish(ClaimState::Held(Grant { names, counts_from }));
+    }
+
+    /// The compares that say: all entries stand.
+    pub(super) fn all_stand(&self) -> Vec<etcd_client::Compare> {
+        self.lines.iter().map(|line| look::stands(self.entry(line), self.created)).collect()
+    }
+
+    pub(super) fn granted(&self, revision: i64, slots: Option<&[u32]>) -> Outcome<Vec<Granted>> {
+        let token = u64::try_from(revision).ok().and_then(FencingToken::new);
+        let token = token.ok_or_else(|| Fault::corrupt("a revision below one"))?;
+        let slot = |at: usize| slots.and_then(|slots| slots.get(at).copied());
+        Ok((0..self.lines.len()).map(|at| Granted { token, slot: slot(at) }).collect())
+    }
+
+    /// Finds out how the claim stands and tells it. For an exclusive or shared claim one transaction also
+    /// proves the hold, if it holds: it puts the key whose revision is the token.
+    pub(super) async fn settle(&self, deadline: Moment) -> Outcome<Place> {
+        let slotted = matches!(self.mode, Mode::Slots(_));
+        loop {
+            let Some((seen, revision)) = self.look(!slotted, deadline).await? else { return Ok(Place::Gone) };
+            let targets = self.targets(&seen);
+            if !targets.is_empty() {
+                self.publish_waiting(&seen, &targets, revision);
+                return Ok(Place::Waits(targets, revision));
+            }
+            if !slotted {
+                self.publish_held(self.granted(revision, None)?);
+                return Ok(Place::Held);
+            }
+            if self.take_slots(&seen, deadline).await? {
+                return Ok(Place::Held);
+            }
+        }
+    }
+
+    pub(super) fn targets(&self, seen: &[Seen]) -> Vec<(usize, Target)> {
+        let each = self.lines.iter().zip(seen).enumerate();
+        each.filter_map(|(at, (line, seen))| Some((at, seen.target(line, self.mode)?))).collect()
+    }
+
+    /// Tells its place as it was at `revision`.
+    pub(super) fn publish_waiting(&self, seen: &[Seen], targets: &[(usize, Target)], revision: i64) {
+        {
+            let mut newest = lock(&self.placed_at);
+            if revision < *newest {
+                return;
+            }
+            *newest = revision;
+        }
+        let longest = targets.iter().map(|(at, _)| &seen[*at]).max_by_key(|seen| seen.ahead.len());
+        let Some(longest) = longest else { return };
+        let ahead = u32::try_from(longest.ahead.len()).ok();
+        self.publish(ClaimState::Waiting { ahead, holder: longest.first.clone() });
+    }
+
+    /// Looks at all lines at one revision, putting proofs if asked to; `None` if the entry is gone.
+    async fn look(&self, proving: bool, deadline: Moment) -> Outcome<Option<(Vec<Seen>, i64)>> {
+        let rich = look::has_room(self.lines.len());
+        let mut operations = Vec::new();
+        for line in &self.lines {
+            if proving {
+                operations.push(look::proof(line, self.lease, None));
+            }
+            operations.extend(look::reads(line, self.mode, Some(self.created), rich));
+        }
+        let txn = Txn::new().when(self.all_stand()).and_then(operations);
+        let answer = self.wire.call(deadline, |mut c| {
+            let txn = txn.clone();
+            async move { c.client.txn(txn).await }
+        });
+        let answer = match answer.await {
+            Err(Fault::LeaseNotFound) => return Ok(None),
+            other => other?,
+        };
+        if !answer.succeeded() {
+            return Ok(None);
+        }
+        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+        let mut answers = Answers::of(&answer);
+        let seen = self.lines.iter().map(|_| answers.seen(self.mode, self.created, rich));
+        Ok(Some((seen.collect::<Outcome<Vec<_>>>()?, revision)))
+    }
+
+    /// Takes the lowest free slot of each name; `false` if somebody was faster.
+    async fn take_slots(&self, seen: &[Seen], deadline: Moment) -> Outcome<bool> {
+        let slots: Vec<u32> = seen.iter().map(Seen::free_slot).collect();
+        let mut compares = self.all_stand();
+        let mut operations = Vec::new();
+        for (line, slot) in self.lines.iter().zip(&slots) {
+            let key = line.slot(*slot);
+            compares.push(look::stands(key.clone(), 0));
+            operations.push(look::put(key, "", self.lease));
+            operations.push(look::proof(line, self.lease, Some(*slot)));
+        }
+        // If an answer was lost, the slots of the first attempt are found here.
+        let own = self.lines.iter().map(|line| etcd_client::TxnOp::get(line.hold(self.lease), None));
+        let txn = Txn::new().when(compares).and_then(operations).or_else(own.collect::<Vec<_>>());
+        let answer = self.wire.call(deadline, |mut c| {
+            let txn = txn.clone();
+            async move { c.client.txn(txn).await }
+        });
+        let answer = match answer.await {
+            Err(Fault::LeaseNotFound) => return Ok(false),
+            other => other?,
+        };
+        if answer.succeeded() {
+            let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+            self.publish_held(self.granted(revision, Some(&slots))?);
+            return Ok(true);
+        }
+        let mut answers = Answers::of(&answer);
+        let mut earlier = Vec::new();
+        let mut revision = 0;
+        for _ in &self.lines {
+            let kvs = answers.read()?.take_kvs();
+            let Some(kv) = kvs.first() else { return Ok(false) };
+            revision = kv.mod_revision();
+            earlier.extend(super::stored::Hold::parse(kv.value()).and_then(|hold| hold.slot));
+        }
+        let all = earlier.len() == self.lines.len();
+        if all {
+            self.publish_held(self.granted(revision, Some(&earlier))?);
+        }
+        Ok(all)
+    }
+
+    /// The entry is gone: finds out why, and tells it.
+    pub(super) async fn conclude(&self) {
+        if self.has_left() || self.is_over() {
+            return;
+        }
+        let reason = self.why_gone(clock::now() + WHY).await;
+        if !self.has_left() {
+            self.publish(reason);
+        }
+    }
+
+    async fn why_gone(&self, deadline: Moment) -> ClaimState {
+        let note = self.wire.call(deadline, |mut c| {
+            let key = self.layout.note(self.lease);
+            async move { c.client.get(key, Some(GetOptions::new())).await }
+        });
+        let note =
+            note.await.ok().and_then(|answer| answer.kvs().first().and_then(|kv| Note::parse(kv.value())));
+        match note {
+            Some(Note::Superseded(by)) => return ClaimState::Superseded { by },
+            Some(Note::Evicted(by)) => return ClaimState::Lost(LossReason::Evicted(Some(by))),
+            Some(Note::Ask(_)) | None => {}
+        }
+        // A server counts the ttl from when it heard of the renewal, so not before that has passed.
+        let ran_out = clock::now() >= *lock(&self.last_good) + self.ttl.mul_f64(0.95);
+        if ran_out {
+            return ClaimState::Lost(LossReason::Expired);
+        }
+        let lives = self.wire.call(deadline, |mut c| {
+            let lease = self.lease;
+            async move { c.client.lease_time_to_live(lease, None).await }
+        });
+        match lives.await {
+            Ok(answer) if answer.ttl() > 0 => ClaimState::Lost(LossReason::Evicted(None)),
+            _ => ClaimState::Lost(LossReason::SessionEnded),
+        }
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("lease", &self.lease).field("mode", &self.mode).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,312 @@
+//! Joining the line: the lease and the entries, sent together.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use etcd_client::{GetOptions, LeaseGrantOptions, ResponseHeader, Txn, TxnOp, TxnResponse};
+use tokio::sync::{Notify, watch};
+
+use super::core::{Core, Place, lock};
+use super::evict;
+use super::fault::{Fault, Outcome};
+use super::keys::{Layout, Line};
+use super::look::{self, Answers, Seen};
+use super::stored::{Note, Stored};
+use super::wire::{Wire, by};
+use super::{cycle, line};
+use crate::clock::{self, Clock};
+use crate::lock::{ClaimState, ErrorKind, Mode, Moment, Request};
+
+/// How much later than the lease the entries are asked for. Requests of one connection are served side by side,
+/// so that without it every second time the entries came first.
+const HEAD_START: Duration = Duration::from_micros(400);
+
+/// A claim that has joined, how it stands, and the revision at which it does.
+pub(super) struct Joined {
+    pub(super) core: Arc<Core>,
+    pub(super) place: Place,
+    pub(super) revision: i64,
+}
+
+/// One attempt to join.
+struct Attempt<'a> {
+    wire: &'a Arc<Wire>,
+    layout: &'a Layout,
+    lines: Vec<Line>,
+    request: &'a Request,
+    lease: i64,
+    stored: Stored,
+    deadline: Moment,
+}
+
+/// What the transaction came to.
+enum Entered {
+    /// The entries were made at that revision, with a look if there was room for one.
+    New(i64, Option<Vec<Seen>>),
+    /// They were there.
+    Before(i64),
+    /// Somebody of another kind is there.
+    Mismatch(Box<Stored>),
+    /// That somebody is gone again.
+    Again,
+}
+
+/// As [`crate::backend::Backend::enter`].
+pub(super) async fn enter(
+    wire: &Arc<Wire>,
+    layout: &Layout,
+    request: &Request,
+    deadline: Moment,
+) -> Outcome<Joined> {
+    let begun = clock::now();
+    let attempt = Attempt {
+        wire,
+        layout,
+        lines: request.names.iter().map(|name| layout.line(name)).collect(),
+        request,
+        lease: layout.lease_of(request.id),
+        stored: Stored::of(request, request.ttl),
+        deadline,
+    };
+    attempt.check_size()?;
+    let (ttl, entered) = attempt.join().await?;
+    let (created, seen) = match entered {
+        Entered::New(created, seen) => (created, seen),
+        Entered::Before(created) => (created, None),
+        Entered::Mismatch(other) => return Err(attempt.mismatch(&other).await),
+        Entered::Again => return Err(Fault::late()),
+    };
+    let core = Arc::new(attempt.core(ttl, created, begun));
+    let mut joined = stand(core, seen, deadline).await?;
+    if request.supersede && supersede(&joined.core, request, deadline).await? {
+        joined = stand(joined.core, None, deadline).await?;
+    }
+    if !request.ancestors.is_empty()
+        && matches!(joined.place, Place::Waits(..))
+        && let Some(sentence) = cycle::find(&joined.core, request, deadline).await?
+    {
+        revoke(wire, joined.core.lease, deadline).await?;
+        return Err(Fault::Said(ErrorKind::Deadlock, format!("it would never end: {sentence}")));
+    }
+    Ok(joined)
+}
+
+/// Where the new claim stands, by the look that came with its entry or by a new one.
+async fn stand(core: Arc<Core>, seen: Option<Vec<Seen>>, deadline: Moment) -> Outcome<Joined> {
+    if let Some(seen) = seen {
+        let targets = core.targets(&seen);
+        let revision = core.created;
+        if !targets.is_empty() {
+            core.publish_waiting(&seen, &targets, revision);
+            return Ok(Joined { core, place: Place::Waits(targets, revision), revision });
+        }
+        if !matches!(core.mode, Mode::Slots(_)) {
+            core.publish_held(core.granted(revision, None)?);
+            return Ok(Joined { core, place: Place::Held, revision });
+        }
+    }
+    let place = core.settle(deadline).await?;
+    let revision = match &place {
+        Place::Waits(_, revision) => *revision,
+        // From the entry on: what happened meanwhile is told again.
+        Place::Held | Place::Gone => core.created,
+    };
+    Ok(Joined { core, place, revision })
+}
+
+impl Attempt<'_> {
+    fn check_size(&self) -> Outcome<()> {
+        let names = self.lines.len();
+        let kinds = self.lines.first().map_or(0, |line| line.other_kinds(self.request.mode).len());
+        let operations = (names * kinds.max(2)) + 1;
+        if operations <= look::MOST_OPERATIONS {
+            return Ok(());
+        }
+        let most = (look::MOST_OPERATIONS - 1) / kinds.max(2);
+        let reason = format!("{names} names are too many for one step of etcd; take at most {most} together");
+        Err(Fault::Said(ErrorKind::Invalid, reason))
+    }
+
+    /// Has the lease granted and the entries made at the same time. Should the server come to the entries
+    /// first, they are sent again.
+    async fn join(&self) -> Outcome<(Duration, Entered)> {
+        let mut kept = None;
+        loop {
+            let (granted, entered) = match kept {
+                None => {
+                    // So that the head start is not spent on connecting; whoever sends first will say why not.
+                    let _ = by(self.deadline, self.wire.connection()).await;
+                    tokio::join!(self.grant(), async {
+                        Clock::Boot.sleep_until(clock::now() + HEAD_START).await;
+                        self.make().await
+                    })
+                }
+                Some(ttl) => (Ok(Some(ttl)), self.make().await),
+            };
+            let ttl = match granted? {
+                Some(ttl) => ttl,
+                None => self.keep().await?,
+            };
+            match entered {
+                Err(Fault::LeaseNotFound) if kept.is_none() => kept = Some(ttl),
+                // It ran out between the two.
+                Err(Fault::LeaseNotFound) => kept = None,
+                Ok(Entered::Again) => kept = Some(ttl),
+                other => return Ok((ttl, other?)),
+            }
+        }
+    }
+
+    /// Asks for the lease; `None` if there is one from an earlier attempt.
+    async fn grant(&self) -> Outcome<Option<Duration>> {
+        let seconds = self.request.ttl.as_secs() + u64::from(self.request.ttl.subsec_nanos() > 0);
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let granted = self.wire.call(self.deadline, |mut c| async move {
+            c.client.lease_grant(seconds, Some(LeaseGrantOptions::new().with_id(self.lease))).await
+        });
+        match granted.await {
+            Ok(answer) => Ok(Some(length(answer.ttl())?)),
+            Err(Fault::LeaseExists) => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Renews the lease of an earlier attempt, and says how long it is.
+    async fn keep(&self) -> Outcome<Duration> {
+        let kept = self.wire.call(self.deadline, |mut c| async move {
+            c.client.lease_keep_alive(self.lease).await?;
+            c.client.lease_time_to_live(self.lease, None).await
+        });
+        length(kept.await?.granted_ttl())
+    }
+
+    async fn make(&self) -> Outcome<Entered> {
+        let txn = self.entries();
+        let answer = self.wire.call(self.deadline, |mut c| {
+            let txn = txn.clone();
+            async move { c.client.txn(txn).await }
+        });
+        self.read(&answer.await?)
+    }
+
+    /// The transaction that makes the entries if none is there and all others are of the same kind.
+    fn entries(&self) -> Txn {
+        let (mode, lease) = (self.request.mode, self.lease);
+        let rich = look::has_room(self.lines.len());
+        let record = self.stored.to_text();
+        let label = self.request.holder.label.clone().unwrap_or_default();
+        let mut compares = Vec::new();
+        let (mut make, mut read) = (Vec::new(), Vec::new());
+        if let Some(first) = self.lines.first() {
+            compares.push(look::stands(first.entry(mode, lease), 0));
+        }
+        for line in &self.lines {
+            compares.extend(line.other_kinds(mode).into_iter().map(look::empty));
+            make.push(look::put(line.entry(mode, lease), label.clone(), lease));
+            make.push(look::put(line.record(mode, lease), record.clone(), lease));
+            if rich {
+                make.extend(look::reads(line, mode, None, rich));
+            }
+            read.push(TxnOp::get(line.entry(mode, lease), None));
+            read.push(look::range(line.records(), look::created_first(GetOptions::new()).with_limit(1)));
+        }
+        if !self.request.ancestors.is_empty() {
+            let mut nested = self.stored.clone();
+            // Whoever looks for it there does not know in which line it stands.
+            nested.record.names = self.request.names.iter().map(ToString::to_string).collect();
+            make.push(look::put(self.layout.nested(lease), nested.to_text(), lease));
+        }
+        Txn::new().when(compares).and_then(make).or_else(read)
+    }
+
+    fn read(&self, answer: &TxnResponse) -> Outcome<Entered> {
+        let mode = self.request.mode;
+        let mut answers = Answers::of(answer);
+        if answer.succeeded() {
+            let created = answer.header().map_or(0, ResponseHeader::revision);
+            let rich = look::has_room(self.lines.len());
+            let seen = self.lines.iter().map(|_| answers.seen(mode, created, rich));
+            let seen = if rich { Some(seen.collect::<Outcome<Vec<_>>>()?) } else { None };
+            return Ok(Entered::New(created, seen));
+        }
+        for _ in &self.lines {
+            if let Some(own) = answers.read()?.kvs().first() {
+                return Ok(Entered::Before(own.create_revision()));
+            }
+            let other = answers.read()?.kvs().first().and_then(|kv| Stored::parse(kv.value()));
+            if let Some(other) = other.filter(|o| o.record.mode().is_some_and(|m| !m.mixes_with(mode))) {
+                return Ok(Entered::Mismatch(Box::new(other)));
+            }
+        }
+        Ok(Entered::Again)
+    }
+
+    /// The error about somebody of another kind; takes the lease back.
+    async fn mismatch(&self, other: &Stored) -> Fault {
+        // If that fails the lease, which carries nothing, ends by itself.
+        let _ = revoke(self.wire, self.lease, self.deadline).await;
+        let (who, theirs, mode) = (&other.record.holder, &other.record.mode, self.request.mode);
+        let reason = format!("{who} uses it as {theirs}, which does not mix with {mode}; use the same kind");
+        Fault::Said(ErrorKind::Mismatch, reason)
+    }
+
+    fn core(self, ttl: Duration, created: i64, begun: Moment) -> Core {
+        let (state, _) = watch::channel(ClaimState::Waiting { ahead: None, holder: None });
+        Core {
+            wire: Arc::clone(self.wire),
+            layout: self.layout.clone(),
+            lines: self.lines,
+            mode: self.request.mode,
+            lease: self.lease,
+            ttl,
+            created,
+            stored: Mutex::new(self.stored),
+            last_good: Mutex::new(begun),
+            state,
+            placed_at: Mutex::new(0),
+            acquired_ms: Mutex::new(None),
+            left: AtomicBool::new(false),
+            look: Notify::new(),
+            kept: Mutex::new(None),
+        }
+    }
+}
+
+fn length(seconds: i64) -> Outcome<Duration> {
+    u64::try_from(seconds)
+        .ok()
+        .filter(|s| *s > 0)
+        .map(Duration::from_secs)
+        .ok_or_else(|| Fault::corrupt("a lease without a length"))
+}
+
+/// Ends a lease and all that hangs on it; no error if it is gone.
+pub(super) async fn revoke(wire: &Wire, lease: i64, deadline: Moment) -> Outcome<()> {
+    let revoked = wire.call(deadline, |mut c| async move { c.client.lease_revoke(lease).await });
+    match revoked.await {
+        Ok(_) | Err(Fault::LeaseNotFound) => Ok(()),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Takes the place of the older waiters that said so too; whether there were any.
+async fn supersede(core: &Core, request: &Request, deadline: Moment) -> Outcome<bool> {
+    let mut any = false;
+    for at in &core.lines {
+        let older: Vec<_> = line::read(&core.wire, at, deadline).await?.members;
+        let older = older.into_iter().filter(|m| m.created < core.created && m.lease != core.lease);
+        for member in older {
+            let Some(id) = member.stored.as_ref().filter(|s| s.record.supersede).and_then(|s| s.record.id())
+            else {
+                continue;
+            };
+            let note = Note::Superseded(request.holder.clone());
+            any |= evict::take_out(&core.wire, &core.layout, at, id, true, &note, deadline).await?;
+        }
+    }
+    if any {
+        *lock(&core.placed_at) = 0;
+    }
+    Ok(any)
+}

@@ -1,0 +1,140 @@
+//! Ending somebody's claim.
+
+use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
+
+use super::enter::revoke;
+use super::fault::{Fault, Outcome};
+use super::keys::{Layout, Line};
+use super::line::{self, Member, Snapshot};
+use super::look::{self, Ahead};
+use super::stored::Note;
+use super::wire::Wire;
+use crate::backend::Evict;
+use crate::clock;
+use crate::lock::{ClaimId, Holder, Moment};
+
+/// As [`crate::backend::Backend::evict`].
+pub(super) async fn evict(
+    wire: &Wire,
+    layout: &Layout,
+    line: &Line,
+    id: ClaimId,
+    how: Evict,
+    by: &Holder,
+    deadline: Moment,
+) -> Outcome<bool> {
+    match how {
+        Evict::Ask => ask(wire, layout, line, id, by, deadline).await,
+        Evict::IfWaiting | Evict::Force => {
+            let waiting = how == Evict::IfWaiting;
+            let note = Note::Evicted(by.clone());
+            take_out(wire, layout, line, id, waiting, &note, deadline).await
+        }
+    }
+}
+
+async fn ask(
+    wire: &Wire,
+    layout: &Layout,
+    line: &Line,
+    id: ClaimId,
+    by: &Holder,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let snapshot = line::read(wire, line, deadline).await?;
+    let Some(member) = snapshot.position(id).map(|at| &snapshot.members[at]) else { return Ok(false) };
+    // It goes with the claim.
+    let note = look::put(layout.note(member.lease), Note::Ask(by.clone()).to_text(), member.lease);
+    let stands = look::stands(member.key.clone(), member.created);
+    act(wire, Txn::new().when([stands]).and_then([note]), deadline).await
+}
+
+/// Removes the whole claim with `note` to its owner, if it only waits or whatever it does; whether it did. Its
+/// lease stays until the owner has read the note or the ttl is over.
+pub(super) async fn take_out(
+    wire: &Wire,
+    layout: &Layout,
+    line: &Line,
+    id: ClaimId,
+    only_waiting: bool,
+    note: &Note,
+    deadline: Moment,
+) -> Outcome<bool> {
+    while clock::now() < deadline {
+        let snapshot = line::read(wire, line, deadline).await?;
+        let Some(at) = snapshot.position(id) else {
+            end_bare_lease(wire, layout.lease_of(id), deadline).await?;
+            return Ok(false);
+        };
+        let member = &snapshot.members[at];
+        let names = member.stored.as_ref().map(|s| s.record.names(&line.name)).unwrap_or_default();
+        let lines: Vec<Line> = names.iter().map(|name| layout.line(name)).collect();
+        let all = line::read_all(wire, &lines, deadline).await?;
+        let mut compares = vec![look::stands(member.key.clone(), member.created)];
+        if only_waiting {
+            let guards = guards(&lines, &all, id);
+            if guards.is_empty() {
+                return Ok(false);
+            }
+            compares.extend(guards.into_iter().map(|a| look::stands(a.key, a.created)));
+        }
+        let mut steps = removal(layout, &lines, &all, member);
+        steps.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
+        if act(wire, Txn::new().when(compares).and_then(steps), deadline).await? {
+            return Ok(true);
+        }
+    }
+    Err(Fault::late())
+}
+
+/// Entries before the claim in one of its lines that keep it waiting.
+fn guards(lines: &[Line], all: &[Snapshot], id: ClaimId) -> Vec<Ahead> {
+    let each = lines.iter().zip(all).map(|(line, snapshot)| {
+        let Some(at) = snapshot.position(id) else { return Vec::new() };
+        snapshot.before(at).guards(line, snapshot.members[at].mode)
+    });
+    each.into_iter().find(|guards| !guards.is_empty()).unwrap_or_default()
+}
+
+/// The steps that remove all entries of a claim. What else hangs on the lease means nothing without them.
+fn removal(layout: &Layout, lines: &[Line], all: &[Snapshot], member: &Member) -> Vec<TxnOp> {
+    let (mode, lease) = (member.mode, member.lease);
+    let mut steps = Vec::new();
+    for (line, snapshot) in lines.iter().zip(all) {
+        steps.push(TxnOp::delete(line.entry(mode, lease), None));
+        steps.push(TxnOp::delete(line.record(mode, lease), None));
+        let own = snapshot.members.iter().find(|m| m.lease == lease);
+        if let Some(slot) = own.and_then(|m| m.hold).and_then(|(hold, _)| hold.slot) {
+            steps.push(TxnOp::delete(line.slot(slot), None));
+        }
+    }
+    if member.stored.as_ref().is_some_and(|s| !s.record.ancestors.is_empty()) {
+        steps.push(TxnOp::delete(layout.nested(lease), None));
+    }
+    steps
+}
+
+async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> Outcome<bool> {
+    let answer = wire.call(deadline, |mut c| {
+        let txn = txn.clone();
+        async move { c.client.txn(txn).await }
+    });
+    match answer.await {
+        Ok(answer) => Ok(answer.succeeded()),
+        // The claim ended by itself.
+        Err(Fault::LeaseNotFound) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// An attempt to enter may have got its lease and not yet its entry; without the lease it never will.
+async fn end_bare_lease(wire: &Wire, lease: i64, deadline: Moment) -> Outcome<()> {
+    let lives = wire.call(deadline, |mut c| async move {
+        c.client.lease_time_to_live(lease, Some(LeaseTimeToLiveOptions::new().with_keys())).await
+    });
+    match lives.await {
+        Ok(answer) if answer.ttl() > 0 && answer.keys().is_empty() => revoke(wire, lease, deadline).await,
+        Ok(_) | Err(Fault::LeaseNotFound) => Ok(()),
+        Err(fault) => Err(fault),
+    }
+}

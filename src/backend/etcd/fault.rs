@@ -1,0 +1,149 @@
+//! What can go wrong with a request.
+
+use std::error::Error as _;
+
+use crate::lock::{Error, ErrorKind, LockName};
+
+/// The backend's name.
+pub(super) const NAME: &str = "etcd";
+
+/// Why a request came to nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Fault {
+    /// There is no such lease: it ran out, was revoked, or is not there yet.
+    LeaseNotFound,
+    /// There is one with that id.
+    LeaseExists,
+    /// The connection failed or the server cannot serve now; another one, or a later attempt, may.
+    Passing(String),
+    /// The server has no space for what was to be written.
+    Full(String),
+    /// Anything else.
+    Said(ErrorKind, String),
+}
+
+pub(super) type Outcome<T> = Result<T, Fault>;
+
+/// gRPC's numbers for what a call came to.
+mod code {
+    pub(super) const INVALID_ARGUMENT: i32 = 3;
+    pub(super) const NOT_FOUND: i32 = 5;
+    pub(super) const PERMISSION_DENIED: i32 = 7;
+    pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
+    pub(super) const FAILED_PRECONDITION: i32 = 9;
+    pub(super) const OUT_OF_RANGE: i32 = 11;
+    pub(super) const UNIMPLEMENTED: i32 = 12;
+    pub(super) const UNAUTHENTICATED: i32 = 16;
+}
+
+impl Fault {
+    /// An answer that makes no sense.
+    pub(super) fn corrupt(what: &str) -> Self {
+        Self::Said(ErrorKind::Corrupt, format!("the server's answer makes no sense: {what}"))
+    }
+
+    /// No answer.
+    pub(super) fn late() -> Self {
+        Self::Passing("no answer in time".to_owned())
+    }
+
+    /// As what the backend tells of `operation`.
+    pub(super) fn error(self, operation: &'static str, lock: Option<&LockName>) -> Error {
+        let (kind, reason) = match self {
+            Self::LeaseNotFound => (ErrorKind::Unavailable, "the lease is gone".to_owned()),
+            Self::LeaseExists => (ErrorKind::Unavailable, "the lease is taken".to_owned()),
+            Self::Passing(reason) => (ErrorKind::Unavailable, reason),
+            Self::Full(text) => (
+                ErrorKind::Unavailable,
+                format!("{text}; compact and defragment the server's data, then disarm the alarm"),
+            ),
+            Self::Said(kind, reason) => (kind, reason),
+        };
+        let error = Error::new(kind, NAME, operation, reason);
+        match lock {
+            Some(lock) => error.on(lock),
+            None => error,
+        }
+    }
+}
+
+impl From<etcd_client::Error> for Fault {
+    fn from(error: etcd_client::Error) -> Self {
+        use etcd_client::Error as E;
+        match error {
+            E::GRpcStatus(status) => {
+                let mut text = status.message().to_owned();
+                // The reason stands at the end of the chain: what TLS or the system said.
+                let mut source = status.source();
+                while let Some(next) = source {
+                    text = next.to_string();
+                    source = next.source();
+                }
+                of_status(status.code() as i32, one_line(&text))
+            }
+            E::LeaseKeepAliveError(text) if text.contains("not found") => Self::LeaseNotFound,
+            E::InvalidArgs(text) => Self::Said(ErrorKind::Invalid, one_line(&text)),
+            E::InvalidUri(error) => Self::Said(ErrorKind::Invalid, one_line(&error.to_string())),
+            E::TransportError(error) => {
+                let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+                Self::Said(
+                    ErrorKind::Invalid,
+                    format!("the certificates cannot be used: {}", one_line(&text)),
+                )
+            }
+            other => Self::Passing(one_line(&other.to_string())),
+        }
+    }
+}
+
+fn of_status(code: i32, text: String) -> Fault {
+    let said = |kind| Fault::Said(kind, text.clone());
+    let credentials = ["authentication failed", "user name", "auth token", "password", "permission"];
+    match code {
+        code::NOT_FOUND if text.contains("lease") => Fault::LeaseNotFound,
+        code::FAILED_PRECONDITION if text.contains("lease already exists") => Fault::LeaseExists,
+        code::PERMISSION_DENIED | code::UNAUTHENTICATED => said(ErrorKind::Denied),
+        code::INVALID_ARGUMENT | code::FAILED_PRECONDITION
+            if credentials.iter().any(|word| text.contains(word)) =>
+        {
+            said(ErrorKind::Denied)
+        }
+        code::FAILED_PRECONDITION if text.contains("authentication is not enabled") => Fault::Said(
+            ErrorKind::Denied,
+            "the server asks nobody for a password; leave out the user, or enable authentication there"
+                .to_owned(),
+        ),
+        code::RESOURCE_EXHAUSTED if text.contains("space exceeded") => Fault::Full(text),
+        code::OUT_OF_RANGE | code::INVALID_ARGUMENT | code::NOT_FOUND => said(ErrorKind::Corrupt),
+        code::UNIMPLEMENTED => Fault::corrupt(&text),
+        _ => Fault::Passing(text),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let text = text.strip_prefix("etcdserver: ").unwrap_or(text);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_pass_is_tried_again() {
+        let kind = |code, text: &str| match of_status(code, text.to_owned()) {
+            Fault::Said(kind, _) => Some(kind),
+            _ => None,
+        };
+        assert_eq!(kind(14, "connection refused"), None);
+        assert_eq!(kind(1, "timeout expired"), None);
+        assert_eq!(kind(8, "too many requests"), None);
+        let full = of_status(8, "mvcc: database space exceeded".to_owned());
+        assert!(matches!(full, Fault::Full(_)), "{full:?}");
+        assert_eq!(full.error("enter", None).kind, ErrorKind::Unavailable);
+        assert_eq!(kind(3, "authentication failed, invalid user ID or password"), Some(ErrorKind::Denied));
+        assert_eq!(kind(7, "permission denied"), Some(ErrorKind::Denied));
+        assert_eq!(of_status(5, "requested lease not found".to_owned()), Fault::LeaseNotFound);
+        assert_eq!(of_status(9, "lease already exists".to_owned()), Fault::LeaseExists);
+    }
+}

@@ -1,0 +1,277 @@
+//! Following the line: one task for each claim, which the server tells what happens.
+//!
+//! It watches the own entries, what others have to say to the claim, and, while it waits, only the entry before
+//! it: one departure wakes one waiter, or the readers behind a writer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Client, Event, EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
+
+use super::core::{Core, Place};
+use super::keys;
+use super::look::Target;
+use super::stored::Note;
+use super::wire::{Connection, Wire, by};
+use crate::clock::{self, Clock};
+use crate::lock::{ClaimState, Moment};
+
+/// A hold is watched only after this long: most commands are done before, and what happens meanwhile is told
+/// then.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How long a server may take to open a stream.
+const OPEN: Duration = Duration::from_secs(5);
+/// Between two attempts that failed though the server is there.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What one watched response means.
+enum News {
+    /// Nothing.
+    None,
+    /// An own entry is gone, or is said to be.
+    Gone,
+    /// Somebody says something.
+    Told(Note),
+    /// What was waited for has come.
+    Turn,
+    /// The server will tell no more of this.
+    Ended,
+}
+
+/// Follows until the claim is over or left. `place` is how it stands at `revision`.
+pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64) {
+    if matches!(place, Place::Held) {
+        Clock::Boot.sleep_until(clock::now() + SETTLE).await;
+    }
+    loop {
+        if let Place::Waits(_, at) = &place {
+            revision = *at;
+        }
+        if let Some((connection, mut stream)) = Box::pin(open(&core, &place, revision)).await {
+            loop {
+                match next(&core, &connection, &mut stream).await {
+                    End::Failed => break,
+                    End::Gone => return core.conclude().await,
+                    End::Turn => {}
+                }
+                match look(&core, &mut revision).await {
+                    None => return,
+                    Some(Place::Gone) => return core.conclude().await,
+                    // What waits for nothing any more keeps the stream: the rest of it is still of use.
+                    Some(Place::Held) => {}
+                    Some(Place::Waits(targets, at)) => {
+                        if aim(&mut stream, &core, &targets, at + 1).await.is_err() {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        if !core.is_over() && !core.has_left() {
+            Clock::Boot.sleep_until(clock::now() + PAUSE).await;
+        }
+        place = match look(&core, &mut revision).await {
+            Some(Place::Gone) => return core.conclude().await,
+            Some(place) => place,
+            None => return,
+        };
+    }
+}
+
+/// How the claim stands now, as soon as a server tells; `None` once it has left.
+async fn look(core: &Core, revision: &mut i64) -> Option<Place> {
+    loop {
+        if core.has_left() || core.is_over() {
+            return None;
+        }
+        let deadline = clock::now() + core.ttl;
+        let place = if core.is_held() {
+            core.still_stands(deadline).await.map(|at| {
+                at.map_or(Place::Gone, |at| {
+                    *revision = at;
+                    Place::Held
+                })
+            })
+        } else {
+            core.settle(deadline).await
+        };
+        match place {
+            Ok(place) => return Some(place),
+            Err(_) => Clock::Boot.sleep_until(clock::now() + PAUSE).await,
+        }
+    }
+}
+
+/// Why to stop listening for a moment.
+enum End {
+    /// The entry is gone.
+    Gone,
+    /// It may be its turn.
+    Turn,
+    /// The stream is of no use any more.
+    Failed,
+}
+
+async fn open(core: &Core, place: &Place, revision: i64) -> Option<(Connection, WatchStream)> {
+    let connection = by(clock::now() + OPEN, core.wire.connection()).await?.ok()?;
+    let opening = begin(&connection.client, core, place, revision + 1);
+    let stream = opened_in_time(&core.wire, &connection, opening).await?;
+    Some((connection, stream))
+}
+
+/// Listens until something happens that needs a look.
+async fn next(core: &Core, connection: &Connection, stream: &mut WatchStream) -> End {
+    loop {
+        let message = tokio::select! {
+            message = stream.message() => message,
+            () = core.wire.given_up(connection) => return End::Failed,
+            () = core.look.notified() => return End::Turn,
+        };
+        let Ok(Some(message)) = message else {
+            core.wire.give_up(connection);
+            return End::Failed;
+        };
+        match news(core, &message) {
+            News::None => {}
+            News::Gone | News::Told(Note::Evicted(_) | Note::Superseded(_)) => return End::Gone,
+            News::Told(Note::Ask(by)) => core.publish(ClaimState::AskedToLeave { by }),
+            News::Turn => return End::Turn,
+            News::Ended => {
+                renew_token(connection, &message).await;
+                return End::Failed;
+            }
+        }
+    }
+}
+
+/// A watch that was refused for its token is the only one that hears of it.
+pub(super) async fn renew_token(connection: &Connection, message: &WatchResponse) {
+    if message.cancel_reason().contains("auth") || message.cancel_reason().contains("permission") {
+        // If that fails, the next request says why.
+        let _ = by(clock::now() + OPEN, connection.client.refresh_token()).await;
+    }
+}
+
+/// What `opening` gives, unless the server takes too long; then the connection is given up.
+pub(super) async fn opened_in_time<T>(
+    wire: &Wire,
+    connection: &Connection,
+    opening: impl Future<Output = Result<T, etcd_client::Error>>,
+) -> Option<T> {
+    let opened = tokio::select! {
+        opened = by(clock::now() + OPEN, opening) => opened,
+        () = wire.given_up(connection) => None,
+    };
+    if let Some(Ok(opened)) = opened {
+        return Some(opened);
+    }
+    wire.give_up(connection);
+    None
+}
+
+fn from(revision: i64) -> WatchOptions {
+    WatchOptions::new().with_start_revision(revision)
+}
+
+fn deletes(revision: i64) -> WatchOptions {
+    from(revision).with_filters([WatchFilterType::NoPut])
+}
+
+fn puts(revision: i64) -> WatchOptions {
+    from(revision).with_filters([WatchFilterType::NoDelete])
+}
+
+async fn begin(
+    client: &Client,
+    core: &Core,
+    place: &Place,
+    revision: i64,
+) -> Result<WatchStream, etcd_client::Error> {
+    let note = core.layout.note(core.lease);
+    let mut client = client.clone();
+    let mut stream = Box::pin(client.watch(note, Some(puts(revision)))).await?;
+    if let Place::Waits(targets, _) = place {
+        aim(&mut stream, core, targets, revision).await?;
+    }
+    for line in &core.lines {
+        stream.watch(core.entry(line), Some(deletes(revision))).await?;
+    }
+    Ok(stream)
+}
+
+/// Has the stream tell of `targets` too.
+async fn aim(
+    stream: &mut WatchStream,
+    core: &Core,
+    targets: &[(usize, Target)],
+    revision: i64,
+) -> Result<(), etcd_client::Error> {
+    for (at, target) in targets {
+        let line = &core.lines[*at];
+        match target {
+            Target::Gone(key) => stream.watch(key.clone(), Some(deletes(revision))).await?,
+            Target::GoneOrHolds(key) => {
+                stream.watch(key.clone(), Some(deletes(revision))).await?;
+                let lease = std::str::from_utf8(keys::last_part(key)).unwrap_or_default();
+                let lease = u64::from_str_radix(lease, 16).unwrap_or_default();
+                stream.watch(line.hold(lease.cast_signed()), Some(puts(revision))).await?;
+            }
+            Target::AnySlot => {
+                let (first, end) = line.slot_entries();
+                stream.watch(first, Some(deletes(revision).with_range(end))).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn news(core: &Core, message: &WatchResponse) -> News {
+    if message.canceled() {
+        return News::Ended;
+    }
+    let note = core.layout.note(core.lease);
+    let mut turn = false;
+    let mut told = None;
+    for event in message.events() {
+        let Some(kv) = event.kv() else { continue };
+        let own = core.lines.iter().any(|line| core.entry(line).as_bytes() == kv.key());
+        if own && is_delete(event) {
+            return News::Gone;
+        }
+        if kv.key() == note.as_bytes() {
+            told = Note::parse(kv.value()).or(told);
+        } else {
+            turn = true;
+        }
+    }
+    match told {
+        Some(note) => News::Told(note),
+        None if turn => News::Turn,
+        None => News::None,
+    }
+}
+
+fn is_delete(event: &Event) -> bool {
+    event.event_type() == EventType::Delete
+}
+
+impl Core {
+    /// Whether all entries stand, and at which revision; changes nothing. Hears of a note that was missed.
+    pub(super) async fn still_stands(&self, deadline: Moment) -> Result<Option<i64>, super::fault::Fault> {
+        let read = [etcd_client::TxnOp::get(self.layout.note(self.lease), None)];
+        let txn = etcd_client::Txn::new().when(self.all_stand()).and_then(read);
+        let answer = self.wire.call(deadline, |mut c| {
+            let txn = txn.clone();
+            async move { c.client.txn(txn).await }
+        });
+        let answer = answer.await?;
+        if !answer.succeeded() {
+            return Ok(None);
+        }
+        let note = super::look::Answers::of(&answer).read()?;
+        if let Some(Note::Ask(by)) = note.kvs().first().and_then(|kv| Note::parse(kv.value())) {
+            self.publish(ClaimState::AskedToLeave { by });
+        }
+        Ok(answer.header().map(etcd_client::ResponseHeader::revision))
+    }
+}

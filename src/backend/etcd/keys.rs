@@ -1,0 +1,330 @@
+//! Which keys a lock has.
+//!
+//! What others queue by lies under `NAME/`, as Go's `concurrency.Mutex` lays it out: the key of an entry ends
+//! with its lease in lower-case hexadecimal, and whoever was created first comes first. Everything else lies
+//! beside it, since any key under `NAME/` is a contender to those clients:
+//!
+//! | key | what |
+//! |---|---|
+//! | `NAME/LEASE`, `NAME/read/LEASE`, `NAME/slot/LEASE` | an exclusive entry, a shared one, one with slots; the value is the label |
+//! | `NAME%m/LEASE`, `NAME%n/SLOTS/LEASE` | its record; which of the two tells the kind |
+//! | `NAME%t/LEASE` | its hold, if it had to wait or has a slot |
+//! | `NAME%s/NUMBER` | a slot that is taken |
+//! | `NAME%d` | when the last run that succeeded had acquired the lock; stays |
+//! | `PREFIX%k/LEASE` | what somebody has to say to the claim |
+//! | `PREFIX%a/LEASE` | a claim that runs under others |
+//!
+//! An encoded name has no percent sign that is not followed by two digits, so these are nobody else's. Where
+//! names are not encoded, U+0001 takes the place of the percent sign: names have no control characters.
+
+use crate::lock::{ClaimId, LockName, Mode};
+
+/// Half-open: from the first key to the one after the last.
+pub(super) type Span = (String, String);
+
+/// What a lock's key is made of besides its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Prefix {
+    /// This, and the percent-encoded name: no lock's keys lie inside another's.
+    Encoded(String),
+    /// This, and the name as it is, as other clients write it. The keys of `a/b` lie inside those of `a`.
+    Raw(String),
+}
+
+impl Default for Prefix {
+    fn default() -> Self {
+        Self::Encoded("dlock/".to_owned())
+    }
+}
+
+/// How names become keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Layout {
+    prefix: String,
+    encoded: bool,
+}
+
+/// The keys of one lock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Line {
+    /// The lock.
+    pub(super) name: LockName,
+    base: String,
+    side: String,
+}
+
+/// A lease as it stands in keys.
+pub(super) fn hex(lease: i64) -> String {
+    format!("{lease:x}")
+}
+
+/// Every key that starts with `prefix`.
+pub(super) fn prefixed(prefix: &str) -> Span {
+    let mut end = prefix.as_bytes().to_vec();
+    // The texts end with ASCII characters other than the last one, or are empty: all keys.
+    match end.last_mut() {
+        Some(last) => *last += 1,
+        None => return ("\0".to_owned(), "\0".to_owned()),
+    }
+    (prefix.to_owned(), String::from_utf8(end).unwrap_or_else(|_| "\0".to_owned()))
+}
+
+impl Layout {
+    pub(super) fn new(prefix: &Prefix) -> Self {
+        match prefix {
+            Prefix::Encoded(prefix) => Self { prefix: prefix.clone(), encoded: true },
+            Prefix::Raw(prefix) => Self { prefix: prefix.clone(), encoded: false },
+        }
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The lease of a claim. It follows from the claim's id, so that a claim can be found by it, and from the
+    /// prefix, since leases belong to the whole cluster (FNV-1a).
+    pub(super) fn lease_of(&self, id: ClaimId) -> i64 {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for byte in id.to_string().bytes().chain(self.prefix.bytes()) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        // Zero would let the server choose.
+        (hash >> 1).max(1).cast_signed()
+    }
+
+    fn mark(&self) -> char {
+        if self.encoded { '%' } else { '\u{1}' }
+    }
+
+    pub(super) fn line(&self, name: &LockName) -> Line {
+        let text = if self.encoded { name.percent_encoded() } else { name.to_string() };
+        let base = format!("{}{text}", self.prefix);
+        Line { name: name.clone(), side: format!("{base}{}", self.mark()), base }
+    }
+
+    /// What somebody has to say to the claim on this lease.
+    pub(super) fn note(&self, lease: i64) -> String {
+        format!("{}{}k/{}", self.prefix, self.mark(), hex(lease))
+    }
+
+    /// The record of a claim that runs under others.
+    pub(super) fn nested(&self, lease: i64) -> String {
+        format!("{}{}a/{}", self.prefix, self.mark(), hex(lease))
+    }
+
+    /// Of all claims that run under others.
+    pub(super) fn all_nested(&self) -> Span {
+        prefixed(&format!("{}{}a/", self.prefix, self.mark()))
+    }
+
+    /// Where keys of names that start with `beginning` are.
+    pub(super) fn names(&self, beginning: &str) -> (Vec<u8>, Vec<u8>) {
+        let mut from = self.prefix.clone().into_bytes();
+        match LockName::new(beginning) {
+            Ok(name) if self.encoded => from.extend(name.percent_encoded().bytes()),
+            _ => from.extend(beginning.bytes()),
+        }
+        let mut end = from.clone();
+        // No text has a byte 255.
+        match end.last_mut() {
+            Some(last) => *last += 1,
+            None => return (vec![0], vec![0]),
+        }
+        (from, end)
+    }
+
+    /// The lock to whose line the key of an entry belongs, if it is one: its last part is its lease.
+    pub(super) fn name_of(&self, key: &[u8], lease: i64) -> Option<LockName> {
+        let key = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
+        let (rest, last) = key.rsplit_once('/')?;
+        if lease == 0 || last != hex(lease) {
+            return None;
+        }
+        let text = rest.strip_suffix("/read").or_else(|| rest.strip_suffix("/slot")).unwrap_or(rest);
+        if self.encoded { decoded(text) } else { LockName::new(text).ok() }
+    }
+}
+
+/// The name that is encoded as `text`, if one is.
+fn decoded(text: &str) -> Option<LockName> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    let name = LockName::new(String::from_utf8(bytes).ok()?).ok()?;
+    (name.percent_encoded() == text).then_some(name)
+}
+
+impl Line {
+    /// The key by which an entry stands in the line.
+    pub(super) fn entry(&self, mode: Mode, lease: i64) -> String {
+        let place = match mode {
+            Mode::Exclusive => "",
+            Mode::Shared => "read/",
+            Mode::Slots(_) => "slot/",
+        };
+        format!("{}/{place}{}", self.base, hex(lease))
+    }
+
+    /// Everything that contends.
+    pub(super) fn entries(&self) -> Span {
+        prefixed(&format!("{}/", self.base))
+    }
+
+    /// The entries with slots.
+    pub(super) fn slot_entries(&self) -> Span {
+        prefixed(&format!("{}/slot/", self.base))
+    }
+
+    /// Whether an entry is shared.
+    pub(super) fn is_shared(&self, key: &[u8]) -> bool {
+        key.starts_with(format!("{}/read/", self.base).as_bytes())
+    }
+
+    /// Whether an entry has slots.
+    pub(super) fn is_slot(&self, key: &[u8]) -> bool {
+        key.starts_with(format!("{}/slot/", self.base).as_bytes())
+    }
+
+    /// The record of an entry.
+    pub(super) fn record(&self, mode: Mode, lease: i64) -> String {
+        match mode {
+            Mode::Slots(n) => format!("{}n/{n}/{}", self.side, hex(lease)),
+            _ => format!("{}m/{}", self.side, hex(lease)),
+        }
+    }
+
+    /// All records.
+    pub(super) fn records(&self) -> Span {
+        (format!("{}m/", self.side), format!("{}o", self.side))
+    }
+
+    /// Where records are of entries that do not mix with `mode`.
+    pub(super) fn other_kinds(&self, mode: Mode) -> Vec<Span> {
+        let all = |kind: &str| prefixed(&format!("{}{kind}/", self.side));
+        match mode {
+            Mode::Slots(n) => {
+                let (first, last) = all("n");
+                let (own, after) = prefixed(&format!("{}n/{n}/", self.side));
+                vec![all("m"), (first, own), (after, last)]
+            }
+            _ => vec![all("n")],
+        }
+    }
+
+    /// The hold of an entry.
+    pub(super) fn hold(&self, lease: i64) -> String {
+        format!("{}t/{}", self.side, hex(lease))
+    }
+
+    /// All holds.
+    pub(super) fn holds(&self) -> Span {
+        prefixed(&format!("{}t/", self.side))
+    }
+
+    /// A slot.
+    pub(super) fn slot(&self, number: u32) -> String {
+        format!("{}s/{number}", self.side)
+    }
+
+    /// All slots that are taken.
+    pub(super) fn slots(&self) -> Span {
+        prefixed(&format!("{}s/", self.side))
+    }
+
+    /// When the last run that succeeded had acquired the lock.
+    pub(super) fn done(&self) -> String {
+        format!("{}d", self.side)
+    }
+
+    /// Everything beside the line.
+    pub(super) fn beside(&self) -> Span {
+        prefixed(&self.side)
+    }
+}
+
+/// What follows the last slash of a key.
+pub(super) fn last_part(key: &[u8]) -> &[u8] {
+    key.rsplit(|byte| *byte == b'/').next().unwrap_or(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).expect("valid")
+    }
+
+    fn raw(prefix: &str) -> Layout {
+        Layout::new(&Prefix::Raw(prefix.to_owned()))
+    }
+
+    #[test]
+    fn entries_lie_where_go_puts_them() {
+        let line = raw("").line(&name("deploy"));
+        assert_eq!(line.entry(Mode::Exclusive, 0x694d), "deploy/694d");
+        assert_eq!(line.entries(), ("deploy/".to_owned(), "deploy0".to_owned()));
+        assert_eq!(
+            Layout::new(&Prefix::default()).line(&name("a/b")).entry(Mode::Shared, 1),
+            "dlock/a%2Fb/read/1"
+        );
+        assert_eq!(raw("").line(&name("a")).done(), "a\u{1}d");
+    }
+
+    #[test]
+    fn other_kinds_leave_out_the_own_one_only() {
+        let line = Layout::new(&Prefix::default()).line(&name("a"));
+        let two = Mode::Slots(std::num::NonZeroU32::new(2).expect("positive"));
+        let inside = |key: &str, mode| {
+            line.other_kinds(mode).iter().any(|(a, z)| a.as_str() <= key && key < z.as_str())
+        };
+        for (record, mode, odd) in [
+            ("dlock/a%m/1", two, true),
+            ("dlock/a%n/2/1", two, false),
+            ("dlock/a%n/1/1", two, true),
+            ("dlock/a%n/20/1", two, true),
+            ("dlock/a%n/3/1", two, true),
+            ("dlock/a%m/1", Mode::Shared, false),
+            ("dlock/a%n/2/1", Mode::Exclusive, true),
+        ] {
+            assert_eq!(inside(record, mode), odd, "{record} {mode}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_read_back(text in "[^\\p{Cc}]{1,20}", lease in 1i64..) {
+            for layout in [Layout::new(&Prefix::default()), raw("p/")] {
+                let (lock, other) = (name(&text), lease ^ 1);
+                for mode in [Mode::Exclusive, Mode::Shared] {
+                    let key = layout.line(&lock).entry(mode, lease);
+                    let raw_tail = text.ends_with("/read") || text.ends_with("/slot");
+                    if layout.encoded || !raw_tail {
+                        prop_assert_eq!(layout.name_of(key.as_bytes(), lease), Some(lock.clone()));
+                    }
+                    prop_assert_eq!(layout.name_of(key.as_bytes(), other), None);
+                }
+                prop_assert_eq!(layout.name_of(layout.line(&lock).hold(lease).as_bytes(), lease).filter(|n| *n == lock), None);
+            }
+        }
+
+        #[test]
+        fn nothing_of_a_lock_lies_in_the_line_of_another(a in "[^\\p{Cc}]{1,9}", b in "[^\\p{Cc}]{1,9}") {
+            prop_assume!(a != b);
+            let layout = Layout::new(&Prefix::default());
+            let (x, y) = (layout.line(&name(&a)), layout.line(&name(&b)));
+            let inside = |(from, to): Span, key: &str| from.as_str() <= key && key < to.as_str();
+            for key in [x.entry(Mode::Exclusive, 7), x.hold(7), x.slot(1), x.done(), x.record(Mode::Shared, 7)] {
+                prop_assert!(!inside(y.entries(), &key) && !inside(y.records(), &key) && !inside(y.holds(), &key));
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! A line as others see it.
+
+use std::collections::HashMap;
+
+use etcd_client::{GetOptions, KeyValue, ResponseHeader, Txn};
+
+use super::fault::{Fault, Outcome};
+use super::keys::{self, Layout, Line};
+use super::look::{self, Ahead, Answers, Seen};
+use super::stored::{Hold, Stored, instant};
+use super::wire::Wire;
+use crate::lock::{ClaimId, Entry, FencingToken, LockName, LockStatus, Mode, Moment, queue};
+
+/// Of how many entries the time to live is asked for; each costs a request.
+const TIMED: usize = 32;
+/// How many keys one request of a listing brings.
+const PAGE: i64 = 512;
+
+/// One entry.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) key: Vec<u8>,
+    pub(super) lease: i64,
+    pub(super) created: i64,
+    pub(super) mode: Mode,
+    /// What dlock says of it; `None` for another client's.
+    pub(super) stored: Option<Stored>,
+    /// Its hold and the revision of that, if it had to be proved.
+    pub(super) hold: Option<(Hold, i64)>,
+}
+
+/// A line at one revision, in order.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) members: Vec<Member>,
+    pub(super) revision: i64,
+}
+
+impl Snapshot {
+    fn of(entries: &[KeyValue], beside: &[KeyValue], line: &Line, revision: i64) -> Self {
+        let (first, end) = line.records();
+        let (hold_first, hold_end) = line.holds();
+        let within = |key: &[u8], a: &str, z: &str| key >= a.as_bytes() && key < z.as_bytes();
+        let mut records = HashMap::new();
+        let mut holds = HashMap::new();
+        for kv in beside {
+            let lease = keys::last_part(kv.key());
+            if within(kv.key(), &first, &end) {
+                records.insert(lease, kv);
+            } else if within(kv.key(), &hold_first, &hold_end) {
+                holds.insert(lease, kv);
+            }
+        }
+        let mut members: Vec<Member> = entries
+            .iter()
+            .map(|kv| {
+                let lease = keys::last_part(kv.key());
+                let record = records.get(lease).filter(|r| r.create_revision() == kv.create_revision());
+                let stored = record.and_then(|r| Stored::parse(r.value()));
+                let hold = holds.get(lease).filter(|_| stored.is_some());
+                let shared = if line.is_shared(kv.key()) { Mode::Shared } else { Mode::Exclusive };
+                Member {
+                    key: kv.key().to_vec(),
+                    lease: kv.lease(),
+                    created: kv.create_revision(),
+                    mode: stored.as_ref().and_then(|s| s.record.mode()).unwrap_or(shared),
+                    stored,
+                    hold: hold.and_then(|h| Some((Hold::parse(h.value())?, h.mod_revision()))),
+                }
+            })
+            .collect();
+        members.sort_by_key(|m| m.created);
+        Self { members, revision }
+    }
+
+    fn modes(&self) -> Vec<Mode> {
+        self.members.iter().map(|m| m.mode).collect()
+    }
+
+    /// What stands before the `at`th entry.
+    pub(super) fn before(&self, at: usize) -> Seen {
+        let ahead = self.members[..at].iter().map(|m| Ahead { key: m.key.clone(), created: m.created });
+        Seen { ahead: ahead.collect(), ..Seen::default() }
+    }
+
+    /// Where the entry of `id` stands.
+    pub(super) fn position(&self, id: ClaimId) -> Option<usize> {
+        self.members.iter().position(|m| m.stored.as_ref().and_then(|s| s.record.id()) == Some(id))
+    }
+
+    pub(super) fn status(&self, name: &LockName) -> LockStatus {
+        let held = queue::held(&self.modes());
+        let entries = self.members.iter().enumerate().map(|(at, member)| member.entry(at, at < held));
+        let mut holders: Vec<Entry> = entries.collect();
+        let waiters = holders.split_off(held);
+        LockStatus { name: name.clone(), holders, waiters }
+    }
+}
+
+impl Member {
+    fn entry(&self, at: usize, holds: bool) -> Entry {
+        let ahead = if holds { None } else { u32::try_from(at).ok() };
+        let Some(stored) = &self.stored else {
+            return Entry { ahead, mode: Some(self.mode), ..look::foreign() };
+        };
+        let proved = self.hold.filter(|_| holds);
+        let since = proved.map_or(stored.since_ms, |(hold, _)| hold.since_ms);
+        let token = proved.map_or(self.created, |(_, revision)| revision);
+        Entry {
+            since: instant(since),
+            slot: proved.and_then(|(hold, _)| hold.slot),
+            token: u64::try_from(token).ok().and_then(FencingToken::new).filter(|_| holds),
+            ttl: None,
+            ahead,
+            ..stored.record.entry()
+        }
+    }
+}
+
+/// Reads a line at one revision.
+pub(super) async fn read(wire: &Wire, line: &Line, deadline: Moment) -> Outcome<Snapshot> {
+    let snapshots = read_all(wire, std::slice::from_ref(line), deadline).await?;
+    snapshots.into_iter().next().ok_or_else(|| Fault::corrupt("an answer is missing"))
+}
+
+/// Reads several lines, as many at one revision as one transaction can.
+pub(super) async fn read_all(wire: &Wire, lines: &[Line], deadline: Moment) -> Outcome<Vec<Snapshot>> {
+    let mut snapshots = Vec::with_capacity(lines.len());
+    for lines in lines.chunks(look::MOST_OPERATIONS / 2) {
+        let each = lines.iter().flat_map(|line| {
+            [line.entries(), line.beside()].map(|span| look::range(span, GetOptions::new()))
+        });
+        let txn = Txn::new().and_then(each.collect::<Vec<_>>());
+        let answer = wire.call(deadline, |mut c| {
+            let txn = txn.clone();
+            async move { c.client.txn(txn).await }
+        });
+        let answer = answer.await?;
+        let revision = answer.header().map_or(0, ResponseHeader::revision);
+        let mut answers = Answers::of(&answer);
+        for line in lines {
+            let (entries, beside) = (answers.read()?, answers.read()?);
+            snapshots.push(Snapshot::of(entries.kvs(), beside.kvs(), line, revision));
+        }
+    }
+    Ok(snapshots)
+}
+
+/// As [`crate::backend::Backend::inspect`].
+pub(super) async fn inspect(wire: &Wire, line: &Line, deadline: Moment) -> Outcome<LockStatus> {
+    let snapshot = read(wire, line, deadline).await?;
+    let mut status = snapshot.status(&line.name);
+    add_times(wire, &snapshot.members, &mut status, TIMED, deadline).await?;
+    Ok(status)
+}
+
+/// Asks the leases of the first `most` entries how long they have to live; returns how many were asked.
+async fn add_times(
+    wire: &Wire,
+    members: &[Member],
+    status: &mut LockStatus,
+    most: usize,
+    deadline: Moment,
+) -> Outcome<usize> {
+    let entries = status.holders.iter_mut().chain(&mut status.waiters);
+    let mut asked = 0;
+    for (member, entry) in members.iter().zip(entries).take(most).filter(|(m, _)| m.lease != 0) {
+        let lease = member.lease;
+        let lives =
+            wire.call(deadline, |mut c| async move { c.client.lease_time_to_live(lease, None).await });
+        // The server leaves off the fraction of a second, so it may live up to one longer.
+        let left = match lives.await {
+            Err(Fault::LeaseNotFound) => -1,
+            other => other.map(|answer| answer.ttl().saturating_add(1).min(answer.granted_ttl()))?,
+        };
+        entry.ttl = u64::try_from(left).ok().map(std::time::Duration::from_secs);
+        asked += 1;
+    }
+    Ok(asked)
+}
+
+/// As [`crate::backend::Backend::list`].
+pub(super) async fn list(
+    wire: &Wire,
+    layout: &Layout,
+    beginning: &str,
+    deadline: Moment,
+) -> Outcome<Vec<LockStatus>> {
+    let mut names = names(wire, layout, beginning, deadline).await?;
+    names.sort();
+    names.dedup();
+    let lines: Vec<Line> = names.iter().map(|name| layout.line(name)).collect();
+    let mut statuses = Vec::with_capacity(lines.len());
+    let mut left = TIMED;
+    for (line, snapshot) in lines.iter().zip(read_all(wire, &lines, deadline).await?) {
+        let mut status = snapshot.status(&line.name);
+        left -= add_times(wire, &snapshot.members, &mut status, left, deadline).await?;
+        if !status.is_empty() {
+            statuses.push(status);
+        }
+    }
+    Ok(statuses)
+}
+
+/// The names under which entries stand, page by page.
+async fn names(wire: &Wire, layout: &Layout, beginning: &str, deadline: Moment) -> Outcome<Vec<LockName>> {
+    let (mut from, end) = layout.names(beginning);
+    let mut names = Vec::new();
+    loop {
+        let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE).with_keys_only();
+        let page = wire.call(deadline, |mut c| {
+            let (from, options) = (from.clone(), options.clone());
+            async move { c.client.get(from, Some(options)).await }
+        });
+        let page = page.await?;
+        let found = page.kvs().iter().filter_map(|kv| layout.name_of(kv.key(), kv.lease()));
+        names.extend(found.filter(|name| name.as_str().starts_with(beginning)));
+        match page.kvs().last().filter(|_| page.more()) {
+            None => return Ok(names),
+            Some(last) => {
+                from = last.key().to_vec();
+                from.push(0);
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! How the line stands around one claim.
+
+use etcd_client::{
+    Compare, CompareOp, GetOptions, GetResponse, KeyValue, PutOptions, SortOrder, SortTarget, TxnOp,
+    TxnOpResponse, TxnResponse,
+};
+
+use super::fault::{Fault, Outcome};
+use super::keys::{self, Line, Span};
+use super::stored::{Hold, Stored, instant};
+use crate::lock::{Entry, Mode};
+
+/// How many operations one transaction may have, unless the server was told otherwise.
+pub(super) const MOST_OPERATIONS: usize = 128;
+/// The most operations that a line needs in one transaction.
+const PER_LINE: usize = 5;
+
+/// Whether a transaction has room for a look at each of so many lines besides what it does.
+pub(super) fn has_room(lines: usize) -> bool {
+    // One more for what is said once for the whole claim.
+    lines * PER_LINE < MOST_OPERATIONS
+}
+
+/// An entry ahead.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Ahead {
+    pub(super) key: Vec<u8>,
+    pub(super) created: i64,
+}
+
+/// What stands before a claim in one line.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Seen {
+    /// In order of arrival.
+    pub(super) ahead: Vec<Ahead>,
+    /// The oldest entry, if it was asked for and stands ahead.
+    pub(super) first: Option<Box<Entry>>,
+    /// The slots that are taken.
+    pub(super) slots: Vec<u32>,
+}
+
+/// What a waiter waits for in one line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Target {
+    /// That this key goes.
+    Gone(Vec<u8>),
+    /// That this entry goes, or holds.
+    GoneOrHolds(Vec<u8>),
+    /// That any of the entries with slots goes.
+    AnySlot,
+}
+
+pub(super) fn range(span: Span, options: GetOptions) -> TxnOp {
+    TxnOp::get(span.0, Some(options.with_range(span.1)))
+}
+
+pub(super) fn created_first(options: GetOptions) -> GetOptions {
+    options.with_sort(SortTarget::Create, SortOrder::Ascend)
+}
+
+/// That a key is there, and the one that was created at that revision.
+pub(super) fn stands(key: impl Into<Vec<u8>>, created: i64) -> Compare {
+    Compare::create_revision(key, CompareOp::Equal, created)
+}
+
+/// That nothing is in a span.
+pub(super) fn empty(span: Span) -> Compare {
+    Compare::create_revision(span.0, CompareOp::Equal, 0).with_range(span.1)
+}
+
+/// The put of a key that goes with its lease.
+pub(super) fn put(key: String, value: impl Into<Vec<u8>>, lease: i64) -> TxnOp {
+    TxnOp::put(key, value, Some(PutOptions::new().with_lease(lease)))
+}
+
+/// The reads of one look; `created` is the claim's own revision, or `None` in the transaction that makes it.
+pub(super) fn reads(line: &Line, mode: Mode, created: Option<i64>, rich: bool) -> Vec<TxnOp> {
+    let mut options = created_first(GetOptions::new()).with_keys_only();
+    if let Some(created) = created {
+        options = options.with_max_create_revision(created - 1);
+    }
+    let mut reads = vec![range(line.entries(), options)];
+    if rich {
+        reads.push(range(line.records(), created_first(GetOptions::new()).with_limit(1)));
+    }
+    if matches!(mode, Mode::Slots(_)) {
+        reads.push(range(line.slots(), GetOptions::new().with_keys_only()));
+    }
+    reads
+}
+
+/// The answers to a transaction, one after the other.
+pub(super) struct Answers(std::vec::IntoIter<TxnOpResponse>);
+
+impl Answers {
+    pub(super) fn of(response: &TxnResponse) -> Self {
+        Self(response.op_responses().into_iter())
+    }
+
+    /// The next answer to a read; what comes before it of writes is passed over.
+    pub(super) fn read(&mut self) -> Outcome<GetResponse> {
+        let get = self.0.find_map(|answer| match answer {
+            TxnOpResponse::Get(get) => Some(get),
+            _ => None,
+        });
+        get.ok_or_else(|| Fault::corrupt("an answer is missing"))
+    }
+
+    /// The answers to [`reads`].
+    pub(super) fn seen(&mut self, mode: Mode, created: i64, rich: bool) -> Outcome<Seen> {
+        let ahead: Vec<Ahead> = self
+            .read()?
+            .kvs()
+            .iter()
+            .filter(|kv| kv.create_revision() < created)
+            .map(|kv| Ahead { key: kv.key().to_vec(), created: kv.create_revision() })
+            .collect();
+        let record = if rich { self.read()?.take_kvs().into_iter().next() } else { None };
+        let first = ahead.first().filter(|_| rich).map(|first| Box::new(first_of(first, record.as_ref())));
+        let slots = match mode {
+            Mode::Slots(_) => self.read()?.kvs().iter().filter_map(|kv| number(kv.key())).collect(),
+            _ => Vec::new(),
+        };
+        Ok(Seen { ahead, first, slots })
+    }
+}
+
+/// The oldest entry. Without a record of the same age it is another client's.
+fn first_of(first: &Ahead, record: Option<&KeyValue>) -> Entry {
+    let own = record.filter(|kv| kv.create_revision() == first.created);
+    match own.and_then(|kv| Stored::parse(kv.value())) {
+        Some(stored) => Entry { since: instant(stored.since_ms), ..stored.record.entry() },
+        None => foreign(),
+    }
+}
+
+/// What is known of another client's entry.
+pub(super) fn foreign() -> Entry {
+    Entry { mode: Some(Mode::Exclusive), foreign: true, ..Entry::default() }
+}
+
+fn number(key: &[u8]) -> Option<u32> {
+    std::str::from_utf8(keys::last_part(key)).ok()?.parse().ok()
+}
+
+impl Seen {
+    /// What an entry of `mode` waits for; `None` if it holds. See [`crate::lock::queue::held`].
+    pub(super) fn target(&self, line: &Line, mode: Mode) -> Option<Target> {
+        let newest = |blocks: &dyn Fn(&[u8]) -> bool| {
+            self.ahead.iter().rev().find(|a| blocks(&a.key)).map(|a| Target::Gone(a.key.clone()))
+        };
+        match mode {
+            Mode::Exclusive => newest(&|_| true),
+            Mode::Shared => newest(&|key| !line.is_shared(key)),
+            Mode::Slots(n) => newest(&|key| !line.is_slot(key)).or_else(|| {
+                let most = usize::try_from(n.get()).unwrap_or(usize::MAX);
+                let last = self.ahead.last()?;
+                match self.ahead.len().cmp(&most) {
+                    std::cmp::Ordering::Less => None,
+                    // The first waiter: it is its turn when any holder goes.
+                    std::cmp::Ordering::Equal => Some(Target::AnySlot),
+                    std::cmp::Ordering::Greater => Some(Target::GoneOrHolds(last.key.clone())),
+                }
+            }),
+        }
+    }
+
+    /// Entries ahead of which one at least must go before an entry of `mode` holds: as long as all of them
+    /// stand, it waits.
+    pub(super) fn guards(&self, line: &Line, mode: Mode) -> Vec<Ahead> {
+        match self.target(line, mode) {
+            None => Vec::new(),
+            Some(Target::Gone(key)) => self.ahead.iter().filter(|a| a.key == key).cloned().collect(),
+            Some(Target::AnySlot | Target::GoneOrHolds(_)) => {
+                let Mode::Slots(n) = mode else { return Vec::new() };
+                self.ahead.iter().take(usize::try_from(n.get()).unwrap_or(usize::MAX)).cloned().collect()
+            }
+        }
+    }
+
+    /// The lowest slot that is free.
+    pub(super) fn free_slot(&self) -> u32 {
+        (1..u32::MAX).find(|n| !self.slots.contains(n)).unwrap_or(u32::MAX)
+    }
+}
+
+/// The put that proves a hold, whose revision is the token.
+pub(super) fn proof(line: &Line, lease: i64, slot: Option<u32>) -> TxnOp {
+    put(line.hold(lease), Hold::now(slot).to_text(), lease)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::{LockName, queue};
+    use proptest::prelude::*;
+    use std::num::NonZeroU32;
+
+    fn line() -> Line {
+        keys::Layout::new(&keys::Prefix::default()).line(&LockName::new("a").expect("valid"))
+    }
+
+    fn seen(modes: &[Mode]) -> Seen {
+        let entry = |(at, mode): (usize, &Mode)| {
+            let lease = i64::try_from(at).expect("small") + 1;
+            Ahead { key: line().entry(*mode, lease).into_bytes(), created: lease }
+        };
+        Seen { ahead: modes.iter().enumerate().map(entry).collect(), ..Seen::default() }
+    }
+
+    fn slots(n: u32) -> Mode {
+        Mode::Slots(NonZeroU32::new(n).expect("positive"))
+    }
+
+    fn some() -> impl Strategy<Value = Vec<Mode>> {
+        let mixed = prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared)];
+        // Another client's entries look exclusive and may stand among slots.
+        let slotted = prop_oneof![4 => Just(slots(3)), 1 => Just(Mode::Exclusive)];
+        prop_oneof![prop::collection::vec(mixed, 1..9), prop::collection::vec(slotted, 1..9)]
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_waits_for_nothing_holds_by_the_grant_rule(modes in some()) {
+            for (at, mode) in modes.iter().enumerate() {
+                let target = seen(&modes[..at]).target(&line(), *mode);
+                prop_assert_eq!(target.is_none(), at < queue::held(&modes), "{} of {:?}", at, modes);
+            }
+        }
+
+        #[test]
+        fn as_long_as_the_guards_stand_it_waits(modes in some()) {
+            let (mode, ahead) = (modes[modes.len() - 1], &modes[..modes.len() - 1]);
+            let around = seen(ahead);
+            let guards = around.guards(&line(), mode);
+            prop_assert_eq!(guards.is_empty(), around.target(&line(), mode).is_none());
+            let alone = Seen { ahead: guards.clone(), ..Seen::default() };
+            prop_assert!(guards.is_empty() || alone.target(&line(), mode).is_some());
+        }
+    }
+}

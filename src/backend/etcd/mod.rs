@@ -1,0 +1,152 @@
+//! Lines in etcd.
+//!
+//! Entries stand under `NAME/` as Go's `concurrency.Mutex` puts them there, so that `etcdctl lock`, `etcdctl
+//! elect` and programs with that library queue in the same line; what only dlock needs lies beside. An entry hangs
+//! on a lease whose id follows from the claim's id. Order is that of the create revisions.
+//!
+//! After Go's client (<https://github.com/etcd-io/etcd>, client/v3/concurrency), with what it leaves out: the own
+//! entry is watched as well as the one ahead, a hold is proved by a transaction that checks the own entry, and a
+//! renewal is a keep-alive *and* a linearizable read behind it.
+
+mod claim;
+mod config;
+mod core;
+mod cycle;
+mod enter;
+mod evict;
+mod examine;
+mod fault;
+mod follow;
+mod keys;
+mod line;
+mod look;
+mod observe;
+mod renew;
+mod stored;
+mod wire;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::core::lock;
+use claim::EtcdClaim;
+pub use config::{BadAddress, EtcdConfig};
+use fault::{NAME, Outcome};
+use keys::Layout;
+pub use keys::Prefix;
+use wire::Wire;
+
+use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
+use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+
+/// A client of one etcd cluster. It connects with the first request, and needs the tokio runtime of that request
+/// for as long as it lives.
+#[derive(Debug)]
+pub struct EtcdBackend {
+    wire: Arc<Wire>,
+    layout: Layout,
+    identity: String,
+    /// The claims of this client, so that one who enters again meets his own.
+    claims: Mutex<HashMap<ClaimId, Weak<EtcdClaim>>>,
+}
+
+impl EtcdBackend {
+    /// A client that has not connected yet.
+    pub fn open(config: &EtcdConfig) -> Self {
+        Self {
+            wire: Arc::new(Wire::new(config)),
+            layout: config.layout(),
+            identity: config.identity(),
+            claims: Mutex::default(),
+        }
+    }
+
+    fn known(&self, id: ClaimId) -> Option<Arc<EtcdClaim>> {
+        let mut claims = lock(&self.claims);
+        claims.retain(|_, claim| claim.strong_count() > 0);
+        claims.get(&id).and_then(Weak::upgrade).filter(|claim| claim.is_live())
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> Outcome<Option<Duration>> {
+        let key = self.layout.line(name).done();
+        let answer = self.wire.call(deadline, |mut c| {
+            let key = key.clone();
+            async move { c.client.get(key, None).await }
+        });
+        let answer = answer.await?;
+        let acquired: Option<u64> =
+            answer.kvs().first().and_then(|kv| kv.value_str().ok()).and_then(|text| text.parse().ok());
+        Ok(acquired.map(|at| Duration::from_millis(stored::wall_clock().saturating_sub(at))))
+    }
+}
+
+#[async_trait]
+impl Backend for EtcdBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: NAME,
+            atomic_names: true,
+            ordered: true,
+            token: TokenStrength::Durable,
+            leased: true,
+            renewals_per_ttl: 3,
+            look_while_running: false,
+            abandoned_bound: Duration::from_secs(2),
+        }
+    }
+
+    fn identity(&self) -> String {
+        self.identity.clone()
+    }
+
+    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
+        if let Some(claim) = self.known(request.id) {
+            return Ok(claim);
+        }
+        let joined = enter::enter(&self.wire, &self.layout, request, deadline).await;
+        let joined = joined.map_err(|f| f.error("enter the line", request.names.first()))?;
+        let claim = Arc::new(EtcdClaim::new(joined));
+        lock(&self.claims).insert(request.id, Arc::downgrade(&claim));
+        Ok(claim)
+    }
+
+    async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
+        let status = line::inspect(&self.wire, &self.layout.line(name), deadline).await;
+        status.map_err(|f| f.error("inspect the line", Some(name)))
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
+        let lines = line::list(&self.wire, &self.layout, prefix, deadline).await;
+        lines.map_err(|f| f.error("list the lines", None))
+    }
+
+    async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
+        Ok(Box::new(observe::EtcdObserver::new(Arc::clone(&self.wire), self.layout.line(name))))
+    }
+
+    async fn evict(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        how: Evict,
+        by: &Holder,
+        deadline: Moment,
+    ) -> Result<bool> {
+        let line = self.layout.line(name);
+        let done = evict::evict(&self.wire, &self.layout, &line, id, how, by, deadline).await;
+        done.map_err(|f| f.error("evict from the line", Some(name)))
+    }
+
+    async fn examine(&self, deadline: Moment) -> Result<Examination> {
+        let found = examine::examine(&self.wire, &self.layout, deadline).await;
+        found.map_err(|f| f.error("examine the cluster", None))
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
+        let success = self.last_success(name, deadline).await;
+        success.map_err(|f| f.error("read the last success", Some(name)))
+    }
+}

@@ -1,0 +1,120 @@
+//! Proving that a claim lives.
+//!
+//! A keep-alive is answered by whoever believes to be the leader, without asking the others; a leader that was
+//! cut off goes on answering while the others let the lease run out. So a linearizable read of the own entry
+//! follows, and both must be answered by the same member in the same term: then the leader that heard the
+//! keep-alive still was the leader afterwards. A transaction without an operation would be answered from the
+//! member's own data, so it has one.
+
+use etcd_client::{LeaseKeepAliveStream, LeaseKeeper, ResponseHeader, Txn, TxnOp, TxnResponse};
+
+use super::core::{Core, lock};
+use super::fault::{Fault, Outcome};
+use super::look::{self, Answers, Seen};
+use super::wire::Connection;
+use crate::clock;
+use crate::lock::Moment;
+
+/// An open stream of keep-alives. Its answers do not say to what, so it is dropped unless each was heard.
+#[derive(Debug)]
+pub(super) struct Kept {
+    connection: u64,
+    keeper: LeaseKeeper,
+    answers: LeaseKeepAliveStream,
+}
+
+/// Who answered, and in which term.
+type Answerer = (u64, u64);
+
+fn answerer(header: Option<&ResponseHeader>) -> Answerer {
+    header.map_or((0, 0), |header| (header.member_id(), header.raft_term()))
+}
+
+impl Core {
+    /// As [`crate::backend::Claim::renew`].
+    pub(super) async fn renew(&self, deadline: Moment) -> Outcome<Moment> {
+        let begun = clock::now();
+        while !self.is_over() && !self.has_left() {
+            let txn = self.check();
+            let answer = self.wire.call(deadline, |c| self.keep_and_check(c, txn.clone())).await;
+            let (kept, answer) = match answer {
+                Err(Fault::LeaseNotFound) => {
+                    self.conclude().await;
+                    break;
+                }
+                other => other?,
+            };
+            if !answer.succeeded() {
+                self.conclude().await;
+                break;
+            }
+            // A new leader may not have heard the keep-alive.
+            if answerer(answer.header()) == kept {
+                self.confirmed(begun, &answer)?;
+                break;
+            }
+        }
+        Ok(*lock(&self.last_good))
+    }
+
+    /// A waiter also asks for its place.
+    fn check(&self) -> Txn {
+        let mut operations = Vec::new();
+        if self.is_held() {
+            operations.push(TxnOp::get(self.entry(&self.lines[0]), None));
+        } else {
+            let rich = look::has_room(self.lines.len());
+            for line in &self.lines {
+                operations.extend(look::reads(line, self.mode, Some(self.created), rich));
+            }
+        }
+        Txn::new().when(self.all_stand()).and_then(operations)
+    }
+
+    async fn keep_and_check(
+        &self,
+        mut c: Connection,
+        txn: Txn,
+    ) -> Result<(Answerer, TxnResponse), etcd_client::Error> {
+        let kept = lock(&self.kept).take().filter(|kept| kept.connection == c.number);
+        let mut kept = if let Some(kept) = kept {
+            kept
+        } else {
+            // The client keeps the first answer to itself; the second is the one that counts.
+            let (keeper, answers) = c.client.lease_keep_alive(self.lease).await?;
+            Kept { connection: c.number, keeper, answers }
+        };
+        kept.keeper.keep_alive().await?;
+        let ended = || etcd_client::Error::LeaseKeepAliveError("the server closed the stream".to_owned());
+        let answer = kept.answers.message().await?.ok_or_else(ended)?;
+        if answer.ttl() <= 0 {
+            return Err(etcd_client::Error::LeaseKeepAliveError("lease not found".to_owned()));
+        }
+        let by = answerer(answer.header());
+        *lock(&self.kept) = Some(kept);
+        Ok((by, c.client.txn(txn).await?))
+    }
+
+    fn confirmed(&self, begun: Moment, answer: &TxnResponse) -> Outcome<()> {
+        {
+            let mut last_good = lock(&self.last_good);
+            *last_good = begun.max(*last_good);
+        }
+        let mut answers = Answers::of(answer);
+        let rich = look::has_room(self.lines.len());
+        // The hold may have been proved meanwhile; then the answer may be to either question.
+        if self.is_held() {
+            return Ok(());
+        }
+        let seen = self.lines.iter().map(|_| answers.seen(self.mode, self.created, rich));
+        let seen: Vec<Seen> = seen.collect::<Outcome<_>>()?;
+        let targets = self.targets(&seen);
+        if targets.is_empty() {
+            self.look.notify_one();
+        } else {
+            let revision = answer.header().map_or(0, ResponseHeader::revision);
+            self.publish_waiting(&seen, &targets, revision);
+        }
+        Ok(())
+    }
+}

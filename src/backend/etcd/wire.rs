@@ -1,0 +1,213 @@
+//! Connections to a cluster: one server at a time, the next one when it fails.
+//!
+//! The client crate's own balancer neither looks whether a server lives nor tries again, so each connection here
+//! has one server, and every request is made so that it may be repeated.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use etcd_client::{Certificate, Channel, Client, ConnectOptions, Identity, TlsOptions};
+use tokio::sync::{Mutex, watch};
+use tonic::transport::Endpoint;
+
+use super::config::EtcdConfig;
+use super::fault::{Fault, Outcome};
+use crate::clock::{self, Clock};
+use crate::lock::{ErrorKind, Moment};
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(2);
+/// How long one server is given for an answer, if there are others.
+const TRY_ONE_OF_SEVERAL: Duration = Duration::from_millis(1500);
+/// How long the only server is given before the connection is made anew.
+const TRY_THE_ONLY_ONE: Duration = Duration::from_secs(5);
+/// Between two rounds over all servers, growing from the first to the second.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// When a silent connection with an open stream is asked whether it lives, and how long it may take to answer.
+/// etcd hangs up on clients that ask more often than every five seconds.
+const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
+
+/// A connection, and which one it is.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) client: Client,
+    /// Greater for each new one.
+    pub(super) number: u64,
+}
+
+/// The connection of this process to a cluster.
+pub(super) struct Wire {
+    config: EtcdConfig,
+    options: ConnectOptions,
+    /// The present connection; empty before the first request and after a failure.
+    present: Mutex<Option<Connection>>,
+    /// The number of the newest connection that failed. Connections are counted, and the server of a connection
+    /// follows from its number.
+    failed: watch::Sender<u64>,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("endpoints", &self.config.endpoints).finish_non_exhaustive()
+    }
+}
+
+fn options(config: &EtcdConfig) -> ConnectOptions {
+    let options = ConnectOptions::new().with_require_leader(true).with_auto_token_refresh(true);
+    match &config.login {
+        Some((user, password)) => options.with_user(user, password.reveal()),
+        None => options,
+    }
+}
+
+/// How to reach the server at `url`.
+fn endpoint(url: &str, config: &EtcdConfig) -> Outcome<Endpoint> {
+    let unusable = |error: tonic::transport::Error| {
+        let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        Fault::Said(ErrorKind::Invalid, format!("the certificates cannot be used: {reason}"))
+    };
+    let endpoint = Endpoint::from_shared(url.to_owned())
+        .map_err(|error| Fault::Said(ErrorKind::Invalid, format!("{url} is no address: {error}")))?
+        .connect_timeout(CONNECT)
+        .http2_keep_alive_interval(PROBE.0)
+        .keep_alive_timeout(PROBE.1)
+        .keep_alive_while_idle(false);
+    if !url.starts_with("https:") {
+        return Ok(endpoint);
+    }
+    let mut tls = match &config.tls.authority {
+        Some(pem) => TlsOptions::new().ca_certificate(Certificate::from_pem(pem.as_bytes())),
+        None => TlsOptions::new().with_native_roots(),
+    };
+    if let Some(identity) = &config.tls.identity {
+        let (certificate, key) = (identity.certificate.as_bytes(), identity.key.as_bytes());
+        tls = tls.identity(Identity::from_pem(certificate, key));
+    }
+    if let Some(name) = &config.tls.server_name {
+        tls = tls.domain_name(name);
+    }
+    endpoint.tls_config(tls).map_err(unusable)
+}
+
+/// The reason stands at the end of the chain: what TLS or the system said.
+fn unreached(error: &tonic::transport::Error) -> Fault {
+    let mut reason: &dyn Error = error;
+    while let Some(source) = reason.source() {
+        reason = source;
+    }
+    Fault::Passing(reason.to_string())
+}
+
+/// What `work` comes to by `deadline`.
+pub(super) async fn by<T>(deadline: Moment, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        value = work => Some(value),
+        () = Clock::Boot.sleep_until(deadline) => None,
+    }
+}
+
+impl Wire {
+    /// A wire that connects when it is first needed.
+    pub(super) fn new(config: &EtcdConfig) -> Self {
+        Self {
+            config: config.clone(),
+            options: options(config),
+            present: Mutex::new(None),
+            failed: watch::Sender::new(0),
+        }
+    }
+
+    /// The server of a connection.
+    pub(super) fn endpoint(&self, number: u64) -> &str {
+        // The first connection has the number 1.
+        let count = u64::try_from(self.config.endpoints.len()).unwrap_or(1);
+        let at = usize::try_from(number.saturating_sub(1) % count).unwrap_or(0);
+        &self.config.endpoints[at]
+    }
+
+    /// The server that is spoken to, or will be next.
+    pub(super) async fn server(&self) -> String {
+        let number =
+            self.present.lock().await.as_ref().map_or_else(|| *self.failed.borrow() + 1, |c| c.number);
+        self.endpoint(number).to_owned()
+    }
+
+    /// The present connection, made if there is none.
+    pub(super) async fn connection(&self) -> Outcome<Connection> {
+        let mut present = self.present.lock().await;
+        let failed = *self.failed.borrow();
+        if let Some(connection) = present.as_ref().filter(|c| c.number > failed) {
+            return Ok(connection.clone());
+        }
+        *present = None;
+        let number = failed + 1;
+        let endpoint = endpoint(self.endpoint(number), &self.config)?;
+        let channel = Box::pin(endpoint.connect()).await.map_err(|error| unreached(&error))?;
+        let client = Client::from_channel(Channel::Tonic(channel), Some(self.options.clone()));
+        let client = Box::pin(client).await?;
+        let connection = Connection { client, number };
+        *present = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// Notes that a connection is of no use, so that the next request goes to the next server.
+    pub(super) fn give_up(&self, connection: &Connection) {
+        self.give_up_number(connection.number);
+    }
+
+    fn give_up_number(&self, number: u64) {
+        self.failed.send_if_modified(|failed| {
+            let newer = number > *failed;
+            *failed = number.max(*failed);
+            newer
+        });
+    }
+
+    /// Completes when the connection has been given up.
+    pub(super) async fn given_up(&self, connection: &Connection) {
+        let mut failed = self.failed.subscribe();
+        // The sender is `self`, so this ends only with the wanted value.
+        let _ = failed.wait_for(|failed| *failed >= connection.number).await;
+    }
+
+    /// Has `request` answered by some server until `deadline`; it may be executed more than once.
+    ///
+    /// Errors: what the server says to it; [`Fault::Passing`] with the last reason at the deadline.
+    pub(super) async fn call<T, F, R>(&self, deadline: Moment, request: F) -> Outcome<T>
+    where
+        F: Fn(Connection) -> R,
+        R: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let mut last = None;
+        let mut pause = PAUSE.0;
+        let mut tries = 0;
+        while clock::now() < deadline {
+            let number = *self.failed.borrow() + 1;
+            let patience =
+                if self.config.endpoints.len() > 1 { TRY_ONE_OF_SEVERAL } else { TRY_THE_ONLY_ONE };
+            let until = deadline.min(clock::now() + patience);
+            // The client's futures are large, and every caller would hold one.
+            let attempt = Box::pin(async {
+                let connection = self.connection().await?;
+                Ok(request(connection).await?)
+            });
+            let reason = match by(until, attempt).await {
+                Some(Err(Fault::Passing(reason))) => reason,
+                Some(answer) => return answer,
+                None => "no answer in time".to_owned(),
+            };
+            last = Some(format!("{}: {reason}", self.endpoint(number)));
+            self.give_up_number(number);
+            tries += 1;
+            if tries % self.config.endpoints.len() == 0 {
+                Clock::Boot.sleep_until(deadline.min(clock::now() + pause)).await;
+                pause = (pause * 2).min(PAUSE.1);
+            }
+        }
+        let late = || format!("{}: no answer in time", self.endpoint(*self.failed.borrow() + 1));
+        Err(Fault::Passing(last.unwrap_or_else(late)))
+    }
+}

@@ -1,0 +1,342 @@
+//! One claim: waiting, holding, leaving.
+
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use super::fault::{Fault, Outcome};
+use super::fifo::{Ear, Watch};
+use super::grant::{self, Place};
+use super::guard::{Flock, Pending};
+use super::line::{Fixed, Mark, in_one_page, mark_line};
+use super::reserve::{guards, reserve};
+use super::storage::LineFile;
+use super::turn::{Step, removed};
+use crate::backend::Claim;
+use crate::clock;
+use crate::lock::claim::Granted;
+use crate::lock::{ClaimId, ClaimState, FencingToken, Grant, LossReason, Moment, Result};
+
+/// A claim of this process.
+#[derive(Debug)]
+pub(super) struct FileClaim {
+    pub(super) id: ClaimId,
+    inner: Mutex<Inner>,
+    /// The state may have changed by another call.
+    pub(super) news: Notify,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    /// In the order of the request's names.
+    pub(super) places: Vec<Place>,
+    /// The name of the own FIFO, and the FIFO until it leaves.
+    pub(super) fifo: (Option<String>, Option<Arc<OwnedFd>>),
+    pub(super) state: ClaimState,
+    pub(super) grant: Option<Grant>,
+    /// Whether somebody was told of the hold.
+    announced: bool,
+    left: bool,
+    ear: Option<Arc<Ear>>,
+    pub(super) watches: Vec<Arc<Watch>>,
+    pub(super) pending: Option<Arc<Pending>>,
+    /// The last moment at which the claim was known to stand.
+    proven: Moment,
+    /// When it acquired: µs of wall time.
+    acquired: u64,
+}
+
+impl Inner {
+    pub(super) fn new(
+        places: Vec<Place>,
+        fifo: (Option<String>, Option<Arc<OwnedFd>>),
+        began: Moment,
+    ) -> Self {
+        let state = ClaimState::Waiting { ahead: None, holder: None };
+        Self {
+            places,
+            fifo,
+            state,
+            grant: None,
+            announced: false,
+            left: false,
+            ear: None,
+            watches: Vec::new(),
+            pending: None,
+            proven: began,
+            acquired: 0,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.left || matches!(self.state, ClaimState::Lost(_) | ClaimState::Superseded { .. })
+    }
+
+    /// Notes that the records say held.
+    pub(super) fn hold(&mut self, began: Moment) {
+        let granted = |p: &Place| {
+            let token = FencingToken::new(p.fixed.token)?;
+            Some(Granted { token, slot: (p.fixed.slot > 0).then_some(p.fixed.slot) })
+        };
+        let names = self.places.iter().filter_map(granted).collect();
+        let grant = Grant { names, counts_from: began };
+        self.state = ClaimState::Held(grant.clone());
+        self.grant = Some(grant);
+        self.acquired = self.places.first().map_or(0, |p| p.fixed.since);
+        self.watches.clear();
+        self.pending = None;
+    }
+
+    /// What `seen` leads to: a hold is told before a request to leave it.
+    fn announce(&mut self, seen: Option<&ClaimState>) -> Option<ClaimState> {
+        let state = match (&self.state, &self.grant) {
+            (ClaimState::AskedToLeave { .. }, Some(grant)) if !self.announced => {
+                ClaimState::Held(grant.clone())
+            }
+            (state, _) => state.clone(),
+        };
+        if seen == Some(&state) {
+            return None;
+        }
+        self.announced |= matches!(state, ClaimState::Held(_));
+        Some(state)
+    }
+}
+
+impl FileClaim {
+    pub(super) fn new(id: ClaimId, inner: Inner) -> Self {
+        Self { id, inner: Mutex::new(inner), news: Notify::new() }
+    }
+
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has left, or can no longer hold.
+    pub(super) fn is_over(&self) -> bool {
+        self.inner().is_over()
+    }
+
+    /// Whether it holds.
+    pub(super) fn holds(&self) -> bool {
+        self.inner().grant.is_some()
+    }
+
+    /// Its lines, in the order in which guards are taken.
+    fn lines(&self) -> Vec<Arc<LineFile>> {
+        let mut lines: Vec<_> = self.inner().places.iter().map(|p| Arc::clone(&p.line)).collect();
+        lines.sort_by(|a, b| a.files.cmp(&b.files));
+        lines
+    }
+
+    /// Brings the state up to date.
+    async fn look(&self, deadline: Moment) -> Outcome<()> {
+        let began = clock::now();
+        if self.stands_unchanged()? {
+            return Ok(());
+        }
+        let mut guards = guards(&self.lines(), deadline).await?;
+        loop {
+            match self.survey(began)? {
+                Step::Settled => return Ok(()),
+                Step::Reserve(line) => guards = reserve(line, guards, deadline).await?,
+            }
+        }
+    }
+
+    /// Whether nothing can have changed; without a guard, since one read of one page is whole.
+    fn stands_unchanged(&self) -> Outcome<bool> {
+        let inner = self.inner();
+        if inner.is_over() {
+            return Ok(true);
+        }
+        if inner.grant.is_none() {
+            return Ok(false);
+        }
+        let known = matches!(inner.state, ClaimState::AskedToLeave { .. });
+        for place in &inner.places {
+            let expected = Fixed { asked: known, ..place.fixed };
+            if Fixed::read(&place.line.read_fixed(place.at)?) != Some(expected) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Completes when looking again may show something new. `called` was made before the last look.
+    async fn wait(&self, called: Pin<&mut (impl Future<Output = ()> + Send)>) -> Outcome<()> {
+        let (ear, watches, pending) = {
+            let inner = &mut *self.inner();
+            if let (None, Some(fifo)) = (&inner.ear, &inner.fifo.1) {
+                inner.ear = Some(Arc::new(Ear::new(Arc::clone(fifo))?));
+            }
+            (inner.ear.clone(), inner.watches.clone(), inner.pending.clone())
+        };
+        let mut all: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = vec![Box::pin(called)];
+        if let Some(ear) = ear {
+            all.push(Box::pin(async move { ear.heard().await }));
+        }
+        if let Some(pending) = pending {
+            all.push(Box::pin(async move { pending.done().await }));
+        }
+        for watch in watches {
+            all.push(Box::pin(async move { watch.ended().await }));
+        }
+        std::future::poll_fn(|cx| {
+            let ready = all.iter_mut().any(|f| f.as_mut().poll(cx).is_ready());
+            if ready { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        Ok(())
+    }
+
+    fn fail(&self, operation: &'static str) -> impl FnOnce(Fault) -> crate::lock::Error {
+        let lock = self.inner().places.first().map(|p| p.line.lock.clone());
+        move |fault| fault.during(operation, lock.as_ref())
+    }
+
+    /// Whether the files are still the ones at their paths; if not, the claim is lost.
+    fn check_files(&self) -> Outcome<()> {
+        let inner = &mut *self.inner();
+        if inner.is_over() {
+            return Ok(());
+        }
+        for place in &inner.places {
+            let directory = &place.line.directory;
+            let gone = if place.line.is_replaced()? {
+                place.line.path()
+            } else if inner.grant.is_some() && place.hold.is_replaced(directory)? {
+                directory.path_of(&place.hold.name)
+            } else {
+                continue;
+            };
+            inner.state = ClaimState::Lost(removed(&gone));
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Leaves under the guards, or without them if they cannot be had: the locks and the FIFO count.
+    fn go(&self, guards: Option<Vec<Flock>>, succeeded: bool) -> Outcome<()> {
+        let mut result = Ok(());
+        let (fifo, ear, watches) = {
+            let inner = &mut *self.inner();
+            if std::mem::replace(&mut inner.left, true) {
+                return Ok(());
+            }
+            let success = (succeeded && inner.acquired > 0).then_some(inner.acquired);
+            if guards.is_some() {
+                for place in &inner.places {
+                    result = result.and(place.line.remove(self.id, place.at, place.end, success));
+                }
+            }
+            grant::release(&mut inner.places);
+            inner.places.iter_mut().for_each(Place::stop_waiting);
+            inner.pending = None;
+            if !matches!(inner.state, ClaimState::Lost(_) | ClaimState::Superseded { .. }) {
+                inner.state = ClaimState::Lost(LossReason::SessionEnded);
+            }
+            (inner.fifo.1.take(), inner.ear.take(), std::mem::take(&mut inner.watches))
+        };
+        drop(guards);
+        // Closing it wakes the successor, who finds guard and locks free.
+        drop((ear, fifo));
+        // It may have been woken on this processor, and has more to do than this process.
+        rustix::thread::sched_yield();
+        self.news.notify_waiters();
+        drop(watches);
+        let inner = self.inner();
+        if let (Some(place), Some(fifo)) = (inner.places.first(), &inner.fifo.0) {
+            place.line.directory.unlink(fifo);
+        }
+        result
+    }
+}
+
+#[async_trait]
+impl Claim for FileClaim {
+    fn ttl(&self) -> Option<Duration> {
+        None
+    }
+
+    async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
+        loop {
+            let called = self.news.notified();
+            self.look(Moment::NEVER).await.map_err(self.fail("wait in the line"))?;
+            if let Some(state) = self.inner().announce(seen) {
+                return Ok(state);
+            }
+            self.wait(pin!(called)).await.map_err(self.fail("wait in the line"))?;
+        }
+    }
+
+    async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        let began = clock::now();
+        let before = self.inner().state.clone();
+        let checked = match self.look(deadline).await {
+            Ok(()) => self.check_files(),
+            Err(fault) => Err(fault),
+        };
+        checked.map_err(self.fail("renew in the line"))?;
+        let inner = &mut *self.inner();
+        if inner.state != before {
+            self.news.notify_waiters();
+        }
+        if !inner.is_over() {
+            inner.proven = began;
+        }
+        Ok(inner.proven)
+    }
+
+    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
+        let line = Arc::clone(&self.inner().places[0].line);
+        let published = async {
+            let _guard = line.guard(true, deadline).await?;
+            let mut read = line.read(None)?;
+            let label = (self.id, serde_json::Value::from(value));
+            let fits = read.image.mark(Mark::Label, self.id).and_then(|(at, length, _)| {
+                let text = mark_line(Mark::Label, label.0, &label.1, length);
+                (text.len() == length && in_one_page(at, length)).then_some((at, text))
+            });
+            if let Some((at, text)) = fits {
+                return line.overwrite(at, &text);
+            }
+            if !read.image.records.iter().any(|r| r.fixed.id == self.id) {
+                return Ok(());
+            }
+            let length = mark_line(Mark::Label, label.0, &label.1, 0).len();
+            let text = mark_line(Mark::Label, label.0, &label.1, length.next_power_of_two().max(256));
+            line.append(&mut read, &text, text.len(), false).map(|_| ())
+        };
+        published.await.map_err(self.fail("publish a value in the line"))
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
+        if self.inner().left {
+            return Ok(());
+        }
+        let left = match guards(&self.lines(), deadline).await {
+            Ok(guards) => self.go(Some(guards), succeeded),
+            Err(fault) => self.go(None, false).and(if succeeded { Err(fault) } else { Ok(()) }),
+        };
+        left.map_err(self.fail("leave the line"))
+    }
+
+    fn anchors(&self) -> Result<Vec<OwnedFd>> {
+        let inner = self.inner();
+        let mut anchors = Vec::new();
+        for place in &inner.places {
+            for hold in std::iter::once(&place.hold).chain(place.slot.as_ref().map(|(_, s)| s)) {
+                let anchor = hold.anchor(&place.line.directory);
+                anchors.push(anchor.map_err(|f| f.during("anchor the lock", Some(&place.line.lock)))?);
+            }
+        }
+        Ok(anchors)
+    }
+}

@@ -1,0 +1,193 @@
+//! Which directory, and whether locks may live in it.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, StatFs, chmodat, fstat, fstatfs, mkdirat, openat, statat,
+};
+use rustix::io::Errno;
+
+use super::directory::Directory;
+use super::fault::{Fault, Outcome};
+use super::names::Naming;
+use crate::lock::ErrorKind;
+
+/// Where the `file` backend keeps its locks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FileConfig {
+    /// The directory; without one root's is `/var/lib/dlock` and others' `/var/tmp/dlock-UID`.
+    pub directory: Option<PathBuf>,
+    /// With a prefix a lock's file is the prefix and the raw name; without, the percent-encoded name.
+    pub prefix: Option<String>,
+    /// Whether a network file system will do.
+    pub allow_network_fs: bool,
+}
+
+const OWNER_ONLY: Mode = Mode::RWXU;
+
+/// File systems on which flock(2) does not reach every host, or not reliably, by `statfs(2)` type.
+const NETWORK: [(u32, &str); 18] = [
+    (0x6969, "NFS"),
+    (0x517B, "SMB"),
+    (0xFF53_4D42, "CIFS"),
+    (0xFE53_4D42, "SMB"),
+    (0x0102_1997, "9p"),
+    (0x5346_414F, "AFS"),
+    (0x6B41_4653, "AFS"),
+    (0x00C3_6400, "Ceph"),
+    (0x6573_5546, "FUSE"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636F, "OCFS2"),
+    (0x0BD0_0BD0, "Lustre"),
+    (0x7375_7245, "Coda"),
+    (0x564C, "NCP"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x786F_4256, "a VirtualBox shared folder"),
+    (0xBACB_ACBC, "a VMware shared folder"),
+];
+
+/// Resolves, makes and checks the directory.
+pub(super) fn open(config: &FileConfig) -> Outcome<Directory> {
+    let path = match &config.directory {
+        Some(path) => {
+            let path = std::path::absolute(path).map_err(|e| {
+                Fault::said(ErrorKind::Invalid, format!("{} is no directory: {e}", path.display()))
+            })?;
+            make(&path)?;
+            path
+        }
+        None => default_directory(rustix::process::geteuid().as_raw()),
+    };
+    let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if config.directory.is_none() {
+        make(&path)?;
+        flags |= OFlags::NOFOLLOW;
+        check_private(&path, rustix::process::geteuid().as_raw())?;
+    }
+    let handle =
+        openat(CWD, &path, flags, Mode::empty()).map_err(Fault::os("open the lock directory", &path))?;
+    if !config.allow_network_fs {
+        let system = fstatfs(&handle).map_err(Fault::os("examine the file system of", &path))?;
+        refuse_network(&path, &system)?;
+    }
+    let stat = fstat(&handle).map_err(Fault::os("examine", &path))?;
+    Ok(Directory::new(handle, path, &stat, Naming { prefix: config.prefix.clone() }))
+}
+
+fn default_directory(uid: u32) -> PathBuf {
+    if uid == 0 { PathBuf::from("/var/lib/dlock") } else { PathBuf::from(format!("/var/tmp/dlock-{uid}")) }
+}
+
+/// Makes one level of directory if it is missing, for the owner only whatever the umask.
+fn make(path: &Path) -> Outcome<()> {
+    // Asked first, since it is nearly always there and looking is the cheaper question.
+    if statat(CWD, path, AtFlags::empty()).is_ok() {
+        return Ok(());
+    }
+    match mkdirat(CWD, path, OWNER_ONLY) {
+        Ok(()) => {
+            chmodat(CWD, path, OWNER_ONLY, AtFlags::empty()).map_err(Fault::os("set the mode of", path))
+        }
+        // Somebody else made it meanwhile.
+        Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(Fault::os("make the lock directory", path)(errno)),
+    }
+}
+
+/// The default directory lies where others may write, so it must be what this user made.
+fn check_private(path: &Path, uid: u32) -> Outcome<()> {
+    let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(Fault::os("examine", path))?;
+    let problem = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => "it is a symbolic link".to_owned(),
+        FileType::Directory if stat.st_uid != uid => format!("it belongs to uid {}", stat.st_uid),
+        FileType::Directory if stat.st_mode & 0o777 != 0o700 => {
+            format!("its mode is {:o} and not 700 (chmod 700 it)", stat.st_mode & 0o777)
+        }
+        FileType::Directory => return Ok(()),
+        _ => "it is no directory".to_owned(),
+    };
+    let path = path.display();
+    let reason =
+        format!("{path} is not safe as the lock directory: {problem}; or choose one with --endpoint");
+    Err(Fault::said(ErrorKind::Unwritable, reason))
+}
+
+fn refuse_network(path: &Path, system: &StatFs) -> Outcome<()> {
+    match network_file_system_of(system) {
+        None => Ok(()),
+        Some(name) => Err(Fault::said(
+            ErrorKind::Unsupported,
+            format!(
+                "{} is on {name}, where a lock may not reach every host or end with its process; choose a \
+                 local directory or a lock service, or say --allow-network-fs",
+                path.display()
+            ),
+        )),
+    }
+}
+
+/// The name of a network file system, if it is one.
+#[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "types are 32 bits of a word")]
+pub(super) fn network_file_system_of(system: &StatFs) -> Option<&'static str> {
+    network_file_system(system.f_type as u32)
+}
+
+fn network_file_system(kind: u32) -> Option<&'static str> {
+    NETWORK.iter().find(|(k, _)| *k == kind).map(|(_, name)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::TempDir;
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn unwritable<T>(result: &Outcome<T>) -> bool {
+        matches!(result, Err(Fault::Said { kind: ErrorKind::Unwritable, .. }))
+    }
+
+    #[test]
+    fn the_default_depends_on_the_user_alone() {
+        assert_eq!(default_directory(0), Path::new("/var/lib/dlock"));
+        assert_eq!(default_directory(1000), Path::new("/var/tmp/dlock-1000"));
+    }
+
+    #[test]
+    fn the_default_must_be_private_and_no_link() {
+        let temp = TempDir::new();
+        let uid = rustix::process::geteuid().as_raw();
+        let own = temp.path().join("own");
+        make(&own).expect("made");
+        assert!(check_private(&own, uid).is_ok());
+        assert!(unwritable(&check_private(&own, uid + 1)));
+        let link = temp.path().join("link");
+        symlink(&own, &link).expect("linked");
+        assert!(unwritable(&check_private(&link, uid)));
+        std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).expect("chmod");
+        assert!(unwritable(&check_private(&own, uid)));
+        let file = temp.path().join("file");
+        std::fs::write(&file, "").expect("written");
+        assert!(unwritable(&check_private(&file, uid)));
+    }
+
+    #[test]
+    fn an_explicit_directory_is_made_one_level_deep() {
+        let temp = TempDir::new();
+        let config = |d: &str| FileConfig { directory: Some(temp.path().join(d)), ..FileConfig::default() };
+        assert!(open(&config("new")).is_ok());
+        let mode = std::fs::metadata(temp.path().join("new")).expect("there").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700);
+        let deep = open(&config("missing/new")).expect_err("no parent").during("open", None);
+        assert_eq!(deep.kind, ErrorKind::Unwritable);
+        assert!(!temp.path().join("missing").exists());
+    }
+
+    #[test]
+    fn network_file_systems_are_known_and_local_ones_pass() {
+        assert_eq!(network_file_system(0x6969), Some("NFS"));
+        for local in [0xEF53, 0x0102_1994, 0x794C_7630, 0x5846_5342, 0x9123_683E] {
+            assert_eq!(network_file_system(local), None, "{local:x}");
+        }
+    }
+}

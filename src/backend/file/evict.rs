@@ -1,0 +1,121 @@
+//! Removing somebody's entry, or asking for it.
+
+use std::sync::Arc;
+
+use super::directory::Directory;
+use super::fault::Outcome;
+use super::fifo::Life;
+use super::grant;
+use super::line::{Mark, Record, State, mark_line};
+use super::reserve::guards;
+use super::storage::{Line, LineFile};
+use crate::backend::Evict;
+use crate::lock::{ClaimId, Holder, LockName, Moment};
+
+/// What is to be done to which claim.
+pub(super) struct Eviction<'a> {
+    pub(super) id: ClaimId,
+    pub(super) how: Evict,
+    pub(super) by: &'a Holder,
+}
+
+/// One of the claim's lines, as read.
+struct Found {
+    file: Arc<LineFile>,
+    line: Line,
+    record: Record,
+}
+
+impl Eviction<'_> {
+    /// Does it; says whether there was such a claim.
+    pub(super) async fn carry_out(
+        &self,
+        directory: &Arc<Directory>,
+        lock: &LockName,
+        deadline: Moment,
+    ) -> Outcome<bool> {
+        let Some(names) = self.names(directory, lock, deadline).await? else { return Ok(false) };
+        let mut files = Vec::new();
+        for name in &names {
+            files.extend(LineFile::open(directory, name, true)?.map(Arc::new));
+        }
+        files.sort_by(|a, b| a.files.cmp(&b.files));
+        let _guards = guards(&files, deadline).await?;
+        let mut found = Vec::new();
+        for file in files {
+            let line = file.read(None)?;
+            let own = line.image.records.iter().find(|r| r.fixed.id == self.id && r.fixed.state.in_line());
+            if let Some(record) = own.cloned() {
+                found.push(Found { file, line, record });
+            }
+        }
+        self.act(found)
+    }
+
+    /// All names of the claim; `None` if it is not in line.
+    async fn names(
+        &self,
+        directory: &Arc<Directory>,
+        lock: &LockName,
+        deadline: Moment,
+    ) -> Outcome<Option<Vec<LockName>>> {
+        let Some(file) = LineFile::open(directory, lock, true)? else { return Ok(None) };
+        let _guard = file.guard(true, deadline).await?;
+        let line = file.read(None)?;
+        let own = line.image.records.iter().find(|r| r.fixed.id == self.id && r.fixed.state.in_line());
+        let Some(record) = own else { return Ok(None) };
+        let names = line.image.details(record).map(|d| d.names).unwrap_or_default();
+        let mut names: Vec<_> = names.into_iter().filter_map(|n| LockName::new(n).ok()).collect();
+        if names.is_empty() {
+            names.push(lock.clone());
+        }
+        Ok(Some(names))
+    }
+
+    fn act(&self, mut found: Vec<Found>) -> Outcome<bool> {
+        let Some(first) = found.first() else { return Ok(false) };
+        if let Life::Dead = first.file.life(&first.line, &first.record)? {
+            for found in &found {
+                found.file.bury(&found.line, &found.record)?;
+            }
+            return Ok(false);
+        }
+        if self.how == Evict::IfWaiting && holds(&found)? {
+            return Ok(false);
+        }
+        for found in &mut found {
+            self.mark(found)?;
+        }
+        for found in &found {
+            found.file.wake(&found.line, &found.record);
+            if self.how != Evict::Ask {
+                grant::wake_behind(&found.file, &found.line, &found.record);
+            }
+        }
+        Ok(true)
+    }
+
+    fn mark(&self, found: &mut Found) -> Outcome<()> {
+        let kind = if self.how == Evict::Ask { Mark::Asked } else { Mark::Evicted };
+        let text = mark_line(kind, self.id, self.by, 0);
+        found.file.append(&mut found.line, &text, 0, false)?;
+        if self.how == Evict::Ask {
+            found.record.fixed.asked = true;
+        } else {
+            found.record.fixed.state = State::Evicted;
+        }
+        found.file.overwrite(found.record.at, found.record.fixed.print().as_bytes())
+    }
+}
+
+/// Whether the claim holds by the rule: in all its lines it is among the holders.
+fn holds(found: &[Found]) -> Outcome<bool> {
+    for found in found {
+        let holders = grant::holders(&found.file, &found.line)?;
+        let among = holders.iter().any(|h| h.at == found.record.at);
+        if !among || found.record.fixed.state == State::Blocked {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

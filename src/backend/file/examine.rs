@@ -1,0 +1,47 @@
+//! What `doctor` says of a lock directory.
+
+use std::sync::Arc;
+
+use rustix::fs::{Access, statfs};
+
+use super::config;
+use super::directory::Directory;
+use super::fault::{Fault, Outcome};
+use super::inspect;
+use crate::backend::{Examination, Risk};
+use crate::clock;
+use crate::lock::{LockName, Moment};
+
+/// Looks at the directory and its file system.
+pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Outcome<Examination> {
+    let path = directory.path();
+    let begun = clock::now();
+    // Any name will do: what counts is how long a look takes.
+    if let Ok(name) = "doctor".parse::<LockName>() {
+        inspect::status(directory, &name, false, deadline).await?;
+    }
+    let round_trip = clock::now().since(begun);
+    let system = statfs(path).map_err(Fault::os("examine the file system of", path))?;
+    let mut risks = vec![Risk::note("excludes the processes of this host, not those of others")];
+    if let Some(name) = config::network_file_system_of(&system) {
+        risks.push(Risk::warning(
+            format!(
+                "{} is on {name}, where a lock may not reach every host or end with its process",
+                path.display()
+            ),
+            "choose a local directory or a lock service",
+        ));
+    }
+    if rustix::fs::access(path, Access::WRITE_OK).is_err() {
+        risks.push(Risk::warning(
+            format!("{} cannot be written", path.display()),
+            "let a group that has all users own it, with write permission",
+        ));
+    }
+    Ok(Examination {
+        server: format!("flock(2) on Linux {}", rustix::system::uname().release().to_string_lossy()),
+        reached: path.display().to_string(),
+        round_trip,
+        risks,
+    })
+}

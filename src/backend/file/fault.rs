@@ -1,0 +1,75 @@
+//! What goes wrong below the trait, and how it becomes an [`Error`].
+
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::lock::{Error, ErrorKind, LockName};
+
+/// A failure before it is known on behalf of which operation it happened.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// A system call failed on `path`; `what` is a verb phrase.
+    System { what: &'static str, path: PathBuf, errno: Errno },
+    /// Everything else.
+    Said { kind: ErrorKind, reason: String },
+}
+
+/// The result of everything below the trait.
+pub(super) type Outcome<T> = Result<T, Fault>;
+
+impl Fault {
+    /// `errno` from doing `what` to `path`; made for `map_err`.
+    pub(super) fn os(what: &'static str, path: impl AsRef<Path>) -> impl FnOnce(Errno) -> Self {
+        move |errno| Self::System { what, path: path.as_ref().to_owned(), errno }
+    }
+
+    pub(super) fn said(kind: ErrorKind, reason: impl Into<String>) -> Self {
+        Self::Said { kind, reason: reason.into() }
+    }
+
+    /// The error of `operation` on `lock`.
+    pub(super) fn during(self, operation: &'static str, lock: Option<&LockName>) -> Error {
+        let (kind, reason) = match self {
+            Self::Said { kind, reason } => (kind, reason),
+            Self::System { what, path, errno } => (kind_of(errno), explain(what, &path, errno)),
+        };
+        let error = Error::new(kind, super::BACKEND, operation, reason);
+        match lock {
+            Some(lock) => error.on(lock),
+            None => error,
+        }
+    }
+}
+
+fn kind_of(errno: Errno) -> ErrorKind {
+    match errno {
+        Errno::NOSPC
+        | Errno::DQUOT
+        | Errno::ROFS
+        | Errno::ACCESS
+        | Errno::PERM
+        | Errno::NAMETOOLONG
+        | Errno::NOENT
+        | Errno::LOOP
+        | Errno::ISDIR
+        | Errno::NOTDIR
+        | Errno::FBIG
+        | Errno::TXTBSY
+        | Errno::IO => ErrorKind::Unwritable,
+        _ => ErrorKind::System,
+    }
+}
+
+fn explain(what: &str, path: &Path, errno: Errno) -> String {
+    let advice = match errno {
+        Errno::NOSPC => "; make room on its file system",
+        Errno::DQUOT => "; the disk quota is used up",
+        Errno::ROFS => "; choose a directory on a writable file system with --endpoint",
+        Errno::ACCESS | Errno::PERM => "; ask for access to it or choose another directory with --endpoint",
+        Errno::MFILE => "; raise the limit of open files (ulimit -n)",
+        Errno::LOOP => "; a lock file must not be a symbolic link",
+        _ => "",
+    };
+    format!("cannot {what} {}: {}{advice}", path.display(), std::io::Error::from(errno))
+}

@@ -1,0 +1,117 @@
+//! FIFOs: how the kernel tells that a claim lives, and tells its successor when it ends.
+//!
+//! A claim's owner has its FIFO open for reading and writing and flocks it: as long as it does, it lives, in
+//! whatever PID namespace. A successor opens it for reading and waits for its last writer to go, which the
+//! kernel reports at the owner's death as at its leaving. A byte written into it means "look again".
+
+use crate::readiness;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::directory::Directory;
+use super::fault::{Fault, Outcome};
+use super::guard::try_lock;
+
+/// Whether a claim lives.
+pub(super) enum Life {
+    /// It does; its FIFO, open for reading.
+    Alive(OwnedFd),
+    /// It does not.
+    Dead,
+}
+
+/// Makes the FIFO `file` and flocks it for this process.
+pub(super) fn make(directory: &Directory, file: &str) -> Outcome<Arc<OwnedFd>> {
+    let fd = directory.make_fifo(file)?;
+    let locked = try_lock(&fd, true).map_err(Fault::os("lock", directory.path_of(file)))?;
+    if locked { Ok(Arc::new(fd)) } else { Err(Fault::os("lock", directory.path_of(file))(Errno::WOULDBLOCK)) }
+}
+
+/// Opens the FIFO `file`, which stays, and flocks it for this process; makes it if it is missing. `None` if
+/// another process has it or it is not for this user.
+pub(super) fn keep(directory: &Directory, file: &str) -> Option<Arc<OwnedFd>> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK;
+    let fd = match directory.open(file, flags) {
+        Ok(Some(fd)) => fd,
+        Ok(None) => directory.make_fifo(file).ok()?,
+        Err(_) => return None,
+    };
+    try_lock(&fd, true).is_ok_and(|locked| locked).then(|| Arc::new(fd))
+}
+
+/// Whether the owner of the FIFO `file` lives.
+pub(super) fn probe(directory: &Directory, file: &str) -> Outcome<Life> {
+    // Opened before the test: a writer seen by the opening is one whose end is reported.
+    let Some(fd) = directory.open(file, OFlags::RDONLY | OFlags::NONBLOCK)? else { return Ok(Life::Dead) };
+    let free = try_lock(&fd, false).map_err(Fault::os("lock", directory.path_of(file)))?;
+    Ok(if free { Life::Dead } else { Life::Alive(fd) })
+}
+
+/// Tells the owner of the FIFO `file` to look again.
+pub(super) fn wake(directory: &Directory, file: &str) {
+    // Without a reader it is dead, and a full FIFO wakes it anyway.
+    if let Ok(Some(fd)) = directory.open(file, OFlags::WRONLY | OFlags::NONBLOCK) {
+        let _ = rustix::io::write(&fd, b"!");
+    }
+}
+
+/// Waits for the end of somebody else's claim.
+#[derive(Debug)]
+pub(super) struct Watch(AsyncFd<OwnedFd>);
+
+impl Watch {
+    pub(super) fn new(fifo: OwnedFd) -> Outcome<Self> {
+        register(fifo).map(Self)
+    }
+
+    /// Completes when the owner has closed the FIFO. Cancel-safe.
+    pub(super) async fn ended(&self) {
+        loop {
+            match self.0.ready(Interest::READABLE).await {
+                Ok(mut ready) if !ready.ready().is_read_closed() => {
+                    // Bytes for the owner.
+                    ready.clear_ready();
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+/// The own FIFO, listening.
+#[derive(Debug)]
+pub(super) struct Ear(AsyncFd<Arc<OwnedFd>>);
+
+impl Ear {
+    pub(super) fn new(fifo: Arc<OwnedFd>) -> Outcome<Self> {
+        register(fifo).map(Self)
+    }
+
+    /// Completes when somebody asked to look again. Cancel-safe: look again after a drop, too.
+    pub(super) async fn heard(&self) {
+        let mut buffer = [0; 64];
+        loop {
+            let Ok(mut ready) = self.0.readable().await else { return };
+            let mut heard = false;
+            while rustix::io::read(self.0.get_ref(), &mut buffer).is_ok_and(|n| n > 0) {
+                heard = true;
+            }
+            ready.clear_ready();
+            if heard {
+                return;
+            }
+        }
+    }
+}
+
+/// Lets the runtime wait for `fd`.
+pub(super) fn register<T: readiness::Owner>(fd: T) -> Outcome<AsyncFd<T>> {
+    readiness::watch(fd).map_err(|e| {
+        Fault::said(crate::lock::ErrorKind::System, format!("cannot wait for other processes: {e}"))
+    })
+}

@@ -1,0 +1,222 @@
+//! Who holds: whom a claim waits for, and taking what it waited for.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::fault::Outcome;
+use super::fifo::Life;
+use super::hold::Hold;
+use super::line::{Fixed, Record, State};
+use super::storage::{Line, LineFile};
+use crate::lock::{Mode, queue};
+
+/// A claim in one of its lines.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) line: Arc<LineFile>,
+    /// The lock file.
+    pub(super) hold: Hold,
+    /// With slots: the slot file that it has or waits for.
+    pub(super) slot: Option<(u32, Hold)>,
+    /// Where its record begins and its line ends.
+    pub(super) at: u64,
+    pub(super) end: u64,
+    /// Its record's fixed part.
+    pub(super) fixed: Fixed,
+}
+
+impl Place {
+    /// Ends the threads' waits of a claim that leaves.
+    pub(super) fn stop_waiting(&mut self) {
+        self.hold.abandon();
+        self.slot = None;
+    }
+}
+
+/// What stands ahead of a claim in one line.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    /// Whether something must end first.
+    pub(super) waits: bool,
+    /// The FIFOs of the claims whose end may change that.
+    pub(super) watch: Vec<OwnedFd>,
+}
+
+fn slots_of(mode: Mode) -> usize {
+    if let Mode::Slots(n) = mode { usize::try_from(n.get()).unwrap_or(usize::MAX) } else { 0 }
+}
+
+/// Whom a claim of `mode` waits for, of the records before `at`; buries the dead ones it comes across.
+///
+/// That is [`queue::held`] without looking at every record: who holds is a prefix of the line, and each
+/// waiter watches the one before it (or, at the head of the waiters for slots, every holder), so that any
+/// death is noticed by the one whom it concerns.
+pub(super) fn ahead(file: &LineFile, line: &mut Line, mode: Mode, at: u64) -> Outcome<Ahead> {
+    loop {
+        let before: Vec<usize> = (0..line.image.records.len())
+            .filter(|i| line.image.records[*i].at < at && line.image.records[*i].fixed.state.in_line())
+            .collect();
+        let slots = slots_of(mode);
+        if slots > 0 && before.len() <= slots {
+            return among_holders(file, line, &before, slots);
+        }
+        let conflicts =
+            |i: &usize| mode != Mode::Shared || line.image.records[*i].fixed.mode == Mode::Exclusive;
+        let Some(nearest) = before.into_iter().rev().find(conflicts) else { return Ok(Ahead::default()) };
+        if let Some(fifo) = alive(file, line, nearest)? {
+            return Ok(Ahead { waits: true, watch: vec![fifo] });
+        }
+    }
+}
+
+fn among_holders(file: &LineFile, line: &mut Line, before: &[usize], slots: usize) -> Outcome<Ahead> {
+    let mut watch = Vec::with_capacity(before.len());
+    for index in before.iter().rev() {
+        watch.extend(alive(file, line, *index)?);
+    }
+    Ok(Ahead { waits: watch.len() >= slots, watch })
+}
+
+/// The FIFO of the record at `index` if its claim lives; else buries it, in the image too.
+fn alive(file: &LineFile, line: &mut Line, index: usize) -> Outcome<Option<OwnedFd>> {
+    let record = &line.image.records[index];
+    match file.life(line, record)? {
+        Life::Alive(fifo) => Ok(Some(fifo)),
+        Life::Dead => {
+            file.bury(line, record)?;
+            line.image.records.remove(index);
+            Ok(None)
+        }
+    }
+}
+
+/// Buries the dead at the front of the line: readers that were killed are in nobody's way, and would stay.
+pub(super) fn bury_front(file: &LineFile, line: &mut Line) -> Outcome<()> {
+    while !line.image.records.is_empty() && alive(file, line, 0)?.is_none() {}
+    Ok(())
+}
+
+/// How many of the first live records hold by the rule; stops probing at the first that does not.
+pub(super) fn holders(file: &LineFile, line: &Line) -> Outcome<Vec<Record>> {
+    let (mut modes, mut holders) = (Vec::new(), Vec::new());
+    for record in line.image.records.iter().filter(|r| r.fixed.state.in_line()) {
+        if let Life::Alive(_) = file.life(line, record)? {
+            modes.push(record.fixed.mode);
+            if queue::held(&modes) < modes.len() {
+                break;
+            }
+            holders.push(record.clone());
+        }
+    }
+    Ok(holders)
+}
+
+/// Wakes those whom the record behind which they stand no longer holds up.
+pub(super) fn wake_behind(file: &LineFile, line: &Line, gone: &Record) {
+    let waiting = |r: &&Record| r.at > gone.at && matches!(r.fixed.state, State::Waiting | State::Blocked);
+    for record in line.image.records.iter().filter(waiting) {
+        file.wake(line, record);
+        if record.fixed.mode != Mode::Shared {
+            break;
+        }
+    }
+}
+
+/// Takes the lock files of all places, or none; says which place it was that somebody outside of the line
+/// has.
+pub(super) fn take(places: &mut [Place], lines: &[Line]) -> Outcome<Option<usize>> {
+    for index in 0..places.len() {
+        if !take_one(&mut places[index], &lines[index])? {
+            release(places);
+            return Ok(Some(index));
+        }
+    }
+    Ok(None)
+}
+
+/// Lets go of what was taken; a thread that waits goes on.
+pub(super) fn release(places: &mut [Place]) {
+    for place in places {
+        place.hold.unlock();
+        if let Some((_, slot)) = &mut place.slot {
+            slot.unlock();
+        }
+    }
+}
+
+/// Lets go of what was taken and stops waiting in threads.
+pub(super) fn withdraw(places: &mut [Place]) -> Outcome<()> {
+    release(places);
+    for place in places {
+        place.hold.give_up(&place.line.directory)?;
+        place.slot = None;
+    }
+    Ok(())
+}
+
+fn take_one(place: &mut Place, line: &Line) -> Outcome<bool> {
+    let directory = Arc::clone(&place.line.directory);
+    let exclusive = place.fixed.mode == Mode::Exclusive;
+    if !place.hold.try_lock(&directory, exclusive)? {
+        // A claim that was removed by force may still have it: it no longer counts.
+        if !discount_evicted(place, line, None)? {
+            return Ok(false);
+        }
+        place.hold.replace(&directory)?;
+        if !place.hold.try_lock(&directory, exclusive)? {
+            return Ok(false);
+        }
+    }
+    match place.fixed.mode {
+        Mode::Slots(n) => take_slot(place, line, n.get()),
+        _ => Ok(true),
+    }
+}
+
+fn take_slot(place: &mut Place, line: &Line, slots: u32) -> Outcome<bool> {
+    let directory = Arc::clone(&place.line.directory);
+    if let Some((_, slot)) = &mut place.slot
+        && slot.try_lock(&directory, true)?
+    {
+        return Ok(true);
+    }
+    let used = |k: u32| {
+        let held = |r: &Record| r.fixed.state == State::Held && r.fixed.slot == k;
+        line.image.records.iter().any(held)
+    };
+    let mut first = None;
+    for number in (1..=slots).filter(|k| !used(*k)) {
+        let mut slot = Hold::open(&directory, place.line.files.slot(number))?;
+        let mut taken = slot.try_lock(&directory, true)?;
+        if !taken && discount_evicted(place, line, Some(number))? {
+            slot.replace(&directory)?;
+            taken = slot.try_lock(&directory, true)?;
+        }
+        if taken {
+            place.slot = Some((number, slot));
+            return Ok(true);
+        }
+        first.get_or_insert((number, slot));
+    }
+    if place.slot.is_none() {
+        place.slot = first;
+    }
+    Ok(false)
+}
+
+/// Whether a claim that was evicted (from `slot`) still has the file, which the caller replaces then. Each
+/// counts once: the file in place of the one that it has may be somebody else's later.
+fn discount_evicted(place: &Place, line: &Line, slot: Option<u32>) -> Outcome<bool> {
+    let evicted = |r: &&Record| {
+        r.fixed.state == State::Evicted && r.fixed.token > 0 && slot.is_none_or(|s| s == r.fixed.slot)
+    };
+    let mut any = false;
+    for record in line.image.records.iter().filter(evicted) {
+        if let Life::Alive(_) = place.line.life(line, record)? {
+            let fixed = Fixed { token: 0, ..record.fixed };
+            place.line.overwrite(record.at, fixed.print().as_bytes())?;
+            any = true;
+        }
+    }
+    Ok(any)
+}

@@ -1,0 +1,98 @@
+//! The header of a line file, pure.
+
+/// The length of the header.
+pub(super) const HEADER: usize = 1024;
+/// Digits of the header's check sum, and the newline behind them.
+const SUM: usize = 17;
+
+/// The header of a line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    /// The lock's name.
+    pub(super) name: String,
+    /// Where the first record that may be alive begins.
+    pub(super) start: u64,
+    /// The next token.
+    pub(super) next: u64,
+    /// The first token that may not be given before more are reserved.
+    pub(super) limit: u64,
+    /// When the last successful run acquired, in µs of wall time; zero if none is known.
+    pub(super) success: u64,
+    /// The boot in which tokens were given last.
+    pub(super) boot: String,
+}
+
+/// A line file of a format that this dlock does not know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NewerFormat;
+
+impl Header {
+    pub(super) fn print(&self) -> Vec<u8> {
+        let name = serde_json::to_string(&self.name).expect("a text is JSON");
+        let Self { start, next, limit, success, boot, .. } = self;
+        let mut bytes = format!("dlock 1 {start} {next} {limit} {success} {boot} {name}").into_bytes();
+        bytes.resize(HEADER - SUM, b' ');
+        let sum = format!("{:016x}\n", checksum(&bytes));
+        bytes.extend_from_slice(sum.as_bytes());
+        bytes
+    }
+
+    /// Reads a header; `None` if it was lost.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, NewerFormat> {
+        let Some(bytes) = bytes.get(..HEADER) else { return Ok(None) };
+        let (text, sum) = bytes.split_at(HEADER - SUM);
+        if format!("{:016x}\n", checksum(text)).as_bytes() != sum {
+            return Ok(None);
+        }
+        let Some(text) = std::str::from_utf8(text).ok().and_then(|t| t.strip_prefix("dlock ")) else {
+            return Ok(None);
+        };
+        let Some(text) = text.strip_prefix("1 ") else { return Err(NewerFormat) };
+        Ok(Self::fields(text))
+    }
+
+    fn fields(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(6, ' ');
+        let mut number = || parts.next()?.parse::<u64>().ok();
+        let (start, next, limit, success) = (number()?, number()?, number()?, number()?);
+        let boot = parts.next()?.to_owned();
+        let name = serde_json::from_str(parts.next()?).ok()?;
+        Some(Self { name, start, next, limit, success, boot })
+    }
+}
+
+/// FNV-1a: tells a lost or half-written header, no more.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, b| (sum ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        let name = "\"\\é ".repeat(40);
+        Header { name, start: 1024, next: 5, limit: 1000, success: 0, boot: "b".repeat(36) }
+    }
+
+    #[test]
+    fn header_round_trips_and_a_damaged_one_is_lost() {
+        let bytes = header().print();
+        assert_eq!(bytes.len(), HEADER);
+        assert_eq!(Header::parse(&bytes), Ok(Some(header())));
+        assert_eq!(Header::parse(&bytes[1..]), Ok(None));
+        assert_eq!(Header::parse(&[0; HEADER]), Ok(None));
+        let mut other = bytes.clone();
+        other[20] ^= 1;
+        assert_eq!(Header::parse(&other), Ok(None));
+    }
+
+    #[test]
+    fn a_newer_format_is_told_from_damage() {
+        let mut bytes = header().print();
+        bytes[6] = b'2';
+        let sum = format!("{:016x}\n", checksum(&bytes[..HEADER - SUM]));
+        bytes[HEADER - SUM..].copy_from_slice(sum.as_bytes());
+        assert_eq!(Header::parse(&bytes), Err(NewerFormat));
+    }
+}

@@ -1,0 +1,114 @@
+//! The flock on a lock file or slot file: what excludes, also `flock(1)`.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::fstat;
+
+use super::directory::{Directory, Identity, identity_of};
+use super::fault::{Fault, Outcome};
+use super::guard::{self, Pending};
+
+/// One lock file, opened.
+#[derive(Debug)]
+pub(super) struct Hold {
+    pub(super) name: String,
+    file: Arc<OwnedFd>,
+    identity: Identity,
+    locked: bool,
+    /// A thread that waits for it. Until it has it, nobody else may lock through this descriptor.
+    pending: Option<Arc<Pending>>,
+}
+
+impl Hold {
+    pub(super) fn open(directory: &Directory, name: String) -> Outcome<Self> {
+        let file = directory.open_lock(&name)?;
+        let stat = fstat(&file).map_err(Fault::os("examine", directory.path_of(&name)))?;
+        let identity = identity_of(&stat);
+        Ok(Self { name, file: Arc::new(file), identity, locked: false, pending: None })
+    }
+
+    fn reopen(&mut self, directory: &Directory) -> Outcome<()> {
+        *self = Self::open(directory, std::mem::take(&mut self.name))?;
+        Ok(())
+    }
+
+    /// Takes the lock if it is free, on the file that stands at the path now; says whether it has it.
+    pub(super) fn try_lock(&mut self, directory: &Directory, exclusive: bool) -> Outcome<bool> {
+        loop {
+            if let Some(pending) = &self.pending {
+                match pending.take() {
+                    None => return Ok(false),
+                    Some(Ok(lock)) => lock.keep(),
+                    Some(Err(errno)) => {
+                        self.pending = None;
+                        return Err(Fault::os("lock", directory.path_of(&self.name))(errno));
+                    }
+                }
+                self.pending = None;
+                self.locked = true;
+            }
+            if !self.locked {
+                let at = || directory.path_of(&self.name);
+                if !guard::try_lock(&self.file, exclusive).map_err(Fault::os("lock", at()))? {
+                    return Ok(false);
+                }
+                self.locked = true;
+            }
+            if !self.is_replaced(directory)? {
+                return Ok(true);
+            }
+            self.reopen(directory)?;
+        }
+    }
+
+    /// Lets go of the lock, whoever inherited the descriptor.
+    pub(super) fn unlock(&mut self) {
+        if self.locked {
+            guard::unlock(&self.file);
+            self.locked = false;
+        }
+    }
+
+    /// Stops waiting in a thread, if one does.
+    pub(super) fn give_up(&mut self, directory: &Directory) -> Outcome<()> {
+        if self.pending.is_some() { self.reopen(directory) } else { Ok(()) }
+    }
+
+    /// Stops waiting in a thread, for good: it may not be locked any more.
+    pub(super) fn abandon(&mut self) {
+        self.pending = None;
+    }
+
+    /// Waits for the lock in a thread.
+    pub(super) fn wait(&mut self, directory: &Directory, exclusive: bool) -> Outcome<Arc<Pending>> {
+        if let Some(pending) = &self.pending {
+            return Ok(Arc::clone(pending));
+        }
+        let pending = Pending::start(Arc::clone(&self.file), exclusive)
+            .map_err(Fault::os("start a thread that waits for", directory.path_of(&self.name)))?;
+        self.pending = Some(Arc::clone(&pending));
+        Ok(pending)
+    }
+
+    /// Puts a new file in the place of one that an evicted claim still has locked.
+    pub(super) fn replace(&mut self, directory: &Directory) -> Outcome<()> {
+        directory.unlink(&self.name);
+        self.reopen(directory)
+    }
+
+    /// Whether another file, or none, stands at the path now.
+    pub(super) fn is_replaced(&self, directory: &Directory) -> Outcome<bool> {
+        Ok(directory.present(&self.name)? != Some(self.identity))
+    }
+
+    pub(super) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Another descriptor of the same open file.
+    pub(super) fn anchor(&self, directory: &Directory) -> Outcome<OwnedFd> {
+        rustix::io::fcntl_dupfd_cloexec(&self.file, 0)
+            .map_err(Fault::os("keep open", directory.path_of(&self.name)))
+    }
+}

@@ -1,0 +1,180 @@
+//! Looking at lines from outside.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{Dir, OFlags, fstat};
+
+use super::directory::{Directory, identity_of};
+use super::fault::{Fault, Outcome};
+use super::fifo::Life;
+use super::grant::Place;
+use super::guard;
+use super::line::{Mark, Record, State};
+use super::locker::{Locker, locker, lockers};
+use super::names::base_of_line;
+use super::storage::{Line, LineFile};
+use crate::lock::{Entry, FencingToken, Holder, LockName, LockStatus, Mode, Moment, queue};
+
+fn time(micros: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(micros)
+}
+
+/// The owner of `record`, with its latest label.
+pub(super) fn holder_of(line: &Line, record: &Record) -> Option<Holder> {
+    let mut holder = line.image.details(record)?.holder;
+    if let Some((_, _, label)) = line.image.mark(Mark::Label, record.fixed.id) {
+        holder.label = serde_json::from_slice(label).ok().or(holder.label);
+    }
+    Some(holder)
+}
+
+/// `record` as seen from outside; `ahead` if it waits.
+pub(super) fn entry(line: &Line, record: &Record, ahead: Option<u32>) -> Entry {
+    let fixed = &record.fixed;
+    let holder = holder_of(line, record);
+    let text = |get: fn(&Holder) -> &String| holder.as_ref().map(get).cloned();
+    Entry {
+        claim: Some(fixed.id),
+        mode: Some(fixed.mode),
+        slot: (fixed.slot > 0).then_some(fixed.slot),
+        token: FencingToken::new(fixed.token),
+        host: text(|h| &h.host),
+        pid: holder.as_ref().map(|h| h.pid),
+        user: text(|h| &h.user),
+        command: text(|h| &h.command),
+        label: holder.as_ref().and_then(|h| h.label.clone()),
+        since: Some(time(fixed.since)),
+        ttl: None,
+        ahead,
+        foreign: false,
+    }
+}
+
+fn foreign(locker: Option<Locker>) -> Entry {
+    let mode = if locker.is_none_or(|l| l.exclusive) { Mode::Exclusive } else { Mode::Shared };
+    // The lock may have outlived the process that took it, in one that inherited it.
+    let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    let command = locker.and_then(|l| name(l.pid)).map(|n| n.trim_end().to_owned());
+    let pid = locker.filter(|_| command.is_some()).map(|l| l.pid);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Entry { mode: Some(mode), host: Some(host), pid, command, foreign: true, ..Entry::default() }
+}
+
+/// Who has the lock file of `place`, on which its claim waits, as far as the kernel tells.
+pub(super) fn foreign_holder(place: &Place) -> Entry {
+    let file = place.slot.as_ref().map_or_else(|| place.hold.identity(), |(_, slot)| slot.identity());
+    foreign(lockers(file).first().copied())
+}
+
+/// The line of `lock`. `probe` looks also for holders of other PID namespaces, by a lock of a moment.
+pub(super) async fn status(
+    directory: &Arc<Directory>,
+    lock: &LockName,
+    probe: bool,
+    deadline: Moment,
+) -> Outcome<LockStatus> {
+    let mut status = LockStatus { name: lock.clone(), holders: Vec::new(), waiters: Vec::new() };
+    let file = LineFile::open(directory, lock, false)?;
+    let Some(file) = file else {
+        status.holders.extend(strangers(directory, lock, &[], probe)?);
+        return Ok(status);
+    };
+    let _guard = file.guard(false, deadline).await?;
+    let line = file.read(None)?;
+    let mut present = Vec::new();
+    // Processes that have the lock file by right of a claim: their pids as this namespace sees them.
+    let mut owners = Vec::new();
+    for record in &line.image.records {
+        let Life::Alive(fifo) = file.life(&line, record)? else { continue };
+        if record.fixed.token > 0 {
+            let stat = fstat(&fifo).map_err(Fault::os("examine", file.path()))?;
+            owners.push(lockers(identity_of(&stat)).first().map(|l| l.pid));
+        }
+        if record.fixed.state.in_line() {
+            present.push(record);
+        }
+    }
+    let modes: Vec<Mode> = present.iter().map(|r| r.fixed.mode).collect();
+    let holding = queue::held(&modes);
+    for (index, record) in present.iter().enumerate() {
+        if index < holding && record.fixed.state != State::Blocked {
+            status.holders.push(entry(&line, record, None));
+        } else {
+            status.waiters.push(entry(&line, record, u32::try_from(index).ok()));
+        }
+    }
+    status.holders.extend(strangers(directory, lock, &owners, probe)?);
+    Ok(status)
+}
+
+/// Holders of the lock file that no claim stands for.
+fn strangers(
+    directory: &Directory,
+    lock: &LockName,
+    owners: &[Option<u32>],
+    probe: bool,
+) -> Outcome<Vec<Entry>> {
+    let files = directory.naming.of(lock)?;
+    let Some(identity) = directory.present(files.canonical())? else { return Ok(Vec::new()) };
+    let mut lockers = lockers(identity);
+    for owner in owners.iter().flatten() {
+        if let Some(at) = lockers.iter().position(|l| l.pid == *owner) {
+            lockers.remove(at);
+        }
+    }
+    if lockers.is_empty() && owners.is_empty() && probe {
+        let Some(file) = directory.open(files.canonical(), OFlags::RDONLY)? else { return Ok(Vec::new()) };
+        let free =
+            guard::try_lock(&file, false).map_err(Fault::os("lock", directory.path_of(files.canonical())))?;
+        return Ok(if free { Vec::new() } else { vec![foreign(None)] });
+    }
+    Ok(lockers.into_iter().map(|l| foreign(Some(l))).collect())
+}
+
+/// The names of the lines, and of the lock files that somebody has flocked, in no order.
+pub(super) fn names(directory: &Directory) -> Outcome<Vec<LockName>> {
+    let at = || directory.path().to_owned();
+    let opened = directory.open(".", OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let Some(opened) = opened else { return Ok(Vec::new()) };
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mut names = Vec::new();
+    for found in Dir::read_from(&opened).map_err(Fault::os("list", at()))? {
+        let found = found.map_err(Fault::os("list", at()))?;
+        let Ok(file) = found.file_name().to_str() else { continue };
+        if base_of_line(file).is_some() {
+            names.extend(name_in(directory, file)?);
+        } else if !file.starts_with('.') {
+            let identity = (directory.identity().0, found.ino());
+            if locks.lines().any(|l| locker(l, identity).is_some()) {
+                names.extend(directory.naming.lock_of(file));
+            }
+        }
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// The lock whose line is in `file`, if the header says one whose line is there.
+fn name_in(directory: &Directory, file: &str) -> Outcome<Option<LockName>> {
+    let Some(opened) = directory.open(file, OFlags::RDONLY)? else { return Ok(None) };
+    let mut bytes = vec![0; super::header::HEADER];
+    let got =
+        rustix::io::pread(&opened, &mut bytes, 0).map_err(Fault::os("read", directory.path_of(file)))?;
+    let header = super::header::Header::parse(&bytes[..got]).ok().flatten();
+    let lock = header.and_then(|h| LockName::new(h.name).ok());
+    Ok(lock.filter(|l| directory.naming.of(l).is_ok_and(|f| f.line() == file)))
+}
+
+/// When the last successful run under `lock` acquired.
+pub(super) async fn last_success(
+    directory: &Arc<Directory>,
+    lock: &LockName,
+    deadline: Moment,
+) -> Outcome<Option<Duration>> {
+    let Some(file) = LineFile::open(directory, lock, false)? else { return Ok(None) };
+    let _guard = file.guard(false, deadline).await?;
+    let success = file.read(Some(0))?.header.success;
+    Ok((success > 0).then(|| Duration::from_micros(super::token::wall().saturating_sub(success))))
+}

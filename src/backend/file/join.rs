@@ -1,0 +1,257 @@
+//! Entering the lines of a request.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::claim::{FileClaim, Inner};
+use super::directory::Directory;
+use super::fault::{Fault, Outcome};
+use super::fifo::{self, Life};
+use super::grant::{self, Place};
+use super::guard::Flock;
+use super::hold::Hold;
+use super::line::{Details, FIXED, Fixed, Mark, Record, State, Which, mark_line, record_line};
+use super::reserve::{guards, reserve};
+use super::storage::{Line, LineFile};
+use super::token;
+use super::turn::waiting;
+use crate::clock;
+use crate::lock::{ErrorKind, Mode, Moment, Request};
+
+/// What entering came to.
+enum Step {
+    Joined(Box<FileClaim>),
+    /// Tokens must be reserved in the line of this index first.
+    Reserve(usize),
+}
+
+/// Joins the lines of all names; a free lock is held at once.
+pub(super) async fn join(
+    directory: &Arc<Directory>,
+    request: &Request,
+    deadline: Moment,
+) -> Outcome<FileClaim> {
+    let began = clock::now();
+    loop {
+        let mut lines = Vec::with_capacity(request.names.len());
+        for name in &request.names {
+            let files = directory.naming.of(name)?;
+            lines.push(Arc::new(LineFile::open_or_make(directory, name, files)?));
+        }
+        let mut ordered = lines.clone();
+        ordered.sort_by(|a, b| a.files.cmp(&b.files));
+        let mut guards: Vec<Flock> = guards(&ordered, deadline).await?;
+        // One that was removed between opening and locking leads to nobody.
+        let mut unlinked = false;
+        for line in &lines {
+            unlinked |= line.is_unlinked()?;
+        }
+        if unlinked {
+            continue;
+        }
+        loop {
+            match enter(&lines, request, began)? {
+                Step::Joined(claim) => return Ok(*claim),
+                Step::Reserve(index) => {
+                    guards = reserve(Arc::clone(&lines[index]), guards, deadline).await?;
+                }
+            }
+        }
+    }
+}
+
+/// Under the guards: all of it, or nothing.
+fn enter(files: &[Arc<LineFile>], request: &Request, began: Moment) -> Outcome<Step> {
+    let mut lines = Vec::with_capacity(files.len());
+    for file in files {
+        let mut line = file.read(None)?;
+        check_kinds(file, &mut line, request)?;
+        grant::bury_front(file, &mut line)?;
+        lines.push(line);
+    }
+    let mut victims = Vec::new();
+    if request.supersede {
+        for (file, line) in files.iter().zip(&mut lines) {
+            victims.push(supersede(file, line, request)?);
+        }
+    }
+    let mut waits = false;
+    for (file, line) in files.iter().zip(&mut lines) {
+        waits |= grant::ahead(file, line, request.mode, u64::MAX)?.waits;
+    }
+    let mut places = Vec::with_capacity(files.len());
+    for file in files {
+        let hold = Hold::open(&file.directory, file.files.canonical().to_owned())?;
+        let fixed = first_record(request);
+        places.push(Place { line: Arc::clone(file), hold, slot: None, at: 0, end: 0, fixed });
+    }
+    let busy = if waits { None } else { grant::take(&mut places, &lines)? };
+    let holds = !waits && busy.is_none();
+    if holds {
+        if let Some(index) = lines.iter().position(|l| !token::ready(&l.header, files[0].directory.boot())) {
+            // They are out of the line already and would not be found again.
+            tell(files, &lines, &victims);
+            return Ok(Step::Reserve(index));
+        }
+    } else {
+        for place in &mut places {
+            place.slot = None;
+        }
+    }
+    if let Some(index) = busy {
+        places[index].fixed.state = State::Blocked;
+    }
+    let kept = kept_fifo(files, &lines);
+    if kept.is_some() {
+        places[0].fixed.fifo = Which::Kept;
+    }
+    write(&mut places, &mut lines, request, holds).inspect_err(|_| undo(&places))?;
+    let fifo = match kept {
+        Some(fifo) => (None, Some(fifo)),
+        None => own_fifo(&files[0], request, &places)?,
+    };
+    tell(files, &lines, &victims);
+    let mut inner = Inner::new(places, fifo, began);
+    if holds {
+        inner.hold(began);
+    } else {
+        inner.state = waiting(&inner, &lines);
+    }
+    Ok(Step::Joined(Box::new(FileClaim::new(request.id, inner))))
+}
+
+/// The lock's own FIFO, for a claim on one name that finds no record in its line. So nobody can take another
+/// claim's end for this one's, or the reverse: whoever knows of the FIFO knows it by a record.
+///
+/// It saves an inode made and deleted by every run that meets nobody; ext4 does not reuse a deleted one for
+/// seconds, and searches longer and longer for another.
+fn kept_fifo(files: &[Arc<LineFile>], lines: &[Line]) -> Option<Arc<OwnedFd>> {
+    let ([file], [line]) = (files, lines) else { return None };
+    let empty = line.image.records.iter().all(|r| r.fixed.state == State::Gone);
+    if empty { fifo::keep(&file.directory, &file.files.kept_fifo()) } else { None }
+}
+
+/// A FIFO of the claim's own. Its record is written before, so that none is left that nobody knows of.
+fn own_fifo(
+    file: &LineFile,
+    request: &Request,
+    places: &[Place],
+) -> Outcome<(Option<String>, Option<Arc<OwnedFd>>)> {
+    let name = file.files.fifo(request.id);
+    let fifo = fifo::make(&file.directory, &name).inspect_err(|_| {
+        undo(places);
+        file.directory.unlink(&name);
+    })?;
+    Ok((Some(name), Some(fifo)))
+}
+
+/// Wakes the superseded and those who stood behind them.
+fn tell(files: &[Arc<LineFile>], lines: &[Line], victims: &[Vec<Record>]) {
+    for (file, (line, victims)) in files.iter().zip(lines.iter().zip(victims)) {
+        for victim in victims {
+            file.wake(line, victim);
+            grant::wake_behind(file, line, victim);
+        }
+    }
+}
+
+fn first_record(request: &Request) -> Fixed {
+    Fixed {
+        state: State::Waiting,
+        asked: false,
+        supersede: request.supersede,
+        fifo: if request.names.len() > 1 { Which::First } else { Which::Own },
+        mode: request.mode,
+        slot: 0,
+        token: 0,
+        since: token::wall(),
+        id: request.id,
+    }
+}
+
+/// Refuses a line of another kind (C15), and a claim that is there already.
+fn check_kinds(file: &LineFile, line: &mut Line, request: &Request) -> Outcome<()> {
+    let suspicious = |r: &Record| {
+        r.fixed.id == request.id || (r.fixed.state.in_line() && !r.fixed.mode.mixes_with(request.mode))
+    };
+    for index in (0..line.image.records.len()).rev() {
+        let record = &line.image.records[index];
+        if !suspicious(record) {
+            continue;
+        }
+        if let Life::Dead = file.life(line, record)? {
+            file.bury(line, record)?;
+            line.image.records.remove(index);
+            continue;
+        }
+        if record.fixed.id == request.id {
+            let reason = format!("the claim {} is already in line, from another process", request.id);
+            return Err(Fault::said(ErrorKind::Invalid, reason));
+        }
+        let holder = line.image.details(record).map(|d| d.holder.to_string()).unwrap_or_default();
+        let reason = format!(
+            "{} is in use as {} by {holder}, which does not mix with {}",
+            file.lock,
+            describe(record.fixed.mode),
+            describe(request.mode)
+        );
+        return Err(Fault::said(ErrorKind::Mismatch, reason));
+    }
+    Ok(())
+}
+
+fn describe(mode: Mode) -> String {
+    match mode {
+        Mode::Slots(n) => format!("a lock with {n} slots"),
+        mode => format!("{} {mode} lock", if mode == Mode::Exclusive { "an" } else { "a" }),
+    }
+}
+
+/// Takes older waiters that also said so out of the line, each with who did it.
+fn supersede(file: &LineFile, line: &mut Line, request: &Request) -> Outcome<Vec<Record>> {
+    let holders = grant::holders(file, line)?;
+    let holds = |r: &Record| r.fixed.state != State::Blocked && holders.iter().any(|h| h.at == r.at);
+    let mut victims = Vec::new();
+    for index in 0..line.image.records.len() {
+        let record = line.image.records[index].clone();
+        let waiting = matches!(record.fixed.state, State::Waiting | State::Blocked) && !holds(&record);
+        if !record.fixed.supersede || !waiting {
+            continue;
+        }
+        let mark = mark_line(Mark::Superseded, record.fixed.id, &request.holder, 0);
+        file.append(line, &mark, 0, false)?;
+        file.set_state(record.at, State::Superseded)?;
+        line.image.records[index].fixed.state = State::Superseded;
+        victims.push(record);
+    }
+    Ok(victims)
+}
+
+/// Writes the record into all lines, as a hold if the locks were taken.
+fn write(places: &mut [Place], lines: &mut [Line], request: &Request, holds: bool) -> Outcome<()> {
+    let several = request.names.len() > 1;
+    let details = Details {
+        holder: request.holder.clone(),
+        ancestors: request.ancestors.iter().map(ToString::to_string).collect(),
+        names: request.names.iter().filter(|_| several).map(|n| n.as_str().to_owned()).collect(),
+    };
+    for (place, line) in places.iter_mut().zip(lines) {
+        if holds {
+            place.fixed.state = State::Held;
+            place.fixed.slot = place.slot.as_ref().map_or(0, |(k, _)| *k);
+            place.fixed.token =
+                token::take(&mut line.header, place.line.directory.boot()).unwrap_or_default();
+        }
+        let text = record_line(&place.fixed, &details);
+        place.at = place.line.append(line, &text, FIXED, holds)?;
+        place.end = place.at + text.len() as u64;
+    }
+    Ok(())
+}
+
+/// Takes back what was written.
+fn undo(places: &[Place]) {
+    for place in places.iter().filter(|p| p.end > 0) {
+        let _ = place.line.remove(place.fixed.id, place.at, place.end, None);
+    }
+}

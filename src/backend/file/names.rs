@@ -1,0 +1,177 @@
+//! The names of the files of one lock.
+
+use sha2::{Digest, Sha256};
+
+use super::fault::{Fault, Outcome};
+use crate::lock::{ClaimId, ErrorKind, LockName};
+
+/// The longest lock file name: what is left of 255 bytes for the longest side file, a claim's FIFO.
+const LONGEST: usize = 255 - 1 - 1 - 32;
+/// Closes a cut name; an encoding has hexadecimal digits after every `%`.
+const CUT: &str = "%~";
+
+/// How lock names become file names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Naming {
+    /// With a prefix the file is the prefix and the raw name.
+    pub(super) prefix: Option<String>,
+}
+
+/// The names of the files of one lock. Side files start with a dot, which no lock file does.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct FileNames {
+    base: String,
+}
+
+impl Naming {
+    /// The files of `lock`.
+    pub(super) fn of(&self, lock: &LockName) -> Outcome<FileNames> {
+        let Some(prefix) = &self.prefix else {
+            return Ok(FileNames { base: shorten(lock.percent_encoded()) });
+        };
+        let base = format!("{prefix}{lock}");
+        let problem = if base.contains('/') {
+            "it contains a slash"
+        } else if base.starts_with('.') {
+            "it starts with a dot, as only side files of locks do"
+        } else if base.len() > LONGEST {
+            "it is too long"
+        } else {
+            return Ok(FileNames { base });
+        };
+        let reason = format!("{base} cannot be the name of a lock file: {problem}; choose another name");
+        Err(Fault::said(ErrorKind::Invalid, reason))
+    }
+
+    /// The lock whose file is `file`, if that can be told from the file's name.
+    pub(super) fn lock_of(&self, file: &str) -> Option<LockName> {
+        let text = match &self.prefix {
+            Some(prefix) => file.strip_prefix(prefix.as_str())?.to_owned(),
+            None => percent_decode(file)?,
+        };
+        let lock = LockName::new(text).ok()?;
+        (self.of(&lock).ok()?.base == file).then_some(lock)
+    }
+}
+
+impl FileNames {
+    /// The lock file itself, the one that `flock(1)` is given.
+    pub(super) fn canonical(&self) -> &str {
+        &self.base
+    }
+
+    pub(super) fn line(&self) -> String {
+        format!(".{}.line", self.base)
+    }
+
+    pub(super) fn slot(&self, number: u32) -> String {
+        format!(".{}.slot.{number}", self.base)
+    }
+
+    /// The FIFO that stays, for a claim that finds the line empty.
+    pub(super) fn kept_fifo(&self) -> String {
+        format!(".{}.fifo", self.base)
+    }
+
+    pub(super) fn fifo(&self, claim: ClaimId) -> String {
+        format!(".{}.{claim}", self.base)
+    }
+
+    /// Whether `file` is one of this lock's, slots excepted.
+    pub(super) fn owns(&self, file: &str) -> bool {
+        let side = file.strip_prefix('.').and_then(|f| f.strip_prefix(self.base.as_str()));
+        file == self.base
+            || side
+                .and_then(|s| s.strip_prefix('.'))
+                .is_some_and(|s| s == "line" || s == "fifo" || s.parse::<ClaimId>().is_ok())
+    }
+}
+
+/// The lock file to which the line file `file` belongs.
+pub(super) fn base_of_line(file: &str) -> Option<&str> {
+    file.strip_prefix('.')?.strip_suffix(".line").filter(|base| !base.is_empty())
+}
+
+fn shorten(encoded: String) -> String {
+    use std::fmt::Write as _;
+    if encoded.len() <= LONGEST {
+        return encoded;
+    }
+    let digest = Sha256::digest(encoded.as_bytes());
+    let mut short = encoded;
+    short.truncate(LONGEST - CUT.len() - 2 * digest.len());
+    short.push_str(CUT);
+    for byte in digest {
+        write!(short, "{byte:02x}").expect("writing to a String cannot fail");
+    }
+    short
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut out = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let high = char::from(bytes.next()?).to_digit(16)?;
+        let low = char::from(bytes.next()?).to_digit(16)?;
+        out.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).expect("valid")
+    }
+
+    #[test]
+    fn without_a_prefix_names_are_encoded_and_come_back() {
+        let naming = Naming { prefix: None };
+        for text in ["deploy", ".x", "a/b c%é", "a.line", "a.slot.1"] {
+            let files = naming.of(&name(text)).expect("expressible");
+            assert_eq!(files.canonical(), name(text).percent_encoded());
+            assert_eq!(naming.lock_of(files.canonical()), Some(name(text)));
+            assert_eq!(base_of_line(&files.line()), Some(files.canonical()));
+        }
+        assert_eq!(naming.lock_of("a b"), None);
+    }
+
+    #[test]
+    fn a_prefix_takes_names_raw_and_refuses_what_is_no_file_name() {
+        let naming = Naming { prefix: Some(String::new()) };
+        assert_eq!(naming.of(&name("a b")).expect("expressible").canonical(), "a b");
+        for text in ["a/b", ".a", ".a.line", &"x".repeat(200)] {
+            let naming =
+                Naming { prefix: Some(if text.len() > 100 { "p".repeat(30) } else { String::new() }) };
+            assert!(
+                matches!(naming.of(&name(text)), Err(Fault::Said { kind: ErrorKind::Invalid, .. })),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_without_colliding() {
+        let naming = Naming { prefix: None };
+        let (a, b) = ("é".repeat(100), format!("{}è", "é".repeat(99)));
+        let (a, b) = (naming.of(&name(&a)).expect("fits"), naming.of(&name(&b)).expect("fits"));
+        assert_ne!(a, b);
+        assert!(a.canonical().contains(CUT) && a.canonical().len() == LONGEST);
+        assert!(a.fifo(ClaimId::from_bytes([7; 16])).len() <= 255 && a.slot(u32::MAX).len() <= 255);
+    }
+
+    #[test]
+    fn a_lock_knows_its_own_files_only() {
+        let naming = Naming { prefix: None };
+        let (a, b) = (naming.of(&name("a")).expect("fits"), naming.of(&name("a.line")).expect("fits"));
+        let fifo = ClaimId::from_bytes([1; 16]);
+        assert!(a.owns("a") && a.owns(&a.line()) && a.owns(&a.fifo(fifo)));
+        assert!(!a.owns(&b.line()) && !a.owns(&b.fifo(fifo)) && !a.owns("b"));
+    }
+}

@@ -1,0 +1,113 @@
+//! Observing one line: inotify says that something happened, the line itself what.
+
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+
+use super::directory::Directory;
+use super::fault::{Fault, Outcome};
+use super::fifo;
+use super::inspect;
+use super::names::FileNames;
+use crate::backend::Observer;
+use crate::lock::{ErrorKind, LockName, LockStatus, Moment, Result};
+
+/// An observer of one line.
+#[derive(Debug)]
+pub(super) struct FileObserver {
+    directory: Arc<Directory>,
+    lock: LockName,
+    files: FileNames,
+    events: AsyncFd<OwnedFd>,
+    /// Whether something happened since the line was read.
+    stale: bool,
+    last: Option<LockStatus>,
+}
+
+impl FileObserver {
+    pub(super) fn start(directory: &Arc<Directory>, lock: &LockName) -> Outcome<Self> {
+        let files = directory.naming.of(lock)?;
+        let limit = |errno: Errno| match errno {
+            Errno::MFILE | Errno::NOSPC => Fault::said(
+                ErrorKind::System,
+                "the limit of inotify instances or watches is reached; raise fs.inotify.max_user_instances \
+                 or fs.inotify.max_user_watches",
+            ),
+            errno => Fault::os("observe", directory.path())(errno),
+        };
+        let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(limit)?;
+        // A FIFO's closing is all that shows of an owner that was killed; whoever looks at a line opens
+        // files for reading only, so closing those is news of the lock file alone.
+        let what = WatchFlags::MODIFY
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::CLOSE_NOWRITE
+            | WatchFlags::OPEN
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::ONLYDIR;
+        add_watch(&events, directory.path(), what).map_err(limit)?;
+        let events = fifo::register(events)?;
+        Ok(Self {
+            directory: Arc::clone(directory),
+            lock: lock.clone(),
+            files,
+            events,
+            stale: true,
+            last: None,
+        })
+    }
+
+    /// Reads all events; says whether one concerns this line.
+    fn drain(&self) -> Outcome<bool> {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = Reader::new(self.events.get_ref(), &mut buffer);
+        let mut concerned = false;
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    let file = event.file_name().and_then(|f| f.to_str().ok());
+                    let passive = ReadFlags::OPEN | ReadFlags::CLOSE_NOWRITE;
+                    let changes = !event.events().difference(passive).is_empty();
+                    // An overflow has no name: anything may have happened.
+                    concerned |=
+                        file.is_none_or(|f| self.files.owns(f) && (changes || f == self.files.canonical()));
+                }
+                Err(Errno::WOULDBLOCK) => return Ok(concerned),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Fault::os("observe", self.directory.path())(errno)),
+            }
+        }
+    }
+
+    async fn follow(&mut self) -> Outcome<LockStatus> {
+        loop {
+            if self.stale {
+                let status = inspect::status(&self.directory, &self.lock, false, Moment::NEVER).await?;
+                self.stale = false;
+                if self.last.as_ref() != Some(&status) {
+                    self.last = Some(status.clone());
+                    return Ok(status);
+                }
+            }
+            let closed = |e| Fault::said(ErrorKind::System, format!("cannot wait for changes: {e}"));
+            let mut ready = self.events.readable().await.map_err(closed)?;
+            ready.clear_ready();
+            self.stale = self.drain()?;
+        }
+    }
+}
+
+#[async_trait]
+impl Observer for FileObserver {
+    async fn next(&mut self) -> Result<LockStatus> {
+        let lock = self.lock.clone();
+        self.follow().await.map_err(|f| f.during("observe the line", Some(&lock)))
+    }
+}

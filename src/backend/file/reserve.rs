@@ -1,0 +1,48 @@
+//! The guards of several lines, and the one thing done under them that takes long.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::fault::{Fault, Outcome};
+use super::guard::Flock;
+use super::storage::LineFile;
+use super::token;
+use crate::clock::Clock;
+use crate::lock::{ErrorKind, Moment};
+
+/// Takes the guards of `lines`, which must be in the order of their files.
+pub(super) async fn guards(lines: &[Arc<LineFile>], deadline: Moment) -> Outcome<Vec<Flock>> {
+    let mut guards = Vec::with_capacity(lines.len());
+    for line in lines {
+        guards.push(line.guard(true, deadline).await?);
+    }
+    Ok(guards)
+}
+
+/// Reserves tokens in `line`, in a thread since it waits for the disk. The thread has the guards meanwhile.
+pub(super) async fn reserve(
+    line: Arc<LineFile>,
+    guards: Vec<Flock>,
+    deadline: Moment,
+) -> Outcome<Vec<Flock>> {
+    let (done, result) = oneshot::channel();
+    let path = line.path();
+    let work = move || {
+        let reserved = line.read(Some(0)).and_then(|mut read| {
+            token::reserve(&mut read.header, line.directory.boot());
+            line.sync_header(&read.header)
+        });
+        let _ = done.send(reserved.map(|()| guards));
+    };
+    std::thread::Builder::new().name("reserve".to_owned()).spawn(work).map_err(|e| {
+        Fault::said(ErrorKind::System, format!("cannot start a thread that writes {}: {e}", path.display()))
+    })?;
+    tokio::select! {
+        biased;
+        done = result => done.map_err(|_| Fault::said(ErrorKind::Internal, "a thread ended early"))?,
+        () = Clock::Boot.sleep_until(deadline) => {
+            Err(Fault::said(ErrorKind::Unavailable, format!("the disk of {} does not answer", path.display())))
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The line file on disk, read and changed under its guard.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{FallocateFlags, OFlags, Stat, fallocate, fdatasync, fstat, ftruncate};
+use rustix::io::{Errno, pread, pwrite};
+
+use super::directory::{Directory, Identity, identity_of};
+use super::fault::{Fault, Outcome};
+use super::fifo::{self, Life};
+use super::guard::{self, Failed, Flock};
+use super::header::{HEADER, Header};
+use super::line::{FIXED, Image, Record, State, Which, in_one_page, padding};
+use super::names::FileNames;
+use super::token;
+use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
+
+/// What is read at once: the whole of a short line.
+const CHUNK: usize = 8192;
+/// How much of a dead front is given back to the file system at once.
+const HOLE: u64 = 64 * 1024;
+
+/// The line file of one lock, opened.
+#[derive(Debug)]
+pub(super) struct LineFile {
+    pub(super) directory: Arc<Directory>,
+    pub(super) lock: LockName,
+    pub(super) files: FileNames,
+    file: Arc<OwnedFd>,
+    identity: OnceLock<Identity>,
+}
+
+/// A line as read under its guard.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) header: Header,
+    /// Whether the header on disk is not this one in what matters for finding records.
+    pub(super) unwritten: bool,
+    pub(super) image: Image,
+    /// Whether it was read to its end.
+    pub(super) whole: bool,
+}
+
+impl LineFile {
+    /// Opens the line of `lock`, makes it if it is missing.
+    pub(super) fn open_or_make(
+        directory: &Arc<Directory>,
+        lock: &LockName,
+        files: FileNames,
+    ) -> Outcome<Self> {
+        let file = directory.open_or_make(&files.line())?;
+        Ok(Self::opened(directory, lock, files, file))
+    }
+
+    /// Opens the line of `lock` for changes or for reading, if there is one.
+    pub(super) fn open(directory: &Arc<Directory>, lock: &LockName, write: bool) -> Outcome<Option<Self>> {
+        let files = directory.naming.of(lock)?;
+        let flags = if write { OFlags::RDWR } else { OFlags::RDONLY };
+        let Some(file) = directory.open(&files.line(), flags)? else { return Ok(None) };
+        Ok(Some(Self::opened(directory, lock, files, file)))
+    }
+
+    fn opened(directory: &Arc<Directory>, lock: &LockName, files: FileNames, file: OwnedFd) -> Self {
+        let (directory, lock) = (Arc::clone(directory), lock.clone());
+        Self { directory, lock, files, file: Arc::new(file), identity: OnceLock::new() }
+    }
+
+    fn examine(&self) -> Outcome<Stat> {
+        let stat = fstat(&self.file).map_err(Fault::os("examine", self.path()))?;
+        let _ = self.identity.set(identity_of(&stat));
+        Ok(stat)
+    }
+
+    fn identity(&self) -> Outcome<Identity> {
+        match self.identity.get() {
+            Some(identity) => Ok(*identity),
+            None => self.examine().map(|s| identity_of(&s)),
+        }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory.path_of(&self.files.line())
+    }
+
+    /// Takes the guard, which every reader (shared) and every change (exclusive) needs.
+    pub(super) async fn guard(&self, exclusive: bool, deadline: Moment) -> Outcome<Flock> {
+        match guard::lock(&self.file, exclusive, deadline).await {
+            Ok(guard) => Ok(guard),
+            Err(Failed::Refused(errno)) => Err(Fault::os("lock", self.path())(errno)),
+            Err(Failed::Late) => {
+                let owner =
+                    super::locker::lockers(self.identity()?).first().map(|l| format!(" (pid {})", l.pid));
+                let (path, owner) = (self.path(), owner.unwrap_or_default());
+                let reason = format!(
+                    "another dlock process{owner} keeps {} locked, which takes microseconds otherwise; it seems \
+                     to be stopped: continue or end it",
+                    path.display()
+                );
+                Err(Fault::said(ErrorKind::Unavailable, reason))
+            }
+        }
+    }
+
+    /// Whether the line file was unlinked since it was opened; cheap.
+    pub(super) fn is_unlinked(&self) -> Outcome<bool> {
+        Ok(self.examine()?.st_nlink == 0)
+    }
+
+    /// Whether the line file is no longer the one at its path.
+    pub(super) fn is_replaced(&self) -> Outcome<bool> {
+        Ok(self.directory.present(&self.files.line())? != Some(self.identity()?))
+    }
+
+    /// Reads the line, at least up to the offset `until`, or all of it.
+    pub(super) fn read(&self, until: Option<u64>) -> Outcome<Line> {
+        let mut bytes = vec![0; CHUNK];
+        let got = self.pread(&mut bytes, 0)?;
+        bytes.truncate(got);
+        let (mut header, mut unwritten) = match Header::parse(&bytes) {
+            Ok(Some(header)) => (header, false),
+            Ok(None) => (token::fresh(self.lock.as_str(), self.directory.boot()), true),
+            Err(_) => {
+                let reason = format!("{} was written by a newer dlock; use that one", self.path().display());
+                return Err(Fault::said(ErrorKind::Corrupt, reason));
+            }
+        };
+        let mut end = got < CHUNK;
+        if header.start < got as u64 {
+            bytes.drain(..usize::try_from(header.start).unwrap_or(HEADER).max(HEADER).min(got));
+        } else {
+            bytes.clear();
+        }
+        while !end && until.is_none_or(|u| header.start + (bytes.len() as u64) < u) {
+            let from = bytes.len();
+            bytes.resize(from + CHUNK.max(from), 0);
+            let got = self.pread(&mut bytes[from..], header.start + from as u64)?;
+            end = got < bytes.len() - from;
+            bytes.truncate(from + got);
+        }
+        if bytes.is_empty() && header.start != HEADER as u64 {
+            // Emptied behind a start that no longer is.
+            header.start = HEADER as u64;
+            unwritten = true;
+        }
+        let image = Image::parse(header.start, bytes);
+        Ok(Line { header, unwritten, image, whole: end })
+    }
+
+    fn pread(&self, buffer: &mut [u8], at: u64) -> Outcome<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match pread(&self.file, &mut buffer[done..], at + done as u64) {
+                // At the end of a regular file a short read is the last one.
+                Ok(got) if done + got < buffer.len() => return Ok(done + got),
+                Ok(got) => done += got,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Fault::os("read", self.path())(errno)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write(&self, mut bytes: &[u8], mut at: u64) -> Outcome<()> {
+        while !bytes.is_empty() {
+            match pwrite(&self.file, bytes, at) {
+                Ok(0) | Err(Errno::NOSPC) => return Err(Fault::os("write", self.path())(Errno::NOSPC)),
+                Ok(got) => {
+                    bytes = &bytes[got..];
+                    at += got as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Fault::os("write", self.path())(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, length: u64) -> Outcome<()> {
+        ftruncate(&self.file, length).map_err(Fault::os("truncate", self.path()))
+    }
+
+    /// Writes the header.
+    pub(super) fn write_header(&self, header: &Header) -> Outcome<()> {
+        self.write(&header.print(), 0)
+    }
+
+    /// Moves the start up to `start` and gives back what is in front of it; the header is still to be written.
+    pub(super) fn advance(&self, header: &mut Header, start: u64) {
+        if header.start / HOLE != start / HOLE {
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&self.file, hole, 4096, (start - start % 4096).saturating_sub(4096));
+        }
+        header.start = start;
+    }
+
+    /// Writes the header to the disk itself; for a thread that may block.
+    pub(super) fn sync_header(&self, header: &Header) -> Outcome<()> {
+        self.write_header(header)?;
+        fdatasync(&self.file).map_err(Fault::os("sync", self.path()))
+    }
+
+    /// Appends `text`, whose first `whole` bytes are written all or not at all, and the header too if it is
+    /// unwritten or `header_too`. Says where it begins.
+    pub(super) fn append(
+        &self,
+        line: &mut Line,
+        text: &[u8],
+        whole: usize,
+        header_too: bool,
+    ) -> Outcome<u64> {
+        if line.image.records.is_empty() && line.image.end > HEADER as u64 {
+            self.truncate(HEADER as u64)?;
+            line.unwritten |= line.header.start != HEADER as u64;
+            line.header.start = HEADER as u64;
+            line.image.end = HEADER as u64;
+        } else if line.image.torn {
+            self.truncate(line.image.end)?;
+        }
+        line.image.torn = false;
+        let header_too = header_too || line.unwritten;
+        if let (true, Some(first)) = (header_too, line.image.records.first()) {
+            self.advance(&mut line.header, first.at);
+        }
+        let pad = padding(line.image.end, whole);
+        let at = line.image.end + pad as u64;
+        let mut bytes = vec![b' '; pad];
+        if pad > 0 {
+            bytes[pad - 1] = b'\n';
+        }
+        bytes.extend_from_slice(text);
+        let written = if header_too && line.image.end == HEADER as u64 && in_one_page(0, HEADER + bytes.len())
+        {
+            let mut both = line.header.print();
+            both.extend(bytes);
+            self.write(&both, 0)
+        } else {
+            let header = if header_too { self.write_header(&line.header) } else { Ok(()) };
+            header.and_then(|()| self.write(&bytes, line.image.end))
+        };
+        if let Err(fault) = written {
+            let _ = self.truncate(line.image.end);
+            return Err(fault);
+        }
+        line.unwritten = false;
+        line.image.end = at + text.len() as u64;
+        Ok(at)
+    }
+
+    /// Writes `text` over what stands at `at`, within one page.
+    pub(super) fn overwrite(&self, at: u64, text: &[u8]) -> Outcome<()> {
+        debug_assert!(in_one_page(at, text.len()), "a kill could cut this");
+        self.write(text, at)
+    }
+
+    /// Marks the record at `at` as being in `state`.
+    pub(super) fn set_state(&self, at: u64, state: State) -> Outcome<()> {
+        self.write(&[state.letter()], at)
+    }
+
+    /// Reads the fixed part of the record at `at`; needs no guard.
+    pub(super) fn read_fixed(&self, at: u64) -> Outcome<[u8; FIXED]> {
+        let mut bytes = [0; FIXED];
+        self.pread(&mut bytes, at)?;
+        Ok(bytes)
+    }
+
+    /// Removes the record at `at`; the last one leaves an empty line. `succeeded` is the time of a success to
+    /// record.
+    pub(super) fn remove(&self, id: ClaimId, at: u64, end: u64, succeeded: Option<u64>) -> Outcome<()> {
+        let mut line = self.read(Some(end + 1))?;
+        let others = line.image.records.iter().any(|r| r.fixed.id != id);
+        let own = line.image.records.iter().any(|r| r.fixed.id == id && r.at == at);
+        let kept = line.image.end_without(id);
+        if let Some(when) = succeeded {
+            line.header.success = when;
+        }
+        if own && line.whole && !others {
+            line.header.start = HEADER as u64;
+            if succeeded.is_some() {
+                self.write_header(&line.header)?;
+            }
+            return self.truncate(HEADER as u64);
+        }
+        let last = own && line.whole && kept <= at;
+        if succeeded.is_some() || line.unwritten {
+            self.write_header(&line.header)?;
+        }
+        match (own, last) {
+            (false, _) => Ok(()),
+            (true, false) => self.set_state(at, State::Gone),
+            // Else a line that is never empty would grow for ever.
+            (true, true) => self.truncate(kept),
+        }
+    }
+
+    /// The name of the FIFO of `record`'s claim.
+    pub(super) fn fifo_of(&self, line: &Line, record: &Record) -> Outcome<String> {
+        let id = record.fixed.id;
+        match record.fixed.fifo {
+            Which::Kept => return Ok(self.files.kept_fifo()),
+            Which::Own => return Ok(self.files.fifo(id)),
+            Which::First => {}
+        }
+        let names = line.image.details(record).map(|d| d.names).unwrap_or_default();
+        match names.first().and_then(|n| LockName::new(n.as_str()).ok()) {
+            Some(first) => Ok(self.directory.naming.of(&first)?.fifo(id)),
+            None => Ok(self.files.fifo(id)),
+        }
+    }
+
+    /// Whether the claim of `record` lives.
+    pub(super) fn life(&self, line: &Line, record: &Record) -> Outcome<Life> {
+        fifo::probe(&self.directory, &self.fifo_of(line, record)?)
+    }
+
+    /// Takes a dead claim's record and FIFO away.
+    pub(super) fn bury(&self, line: &Line, record: &Record) -> Outcome<()> {
+        if record.fixed.fifo != Which::Kept {
+            self.directory.unlink(&self.fifo_of(line, record)?);
+        }
+        self.set_state(record.at, State::Gone)
+    }
+
+    /// Tells the claim of `record` to look again.
+    pub(super) fn wake(&self, line: &Line, record: &Record) {
+        if let Ok(fifo) = self.fifo_of(line, record) {
+            fifo::wake(&self.directory, &fifo);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! The line: who holds, in what order, and what others do to it.
+
+use super::testing::*;
+use super::*;
+use crate::lock::{ClaimState, LossReason, Mode};
+
+#[tokio::test]
+async fn c02_two_hundred_hold_in_order_with_rising_tokens() {
+    let fixture = fixture();
+    let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let mut tasks = Vec::new();
+    for id in 0..200 {
+        // Half of them through a second backend: nothing may depend on being of one process.
+        let other = open(&fixture.temp);
+        let backend = if id % 2 == 0 { &fixture.backend } else { &other };
+        let claim = enter(backend, &request(id, &["a"], Mode::Exclusive)).await;
+        let told = told.clone();
+        tasks.push(tokio::spawn(async move {
+            let grant = held(&claim).await;
+            told.send((id, token(&grant))).expect("listening");
+            leave(&claim).await;
+        }));
+    }
+    let mut last = 0;
+    for expected in 0..200 {
+        let (id, token) = order.recv().await.expect("sent");
+        assert_eq!(id, expected);
+        assert!(token > last, "{token} after {last}");
+        last = token;
+    }
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    assert_eq!(files(&fixture), [".a.fifo", ".a.line", "a"]);
+    assert_eq!(std::fs::metadata(fixture.temp.path().join(".a.line")).expect("there").len(), 1024);
+}
+
+#[tokio::test]
+async fn c01_readers_hold_together_and_nobody_overtakes_a_writer() {
+    let f = fixture();
+    let mut claims = Vec::new();
+    for (id, mode) in [Mode::Shared, Mode::Shared, Mode::Exclusive, Mode::Shared].into_iter().enumerate() {
+        claims.push(enter(&f.backend, &request(u8::try_from(id).expect("few"), &["a"], mode)).await);
+    }
+    let first = held(&claims[0]).await;
+    held(&claims[1]).await;
+    assert_eq!((waits(&claims[2]).await, waits(&claims[3]).await), (2, 3));
+    leave(&claims[1]).await;
+    assert_eq!(waits(&claims[2]).await, 1);
+    leave(&claims[0]).await;
+    let writer = held(&claims[2]).await;
+    assert!(token(&writer) > token(&first));
+    assert_eq!(waits(&claims[3]).await, 1);
+    leave(&claims[2]).await;
+    assert!(token(&held(&claims[3]).await) > token(&writer));
+}
+
+#[tokio::test]
+async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
+    let f = fixture();
+    let reader = enter(&f.backend, &request(1, &["a"], Mode::Shared)).await;
+    let writer = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    let behind = enter(&f.backend, &request(3, &["a"], Mode::Shared)).await;
+    let waiting = state(&behind).await;
+    let (after, ()) = tokio::join!(next(&behind, &waiting), leave(&writer));
+    assert!(matches!(after, ClaimState::Held(_)), "{after:?}");
+    leave(&reader).await;
+}
+
+#[tokio::test]
+async fn slots_are_numbered_and_pass_to_the_next_in_line() {
+    let f = fixture();
+    let mut claims = Vec::new();
+    for id in 0..6 {
+        claims.push(enter(&f.backend, &request(id, &["a"], slots(2))).await);
+    }
+    let (one, two) = (held(&claims[0]).await, held(&claims[1]).await);
+    assert_eq!((one.names[0].slot, two.names[0].slot), (Some(1), Some(2)));
+    assert_eq!(waits(&claims[2]).await, 2);
+    let tasks: Vec<_> = claims[2..]
+        .iter()
+        .cloned()
+        .map(|claim| tokio::spawn(async move { (held(&claim).await, claim) }))
+        .collect();
+    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
+    assert_eq!((status.holders.len(), status.waiters.len()), (2, 4));
+    // Both at once: the one at the head wakes the one behind it.
+    leave(&claims[1]).await;
+    leave(&claims[0]).await;
+    for (index, task) in tasks.into_iter().enumerate() {
+        let (grant, claim) = task.await.expect("no panic");
+        assert!(token(&grant) > token(&two), "{index}");
+        leave(&claim).await;
+    }
+}
+
+#[tokio::test]
+async fn c15_kinds_do_not_mix_and_the_holder_is_named() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], slots(3))).await;
+    for mode in [Mode::Exclusive, slots(5)] {
+        let error = f.backend.enter(&request(2, &["a"], mode), soon()).await.expect_err("does not mix");
+        assert_eq!(error.kind, ErrorKind::Mismatch);
+        assert!(error.to_string().contains("u1@h"), "{error}");
+    }
+    abandon(claim);
+    held(&enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await).await;
+}
+
+#[tokio::test]
+async fn several_names_are_all_or_none_in_one_order() {
+    let f = fixture();
+    let both = enter(&f.backend, &request(1, &["b", "a"], Mode::Exclusive)).await;
+    let reverse = enter(&f.backend, &request(2, &["a", "b"], Mode::Exclusive)).await;
+    let single = enter(&f.backend, &request(3, &["b"], Mode::Exclusive)).await;
+    assert_eq!(held(&both).await.names.len(), 2);
+    assert_eq!((waits(&reverse).await, waits(&single).await), (1, 2));
+    leave(&both).await;
+    held(&reverse).await;
+    assert_eq!(waits(&single).await, 1);
+    leave(&reverse).await;
+    held(&single).await;
+    leave(&single).await;
+    assert_eq!(files(&f), [".a.line", ".b.line", "a", "b"]);
+}
+
+#[tokio::test]
+async fn superseding_keeps_the_newest_and_never_a_holder() {
+    let f = fixture();
+    let asks = |id| Request { supersede: true, ..request(id, &["a"], Mode::Exclusive) };
+    let first = enter(&f.backend, &asks(1)).await;
+    held(&first).await;
+    let second = enter(&f.backend, &asks(2)).await;
+    let plain = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
+    let (waiting, behind) = (state(&second).await, state(&plain).await);
+    let newest = enter(&f.backend, &asks(4)).await;
+    assert_eq!(next(&second, &waiting).await, ClaimState::Superseded { by: holder("u4") });
+    // The one behind watched the one that is out; it must not wait for its owner to leave.
+    assert!(matches!(next(&plain, &behind).await, ClaimState::Waiting { ahead: Some(1), .. }));
+    leave(&first).await;
+    held(&plain).await;
+    leave(&plain).await;
+    held(&newest).await;
+}
+
+#[tokio::test]
+async fn asked_to_leave_then_forced_out() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    let (lock, id, by) = (name("a"), ClaimId::from_bytes([1; 16]), holder("admin"));
+    let evict = |how| f.backend.evict(&lock, id, how, &by, soon());
+    let hold = state(&claim).await;
+    assert!(matches!(hold, ClaimState::Held(_)));
+    assert!(!evict(Evict::IfWaiting).await.expect("done"));
+    assert!(evict(Evict::Ask).await.expect("done"));
+    let asked = next(&claim, &hold).await;
+    assert_eq!(asked, ClaimState::AskedToLeave { by: by.clone() });
+    waits(&behind).await;
+    assert!(evict(Evict::Force).await.expect("done"));
+    // It has not let go yet, and the next one holds.
+    let grant = held(&behind).await;
+    assert_eq!(next(&claim, &asked).await, ClaimState::Lost(LossReason::Evicted(Some(by.clone()))));
+    leave(&claim).await;
+    assert!(!evict(Evict::Force).await.expect("done"));
+    assert_eq!(state(&behind).await, ClaimState::Held(grant));
+    behind.renew(soon()).await.expect("renews");
+    assert!(matches!(state(&behind).await, ClaimState::Held(_)));
+}
+
+#[tokio::test]
+async fn a_forced_slot_is_free_again() {
+    let f = fixture();
+    let stuck = enter(&f.backend, &request(1, &["a"], slots(1))).await;
+    let next = enter(&f.backend, &request(2, &["a"], slots(1))).await;
+    assert_eq!(waits(&next).await, 1);
+    let id = ClaimId::from_bytes([1; 16]);
+    assert!(f.backend.evict(&name("a"), id, Evict::Force, &holder("x"), soon()).await.expect("done"));
+    assert_eq!(held(&next).await.names[0].slot, Some(1));
+    drop(stuck);
+}
+
+#[tokio::test]
+async fn killed_readers_are_cleared_away_by_later_ones() {
+    let f = fixture();
+    for id in 0..3 {
+        abandon(enter(&f.backend, &request(id, &["a"], Mode::Shared)).await);
+    }
+    let claim = enter(&f.backend, &request(9, &["a"], Mode::Shared)).await;
+    assert_eq!(files(&f).len(), 3, "{:?}", files(&f));
+    leave(&claim).await;
+}
+
+#[tokio::test]
+async fn c06_a_hold_is_told_before_the_request_to_leave_it() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let id = ClaimId::from_bytes([1; 16]);
+    assert!(f.backend.evict(&name("a"), id, Evict::Ask, &holder("x"), soon()).await.expect("done"));
+    let hold = state(&claim).await;
+    assert!(matches!(hold, ClaimState::Held(_)), "{hold:?}");
+    assert_eq!(next(&claim, &hold).await, ClaimState::AskedToLeave { by: holder("x") });
+}
+
+#[tokio::test]
+async fn c05_entering_again_is_the_same_claim() {
+    let f = fixture();
+    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let again = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    assert_eq!(held(&first).await, held(&again).await);
+    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
+    assert_eq!((status.holders.len(), status.waiters.len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_cycle_through_an_own_hold_is_a_deadlock() {
+    let f = fixture();
+    let nested = |id, names: &[&str], under: u8| Request {
+        ancestors: vec![ClaimId::from_bytes([under; 16])],
+        ..request(id, names, Mode::Exclusive)
+    };
+    let a = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let b = enter(&f.backend, &request(2, &["b"], Mode::Exclusive)).await;
+    held(&a).await;
+    held(&b).await;
+    let waiting = enter(&f.backend, &nested(3, &["b"], 1)).await;
+    assert_eq!(waits(&waiting).await, 1);
+    for (request, part) in
+        [(nested(4, &["a"], 2), "u2@h pid 1 runs u4@h"), (nested(5, &["a"], 1), "u1@h pid 1 runs")]
+    {
+        let error = f.backend.enter(&request, soon()).await.expect_err("a deadlock");
+        assert_eq!(error.kind, ErrorKind::Deadlock);
+        assert!(error.reason.contains(part) && error.reason.contains("waits for a behind u1@h"), "{error}");
+    }
+    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
+    assert!(status.waiters.is_empty());
+    leave(&b).await;
+    held(&waiting).await;
+}
+
+#[tokio::test]
+async fn a_success_is_remembered() {
+    let f = fixture();
+    assert_eq!(f.backend.last_success(&name("a"), soon()).await.expect("read"), None);
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    held(&claim).await;
+    claim.leave(true, soon()).await.expect("leaves");
+    let age = f.backend.last_success(&name("a"), soon()).await.expect("read").expect("known");
+    assert!(age < PLENTY, "{age:?}");
+}
+
+#[tokio::test]
+async fn c14_texts_come_back_and_a_label_can_be_replaced() {
+    let f = fixture();
+    let odd = "a/b \"é\\ .line";
+    let mut request = request(1, &[odd], Mode::Shared);
+    request.holder.command = "tab\tnew\nline \u{1b}[0m".to_owned();
+    let claim = enter(&f.backend, &request).await;
+    for label in ["short", "a much longer one \n", &"x".repeat(9000), ""] {
+        claim.publish(label, soon()).await.expect("published");
+        let status = f.backend.inspect(&name(odd), soon()).await.expect("status");
+        assert_eq!(status.holders[0].label.as_deref(), Some(label));
+        assert_eq!(status.holders[0].command.as_ref(), Some(&request.holder.command));
+    }
+    let listed = f.backend.list("a/", soon()).await.expect("listed");
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].name, name(odd));
+    assert!(f.backend.list("b", soon()).await.expect("listed").is_empty());
+}
+
+#[tokio::test]
+async fn observing_shows_arrivals_and_deaths() {
+    let f = fixture();
+    let mut observer = f.backend.observe(&name("a")).await.expect("observes");
+    assert!(observer.next().await.expect("status").is_empty());
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let shown = tokio::time::timeout(PLENTY, observer.next()).await.expect("in time").expect("status");
+    assert_eq!(shown.holders.len(), 1);
+    abandon(claim);
+    let shown = tokio::time::timeout(PLENTY, observer.next()).await.expect("in time").expect("status");
+    assert!(shown.is_empty(), "{shown:?}");
+}

@@ -1,0 +1,204 @@
+//! The files: what is in the directory, and what survives a crash, a kill and a lost file.
+
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::testing::*;
+use super::*;
+use crate::clock;
+use crate::lock::{ClaimState, LossReason, Mode};
+
+#[tokio::test]
+async fn a_line_that_is_never_empty_stays_short() {
+    let f = fixture();
+    let long = enter(&f.backend, &request(250, &["a"], Mode::Shared)).await;
+    let length = || std::fs::metadata(f.temp.path().join(".a.line")).expect("there").len();
+    let before = length();
+    for _ in 0..50 {
+        leave(&enter(&f.backend, &request(1, &["a"], Mode::Shared)).await).await;
+    }
+    assert_eq!(length(), before);
+    // Overlapping ones move the start up instead.
+    let mut last = long;
+    for id in 0..100 {
+        let next = enter(&f.backend, &request(id, &["a"], Mode::Shared)).await;
+        leave(&last).await;
+        last = next;
+    }
+    let directory = Arc::clone(&f.backend.directory);
+    let line = storage::LineFile::open(&directory, &name("a"), false).expect("opens").expect("there");
+    let read = line.read(None).expect("reads");
+    assert_eq!(read.image.records.len(), 1);
+    assert!(read.header.start + 1024 > length(), "{} of {}", read.header.start, length());
+    leave(&last).await;
+    assert_eq!(length(), 1024);
+}
+
+#[tokio::test]
+async fn a_removed_lock_file_is_a_loss() {
+    for file in ["a", ".a.line"] {
+        let f = fixture();
+        let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+        let hold = state(&claim).await;
+        let good = claim.renew(soon()).await.expect("renews");
+        std::fs::remove_file(f.temp.path().join(file)).expect("removed");
+        let (lost, renewed) = tokio::join!(next(&claim, &hold), claim.renew(soon()));
+        let ClaimState::Lost(LossReason::Replaced(why)) = lost else { panic!("{lost:?}") };
+        assert!(why.contains(file), "{why}");
+        assert_eq!(renewed.expect("no error"), good);
+        leave(&claim).await;
+        held(&enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await).await;
+    }
+}
+
+#[tokio::test]
+async fn c03_a_lost_header_costs_no_order() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let before = token(&held(&claim).await);
+    leave(&claim).await;
+    let file = std::fs::OpenOptions::new().write(true).open(f.temp.path().join(".a.line")).expect("there");
+    (&file).write_all(&[0; 1024]).expect("written");
+    let claim = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    assert!(token(&held(&claim).await) > before);
+}
+
+#[tokio::test]
+async fn c03_after_another_boot_tokens_go_on_at_the_limit() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    held(&claim).await;
+    leave(&claim).await;
+    let line =
+        storage::LineFile::open(&f.backend.directory, &name("a"), true).expect("opens").expect("there");
+    let mut header = line.read(None).expect("reads").header;
+    header.boot = "another".to_owned();
+    line.write_header(&header).expect("written");
+    let claim = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    assert_eq!(token(&held(&claim).await), header.limit);
+    let header = line.read(None).expect("reads").header;
+    assert!(header.boot == f.backend.directory.boot() && header.limit > header.next);
+}
+
+#[tokio::test]
+async fn a_record_torn_by_a_kill_is_cut_off() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let path = f.temp.path().join(".a.line");
+    let mut file = std::fs::OpenOptions::new().append(true).open(&path).expect("there");
+    file.write_all(b"w--- x0000000000 00000").expect("written");
+    let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    assert_eq!(waits(&behind).await, 1);
+    leave(&claim).await;
+    held(&behind).await;
+    leave(&behind).await;
+    assert_eq!(std::fs::metadata(&path).expect("there").len(), 1024);
+}
+
+#[tokio::test]
+async fn c03_tokens_rise_over_reservations() {
+    let f = fixture();
+    let mut last = 0;
+    for _ in 0..1100 {
+        let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+        let token = token(&held(&claim).await);
+        assert!(token > last);
+        last = token;
+        leave(&claim).await;
+    }
+}
+
+#[tokio::test]
+async fn c11_a_stopped_process_that_has_the_guard_is_named() {
+    let f = fixture();
+    leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
+    let file = std::fs::File::open(f.temp.path().join(".a.line")).expect("there");
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("locked");
+    let deadline = clock::now() + Duration::from_millis(20);
+    let error = f.backend.enter(&request(2, &["a"], Mode::Exclusive), deadline).await.expect_err("late");
+    assert!(error.is_transient() && error.reason.contains("stopped"), "{error}");
+}
+
+#[tokio::test]
+async fn files_have_the_rights_of_a_shared_directory() {
+    use std::os::unix::fs::PermissionsExt;
+    let f = fixture();
+    let mode = std::fs::Permissions::from_mode(0o775);
+    std::fs::set_permissions(f.temp.path(), mode).expect("chmod");
+    let claim = enter(&open(&f.temp), &request(1, &["a"], slots(1))).await;
+    for file in files(&f) {
+        let metadata = std::fs::metadata(f.temp.path().join(&file)).expect("there");
+        assert_eq!(metadata.permissions().mode() & 0o7777, 0o664, "{file}");
+    }
+    leave(&claim).await;
+}
+
+#[tokio::test]
+async fn anchors_keep_the_lock_until_it_is_left() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let anchors = claim.anchors().expect("anchors");
+    assert_eq!(anchors.len(), 1);
+    // Without its owner the claim is out of the line, and what inherited the descriptor has the lock.
+    abandon(claim);
+    let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    assert_eq!(waits(&behind).await, 0);
+    abandon(anchors);
+    let grant = held(&behind).await;
+    // An orderly end lets go of the lock whoever has the descriptor.
+    let anchors = behind.anchors().expect("anchors");
+    leave(&behind).await;
+    let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
+    assert!(token(&held(&third).await) > token(&grant));
+    drop(anchors);
+}
+
+#[tokio::test]
+async fn descriptors_are_not_inherited() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    for anchor in claim.anchors().expect("anchors") {
+        let flags = rustix::io::fcntl_getfd(&anchor).expect("open");
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC), "{}", anchor.as_raw_fd());
+    }
+    let list = start(Command::new("ls").args(["-l", "/proc/self/fd"]).stdout(Stdio::piped()));
+    let listed = list.wait_with_output().expect("waited");
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(!listed.contains(&*f.temp.path().to_string_lossy()), "{listed}");
+}
+
+#[tokio::test]
+async fn the_fifo_that_stays_serves_only_who_finds_the_line_empty() {
+    let f = fixture();
+    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    assert_eq!(files(&f), [".a.fifo", ".a.line", "a"]);
+    let second = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    assert_eq!(files(&f).len(), 4, "{:?}", files(&f));
+    // The end of the first is seen through it, though nobody unlinks it.
+    abandon(first);
+    held(&second).await;
+    // While it is free the line is not empty, so it is left alone.
+    let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
+    assert_eq!(files(&f).len(), 5, "{:?}", files(&f));
+    assert_eq!(waits(&third).await, 1);
+    leave(&second).await;
+    held(&third).await;
+    leave(&third).await;
+    assert_eq!(files(&f), [".a.fifo", ".a.line", "a"]);
+}
+
+#[tokio::test]
+async fn a_fifo_that_stays_and_is_in_use_is_done_without() {
+    let f = fixture();
+    leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
+    let path = f.temp.path().join(".a.fifo");
+    let other = std::fs::File::options().read(true).write(true).open(path).expect("it is there");
+    other.try_lock().expect("nobody has it");
+    let claim = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    held(&claim).await;
+    assert_eq!(files(&f).len(), 4, "{:?}", files(&f));
+    leave(&claim).await;
+    assert_eq!(files(&f), [".a.fifo", ".a.line", "a"]);
+}

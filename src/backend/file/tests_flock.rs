@@ -1,0 +1,100 @@
+//! In one line with `flock(1)`.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use super::testing::*;
+use super::*;
+use crate::lock::{ClaimState, Mode};
+
+/// `flock(1)` on the lock file of `a`, once it has it; it lets go when its standard input ends.
+fn flock(f: &Fixture, mode: &str) -> Child {
+    let mut child = start(
+        Command::new("flock")
+            .args([mode, "--no-fork"])
+            .arg(f.temp.path().join("a"))
+            .args(["sh", "-c", "echo got; read x"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped()),
+    );
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("read");
+    assert_eq!(line, "got\n");
+    child
+}
+
+fn let_go(mut child: Child) {
+    drop(child.stdin.take());
+    child.wait().expect("waited");
+}
+
+#[tokio::test]
+async fn flock_1_is_waited_for_and_shown() {
+    let f = fixture();
+    let child = flock(&f, "-x");
+    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
+    assert!(status.holders[0].foreign && status.holders[0].pid == Some(child.id()), "{status:?}");
+    assert_eq!(f.backend.list("", soon()).await.expect("listed").len(), 1);
+    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let second = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    for (claim, place) in [(&first, 0), (&second, 1)] {
+        let ClaimState::Waiting { ahead, holder: Some(by) } = state(claim).await else { panic!("{claim:?}") };
+        assert!(ahead == Some(place) && by.foreign && by.pid == Some(child.id()), "{by:?}");
+    }
+    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
+    assert_eq!((status.holders.len(), status.waiters.len()), (1, 2));
+    let_go(child);
+    held(&first).await;
+    leave(&first).await;
+    held(&second).await;
+}
+
+#[tokio::test]
+async fn a_shared_flock_1_mixes_with_shared_claims_only() {
+    let f = fixture();
+    let child = flock(&f, "-s");
+    let shared = enter(&f.backend, &request(1, &["a"], Mode::Shared)).await;
+    held(&shared).await;
+    let slot = f.backend.enter(&request(2, &["a"], slots(1)), soon()).await;
+    assert_eq!(slot.expect_err("another kind").kind, ErrorKind::Mismatch);
+    leave(&shared).await;
+    let exclusive = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
+    assert_eq!(waits(&exclusive).await, 0);
+    // Given up while a thread waits for the file: nobody may be left with the lock.
+    leave(&exclusive).await;
+    let_go(child);
+    let again = enter(&f.backend, &request(4, &["a"], Mode::Exclusive)).await;
+    held(&again).await;
+}
+
+#[tokio::test]
+async fn flock_1_waits_for_a_claim() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Shared)).await;
+    let path = f.temp.path().join("a");
+    let try_flock = |mode| {
+        let mut command = Command::new("flock");
+        start(command.args(["-n", mode]).arg(&path).arg("true")).wait().expect("waited").success()
+    };
+    assert!(!try_flock("-x") && try_flock("-s"));
+    leave(&claim).await;
+    assert!(try_flock("-x"));
+}
+
+#[tokio::test]
+async fn an_evicted_claim_counts_once() {
+    let f = fixture();
+    let stuck = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let id = ClaimId::from_bytes([1; 16]);
+    assert!(f.backend.evict(&name("a"), id, Evict::Force, &holder("x"), soon()).await.expect("done"));
+    let next = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    held(&next).await;
+    leave(&next).await;
+    // Whoever has the new lock file has it by right, though the evicted one is still there.
+    let child = flock(&f, "-x");
+    let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
+    assert_eq!(waits(&third).await, 0);
+    let_go(child);
+    held(&third).await;
+    drop(stuck);
+}

@@ -1,0 +1,141 @@
+//! One client's end of a claim.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use super::lines::Refusal;
+use super::server::{Call, NAME};
+use super::{Fault, MemoryServer};
+use crate::backend::Claim;
+use crate::clock::Clock;
+use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Moment, Request, Result};
+
+#[derive(Debug)]
+pub(super) struct MemoryClaim {
+    server: Arc<MemoryServer>,
+    clock: Clock,
+    id: ClaimId,
+    name: LockName,
+    ttl: Duration,
+    news: watch::Receiver<ClaimState>,
+    last_good: Mutex<Moment>,
+    left: AtomicBool,
+    /// What `changed` told last, for the fault that compares with this instead of with `seen`.
+    told: Mutex<Option<ClaimState>>,
+}
+
+impl MemoryClaim {
+    pub(super) fn new(
+        server: Arc<MemoryServer>,
+        clock: Clock,
+        request: &Request,
+        news: watch::Receiver<ClaimState>,
+        counts_from: Moment,
+    ) -> Self {
+        server.step(|lines, _| lines.answer(request.id));
+        Self {
+            server,
+            clock,
+            id: request.id,
+            name: request.names[0].clone(),
+            ttl: request.ttl,
+            news,
+            last_good: Mutex::new(counts_from),
+            left: AtomicBool::new(false),
+            told: Mutex::new(None),
+        }
+    }
+
+    fn call(&self, operation: &'static str, deadline: Moment) -> Call<'_> {
+        Call { server: &self.server, clock: self.clock, operation, lock: Some(&self.name), deadline }
+    }
+
+    fn error(&self, kind: ErrorKind, reason: &str) -> Error {
+        Error::new(kind, NAME, "follow the line", reason).on(&self.name)
+    }
+
+    /// Whether `state` is news to one who has seen `seen`.
+    fn is_news(&self, state: &ClaimState, seen: Option<&ClaimState>) -> bool {
+        if self.server.has(Fault::LosesWakeUps) {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = told.replace(state.clone());
+            return seen.is_none() || last.as_ref() != Some(state);
+        }
+        seen != Some(state)
+    }
+}
+
+#[async_trait]
+impl Claim for MemoryClaim {
+    fn ttl(&self) -> Option<Duration> {
+        Some(self.ttl)
+    }
+
+    async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
+        let mut news = self.news.clone();
+        let mut starts = self.server.starts();
+        let first = news.borrow().clone();
+        let seen = if self.server.has(Fault::FirstAnswerLate) { seen.or(Some(&first)) } else { seen };
+        loop {
+            self.server.thawed().await;
+            if self.left.load(Ordering::Relaxed) {
+                return Err(self.error(ErrorKind::Invalid, "the claim has left it"));
+            }
+            let next = self.server.step(|lines, now| lines.next_expiry(self.id, now));
+            let state = news.borrow_and_update().clone();
+            if self.is_news(&state, seen) {
+                // The answer travels: the future can be dropped here, with nothing lost.
+                tokio::task::yield_now().await;
+                return Ok(state);
+            }
+            tokio::select! {
+                Ok(()) = news.changed() => {}
+                () = self.server.clock().sleep_until(next) => {}
+                _ = starts.changed() => {
+                    return Err(self.error(ErrorKind::Unavailable, "the service restarted"));
+                }
+            }
+        }
+    }
+
+    async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        let begin = self.clock.now();
+        let renewed = self
+            .call("renew the claim", deadline)
+            .run(|lines, now| Ok(lines.renew(self.id, begin, now)))
+            .await?;
+        let end = self.clock.now();
+        let mut last_good = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
+        if renewed {
+            let from = if self.server.has(Fault::RenewCountsFromEnd) { end } else { begin };
+            *last_good = (*last_good).max(from);
+        }
+        Ok(*last_good)
+    }
+
+    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
+        let call = self.call("publish in the line", deadline);
+        let gone = || Refusal::new(ErrorKind::Invalid, "the claim is no longer in it");
+        call.run(|lines, _| lines.publish(self.id, value).then_some(()).ok_or_else(gone)).await
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
+        let call = self.call("leave the line", deadline);
+        call.run(|lines, _| {
+            lines.leave(self.id, succeeded)?;
+            // In the same step, so that one who listens meanwhile takes it for no loss.
+            self.left.store(true, Ordering::Relaxed);
+            Ok(())
+        })
+        .await
+    }
+
+    fn anchors(&self) -> Result<Vec<OwnedFd>> {
+        Ok(Vec::new())
+    }
+}

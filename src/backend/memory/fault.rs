@@ -1,0 +1,159 @@
+//! Seeded faults.
+
+/// A defect that a [`super::MemoryServer`] can be given, each against the clause named with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// C01: `--slots N` admits N + 1.
+    SlotsAdmitOneTooMany,
+    /// C01: tells the next one that it holds before the present hold ended.
+    TellsHoldEarly,
+    /// C01: a claim of the same holder passes as the same claim.
+    Reentrant,
+    /// C01: a claim on several names holds as soon as the first name is its own.
+    TellsHoldOnFirstName,
+    /// C01: a claim on several names enters only the first line.
+    EntersFirstNameOnly,
+    /// C02: the newest waiter comes first.
+    GrantsOutOfOrder,
+    /// C02: a shared claim passes a waiting exclusive one.
+    SharedPassesExclusive,
+    /// C02: withdrawing from the middle takes the rest of the line along.
+    WithdrawCutsLine,
+    /// C02: `--supersede` does nothing.
+    SupersedeIgnored,
+    /// C02: `--supersede` also removes a holder.
+    SupersedeEndsHolder,
+    /// C02: a wait that closes a cycle is not noticed.
+    DeadlockUnseen,
+    /// C02: any nested wait is taken for a deadlock.
+    SiblingsCount,
+    /// C03: every fifth token is the one before.
+    RepeatsToken,
+    /// C03: tokens start again when the line was empty.
+    TokensRestartWhenIdle,
+    /// C03: shared claims count on their own.
+    TokensPerMode,
+    /// C03: a restart forgets the token counter.
+    ForgetsTokensOnRestart,
+    /// C03: a restart drops those who wait.
+    ForgetsWaitersOnRestart,
+    /// C04: a waiter never expires.
+    KeepsAbandonedWaiters,
+    /// C04: a holder never expires.
+    KeepsAbandonedHolders,
+    /// C05: entering twice with one id makes two entries.
+    EnterNotIdempotent,
+    /// C05: an entry whose client never heard the answer cannot be evicted.
+    UnansweredCannotBeEvicted,
+    /// C06: a change is lost if `changed` is dropped while telling of it.
+    LosesWakeUps,
+    /// C06: the first answer comes only with the first change.
+    FirstAnswerLate,
+    /// C06: a loss is never told.
+    TellsNoLoss,
+    /// C07: renewing an expired entry brings it back.
+    RevivesExpired,
+    /// C07: a renewal counts from its end.
+    RenewCountsFromEnd,
+    /// C07: a grant counts from when it was given, without a renewal.
+    GrantCountsFromGrant,
+    /// C07: a renewal is answered and not done.
+    RenewDoesNothing,
+    /// C08: leaving twice is an error.
+    LeaveNotIdempotent,
+    /// C08: only a holder can leave.
+    WaiterCannotLeave,
+    /// C08: a run that failed is recorded as a success.
+    RecordsFailure,
+    /// C09: evicts whoever holds.
+    EvictsHolder,
+    /// C09: asking to leave removes at once.
+    AskRemoves,
+    /// C09: asking to leave is never told.
+    AskIsForgotten,
+    /// C09: `IfWaiting` also removes a holder.
+    IfWaitingRemovesHolder,
+    /// C10: looking at a line removes its waiters.
+    InspectPurges,
+    /// C10: `list` is in no order.
+    ListUnsorted,
+    /// C10: an observer sees nothing after the first look.
+    ObserverSleeps,
+    /// C11: a frozen service keeps the caller for ever.
+    IgnoresDeadlines,
+    /// C12: errors do not name the lock.
+    ErrorWithoutLock,
+    /// C12: a mismatch looks as if trying again could help.
+    MismatchIsTransient,
+    /// C13: the ttl ends by the client's clock.
+    TrustsClientClock,
+    /// C14: texts are cut after 64 characters.
+    TruncatesTexts,
+    /// C14: control characters are dropped from texts.
+    CleansTexts,
+    /// C14: names that differ in case are one lock.
+    FoldsNames,
+    /// C14: names end at the first slash.
+    CutsNamesAtSlash,
+    /// C15: kinds are not checked.
+    MixesKinds,
+    /// C15: the entry of a mismatch stays.
+    MismatchStays,
+    /// C15: a mismatch does not say who holds.
+    MismatchUnnamed,
+}
+
+impl Fault {
+    /// Every fault.
+    pub const ALL: &[Self] = &[
+        Self::SlotsAdmitOneTooMany,
+        Self::TellsHoldEarly,
+        Self::Reentrant,
+        Self::TellsHoldOnFirstName,
+        Self::EntersFirstNameOnly,
+        Self::GrantsOutOfOrder,
+        Self::SharedPassesExclusive,
+        Self::WithdrawCutsLine,
+        Self::SupersedeIgnored,
+        Self::SupersedeEndsHolder,
+        Self::DeadlockUnseen,
+        Self::SiblingsCount,
+        Self::RepeatsToken,
+        Self::TokensRestartWhenIdle,
+        Self::TokensPerMode,
+        Self::ForgetsTokensOnRestart,
+        Self::ForgetsWaitersOnRestart,
+        Self::KeepsAbandonedWaiters,
+        Self::KeepsAbandonedHolders,
+        Self::EnterNotIdempotent,
+        Self::UnansweredCannotBeEvicted,
+        Self::LosesWakeUps,
+        Self::FirstAnswerLate,
+        Self::TellsNoLoss,
+        Self::RevivesExpired,
+        Self::RenewCountsFromEnd,
+        Self::GrantCountsFromGrant,
+        Self::RenewDoesNothing,
+        Self::LeaveNotIdempotent,
+        Self::WaiterCannotLeave,
+        Self::RecordsFailure,
+        Self::EvictsHolder,
+        Self::AskRemoves,
+        Self::AskIsForgotten,
+        Self::IfWaitingRemovesHolder,
+        Self::InspectPurges,
+        Self::ListUnsorted,
+        Self::ObserverSleeps,
+        Self::IgnoresDeadlines,
+        Self::ErrorWithoutLock,
+        Self::MismatchIsTransient,
+        Self::TrustsClientClock,
+        Self::TruncatesTexts,
+        Self::CleansTexts,
+        Self::FoldsNames,
+        Self::CutsNamesAtSlash,
+        Self::MixesKinds,
+        Self::MismatchStays,
+        Self::MismatchUnnamed,
+    ];
+}

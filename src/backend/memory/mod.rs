@@ -1,0 +1,124 @@
+//! The reference implementation: a service inside one process, with switches for its faults.
+//!
+//! It is what the contract means, in the fewest words, and what the contract suite is tried on: with one
+//! [`Fault`] seeded the suite must fail. Nothing outside tests uses it.
+
+mod claim;
+mod deadlock;
+mod fault;
+mod lines;
+mod observer;
+mod server;
+mod steps;
+mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, Risk, TokenStrength};
+use crate::clock::Clock;
+use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
+use claim::MemoryClaim;
+pub use fault::Fault;
+use lines::Refusal;
+use observer::MemoryObserver;
+pub use server::MemoryServer;
+use server::{Call, NAME};
+
+/// One client of a [`MemoryServer`].
+#[derive(Debug)]
+pub struct MemoryBackend {
+    server: Arc<MemoryServer>,
+    clock: Clock,
+}
+
+impl MemoryBackend {
+    /// A client whose clock is the server's.
+    pub fn connect(server: &Arc<MemoryServer>) -> Self {
+        Self::connect_with(server, server.clock())
+    }
+
+    /// A client with a clock of its own, which may tell another time than the server's.
+    pub fn connect_with(server: &Arc<MemoryServer>, clock: Clock) -> Self {
+        Self { server: Arc::clone(server), clock }
+    }
+
+    fn call<'a>(&'a self, operation: &'static str, lock: Option<&'a LockName>, deadline: Moment) -> Call<'a> {
+        Call { server: &self.server, clock: self.clock, operation, lock, deadline }
+    }
+}
+
+#[async_trait]
+impl Backend for MemoryBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: NAME,
+            atomic_names: true,
+            ordered: true,
+            token: TokenStrength::Durable,
+            leased: true,
+            renewals_per_ttl: 3,
+            look_while_running: false,
+            abandoned_bound: Duration::from_millis(2),
+        }
+    }
+
+    fn identity(&self) -> String {
+        self.server.identity()
+    }
+
+    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
+        let counts_from = self.clock.now();
+        let call = self.call("enter the line", request.names.first(), deadline);
+        let news = call
+            .run(|lines, now| match request.names.first() {
+                None => Err(Refusal::new(ErrorKind::Invalid, "a claim needs a name")),
+                Some(_) => lines.enter(request, counts_from, now),
+            })
+            .await?;
+        Ok(Arc::new(MemoryClaim::new(Arc::clone(&self.server), self.clock, request, news, counts_from)))
+    }
+
+    async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
+        let call = self.call("inspect the line", Some(name), deadline);
+        call.run(|lines, now| Ok(lines.inspect(name, now))).await
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
+        self.call("list the lines", None, deadline).run(|lines, now| Ok(lines.list(prefix, now))).await
+    }
+
+    async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
+        Ok(Box::new(MemoryObserver::new(Arc::clone(&self.server), name.clone())))
+    }
+
+    async fn evict(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        how: Evict,
+        by: &Holder,
+        deadline: Moment,
+    ) -> Result<bool> {
+        let call = self.call("evict from the line", Some(name), deadline);
+        call.run(|lines, _| Ok(lines.evict(name, id, how, by))).await
+    }
+
+    async fn examine(&self, deadline: Moment) -> Result<Examination> {
+        let begun = self.clock.now();
+        self.call("examine the service", None, deadline).run(|_, _| Ok(())).await?;
+        Ok(Examination {
+            server: "memory".to_owned(),
+            reached: self.server.identity(),
+            round_trip: self.clock.now().since(begun),
+            risks: vec![Risk::note("everything is gone with this process")],
+        })
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
+        let call = self.call("read the last success", Some(name), deadline);
+        call.run(|lines, now| Ok(lines.last_success(name, now))).await
+    }
+}

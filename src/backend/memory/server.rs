@@ -1,0 +1,165 @@
+//! The service, its switches, and how a call reaches it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use super::Fault;
+use super::lines::{Lines, Refusal};
+use crate::clock::Clock;
+use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, LossReason, Moment, Result};
+
+/// The backend's name.
+pub(super) const NAME: &str = "memory";
+
+/// A lock service in this process.
+#[derive(Debug)]
+pub struct MemoryServer {
+    number: u64,
+    clock: Clock,
+    fault: Option<Fault>,
+    lines: Mutex<Lines>,
+    frozen: watch::Sender<bool>,
+    starts: watch::Sender<u64>,
+    changes: watch::Sender<u64>,
+}
+
+impl MemoryServer {
+    /// A faultless service that counts ttls on `clock`.
+    pub fn new(clock: Clock) -> Arc<Self> {
+        Self::start(clock, None)
+    }
+
+    /// A service with one defect.
+    pub fn with_fault(clock: Clock, fault: Fault) -> Arc<Self> {
+        Self::start(clock, Some(fault))
+    }
+
+    fn start(clock: Clock, fault: Option<Fault>) -> Arc<Self> {
+        static SERVERS: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self {
+            number: SERVERS.fetch_add(1, Ordering::Relaxed),
+            clock,
+            fault,
+            lines: Mutex::new(Lines::new(fault)),
+            frozen: watch::Sender::new(false),
+            starts: watch::Sender::new(0),
+            changes: watch::Sender::new(0),
+        })
+    }
+
+    /// Accepts requests and answers none, until [`MemoryServer::thaw`].
+    pub fn freeze(&self) {
+        self.frozen.send_replace(true);
+    }
+
+    /// Ends a freeze.
+    pub fn thaw(&self) {
+        self.frozen.send_replace(false);
+    }
+
+    /// Restarts with all data kept; calls under way fail.
+    pub fn restart(&self) {
+        self.step(|lines, _| lines.restart());
+        self.starts.send_modify(|n| *n += 1);
+    }
+
+    /// Ends the session of one claim; says whether there was such a claim.
+    pub fn sever(&self, id: ClaimId) -> bool {
+        self.step(|lines, _| {
+            let found = lines.position(id);
+            if let Some(at) = found {
+                lines.end(at, ClaimState::Lost(LossReason::SessionEnded));
+            }
+            found.is_some()
+        })
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub(super) fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    pub(super) fn identity(&self) -> String {
+        format!("{NAME}:{}", self.number)
+    }
+
+    /// One step of the service, now, whatever the switches say.
+    pub(super) fn step<T>(&self, f: impl FnOnce(&mut Lines, Moment) -> T) -> T {
+        let (result, version) = {
+            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = self.clock.now();
+            lines.settle(now);
+            let result = f(&mut lines, now);
+            lines.settle(now);
+            (result, lines.version)
+        };
+        self.changes.send_if_modified(|seen| std::mem::replace(seen, version) != version);
+        result
+    }
+
+    /// Completes when the service answers requests.
+    pub(super) async fn thawed(&self) {
+        // The sender is `self`, so this ends only with the wanted value.
+        let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
+    }
+
+    pub(super) fn starts(&self) -> watch::Receiver<u64> {
+        self.starts.subscribe()
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}
+
+/// One request on its way.
+pub(super) struct Call<'a> {
+    pub(super) server: &'a MemoryServer,
+    pub(super) clock: Clock,
+    pub(super) operation: &'static str,
+    pub(super) lock: Option<&'a LockName>,
+    pub(super) deadline: Moment,
+}
+
+impl Call<'_> {
+    /// Sends the request, has `f` done as one step, and brings the answer back, all by the deadline.
+    ///
+    /// It can be dropped before the step, and between the step and the answer.
+    pub(super) async fn run<T>(
+        self,
+        f: impl FnOnce(&mut Lines, Moment) -> std::result::Result<T, Refusal>,
+    ) -> Result<T> {
+        let mut starts = self.server.starts();
+        let work = async {
+            tokio::task::yield_now().await;
+            self.server.thawed().await;
+            let result = self.server.step(f);
+            tokio::task::yield_now().await;
+            self.server.thawed().await;
+            result
+        };
+        let deadline = async {
+            let never = self.server.has(Fault::IgnoresDeadlines);
+            self.clock.sleep_until(if never { Moment::NEVER } else { self.deadline }).await;
+        };
+        let refusal = tokio::select! {
+            biased;
+            result = work => match result {
+                Ok(value) => return Ok(value),
+                Err(refusal) => refusal,
+            },
+            _ = starts.changed() => Refusal::new(ErrorKind::Unavailable, "the service restarted"),
+            () = deadline => Refusal::new(ErrorKind::Unavailable, "no answer by the deadline"),
+        };
+        let error = Error::new(refusal.kind, NAME, self.operation, refusal.reason);
+        match self.lock.filter(|_| !self.server.has(Fault::ErrorWithoutLock)) {
+            Some(lock) => Err(error.on(lock)),
+            None => Err(error),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The steps that change lines.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
+
+use super::lines::{Entry, Lines, Refusal};
+use super::{Evict, Fault, deadlock};
+use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Moment, Request};
+
+type News = watch::Receiver<ClaimState>;
+
+impl Lines {
+    /// Joins the lines of all names, or refuses and changes nothing.
+    pub(super) fn enter(
+        &mut self,
+        request: &Request,
+        counts_from: Moment,
+        now: Moment,
+    ) -> Result<News, Refusal> {
+        if !self.has(Fault::EnterNotIdempotent) {
+            let known = self.position(request.id).map(|at| &self.entries[at]);
+            if let Some(entry) = known.or_else(|| self.ended.get(&request.id)) {
+                return Ok(entry.news.subscribe());
+            }
+        }
+        let mismatch = match self.check_kinds(request) {
+            Err(refusal) if !self.has(Fault::MismatchStays) => return Err(refusal),
+            other => other,
+        };
+        let replaced = self.superseded(request);
+        self.check_deadlock(request, &replaced)?;
+        for id in replaced {
+            if let Some(at) = self.position(id) {
+                self.end(at, ClaimState::Superseded { by: request.holder.clone() });
+            }
+        }
+        let news = self.push(request, counts_from, now);
+        mismatch.map(|()| news)
+    }
+
+    fn push(&mut self, request: &Request, counts_from: Moment, now: Moment) -> News {
+        let mut request = request.clone();
+        match self.fault {
+            Some(Fault::EntersFirstNameOnly) => request.names.truncate(1),
+            Some(Fault::TokensRestartWhenIdle) if self.line(&request.names[0]).is_empty() => {
+                self.last_token = 0;
+            }
+            Some(Fault::TruncatesTexts) => each_text(&mut request.holder, |t| t.chars().take(64).collect()),
+            Some(Fault::CleansTexts) => {
+                each_text(&mut request.holder, |t| t.chars().filter(|c| !c.is_control()).collect());
+            }
+            _ => {}
+        }
+        let start = if self.has(Fault::TrustsClientClock) { counts_from } else { now };
+        let (sender, news) = watch::channel(ClaimState::Waiting { ahead: None, holder: None });
+        self.entries.push(Entry {
+            expires: start + request.ttl,
+            request,
+            counts_from,
+            arrived: SystemTime::now(),
+            hold: None,
+            asked: None,
+            answered: false,
+            news: sender,
+        });
+        self.version += 1;
+        news
+    }
+
+    fn check_kinds(&self, request: &Request) -> Result<(), Refusal> {
+        let other = request.names.iter().find_map(|name| {
+            let odd = |i: &usize| !self.entries[*i].request.mode.mixes_with(request.mode);
+            self.line(name).into_iter().find(odd)
+        });
+        let Some(at) = other.filter(|_| !self.has(Fault::MixesKinds)) else { return Ok(()) };
+        let Request { mode, holder, .. } = &self.entries[at].request;
+        let kind =
+            if self.has(Fault::MismatchIsTransient) { ErrorKind::Unavailable } else { ErrorKind::Mismatch };
+        let who = if self.has(Fault::MismatchUnnamed) { "others".to_owned() } else { holder.to_string() };
+        Err(Refusal::new(
+            kind,
+            format!("{who} uses it as {mode}, which does not mix with {}; use the same kind", request.mode),
+        ))
+    }
+
+    /// The older waiters whose place `request` takes.
+    fn superseded(&self, request: &Request) -> Vec<ClaimId> {
+        let also_holders = self.has(Fault::SupersedeEndsHolder);
+        let older = self.entries.iter().filter(|e| {
+            request.supersede
+                && e.request.supersede
+                && (e.hold.is_none() || also_holders)
+                && e.request.names.iter().any(|n| request.names.contains(n))
+        });
+        let ids = older.map(|e| e.request.id).collect();
+        if self.has(Fault::SupersedeIgnored) { Vec::new() } else { ids }
+    }
+
+    fn check_deadlock(&self, request: &Request, without: &[ClaimId]) -> Result<(), Refusal> {
+        if request.ancestors.is_empty() || self.has(Fault::DeadlockUnseen) {
+            return Ok(());
+        }
+        let mut claims: Vec<&Request> =
+            self.entries.iter().map(|e| &e.request).filter(|r| !without.contains(&r.id)).collect();
+        claims.push(request);
+        let Some(steps) = deadlock::cycle(&claims) else {
+            let waits = request.names.iter().any(|name| !self.line(name).is_empty());
+            return if waits && self.has(Fault::SiblingsCount) {
+                Err(Refusal::new(ErrorKind::Deadlock, "a nested wait"))
+            } else {
+                Ok(())
+            };
+        };
+        let steps: Vec<String> = steps
+            .iter()
+            .map(|(name, at)| match name {
+                Some(name) => format!("waits for {name}, taken by {}", claims[*at].holder),
+                None => format!("which waits for {} inside it", claims[*at].holder),
+            })
+            .collect();
+        Err(Refusal::new(
+            ErrorKind::Deadlock,
+            format!("it would never end: {} {}", request.holder, steps.join(", ")),
+        ))
+    }
+
+    /// Notes that the client heard of its entry.
+    pub(super) fn answer(&mut self, id: ClaimId) {
+        if let Some(at) = self.position(id) {
+            self.entries[at].answered = true;
+        }
+    }
+
+    /// Gives a live entry another ttl; says whether there was one.
+    pub(super) fn renew(&mut self, id: ClaimId, counts_from: Moment, now: Moment) -> bool {
+        if self.has(Fault::RevivesExpired)
+            && let Some(entry) = self.ended.remove(&id)
+        {
+            self.entries.insert(0, entry);
+        }
+        let Some(at) = self.position(id) else { return false };
+        let trusting = self.has(Fault::TrustsClientClock);
+        if !self.has(Fault::RenewDoesNothing) {
+            let entry = &mut self.entries[at];
+            let start = if trusting { counts_from } else { now };
+            entry.expires = start + entry.request.ttl;
+            entry.counts_from = counts_from;
+        }
+        true
+    }
+
+    /// Takes the entry out of its lines.
+    pub(super) fn leave(&mut self, id: ClaimId, succeeded: bool) -> Result<(), Refusal> {
+        let Some(at) = self.position(id) else {
+            let strict = self.has(Fault::LeaveNotIdempotent);
+            return if strict { Err(Refusal::new(ErrorKind::Corrupt, "no such entry")) } else { Ok(()) };
+        };
+        if self.has(Fault::WaiterCannotLeave) && self.entries[at].hold.is_none() {
+            return Ok(());
+        }
+        if (succeeded || self.has(Fault::RecordsFailure))
+            && let Some(hold) = &self.entries[at].hold
+        {
+            let acquired = hold.at;
+            let names = self.entries[at].request.names.clone();
+            self.successes.extend(names.into_iter().map(|name| (name, acquired)));
+        }
+        let cut = self.has(Fault::WithdrawCutsLine) && self.entries[at].hold.is_none();
+        let last = ClaimState::Lost(LossReason::Evicted(None));
+        self.end(at, last.clone());
+        while cut && at < self.entries.len() {
+            self.end(at, last.clone());
+        }
+        Ok(())
+    }
+
+    /// Acts on exactly the entry `id` of the line of `name`; says whether there was one to act on.
+    pub(super) fn evict(&mut self, name: &LockName, id: ClaimId, how: Evict, by: &Holder) -> bool {
+        let line = self.line(name);
+        let found = if self.has(Fault::EvictsHolder) {
+            line.first().copied()
+        } else {
+            line.into_iter().find(|i| self.entries[*i].request.id == id)
+        };
+        let Some(at) = found else { return false };
+        if self.has(Fault::UnansweredCannotBeEvicted) && !self.entries[at].answered {
+            return false;
+        }
+        match how {
+            Evict::Ask if !self.has(Fault::AskRemoves) => {
+                self.entries[at].asked = Some(by.clone());
+                self.version += 1;
+            }
+            Evict::IfWaiting
+                if self.entries[at].hold.is_some() && !self.has(Fault::IfWaitingRemovesHolder) =>
+            {
+                return false;
+            }
+            Evict::Ask | Evict::IfWaiting | Evict::Force => {
+                self.end(at, ClaimState::Lost(LossReason::Evicted(Some(by.clone()))));
+            }
+        }
+        true
+    }
+
+    /// Replaces the label of a live entry; says whether there was one.
+    pub(super) fn publish(&mut self, id: ClaimId, value: &str) -> bool {
+        let Some(at) = self.position(id) else { return false };
+        self.entries[at].request.holder.label = Some(value.to_owned());
+        self.version += 1;
+        true
+    }
+
+    /// How long ago the last successful run acquired `name`.
+    pub(super) fn last_success(&self, name: &LockName, now: Moment) -> Option<Duration> {
+        self.successes.get(name).map(|at| now.since(*at))
+    }
+
+    /// What a restart that keeps the data changes: nothing.
+    pub(super) fn restart(&mut self) {
+        match self.fault {
+            Some(Fault::ForgetsTokensOnRestart) => self.last_token = 0,
+            Some(Fault::ForgetsWaitersOnRestart) => {
+                while let Some(at) = self.entries.iter().position(|e| e.hold.is_none()) {
+                    self.end(at, ClaimState::Lost(LossReason::SessionEnded));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn each_text(holder: &mut Holder, change: impl Fn(&str) -> String) {
+    for text in [&mut holder.host, &mut holder.user, &mut holder.command].into_iter().chain(&mut holder.label)
+    {
+        *text = change(text);
+    }
+}

@@ -1,0 +1,64 @@
+//! The lines as seen from outside.
+
+use super::Fault;
+use super::lines::Lines;
+use crate::lock::{Entry, LockName, LockStatus, Moment};
+
+impl Lines {
+    /// Holders and waiters of one line, in order.
+    pub(super) fn inspect(&mut self, name: &LockName, now: Moment) -> LockStatus {
+        let status = self.status(name, now);
+        if self.has(Fault::InspectPurges) {
+            self.entries.retain(|e| e.hold.is_some());
+        }
+        status
+    }
+
+    /// The lines in use whose names start with `prefix`, by name.
+    pub(super) fn list(&self, prefix: &str, now: Moment) -> Vec<LockStatus> {
+        let mut names: Vec<&LockName> = self.entries.iter().flat_map(|e| &e.request.names).collect();
+        if !self.has(Fault::ListUnsorted) {
+            names.sort();
+        }
+        names.dedup();
+        names.retain(|name| name.as_str().starts_with(prefix));
+        names.into_iter().map(|name| self.status(name, now)).collect()
+    }
+
+    /// As [`Lines::inspect`], without its fault.
+    pub(super) fn status(&self, name: &LockName, now: Moment) -> LockStatus {
+        let with_clock = |i: usize| {
+            let ttl = Some(self.entries[i].expires.since(now));
+            Entry { ttl, ..self.entry_without_clock(i, name) }
+        };
+        let (holders, waiters): (Vec<usize>, _) =
+            self.line(name).into_iter().partition(|i| self.entries[*i].hold.is_some());
+        LockStatus {
+            name: name.clone(),
+            holders: holders.into_iter().map(with_clock).collect(),
+            waiters: waiters.into_iter().map(with_clock).collect(),
+        }
+    }
+
+    /// An entry of the line of `name` without its remaining ttl, which changes all the time.
+    pub(super) fn entry_without_clock(&self, at: usize, name: &LockName) -> Entry {
+        let entry = &self.entries[at];
+        let given = self.granted(at, name);
+        let holder = &entry.request.holder;
+        Entry {
+            claim: Some(entry.request.id),
+            mode: Some(entry.request.mode),
+            slot: given.and_then(|g| g.slot),
+            token: given.map(|g| g.token),
+            host: Some(holder.host.clone()),
+            pid: Some(holder.pid),
+            user: Some(holder.user.clone()),
+            command: Some(holder.command.clone()),
+            label: holder.label.clone(),
+            since: Some(entry.hold.as_ref().map_or(entry.arrived, |hold| hold.since)),
+            ttl: None,
+            ahead: entry.hold.is_none().then(|| self.ahead(at).0),
+            foreign: false,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Backends: services that keep lines of claims.
+//!
+//! **A claim is one entry in a line.** It waits, then holds, then is gone. Giving up and releasing are the
+//! same act; position, loss and eviction are changes of the entry. Whether an entry holds is derived from the
+//! ordered live entries by [`crate::lock::queue::held`], never stored.
+//!
+//! # The contract
+//! The suite in `tests/contract` runs every clause against every backend; test names carry the ids.
+//!
+//! - **C01** The live entries that hold always satisfy [`crate::lock::queue::held`]. Another claim id is
+//!   another claim, also from the same process.
+//! - **C02** Entries hold in order of arrival at the service; nobody overtakes, whatever the modes.
+//! - **C03** A token is greater than that of every claim that had to end before it: across modes, restarts,
+//!   reconnects and idle times.
+//! - **C04** An entry whose client vanished is gone within its ttl and
+//!   [`Capabilities::abandoned_bound`], waiting or holding.
+//! - **C05** [`Backend::enter`] is idempotent by the claim's id. If it failed or was dropped,
+//!   [`Backend::evict`] of the own id removes what it may have left.
+//! - **C06** [`Claim::changed`] answers promptly first, loses nothing when dropped at any point, and may skip
+//!   intermediate waiting states but never a hold, a request to leave or a loss.
+//! - **C07** [`Claim::renew`] and a [`Grant`](crate::lock::Grant) come with the moment from which the ttl
+//!   certainly counts, never later than the beginning of the call. A loss is final: an expired entry is never
+//!   revived.
+//! - **C08** [`Claim::leave`] is idempotent and may be retried; it is no error if the entry is gone.
+//! - **C09** [`Backend::evict`] removes exactly the entry of that id, never "whoever holds now".
+//! - **C10** [`Backend::inspect`] and [`Backend::list`] change nothing.
+//! - **C11** Every call that takes a deadline returns by it, even if the service accepts and never answers.
+//! - **C12** Errors carry kind, operation, backend and lock; only `Unavailable` is transient.
+//! - **C13** No wall clock of the client decides anything.
+//! - **C14** Any valid name and any holder text come back byte for byte.
+//! - **C15** Kinds do not mix: a claim with slots on a line of another kind, or the reverse, is a `Mismatch`
+//!   error and changes nothing.
+
+pub mod capability;
+pub mod etcd;
+pub mod file;
+pub mod locator;
+#[doc(hidden)]
+pub mod memory;
+pub mod options;
+pub mod record;
+pub mod redis;
+pub mod zookeeper;
+
+use std::fmt::Debug;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use crate::lock::examination::{Examination, Risk, Weight};
+use crate::lock::{ClaimId, ClaimState, Holder, LockName, LockStatus, Moment, Request, Result};
+pub use capability::{Capabilities, TokenStrength};
+pub use options::Options;
+
+/// How to remove somebody's entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Evict {
+    /// Mark it: its owner ends its command, leaves and says who asked. The entry stays until then.
+    Ask,
+    /// Remove it if it is waiting; leave it alone if it holds.
+    IfWaiting,
+    /// Remove it now; if it holds, the next one may start while its command still runs.
+    Force,
+}
+
+/// A service that keeps lines of claims (C01, C02, C03, C04, C13, C14, C15).
+#[async_trait]
+pub trait Backend: Debug + Send + Sync {
+    /// Fixed facts; never a request to the service.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Which service this is, for telling whether two dlock processes mean the same one. Without secrets.
+    fn identity(&self) -> String;
+
+    /// Where it is, for people. Without secrets.
+    fn place(&self) -> String {
+        self.identity()
+    }
+
+    /// Joins the lines of all names at once and returns, whether or not the locks are free.
+    ///
+    /// `deadline` bounds the whole call. Errors: `Unavailable`, `Denied`, `Invalid`, `Mismatch` (C15),
+    /// `Deadlock` (the wait would close a cycle of waits; the entry is gone again), `Unwritable`, `System`.
+    /// Dropping the future, or an error, may leave the entry: `evict(own id, IfWaiting)` removes it, and what
+    /// is still in flight ends with its ttl (C05).
+    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>>;
+
+    /// Reads holders and waiters in order; changes nothing (C10). A name never used is an empty line.
+    async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus>;
+
+    /// The lines with holders or waiters whose names start with `prefix`, sorted by name; changes nothing.
+    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>>;
+
+    /// Starts observing the line of `name`.
+    async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>>;
+
+    /// Removes, or asks to leave, exactly the entry `id` in the line of `name` (C09); `by` is who asks.
+    ///
+    /// Returns whether there was such an entry to act on: for `IfWaiting` whether it is out of the line's
+    /// waiters now. For a claim on several names the whole claim goes.
+    async fn evict(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        how: Evict,
+        by: &Holder,
+        deadline: Moment,
+    ) -> Result<bool>;
+
+    /// Looks at the service itself, for `doctor`: what it is, how fast it answers, what can go wrong with it.
+    /// Changes nothing.
+    async fn examine(&self, deadline: Moment) -> Result<Examination>;
+
+    /// How long ago the last successful run under `name` acquired the lock; `None` if none is known.
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>>;
+}
+
+/// One entry in the lines of its request's names. All methods take `&self`: the keeper renews while the caller
+/// waits.
+#[async_trait]
+pub trait Claim: Debug + Send + Sync {
+    /// The time to live that the service granted; `None` if the kernel ends the claim with its processes.
+    fn ttl(&self) -> Option<Duration>;
+
+    /// With `None` the present state, promptly; else resolves when the state differs from `seen`.
+    ///
+    /// An error is not a state: call again with the same `seen`. Dropping the future anywhere loses nothing
+    /// (C06).
+    async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState>;
+
+    /// Proves that the entry lives and gives it another ttl; returns the moment from which that counts (C07).
+    ///
+    /// Errors: `Unavailable`. An entry found gone is not an error here: [`Claim::changed`] says `Lost`, at
+    /// once, and this returns the last good moment again. Dropping the future may still renew.
+    async fn renew(&self, deadline: Moment) -> Result<Moment>;
+
+    /// Publishes `value` as the entry's label (`proclaim`).
+    async fn publish(&self, value: &str, deadline: Moment) -> Result<()>;
+
+    /// Leaves all lines: releases if it holds, withdraws if it waits (C08). `succeeded` records for
+    /// `--once-per` that the run which acquired with this claim was a success.
+    ///
+    /// After an error or a drop it may be called again; if it never succeeds the entry ends with its ttl.
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()>;
+
+    /// Descriptors that carry the hold in the kernel, if any. As long as any process has one of them open, the
+    /// lock stays taken; an orderly [`Claim::leave`] releases it whoever has them.
+    fn anchors(&self) -> Result<Vec<OwnedFd>>;
+}
+
+/// A view of one line.
+#[async_trait]
+pub trait Observer: Debug + Send {
+    /// First the present line, then each time the line as it is after a change. Cancel-safe.
+    async fn next(&mut self) -> Result<LockStatus>;
+}

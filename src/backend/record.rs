@@ -1,0 +1,134 @@
+//! What a claim's entry at a service says of it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::lock::{ClaimId, Entry, Holder, LockName, Mode, Request};
+
+/// The text that services keep beside an entry: one JSON object on one line.
+///
+/// Readers take what they do not know for absent, so that newer versions can add to it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// The claim's id.
+    pub claim: String,
+    /// The mode, as [`Mode`] writes it.
+    pub mode: String,
+    /// The length of the lease, in milliseconds.
+    pub ttl_ms: u64,
+    /// Who.
+    pub holder: Holder,
+    /// The claims under which its dlock was started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ancestors: Vec<String>,
+    /// All names of the claim, in the order given, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// Whether it makes way for a newer claim that says so too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub supersede: bool,
+}
+
+impl Record {
+    /// What is said of `request`, whose lease is `ttl`.
+    pub fn of(request: &Request, ttl: Duration) -> Self {
+        let names = if request.names.len() > 1 { request.names.as_slice() } else { &[] };
+        Self {
+            claim: request.id.to_string(),
+            mode: request.mode.to_string(),
+            ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
+            holder: request.holder.clone(),
+            ancestors: request.ancestors.iter().map(ToString::to_string).collect(),
+            names: names.iter().map(ToString::to_string).collect(),
+            supersede: request.supersede,
+        }
+    }
+
+    /// As it is kept.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads what another dlock wrote; `None` for what is none.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok().filter(|record: &Self| record.id().is_some())
+    }
+
+    /// The claim's id.
+    pub fn id(&self) -> Option<ClaimId> {
+        self.claim.parse().ok()
+    }
+
+    /// The mode.
+    pub fn mode(&self) -> Option<Mode> {
+        self.mode.parse().ok()
+    }
+
+    /// The claims under which its dlock was started.
+    pub fn ancestors(&self) -> Vec<ClaimId> {
+        self.ancestors.iter().filter_map(|id| id.parse().ok()).collect()
+    }
+
+    /// The claim's names; `only` is the one in whose line it was found.
+    pub fn names(&self, only: &LockName) -> Vec<LockName> {
+        let names: Vec<LockName> = self.names.iter().filter_map(|name| name.parse().ok()).collect();
+        if names.is_empty() { vec![only.clone()] } else { names }
+    }
+
+    /// What others are shown of it.
+    pub fn entry(&self) -> Entry {
+        Entry {
+            claim: self.id(),
+            mode: self.mode(),
+            host: Some(self.holder.host.clone()),
+            pid: Some(self.holder.pid),
+            user: Some(self.holder.user.clone()),
+            command: Some(self.holder.command.clone()),
+            label: self.holder.label.clone(),
+            ttl: Some(Duration::from_millis(self.ttl_ms)),
+            ..Entry::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let name: LockName = "a".parse().expect("valid");
+        let mut request = Request {
+            names: vec![name.clone()],
+            id: ClaimId::from_bytes([7; 16]),
+            mode: Mode::Shared,
+            ttl: Duration::from_secs(3),
+            holder: Holder {
+                host: "h\"1".into(),
+                pid: 4,
+                user: "ü".into(),
+                command: "./x".into(),
+                label: None,
+            },
+            ancestors: vec![ClaimId::from_bytes([1; 16])],
+            supersede: true,
+        };
+        let record = Record::of(&request, request.ttl);
+        assert_eq!(Record::parse(record.to_text().as_bytes()), Some(record.clone()));
+        assert_eq!((record.id(), record.mode()), (Some(request.id), Some(Mode::Shared)));
+        assert_eq!(
+            (record.ancestors(), record.names(&name)),
+            (request.ancestors.clone(), vec![name.clone()])
+        );
+        request.names.push("b".parse().expect("valid"));
+        assert_eq!(Record::of(&request, request.ttl).names(&name), request.names);
+    }
+
+    #[test]
+    fn what_others_wrote_is_no_record() {
+        for text in ["", "{}", "x", "{\"claim\":\"7\"}"] {
+            assert_eq!(Record::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+}

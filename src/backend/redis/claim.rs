@@ -1,0 +1,368 @@
+//! One client's end of a claim.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::Value;
+use tokio::sync::watch;
+
+use super::connection::Connection;
+use super::deadlock;
+use super::dial::text;
+use super::fault::{Fault, NAME, Outcome};
+use super::keys::LockKeys;
+use super::row::{Row, integer};
+use super::script::{HOLD, LEAVE, LOOK, PUBLISH, RENEW, Script, Step};
+use super::service::{Patience, Service};
+use super::view::{Armed, View, is_final};
+use super::wire::{KEEP_OUT, millis, on_lines, one};
+use crate::backend::Claim;
+use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Mode, Moment, Request, Result};
+
+/// A hold that ends sooner is not worth listening for its loss.
+const SHORT_HOLD: Duration = Duration::from_millis(100);
+/// Between two looks where the server does not tell of changes.
+const UNTOLD: Duration = Duration::from_millis(500);
+/// How often one looks in a row when the state changes while it is read.
+const MOST_LOOKS: u32 = 10;
+
+#[derive(Debug)]
+pub(super) struct RedisClaim {
+    pub(super) service: Arc<Service>,
+    pub(super) id: ClaimId,
+    pub(super) names: Vec<LockKeys>,
+    ttl: Duration,
+    /// Where nested claims are listed, if it is one.
+    nested: Option<String>,
+    /// How many connections had been opened when it was entered.
+    opened: u64,
+    news: watch::Sender<ClaimState>,
+    view: Mutex<View>,
+}
+
+impl RedisClaim {
+    /// The claim of `request`, of which the service has said `rows`; its ttl counts from `entered`.
+    pub(super) fn new(
+        service: &Arc<Service>,
+        names: Vec<LockKeys>,
+        nested: Option<String>,
+        request: &Request,
+        rows: Vec<Row>,
+        entered: Moment,
+    ) -> Self {
+        let mut view = View::new(request.mode, request.ttl, entered);
+        let state = view.take(rows, service.clock.now());
+        Self {
+            service: Arc::clone(service),
+            id: request.id,
+            names,
+            ttl: request.ttl,
+            nested,
+            opened: service.opened(),
+            news: watch::channel(state).0,
+            view: Mutex::new(view),
+        }
+    }
+
+    /// Whether it stood in line when the service last answered.
+    pub(super) fn waits(&self) -> bool {
+        matches!(*self.news.borrow(), ClaimState::Waiting { .. })
+    }
+
+    fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slot(&self) -> u16 {
+        self.names[0].slot
+    }
+
+    fn lock(&self) -> Option<&LockName> {
+        self.names.first().map(|keys| &keys.name)
+    }
+
+    fn step(&self, script: &'static Script, more: &[String]) -> Step {
+        on_lines(script, &self.names, self.id, more)
+    }
+
+    /// Takes over what the service said.
+    fn take(&self, rows: Vec<Row>) {
+        let now = self.service.clock.now();
+        let mut view = self.view();
+        if view.left || is_final(&self.news.borrow()) {
+            return;
+        }
+        let state = view.take(rows, now);
+        self.news.send_if_modified(|old| std::mem::replace(old, state.clone()) != state);
+    }
+
+    /// Reads of the own keys, after each of which the server tells once of their next change.
+    fn arming(&self) -> Vec<Step> {
+        let view = self.view();
+        let mut steps = Vec::new();
+        for (keys, row) in self.names.iter().zip(&view.rows) {
+            let caching = || Step::command(["CLIENT", "CACHING", "YES"]);
+            steps.extend([
+                caching(),
+                Step::command(["HMGET", &keys.claim(self.id), "token", "gone", "asked", "top"]),
+            ]);
+            if row.watches_lock(view.mode) {
+                steps.extend([caching(), Step::command(["GET", &keys.lock])]);
+            }
+        }
+        steps
+    }
+
+    /// Whether the replies to [`RedisClaim::arming`] say what is known.
+    fn agrees(&self, replies: &[Value]) -> bool {
+        let view = self.view();
+        let mut replies = replies.iter().skip(1).step_by(2);
+        view.rows.iter().all(|row| {
+            let Some(Value::Array(fields)) = replies.next() else { return false };
+            let field = |n: usize| fields.get(n).and_then(text);
+            let token = row.granted.map(|granted| granted.token.to_string());
+            // A hold whose details ran out is still one, and its own key says so.
+            let known =
+                field(0) == token || (field(0).is_none() && view.mode == Mode::Exclusive && token.is_some());
+            let same = known && field(1) == row.gone && field(2).is_some() == row.asked.is_some();
+            let top = field(3).is_some() == row.top;
+            let lock = !row.watches_lock(view.mode)
+                || replies
+                    .next()
+                    .is_some_and(|value| text(value) == row.value || matches!(value, Value::ServerError(_)));
+            same && top && lock
+        })
+    }
+
+    /// Reads how the claim stands and has the server tell of the next change.
+    async fn look(&self) -> Outcome<()> {
+        let deadline = self.service.clock.now() + (self.ttl / 6).min(Duration::from_secs(5));
+        for _ in 0..MOST_LOOKS {
+            let arming = self.arming();
+            let told = Mutex::new((0, 0));
+            let steps = |connection: &Connection| {
+                let asks = connection.tells.get().is_none();
+                *told.lock().unwrap_or_else(PoisonError::into_inner) =
+                    (connection.told(), if asks { 2 } else { 0 });
+                let mut steps = Vec::new();
+                if asks {
+                    steps.push(Step::command(["HELLO", "3"]));
+                    steps.push(Step::command(["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"]));
+                }
+                steps.push(self.step(&LOOK, &[]));
+                if connection.tells.get() != Some(&false) {
+                    steps.extend(arming.iter().cloned());
+                }
+                steps
+            };
+            let answer = self.service.call(Some(self.slot()), deadline, Patience::Once, steps).await?;
+            let (told, asked) = *told.lock().unwrap_or_else(PoisonError::into_inner);
+            if asked > 0 {
+                // Another claim of this client may have asked meanwhile; the answer is the same.
+                let _ = answer.connection.tells.set(answer.replies.get(1) == Some(&Value::Okay));
+            }
+            let rows = answer.replies.get(asked).ok_or_else(|| Fault::nonsense("no reply"))?;
+            self.take(Row::all(rows, self.names.len())?);
+            if is_final(&self.news.borrow()) {
+                self.withdraw_rest().await;
+                return Ok(());
+            }
+            if answer.connection.tells.get() == Some(&false) {
+                let soon = self.service.clock.now() + UNTOLD;
+                let mut view = self.view();
+                view.look_at = view.look_at.min(soon);
+                view.armed = Some(Armed { connection: answer.connection, told });
+                return Ok(());
+            }
+            // What is to be watched may have become another while it was read.
+            if self.arming().len() == arming.len() && self.agrees(&answer.replies[asked + 1..]) {
+                self.view().armed = Some(Armed { connection: answer.connection, told });
+                return Ok(());
+            }
+        }
+        Err(Fault::new(ErrorKind::Unavailable, "the line changes faster than it can be read"))
+    }
+
+    /// A claim that is gone from one of its lines leaves the others.
+    async fn withdraw_rest(&self) {
+        if self.names.len() > 1 {
+            let deadline = self.service.clock.now() + (self.ttl / 6).min(Duration::from_secs(5));
+            // If this fails, the entries end with their ttl.
+            drop(self.send_leave(false, deadline).await);
+        }
+    }
+
+    pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
+        // What was sent over another connection may still arrive.
+        let remember = if self.service.opened() > self.opened { millis(KEEP_OUT) } else { "0".to_owned() };
+        let step = self.step(&LEAVE, &[if succeeded { "1" } else { "0" }.to_owned(), remember]);
+        one(&self.service, self.slot(), deadline, Patience::Deadline, step).await.map(drop)
+    }
+
+    /// Completes when the state may have changed.
+    async fn something_happens(&self, waits: bool) {
+        let (armed, mut look_at, held_at) = {
+            let view = self.view();
+            (view.armed.clone(), view.look_at, view.held_at)
+        };
+        match armed {
+            Some(Armed { connection, told }) => tokio::select! {
+                () = connection.news_after(told) => {}
+                () = self.service.clock.sleep_until(look_at) => {}
+            },
+            None if waits => {}
+            None => {
+                look_at = look_at.min(held_at.map_or(Moment::NEVER, |at| at + SHORT_HOLD));
+                self.service.clock.sleep_until(look_at).await;
+            }
+        }
+    }
+
+    async fn follow(&self, seen: Option<&ClaimState>) -> Outcome<ClaimState> {
+        let mut news = self.news.subscribe();
+        let mut anew = seen.is_none();
+        loop {
+            let state = news.borrow_and_update().clone();
+            {
+                let mut view = self.view();
+                if view.left {
+                    return Err(Fault::new(ErrorKind::Invalid, "the claim has left it"));
+                }
+                let now = self.service.clock.now();
+                if (!anew || is_final(&state) || view.is_fresh(now)) && seen != Some(&state) {
+                    view.unasked = false;
+                    return Ok(state);
+                }
+            }
+            if !anew {
+                let waits = matches!(state, ClaimState::Waiting { .. });
+                tokio::select! {
+                    _ = news.changed() => continue,
+                    () = self.something_happens(waits), if !is_final(&state) => {}
+                }
+            }
+            self.look().await?;
+            anew = false;
+        }
+    }
+
+    /// Renews, and says whether the claim lives.
+    async fn extend(&self, deadline: Moment) -> Outcome<bool> {
+        let (exclusive_hold, armed) = {
+            let view = self.view();
+            (view.holds() && view.mode == Mode::Exclusive, view.armed.clone())
+        };
+        let renewal =
+            if exclusive_hold { self.hold_step(true) } else { self.step(&RENEW, &[millis(self.ttl)]) };
+        // A change by this very connection is told to nobody and ends the telling, so it is asked for again.
+        let arming = if armed.is_some() { self.arming() } else { Vec::new() };
+        let steps = |connection: &Connection| {
+            let same =
+                armed.as_ref().is_some_and(|armed| std::ptr::eq(&raw const *armed.connection, connection));
+            let arming = if same && connection.tells.get() == Some(&true) { arming.as_slice() } else { &[] };
+            std::iter::once(renewal.clone()).chain(arming.iter().cloned()).collect()
+        };
+        let answer = match self.service.call(Some(self.slot()), deadline, Patience::Once, steps).await {
+            // The keys are moving to another node one by one; that of the lock alone can be reached wherever it is.
+            Err(fault) if exclusive_hold && self.names.len() == 1 && fault.reason.contains("TRYAGAIN") => {
+                let reply =
+                    one(&self.service, self.slot(), deadline, Patience::Deadline, self.hold_step(false))
+                        .await?;
+                return Ok(integer(&reply) == Some(1));
+            }
+            answer => answer?,
+        };
+        let (first, rest) = answer.replies.split_first().ok_or_else(|| Fault::nonsense("no reply"))?;
+        let alive = match first {
+            Value::Int(alive) => *alive == 1,
+            Value::Array(parts) if parts.len() == 2 => {
+                self.take(Row::all(&parts[1], self.names.len())?);
+                integer(&parts[0]) == Some(1)
+            }
+            _ => return Err(Fault::nonsense("no answer to a renewal")),
+        };
+        if alive && exclusive_hold {
+            let mut view = self.view();
+            view.look_at = self.service.clock.now() + self.ttl;
+        }
+        if !rest.is_empty() && !self.agrees(rest) {
+            self.view().armed = None;
+            // Whoever listens looks anew.
+            self.news.send_modify(|_| {});
+        }
+        Ok(alive)
+    }
+
+    fn hold_step(&self, with_details: bool) -> Step {
+        let keys = self.names.iter().flat_map(|name| {
+            [Some(name.lock.clone()), with_details.then(|| name.claim(self.id))].into_iter().flatten()
+        });
+        let step = if with_details { "2" } else { "1" };
+        let arguments = vec![self.id.to_string(), millis(self.ttl), step.to_owned()];
+        Step::Script { script: &HOLD, keys: keys.collect(), arguments }
+    }
+
+    fn error(&self, fault: Fault, operation: &'static str) -> Error {
+        fault.during(operation, self.lock())
+    }
+}
+
+#[async_trait]
+impl Claim for RedisClaim {
+    fn ttl(&self) -> Option<Duration> {
+        Some(self.ttl)
+    }
+
+    async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
+        self.follow(seen).await.map_err(|fault| self.error(fault, "follow the line"))
+    }
+
+    async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        let begin = self.service.clock.now();
+        if !is_final(&self.news.borrow()) {
+            let alive = self.extend(deadline).await.map_err(|fault| self.error(fault, "renew the claim"))?;
+            if alive {
+                let mut view = self.view();
+                view.last_good = view.last_good.max(begin);
+            } else if !is_final(&self.news.borrow()) {
+                // Why, is asked by whoever listens, should it not be learnt here.
+                self.view().armed = None;
+                drop(self.look().await);
+                self.news.send_modify(|_| {});
+            }
+        }
+        Ok(self.view().last_good)
+    }
+
+    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
+        let step = self.step(&PUBLISH, &[value.to_owned()]);
+        let found = one(&self.service, self.slot(), deadline, Patience::Once, step).await;
+        match found {
+            Ok(reply) if integer(&reply) == Some(1) => Ok(()),
+            Ok(_) => Err(Error::new(
+                ErrorKind::Invalid,
+                NAME,
+                "publish in the line",
+                "the claim is no longer in it",
+            )),
+            Err(fault) => Err(self.error(fault, "publish in the line")),
+        }
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
+        self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the line"))?;
+        self.view().left = true;
+        self.news.send_modify(|_| {});
+        if let Some(index) = &self.nested {
+            // What is left of it is found stale by the next search.
+            drop(deadlock::forget(&self.service, index, self.id, deadline).await);
+        }
+        Ok(())
+    }
+
+    fn anchors(&self) -> Result<Vec<OwnedFd>> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,309 @@
+//! Reading addresses.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::backend::Options;
+use crate::backend::options::{Secret, Tls};
+
+/// The port of a server.
+const SERVER_PORT: u16 = 6379;
+/// The port of a sentinel.
+const SENTINEL_PORT: u16 = 26_379;
+
+/// A host and its port.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct HostPort {
+    /// A name or an address, an IPv6 one without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// How the server is found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// It listens there.
+    Server(HostPort),
+    /// It listens on a socket of this host.
+    Socket(PathBuf),
+    /// Sentinels know where the present master is.
+    Sentinel {
+        /// Any of them knows.
+        sentinels: Vec<HostPort>,
+        /// The name that the master has among them.
+        master: String,
+    },
+    /// It is one of the nodes of a cluster, of which these know the others.
+    Cluster(Vec<HostPort>),
+}
+
+/// Where a Redis is, and how to get in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RedisConfig {
+    /// Where.
+    pub place: Place,
+    /// The number of the database.
+    pub database: u32,
+    /// The user; without one a password is the default user's.
+    pub user: Option<String>,
+    /// The password.
+    pub password: Option<Secret>,
+    /// How the connection is encrypted, if it is.
+    pub tls: Option<Tls>,
+    /// `--prefix`.
+    pub prefix: Option<String>,
+}
+
+impl RedisConfig {
+    /// Reads the connection options; an error is one line without secrets.
+    pub fn parse(options: &Options) -> Result<Self, String> {
+        let endpoint = match options.endpoints.as_slice() {
+            [] => "redis://localhost",
+            [one] => one.as_str(),
+            _ => return Err(SEVERAL.to_owned()),
+        };
+        let mut config = Self {
+            place: Place::Server(HostPort { host: String::new(), port: 0 }),
+            database: 0,
+            user: options.user.clone(),
+            password: options.password.clone(),
+            tls: options.tls.is_given().then(|| options.tls.clone()),
+            prefix: options.prefix.clone(),
+        };
+        let lower = endpoint.to_ascii_lowercase();
+        let after = |scheme: &str| lower.starts_with(scheme).then(|| &endpoint[scheme.len()..]);
+        if let Some(rest) = after("unix:") {
+            config.socket(rest)?;
+        } else if let Some(rest) = after("redis+sentinel://") {
+            config.sentinel(rest)?;
+        } else if let Some(rest) = after("redis+cluster://") {
+            let rest = config.login(rest)?;
+            let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
+            if !matches!(database, "" | "0") {
+                return Err("a cluster has only database 0; leave out the number".to_owned());
+            }
+            config.place = Place::Cluster(hosts_of(hosts, SERVER_PORT)?);
+        } else if let Some(rest) = after("rediss://") {
+            config.tls = Some(options.tls.clone());
+            config.server(rest)?;
+        } else {
+            if config.tls.is_some() {
+                return Err(format!(
+                    "{} is not encrypted, and encryption was asked for; write rediss://",
+                    without_login(endpoint)
+                ));
+            }
+            config.server(after("redis://").unwrap_or(endpoint))?;
+        }
+        Ok(config)
+    }
+
+    fn server(&mut self, rest: &str) -> Result<(), String> {
+        let rest = self.login(rest)?;
+        let (host, database) = rest.split_once('/').unwrap_or((rest, ""));
+        if host.contains(',') {
+            return Err(SEVERAL.to_owned());
+        }
+        self.database = database_of(database)?;
+        self.place = Place::Server(host_of(if host.is_empty() { "localhost" } else { host }, SERVER_PORT)?);
+        Ok(())
+    }
+
+    fn socket(&mut self, rest: &str) -> Result<(), String> {
+        if self.tls.is_some() {
+            return Err("a socket of this host is never encrypted; leave out the TLS options".to_owned());
+        }
+        let (path, database) = rest.split_once("?db=").unwrap_or((rest, ""));
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if path.is_empty() {
+            return Err("unix: needs the path of a socket; write unix:/run/redis/redis.sock".to_owned());
+        }
+        self.database = database_of(database)?;
+        self.place = Place::Socket(PathBuf::from(path));
+        Ok(())
+    }
+
+    fn sentinel(&mut self, rest: &str) -> Result<(), String> {
+        let rest = self.login(rest)?;
+        let (hosts, name) = rest.split_once('/').unwrap_or((rest, ""));
+        let (master, database) = name.split_once('/').unwrap_or((name, ""));
+        if master.is_empty() {
+            return Err(
+                "redis+sentinel:// needs the master's name; write redis+sentinel://HOST:PORT,.../MASTER"
+                    .to_owned(),
+            );
+        }
+        self.database = database_of(database)?;
+        let sentinels = hosts_of(hosts, SENTINEL_PORT)?;
+        self.place = Place::Sentinel { sentinels, master: decoded(master)? };
+        Ok(())
+    }
+
+    /// Takes user and password off the front; what the options say wins.
+    fn login<'a>(&mut self, rest: &'a str) -> Result<&'a str, String> {
+        let Some((login, rest)) = rest.rsplit_once('@') else { return Ok(rest) };
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        if self.user.is_none() && !user.is_empty() {
+            self.user = Some(decoded(user)?);
+        }
+        if self.password.is_none() && !password.is_empty() {
+            self.password = Some(Secret::new(decoded(password)?));
+        }
+        Ok(rest)
+    }
+
+    /// Whether the keys are spread over nodes.
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.place, Place::Cluster(_))
+    }
+
+    /// The service as text, the same for all who mean it, without secrets.
+    pub fn identity(&self) -> String {
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        let database = self.database;
+        match &self.place {
+            Place::Server(at) => format!("{scheme}://{at}/{database}"),
+            Place::Socket(path) => format!("unix:{}?db={database}", path.display()),
+            Place::Sentinel { master, sentinels } => {
+                format!("{scheme}+sentinel://{}/{master}/{database}", list(sentinels))
+            }
+            Place::Cluster(nodes) => format!("{scheme}+cluster://{}", list(nodes)),
+        }
+    }
+}
+
+const SEVERAL: &str = "several independent Redis endpoints (Redlock) are not part of this build; give one, or \
+                       redis+sentinel:// or redis+cluster://";
+
+fn list(hosts: &[HostPort]) -> String {
+    let mut texts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+    texts.sort();
+    texts.join(",")
+}
+
+fn without_login(endpoint: &str) -> String {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("redis", endpoint));
+    format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
+}
+
+fn database_of(text: &str) -> Result<u32, String> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| format!("{text:?} is no number of a database; write redis://HOST:PORT/NUMBER"))
+}
+
+fn hosts_of(text: &str, port: u16) -> Result<Vec<HostPort>, String> {
+    text.split(',').map(|host| host_of(host.trim(), port)).collect()
+}
+
+fn host_of(text: &str, port: u16) -> Result<HostPort, String> {
+    let wrong = || format!("{text:?} is no HOST:PORT");
+    let (host, rest) = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
+        None => text.find(':').map_or((text, ""), |at| text.split_at(at)),
+    };
+    let port = match rest.strip_prefix(':') {
+        Some(number) => number.parse().map_err(|_| wrong())?,
+        None if rest.is_empty() => port,
+        None => return Err(wrong()),
+    };
+    if host.is_empty() || host.contains(['?', '#', ' ']) {
+        return Err(wrong());
+    }
+    Ok(HostPort { host: host.to_owned(), port })
+}
+
+/// Takes `%XX` for the byte that it stands for.
+fn decoded(text: &str) -> Result<String, String> {
+    let wrong = || "a % in an address is followed by two hexadecimal digits".to_owned();
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let pair = [rest.next().ok_or_else(wrong)?, rest.next().ok_or_else(wrong)?];
+            let digits = std::str::from_utf8(&pair).map_err(|_| wrong())?;
+            bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(endpoint: &str) -> Options {
+        Options { endpoints: vec![endpoint.to_owned()], ..Options::default() }
+    }
+
+    fn identity(endpoint: &str) -> String {
+        RedisConfig::parse(&options(endpoint)).expect("valid").identity()
+    }
+
+    #[test]
+    fn addresses_are_read_as_documented() {
+        for (endpoint, expected) in [
+            ("redis://h", "redis://h:6379/0"),
+            ("h:7", "redis://h:7/0"),
+            ("REDIS://h:7/3", "redis://h:7/3"),
+            ("redis://[::1]:7", "redis://[::1]:7/0"),
+            ("rediss://h", "rediss://h:6379/0"),
+            ("redis://", "redis://localhost:6379/0"),
+            ("unix:/run/r.sock", "unix:/run/r.sock?db=0"),
+            ("unix:///run/r.sock?db=2", "unix:/run/r.sock?db=2"),
+            ("redis+sentinel://b:1,a/m/2", "redis+sentinel://a:26379,b:1/m/2"),
+            ("redis+cluster://a,b:2", "redis+cluster://a:6379,b:2"),
+        ] {
+            assert_eq!(identity(endpoint), expected, "{endpoint}");
+        }
+        assert_eq!(
+            RedisConfig::parse(&Options::default()).expect("valid").identity(),
+            "redis://localhost:6379/0"
+        );
+    }
+
+    #[test]
+    fn a_login_is_taken_off_and_stays_secret() {
+        let config = RedisConfig::parse(&options("redis://me:p%40ss:w@h/1")).expect("valid");
+        assert_eq!(config.user.as_deref(), Some("me"));
+        assert_eq!(config.password.as_ref().map(Secret::reveal), Some("p@ss:w"));
+        assert!(!format!("{config:?}{}", config.identity()).contains("p@ss"));
+        let given = Options { user: Some("you".into()), ..options("redis://me@h") };
+        assert_eq!(RedisConfig::parse(&given).expect("valid").user.as_deref(), Some("you"));
+    }
+
+    #[test]
+    fn what_leads_nowhere_says_why() {
+        for (endpoint, part) in [
+            ("redis://h:x", "no HOST:PORT"),
+            ("redis://h/a", "no number of a database"),
+            ("redis://:p@h,i", "Redlock"),
+            ("unix:", "path of a socket"),
+            ("redis+sentinel://h:1", "master's name"),
+            ("redis+cluster://h/3", "only database 0"),
+            ("redis://%zz@h", "hexadecimal"),
+            ("redis://[::1", "no HOST:PORT"),
+        ] {
+            let error = RedisConfig::parse(&options(endpoint)).expect_err(endpoint);
+            assert!(error.contains(part) && !error.contains('\n'), "{error}");
+        }
+        let tls = Tls { server_name: Some("x".into()), ..Tls::default() };
+        let error =
+            RedisConfig::parse(&Options { tls, ..options("redis://u:secret@h") }).expect_err("not encrypted");
+        assert!(error.contains("rediss://") && !error.contains("secret"), "{error}");
+    }
+}

@@ -1,0 +1,62 @@
+-- Further arguments: record, mode, ttl, who comes, whether it takes the place of older ones that say so too.
+local about, mode, ttl, by, newest = ARGV[more], ARGV[more + 1], tonumber(ARGV[more + 2]), ARGV[more + 3], ARGV[more + 4]
+
+-- The usual case first, in as few steps as it can be: nobody is there.
+local free = true
+for n = 1, names do
+  if redis.call('EXISTS', KEYS[4 * n - 3], KEYS[4 * n - 2], KEYS[4 * n]) > 0 then free = false end
+end
+if free then
+  local rows, stamp = {}, string.format('%.0f', now)
+  local slot = string.sub(mode, 1, 6) == 'slots:' and '1'
+  for n = 1, names do
+    local last = tonumber(redis.call('HGET', KEYS[4 * n - 1], 'fence') or 0)
+    local token, value = string.format('%.0f', math.max(last + 1, now)), proof(mode, id)
+    redis.call('HSET', KEYS[4 * n - 1], 'fence', token)
+    redis.call('SET', KEYS[4 * n - 3], value, 'PX', ttl)
+    redis.call('HSET', KEYS[4 * n], 'mode', mode, 'about', about, 'since', stamp, 'newest', newest, 'token', token,
+      'held', stamp)
+    if slot then redis.call('HSET', KEYS[4 * n], 'slot', slot) end
+    redis.call('PEXPIRE', KEYS[4 * n], ttl)
+    redis.call('ZADD', KEYS[4 * n - 2], 1, id)
+    redis.call('PEXPIRE', KEYS[4 * n - 2], ttl + 86400000)
+    rows[n] = { token, slot, false, false, false, false, value, 0, ttl }
+  end
+  return { 'in', rows }
+end
+
+local known = false
+for n = 1, names do
+  if redis.call('EXISTS', KEYS[4 * n]) == 1 then known = true end
+end
+
+local function kind(text)
+  if string.sub(text, 1, 6) == 'slots:' then return text end
+  return 'mutex'
+end
+
+if not known then
+  for n = 1, names do
+    settle(n)
+    local head = redis.call('ZRANGE', KEYS[4 * n - 2], 0, 0)[1]
+    if head then
+      local c = redis.call('HMGET', claim_of(n, head), 'mode', 'about')
+      if c[1] and kind(c[1]) ~= kind(mode) then return { 'mismatch', n, c[1], c[2] } end
+    end
+  end
+  for n = 1, names do
+    if newest == '1' then
+      for _, who in ipairs(redis.call('ZRANGE', KEYS[4 * n - 2], 0, -1)) do
+        local c = redis.call('HMGET', claim_of(n, who), 'token', 'newest')
+        if not c[1] and c[2] == '1' then remove(n, who, 'superseded', by) end
+      end
+    end
+    local last = redis.call('ZRANGE', KEYS[4 * n - 2], -1, -1, 'WITHSCORES')[2]
+    redis.call('HSET', KEYS[4 * n], 'mode', mode, 'about', about, 'since', string.format('%.0f', now), 'newest', newest)
+    redis.call('PEXPIRE', KEYS[4 * n], ttl)
+    redis.call('ZADD', KEYS[4 * n - 2], tonumber(last or 0) + 1, id)
+    keep_line(n, ttl)
+  end
+end
+for n = 1, names do settle(n) end
+return { 'in', standings() }

@@ -1,0 +1,74 @@
+//! Entering the lines.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::claim::RedisClaim;
+use super::deadlock;
+use super::dial::text;
+use super::fault::{Fault, Outcome};
+use super::keys::Naming;
+use super::row::Row;
+use super::script::ENTER;
+use super::service::{Patience, Service};
+use super::wire::{keys_of, millis, on_lines, one};
+use crate::backend::record::Record;
+use crate::lock::{ErrorKind, Moment, Request};
+
+/// Enters the lines of all names of `request` in one step.
+pub(super) async fn enter(
+    service: &Arc<Service>,
+    naming: &Naming,
+    request: &Request,
+    deadline: Moment,
+) -> Outcome<RedisClaim> {
+    let entered = service.clock.now();
+    let names = keys_of(naming, &request.names)?;
+    let first = names.first().ok_or_else(|| Fault::new(ErrorKind::Invalid, "a claim needs a name"))?;
+    if service.config.is_cluster() && names.iter().any(|name| name.slot != first.slot) {
+        return Err(Fault::new(
+            ErrorKind::Unsupported,
+            "these names lie in different slots of the cluster; give them the same {tag} and a --prefix",
+        ));
+    }
+    let nested = (!request.ancestors.is_empty()).then(|| naming.nested());
+    if let Some(index) = &nested {
+        deadlock::announce(service, index, request, deadline).await?;
+    }
+    let more = [
+        Record::of(request, request.ttl).to_text(),
+        request.mode.to_string(),
+        millis(request.ttl),
+        serde_json::to_string(&request.holder).unwrap_or_default(),
+        if request.supersede { "1" } else { "0" }.to_owned(),
+    ];
+    let step = on_lines(&ENTER, &names, request.id, &more);
+    let reply = one(service, first.slot, deadline, Patience::Once, step).await?;
+    let rows = entered_rows(&reply, request)?;
+    let claim = RedisClaim::new(service, names, nested.clone(), request, rows, entered);
+    if let Some(index) = nested.filter(|_| claim.waits())
+        && let Some(cycle) = deadlock::search(service, naming, &index, request, deadline).await?
+    {
+        claim.send_leave(false, deadline).await?;
+        deadlock::forget(service, &index, request.id, deadline).await?;
+        return Err(Fault::new(ErrorKind::Deadlock, format!("it would never end: {cycle}")));
+    }
+    Ok(claim)
+}
+
+fn entered_rows(reply: &Value, request: &Request) -> Outcome<Vec<Row>> {
+    let Value::Array(parts) = reply else { return Err(Fault::nonsense("no answer to entering")) };
+    if let [what, rows] = parts.as_slice()
+        && text(what).as_deref() == Some("in")
+    {
+        return Row::all(rows, request.names.len());
+    }
+    let [_, _, mode, about] = parts.as_slice() else { return Err(Fault::nonsense("no answer to entering")) };
+    let mode = text(mode).unwrap_or_default();
+    let record = text(about).and_then(|about| Record::parse(about.as_bytes()));
+    let who = record.map_or_else(|| "another claim".to_owned(), |record| record.holder.to_string());
+    let reason =
+        format!("{who} uses it as {mode}, which does not mix with {}; use the same kind", request.mode);
+    Err(Fault::new(ErrorKind::Mismatch, reason))
+}

@@ -1,0 +1,90 @@
+//! What went wrong at the service, before it is known during what.
+
+use std::fmt;
+
+use redis::ServerError;
+
+use crate::lock::{Error, ErrorKind, LockName};
+
+/// The backend's name.
+pub(super) const NAME: &str = "redis";
+
+/// A failure; becomes an [`Error`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Fault {
+    pub(super) kind: ErrorKind,
+    pub(super) reason: String,
+    /// The connection is of no more use: it is broken, or leads to a server that cannot do this.
+    pub(super) spent: bool,
+}
+
+/// What came out, or what went wrong.
+pub(super) type Outcome<T> = Result<T, Fault>;
+
+impl Fault {
+    pub(super) fn new(kind: ErrorKind, reason: impl fmt::Display) -> Self {
+        Self { kind, reason: reason.to_string(), spent: false }
+    }
+
+    /// One after which another connection may help.
+    pub(super) fn spent(reason: impl fmt::Display) -> Self {
+        Self { kind: ErrorKind::Unavailable, reason: reason.to_string(), spent: true }
+    }
+
+    /// A reply that is not what was asked for.
+    pub(super) fn nonsense(what: impl fmt::Display) -> Self {
+        let reason = format!("the reply makes no sense ({what}); is this a Redis server?");
+        Self { kind: ErrorKind::Corrupt, reason, spent: true }
+    }
+
+    fn unknown() -> Self {
+        Self::new(ErrorKind::Denied, "it wants a user or a password; see --user and --password-file")
+    }
+
+    /// What the server's own error means.
+    pub(super) fn of(error: &ServerError) -> Self {
+        let details = error.details().unwrap_or_default();
+        let text = format!("{} {details}", error.code());
+        let text = text.trim();
+        match error.code() {
+            "NOAUTH" => Self::unknown(),
+            // Before a login it takes no request of more than ten words.
+            "ERR" if details.contains("unauthenticated") => Self::unknown(),
+            "WRONGPASS" => Self::new(ErrorKind::Denied, "it refused the user or the password"),
+            "NOPERM" => Self::new(
+                ErrorKind::Denied,
+                format!("{text}; the manual names the commands and keys that a user needs"),
+            ),
+            "DENIED" => Self::new(ErrorKind::Denied, text),
+            "ERR" if details.contains("without any password configured") => {
+                Self::new(ErrorKind::Denied, "it has no password for this user, and one was given")
+            }
+            "ERR" if details.contains("DB index") => {
+                Self::new(ErrorKind::Invalid, "it has no database of that number")
+            }
+            "ERR" if details.contains("max number of clients") => Self::spent(text),
+            "OOM" => Self::new(
+                ErrorKind::Unavailable,
+                "it has no memory left for another claim (maxmemory); raise the limit or wait",
+            ),
+            "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY" | "MISCONF" | "NOREPLICAS" => {
+                Self::new(ErrorKind::Unavailable, text)
+            }
+            "READONLY" | "UNBLOCKED" => Self::spent(format!("{text} (it is a replica)")),
+            "MOVED" | "ASK" => Self::new(
+                ErrorKind::Unsupported,
+                "it is a node of a cluster; write the address as redis+cluster://HOST:PORT",
+            ),
+            _ => Self::new(ErrorKind::Corrupt, text),
+        }
+    }
+
+    /// The error of `operation` on `lock`.
+    pub(super) fn during(self, operation: &'static str, lock: Option<&LockName>) -> Error {
+        let error = Error::new(self.kind, NAME, operation, self.reason);
+        match lock {
+            Some(lock) => error.on(lock),
+            None => error,
+        }
+    }
+}

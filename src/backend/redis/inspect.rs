@@ -1,0 +1,208 @@
+//! Reading lines.
+
+use std::time::{Duration, SystemTime};
+
+use redis::Value;
+
+use super::connection::Connection;
+use super::dial::text;
+use super::fault::{Fault, Outcome};
+use super::keys::Naming;
+use super::row::{granted, instant, integer};
+use super::script::{INSPECT, Step};
+use super::service::{Patience, Service};
+use super::wire::{keys_of, one};
+use crate::backend::record::Record;
+use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
+
+/// How many keys the server looks at in one step of listing.
+const AT_ONCE: &str = "1000";
+/// How many lines are read in one exchange.
+const LINES_AT_ONCE: usize = 64;
+
+/// One claim in a line.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) id: Option<ClaimId>,
+    pub(super) record: Option<Record>,
+    pub(super) since: Option<SystemTime>,
+    label: Option<String>,
+    granted: Option<Granted>,
+    held: Option<SystemTime>,
+    ttl: Option<Duration>,
+}
+
+/// A line as it was read.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// What the lock's key says, and what is left of its life.
+    value: Option<String>,
+    left: Option<Duration>,
+    pub(super) entries: Vec<Found>,
+}
+
+fn step(naming: &Naming, name: &LockName) -> Outcome<(u16, Step)> {
+    let keys = keys_of(naming, std::slice::from_ref(name))?.remove(0);
+    let arguments = vec![keys.claim_prefix(), keys.claim_suffix().to_owned()];
+    let line = keys.line();
+    Ok((keys.slot, Step::Script { script: &INSPECT, keys: vec![keys.lock, line], arguments }))
+}
+
+pub(super) async fn entries(
+    service: &Service,
+    naming: &Naming,
+    name: &LockName,
+    deadline: Moment,
+) -> Outcome<Line> {
+    let (slot, step) = step(naming, name)?;
+    Line::parse(&one(service, slot, deadline, Patience::Once, step).await?)
+}
+
+pub(super) async fn line(
+    service: &Service,
+    naming: &Naming,
+    name: &LockName,
+    deadline: Moment,
+) -> Outcome<LockStatus> {
+    Ok(entries(service, naming, name, deadline).await?.status(name))
+}
+
+/// The lines with claims whose names start with `prefix`.
+pub(super) async fn lines(
+    service: &Service,
+    naming: &Naming,
+    prefix: &str,
+    deadline: Moment,
+) -> Outcome<Vec<LockStatus>> {
+    let mut names = Vec::new();
+    for slot in service.slots_of_all_nodes(deadline).await? {
+        names.extend(scan(service, naming, slot, deadline).await?);
+    }
+    names.retain(|name| name.as_str().starts_with(prefix));
+    names.sort();
+    names.dedup();
+    let mut found = Vec::new();
+    if service.config.is_cluster() {
+        for name in &names {
+            found.push(line(service, naming, name, deadline).await?);
+        }
+    } else {
+        for some in names.chunks(LINES_AT_ONCE) {
+            let steps: Vec<Step> =
+                some.iter().map(|name| step(naming, name).map(|(_, step)| step)).collect::<Outcome<_>>()?;
+            let answer =
+                service.call(None, deadline, Patience::Once, move |_: &Connection| steps.clone()).await?;
+            for (name, reply) in some.iter().zip(&answer.replies) {
+                found.push(Line::parse(reply)?.status(name));
+            }
+        }
+    }
+    found.retain(|status| !status.is_empty());
+    Ok(found)
+}
+
+async fn scan(
+    service: &Service,
+    naming: &Naming,
+    slot: Option<u16>,
+    deadline: Moment,
+) -> Outcome<Vec<LockName>> {
+    let mut names = Vec::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let scan = Step::command(["SCAN", &cursor, "MATCH", &naming.lines(), "COUNT", AT_ONCE]);
+        let answer =
+            service.call(slot, deadline, Patience::Once, move |_: &Connection| vec![scan.clone()]).await?;
+        let parts = match answer.replies.first() {
+            Some(Value::Array(parts)) => parts.as_slice(),
+            Some(Value::ServerError(error)) => return Err(Fault::of(error)),
+            _ => &[],
+        };
+        let [next, Value::Array(keys)] = parts else { return Err(Fault::nonsense("no keys")) };
+        names.extend(keys.iter().filter_map(text).filter_map(|key| naming.name_of_line(&key)));
+        cursor = text(next).ok_or_else(|| Fault::nonsense("no cursor"))?;
+        if cursor == "0" {
+            return Ok(names);
+        }
+    }
+}
+
+impl Line {
+    fn parse(reply: &Value) -> Outcome<Self> {
+        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no line")) };
+        let [value, left, Value::Array(entries)] = parts.as_slice() else {
+            return Err(Fault::nonsense("no line"));
+        };
+        let entries = entries.iter().filter_map(Found::parse).collect();
+        Ok(Self { value: text(value), left: life(left), entries })
+    }
+
+    /// Whether the lock's key proves the hold of `found`.
+    fn proves(&self, found: &Found) -> bool {
+        let Some(value) = &self.value else { return false };
+        match found.record.as_ref().and_then(Record::mode) {
+            Some(mode @ (Mode::Shared | Mode::Slots(_))) => {
+                found.granted.is_some() && *value == format!("dlock:{mode}")
+            }
+            _ => found.id.is_some_and(|id| id.to_string() == *value),
+        }
+    }
+
+    fn status(&self, name: &LockName) -> LockStatus {
+        let (mut holders, mut waiters) = (Vec::new(), Vec::new());
+        let mut own = false;
+        for found in &self.entries {
+            if self.proves(found) {
+                let mut entry = found.entry();
+                if entry.mode.is_none_or(|mode| mode == Mode::Exclusive) {
+                    (entry.mode, entry.ttl) = (Some(Mode::Exclusive), self.left);
+                }
+                own = true;
+                holders.push(entry);
+            } else if found.record.is_some() && found.granted.is_none() {
+                waiters.push(found.entry());
+            }
+        }
+        let marker = self.value.as_deref().is_some_and(|value| value.starts_with("dlock:"));
+        if self.value.is_some() && !own && !marker {
+            let foreign =
+                Entry { mode: Some(Mode::Exclusive), ttl: self.left, foreign: true, ..Entry::default() };
+            holders.insert(0, foreign);
+        }
+        for (entry, ahead) in waiters.iter_mut().zip(u32::try_from(holders.len()).unwrap_or(u32::MAX)..) {
+            entry.ahead = Some(ahead);
+        }
+        LockStatus { name: name.clone(), holders, waiters }
+    }
+}
+
+fn life(reply: &Value) -> Option<Duration> {
+    integer(reply).and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis)
+}
+
+impl Found {
+    fn parse(reply: &Value) -> Option<Self> {
+        let Value::Array(parts) = reply else { return None };
+        let at = |n: usize| parts.get(n).and_then(text);
+        Some(Self {
+            id: at(0).and_then(|id| id.parse().ok()),
+            record: at(2).and_then(|about| Record::parse(about.as_bytes())),
+            label: at(3),
+            granted: granted(at(4).as_deref(), at(5).as_deref()),
+            held: at(6).and_then(|text| instant(&text)),
+            since: at(7).and_then(|text| instant(&text)),
+            ttl: parts.get(8).and_then(life),
+        })
+    }
+
+    fn entry(&self) -> Entry {
+        let mut entry = self.record.as_ref().map(Record::entry).unwrap_or_default();
+        entry.claim = self.id;
+        entry.label = self.label.clone().or(entry.label);
+        entry.token = self.granted.map(|granted| granted.token);
+        entry.slot = self.granted.and_then(|granted| granted.slot);
+        entry.since = self.held.or(self.since);
+        entry.ttl = self.ttl;
+        entry
+    }
+}

@@ -1,0 +1,199 @@
+//! How a lock's keys are called, and in which cluster slot they lie.
+
+use crate::lock::{ClaimId, LockName};
+
+/// What keys start with where no prefix is given.
+const DEFAULT: &str = "dlock:";
+/// The number of slots of a cluster.
+const SLOTS: u16 = 16_384;
+
+/// How names become keys.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Naming {
+    /// The wish of the user: the key is this and the raw name. Without it braces are percent-encoded.
+    pub(super) prefix: Option<String>,
+}
+
+/// The keys of one lock, all in one slot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct LockKeys {
+    pub(super) name: LockName,
+    /// The string key that foreign clients know.
+    pub(super) lock: String,
+    /// The slot of a cluster.
+    pub(super) slot: u16,
+    tag: String,
+    suffix: String,
+}
+
+impl LockKeys {
+    /// The sorted set of the claims in line.
+    pub(super) fn line(&self) -> String {
+        format!("{}line{}", self.before(), self.suffix)
+    }
+
+    /// The hash with the last token and the last success.
+    pub(super) fn counters(&self) -> String {
+        format!("{}counters{}", self.before(), self.suffix)
+    }
+
+    /// The hash of one claim.
+    pub(super) fn claim(&self, id: ClaimId) -> String {
+        format!("{}{id}{}", self.claim_prefix(), self.suffix)
+    }
+
+    /// What the keys of claims start with.
+    pub(super) fn claim_prefix(&self) -> String {
+        format!("{}claim:", self.before())
+    }
+
+    /// What the keys of claims end with.
+    pub(super) fn claim_suffix(&self) -> &str {
+        &self.suffix
+    }
+
+    fn before(&self) -> String {
+        format!("{{{}}}:dlock:", self.tag)
+    }
+}
+
+impl Naming {
+    /// The keys of `name`; an error says why it has none.
+    pub(super) fn of(&self, name: &LockName) -> Result<LockKeys, String> {
+        let lock = match &self.prefix {
+            Some(prefix) => format!("{prefix}{name}"),
+            None => format!("{DEFAULT}{}", encode(name.as_str())),
+        };
+        if lock.starts_with('{') && lock.contains("}:dlock:") {
+            return Err(format!(
+                "the key {lock} is of the kind that dlock keeps its lines in; choose another name"
+            ));
+        }
+        let slot = slot_of(lock.as_bytes());
+        let plain = !lock.contains(['{', '}']);
+        let tag =
+            if plain { lock.clone() } else { tag_of(&lock).map_or_else(|| tag_for(slot), str::to_owned) };
+        let suffix = if plain { String::new() } else { format!(":{lock}") };
+        Ok(LockKeys { name: name.clone(), lock, slot, tag, suffix })
+    }
+
+    /// The key under which nested claims are listed: those whose waits may close a cycle.
+    pub(super) fn nested(&self) -> String {
+        format!("{{{}}}:dlock:nested", self.prefix.as_deref().unwrap_or(DEFAULT).replace(['{', '}'], ""))
+    }
+
+    /// The pattern that the keys of all lines match.
+    pub(super) fn lines(&self) -> String {
+        let prefix = self.prefix.as_deref().unwrap_or(DEFAULT);
+        // With braces in it the prefix stands behind the tag.
+        if prefix.contains(['{', '}']) {
+            return format!("{{*}}:dlock:line:{}*", escape(prefix));
+        }
+        if self.prefix.is_some() { "{*}:dlock:line*".to_owned() } else { format!("{{{prefix}*}}:dlock:line") }
+    }
+
+    /// The name of the lock whose line has this key, if it is one of these.
+    pub(super) fn name_of_line(&self, key: &str) -> Option<LockName> {
+        let (tag, suffix) = key.strip_prefix('{')?.split_once("}:dlock:line")?;
+        let lock = if suffix.is_empty() { tag } else { suffix.strip_prefix(':')? };
+        let name = match &self.prefix {
+            Some(prefix) => lock.strip_prefix(prefix.as_str())?.to_owned(),
+            None => decode(lock.strip_prefix(DEFAULT)?)?,
+        };
+        let name = LockName::new(name).ok()?;
+        (self.of(&name).ok()?.line() == key).then_some(name)
+    }
+}
+
+/// Braces would make a part of the name decide about the slot.
+fn encode(name: &str) -> String {
+    name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
+}
+
+fn decode(text: &str) -> Option<String> {
+    let decoded = text.replace("%7B", "{").replace("%7D", "}").replace("%25", "%");
+    (encode(&decoded) == text).then_some(decoded)
+}
+
+fn escape(text: &str) -> String {
+    text.chars().flat_map(|c| "*?[]\\^".contains(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+/// What is between the first brace and the next closing one, unless that is nothing.
+fn tag_of(key: &str) -> Option<&str> {
+    let (_, rest) = key.split_once('{')?;
+    rest.split_once('}').map(|(tag, _)| tag).filter(|tag| !tag.is_empty())
+}
+
+/// A short tag that lies in `slot`: the first number that does, as text.
+fn tag_for(slot: u16) -> String {
+    (0..=u32::MAX)
+        .map(|n| format!("{n:x}"))
+        .find(|tag| crc16(tag.as_bytes()) % SLOTS == slot)
+        .unwrap_or_default()
+}
+
+/// The slot of a key, as the cluster specification computes it.
+pub(super) fn slot_of(key: &[u8]) -> u16 {
+    let tag = std::str::from_utf8(key).ok().and_then(tag_of);
+    crc16(tag.map_or(key, str::as_bytes)) % SLOTS
+}
+
+/// CRC-16/XMODEM, the checksum that the Redis Cluster specification names.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).expect("valid")
+    }
+
+    fn raw(prefix: &str) -> Naming {
+        Naming { prefix: Some(prefix.to_owned()) }
+    }
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
+        assert_eq!(slot_of(b"foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
+        assert_eq!(slot_of(b"foo{{bar}}zap"), crc16(b"{bar") % SLOTS);
+    }
+
+    #[test]
+    fn keys_read_well() {
+        let keys = Naming::default().of(&name("deploy")).expect("has keys");
+        assert_eq!((keys.lock.as_str(), keys.line().as_str()), ("dlock:deploy", "{dlock:deploy}:dlock:line"));
+        let keys = raw("").of(&name("a{b}c")).expect("has keys");
+        assert_eq!(keys.line(), "{b}:dlock:line:a{b}c");
+    }
+
+    #[test]
+    fn side_keys_are_no_names() {
+        assert!(raw("").of(&name("{x}:dlock:line")).is_err());
+        assert!(Naming::default().of(&name("{x}:dlock:line")).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn all_keys_of_a_lock_lie_in_its_slot(text in "[a-c{}%:]{1,8}", with in any::<bool>()) {
+            let naming = if with { raw("") } else { Naming::default() };
+            if let Ok(keys) = naming.of(&name(&text)) {
+                let id = ClaimId::from_bytes([7; 16]);
+                for key in [keys.line(), keys.counters(), keys.claim(id)] {
+                    prop_assert_eq!(slot_of(key.as_bytes()), keys.slot, "{}", key);
+                }
+                prop_assert_eq!(naming.name_of_line(&keys.line()), Some(name(&text)));
+            }
+        }
+    }
+}

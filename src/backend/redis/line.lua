@@ -1,0 +1,163 @@
+-- What every step on lines begins with. Keys, for each name: the lock, its line, its counters, the claim that
+-- the step is about. Arguments: the id of that claim, then for each name what claims' keys begin and end with.
+-- The keys of other claims are made from these; they lie in the same slot. Before Redis 7 a script that reads
+-- the clock may write only after this.
+if redis.replicate_commands then redis.replicate_commands() end
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local id = ARGV[1]
+local names = #KEYS / 4
+local more = 2 * names + 2
+
+local function claim_of(n, who) return ARGV[2 * n] .. who .. ARGV[2 * n + 1] end
+
+-- The lock's value; a key that is no string belongs to another kind of client, and is taken.
+local function value_of(n)
+  local value = redis.pcall('GET', KEYS[4 * n - 3])
+  if type(value) == 'table' then return '?' end
+  return value
+end
+
+local function is_marker(value) return value and string.sub(value, 1, 6) == 'dlock:' end
+
+-- What the lock's key must say for a hold of that mode.
+local function proof(mode, who)
+  if mode == 'exclusive' then return who end
+  return 'dlock:' .. mode
+end
+
+local function grant(n, who, mode, used)
+  local key, lock = claim_of(n, who), KEYS[4 * n - 3]
+  local last = tonumber(redis.call('HGET', KEYS[4 * n - 1], 'fence') or 0)
+  local token = string.format('%.0f', math.max(last + 1, now))
+  redis.call('HSET', KEYS[4 * n - 1], 'fence', token)
+  local left = math.max(redis.call('PTTL', key), 1)
+  if mode ~= 'exclusive' then left = math.max(left, redis.call('PTTL', lock)) end
+  redis.call('SET', lock, proof(mode, who), 'PX', left)
+  redis.call('HSET', key, 'token', token, 'held', string.format('%.0f', now))
+  if string.sub(mode, 1, 6) == 'slots:' then
+    local slot = 1
+    while used[tostring(slot)] do slot = slot + 1 end
+    used[tostring(slot)] = true
+    redis.call('HSET', key, 'slot', slot)
+  end
+end
+
+local function may_hold(mode, value, kept, kind)
+  if mode == 'exclusive' then return kept == 0 and not value end
+  if value and value ~= proof(mode) then return false end
+  if mode == 'shared' then return kept == 0 or kind == 'shared' end
+  return kept < tonumber(string.sub(mode, 7))
+end
+
+-- Takes out who is gone at the front of the line, gives what is free in order of arrival, and tells the first who
+-- still waits that it is the first. Looks at nobody behind that one.
+local function settle(n)
+  local lock, line, value = KEYS[4 * n - 3], KEYS[4 * n - 2], value_of(n)
+  local at, kept, kind, longest, used = 0, 0, false, 0, {}
+  while true do
+    local who = redis.call('ZRANGE', line, at, at)[1]
+    if not who then break end
+    local key, keep = claim_of(n, who), false
+    local c = redis.call('HMGET', key, 'mode', 'token', 'slot')
+    local mode = c[1] or 'exclusive'
+    if c[3] then used[c[3]] = true end
+    if not c[1] or c[2] then
+      keep = value == proof(mode, who)
+      if not keep then
+        redis.call('ZREM', line, who)
+        if c[1] then redis.call('HSET', key, 'gone', 'lost') end
+      end
+    else
+      if kept == 0 and is_marker(value) then
+        redis.call('DEL', lock)
+        value = false
+      end
+      if not may_hold(mode, value, kept, kind) then
+        redis.call('HSETNX', key, 'top', '1')
+        break
+      end
+      grant(n, who, mode, used)
+      value, keep = proof(mode, who), true
+    end
+    if keep then
+      at, kept, kind = at + 1, kept + 1, mode
+      if mode ~= 'exclusive' then longest = math.max(longest, redis.call('PTTL', key)) end
+    end
+  end
+  if kept == 0 and is_marker(value) then
+    redis.call('DEL', lock)
+  elseif longest > 0 and redis.call('PTTL', lock) ~= longest then
+    redis.call('PEXPIRE', lock, longest)
+  end
+end
+
+-- Takes a claim out of the line for good and leaves word of why.
+local function remove(n, who, why, by)
+  redis.call('ZREM', KEYS[4 * n - 2], who)
+  if value_of(n) == who then redis.call('DEL', KEYS[4 * n - 3]) end
+  local key = claim_of(n, who)
+  if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'gone', why, 'by', by) end
+end
+
+-- Lines outlive their claims by a day, so that an idle one is no leftover.
+local function keep_line(n, ttl)
+  local length = ttl + 86400000
+  if redis.call('PTTL', KEYS[4 * n - 2]) < length - 3600000 then redis.call('PEXPIRE', KEYS[4 * n - 2], length) end
+end
+
+local function least(a, b)
+  if a < 0 then return b end
+  if b < 0 then return a end
+  return math.min(a, b)
+end
+
+-- When time alone may change how a waiter stands: the end of whom it waits for, or its own.
+local function horizon(n, top, mode, value, ahead)
+  local own = redis.call('PTTL', KEYS[4 * n])
+  if not top and ahead > 0 then
+    local before = redis.call('ZRANGE', KEYS[4 * n - 2], ahead - 1, ahead - 1)[1]
+    return least(own, redis.call('PTTL', claim_of(n, before)))
+  end
+  if string.sub(mode, 1, 6) ~= 'slots:' or not is_marker(value) then
+    return least(own, redis.call('PTTL', KEYS[4 * n - 3]))
+  end
+  for _, who in ipairs(redis.call('ZRANGE', KEYS[4 * n - 2], 0, ahead - 1)) do
+    own = least(own, redis.call('PTTL', claim_of(n, who)))
+  end
+  return own
+end
+
+-- How the claim stands in one line.
+local function standing(n)
+  local c = redis.call('HMGET', KEYS[4 * n], 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top')
+  local mode, token, gone = c[1], c[2], c[4]
+  local value = value_of(n)
+  -- An exclusive hold outlives its details when only its own key could be renewed.
+  if not mode and value == id then
+    mode, token = 'exclusive', redis.call('HGET', KEYS[4 * n - 1], 'fence')
+  end
+  if not gone and (not mode or (token and value ~= proof(mode, id))) then gone = 'lost' end
+  local row = { token, c[3], gone, c[5], c[6], c[7], value }
+  if gone then return row end
+  if token then
+    row[8], row[9] = 0, redis.call('PTTL', KEYS[4 * n])
+    return row
+  end
+  row[8] = redis.call('ZRANK', KEYS[4 * n - 2], id)
+  if not row[8] then
+    row[3] = 'lost'
+    return row
+  end
+  row[9] = horizon(n, c[7], mode, value, row[8])
+  local lead = redis.call('ZRANGE', KEYS[4 * n - 2], 0, 0)[1]
+  local l = redis.call('HMGET', claim_of(n, lead), 'about', 'label', 'token', 'slot', 'held')
+  row[10], row[11], row[12], row[13], row[14] = l[1], l[2], l[3], l[4], l[5]
+  return row
+end
+
+local function standings()
+  local rows = {}
+  for n = 1, names do rows[n] = standing(n) end
+  return rows
+end

@@ -1,0 +1,123 @@
+//! Locks in Redis: a string key that any client understands, and a fair line beside it.
+//!
+//! The lock itself is the key that redis-py, redsync and their like use: an exclusive hold is that key with the
+//! claim's id as its value and what is left of the ttl as its life; shared and slot holds together keep it set to a
+//! marker. Beside it, in the same cluster slot, the line is a sorted set in order of arrival with one hash for each
+//! claim, which lives as long as the claim. Every step is one script on the server's clock, and every script that
+//! may free something also gives it, to whoever is next: a grant needs no request of the one who gets it, and
+//! counts from that one's last renewal. Who waits or holds is told by the server's tracking of keys, which is a
+//! hint only: the state is read, never concluded.
+
+mod claim;
+mod config;
+mod connection;
+mod deadlock;
+mod dial;
+mod enter;
+mod examine;
+mod fault;
+mod inspect;
+mod keys;
+mod observe;
+mod row;
+mod script;
+mod service;
+mod tls;
+mod view;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
+use crate::clock::Clock;
+use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+pub use config::{HostPort, Place, RedisConfig};
+use fault::NAME;
+use keys::Naming;
+use service::Service;
+
+/// One Redis, found directly, through sentinels, or as a cluster.
+#[derive(Debug)]
+pub struct RedisBackend {
+    service: Arc<Service>,
+    naming: Naming,
+}
+
+impl RedisBackend {
+    /// Takes `config`; nothing is connected before the first call.
+    pub fn open(config: RedisConfig) -> Self {
+        Self::with_clock(config, Clock::Boot)
+    }
+
+    /// As [`RedisBackend::open`], for a client whose clock may tell another time than the server's.
+    pub fn with_clock(config: RedisConfig, clock: Clock) -> Self {
+        let naming = Naming { prefix: config.prefix.clone() };
+        Self { service: Arc::new(Service::new(config, clock)), naming }
+    }
+}
+
+#[async_trait]
+impl Backend for RedisBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: NAME,
+            atomic_names: true,
+            ordered: true,
+            token: TokenStrength::Volatile,
+            leased: true,
+            renewals_per_ttl: 3,
+            look_while_running: true,
+            abandoned_bound: Duration::from_secs(1),
+        }
+    }
+
+    fn identity(&self) -> String {
+        self.service.config.identity()
+    }
+
+    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
+        let claim = enter::enter(&self.service, &self.naming, request, deadline).await;
+        let claim = claim.map_err(|fault| fault.during("enter the line", request.names.first()))?;
+        Ok(Arc::new(claim))
+    }
+
+    async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
+        let status = inspect::line(&self.service, &self.naming, name, deadline).await;
+        status.map_err(|fault| fault.during("inspect the line", Some(name)))
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
+        let lines = inspect::lines(&self.service, &self.naming, prefix, deadline).await;
+        lines.map_err(|fault| fault.during("list the lines", None))
+    }
+
+    async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
+        Ok(Box::new(observe::LineObserver::new(&self.service, self.naming.clone(), name.clone())))
+    }
+
+    async fn evict(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        how: Evict,
+        by: &Holder,
+        deadline: Moment,
+    ) -> Result<bool> {
+        let evicted = wire::evict(&self.service, &self.naming, name, id, how, by, deadline).await;
+        evicted.map_err(|fault| fault.during("evict from the line", Some(name)))
+    }
+
+    async fn examine(&self, deadline: Moment) -> Result<Examination> {
+        // On a connection of its own: what it tries out must not disturb who listens.
+        let own = Service::new(self.service.config.clone(), self.service.clock);
+        examine::examine(&own, deadline).await.map_err(|fault| fault.during("examine the service", None))
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
+        let age = wire::last_success(&self.service, &self.naming, name, deadline).await;
+        age.map_err(|fault| fault.during("read the last success", Some(name)))
+    }
+}

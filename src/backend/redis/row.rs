@@ -1,0 +1,105 @@
+//! What the server says of a claim in one line.
+
+use std::time::{Duration, SystemTime};
+
+use redis::Value;
+
+use super::dial::text;
+use super::fault::{Fault, Outcome};
+use crate::backend::record::Record;
+use crate::lock::{Entry, FencingToken, Granted, Holder, Mode};
+
+/// One line's row of `standing` in `line.lua`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Row {
+    pub(super) granted: Option<Granted>,
+    /// Why it is gone, if it is.
+    pub(super) gone: Option<String>,
+    /// Who superseded or evicted it.
+    pub(super) by: Option<Holder>,
+    /// Who asks it to leave.
+    pub(super) asked: Option<Holder>,
+    /// Whether it is the first that waits.
+    pub(super) top: bool,
+    /// What the lock's key says.
+    pub(super) value: Option<String>,
+    pub(super) ahead: u32,
+    /// After which time alone may change something.
+    pub(super) horizon: Option<Duration>,
+    /// Who stands at the front, for a waiter.
+    pub(super) lead: Option<Entry>,
+}
+
+impl Row {
+    pub(super) fn parse(reply: &Value) -> Outcome<Self> {
+        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no row of a line")) };
+        let at = |n: usize| parts.get(n).and_then(text);
+        let number = |n: usize| parts.get(n).and_then(integer);
+        let holder = |n: usize| at(n).and_then(|text| serde_json::from_str(&text).ok());
+        let value = at(6);
+        let gone = at(2);
+        let granted = granted(at(0).as_deref(), at(1).as_deref());
+        let waits = granted.is_none() && gone.is_none();
+        let lead = waits.then(|| lead(parts, value.is_some()));
+        Ok(Self {
+            granted,
+            by: holder(3),
+            asked: holder(4),
+            top: at(5).is_some(),
+            ahead: number(7).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            horizon: number(8).and_then(|n| u64::try_from(n).ok()).map(Duration::from_millis),
+            lead: lead.flatten(),
+            gone,
+            value,
+        })
+    }
+
+    /// All rows of one claim.
+    pub(super) fn all(reply: &Value, names: usize) -> Outcome<Vec<Self>> {
+        match reply {
+            Value::Array(rows) if rows.len() == names => rows.iter().map(Self::parse).collect(),
+            _ => Err(Fault::nonsense("not one row for each name")),
+        }
+    }
+
+    /// Whether a change of the lock's key itself concerns the claim: of a marker the claims that it stands for
+    /// tell.
+    pub(super) fn watches_lock(&self, mode: Mode) -> bool {
+        let marker = self.value.as_deref().is_some_and(|value| value.starts_with("dlock:"));
+        if self.granted.is_some() { mode == Mode::Exclusive } else { self.top && !marker }
+    }
+}
+
+/// Who is in front of a waiter, from the tenth part on; a hold without an entry is somebody else's.
+fn lead(parts: &[Value], held: bool) -> Option<Entry> {
+    let at = |n: usize| parts.get(n).and_then(text);
+    let granted = granted(at(11).as_deref(), at(12).as_deref());
+    if granted.is_none() && held {
+        return Some(Entry { mode: Some(Mode::Exclusive), foreign: true, ..Entry::default() });
+    }
+    let mut entry = Record::parse(at(9)?.as_bytes())?.entry();
+    entry.ttl = None;
+    entry.label = at(10).or(entry.label);
+    if let Some(granted) = granted {
+        (entry.token, entry.slot) = (Some(granted.token), granted.slot);
+        entry.since = at(13).and_then(|text| instant(&text));
+    }
+    Some(entry)
+}
+
+pub(super) fn granted(token: Option<&str>, slot: Option<&str>) -> Option<Granted> {
+    let token = FencingToken::new(token?.parse().ok()?)?;
+    Some(Granted { token, slot: slot.and_then(|slot| slot.parse().ok()) })
+}
+
+/// Microseconds since 1970, by the server's clock.
+pub(super) fn instant(text: &str) -> Option<SystemTime> {
+    text.parse().ok().map(|micros| SystemTime::UNIX_EPOCH + Duration::from_micros(micros))
+}
+
+pub(super) fn integer(reply: &Value) -> Option<i64> {
+    match reply {
+        Value::Int(number) => Some(*number),
+        other => text(other)?.parse().ok(),
+    }
+}

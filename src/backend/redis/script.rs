@@ -1,0 +1,80 @@
+//! The steps that the server takes in one piece.
+
+use redis::Cmd;
+
+/// One Lua script; the server knows it by its hash once it has seen its text.
+#[derive(Debug)]
+pub(super) struct Script {
+    text: &'static str,
+    /// SHA-1 of the text, written down so that no run has to work it out; a test compares.
+    hash: &'static str,
+}
+
+macro_rules! script {
+    ($hash:literal, $($file:literal),+) => {
+        Script { text: concat!($(include_str!($file)),+), hash: $hash }
+    };
+}
+
+pub(super) static ENTER: Script =
+    script!("d5edacb8e9c97eb7baafd6b7f6567e2c636c2402", "line.lua", "enter.lua");
+pub(super) static LOOK: Script = script!("6d1289b5b6f5427330826920b14c05aa16795662", "line.lua", "look.lua");
+pub(super) static RENEW: Script =
+    script!("2c37e049beef8de509f2d71c924384627255245b", "line.lua", "renew.lua");
+pub(super) static LEAVE: Script =
+    script!("63fd4eb009af29302df6c91e551ad4d1c2b3af00", "line.lua", "leave.lua");
+pub(super) static EVICT: Script =
+    script!("81e421bf14bead9674a97c5eb5c8bcfca81fb1f2", "line.lua", "evict.lua");
+pub(super) static PUBLISH: Script =
+    script!("d450282ca65f420be00bb8276483fe12e3c31513", "line.lua", "publish.lua");
+pub(super) static HOLD: Script = script!("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", "hold.lua");
+pub(super) static INSPECT: Script = script!("82079119cb02fbd4a2372bcd950d6f2ec901e045", "inspect.lua");
+
+/// A command, or a script with its keys and arguments.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Command(Vec<String>),
+    Script { script: &'static Script, keys: Vec<String>, arguments: Vec<String> },
+}
+
+impl Step {
+    pub(super) fn command<const N: usize>(words: [&str; N]) -> Self {
+        Self::Command(words.map(str::to_owned).to_vec())
+    }
+
+    /// Whether others may stand otherwise after it.
+    pub(super) fn frees(&self) -> bool {
+        matches!(self, Self::Script { script, .. } if [&LEAVE, &EVICT].iter().any(|other| std::ptr::eq(*script, *other)))
+    }
+
+    /// Appends the step as it is sent; `whole` sends a script's text, for a server that does not know its hash.
+    pub(super) fn pack(&self, whole: bool, out: &mut Vec<u8>) {
+        let mut command = Cmd::new();
+        match self {
+            Self::Command(words) => {
+                command.arg(words);
+            }
+            Self::Script { script, keys, arguments } => {
+                if whole {
+                    command.arg("EVAL").arg(script.text);
+                } else {
+                    command.arg("EVALSHA").arg(script.hash);
+                }
+                command.arg(keys.len()).arg(keys).arg(arguments);
+            }
+        }
+        command.write_packed_command(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_of_the_texts() {
+        for script in [&ENTER, &LOOK, &RENEW, &LEAVE, &EVICT, &PUBLISH, &HOLD, &INSPECT] {
+            assert_eq!(script.hash, redis::Script::new(script.text).get_hash(), "of {}", script.text);
+        }
+    }
+}

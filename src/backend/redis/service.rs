@@ -1,0 +1,245 @@
+//! Requests to the service, whichever server has the keys at the moment.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::Mutex as Gate;
+
+use super::config::{HostPort, RedisConfig};
+use super::connection::Connection;
+use super::dial;
+use super::fault::{Fault, Outcome};
+use super::script::Step;
+use crate::clock::Clock;
+use crate::lock::{ErrorKind, Moment};
+
+/// Between two attempts to reach a service that is down.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often a request follows what servers of a cluster say of each other.
+const MOST_REDIRECTIONS: u32 = 8;
+
+/// How long a request tries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Patience {
+    /// A server that cannot be reached is an answer; a connection that breaks is made again once.
+    Once,
+    /// Until the deadline.
+    Deadline,
+}
+
+/// The connections of one client.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) config: RedisConfig,
+    pub(super) clock: Clock,
+    /// By node; the one that the address leads to is `None`. The gate is held while one is opened.
+    open: Gate<HashMap<Option<HostPort>, Arc<Connection>>>,
+    /// Which node of a cluster has a slot, as far as nodes have said.
+    routes: Mutex<HashMap<u16, HostPort>>,
+    opened: AtomicU64,
+}
+
+/// Replies, and who gave them.
+pub(super) struct Answer {
+    pub(super) replies: Vec<Value>,
+    pub(super) connection: Arc<Connection>,
+}
+
+impl Service {
+    pub(super) fn new(config: RedisConfig, clock: Clock) -> Self {
+        Self { config, clock, open: Gate::default(), routes: Mutex::default(), opened: AtomicU64::new(0) }
+    }
+
+    /// How many connections have been opened so far.
+    pub(super) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    fn route(&self, slot: Option<u16>) -> Option<HostPort> {
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.and_then(|slot| routes.get(&slot).cloned())
+    }
+
+    /// The connection to whoever has `slot`.
+    pub(super) async fn connection(&self, slot: Option<u16>) -> Outcome<Arc<Connection>> {
+        let node = self.route(slot);
+        let mut open = self.open.lock().await;
+        if let Some(connection) = open.get(&node).filter(|connection| connection.is_open()) {
+            return Ok(Arc::clone(connection));
+        }
+        let connection = dial::dial(&self.config, node.as_ref()).await?;
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        open.insert(node, Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    /// Makes the next request open another connection.
+    pub(super) async fn give_up(&self, connection: &Arc<Connection>) {
+        self.open.lock().await.retain(|_, open| !Arc::ptr_eq(open, connection));
+    }
+
+    /// Has `steps` done by whoever has `slot`, by `deadline`. An error among the replies is an error, except of
+    /// steps that are no scripts. What was sent may still be done after an error, so steps must bear repetition.
+    pub(super) async fn call(
+        &self,
+        slot: Option<u16>,
+        deadline: Moment,
+        patience: Patience,
+        steps: impl Fn(&Connection) -> Vec<Step> + Send,
+    ) -> Outcome<Answer> {
+        let mut current = None;
+        let mut last = None;
+        let work = self.attempts(slot, patience, steps, &mut current, &mut last);
+        let late = tokio::select! {
+            biased;
+            answer = work => return answer,
+            () = self.clock.sleep_until(deadline) => last,
+        };
+        let Some(connection) = current else {
+            let at = self.config.identity();
+            return Err(late.unwrap_or_else(|| Fault::spent(format!("{at} was not reached by the deadline"))));
+        };
+        // Whatever holds it up, another connection need not wait for it.
+        self.give_up(&connection).await;
+        let reason = format!("{} did not answer by the deadline", connection.peer);
+        Err(late.unwrap_or_else(|| Fault::spent(reason)))
+    }
+
+    async fn attempts(
+        &self,
+        slot: Option<u16>,
+        patience: Patience,
+        steps: impl Fn(&Connection) -> Vec<Step>,
+        current: &mut Option<Arc<Connection>>,
+        last: &mut Option<Fault>,
+    ) -> Outcome<Answer> {
+        let mut redirections = 0;
+        let mut broken = 0;
+        loop {
+            *current = None;
+            let fault = match self.connection(slot).await {
+                Ok(connection) => {
+                    *current = Some(Arc::clone(&connection));
+                    let steps = steps(&connection);
+                    match self.exchange(&connection, &steps).await {
+                        Ok(replies) => {
+                            if steps.iter().any(Step::frees) {
+                                connection.nudge();
+                            }
+                            return Ok(Answer { replies, connection });
+                        }
+                        Err(Setback::Redirected { slot, node }) if redirections < MOST_REDIRECTIONS => {
+                            redirections += 1;
+                            self.routes.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, node);
+                            continue;
+                        }
+                        Err(Setback::Redirected { node, .. }) => {
+                            Fault::spent(format!("the cluster does not agree who has the keys (last {node})"))
+                        }
+                        Err(Setback::Fault(fault)) => {
+                            let reason = format!("{}: {}", connection.peer, fault.reason);
+                            let fault = Fault { reason, ..fault };
+                            if fault.spent {
+                                self.give_up(&connection).await;
+                                broken += 1;
+                            }
+                            fault
+                        }
+                    }
+                }
+                Err(fault) => {
+                    // A node that is gone may have left its slots to others.
+                    self.routes.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                    if patience == Patience::Once {
+                        return Err(fault);
+                    }
+                    fault
+                }
+            };
+            if fault.kind != ErrorKind::Unavailable || (patience == Patience::Once && broken != 1) {
+                return Err(fault);
+            }
+            if broken > 1 || !fault.spent || patience == Patience::Deadline {
+                self.clock.sleep_until(self.clock.now() + PAUSE).await;
+            }
+            *last = Some(fault);
+        }
+    }
+
+    async fn exchange(&self, connection: &Connection, steps: &[Step]) -> Result<Vec<Value>, Setback> {
+        for whole in [false, true] {
+            let mut bytes = Vec::with_capacity(512);
+            for step in steps {
+                step.pack(whole, &mut bytes);
+            }
+            let replies = connection.exchange(bytes, steps.len()).await.map_err(Setback::Fault)?;
+            let mut unknown = false;
+            for (step, reply) in steps.iter().zip(&replies) {
+                let Value::ServerError(error) = reply else { continue };
+                match error.code() {
+                    "NOSCRIPT" if !whole => unknown = true,
+                    "MOVED" if matches!(self.config.place, super::config::Place::Cluster(_)) => {
+                        return Err(redirection(error.details().unwrap_or_default(), connection));
+                    }
+                    _ if matches!(step, Step::Script { .. }) => return Err(Setback::Fault(Fault::of(error))),
+                    _ => {}
+                }
+            }
+            if !unknown {
+                return Ok(replies);
+            }
+        }
+        Err(Setback::Fault(Fault::nonsense("NOSCRIPT to a whole script")))
+    }
+}
+
+enum Setback {
+    Fault(Fault),
+    Redirected { slot: u16, node: HostPort },
+}
+
+/// What `MOVED 3999 127.0.0.1:6381` says; an empty host is the one that said it.
+fn redirection(details: &str, from: &Connection) -> Setback {
+    let parsed = details.split_once(' ').and_then(|(slot, node)| {
+        let (host, port) = node.rsplit_once(':')?;
+        let own = from.peer.rsplit_once(':').map_or("", |(host, _)| host.trim_matches(['[', ']']));
+        let host = if host.is_empty() { own } else { host };
+        Some((slot.parse().ok()?, HostPort { host: host.to_owned(), port: port.parse().ok()? }))
+    });
+    match parsed {
+        Some((slot, node)) => Setback::Redirected { slot, node },
+        None => Setback::Fault(Fault::nonsense(format!("MOVED {details}"))),
+    }
+}
+
+impl Service {
+    /// One slot of each node that has any; of a server alone, none in particular.
+    pub(super) async fn slots_of_all_nodes(&self, deadline: Moment) -> Outcome<Vec<Option<u16>>> {
+        if !self.config.is_cluster() {
+            return Ok(vec![None]);
+        }
+        let steps = |_: &Connection| vec![Step::command(["CLUSTER", "SLOTS"])];
+        let answer = self.call(None, deadline, Patience::Once, steps).await?;
+        let ranges = match answer.replies.first() {
+            Some(Value::Array(ranges)) => ranges,
+            Some(Value::ServerError(error)) => return Err(Fault::of(error)),
+            _ => return Err(Fault::nonsense("no slots")),
+        };
+        let mut found: HashMap<HostPort, u16> = HashMap::new();
+        for range in ranges {
+            let Value::Array(parts) = range else { continue };
+            let [start, _, Value::Array(master), ..] = parts.as_slice() else { continue };
+            let [host, port, ..] = master.as_slice() else { continue };
+            let (host, port) = (dial::text(host), dial::text(port).and_then(|port| port.parse().ok()));
+            let slot = dial::text(start).and_then(|slot| slot.parse().ok());
+            if let (Some(host), Some(port), Some(slot)) = (host, port, slot) {
+                found.entry(HostPort { host, port }).or_insert(slot);
+            }
+        }
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(found.into_iter().map(|(node, slot)| (routes.insert(slot, node), Some(slot)).1).collect())
+    }
+}

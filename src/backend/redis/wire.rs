@@ -1,0 +1,114 @@
+//! The requests that take no claim of one's own.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::connection::Connection;
+use super::dial::text;
+use super::fault::{Fault, Outcome};
+use super::keys::{LockKeys, Naming};
+use super::row::integer;
+use super::script::{EVICT, Script, Step};
+use super::service::{Patience, Service};
+use crate::backend::Evict;
+use crate::backend::record::Record;
+use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
+
+/// For how long a claim that is not there, but may be on its way, is kept out.
+pub(super) const KEEP_OUT: Duration = Duration::from_secs(10);
+
+/// `script` on the lines of `names`, about the claim `id`.
+pub(super) fn on_lines(script: &'static Script, names: &[LockKeys], id: ClaimId, more: &[String]) -> Step {
+    let mut arguments = vec![id.to_string()];
+    let mut keys = Vec::with_capacity(names.len() * 4);
+    for name in names {
+        keys.extend([name.lock.clone(), name.line(), name.counters(), name.claim(id)]);
+        arguments.extend([name.claim_prefix(), name.claim_suffix().to_owned()]);
+    }
+    arguments.extend_from_slice(more);
+    Step::Script { script, keys, arguments }
+}
+
+/// The keys of all `names`.
+pub(super) fn keys_of(naming: &Naming, names: &[LockName]) -> Outcome<Vec<LockKeys>> {
+    names.iter().map(|name| naming.of(name).map_err(|why| Fault::new(ErrorKind::Invalid, why))).collect()
+}
+
+/// A length as scripts take it.
+pub(super) fn millis(length: Duration) -> String {
+    length.as_millis().max(1).to_string()
+}
+
+/// The one reply to one step.
+pub(super) async fn one(
+    service: &Service,
+    slot: u16,
+    deadline: Moment,
+    patience: Patience,
+    step: Step,
+) -> Outcome<Value> {
+    let answer =
+        service.call(Some(slot), deadline, patience, move |_: &Connection| vec![step.clone()]).await?;
+    answer.replies.into_iter().next().ok_or_else(|| Fault::nonsense("no reply"))
+}
+
+pub(super) async fn evict(
+    service: &Service,
+    naming: &Naming,
+    name: &LockName,
+    id: ClaimId,
+    how: Evict,
+    by: &Holder,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let word = match how {
+        Evict::Ask => "ask",
+        Evict::IfWaiting => "waiting",
+        Evict::Force => "force",
+    };
+    let by = serde_json::to_string(by).unwrap_or_default();
+    let more = [word.to_owned(), by, millis(KEEP_OUT)];
+    let mut names = vec![name.clone()];
+    loop {
+        let keys = keys_of(naming, &names)?;
+        let step = on_lines(&EVICT, &keys, id, &more);
+        match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
+            Value::Int(found) => return Ok(found == 1),
+            // The claim has more names than the one that was asked about: it goes from all of them.
+            Value::BulkString(record) => {
+                let all = Record::parse(&record).map(|record| record.names(name)).unwrap_or_default();
+                if all.len() <= names.len() {
+                    return Err(Fault::new(ErrorKind::Corrupt, "the record of the claim makes no sense"));
+                }
+                names = all;
+            }
+            _ => return Err(Fault::nonsense("neither a number nor a record")),
+        }
+    }
+}
+
+/// How long ago the last successful run acquired, by the server's clock.
+pub(super) async fn last_success(
+    service: &Service,
+    naming: &Naming,
+    name: &LockName,
+    deadline: Moment,
+) -> Outcome<Option<Duration>> {
+    let keys = keys_of(naming, std::slice::from_ref(name))?.remove(0);
+    let steps =
+        |_: &Connection| vec![Step::command(["HGET", &keys.counters(), "success"]), Step::command(["TIME"])];
+    let answer = service.call(Some(keys.slot), deadline, Patience::Once, steps).await?;
+    let [success, time] = answer.replies.as_slice() else { return Err(Fault::nonsense("not two replies")) };
+    for reply in [success, time] {
+        if let Value::ServerError(error) = reply {
+            return Err(Fault::of(error));
+        }
+    }
+    let Value::Array(time) = time else { return Err(Fault::nonsense("no time")) };
+    let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());
+    let (Some(seconds), Some(micros)) = (part(0), part(1)) else { return Err(Fault::nonsense("no time")) };
+    let acquired = text(success).and_then(|text| text.parse().ok());
+    let now = Duration::from_secs(seconds) + Duration::from_micros(micros);
+    Ok(acquired.map(|acquired| now.saturating_sub(Duration::from_micros(acquired))))
+}

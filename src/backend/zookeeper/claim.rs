@@ -1,0 +1,208 @@
+//! A claim's methods.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
+
+use super::shared::Shared;
+use super::wire::{Call, Outcome, Trouble, connected, ended, is_ambiguous, is_over};
+use super::{evict, success};
+use crate::backend::Claim;
+use crate::lock::{ClaimState, ErrorKind, LossReason, Moment, Result};
+
+/// One entry, alive as long as its session. Dropped without leaving, it closes the session all the same.
+#[derive(Debug)]
+pub(super) struct ZkClaim(pub(super) Arc<Shared>);
+
+impl Drop for ZkClaim {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl ZkClaim {
+    fn call(&self, operation: &'static str, deadline: Moment) -> Call<'_> {
+        Call { door: &self.0.door, operation, lock: self.0.request.names.first(), deadline }
+    }
+}
+
+/// What a renewal came to.
+enum Proof {
+    Alive,
+    Gone,
+}
+
+/// A write that changes nothing: a quorum agrees that the nodes are there. Pings and reads prove nothing, a
+/// follower that is cut off answers them as well. The version does not matter, since others may mark the node.
+async fn prove(shared: &Shared, client: &Client) -> Outcome<Proof> {
+    loop {
+        let mut step = client.new_multi_writer();
+        for path in shared.own().iter().flat_map(|own| &own.nodes) {
+            step.add_check_version(path, -1)?;
+        }
+        match step.commit().await {
+            Ok(_) => return Ok(Proof::Alive),
+            Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => return Ok(Proof::Gone),
+            Err(error) => {
+                let error = ZkError::from(error);
+                if is_over(&error) {
+                    return Ok(Proof::Gone);
+                }
+                // Counted from when the first attempt was sent, a repetition is as good.
+                if !is_ambiguous(&error) || !connected(client).await {
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+}
+
+/// The outcome of what was begun, if anything was.
+async fn first<T>(begun: Option<impl Future<Output = T>>) -> Option<T> {
+    match begun {
+        Some(work) => Some(work.await),
+        None => None,
+    }
+}
+
+/// What a renewal does, in the session's own task.
+async fn renew(shared: &Shared, client: &Client, begun: Moment) -> Outcome<()> {
+    // It rides along with the first renewal: a hold does not wait for it.
+    let config = shared.proofs().single.is_none().then(|| client.get_config());
+    let mut proof = prove(shared, client).await;
+    let semaphore = matches!(shared.request.mode, crate::lock::Mode::Slots(_));
+    if matches!(proof, Ok(Proof::Gone)) && semaphore && !shared.is_over() {
+        // The wait may have become a hold just then: another node.
+        proof = prove(shared, client).await;
+    }
+    match proof {
+        Ok(Proof::Alive) => {
+            if let Some(Ok((text, _))) = first(config).await {
+                let servers =
+                    String::from_utf8_lossy(&text).lines().filter(|l| l.starts_with("server.")).count();
+                shared.proofs().single = Some(servers <= 1);
+            }
+            shared.proofs().add(begun);
+            Ok(())
+        }
+        Ok(Proof::Gone) => {
+            if shared.watcher.peek_state().is_terminated() {
+                shared.lose(LossReason::SessionEnded);
+            } else {
+                let end = evict::successor(shared, client).await;
+                let lost = ClaimState::Lost(LossReason::Evicted(None));
+                shared.end(end.map_or(lost, |by| ClaimState::Superseded { by }));
+            }
+            Ok(())
+        }
+        Err(_) if shared.watcher.peek_state().is_terminated() => {
+            shared.lose(LossReason::SessionEnded);
+            Ok(())
+        }
+        Err(trouble) => Err(trouble),
+    }
+}
+
+#[async_trait]
+impl Claim for ZkClaim {
+    fn ttl(&self) -> Option<Duration> {
+        Some(self.0.ttl)
+    }
+
+    async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
+        let mut news = self.0.state.subscribe();
+        loop {
+            if self.0.has_left() {
+                let call = self.call("follow the line", Moment::NEVER);
+                return Err(call.refuse(ErrorKind::Invalid, "the claim has left it".to_owned()));
+            }
+            let state = news.borrow_and_update().clone();
+            if seen != Some(&state) {
+                return Ok(state);
+            }
+            if news.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        let shared = &self.0;
+        let begun = shared.door.clock.now();
+        let Some(client) = shared.client() else { return Ok(shared.proofs().counts_from()) };
+        let (answer, answered) = oneshot::channel();
+        let each = Arc::clone(shared);
+        // In a task of its own: a future that somebody keeps and does not poll must not hold the session back.
+        shared.spawn(async move {
+            let _ = answer.send(renew(&each, &client, begun).await);
+        });
+        if matches!(*shared.state.borrow(), ClaimState::Waiting { .. }) {
+            shared.look.notify_one();
+        }
+        let call = self.call("renew the claim", deadline);
+        call.run(async {
+            match answered.await {
+                Ok(outcome) => outcome,
+                // The session was closed meanwhile: the state says why.
+                Err(_) => Ok(()),
+            }
+        })
+        .await?;
+        Ok(shared.proofs().counts_from())
+    }
+
+    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
+        let call = self.call("publish in the line", deadline);
+        let gone = || Trouble::Refusal(ErrorKind::Invalid, "the claim is no longer in it".to_owned());
+        call.run(async {
+            let client = self.0.client().ok_or_else(gone)?;
+            for own in self.0.own() {
+                let label = Some(value.to_owned());
+                let set =
+                    evict::amend(&client, &own.nodes[0], |note| note.record.holder.label.clone_from(&label));
+                if !set.await? {
+                    return Err(gone());
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
+        let shared = &self.0;
+        let call = self.call("leave the line", deadline);
+        let due = succeeded && shared.held_at().is_some() && !shared.recorded.load(Ordering::Acquire);
+        let sent = if due { success::send(shared) } else { None };
+        shared.left.store(true, Ordering::Release);
+        shared.close();
+        let closed = call.run(async {
+            let mut recorded = sent.is_some();
+            for answer in sent.into_iter().flatten() {
+                recorded &= answer.await;
+            }
+            if recorded {
+                shared.recorded.store(true, Ordering::Release);
+            }
+            ended(shared.watcher.clone()).await;
+            if due && !recorded && !shared.is_over() {
+                success::record(shared).await?;
+                shared.recorded.store(true, Ordering::Release);
+            }
+            Ok(())
+        });
+        match closed.await {
+            Err(error) if !shared.is_over() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn anchors(&self) -> Result<Vec<OwnedFd>> {
+        Ok(Vec::new())
+    }
+}

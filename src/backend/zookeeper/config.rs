@@ -1,0 +1,234 @@
+//! Which ensemble, under which path, and how to get in.
+
+use crate::backend::Options;
+use crate::backend::options::{Secret, Tls, ZkLayout};
+
+const PORT: u16 = 2181;
+
+/// What `--backend zk` was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ZkConfig {
+    /// The servers, as `HOST:PORT`.
+    pub servers: Vec<String>,
+    /// The path below which everything happens: empty, or with a leading and no trailing slash.
+    pub chroot: String,
+    /// What stands before a name; without one, names are encoded under `/dlock/`.
+    pub prefix: Option<String>,
+    /// How nodes are named.
+    pub layout: ZkLayout,
+    /// Who asks; with one, nodes belong to this user alone.
+    pub user: Option<(String, Secret)>,
+    /// Encryption, if any of it was asked for.
+    pub tls: Option<Tls>,
+}
+
+impl ZkConfig {
+    /// Reads the connection options. The error is one line for a person.
+    pub fn parse(options: &Options) -> Result<Self, String> {
+        let (servers, chroot) = endpoints(&options.endpoints)?;
+        if let Some(prefix) = &options.prefix {
+            check_prefix(prefix)?;
+        }
+        Ok(Self {
+            servers,
+            chroot,
+            prefix: options.prefix.clone(),
+            layout: options.zk_layout.unwrap_or_default(),
+            user: user(options)?,
+            tls: tls(&options.tls)?,
+        })
+    }
+
+    /// The servers as one text, for messages and for telling services apart.
+    pub fn address(&self) -> String {
+        format!("{}{}", self.servers.join(","), self.chroot)
+    }
+
+    /// Which lines this configuration means.
+    pub fn identity(&self) -> String {
+        let mut servers = self.servers.clone();
+        servers.sort();
+        let prefix = self.prefix.as_ref().map_or_else(String::new, |p| format!("?{p}"));
+        let layout = if self.layout == ZkLayout::Kazoo { "#kazoo" } else { "" };
+        format!("zk://{}{}{prefix}{layout}", servers.join(","), self.chroot)
+    }
+}
+
+/// The servers and the chroot of all endpoints together. A chroot stands at the end of an endpoint; several
+/// must agree.
+fn endpoints(given: &[String]) -> Result<(Vec<String>, String), String> {
+    let mut servers = Vec::new();
+    let mut chroot: Option<String> = None;
+    for endpoint in given {
+        let rest = match endpoint.get(..5) {
+            Some(scheme) if scheme.eq_ignore_ascii_case("zk://") => &endpoint[5..],
+            _ => endpoint,
+        };
+        let (hosts, path) = rest.split_once('/').map_or((rest, ""), |(hosts, path)| (hosts, path));
+        if !path.is_empty() {
+            let path = check_path(&format!("/{path}"))?;
+            match &chroot {
+                Some(other) if *other != path => {
+                    return Err(format!("the endpoints have different chroots, {other} and {path}"));
+                }
+                _ => chroot = Some(path),
+            }
+        }
+        for host in hosts.split(',').map(str::trim).filter(|host| !host.is_empty()) {
+            servers.push(server(host)?);
+        }
+    }
+    if servers.is_empty() {
+        if !given.is_empty() {
+            return Err("the address of zk names no server; write zk://HOST:PORT".to_owned());
+        }
+        servers.push(format!("localhost:{PORT}"));
+    }
+    Ok((servers, chroot.unwrap_or_default()))
+}
+
+/// `HOST`, `HOST:PORT` or `[IPV6]:PORT` as `HOST:PORT`.
+fn server(text: &str) -> Result<String, String> {
+    if text.contains('@') {
+        return Err("an address of zk has no user in it; use --user and a password file".to_owned());
+    }
+    let bad = || format!("{text:?} is no server; write HOST:PORT");
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']').ok_or_else(bad)?;
+        (format!("[{host}]"), port.strip_prefix(':').or_else(|| port.is_empty().then_some("")))
+    } else {
+        match text.split_once(':') {
+            Some((host, port)) => (host.to_owned(), Some(port)),
+            None => (text.to_owned(), Some("")),
+        }
+    };
+    let port = match port.ok_or_else(bad)? {
+        "" if !text.ends_with(':') => PORT,
+        digits => digits.parse().ok().filter(|port| *port > 0).ok_or_else(bad)?,
+    };
+    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !['/', '?', '#'].contains(&c);
+    if host.is_empty() || host == "[]" || !host.chars().all(plain) {
+        return Err(bad());
+    }
+    Ok(format!("{host}:{port}"))
+}
+
+fn check_path(path: &str) -> Result<String, String> {
+    let path = path.trim_end_matches('/');
+    super::paths::check(path).map_err(|why| format!("the chroot {path:?} is no path: {why}"))?;
+    Ok(path.to_owned())
+}
+
+/// What follows the prefix is not known yet, so that only its complete parts can be judged.
+fn check_prefix(prefix: &str) -> Result<(), String> {
+    let whole = prefix.rfind('/').map_or("", |at| &prefix[..at]);
+    let whole =
+        if whole.is_empty() || whole.starts_with('/') { whole.to_owned() } else { format!("/{whole}") };
+    if whole.is_empty() {
+        return Ok(());
+    }
+    super::paths::check(&whole).map_err(|why| format!("the prefix {prefix:?} is no path: {why}"))
+}
+
+fn user(options: &Options) -> Result<Option<(String, Secret)>, String> {
+    match (&options.user, &options.password) {
+        (None, None) => Ok(None),
+        (Some(user), Some(_)) if user.is_empty() || user.contains(':') => {
+            Err("a user of zk has a name without a colon".to_owned())
+        }
+        (Some(user), Some(password)) => Ok(Some((user.clone(), password.clone()))),
+        (Some(_), None) => Err("zk wants a password for --user; use --password-file".to_owned()),
+        (None, Some(_)) => Err("zk wants --user for the password".to_owned()),
+    }
+}
+
+fn tls(tls: &Tls) -> Result<Option<Tls>, String> {
+    if !tls.is_given() {
+        return Ok(None);
+    }
+    if tls.server_name.is_some() {
+        return Err(
+            "zk checks certificates for the name in the address; --tls-server-name does not apply".to_owned()
+        );
+    }
+    if tls.authority.is_none() {
+        return Err("zk knows no authorities of the system; name one with --cacert".to_owned());
+    }
+    Ok(Some(tls.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::options::Pem;
+
+    fn parsed(endpoints: &[&str]) -> Result<(String, String), String> {
+        let endpoints = endpoints.iter().map(|e| (*e).to_owned()).collect();
+        let config = ZkConfig::parse(&Options { endpoints, ..Options::default() })?;
+        Ok((config.servers.join(","), config.chroot))
+    }
+
+    #[test]
+    fn addresses_as_documented() {
+        for (given, servers, chroot) in [
+            (&[] as &[&str], "localhost:2181", ""),
+            (&["zk://h:1"], "h:1", ""),
+            (&["h"], "h:2181", ""),
+            (&["ZK://h:1,i:2/a/b"], "h:1,i:2", "/a/b"),
+            (&["h:1", "i:2/a/"], "h:1,i:2", "/a"),
+            (&["zk://[::1]:7,[::2]"], "[::1]:7,[::2]:2181", ""),
+        ] {
+            assert_eq!(parsed(given), Ok((servers.to_owned(), chroot.to_owned())), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_says_why() {
+        for (given, part) in [
+            (&["zk://"] as &[&str], "names no server"),
+            (&["h:x"], "is no server"),
+            (&["h:"], "is no server"),
+            (&["h:0"], "is no server"),
+            (&["[::1"], "is no server"),
+            (&["u:p@h:1"], "no user in it"),
+            (&["h:1/a", "i:1/b"], "different chroots"),
+            (&["h:1/a//b"], "is no path"),
+            (&["h:1/../b"], "is no path"),
+        ] {
+            let error = parsed(given).expect_err("an error");
+            assert!(error.contains(part) && !error.contains("p@"), "{error}");
+        }
+    }
+
+    #[test]
+    fn half_of_what_belongs_together_is_refused() {
+        let base = Options::default();
+        let password = Some(Secret::new("secret"));
+        for (options, part) in [
+            (Options { user: Some("u".into()), ..base.clone() }, "wants a password"),
+            (Options { password: password.clone(), ..base.clone() }, "wants --user"),
+            (Options { user: Some("u:v".into()), password, ..base.clone() }, "without a colon"),
+            (
+                Options { tls: Tls { server_name: Some("n".into()), ..Tls::default() }, ..base.clone() },
+                "--tls-server-name does not apply",
+            ),
+            (Options { prefix: Some("/a//".into()), ..base }, "the prefix"),
+        ] {
+            let error = ZkConfig::parse(&options).expect_err("an error");
+            assert!(error.contains(part) && !error.contains("secret"), "{error}");
+        }
+        let authority = Some(Pem::new(b"x".to_vec()));
+        let tls = Tls { authority, ..Tls::default() };
+        assert!(ZkConfig::parse(&Options { tls, ..Options::default() }).expect("parses").tls.is_some());
+    }
+
+    #[test]
+    fn the_order_of_servers_makes_no_other_service() {
+        let identity = |endpoints: &[&str]| {
+            let endpoints = endpoints.iter().map(|e| (*e).to_owned()).collect();
+            ZkConfig::parse(&Options { endpoints, ..Options::default() }).expect("parses").identity()
+        };
+        assert_eq!(identity(&["a:1,b:2/c"]), identity(&["b:2,a:1/c"]));
+        assert_ne!(identity(&["a:1"]), identity(&["a:1/c"]));
+    }
+}

@@ -1,0 +1,373 @@
+//! Joining the lines of a claim's names.
+
+use std::sync::Arc;
+
+use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriteResult, Stat};
+
+use super::node::{Node, Part, stem};
+use super::note::{Note, token};
+use super::shared::{Own, Proofs, Shared};
+use super::sight::{Seen, Sight, leases, tickets};
+use super::success::Memory;
+use super::wire::{Door, Outcome, Trouble, connected, data_of, is_ambiguous, is_over, make_folders};
+use super::{deadlock, evict, follow, success};
+use crate::backend::options::ZkLayout;
+use crate::backend::record::Record;
+use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
+
+/// How often a folder may vanish under a claim that enters it.
+const VANISHING: usize = 20;
+
+/// The line of a name, and what the claim has in it.
+struct Site {
+    name: LockName,
+    line: String,
+    /// Where the own nodes go.
+    folder: String,
+    stems: Vec<String>,
+}
+
+fn parts(layout: ZkLayout, mode: Mode) -> &'static [Part] {
+    match (layout, mode) {
+        // One for Curator's mutex and one for its read/write lock: neither sees the other's.
+        (ZkLayout::Curator, Mode::Exclusive) => &[Part::Mutex, Part::Writer],
+        (ZkLayout::Curator, Mode::Shared) => &[Part::Mutex, Part::Reader],
+        (ZkLayout::Kazoo, Mode::Shared) => &[Part::Reader],
+        (ZkLayout::Kazoo, _) | (_, Mode::Slots(_)) => &[Part::Mutex],
+    }
+}
+
+fn sites(door: &Door, request: &Request) -> Outcome<Vec<Site>> {
+    let layout = door.config.layout;
+    let slots = matches!(request.mode, Mode::Slots(_));
+    if slots && layout == ZkLayout::Kazoo {
+        let reason =
+            "kazoo's semaphore has no order that others could join; use --slots with --zk-layout curator";
+        return Err(Trouble::Refusal(ErrorKind::Unsupported, reason.to_owned()));
+    }
+    let site = |name: &LockName| {
+        let line = door.paths.line(name).map_err(|why| Trouble::Refusal(ErrorKind::Invalid, why))?;
+        let folder = if slots { tickets(&line) } else { line.clone() };
+        let stems = parts(layout, request.mode).iter().map(|part| stem(layout, request.id, *part)).collect();
+        Ok(Site { name: name.clone(), line, folder, stems })
+    };
+    request.names.iter().map(site).collect()
+}
+
+/// Enters in a session of `client` that began at `begun`: the entry, and what it found.
+pub(super) async fn enter(
+    door: &Arc<Door>,
+    request: &Request,
+    client: &Client,
+    begun: Moment,
+) -> Outcome<Arc<Shared>> {
+    let sites = sites(door, request)?;
+    let note = Note::new(Record::of(request, client.session_timeout())).to_bytes();
+    let mut answer = join(door, client, &sites, &note).await;
+    while let Err(Trouble::Service(error)) = &answer {
+        if !is_ambiguous(error) || is_over(error) || !connected(client).await {
+            break;
+        }
+        answer = match adopt(door, client, &sites, request.id).await {
+            Ok(None) => join(door, client, &sites, &note).await,
+            Ok(Some(joined)) => Ok(joined),
+            Err(trouble) => Err(trouble),
+        };
+    }
+    let Joined { own, listed, memory } = answer?;
+    remove_older_selves(client, request.id, &sites, &own, &listed).await?;
+    let sights = sights(client, request.mode, &own, &listed).await?;
+    check_kinds(client, request, &own, &sights).await?;
+    let proofs = Proofs::new(begun, client.session_timeout());
+    let shared = Shared::new(Arc::clone(door), request.clone(), client.clone(), own, proofs);
+    shared.set_memory(memory);
+    let mut standing = follow::stand(&shared, &sights);
+    if !standing.is_free() {
+        if request.supersede && evict::supersede(door, client, request, &shared.own()).await? {
+            standing = follow::look(&shared, client).await?;
+        }
+        if !request.ancestors.is_empty() {
+            deadlock::search(door, client, request, &shared.own()).await?;
+        }
+    }
+    follow::settle(&shared, client, &standing).await?;
+    follow::start(&shared, client, standing);
+    Ok(shared)
+}
+
+/// An entry that was made, the children that its folders then had, and what there was to remember successes in.
+struct Joined {
+    own: Vec<Own>,
+    listed: Vec<Vec<String>>,
+    memory: Memory,
+}
+
+/// Makes the nodes in one step and reads what stands in line, all in one exchange; where a folder is missing,
+/// in another one.
+async fn join(door: &Door, client: &Client, sites: &[Site], note: &[u8]) -> Outcome<Joined> {
+    let folder = CreateMode::Container.with_acls(door.acls());
+    for _ in 0..VANISHING {
+        // Ahead of the writes, whose answers take longer.
+        let memory = success::look(door, client, sites.iter().map(|site| site.line.as_str()));
+        // A container that nobody uses is removed within minutes, so that it is missing more often than not. Made
+        // on the way it costs no exchange; what becomes of this the step shows.
+        for site in sites {
+            drop(client.create(&site.line, b"", &folder));
+            if site.folder != site.line {
+                drop(client.create(&site.folder, b"", &folder));
+            }
+        }
+        let before: Vec<_> = sites.iter().map(|site| client.check_stat(&site.folder)).collect();
+        let mut step = client.new_multi_writer();
+        for site in sites {
+            for (index, stem) in site.stems.iter().enumerate() {
+                let data = if index == 0 { note } else { b"" };
+                step.add_create(&format!("{}/{stem}", site.folder), data, &door.ephemeral())?;
+            }
+        }
+        let made = step.commit();
+        let after: Vec<_> = sites.iter().map(|site| client.check_stat(&site.folder)).collect();
+        let listed: Vec<_> = sites.iter().map(|site| super::wire::children(client, &site.line)).collect();
+        match made.await {
+            Ok(results) => {
+                let mut zxids = Vec::with_capacity(sites.len());
+                for ((site, before), after) in sites.iter().zip(before).zip(after) {
+                    zxids.push(zxid_of_step(before.await?, after.await?, site.stems.len()));
+                }
+                let own = own(client, sites, results, &zxids).await?;
+                let mut children = Vec::with_capacity(sites.len());
+                for answer in listed {
+                    children.push(answer.await?);
+                }
+                return Ok(Joined { own, listed: children, memory: memory.await });
+            }
+            Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
+                for site in sites {
+                    make_folders(client, door.acls(), &site.folder).await?;
+                }
+            }
+            Err(error) => return Err(ZkError::from(error).into()),
+        }
+    }
+    Err(Trouble::Refusal(ErrorKind::Unavailable, "its folder is removed again and again".to_owned()))
+}
+
+/// The zxid of a step that made `made` children of a folder, if the folder was seen `before` and `after` it and
+/// nothing else changed its children: the last change of them is then the step.
+fn zxid_of_step(before: Option<Stat>, after: Option<Stat>, made: usize) -> Option<i64> {
+    let (before, after) = (before?, after?);
+    let made = i32::try_from(made).ok()?;
+    let alone = before.czxid == after.czxid
+        && after.cversion.wrapping_sub(before.cversion) == made
+        && after.num_children.wrapping_sub(before.num_children) == made;
+    alone.then_some(after.pzxid)
+}
+
+async fn own(
+    client: &Client,
+    sites: &[Site],
+    results: Vec<MultiWriteResult>,
+    zxids: &[Option<i64>],
+) -> Outcome<Vec<Own>> {
+    let mut created = results.into_iter().filter_map(|result| match result {
+        MultiWriteResult::Create { path, stat } => Some((path, stat)),
+        _ => None,
+    });
+    let mut own = Vec::with_capacity(sites.len());
+    for (site, zxid) in sites.iter().zip(zxids) {
+        let nodes: Vec<(String, Stat)> = created.by_ref().take(site.stems.len()).collect();
+        let Some((first, mut stat)) = nodes.first().cloned() else { return Err(nonsense()) };
+        if nodes.len() < site.stems.len() {
+            return Err(nonsense());
+        }
+        // ZOOKEEPER-4026: older servers leave it out of the answer to a step of several parts.
+        match (stat.is_invalid(), zxid) {
+            (true, Some(zxid)) => stat.czxid = *zxid,
+            (true, None) => stat = client.check_stat(&first).await?.ok_or(ZkError::NoNode)?,
+            (false, _) => {}
+        }
+        own.push(one(site, nodes.into_iter().map(|(path, _)| path).collect(), &stat)?);
+    }
+    Ok(own)
+}
+
+fn one(site: &Site, nodes: Vec<String>, stat: &Stat) -> Outcome<Own> {
+    let token = token(stat).ok_or_else(nonsense)?;
+    Ok(Own { name: site.name.clone(), line: site.line.clone(), nodes, token, slot: None })
+}
+
+fn nonsense() -> Trouble {
+    Trouble::Refusal(ErrorKind::Corrupt, "the server's answer makes no sense".to_owned())
+}
+
+/// Finds what a step made whose answer was lost: nodes with this id that belong to this very session. A node
+/// of an earlier session is not taken for one's own (CURATOR-498).
+async fn adopt(door: &Door, client: &Client, sites: &[Site], id: ClaimId) -> Outcome<Option<Joined>> {
+    let mut own = Vec::new();
+    let mut listed = Vec::new();
+    for site in sites {
+        let children = super::wire::children(client, &site.folder).await?;
+        let paths: Vec<String> =
+            of_id(&children, id).map(|node| format!("{}/{}", site.folder, node.name)).collect();
+        let data = data_of(client, &paths).await?;
+        let mine = |stat: &Stat| stat.ephemeral_owner == client.session_id().0;
+        let found: Vec<(String, Stat)> = paths
+            .into_iter()
+            .zip(data)
+            .filter_map(|(path, data)| data.filter(|(_, stat)| mine(stat)).map(|(_, stat)| (path, stat)))
+            .take(site.stems.len())
+            .collect();
+        if found.len() < site.stems.len() {
+            return Ok(None);
+        }
+        let stat = found[0].1;
+        own.push(one(site, found.into_iter().map(|(path, _)| path).collect(), &stat)?);
+        listed.push(super::wire::children(client, &site.line).await?);
+    }
+    let memory = success::look(door, client, sites.iter().map(|site| site.line.as_str())).await;
+    Ok(Some(Joined { own, listed, memory }))
+}
+
+/// The nodes with this id, in order.
+fn of_id(children: &[String], id: ClaimId) -> impl Iterator<Item = Node> {
+    let mut nodes: Vec<Node> =
+        children.iter().filter_map(|name| Node::parse(name)).filter(|n| n.guid == Some(id)).collect();
+    nodes.sort_by(|a, b| a.sequence.wrapping_sub(b.sequence).cmp(&0));
+    nodes.into_iter()
+}
+
+/// Removes what an earlier session left under the same id: an attempt that was given up.
+async fn remove_older_selves(
+    client: &Client,
+    id: ClaimId,
+    sites: &[Site],
+    own: &[Own],
+    listed: &[Vec<String>],
+) -> Outcome<()> {
+    for ((site, own), listed) in sites.iter().zip(own).zip(listed) {
+        if site.folder != site.line {
+            continue;
+        }
+        for node in of_id(listed, id) {
+            let path = format!("{}/{}", site.folder, node.name);
+            if !own.nodes.contains(&path) {
+                match client.delete(&path, None).await {
+                    Ok(()) | Err(ZkError::NoNode) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What stands in the lines, without what the claim itself removed from them.
+async fn sights(client: &Client, mode: Mode, own: &[Own], listed: &[Vec<String>]) -> Outcome<Vec<Sight>> {
+    let mut sights = Vec::with_capacity(own.len());
+    for (own, listed) in own.iter().zip(listed) {
+        let semaphore = matches!(mode, Mode::Slots(_));
+        let known: Vec<&str> = own.nodes.iter().filter_map(|path| path.rsplit('/').next()).collect();
+        let id = known.first().and_then(|name| Node::parse(name)).and_then(|node| node.guid);
+        let other_self = |name: &String| {
+            Node::parse(name).is_some_and(|node| node.guid == id && !known.contains(&node.name.as_str()))
+        };
+        let listed: Vec<String> = listed.iter().filter(|name| !other_self(name)).cloned().collect();
+        sights.push(if semaphore {
+            Sight::read(client, &own.line, false).await?
+        } else {
+            Sight::complete(client, &own.line, &listed).await?
+        });
+    }
+    Ok(sights)
+}
+
+/// Refuses a claim of a kind that does not mix with an earlier one in any of its lines. A later one finds this
+/// claim there and is refused itself.
+async fn check_kinds(client: &Client, request: &Request, own: &[Own], sights: &[Sight]) -> Outcome<()> {
+    for (own, sight) in own.iter().zip(sights) {
+        let wanted = request.mode;
+        let semaphore = matches!(wanted, Mode::Slots(_));
+        let others = sight.tickets.places.len() + sight.leases.places.len();
+        let suspicious = if semaphore { others > 1 || !sight.line.places.is_empty() } else { others > 0 };
+        if !suspicious {
+            continue;
+        }
+        let entries = sight.entries(client, &own.line).await?;
+        let odd = entries.iter().find(|seen| {
+            let earlier = token(&seen.stat).is_some_and(|t| t < own.token);
+            earlier && !mixes(seen, wanted, &own.line)
+        });
+        if let Some(seen) = odd {
+            let kind = match seen.note.as_ref().and_then(|n| n.record.mode()) {
+                Some(mode) => mode.to_string(),
+                None if seen.folder == own.line => "exclusive or shared".to_owned(),
+                None => "a semaphore".to_owned(),
+            };
+            let reason = format!(
+                "{} uses {} as {kind}, which does not mix with {wanted}; use the same kind",
+                seen.owner(),
+                own.name,
+            );
+            return Err(Trouble::Refusal(ErrorKind::Mismatch, reason));
+        }
+    }
+    Ok(())
+}
+
+fn mixes(seen: &Seen, wanted: Mode, line: &str) -> bool {
+    match (wanted, seen.note.as_ref().and_then(|n| n.record.mode())) {
+        (wanted, Some(mode)) => mode.mixes_with(wanted),
+        // A foreign client of Curator's semaphore does not say of how many slots.
+        (Mode::Slots(_), None) => seen.folder != line,
+        (_, None) => seen.folder == line,
+    }
+}
+
+/// The path of the leases of a claim's line.
+pub(super) fn lease_stem(own: &Own, id: ClaimId) -> String {
+    format!("{}/{}", leases(&own.line), stem(ZkLayout::Curator, id, Part::Lease))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder made at 5 whose children changed `changes` times, the last time at `last`; `children` are left.
+    fn folder(changes: i32, children: i32, last: i64) -> Stat {
+        Stat {
+            czxid: 5,
+            mzxid: 5,
+            pzxid: last,
+            ctime: 0,
+            mtime: 0,
+            version: 0,
+            cversion: changes,
+            aversion: 0,
+            ephemeral_owner: 0,
+            data_length: 0,
+            num_children: children,
+        }
+    }
+
+    #[test]
+    fn a_step_is_the_last_change_if_nothing_else_was() {
+        assert_eq!(zxid_of_step(Some(folder(0, 0, 5)), Some(folder(2, 2, 9)), 2), Some(9));
+        let (before, after) = (folder(i32::MAX, 3, 8), folder(i32::MIN, 4, 9));
+        assert_eq!(zxid_of_step(Some(before), Some(after), 1), Some(9), "it wraps");
+    }
+
+    #[test]
+    fn a_step_that_others_came_beside_is_not_told() {
+        let fresh = folder(0, 0, 5);
+        assert_eq!(zxid_of_step(None, Some(fresh), 2), None);
+        assert_eq!(zxid_of_step(Some(fresh), None, 2), None);
+        for (before, after) in [
+            (fresh, folder(3, 3, 10)),
+            (folder(4, 2, 8), folder(7, 3, 10)),
+            (folder(4, 2, 8), folder(6, 2, 10)),
+            (Stat { czxid: 4, ..fresh }, folder(2, 2, 9)),
+        ] {
+            assert_eq!(zxid_of_step(Some(before), Some(after), 2), None, "{before:?} {after:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A line, put together from the nodes that stand in it.
+
+use super::node::{Node, Part};
+use crate::lock::{ClaimId, Mode, queue};
+
+/// One entry: a node, or the two nodes that a claim of dlock has in a line that Curator's mutex and its
+/// read/write lock share.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    /// The node with the record, and the one beside it.
+    pub(super) nodes: Vec<Node>,
+}
+
+impl Place {
+    /// The node that has the record, if a dlock made it.
+    pub(super) fn record(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// The node whose end is the end of the entry; its data never changes where there are two.
+    pub(super) fn watched(&self) -> &Node {
+        &self.nodes[self.nodes.len() - 1]
+    }
+
+    pub(super) fn guid(&self) -> Option<ClaimId> {
+        self.nodes[0].guid
+    }
+
+    /// How it holds. A mutex is exclusive, whoever made it.
+    pub(super) fn mode(&self) -> Mode {
+        match self.watched().part {
+            Part::Reader => Mode::Shared,
+            Part::Mutex | Part::Writer | Part::Lease => Mode::Exclusive,
+        }
+    }
+}
+
+/// The entries of exclusive and shared claims, in order; or of one folder of a semaphore.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Line {
+    pub(super) places: Vec<Place>,
+}
+
+impl Line {
+    /// Puts a line together from the names of children; what stands in no line is passed over.
+    pub(super) fn of(children: &[String]) -> Self {
+        let mut nodes: Vec<Node> = children.iter().filter_map(|name| Node::parse(name)).collect();
+        // Sequence numbers wrap: the first is the one that all others are less than half the range after.
+        let first = nodes.iter().map(|n| n.sequence).reduce(|a, b| if b.wrapping_sub(a) < 0 { b } else { a });
+        let first = first.unwrap_or_default();
+        nodes.sort_by_key(|n| n.sequence.wrapping_sub(first).cast_unsigned());
+        let mut places: Vec<Place> = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            match places.last_mut() {
+                Some(place) if is_other_half(place, &node) => place.nodes.push(node),
+                _ => places.push(Place { nodes: vec![node] }),
+            }
+        }
+        Self { places }
+    }
+
+    /// Where the entry stands whose record node has this name.
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        self.places.iter().position(|place| place.record().name == name)
+    }
+
+    /// Where an entry of `id` stands.
+    pub(super) fn find(&self, id: ClaimId) -> Option<usize> {
+        self.places.iter().position(|place| place.guid() == Some(id))
+    }
+
+    pub(super) fn modes(&self) -> Vec<Mode> {
+        self.places.iter().map(Place::mode).collect()
+    }
+
+    /// The nearest entry ahead of `index` that must end before that one can hold.
+    pub(super) fn blocker(&self, index: usize) -> Option<&Place> {
+        queue::blockers(&self.modes(), index).last().map(|at| &self.places[*at])
+    }
+}
+
+/// Whether `node` was made in one step with the only node of `place`.
+fn is_other_half(place: &Place, node: &Node) -> bool {
+    let [first] = place.nodes.as_slice() else { return false };
+    first.part == Part::Mutex
+        && matches!(node.part, Part::Reader | Part::Writer)
+        && first.guid.is_some()
+        && first.guid == node.guid
+        && node.sequence == first.sequence.wrapping_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::options::ZkLayout;
+    use crate::backend::zookeeper::node::stem;
+
+    fn id(n: u8) -> ClaimId {
+        ClaimId::from_bytes([n; 16])
+    }
+
+    fn node(n: u8, part: Part, sequence: i32) -> String {
+        format!("{}{sequence:010}", stem(ZkLayout::Curator, id(n), part))
+    }
+
+    /// The guid and mode of each entry.
+    fn read(children: &[String]) -> Vec<(Option<ClaimId>, Mode)> {
+        Line::of(children).places.iter().map(|p| (p.guid(), p.mode())).collect()
+    }
+
+    #[test]
+    fn two_nodes_of_one_step_are_one_entry() {
+        let children = [
+            node(2, Part::Writer, 5),
+            node(1, Part::Mutex, 2),
+            "leases".to_owned(),
+            node(2, Part::Mutex, 4),
+            node(1, Part::Reader, 3),
+            node(3, Part::Mutex, 6),
+            node(4, Part::Reader, 7),
+        ];
+        let (x, s) = (Mode::Exclusive, Mode::Shared);
+        let expected = [(Some(id(1)), s), (Some(id(2)), x), (Some(id(3)), x), (Some(id(4)), s)];
+        assert_eq!(read(&children), expected);
+    }
+
+    #[test]
+    fn half_an_entry_and_two_of_one_maker_stay_apart() {
+        let apart = [node(1, Part::Mutex, 2), node(1, Part::Writer, 4)];
+        assert_eq!(read(&apart).len(), 2, "not of one step");
+        let half = [node(1, Part::Reader, 3), node(2, Part::Mutex, 4)];
+        assert_eq!(read(&half), [(Some(id(1)), Mode::Shared), (Some(id(2)), Mode::Exclusive)]);
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let children = [
+            node(3, Part::Mutex, i32::MIN + 1),
+            node(1, Part::Mutex, i32::MAX),
+            node(2, Part::Mutex, i32::MIN),
+        ];
+        let order: Vec<_> = read(&children).into_iter().map(|(guid, _)| guid).collect();
+        assert_eq!(order, [Some(id(1)), Some(id(2)), Some(id(3))]);
+    }
+
+    #[test]
+    fn only_the_nearest_that_must_end_is_waited_for() {
+        let children = [
+            node(1, Part::Mutex, 0),
+            node(1, Part::Reader, 1),
+            node(2, Part::Mutex, 2),
+            node(2, Part::Writer, 3),
+            node(3, Part::Mutex, 4),
+            node(3, Part::Reader, 5),
+            node(4, Part::Mutex, 6),
+            node(4, Part::Writer, 7),
+        ];
+        let line = Line::of(&children);
+        let blocker = |at| line.blocker(at).map(|p| p.watched().name.clone());
+        assert_eq!(blocker(0), None);
+        assert_eq!(blocker(1), Some(children[1].clone()), "a writer waits for the reader's second node");
+        assert_eq!(blocker(2), Some(children[3].clone()), "a reader waits for the writer");
+        assert_eq!(blocker(3), Some(children[5].clone()));
+        assert_eq!(line.position(&children[4]), Some(2));
+        assert_eq!(line.find(id(4)), Some(3));
+    }
+}

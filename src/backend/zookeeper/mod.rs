@@ -1,0 +1,275 @@
+//! Locks in `ZooKeeper`: ephemeral sequential nodes, as Curator and kazoo make them.
+//!
+//! Each claim is a session of its own, whose time-out is the ttl; what ends the session ends the claim. A
+//! claim's nodes on all its names are made in one step. Whoever waits watches the one node that must go first.
+
+mod claim;
+mod config;
+mod deadlock;
+mod enter;
+mod evict;
+mod examine;
+mod follow;
+mod line;
+mod list;
+mod node;
+mod note;
+mod observe;
+mod paths;
+mod shared;
+mod sight;
+mod success;
+mod wire;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use zookeeper_client::{Client, StateWatcher};
+
+use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
+use crate::clock::Clock;
+use crate::lock::validity::Terms;
+use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
+use claim::ZkClaim;
+pub use config::ZkConfig;
+use observe::ZkObserver;
+use sight::Sight;
+use wire::{Call, Door, NAME, Outcome, Trouble, ended};
+
+/// The life of the session that looks and evicts. It has no nodes, so nothing depends on it.
+const LOOKING: Duration = Duration::from_secs(10);
+
+/// One ensemble.
+#[derive(Debug)]
+pub struct ZkBackend {
+    door: Arc<Door>,
+    looking: tokio::sync::Mutex<Option<Client>>,
+    claims: Mutex<HashMap<ClaimId, Entered>>,
+}
+
+/// What became of a claim that was entered through this backend.
+#[derive(Debug)]
+enum Entered {
+    Claim(Weak<ZkClaim>),
+    /// The attempt was given up; its session is being closed.
+    Leaving(StateWatcher),
+}
+
+/// The session of an attempt to enter, closed if the attempt is given up.
+struct Attempt<'a> {
+    backend: &'a ZkBackend,
+    id: ClaimId,
+    client: Option<Client>,
+}
+
+impl Attempt<'_> {
+    fn give_up(&mut self) -> Option<StateWatcher> {
+        let client = self.client.take()?;
+        let watcher = client.state_watcher();
+        self.backend.remember(self.id, Entered::Leaving(watcher.clone()));
+        Some(watcher)
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        drop(self.give_up());
+    }
+}
+
+impl ZkBackend {
+    /// A client of the ensemble that `config` means; connects when it is first used.
+    pub fn open(config: &ZkConfig) -> Self {
+        Self::open_with(config, Clock::Boot)
+    }
+
+    /// As [`ZkBackend::open`], with another clock.
+    #[doc(hidden)]
+    pub fn open_with(config: &ZkConfig, clock: Clock) -> Self {
+        Self {
+            door: Arc::new(Door::new(config.clone(), clock)),
+            looking: tokio::sync::Mutex::new(None),
+            claims: Mutex::default(),
+        }
+    }
+
+    fn call<'a>(&'a self, operation: &'static str, lock: Option<&'a LockName>, deadline: Moment) -> Call<'a> {
+        Call { door: &self.door, operation, lock, deadline }
+    }
+
+    fn remember(&self, id: ClaimId, entered: Entered) {
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.retain(|_, entered| match entered {
+            Entered::Claim(claim) => claim.strong_count() > 0,
+            Entered::Leaving(watcher) => !watcher.peek_state().is_terminated(),
+        });
+        claims.insert(id, entered);
+    }
+
+    /// The claim of this id that is alive here.
+    fn known(&self, id: ClaimId) -> Option<Arc<ZkClaim>> {
+        let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Entered::Claim(claim)) = claims.get(&id) else { return None };
+        claim.upgrade().filter(|claim| !claim.0.has_left() && !claim.0.is_over())
+    }
+
+    /// Waits until an attempt under this id that was given up has left nothing behind.
+    async fn left_behind(&self, id: ClaimId) {
+        let watcher = {
+            let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+            match claims.get(&id) {
+                Some(Entered::Leaving(watcher)) => watcher.clone(),
+                _ => return,
+            }
+        };
+        // A service that was silent then may be so now: what it has is found and removed in another way.
+        let _ = tokio::time::timeout(Duration::from_secs(1), ended(watcher)).await;
+    }
+
+    /// The session that looks.
+    async fn looking(&self) -> Outcome<Client> {
+        let mut looking = self.looking.lock().await;
+        match &*looking {
+            Some(client) if !client.state().is_terminated() => Ok(client.clone()),
+            _ => Ok(looking.insert(self.door.connect(LOOKING).await?).clone()),
+        }
+    }
+
+    fn line(&self, name: &LockName) -> Outcome<String> {
+        self.door.paths.line(name).map_err(|why| Trouble::Refusal(ErrorKind::Invalid, why))
+    }
+
+    async fn try_enter(&self, request: &Request) -> Outcome<Arc<ZkClaim>> {
+        if request.names.is_empty() {
+            return Err(Trouble::Refusal(ErrorKind::Invalid, "a claim needs a name".to_owned()));
+        }
+        for name in &request.names {
+            self.line(name)?;
+        }
+        self.left_behind(request.id).await;
+        let begun = self.door.clock.now();
+        let client = self.door.connect(request.ttl).await?;
+        let granted = client.session_timeout();
+        let mut attempt = Attempt { backend: self, id: request.id, client: Some(client.clone()) };
+        let entered = if granted < Terms::LEAST_TTL {
+            let reason = format!(
+                "{} grants sessions of {granted:?} at most; raise its maxSessionTimeout to 1s or more",
+                self.door.config.address(),
+            );
+            Err(Trouble::Refusal(ErrorKind::Invalid, reason))
+        } else {
+            enter::enter(&self.door, request, &client, begun).await
+        };
+        drop(client);
+        match entered {
+            Ok(shared) => {
+                attempt.client = None;
+                let claim = Arc::new(ZkClaim(shared));
+                self.remember(request.id, Entered::Claim(Arc::downgrade(&claim)));
+                Ok(claim)
+            }
+            Err(trouble) => {
+                // Whoever hears of a refusal may rely on it that nothing stands in line any more.
+                if let Some(watcher) = attempt.give_up() {
+                    ended(watcher).await;
+                }
+                Err(trouble)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for ZkBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: NAME,
+            atomic_names: true,
+            ordered: true,
+            token: TokenStrength::Durable,
+            leased: true,
+            renewals_per_ttl: 4,
+            look_while_running: false,
+            // Two ticks of a server that is set up as usual.
+            abandoned_bound: Duration::from_secs(4),
+        }
+    }
+
+    fn identity(&self) -> String {
+        self.door.config.identity()
+    }
+
+    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
+        if let Some(claim) = self.known(request.id) {
+            return Ok(claim);
+        }
+        let call = self.call("enter the line", request.names.first(), deadline);
+        let claim = call.run(self.try_enter(request)).await?;
+        Ok(claim)
+    }
+
+    async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
+        let call = self.call("inspect the line", Some(name), deadline);
+        call.run(async {
+            let line = self.line(name)?;
+            let client = self.looking().await?;
+            let sight = Sight::read(&client, &line, true).await?;
+            Ok(sight::status(name, &sight.entries(&client, &line).await?))
+        })
+        .await
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
+        let call = self.call("list the lines", None, deadline);
+        call.run(async {
+            let client = self.looking().await?;
+            let found = list::lines(&self.door, &client, prefix).await?;
+            Ok(found.iter().map(|line| sight::status(&line.name, &line.entries)).collect())
+        })
+        .await
+    }
+
+    async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
+        let call = self.call("watch the line", Some(name), Moment::NEVER);
+        let observer = ZkObserver::new(Arc::clone(&self.door), name.clone());
+        Ok(Box::new(observer.map_err(|why| call.refuse(ErrorKind::Invalid, why))?))
+    }
+
+    async fn evict(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        how: Evict,
+        by: &Holder,
+        deadline: Moment,
+    ) -> Result<bool> {
+        let call = self.call("evict from the line", Some(name), deadline);
+        call.run(async {
+            self.left_behind(id).await;
+            let client = self.looking().await?;
+            evict::evict(&self.door, &client, name, id, how, by).await
+        })
+        .await
+    }
+
+    async fn examine(&self, deadline: Moment) -> Result<Examination> {
+        let call = self.call("examine the service", None, deadline);
+        call.run(async {
+            let client = self.looking().await?;
+            examine::examine(&self.door, &client).await
+        })
+        .await
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
+        let call = self.call("read the last success", Some(name), deadline);
+        call.run(async {
+            let line = self.line(name)?;
+            let client = self.looking().await?;
+            success::last(&self.door, &client, &line).await
+        })
+        .await
+    }
+}

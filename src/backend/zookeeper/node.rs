@@ -1,0 +1,131 @@
+//! The names of nodes in a line, as Curator and kazoo make them.
+
+use crate::backend::options::ZkLayout;
+use crate::lock::ClaimId;
+
+/// What a node's name says that it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// A mutex.
+    Mutex,
+    /// The reading half of a read/write lock.
+    Reader,
+    /// Its writing half.
+    Writer,
+    /// One of the slots of a semaphore.
+    Lease,
+}
+
+/// A node that stands in a line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Node {
+    /// Its name, without the path.
+    pub(super) name: String,
+    /// What it is for.
+    pub(super) part: Part,
+    /// The identity that its maker gave it, if it has the form of one.
+    pub(super) guid: Option<ClaimId>,
+    /// Its place in line: a number that wraps around.
+    pub(super) sequence: i32,
+}
+
+/// What stands before the number, longest first where one ends with another.
+const MARKS: [(&str, Part); 7] = [
+    ("__READ__", Part::Reader),
+    ("__WRIT__", Part::Writer),
+    ("__rlock__", Part::Reader),
+    ("__lock__", Part::Mutex),
+    ("lease-", Part::Lease),
+    ("latch-", Part::Mutex),
+    ("lock-", Part::Mutex),
+];
+
+impl Node {
+    /// Reads a child's name; `None` for what stands in no line. Any name that ends in a sequence number does.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let known = MARKS.iter().find_map(|(mark, part)| {
+            let at = name.rfind(mark)?;
+            Some((*part, number(&name[at + mark.len()..])?))
+        });
+        let (part, sequence) = match known {
+            Some(found) => found,
+            None => (Part::Mutex, number(name.get(name.len().checked_sub(10)?..)?)?),
+        };
+        Some(Self { name: name.to_owned(), part, guid: guid(name), sequence })
+    }
+}
+
+/// A sequence number: ten digits, or as many with a sign once it has wrapped.
+fn number(text: &str) -> Option<i32> {
+    let wide = text.len() >= 10 && text.len() <= 11;
+    if wide && text.bytes().all(|b| b.is_ascii_digit() || b == b'-') { text.parse().ok() } else { None }
+}
+
+fn guid(name: &str) -> Option<ClaimId> {
+    let text = name.strip_prefix("_c_").unwrap_or(name);
+    let hex: String = match text.get(..36) {
+        Some(uuid) if uuid.bytes().filter(|b| *b == b'-').count() == 4 => uuid.replace('-', ""),
+        _ => text.get(..32)?.to_owned(),
+    };
+    hex.parse().ok()
+}
+
+/// `id` as the hexadecimal groups of a UUID.
+fn uuid(id: ClaimId) -> String {
+    let hex = id.to_string();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+/// What a claim's node is called before the number that the server gives it.
+pub(super) fn stem(layout: ZkLayout, id: ClaimId, part: Part) -> String {
+    match (layout, part) {
+        (ZkLayout::Curator, Part::Mutex) => format!("_c_{}-lock-", uuid(id)),
+        (ZkLayout::Curator, Part::Reader) => format!("_c_{}-__READ__", uuid(id)),
+        (ZkLayout::Curator, Part::Writer) => format!("_c_{}-__WRIT__", uuid(id)),
+        (_, Part::Lease) => format!("_c_{}-lease-", uuid(id)),
+        (ZkLayout::Kazoo, Part::Reader) => format!("{id}__rlock__"),
+        (ZkLayout::Kazoo, _) => format!("{id}__lock__"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id() -> ClaimId {
+        "0123456789abcdef0123456789abcdef".parse().expect("an id")
+    }
+
+    #[test]
+    fn own_names_are_read() {
+        for (layout, part, name) in [
+            (ZkLayout::Curator, Part::Mutex, "_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000007"),
+            (ZkLayout::Curator, Part::Reader, "_c_01234567-89ab-cdef-0123-456789abcdef-__READ__0000000007"),
+            (ZkLayout::Curator, Part::Writer, "_c_01234567-89ab-cdef-0123-456789abcdef-__WRIT__0000000007"),
+            (ZkLayout::Curator, Part::Lease, "_c_01234567-89ab-cdef-0123-456789abcdef-lease-0000000007"),
+            (ZkLayout::Kazoo, Part::Mutex, "0123456789abcdef0123456789abcdef__lock__0000000007"),
+            (ZkLayout::Kazoo, Part::Reader, "0123456789abcdef0123456789abcdef__rlock__0000000007"),
+        ] {
+            assert_eq!(format!("{}0000000007", stem(layout, id(), part)), name);
+            let node = Node { name: name.to_owned(), part, guid: Some(id()), sequence: 7 };
+            assert_eq!(Node::parse(name), Some(node));
+        }
+    }
+
+    #[test]
+    fn others_names_are_read_too() {
+        for (name, part, sequence) in [
+            ("x-144115188075855872-0000000012", Part::Mutex, 12),
+            ("_c_0123-lock--2147483648", Part::Mutex, i32::MIN),
+            ("_c_0123-lock--000000001", Part::Mutex, -1),
+            ("lock-2147483647", Part::Mutex, i32::MAX),
+            ("_c_x-latch-0000000003", Part::Mutex, 3),
+        ] {
+            let node = Node::parse(name).expect("stands in line");
+            assert_eq!((node.part, node.sequence, node.guid), (part, sequence, None), "{name}");
+        }
+        for name in ["locks", "leases", "", "é", "~dlock", "lock-", "lock-12", "0123456789abcdef"] {
+            assert_eq!(Node::parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the data of a node says of its claim.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::backend::record::Record;
+use crate::lock::{Entry, FencingToken, Holder};
+use std::time::{SystemTime, UNIX_EPOCH};
+use zookeeper_client::Stat;
+
+/// The data of a claim's node: the record, and what came to it later.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Note {
+    #[serde(flatten)]
+    pub(super) record: Record,
+    /// Who asked it to end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) asked_by: Option<Holder>,
+    /// Which slot it has, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) slot: Option<u32>,
+    /// How long it waited, once it holds after a wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) waited_ms: Option<u64>,
+}
+
+impl Note {
+    pub(super) fn new(record: Record) -> Self {
+        Self { record, asked_by: None, slot: None, waited_ms: None }
+    }
+
+    /// Reads a node's data; `None` if no dlock wrote it.
+    pub(super) fn parse(data: &[u8]) -> Option<Self> {
+        serde_json::from_slice(data).ok().filter(|note: &Self| note.record.id().is_some())
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+/// What a node's data and stat tell to others. Whether it holds is for the caller to add.
+pub(super) fn entry(note: Option<&Note>, stat: &Stat) -> Entry {
+    let waited = note.and_then(|n| n.waited_ms).unwrap_or_default();
+    let since = u64::try_from(stat.ctime).unwrap_or_default() + waited;
+    let base = note.map_or_else(|| Entry { foreign: true, ..Entry::default() }, |n| n.record.entry());
+    Entry { slot: note.and_then(|n| n.slot), since: Some(at(since)), token: token(stat), ..base }
+}
+
+fn at(millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(millis)
+}
+
+/// The zxid that created a node: later claims have greater ones, whatever becomes of the folder.
+pub(super) fn token(stat: &Stat) -> Option<FencingToken> {
+    FencingToken::new(u64::try_from(stat.czxid).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_another_version_is_a_note() {
+        let text = br#"{"claim":"07070707070707070707070707070707","mode":"shared","ttl_ms":3000,"new":1,
+            "holder":{"host":"h","pid":4,"user":"u","command":"c"}}"#;
+        let note = Note::parse(text).expect("a note");
+        assert_eq!((note.asked_by.clone(), note.slot, note.waited_ms), (None, None, None));
+        assert_eq!(Note::parse(&note.to_bytes()), Some(note));
+        assert_eq!(Note::parse(b"192.168.0.1"), None);
+    }
+}

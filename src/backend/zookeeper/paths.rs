@@ -1,0 +1,174 @@
+//! Where the line of a name stands in the tree.
+
+use super::config::ZkConfig;
+use crate::lock::LockName;
+
+/// What stands before names unless `--prefix` says otherwise.
+const PREFIX: &str = "/dlock/";
+/// Beside the lines: what outlives claims. No encoded name looks like it, and none is given it raw.
+const ASIDE: &str = "~dlock";
+
+/// The paths of one configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Paths {
+    chroot: String,
+    prefix: Option<String>,
+}
+
+impl Paths {
+    pub(super) fn new(config: &ZkConfig) -> Self {
+        Self { chroot: config.chroot.clone(), prefix: config.prefix.clone() }
+    }
+
+    /// The path of the line of `name`, or why it cannot have one.
+    pub(super) fn line(&self, name: &LockName) -> Result<String, String> {
+        let path = match &self.prefix {
+            None => format!("{PREFIX}{}", name.percent_encoded()),
+            Some(prefix) => absolute(&format!("{prefix}{name}")),
+        };
+        check(&path)?;
+        let first = path.split('/').nth(1).unwrap_or_default();
+        if path.split('/').any(|part| part == ASIDE) || (self.chroot.is_empty() && first == "zookeeper") {
+            return Err(format!("{path} is not for locks"));
+        }
+        Ok(format!("{}{path}", self.chroot))
+    }
+
+    /// The folder in which all lines are, without a trailing slash: empty is the root.
+    pub(super) fn folder(&self) -> String {
+        let prefix = absolute(self.prefix.as_deref().unwrap_or(PREFIX));
+        let folder = prefix.rfind('/').map_or("", |at| &prefix[..at]);
+        format!("{}{folder}", self.chroot)
+    }
+
+    /// Whether lines stand directly in the folder, and nowhere below.
+    pub(super) fn is_flat(&self) -> bool {
+        self.prefix.is_none()
+    }
+
+    /// The name whose line is at `path`; `None` if it is no line of this configuration.
+    pub(super) fn name(&self, path: &str) -> Option<LockName> {
+        let path = path.strip_prefix(self.chroot.as_str())?;
+        match &self.prefix {
+            None => decode(path.strip_prefix(PREFIX)?),
+            Some(prefix) if prefix.starts_with('/') => {
+                LockName::new(path.strip_prefix(prefix.as_str())?).ok()
+            }
+            Some(prefix) => LockName::new(path.strip_prefix('/')?.strip_prefix(prefix.as_str())?).ok(),
+        }
+    }
+
+    /// Where what outlives claims is kept.
+    pub(super) fn aside(&self) -> String {
+        format!("{}/{ASIDE}", self.folder())
+    }
+
+    /// Where the last success under the line at `line` is kept.
+    pub(super) fn success(&self, line: &str) -> String {
+        let below = line.strip_prefix(self.folder().as_str()).unwrap_or(line).trim_start_matches('/');
+        let name = LockName::new(below).map_or_else(|_| below.replace('/', "%2F"), |n| n.percent_encoded());
+        format!("{}/{name}", self.aside())
+    }
+}
+
+/// Whether `name`, a node's, is not that of a line but the one beside them.
+pub(super) fn is_aside(name: &str) -> bool {
+    name == ASIDE
+}
+
+fn absolute(path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
+}
+
+/// What a server would refuse of an absolute path, found here so that it is an error of usage.
+///
+/// The rules are those of `PathUtils.validatePath` of the Java client.
+pub(super) fn check(path: &str) -> Result<(), String> {
+    for part in path.split('/').skip(1) {
+        match part {
+            "" => return Err(format!("{path} has an empty part")),
+            "." | ".." => return Err(format!("{path} has a part that is only dots")),
+            _ => {}
+        }
+    }
+    let bad = |c: &char| {
+        let n = u32::from(*c);
+        // Java counts characters outside the basic plane as two surrogates, which it refuses.
+        n < 0x20 || (0x7f..=0x9f).contains(&n) || (0xd800..=0xf8ff).contains(&n) || n >= 0xfff0
+    };
+    match path.chars().find(bad) {
+        Some(c) => Err(format!("ZooKeeper has no {} in a path", c.escape_unicode())),
+        None => Ok(()),
+    }
+}
+
+/// The name that [`LockName::percent_encoded`] made `text` of.
+fn decode(text: &str) -> Option<LockName> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        if *first == b'%' {
+            let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &tail[2..];
+        } else {
+            bytes.push(*first);
+            rest = tail;
+        }
+    }
+    let name = LockName::new(String::from_utf8(bytes).ok()?).ok()?;
+    (name.percent_encoded() == text).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn paths(chroot: &str, prefix: Option<&str>) -> Paths {
+        Paths { chroot: chroot.to_owned(), prefix: prefix.map(str::to_owned) }
+    }
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).expect("valid")
+    }
+
+    #[test]
+    fn lines_stand_where_documented() {
+        for (chroot, prefix, text, path, success) in [
+            ("", None, "deploy", "/dlock/deploy", "/dlock/~dlock/deploy"),
+            ("/c", None, "a/b", "/c/dlock/a%2Fb", "/c/dlock/~dlock/a%252Fb"),
+            ("", Some(""), "locks/a", "/locks/a", "/~dlock/locks%2Fa"),
+            ("", Some(""), "/locks/a", "/locks/a", "/~dlock/locks%2Fa"),
+            ("/c", Some("/x/y-"), "a", "/c/x/y-a", "/c/x/~dlock/y-a"),
+            ("", Some("x/"), "a b", "/x/a b", "/x/~dlock/a%20b"),
+        ] {
+            let paths = paths(chroot, prefix);
+            assert_eq!(paths.line(&name(text)).as_deref(), Ok(path), "{prefix:?} {text}");
+            assert_eq!(paths.success(path), success, "{prefix:?} {text}");
+            let back = paths.name(path).expect("a name");
+            assert_eq!(paths.line(&back).as_deref(), Ok(path));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_expressed_is_refused() {
+        let raw = paths("", Some(""));
+        for text in ["a//b", "a/", "..", "a/./b", "\u{e000}", "🦀", "\u{fff0}", "~dlock/x", "zookeeper/x"] {
+            assert!(raw.line(&name(text)).is_err(), "{text:?}");
+            assert!(paths("", None).line(&name(text)).is_ok(), "{text:?}");
+        }
+        assert!(paths("/c", Some("")).line(&name("zookeeper")).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_has_a_line_and_comes_back(text in "[^\\p{Cc}]{1,30}") {
+            if let Ok(name) = LockName::new(text) {
+                let paths = paths("", None);
+                let path = paths.line(&name).expect("a path");
+                prop_assert_eq!(paths.name(&path), Some(name));
+            }
+        }
+    }
+}

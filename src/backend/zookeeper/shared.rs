@@ -1,0 +1,278 @@
+//! What the parts of a claim share.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use zookeeper_client::{Client, StateWatcher};
+
+use super::success::Memory;
+use super::wire::Door;
+use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};
+
+/// What a claim has in the line of one of its names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Own {
+    pub(super) name: LockName,
+    /// The path of the line.
+    pub(super) line: String,
+    /// The paths of its nodes, the one with the record first.
+    pub(super) nodes: Vec<String>,
+    pub(super) token: FencingToken,
+    pub(super) slot: Option<u32>,
+}
+
+/// When renewals that the service confirmed were sent.
+#[derive(Debug)]
+pub(super) struct Proofs {
+    /// Whether there is only one server, once that is known: then the last one counts.
+    pub(super) single: Option<bool>,
+    ttl: Duration,
+    sent: VecDeque<Moment>,
+}
+
+impl Proofs {
+    pub(super) fn new(begun: Moment, ttl: Duration) -> Self {
+        Self { single: None, ttl, sent: VecDeque::from([begun]) }
+    }
+
+    /// Takes note of one more.
+    ///
+    /// A follower tells the leader only now and then that a session was heard of; cut off in between, the
+    /// leader counts from an earlier time. So in an ensemble what counts is one before, and not right before.
+    pub(super) fn add(&mut self, sent: Moment) {
+        if self.sent.back().is_none_or(|last| *last < sent) {
+            self.sent.push_back(sent);
+        }
+        let apart = self.ttl / 5;
+        while self.sent.len() > 2 && sent.since(self.sent[1]) >= apart {
+            self.sent.pop_front();
+        }
+    }
+
+    /// From when the ttl certainly counts.
+    pub(super) fn counts_from(&self) -> Moment {
+        let last = self.sent.len() - 1;
+        if self.single == Some(true) || last == 0 {
+            return self.sent[last];
+        }
+        let apart = self.ttl / 5;
+        let told = self.sent.iter().rev().find(|sent| self.sent[last].since(**sent) >= apart);
+        *told.unwrap_or(&self.sent[0])
+    }
+
+    /// When the session is over if nobody renews.
+    pub(super) fn ends(&self) -> Moment {
+        self.sent[self.sent.len() - 1] + self.ttl
+    }
+}
+
+pub(super) struct Shared {
+    pub(super) door: Arc<Door>,
+    pub(super) request: Request,
+    /// The ttl that the service granted.
+    pub(super) ttl: Duration,
+    pub(super) session: i64,
+    pub(super) own: Mutex<Vec<Own>>,
+    pub(super) proofs: Mutex<Proofs>,
+    pub(super) state: watch::Sender<ClaimState>,
+    pub(super) left: AtomicBool,
+    pub(super) recorded: AtomicBool,
+    /// What there is to remember successes in.
+    memory: Mutex<Memory>,
+    /// Since when it holds.
+    held_at: Mutex<Option<Moment>>,
+    /// Has the line looked at.
+    pub(super) look: Notify,
+    pub(super) watcher: StateWatcher,
+    client: Mutex<Option<Client>>,
+    /// Everything under way that has the session in its hands.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Claim({} in session {:#x})", self.request.id, self.session)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(
+        door: Arc<Door>,
+        request: Request,
+        client: Client,
+        own: Vec<Own>,
+        proofs: Proofs,
+    ) -> Arc<Self> {
+        let ttl = client.session_timeout();
+        Arc::new(Self {
+            door,
+            request,
+            ttl,
+            session: client.session_id().0,
+            own: Mutex::new(own),
+            proofs: Mutex::new(proofs),
+            state: watch::Sender::new(ClaimState::Waiting { ahead: None, holder: None }),
+            left: AtomicBool::new(false),
+            recorded: AtomicBool::new(false),
+            memory: Mutex::default(),
+            held_at: Mutex::new(None),
+            look: Notify::new(),
+            watcher: client.state_watcher(),
+            client: Mutex::new(Some(client)),
+            tasks: Mutex::new(JoinSet::new()),
+        })
+    }
+
+    pub(super) fn own(&self) -> Vec<Own> {
+        locked(&self.own).clone()
+    }
+
+    pub(super) fn set_own(&self, own: Vec<Own>) {
+        *locked(&self.own) = own;
+    }
+
+    pub(super) fn memory(&self) -> Memory {
+        *locked(&self.memory)
+    }
+
+    pub(super) fn set_memory(&self, memory: Memory) {
+        *locked(&self.memory) = memory;
+    }
+
+    pub(super) fn proofs(&self) -> MutexGuard<'_, Proofs> {
+        locked(&self.proofs)
+    }
+
+    /// The session, unless it was closed.
+    pub(super) fn client(&self) -> Option<Client> {
+        locked(&self.client).clone()
+    }
+
+    /// Runs `work` until it is done or the session is closed.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = locked(&self.tasks);
+        while tasks.try_join_next().is_some() {}
+        if self.client().is_some() {
+            tasks.spawn(work);
+        }
+    }
+
+    /// Closes the session, which removes all nodes of the claim. It ends once everything that uses it has let
+    /// go; `watcher` tells when.
+    pub(super) fn close(&self) {
+        drop(locked(&self.client).take());
+        locked(&self.tasks).abort_all();
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// Since when it holds, on the client's clock.
+    pub(super) fn held_at(&self) -> Option<Moment> {
+        *locked(&self.held_at)
+    }
+
+    fn is_final(state: &ClaimState) -> bool {
+        matches!(state, ClaimState::Lost(_) | ClaimState::Superseded { .. })
+    }
+
+    /// Whether the claim was found to be over.
+    pub(super) fn is_over(&self) -> bool {
+        Self::is_final(&self.state.borrow())
+    }
+
+    pub(super) fn holds(&self) -> bool {
+        matches!(*self.state.borrow(), ClaimState::Held(_))
+    }
+
+    fn publish(&self, state: ClaimState, may_replace: impl FnOnce(&ClaimState) -> bool) {
+        self.state.send_if_modified(|present| {
+            let news = *present != state && !Self::is_final(present) && may_replace(present);
+            if news {
+                *present = state;
+            }
+            news
+        });
+    }
+
+    pub(super) fn set_waiting(&self, ahead: u32, holder: Option<crate::lock::Entry>) {
+        let state = ClaimState::Waiting { ahead: Some(ahead), holder: holder.map(Box::new) };
+        self.publish(state, |present| matches!(present, ClaimState::Waiting { .. }));
+    }
+
+    pub(super) fn set_held(&self) {
+        locked(&self.held_at).get_or_insert(self.door.clock.now());
+        let names =
+            locked(&self.own).iter().map(|own| Granted { token: own.token, slot: own.slot }).collect();
+        let grant = Grant { names, counts_from: self.proofs().counts_from() };
+        self.publish(ClaimState::Held(grant), |present| matches!(present, ClaimState::Waiting { .. }));
+    }
+
+    pub(super) fn set_asked(&self, by: crate::lock::Holder) {
+        self.publish(ClaimState::AskedToLeave { by }, |_| true);
+    }
+
+    /// The claim is over, and not by its own doing. What is left of it goes too.
+    pub(super) fn end(&self, state: ClaimState) {
+        if !self.has_left() {
+            self.publish(state, |_| true);
+        }
+        self.close();
+    }
+
+    pub(super) fn lose(&self, reason: LossReason) {
+        self.end(ClaimState::Lost(reason));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(1_000_000_000 * seconds)
+    }
+
+    fn counted(single: bool, sent: &[u64]) -> Moment {
+        let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
+        proofs.single = Some(single);
+        for seconds in sent {
+            proofs.add(at(*seconds));
+        }
+        proofs.counts_from()
+    }
+
+    #[test]
+    fn behind_a_follower_the_renewal_before_the_last_counts() {
+        assert_eq!(counted(false, &[]), at(100));
+        assert_eq!(counted(false, &[105]), at(100));
+        assert_eq!(counted(false, &[105, 110, 115]), at(110));
+        assert_eq!(counted(false, &[105, 106, 107, 108]), at(100), "too close to the last");
+        assert_eq!(counted(false, &[105, 106, 107, 112]), at(107));
+        assert_eq!(counted(true, &[105, 106]), at(106));
+    }
+
+    #[test]
+    fn what_counts_never_goes_back() {
+        for single in [false, true] {
+            let mut proofs = Proofs::new(at(0), Duration::from_secs(20));
+            proofs.single = Some(single);
+            let mut last = proofs.counts_from();
+            for seconds in [1, 2, 3, 3, 9, 10, 15, 15, 30, 31, 32, 33, 34, 35, 60] {
+                proofs.add(at(seconds));
+                assert!(proofs.counts_from() >= last, "{seconds}");
+                last = proofs.counts_from();
+                assert_eq!(proofs.ends(), at(seconds) + Duration::from_secs(20));
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Sessions and single requests, by deadlines and with errors that people can read.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as ZkError, Stat, TlsOptions};
+
+use super::config::ZkConfig;
+use super::paths::Paths;
+use crate::clock::Clock;
+use crate::lock::{Error, ErrorKind, LockName, Moment, Result};
+
+/// The backend's name.
+pub(super) const NAME: &str = "zk";
+
+/// Why something did not come about.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The service said so, or did not answer.
+    Service(ZkError),
+    /// It was not to be.
+    Refusal(ErrorKind, String),
+}
+
+impl From<ZkError> for Trouble {
+    fn from(error: ZkError) -> Self {
+        Self::Service(error)
+    }
+}
+
+pub(super) type Outcome<T> = std::result::Result<T, Trouble>;
+
+/// Whether a request that ended so may have been carried out all the same, and may be repeated.
+pub(super) fn is_ambiguous(error: &ZkError) -> bool {
+    matches!(
+        error,
+        ZkError::ConnectionLoss | ZkError::Timeout | ZkError::Custom(_) | ZkError::UnmarshalError { .. }
+    )
+}
+
+/// Whether the session is over.
+pub(super) fn is_over(error: &ZkError) -> bool {
+    matches!(error, ZkError::SessionExpired | ZkError::ClientClosed | ZkError::SessionMoved)
+}
+
+fn kind(error: &ZkError) -> ErrorKind {
+    match error {
+        ZkError::NoAuth | ZkError::AuthFailed | ZkError::InvalidAcl => ErrorKind::Denied,
+        ZkError::BadArguments(_) => ErrorKind::Invalid,
+        ZkError::Unimplemented => ErrorKind::Unsupported,
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+/// How one ensemble is reached.
+pub(super) struct Door {
+    pub(super) config: ZkConfig,
+    pub(super) paths: Paths,
+    pub(super) clock: Clock,
+    /// Why the last attempt to connect failed.
+    cause: Mutex<Option<String>>,
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Door({})", self.config.address())
+    }
+}
+
+impl Door {
+    pub(super) fn new(config: ZkConfig, clock: Clock) -> Self {
+        let paths = Paths::new(&config);
+        Self { config, paths, clock, cause: Mutex::new(None) }
+    }
+
+    fn set_cause(&self, cause: Option<String>) {
+        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = cause;
+    }
+
+    fn cause(&self) -> Option<String> {
+        self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Who may touch the nodes that are made: with a user this user alone.
+    pub(super) fn acls(&self) -> Acls<'static> {
+        if self.config.user.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
+    }
+
+    pub(super) fn ephemeral(&self) -> CreateOptions<'static> {
+        CreateMode::EphemeralSequential.with_acls(self.acls())
+    }
+
+    /// A new session of about `ttl`; asks again and again until somebody answers, so the caller sets an end.
+    /// Dropping the future leaves no more than a session without nodes.
+    pub(super) async fn connect(&self, ttl: Duration) -> Outcome<Client> {
+        let mut pause = Duration::from_millis(50);
+        let mut patience = Duration::from_secs(2);
+        loop {
+            // A server that is just starting may take a connection and then forget it.
+            let attempt = tokio::time::timeout(patience, self.connect_once(ttl)).await;
+            patience = (patience * 2).min(Duration::from_secs(10));
+            match attempt.unwrap_or(Err(Trouble::Service(ZkError::Timeout))) {
+                Ok(client) => {
+                    self.set_cause(None);
+                    return Ok(client);
+                }
+                Err(Trouble::Service(error)) if kind(&error) == ErrorKind::Unavailable => {
+                    if self.cause().is_none() {
+                        let cause = self.diagnose().await;
+                        self.set_cause(Some(cause));
+                    }
+                }
+                Err(trouble) => return Err(trouble),
+            }
+            self.clock.sleep_until(self.clock.now() + pause).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    async fn connect_once(&self, ttl: Duration) -> Outcome<Client> {
+        let ttl = ttl.min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
+        // A server that falls silent is left for another one while there is time for a renewal there.
+        let silence = (ttl / 6).clamp(Duration::from_millis(100), Duration::from_secs(4));
+        let mut connector = Client::connector()
+            .with_session_timeout(ttl)
+            .with_connection_timeout(silence)
+            .with_fail_eagerly();
+        if let Some((user, password)) = &self.config.user {
+            connector = connector.with_auth("digest", format!("{user}:{}", password.reveal()).as_bytes());
+        }
+        let servers = self.config.servers.join(",");
+        match self.tls_options()? {
+            None => Ok(connector.connect(&servers).await?),
+            Some(tls) => Ok(connector.with_tls(tls).secure_connect(&servers).await?),
+        }
+    }
+
+    fn tls_options(&self) -> Outcome<Option<TlsOptions>> {
+        let Some(tls) = &self.config.tls else { return Ok(None) };
+        // Two providers are compiled in, and without a choice the first connection panics. Somebody else may
+        // have chosen already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let bad = |what: &str| {
+            Trouble::Refusal(ErrorKind::Invalid, format!("the {what} is no PEM text that can be used"))
+        };
+        let text = |pem: &crate::backend::options::Pem| String::from_utf8(pem.as_bytes().to_vec());
+        let mut options = TlsOptions::new();
+        if let Some(authority) = &tls.authority {
+            let pem = text(authority).map_err(|_| bad("certificate of the authority"))?;
+            options = options.with_pem_ca(&pem).map_err(|_| bad("certificate of the authority"))?;
+        }
+        if let Some(identity) = &tls.identity {
+            let certificate = text(&identity.certificate).map_err(|_| bad("own certificate"))?;
+            let key = text(&identity.key).map_err(|_| bad("own key"))?;
+            options = options
+                .with_pem_identity(&certificate, &key)
+                .map_err(|_| bad("own certificate or its key"))?;
+        }
+        Ok(Some(options))
+    }
+
+    /// Why no server of the list can be used, as far as an attempt to open a connection tells.
+    async fn diagnose(&self) -> String {
+        let mut causes = Vec::new();
+        for server in &self.config.servers {
+            let opened =
+                tokio::time::timeout(Duration::from_secs(1), TcpStream::connect(server.as_str())).await;
+            causes.push(match opened {
+                Err(_) => format!("{server} does not answer"),
+                Ok(Err(error)) => format!("{server}: {error}"),
+                Ok(Ok(_)) if self.config.tls.is_some() => {
+                    format!("{server} accepts connections but not these certificates, or does not use TLS")
+                }
+                Ok(Ok(_)) => {
+                    format!("{server} accepts connections but does not answer as ZooKeeper does; does it want TLS?")
+                }
+            });
+        }
+        causes.join("; ")
+    }
+
+    fn reason(&self, error: &ZkError) -> String {
+        let address = self.config.address();
+        match error {
+            ZkError::NoAuth if self.config.user.is_none() => {
+                format!("{address} does not let everybody touch this path; give --user and a password")
+            }
+            ZkError::NoAuth => format!("{address} does not let this user touch this path"),
+            ZkError::AuthFailed => format!("{address} does not accept these credentials"),
+            error => format!("{address}: {error}"),
+        }
+    }
+
+    fn explain(&self, trouble: Trouble) -> (ErrorKind, String) {
+        match trouble {
+            Trouble::Service(error) => (kind(&error), self.reason(&error)),
+            Trouble::Refusal(kind, reason) => (kind, reason),
+        }
+    }
+}
+
+/// One call of a backend's or claim's method.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub(super) door: &'a Door,
+    pub(super) operation: &'static str,
+    pub(super) lock: Option<&'a LockName>,
+    pub(super) deadline: Moment,
+}
+
+impl Call<'_> {
+    /// Does `work`, but not longer than the deadline.
+    pub(super) async fn run<T>(&self, work: impl Future<Output = Outcome<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            result = work => result.map_err(|trouble| self.error(trouble)),
+            () = self.door.clock.sleep_until(self.deadline) => Err(self.late()),
+        }
+    }
+
+    pub(super) fn error(&self, trouble: Trouble) -> Error {
+        let (kind, reason) = self.door.explain(trouble);
+        self.refuse(kind, reason)
+    }
+
+    pub(super) fn late(&self) -> Error {
+        let silent = || format!("no answer from {} in time", self.door.config.address());
+        self.refuse(ErrorKind::Unavailable, self.door.cause().unwrap_or_else(silent))
+    }
+
+    pub(super) fn refuse(&self, kind: ErrorKind, reason: String) -> Error {
+        let error = Error::new(kind, NAME, self.operation, reason);
+        match self.lock {
+            Some(lock) => error.on(lock),
+            None => error,
+        }
+    }
+}
+
+/// Completes when the session has a connection, and says whether it still lives.
+pub(super) async fn connected(client: &Client) -> bool {
+    let mut watcher = client.state_watcher();
+    loop {
+        let state = watcher.state();
+        if state.is_terminated() {
+            return false;
+        }
+        if state == zookeeper_client::SessionState::SyncConnected {
+            return true;
+        }
+        watcher.changed().await;
+    }
+}
+
+/// Completes when the session that `watcher` sees is over.
+pub(super) async fn ended(mut watcher: zookeeper_client::StateWatcher) {
+    while !watcher.state().is_terminated() {
+        watcher.changed().await;
+    }
+}
+
+/// Awaits `work`, and leaves it behind when cancelled.
+///
+/// A watch that is dropped is taken off at the server, and a session that is being closed waits for that exchange.
+/// What only the end of its session cancels goes through here; what is left behind is small.
+pub(super) async fn unto_the_end<T>(work: impl Future<Output = T>) -> T {
+    let mut work = ManuallyDrop::new(Box::pin(work));
+    let answer = work.as_mut().await;
+    drop(ManuallyDrop::into_inner(work));
+    answer
+}
+
+/// The children of `path`; none if it does not exist. Sent at once, whenever it is awaited.
+pub(super) fn children<'a>(
+    client: &'a Client,
+    path: &str,
+) -> impl Future<Output = std::result::Result<Vec<String>, ZkError>> + Send + 'a {
+    let listed = client.list_children(path);
+    async move {
+        match listed.await {
+            Err(ZkError::NoNode) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+}
+
+/// The data of each path, or `None` where nothing is; asked for in one exchange.
+pub(super) async fn data_of(client: &Client, paths: &[String]) -> Outcome<Vec<Option<(Vec<u8>, Stat)>>> {
+    let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
+    let mut found = Vec::with_capacity(asked.len());
+    for answer in asked {
+        found.push(match answer.await {
+            Ok(data) => Some(data),
+            Err(ZkError::NoNode) => None,
+            Err(error) => return Err(error.into()),
+        });
+    }
+    Ok(found)
+}
+
+/// Makes `path` and what stands above it, in one exchange; what is there already is left as it is.
+///
+/// Containers, so that the server removes them when nobody uses them any more.
+pub(super) async fn make_folders(client: &Client, acls: Acls<'static>, path: &str) -> Outcome<()> {
+    for mode in [CreateMode::Container, CreateMode::Persistent] {
+        let options = mode.with_acls(acls);
+        let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([path.len()]);
+        let paths: Vec<&str> = ends.map(|end| &path[..end]).collect();
+        let asked: Vec<_> = paths.iter().map(|path| client.create(path, b"", &options)).collect();
+        let mut unknown = false;
+        for answer in asked {
+            match answer.await {
+                // Who may not make a folder may still use it; whether it is there the next request tells.
+                Ok(_) | Err(ZkError::NodeExists | ZkError::NoAuth | ZkError::NoNode) => {}
+                Err(ZkError::Unimplemented) => unknown = true,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !unknown {
+            break;
+        }
+    }
+    Ok(())
+}

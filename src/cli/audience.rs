@@ -1,0 +1,142 @@
+//! Tells people how a hold goes.
+
+use std::io::{IsTerminal as _, Stderr, stderr};
+use std::time::SystemTime;
+
+use rustix::termios::{tcgetpgrp, tcgetwinsize};
+
+use crate::clock;
+use crate::hold::{Audience, Notice};
+use crate::lock::{Entry, LossReason, Moment};
+use crate::output::live::Live;
+use crate::output::{Message, Party, Printer, Verbosity, sanitise};
+use crate::supervise::start::Start;
+
+/// A terminal's usual width, where it does not say.
+const WIDTH: usize = 80;
+
+/// Turns notices into messages and the live line.
+pub(super) struct Teller {
+    printer: Printer,
+    lock: String,
+    /// The backend's name and where it is.
+    service: (&'static str, String),
+    /// Whether a busy lock is waited for.
+    waits: bool,
+    told_waiting: bool,
+    live: Option<Live<Stderr, Box<dyn Fn() -> bool>>>,
+}
+
+impl Teller {
+    /// One that tells of `lock` (see [`crate::output::message::names`]) through `printer`. The live line is
+    /// shown if standard error is a terminal and dlock in the foreground.
+    pub(super) fn new(
+        printer: Printer,
+        lock: String,
+        service: (&'static str, String),
+        waits: bool,
+        start: &Start,
+        began: Moment,
+    ) -> Self {
+        let quiet = printer.verbosity == Verbosity::Quiet;
+        let live = (waits && !quiet && stderr().is_terminal()).then(|| {
+            let group = start.group;
+            let device = start.terminal.as_ref().and_then(|t| t.device.try_clone().ok());
+            let foreground = move || {
+                let present = device.as_ref().and_then(|d| tcgetpgrp(d).ok());
+                present.is_some_and(|pid| pid.as_raw_nonzero().get() == group)
+            };
+            Live::new(stderr(), Box::new(foreground) as Box<dyn Fn() -> bool>, lock.clone(), began)
+        });
+        Self { printer, lock, service, waits, told_waiting: false, live }
+    }
+
+    /// Says `message`, after taking the live line away.
+    pub(super) fn say(&mut self, message: &Message) {
+        if self.printer.shows(message) {
+            self.erase();
+            self.printer.print(message);
+        }
+    }
+
+    /// Takes the live line away.
+    pub(super) fn erase(&mut self) {
+        self.live.iter_mut().for_each(Live::erase);
+    }
+
+    fn waiting(&mut self, ahead: Option<u32>, holder: Option<&Entry>) {
+        if let Some(live) = &mut self.live {
+            live.update(ahead, holder);
+        } else if self.waits && !std::mem::replace(&mut self.told_waiting, true) {
+            let holder = holder.map(|entry| Party::of(entry, SystemTime::now()));
+            self.say(&Message::Waiting { lock: self.lock.clone(), holder, ahead });
+        }
+    }
+
+    fn held(&mut self, waited: std::time::Duration, token: String) {
+        self.erase();
+        self.live = None;
+        self.say(&Message::Acquired { lock: self.lock.clone(), waited, token });
+    }
+
+    fn entering_again(&mut self, reason: &LossReason) {
+        let reason = sanitise::text(&reason.to_string());
+        self.say(&Message::Rejoined { lock: self.lock.clone(), reason });
+    }
+}
+
+impl Audience for Teller {
+    fn notice(&mut self, notice: Notice<'_>) {
+        let lock = || self.lock.clone();
+        let text = |error: &crate::lock::Error| sanitise::text(&error.reason);
+        match notice {
+            Notice::Waiting { ahead, holder } => self.waiting(ahead, holder),
+            Notice::Held { waited, grant } => {
+                let token = grant.names.first().map_or_else(String::new, |g| g.token.to_string());
+                self.held(waited, token);
+            }
+            Notice::Nested(claim) => {
+                let message = Message::Nested { lock: lock(), claim: claim.to_string() };
+                self.say(&message);
+            }
+            Notice::EnteringAgain(reason) => self.entering_again(reason),
+            Notice::Doubtful(error, Some(left)) => {
+                let message = Message::Doubtful { lock: lock(), reason: text(error), left };
+                self.say(&message);
+            }
+            Notice::Doubtful(error, None) => {
+                let message = Message::Warned { reason: sanitise::text(&error.to_string()) };
+                self.say(&message);
+            }
+            Notice::Denied(pids) => {
+                let pids = pids.iter().filter_map(|pid| u32::try_from(*pid).ok()).collect();
+                self.say(&Message::CannotEnd { pids, lease_lost: false });
+            }
+            Notice::NotReached(error) => {
+                let (backend, address) = (self.service.0, sanitise::text(&self.service.1));
+                let reason = error.map(text);
+                self.say(&Message::NotReached { lock: self.lock.clone(), backend, address, reason });
+            }
+            Notice::Risk(risk) => {
+                let (what, remedy) = (sanitise::text(&risk.what), risk.remedy.as_deref().map(sanitise::text));
+                self.say(&Message::Risk { what, remedy });
+            }
+            Notice::NotReleased(error, ttl) => {
+                let message = Message::ReleaseFailed { lock: lock(), reason: text(error), ttl };
+                self.say(&message);
+            }
+        }
+    }
+
+    fn wake_at(&self) -> Moment {
+        self.live.as_ref().map_or(Moment::NEVER, Live::next)
+    }
+
+    fn tick(&mut self) {
+        if let Some(live) = &mut self.live {
+            let width = tcgetwinsize(stderr()).map_or(WIDTH, |size| usize::from(size.ws_col));
+            let width = if width == 0 { WIDTH } else { width };
+            live.draw(clock::now(), SystemTime::now(), width);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `dlock break`.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::time::SystemTime;
+
+use super::connect;
+use super::exit_code::{ExitCode, Failure};
+use super::me;
+use super::out::{Ended, Out};
+use super::settings::{BreakSettings, Target};
+use crate::backend::{Backend, Evict};
+use crate::lock::{ClaimId, Entry, Holder, LockStatus};
+use crate::output::{Party, sanitise, status};
+
+/// Asks a question and says whether the answer was yes.
+type Ask<'a> = &'a mut dyn FnMut(&str) -> Result<bool, Failure>;
+
+/// Ends claims of others: shows them, asks, and marks or removes them.
+pub fn run(settings: &BreakSettings, out: &mut dyn Out) -> Result<(), Ended> {
+    let by = me::invoker("dlock break".into());
+    connect::block_on(async {
+        let backend = connect::open(&settings.viewing.connection)?;
+        act(&*backend, settings, &by, out, &mut ask_terminal).await
+    })
+}
+
+async fn act(
+    backend: &dyn Backend,
+    settings: &BreakSettings,
+    by: &Holder,
+    out: &mut dyn Out,
+    ask: Ask<'_>,
+) -> Result<(), Ended> {
+    let line = backend.inspect(&settings.name, connect::deadline()).await?;
+    let chosen = choose(&line, &settings.target)?;
+    let lock = sanitise::text(settings.name.as_str());
+    if chosen.is_empty() {
+        foreign_left(&line, settings, &lock)?;
+        return out.write(&format!("nobody holds or waits for {lock}\n"));
+    }
+    if !settings.yes {
+        let kind = backend.capabilities().backend;
+        let shown = status::lock(&subset(&line, &chosen), kind, &out.layout());
+        if !ask(&format!("{shown}{}", question(settings, &lock)))? {
+            return out.write("nothing was changed\n");
+        }
+    }
+    let how = if settings.force { Evict::Force } else { Evict::Ask };
+    let mut missed = Vec::new();
+    for (id, entry) in &chosen {
+        let party = Party::of(entry, SystemTime::now());
+        if !backend.evict(&settings.name, *id, how, by, connect::deadline()).await? {
+            missed.push(party.to_string());
+        } else if settings.force {
+            out.write(&format!("removed {party} from {lock}; its command may still run\n"))?;
+        } else {
+            out.write(&format!("asked {party} to leave {lock}\n"))?;
+        }
+    }
+    foreign_left(&line, settings, &lock)?;
+    // With --all the wanted end is reached when somebody has left by himself.
+    match (&settings.target, missed.first()) {
+        (Target::Claim(_), Some(party)) => Err(gone(format!("{party} has left {lock} by itself")).into()),
+        _ => Ok(()),
+    }
+}
+
+fn gone(reason: String) -> Failure {
+    Failure::new(ExitCode::Lost, reason)
+}
+
+/// The claims to end, waiters first, so that none of them starts in between.
+fn choose<'a>(line: &'a LockStatus, target: &Target) -> Result<Vec<(ClaimId, &'a Entry)>, Failure> {
+    let entries = line.waiters.iter().chain(&line.holders);
+    let claims: Vec<_> = entries.filter_map(|entry| entry.claim.map(|id| (id, entry))).collect();
+    let Target::Claim(digits) = target else { return Ok(claims) };
+    let found: Vec<_> = claims.into_iter().filter(|(id, _)| id.to_string().starts_with(digits)).collect();
+    let lock = sanitise::text(line.name.as_str());
+    match found.len() {
+        0 => Err(gone(format!("{lock} has no claim {digits}"))),
+        1 => Ok(found),
+        n => Err(Failure::usage(format!("{n} claims on {lock} start with {digits}; write more digits"))),
+    }
+}
+
+fn subset(line: &LockStatus, chosen: &[(ClaimId, &Entry)]) -> LockStatus {
+    let among = |entries: &[Entry]| {
+        let chosen = |entry: &&Entry| chosen.iter().any(|(id, _)| entry.claim == Some(*id));
+        entries.iter().filter(chosen).cloned().collect()
+    };
+    LockStatus { name: line.name.clone(), holders: among(&line.holders), waiters: among(&line.waiters) }
+}
+
+fn question(settings: &BreakSettings, lock: &str) -> String {
+    if settings.force {
+        format!(
+            "Remove this from {lock} at once? Its command goes on for a while beside the next one's. [y/N] "
+        )
+    } else {
+        format!("End this and its command, and let the next one have {lock}? [y/N] ")
+    }
+}
+
+/// With `--all`, entries of other clients stay: they have no claim id.
+fn foreign_left(line: &LockStatus, settings: &BreakSettings, lock: &str) -> Result<(), Failure> {
+    let foreign = line.holders.iter().chain(&line.waiters).find(|entry| entry.claim.is_none());
+    match foreign {
+        Some(entry) if settings.target == Target::All => {
+            let party = Party::of(entry, SystemTime::now());
+            Err(Failure::usage(format!(
+                "{lock} is also used by {party}, which dlock cannot end; end it yourself"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Asks on the terminal, whatever standard input and output are.
+fn ask_terminal(text: &str) -> Result<bool, Failure> {
+    let terminal = std::fs::OpenOptions::new().read(true).write(true).open("/dev/tty");
+    let Ok(mut terminal) = terminal else {
+        return Err(
+            Failure::usage("there is no terminal to ask on").hint("add --yes to break without being asked")
+        );
+    };
+    let mut answer = String::new();
+    terminal
+        .write_all(text.as_bytes())
+        .and_then(|()| BufReader::new(&terminal).read_line(&mut answer))
+        .map_err(|error| Failure::new(ExitCode::System, format!("cannot ask on the terminal: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+}
+
+#[cfg(test)]
+#[path = "break_tests.rs"]
+mod tests;

@@ -1,0 +1,91 @@
+//! Breaking claims, against the reference backend.
+
+use super::*;
+use crate::cli::testing::{Lines, Page, by, line, viewing};
+
+fn settings(target: Target) -> BreakSettings {
+    let name = "a".parse().expect("valid");
+    BreakSettings { name, target, yes: true, force: false, viewing: viewing(false) }
+}
+
+/// What was printed, or the failure's code and sentence.
+async fn outcome(backend: &Lines, settings: &BreakSettings, answer: bool) -> Result<String, (u8, String)> {
+    let mut page = Page::default();
+    let mut asked = Vec::new();
+    let mut ask = |text: &str| {
+        asked.push(text.to_owned());
+        Ok(answer)
+    };
+    let result = act(backend, settings, &by(), &mut page, &mut ask).await;
+    assert_eq!(asked.is_empty(), settings.yes);
+    match result {
+        Ok(()) => Ok(page.text),
+        Err(Ended::Failed(failure)) => Err((failure.code, failure.to_string())),
+        Err(Ended::ReaderGone) => panic!("nobody left"),
+    }
+}
+
+#[tokio::test]
+async fn one_claim_is_asked_to_leave() {
+    let backend = Lines::new(vec![line("a", 1, 1)]);
+    let text = outcome(&backend, &settings(Target::Claim("0000000001".into())), true).await.expect("done");
+    assert_eq!(text, "asked ci@host7 pid 1 (./x) to leave a\n");
+    assert_eq!(backend.evicted(), [(line("a", 1, 1).holders[0].claim.expect("known"), Evict::Ask)]);
+}
+
+#[tokio::test]
+async fn all_go_waiters_first_and_force_warns() {
+    let backend = Lines::new(vec![line("a", 1, 1)]);
+    let all = BreakSettings { force: true, ..settings(Target::All) };
+    let text = outcome(&backend, &all, true).await.expect("done");
+    assert_eq!(
+        text,
+        "removed ci@host7 pid 2 (./x) from a; its command may still run\n\
+         removed ci@host7 pid 1 (./x) from a; its command may still run\n"
+    );
+    assert!(backend.evicted().iter().all(|(_, how)| *how == Evict::Force));
+}
+
+#[tokio::test]
+async fn no_is_no() {
+    let backend = Lines::new(vec![line("a", 1, 1)]);
+    let asking = BreakSettings { yes: false, ..settings(Target::All) };
+    assert_eq!(outcome(&backend, &asking, false).await, Ok("nothing was changed\n".into()));
+    assert!(backend.evicted().is_empty());
+}
+
+#[tokio::test]
+async fn a_claim_that_is_not_there_is_76() {
+    let backend = Lines::new(vec![line("a", 1, 0)]);
+    let missing = outcome(&backend, &settings(Target::Claim("ffffffff".into())), true).await;
+    assert_eq!(missing, Err((76, "a has no claim ffffffff".into())));
+    backend.all_left();
+    let left = outcome(&backend, &settings(Target::Claim("0000000001".into())), true).await;
+    assert_eq!(left, Err((76, "ci@host7 pid 1 (./x) has left a by itself".into())));
+    let nobody = outcome(&Lines::new(vec![]), &settings(Target::All), true).await;
+    assert_eq!(nobody, Ok("nobody holds or waits for a\n".into()));
+}
+
+#[tokio::test]
+async fn ambiguous_digits_and_foreign_entries_are_told() {
+    let backend = Lines::new(vec![line("a", 2, 0)]);
+    let zeros = settings(Target::Claim("00000000".into()));
+    assert_eq!(
+        outcome(&backend, &zeros, true).await,
+        Err((64, "2 claims on a start with 00000000; write more digits".into()))
+    );
+    let mut foreign = line("a", 1, 0);
+    foreign.waiters.push(Entry { foreign: true, ..Entry::default() });
+    let result = outcome(&Lines::new(vec![foreign]), &settings(Target::All), true).await;
+    let sentence = "a is also used by a client other than dlock, which dlock cannot end; end it yourself";
+    assert_eq!(result, Err((64, sentence.into())));
+    let only = LockStatus {
+        waiters: vec![],
+        holders: vec![Entry { foreign: true, ..Entry::default() }],
+        ..line("a", 0, 0)
+    };
+    assert_eq!(
+        outcome(&Lines::new(vec![only]), &settings(Target::All), true).await,
+        Err((64, sentence.into()))
+    );
+}

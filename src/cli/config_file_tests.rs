@@ -1,0 +1,96 @@
+//! Configuration files, good and bad.
+
+use super::*;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::output::file::tests::Folder;
+
+fn parse(text: &str) -> Result<ConfigFile, Failure> {
+    ConfigFile::parse(Path::new("/etc/dlock/config.toml"), text)
+}
+
+#[test]
+fn a_profile_overrides_the_top_level() {
+    let text = "ttl = 20\ngrace = \"3s\"\nendpoint = [\"a\", \"b\"]\n[profile.ci]\nttl = \"1m\"\n";
+    let config = parse(text).expect("valid");
+    let value =
+        |key, profile| config.get(key, profile).map(|(texts, source)| (texts.join("+"), source.to_string()));
+    assert_eq!(value("ttl", None), Some(("20".into(), "/etc/dlock/config.toml:1: ttl".into())));
+    assert_eq!(
+        value("ttl", Some("ci")),
+        Some(("1m".into(), "/etc/dlock/config.toml:5: ttl of profile ci".into()))
+    );
+    assert_eq!(value("grace", Some("ci")).map(|v| v.0), Some("3s".into()));
+    assert_eq!(value("endpoint", Some("other")).map(|v| v.0), Some("a+b".into()));
+    assert_eq!(value("prefix", None), None);
+}
+
+#[test]
+fn every_mistake_is_one_line_with_its_place() {
+    let place = "/etc/dlock/config.toml";
+    for (text, error, hint) in [
+        ("ttl = 3\n\nendpoits = \"x\"", "3: unknown key endpoits", Some("did you mean endpoint?")),
+        ("[profile.ci]\ntll = 3", "2: unknown key tll", Some("did you mean ttl?")),
+        ("[profil.ci]\nttl = 3", "1: unknown key profil", Some("did you mean profile?")),
+        ("qqq = 1", "1: unknown key qqq", Some("the keys are listed under FILES in dlock man run")),
+        ("quiet = \"yes\"", "1: quiet must be true or false", None),
+        ("prefix = 3", "1: prefix must be a text in quotes", None),
+        ("ttl = true", "1: ttl must be a duration in quotes, such as \"30s\", or a number of seconds", None),
+        ("endpoint = [1]", "1: endpoint must be a text in quotes, or a list of them", None),
+        ("[profile]\nci = 3", "2: a profile is a table: [profile.ci]", None),
+    ] {
+        let failure = parse(text).expect_err("refused");
+        assert_eq!((failure.code, failure.to_string()), (64, format!("{place}:{error}")));
+        assert_eq!(failure.message.hint(), hint);
+    }
+    let broken = parse("ttl = 3\nx = = 4").expect_err("refused").to_string();
+    assert!(broken.starts_with("/etc/dlock/config.toml:2: ") && !broken.contains('\n'), "{broken}");
+}
+
+#[test]
+fn all_keys_of_other_services_are_known() {
+    let text = "user='u'\npassword='p'\npassword-file='f'\ncacert='a'\ncert='c'\nkey='k'\n\
+                tls-server-name='t'\nmax-ttl=60\nzk-layout='kazoo'\n";
+    assert!(parse(text).expect("valid").has_secret());
+}
+
+#[test]
+fn only_files_that_nobody_else_can_write_count() {
+    let folder = Folder::new("config-mode");
+    let path = folder.0.join("config.toml");
+    let uid = rustix::process::getuid().as_raw();
+    let read = |text: &str, mode: u32, uid: u32| {
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+        ConfigFile::read(&path, uid).map_err(|f| (f.to_string(), f.message.hint().map(str::to_owned)))
+    };
+    assert!(read("ttl=3", 0o644, uid).is_ok_and(|c| c.is_some()));
+    let shown = path.display();
+    let error = read("ttl=3", 0o664, uid).expect_err("refused");
+    assert_eq!(
+        error.0,
+        format!("the configuration file {shown} can be written by others, who could change what dlock does")
+    );
+    assert_eq!(error.1, Some(format!("chmod go-w {shown}")));
+    let error = read("password='x'", 0o644, uid).expect_err("refused");
+    assert_eq!(error.0, format!("the configuration file {shown} has a password and can be read by others"));
+    assert!(error.1.is_some_and(|hint| hint.starts_with("chmod ") && hint.contains("o-r ")));
+    assert!(read("endpoint='redis://u:p@h'", 0o604, uid).is_err());
+    assert!(read("password='x'", 0o600, uid).is_ok());
+    assert!(ConfigFile::read(&folder.0.join("none"), uid).is_ok_and(|c| c.is_none()));
+    assert!(ConfigFile::read(Path::new("/dev/null"), uid).is_ok_and(|c| c.is_some()));
+    if uid != 0 {
+        assert!(read("ttl=3", 0o600, uid + 1).expect_err("refused").0.contains("belongs to uid"));
+    }
+}
+
+#[test]
+fn a_file_that_is_no_text_is_an_error() {
+    let folder = Folder::new("config-bytes");
+    let path = folder.0.join("config.toml");
+    fs::write(&path, b"ttl=\"\xff\"").expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
+    let failure = ConfigFile::read(&path, rustix::process::getuid().as_raw()).expect_err("refused");
+    assert_eq!(failure.to_string(), format!("the configuration file {} is not valid UTF-8", path.display()));
+}

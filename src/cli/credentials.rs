@@ -1,0 +1,86 @@
+//! Passwords, certificates and keys, from where people keep them.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+
+use super::args::ConnectionArgs;
+use super::exit_code::Failure;
+use super::layers::{Found, Layers};
+use crate::backend::options::{Identity, Pem, Secret, Tls};
+use crate::output::sanitise;
+
+/// No password, certificate or key is longer; a device or a wrong path could be.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The password: one that is said somewhere, else the first line of the password file.
+pub(super) fn password(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Result<Option<Secret>, Failure> {
+    if let Some(found) = layers.text("password", None)? {
+        return Ok(Some(Secret::new(found.text)));
+    }
+    let Some(found) = layers.text("password-file", args.password_file.as_deref())? else { return Ok(None) };
+    let bytes = read(&found, true)?;
+    let text = String::from_utf8(bytes).map_err(|_| fault(&found, "is not valid UTF-8"))?;
+    // Editors end a file with a line's end, which is no part of the password.
+    Ok(Some(Secret::new(text.lines().next().unwrap_or_default())))
+}
+
+/// Encryption: the files' contents, checked by whoever opens a connection with them.
+pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Result<Tls, Failure> {
+    let authority = layers.text("cacert", args.cacert.as_deref())?;
+    let certificate = layers.text("cert", args.cert.as_deref())?;
+    let key = layers.text("key", args.key.as_deref())?;
+    let server_name = layers.text("tls-server-name", args.tls_server_name.as_deref())?;
+    let identity = match (certificate, key) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => {
+            Some(Identity { certificate: pem(&certificate, false)?, key: pem(&key, true)? })
+        }
+        (Some(found), None) => {
+            return Err(Failure::usage(format!(
+                "{}: a certificate needs its key; say --key FILE",
+                found.source
+            )));
+        }
+        (None, Some(found)) => {
+            return Err(Failure::usage(format!(
+                "{}: a key needs its certificate; say --cert FILE",
+                found.source
+            )));
+        }
+    };
+    let authority = authority.map(|found| pem(&found, false)).transpose()?;
+    Ok(Tls { authority, identity, server_name: server_name.map(|found| found.text) })
+}
+
+fn pem(found: &Found, secret: bool) -> Result<Pem, Failure> {
+    let bytes = read(found, secret)?;
+    let begins = b"-----BEGIN ";
+    if !bytes.windows(begins.len()).any(|window| window == begins) {
+        return Err(fault(found, "is no PEM file: it has no line -----BEGIN"));
+    }
+    Ok(Pem::new(bytes))
+}
+
+/// What the file says. A secret one must not be readable by everybody.
+fn read(found: &Found, secret: bool) -> Result<Vec<u8>, Failure> {
+    let cannot = |error: std::io::Error| fault(found, &format!("cannot be read: {error}"));
+    let file = File::open(&found.text).map_err(cannot)?;
+    let meta = file.metadata().map_err(cannot)?;
+    if secret && meta.is_file() && meta.mode() & 0o004 != 0 {
+        let shown = sanitise::text(&found.text);
+        return Err(
+            fault(found, "has a secret and can be read by everybody").hint(format!("chmod o-r {shown}"))
+        );
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(fault(found, "is longer than a mebibyte"));
+    }
+    Ok(bytes)
+}
+
+fn fault(found: &Found, what: &str) -> Failure {
+    Failure::usage(format!("{}: the file {} {what}", found.source, sanitise::text(&found.text)))
+}

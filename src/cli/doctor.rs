@@ -1,0 +1,141 @@
+//! `dlock doctor`.
+
+use super::args::DoctorArgs;
+use super::connect;
+use super::exit_code::Failure;
+use super::layers::{Layers, Surroundings};
+use super::out::{Ended, Out};
+use super::settings::{self, Viewing};
+use super::source::{Resolved, Source};
+use super::{config_file, values};
+use crate::backend::{Backend, Examination, Risk};
+use crate::lock::Error;
+use crate::output::doctor::{Findings, Setting};
+use crate::output::sanitise;
+use crate::supervise::tree;
+
+/// What holds where nobody says anything.
+const DEFAULTS: [(&str, &str); 2] = [("ttl", "30s"), ("grace", "5s")];
+
+/// `dlock doctor`.
+#[derive(Debug)]
+pub struct DoctorSettings {
+    /// The configuration files that were read.
+    pub files: Vec<String>,
+    /// Every option that has a value.
+    pub settings: Vec<Setting>,
+    /// The rest.
+    pub viewing: Viewing,
+}
+
+impl DoctorSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &DoctorArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let mut layers = Layers::load(&args.connection, around)?;
+        let (verbosity, log_format) = settings::messages(&mut layers, &args.messages)?;
+        let connection = settings::connection(&mut layers, &args.connection)?;
+        let mut settings = Vec::new();
+        for option in config_file::KEYS.iter().map(|(option, _)| *option).chain(["profile"]) {
+            // Flags have been seen; the others may stand in the layers below.
+            if layers.sources.find(option).is_none() {
+                layers.texts(option, None)?;
+            }
+            settings.extend(setting(option, layers.sources.find(option)));
+        }
+        let files = layers.files().map(|path| sanitise::os(path.as_os_str())).collect();
+        Ok(Self { files, settings, viewing: Viewing { json: args.json, connection, verbosity, log_format } })
+    }
+
+    fn findings(&self, backend: &'static str, examination: Result<Examination, String>) -> Findings {
+        Findings { backend, files: self.files.clone(), settings: self.settings.clone(), examination }
+    }
+}
+
+fn setting(option: &'static str, found: Option<&Resolved>) -> Option<Setting> {
+    let default = DEFAULTS.iter().find(|(known, _)| *known == option).map(|(_, value)| *value);
+    let (value, source) = match found {
+        Some(found) if option == "password" || found.texts.iter().any(|text| values::has_password(text)) => {
+            ("(secret)".to_owned(), &found.source)
+        }
+        Some(found) => (found.texts.join(" "), &found.source),
+        None => (default?.to_owned(), &Source::Default),
+    };
+    Some(Setting { option, value, source: source.to_string() })
+}
+
+/// Prints what was found; if the service could not be asked, that failure comes after it.
+pub fn run(settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
+    let address = connect::locate(&settings.viewing.connection)?;
+    connect::block_on(async {
+        match connect::open(&settings.viewing.connection) {
+            Ok(backend) => examine(&*backend, settings, out).await,
+            Err(failure) => {
+                let error = Err(failure.message.to_string());
+                show(&settings.findings(address.backend(), error), settings, out)?;
+                Err(failure.into())
+            }
+        }
+    })
+}
+
+async fn examine(backend: &dyn Backend, settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
+    let found = backend.examine(connect::deadline()).await.map(with_this_host);
+    let kind = backend.capabilities().backend;
+    let told = found.as_ref().map(Clone::clone).map_err(Error::to_string);
+    show(&settings.findings(kind, told), settings, out)?;
+    found?;
+    Ok(())
+}
+
+fn show(findings: &Findings, settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
+    let text = if settings.viewing.json { findings.json() } else { findings.text(&out.layout()) };
+    out.write(&text)
+}
+
+/// Adds what this host lacks.
+fn with_this_host(mut found: Examination) -> Examination {
+    if !tree::can_be_found() {
+        let what = "this host hides its processes: only the command's process group can be ended, not all its \
+                    descendants";
+        found.risks.push(Risk::warning(what, "mount /proc without hidepid"));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::{Lines, Page, viewing};
+
+    fn resolved(option: &'static str, text: &str) -> Resolved {
+        Resolved { option, texts: vec![text.to_owned()], source: Source::Environment("DLOCK_X".into()) }
+    }
+
+    #[test]
+    fn secrets_are_only_said_to_be_there() {
+        for (option, text, shown) in [
+            ("password", "hunter2", "(secret)"),
+            ("endpoint", "redis://u:hunter2@h", "(secret)"),
+            ("endpoint", "redis://u@h", "redis://u@h"),
+            ("user", "u", "u"),
+        ] {
+            let setting = setting(option, Some(&resolved(option, text))).expect("a value");
+            assert_eq!((setting.value.as_str(), setting.source.as_str()), (shown, "DLOCK_X"));
+        }
+        assert_eq!(setting("ttl", None).map(|s| s.source), Some("default".into()));
+        assert_eq!(setting("label", None), None);
+    }
+
+    #[tokio::test]
+    async fn the_configuration_is_shown_also_if_the_service_cannot_be_asked() {
+        let settings = DoctorSettings {
+            files: Vec::new(),
+            settings: setting("ttl", None).into_iter().collect(),
+            viewing: viewing(false),
+        };
+        let mut page = Page::default();
+        let ended = examine(&Lines::new(vec![]), &settings, &mut page).await;
+        assert!(matches!(ended, Err(Ended::Failed(_))));
+        assert_eq!(page.text, "configuration\n  OPTION  VALUE  FROM\n  ttl     30s    default\n");
+    }
+}

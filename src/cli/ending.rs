@@ -1,0 +1,205 @@
+//! From how a hold ended to how dlock ends: status, sentence, report.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::exit_code::{ExitCode, Failure};
+use super::settings::RunSettings;
+use crate::hold::{Ended, Verdict};
+use crate::lock::{Entry, Error, ErrorKind, LossReason};
+use crate::output::message::names;
+use crate::output::report::{self, Report};
+use crate::output::{Message, Party, sanitise};
+use crate::supervise::failure::{KeeperFailure, WhyFailed};
+use crate::supervise::outcome::Outcome;
+
+/// How dlock ends.
+#[derive(Debug)]
+pub(super) struct Ending {
+    /// Its status or signal.
+    pub(super) outcome: Outcome,
+    /// What the report calls it.
+    pub(super) reported: report::Outcome,
+    /// What is said.
+    pub(super) message: Option<Message>,
+}
+
+impl Ending {
+    fn silent(outcome: Outcome, reported: report::Outcome) -> Self {
+        Self { outcome, reported, message: None }
+    }
+
+    fn code(code: ExitCode, reported: report::Outcome, message: Message) -> Self {
+        Self { outcome: Outcome::Exited(code.number()), reported, message: Some(message) }
+    }
+
+    /// An attempt that failed before it began.
+    pub(super) fn failure(failure: &Failure) -> Self {
+        let message = Some((*failure.message).clone());
+        Self { outcome: Outcome::Exited(failure.code), reported: report::Outcome::Error, message }
+    }
+
+    /// The ending for `verdict`; `waited` is how long the attempt took.
+    pub(super) fn of(settings: &RunSettings, ended: &Ended) -> Self {
+        let lock = names(&settings.names);
+        let busy = |reported, message| Self {
+            outcome: Outcome::Exited(settings.busy_exit_code),
+            reported,
+            message: Some(message),
+        };
+        let party = |holder: &Option<Box<Entry>>| {
+            holder.as_ref().map(|entry| Party::of(entry, std::time::SystemTime::now()))
+        };
+        match &ended.verdict {
+            Verdict::Ran(outcome) => Self::silent(*outcome, report::Outcome::Ran),
+            Verdict::Interrupted(outcome) => Self::silent(*outcome, report::Outcome::Signal),
+            Verdict::Signalled(signal) => Self::silent(Outcome::Signaled(*signal), report::Outcome::Signal),
+            Verdict::Busy(holder) => {
+                busy(report::Outcome::Busy, Message::Busy { lock, holder: party(holder) })
+            }
+            Verdict::WaitOver(holder) => busy(
+                report::Outcome::Timeout,
+                Message::WaitRanOut { lock, waited: ended.waited, holder: party(holder) },
+            ),
+            Verdict::Superseded(by) => {
+                busy(report::Outcome::Superseded, Message::Superseded { lock, by: by.into() })
+            }
+            Verdict::Broken { by, ran: false } => {
+                busy(report::Outcome::Broken, Message::Broken { lock, by: by.into(), command_ran: false })
+            }
+            Verdict::Broken { by, ran: true } => Self::code(
+                ExitCode::Lost,
+                report::Outcome::Broken,
+                Message::Broken { lock, by: by.into(), command_ran: true },
+            ),
+            Verdict::Lost { reason, left } => Self::lost(lock, reason, left),
+            Verdict::MaxRun => Self::code(
+                ExitCode::MaxRun,
+                report::Outcome::MaxRun,
+                Message::MaxRun { lock, limit: settings.max_run.unwrap_or_default() },
+            ),
+            Verdict::Skipped(ago) => Self {
+                outcome: Outcome::Exited(0),
+                reported: report::Outcome::Skipped,
+                message: Some(Message::Skipped {
+                    lock,
+                    ago: *ago,
+                    once_per: settings.once_per.unwrap_or_default(),
+                }),
+            },
+            Verdict::NotExecuted(error) => Self::not_executed(settings, error),
+            Verdict::Failed(error) | Verdict::NotReached(Some(error)) => Self::failed(settings, lock, error),
+            Verdict::NotReached(None) => Self::code(
+                ExitCode::Unavailable,
+                report::Outcome::Error,
+                Message::failed(format!("the lock service did not say in time whether {lock} is free")),
+            ),
+            // Nobody is told of these.
+            Verdict::Suspended | Verdict::Abandoned => {
+                Self::silent(Outcome::Exited(0), report::Outcome::Error)
+            }
+        }
+    }
+
+    fn lost(lock: String, reason: &LossReason, left: &[i32]) -> Self {
+        let message = if left.is_empty() {
+            Message::Lost { lock, reason: sanitise::text(&reason.to_string()), command_ran: true }
+        } else {
+            let pids = left.iter().filter_map(|pid| u32::try_from(*pid).ok()).collect();
+            Message::CannotEnd { pids, lease_lost: true }
+        };
+        Self::code(ExitCode::Lost, report::Outcome::Lost, message)
+    }
+
+    fn failed(settings: &RunSettings, lock: String, error: &Error) -> Self {
+        let reason = sanitise::text(&error.reason);
+        if error.kind == ErrorKind::Deadlock {
+            return Self {
+                outcome: Outcome::Exited(settings.busy_exit_code),
+                reported: report::Outcome::Deadlock,
+                message: Some(Message::WouldDeadlock { lock, reason }),
+            };
+        }
+        let message = Message::failed(sanitise::text(&error.to_string()));
+        Self::code(error.kind.into(), report::Outcome::Error, message)
+    }
+
+    fn not_executed(settings: &RunSettings, error: &io::Error) -> Self {
+        let command = settings.command.first_word();
+        let scarce = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE];
+        let (code, message) = match Errno::from_io_error(error) {
+            Some(Errno::NOENT | Errno::NOTDIR) => (ExitCode::NotFound, Message::CommandNotFound { command }),
+            Some(errno) if scarce.contains(&errno) => {
+                (ExitCode::System, Message::CannotExecute { command, reason: error.to_string() })
+            }
+            _ => (ExitCode::CannotExecute, Message::CannotExecute { command, reason: error.to_string() }),
+        };
+        Self::code(code, report::Outcome::Error, message)
+    }
+
+    /// The ending after the keeper failed.
+    pub(super) fn keeper_failed(settings: &RunSettings, failure: &KeeperFailure) -> Self {
+        let lock = names(&settings.names);
+        if !failure.left.is_empty() {
+            return Self::lost(lock, &LossReason::SessionEnded, &failure.left);
+        }
+        if let (Some(outcome), true) = (failure.ended, failure.running) {
+            // Its work was done; only the hold ended early.
+            let reason = format!(
+                "the process of dlock that held {lock} after the command had ended was killed or stopped"
+            );
+            return Self {
+                outcome,
+                reported: report::Outcome::Ran,
+                message: Some(Message::Warned { reason }),
+            };
+        }
+        match (failure.why, failure.running) {
+            // It has said itself what was wrong.
+            (WhyFailed::Exited(70), _) | (WhyFailed::Exited(71), false) => {
+                let status =
+                    if failure.why == WhyFailed::Exited(70) { ExitCode::Defect } else { ExitCode::System };
+                Self::silent(Outcome::Exited(status.number()), report::Outcome::Error)
+            }
+            (WhyFailed::Stalled, true) => {
+                Self::code(ExitCode::Lost, report::Outcome::Lost, Message::KeeperStopped { lock })
+            }
+            (_, true) => Self::code(ExitCode::Lost, report::Outcome::Lost, Message::KeeperDied { lock }),
+            (WhyFailed::Mute | WhyFailed::Stalled, false) => Self::code(
+                ExitCode::Unavailable,
+                report::Outcome::Error,
+                Message::failed(format!("the lock service did not say in time whether {lock} is free")),
+            ),
+            (WhyFailed::Died(_) | WhyFailed::Exited(_), false) => Self::code(
+                ExitCode::System,
+                report::Outcome::Error,
+                Message::failed(format!(
+                    "the process of dlock that waited for {lock} was killed; the command was not started"
+                )),
+            ),
+        }
+    }
+
+    /// The report of a run that ended so; `ended` is missing if only the front knows of it.
+    pub(super) fn report(&self, settings: &RunSettings, backend: &str, ended: Option<&Ended>) -> Report {
+        let (exit_code, signal) = match self.outcome {
+            Outcome::Exited(status) => (Some(status), None),
+            Outcome::Signaled(signal) => (None, Some(signal.to_string())),
+        };
+        let grant = ended.and_then(|e| e.grant.as_ref());
+        Report {
+            outcome: self.reported,
+            exit_code,
+            signal,
+            waited: ended.map(|e| e.waited).unwrap_or_default(),
+            held: ended.and_then(|e| e.held),
+            locks: settings.names.clone(),
+            backend: Some(backend.to_owned()),
+            mode: settings.mode,
+            claim: ended.map(|e| e.claim),
+            tokens: grant.map(|g| g.names.iter().map(|n| n.token).collect()).unwrap_or_default(),
+            error: self.message.as_ref().map(ToString::to_string),
+        }
+    }
+}

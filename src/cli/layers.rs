@@ -1,0 +1,208 @@
+//! Flags over environment over the user's file over the system's file.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::args::ConnectionArgs;
+use super::config_file::ConfigFile;
+use super::exit_code::Failure;
+use super::source::{Source, Sources};
+use super::usage::nearest;
+use super::values;
+use crate::output::sanitise;
+
+/// The options that an environment variable can set: `DLOCK_` and the name. All other variables that start so are
+/// ignored: a Kubernetes service may be called dlock, and brings variables of its own.
+pub const VARIABLES: [&str; 16] = [
+    "backend",
+    "endpoint",
+    "prefix",
+    "user",
+    "password",
+    "password-file",
+    "cacert",
+    "cert",
+    "key",
+    "tls-server-name",
+    "zk-layout",
+    "config",
+    "profile",
+    "ttl",
+    "grace",
+    "log-format",
+];
+
+/// Reads an environment variable.
+pub type Variables = Box<dyn Fn(&str) -> Option<OsString>>;
+
+/// What settings depend on beside the command line.
+pub struct Surroundings {
+    /// Reads an environment variable.
+    pub variable: Variables,
+    /// The file for all users.
+    pub system_file: PathBuf,
+    /// The user.
+    pub uid: u32,
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings")
+            .field("system_file", &self.system_file)
+            .field("uid", &self.uid)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub fn real() -> Self {
+        Self {
+            variable: Box::new(|name| std::env::var_os(name)),
+            system_file: PathBuf::from("/etc/dlock/config.toml"),
+            uid: rustix::process::geteuid().as_raw(),
+        }
+    }
+
+    /// The user's file, unless nobody knows where that would be.
+    fn user_file(&self) -> Option<PathBuf> {
+        // A relative path would depend on the working directory: somebody else's, perhaps.
+        let absolute = |name| (self.variable)(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let base =
+            absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))?;
+        Some(base.join("dlock/config.toml"))
+    }
+}
+
+/// A text and where it came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The text.
+    pub text: String,
+    /// Where it came from.
+    pub source: Source,
+}
+
+/// All places where a value can be said.
+#[derive(Debug)]
+pub struct Layers<'a> {
+    around: &'a Surroundings,
+    files: Vec<ConfigFile>,
+    profile: Option<String>,
+    /// Where the values asked for so far came from.
+    pub sources: Sources,
+}
+
+/// `DLOCK_LOG_FORMAT` for `log-format`.
+fn variable_name(option: &str) -> String {
+    format!("DLOCK_{}", option.to_ascii_uppercase().replace('-', "_"))
+}
+
+/// The user's file. One in a folder that the user may not enter is not the user's: HOME is another's, as under
+/// sudo -u with the environment kept.
+fn user_config(path: &Path, uid: u32) -> Result<Option<ConfigFile>, Failure> {
+    ConfigFile::read(path, uid).or_else(|failure| match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+        _ => Err(failure),
+    })
+}
+
+impl<'a> Layers<'a> {
+    /// Reads the configuration files that there are.
+    pub fn load(args: &ConnectionArgs, around: &'a Surroundings) -> Result<Self, Failure> {
+        let mut layers = Self { around, files: Vec::new(), profile: None, sources: Sources::default() };
+        let explicit = match &args.config {
+            Some(path) => Some((path.clone(), Source::Flag("config"))),
+            None => (around.variable)("DLOCK_CONFIG")
+                .filter(|path| !path.is_empty())
+                .map(|path| (path, Source::Environment("DLOCK_CONFIG".into()))),
+        };
+        if let Some((path, source)) = explicit {
+            let Some(file) = ConfigFile::read(Path::new(&path), around.uid)? else {
+                return Err(Failure::usage(format!("{source}: there is no file {}", sanitise::os(&path))));
+            };
+            layers.files.push(file);
+        } else if let Some(path) = around.user_file() {
+            layers.files.extend(user_config(&path, around.uid)?);
+        }
+        layers.files.extend(ConfigFile::read(&around.system_file, around.uid)?);
+        layers.choose_profile(args.profile.as_deref())?;
+        Ok(layers)
+    }
+
+    fn choose_profile(&mut self, flag: Option<&OsStr>) -> Result<(), Failure> {
+        let Some(Found { text: name, source }) = self.text("profile", flag)? else { return Ok(()) };
+        if !self.files.iter().any(|file| file.has_profile(&name)) {
+            let failure = Failure::usage(format!(
+                "{source}: no configuration file has a profile {}",
+                sanitise::text(&name)
+            ));
+            let near = nearest(&name, self.files.iter().flat_map(ConfigFile::profiles));
+            return Err(match near {
+                Some(near) => failure.hint(format!("did you mean {}?", sanitise::text(near))),
+                None => failure,
+            });
+        }
+        self.profile = Some(name);
+        Ok(())
+    }
+
+    /// The configuration files that were read, the weightier first.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(ConfigFile::path)
+    }
+
+    /// The value of `option`, if anybody said one.
+    pub fn text(&mut self, option: &'static str, flag: Option<&OsStr>) -> Result<Option<Found>, Failure> {
+        let found = self.texts(option, flag)?;
+        Ok(found.and_then(|(mut texts, source)| texts.pop().map(|text| Found { text, source })))
+    }
+
+    /// The values of `option`, all from the first layer that says any.
+    pub fn texts<'f>(
+        &mut self,
+        option: &'static str,
+        flags: impl IntoIterator<Item = &'f OsStr>,
+    ) -> Result<Option<(Vec<String>, Source)>, Failure> {
+        let source = Source::Flag(option);
+        let said =
+            flags.into_iter().map(|flag| values::utf8(flag, &source)).collect::<Result<Vec<_>, _>>()?;
+        let found = if said.is_empty() { self.unflagged(option)? } else { Some((said, source)) };
+        if let Some((texts, source)) = &found {
+            self.sources.remember(option, texts.clone(), source.clone());
+        }
+        Ok(found)
+    }
+
+    fn unflagged(&self, option: &'static str) -> Result<Option<(Vec<String>, Source)>, Failure> {
+        if VARIABLES.contains(&option) {
+            let name = variable_name(option);
+            // An empty variable says nothing, except of the prefix, which can be empty.
+            let value = (self.around.variable)(&name).filter(|v| !v.is_empty() || option == "prefix");
+            if let Some(value) = value {
+                let source = Source::Environment(name);
+                return Ok(Some((vec![values::utf8(&value, &source)?], source)));
+            }
+        }
+        let mut found = self.files.iter().filter_map(|file| file.get(option, self.profile.as_deref()));
+        Ok(found.next().map(|(texts, source)| (texts.to_vec(), source)))
+    }
+
+    /// Whether `option` is switched on.
+    pub fn switch(&mut self, option: &'static str, flag: bool) -> bool {
+        if flag {
+            self.sources.remember(option, vec!["true".to_owned()], Source::Flag(option));
+            return true;
+        }
+        let found = self.files.iter().find_map(|file| file.get(option, self.profile.as_deref()));
+        match found {
+            Some((texts, source)) => {
+                let on = texts == ["true"];
+                self.sources.remember(option, texts.to_vec(), source);
+                on
+            }
+            None => false,
+        }
+    }
+}

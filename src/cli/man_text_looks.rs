@@ -1,0 +1,107 @@
+//! What the manual says of the commands that look at locks and services, and of break.
+
+use super::man_text::Piece::Text;
+use super::man_text::Section;
+
+/// Of `dlock-status(1)`.
+pub const STATUS: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[Text(
+            "Shows the holders and the waiters of each lock in order: user, host, pid, command, label, since \
+                when, mode, time to live, token and claim. Asking changes nothing. Other people's texts are shown \
+                with control characters escaped. On a terminal the lines are cut to its width.",
+        )],
+    ),
+    JSON,
+];
+
+/// Of `dlock-list(1)`.
+pub const LIST: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[Text(
+            "Lists the locks that have holders or waiters, sorted by name, a row for each claim. Without any it \
+                prints nothing, and exits 0.",
+        )],
+    ),
+    JSON,
+];
+
+/// Of `dlock-watch(1)`.
+pub const WATCH: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[Text(
+            "Shows the line of a lock, and again after each change noticed, until interrupted. A service that \
+                cannot be reached at the start is an error; one that is lost later is tried again each second. In \
+                dlock watch NAME | head -1 watch ends, by SIGPIPE, with the first change after head has gone.",
+        )],
+    ),
+    JSON,
+];
+
+/// Of `dlock-break(1)`.
+pub const BREAK: &[Section] = &[(
+    "DESCRIPTION",
+    &[
+        Text(
+            "Ends claims of others. The holder is asked: it ends its command, leaves, says who asked, and exits \
+              76; only then does the next one start. A holder that does not answer is gone with its ttl. With \
+              --force the entry is removed at once, and two commands may overlap.",
+        ),
+        Text(
+            "The claims are shown and a question is asked on the terminal; without one --yes is needed. With --all \
+              waiters go before holders. Entries that other clients made cannot be broken.",
+        ),
+        Text(
+            "--claim takes the first digits of the claim that status shows, at least eight. If several claims start \
+              with them, it is a usage error.",
+        ),
+        Text(
+            "Under sudo the user who called it is named, too. The exit status is 76 if there is no such claim, or it \
+              has left by itself; 0 if it was found; and with --all 0 as well if there is none. It is 64 where \
+              --all leaves entries of other clients, and where there is neither a terminal nor --yes.",
+        ),
+    ],
+)];
+
+const JSON: Section = (
+    "JSON",
+    &[
+        Text(
+            "For each lock {\"lock\",\"backend\",\"holders\":[...],\"waiters\":[...]}; list prints {\"locks\":[...]} \
+              of these. Each entry has claim, mode (exclusive, shared, slots:N), slot, token (a decimal text), host, \
+              pid, user, command (its first word, or sh -c), label, since (RFC 3339 in UTC), ttl_ms, ahead and \
+              foreign; what is not known is null.",
+        ),
+        Text("Where several objects are printed, each is on a line of its own."),
+    ],
+);
+
+/// Of `dlock-doctor(1)`.
+pub const DOCTOR: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Tells what is configured and where each value comes from, reaches for the service, measures how \
+                 long one exchange takes, and names what can cost a lock there. A warning is something wrong with \
+                 the service as it is set up now; a note is a limit of this kind of service. Nothing is changed, \
+                 and secrets are not shown.",
+            ),
+            Text(
+                "It exits 0 if the service answered, whatever it found; 69 if it did not, 77 if it refused the \
+                 credentials. The configuration is printed in any case.",
+            ),
+        ],
+    ),
+    (
+        "JSON",
+        &[Text(
+            "One object: backend, files (the configuration files that were read), settings (a list of option, \
+             value and source), server, reached, round_trip_ms, risks (a list of weight, warning or note, what and \
+             remedy) and error. What is not known is null.",
+        )],
+    ),
+];

@@ -1,0 +1,10 @@
+//! The services that the manual of `run` has a section on.
+
+use super::man_text::Section;
+
+/// Of `dlock-run(1)`, after everything else.
+pub const SERVICES: &[Section] = &[
+    ("ETCD", super::man_text_etcd::ETCD),
+    ("REDIS", super::man_text_redis::REDIS),
+    ("ZOOKEEPER", super::man_text_zookeeper::ZOOKEEPER),
+];

@@ -1,0 +1,150 @@
+//! The command line: arguments, settings, exit statuses, and one file for each subcommand.
+
+pub mod args;
+mod audience;
+pub mod break_;
+pub mod completions;
+pub mod config_file;
+pub mod connect;
+mod credentials;
+pub mod doctor;
+mod ending;
+pub mod exit_code;
+pub mod layers;
+pub mod list;
+pub mod man;
+pub mod man_text;
+mod man_text_etcd;
+pub mod man_text_looks;
+mod man_text_redis;
+pub mod man_text_services;
+mod man_text_zookeeper;
+pub mod me;
+pub mod out;
+pub mod parse;
+mod run;
+pub mod settings;
+pub mod source;
+pub mod status;
+#[cfg(test)]
+mod testing;
+pub mod usage;
+pub mod values;
+pub mod watch;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::clock;
+use crate::lock::Moment;
+use crate::output::{LogFormat, Message, Printer, Verbosity};
+use crate::supervise::outcome::Outcome;
+use crate::supervise::signals::Signal;
+use crate::supervise::sys;
+use args::{ManArgs, Subcommand};
+use doctor::DoctorSettings;
+pub use exit_code::{ExitCode, Failure};
+use layers::Surroundings;
+use out::{Ended, Out as _, Stdout};
+use parse::Asked;
+use settings::{BreakSettings, ListSettings, RunSettings, StatusSettings, Viewing, WatchSettings};
+
+/// The program: does what the command line says, and ends the process as that ended.
+pub fn main() -> ! {
+    let started = clock::now();
+    sys::take_over();
+    std::panic::set_hook(Box::new(defect));
+    end(std::env::args_os().skip(1).collect(), started).end_process()
+}
+
+/// A defect of dlock is one line and exit status 70, also in the keeper: the front then ends the command.
+fn defect(info: &std::panic::PanicHookInfo<'_>) {
+    let at = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
+    let what = info.payload_as_str().unwrap_or("panic");
+    let message = Message::failed(format!("this is a defect in dlock: {what}{at}; please report it"));
+    Printer::new(Verbosity::Normal, LogFormat::Human).print(&message);
+    sys::exit_now(ExitCode::Defect.number())
+}
+
+/// Does what `words` say, which are without the program's own name. A failure is printed here, once, and
+/// nowhere else.
+fn end(words: Vec<OsString>, started: Moment) -> Outcome {
+    // Until the settings are known, messages look as the words alone suggest.
+    let mut printer = Printer::new(Verbosity::Normal, early_format(&words));
+    let done =
+        parse::parse(words).map_err(Ended::from).and_then(|asked| dispatch(asked, &mut printer, started));
+    match done {
+        Ok(outcome) => outcome,
+        // As any program that writes to a pipe which nobody reads.
+        Err(Ended::ReaderGone) => Outcome::Signaled(Signal::PIPE),
+        Err(Ended::Failed(failure)) => {
+            printer.print(&failure.message);
+            Outcome::Exited(failure.code)
+        }
+    }
+}
+
+fn early_format(words: &[OsString]) -> LogFormat {
+    let flag = |pair: &[OsString]| pair[0] == "--log-format" && pair[1] == "json";
+    // The words after `--` are the command's.
+    let own = words.split(|word| word == "--").next().unwrap_or_default();
+    let json = own.windows(2).any(flag)
+        || own.iter().any(|word| word == "--log-format=json")
+        || std::env::var_os("DLOCK_LOG_FORMAT").is_some_and(|format| format == "json");
+    if json { LogFormat::Json } else { LogFormat::Human }
+}
+
+fn dispatch(asked: Asked, printer: &mut Printer, started: Moment) -> Result<Outcome, Ended> {
+    let around = Surroundings::real();
+    let mut out = Stdout::new();
+    let told = |printer: &mut Printer, viewing: &Viewing| {
+        *printer = Printer::new(viewing.verbosity, viewing.log_format);
+    };
+    match asked {
+        Asked::Run(args) => {
+            let settings = RunSettings::resolve(&args, &around)?;
+            *printer = Printer::new(settings.verbosity, settings.log_format);
+            printer.busy_is_success = settings.busy_exit_code == 0;
+            return Ok(run::run(&settings, *printer, started)?);
+        }
+        Asked::Status(args) => {
+            let settings = StatusSettings::resolve(&args, &around)?;
+            told(printer, &settings.viewing);
+            status::run(&settings, &mut out)?;
+        }
+        Asked::List(args) => {
+            let settings = ListSettings::resolve(&args, &around)?;
+            told(printer, &settings.viewing);
+            list::run(&settings, &mut out)?;
+        }
+        Asked::Watch(args) => {
+            let settings = WatchSettings::resolve(&args, &around)?;
+            told(printer, &settings.viewing);
+            watch::run(&settings, &mut out, printer)?;
+        }
+        Asked::Doctor(args) => {
+            let settings = DoctorSettings::resolve(&args, &around)?;
+            told(printer, &settings.viewing);
+            doctor::run(&settings, &mut out)?;
+        }
+        Asked::Break(args) => {
+            let settings = BreakSettings::resolve(&args, &around)?;
+            told(printer, &settings.viewing);
+            break_::run(&settings, &mut out)?;
+        }
+        Asked::Completions(args) => {
+            let shell = args.shell.ok_or_else(|| Failure::usage("SHELL is missing"))?;
+            out.write(&completions::script(shell))?;
+        }
+        Asked::Man(args) => manual(&args, &mut out)?,
+        Asked::Text(text) => out.write(&text)?,
+    }
+    Ok(Outcome::Exited(0))
+}
+
+fn manual(args: &ManArgs, out: &mut Stdout) -> Result<(), Ended> {
+    if let Some(directory) = &args.dir {
+        return Ok(man::write_all(Path::new(directory))?);
+    }
+    out.write(&man::page(args.page.as_deref().and_then(Subcommand::named)))
+}

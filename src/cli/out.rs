@@ -1,0 +1,86 @@
+//! Standard output, for data.
+
+use std::io::IsTerminal as _;
+use std::time::SystemTime;
+
+use super::exit_code::{ExitCode, Failure};
+use crate::lock::Error;
+use crate::output::printer::colour_wanted;
+use crate::output::status::Layout;
+
+/// Why a command that shows data ends early.
+#[derive(Debug)]
+pub enum Ended {
+    /// It failed.
+    Failed(Failure),
+    /// Whoever read its output has gone, as `head` does: no failure to tell.
+    ReaderGone,
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Where data goes.
+pub trait Out {
+    /// Writes all of `text` now.
+    fn write(&mut self, text: &str) -> Result<(), Ended>;
+    /// How to lay out what is for people.
+    fn layout(&self) -> Layout;
+}
+
+/// Standard output.
+#[derive(Debug)]
+pub struct Stdout {
+    terminal: bool,
+}
+
+impl Stdout {
+    /// The process's standard output.
+    pub fn new() -> Self {
+        Self { terminal: std::io::stdout().is_terminal() }
+    }
+}
+
+impl Default for Stdout {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Out for Stdout {
+    fn write(&mut self, text: &str) -> Result<(), Ended> {
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            match rustix::io::write(rustix::stdio::stdout(), rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::PIPE) => return Err(Ended::ReaderGone),
+                Err(error) => {
+                    let reason = format!("cannot write to standard output: {}", std::io::Error::from(error));
+                    return Err(Failure::new(ExitCode::System, reason).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn layout(&self) -> Layout {
+        let size =
+            if self.terminal { rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok() } else { None };
+        Layout {
+            // A terminal that does not know its width says 0.
+            width: size.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0),
+            colour: self.terminal && colour_wanted(),
+            now: SystemTime::now(),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! From the words of the command line to what was asked for.
+
+use std::ffi::OsString;
+
+use clap::FromArgMatches as _;
+use clap::error::ErrorKind;
+
+use super::args::{
+    self, BreakArgs, CompletionsArgs, DoctorArgs, ListArgs, ManArgs, RunArgs, StatusArgs, Subcommand,
+    WatchArgs,
+};
+use super::exit_code::Failure;
+use super::usage;
+
+/// What was asked for.
+#[derive(Debug)]
+pub enum Asked {
+    /// `dlock run`.
+    Run(Box<RunArgs>),
+    /// `dlock status`.
+    Status(StatusArgs),
+    /// `dlock list`.
+    List(ListArgs),
+    /// `dlock watch`.
+    Watch(WatchArgs),
+    /// `dlock break`.
+    Break(BreakArgs),
+    /// `dlock doctor`.
+    Doctor(DoctorArgs),
+    /// `dlock completions`.
+    Completions(CompletionsArgs),
+    /// `dlock man`.
+    Man(ManArgs),
+    /// `--help` or `--version`: the text to print.
+    Text(String),
+}
+
+/// Reads `words`, without the program's own name. Failures are usage errors.
+pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {
+    let Some(first) = words.first() else {
+        return Err(Failure::usage("a command is missing").hint("see dlock --help"));
+    };
+    let word = first.to_string_lossy();
+    if let Some(subcommand) = Subcommand::named(&word) {
+        return parse_subcommand(subcommand, words);
+    }
+    if !matches!(&*word, "help" | "-h" | "--help" | "-V" | "--version") {
+        return Err(usage::unknown_command(&word));
+    }
+    let whole = std::iter::once(OsString::from("dlock")).chain(words);
+    match args::command().try_get_matches_from(whole) {
+        Err(error) => displayed(&error, "dlock"),
+        Ok(_) => Err(Failure::usage("a command is missing").hint("see dlock --help")),
+    }
+}
+
+fn parse_subcommand(subcommand: Subcommand, words: Vec<OsString>) -> Result<Asked, Failure> {
+    let program = format!("dlock {}", subcommand.name());
+    let parsed = subcommand.command().try_get_matches_from(words).and_then(|matches| {
+        let m = &matches;
+        Ok(match subcommand {
+            Subcommand::Run => Asked::Run(Box::new(RunArgs::from_arg_matches(m)?)),
+            Subcommand::Status => Asked::Status(StatusArgs::from_arg_matches(m)?),
+            Subcommand::List => Asked::List(ListArgs::from_arg_matches(m)?),
+            Subcommand::Watch => Asked::Watch(WatchArgs::from_arg_matches(m)?),
+            Subcommand::Break => Asked::Break(BreakArgs::from_arg_matches(m)?),
+            Subcommand::Doctor => Asked::Doctor(DoctorArgs::from_arg_matches(m)?),
+            Subcommand::Completions => Asked::Completions(CompletionsArgs::from_arg_matches(m)?),
+            Subcommand::Man => Asked::Man(ManArgs::from_arg_matches(m)?),
+        })
+    });
+    parsed.or_else(|error| displayed(&error, &program))
+}
+
+fn displayed(error: &clap::Error, program: &str) -> Result<Asked, Failure> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Asked::Text(error.to_string())),
+        _ => Err(usage::failure(error, program)),
+    }
+}

@@ -1,0 +1,204 @@
+//! `dlock run`: the front's side, and the keeper's duty.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::audience::Teller;
+use super::connect;
+use super::ending::Ending;
+use super::exit_code::{ExitCode, Failure};
+use super::me;
+use super::settings::RunSettings;
+use crate::backend::Evict;
+use crate::backend::locator::{self, Address};
+use crate::clock;
+use crate::hold::{Ended, Job, Plan, Verdict, Wait, hold};
+use crate::lock::{ClaimId, Moment};
+use crate::output::message::names;
+use crate::output::{Message, Printer, Verbosity, file, metrics};
+use crate::supervise::channel::ToFront;
+use crate::supervise::failure::{KeeperFailure, WhyFailed};
+use crate::supervise::front::{Front, FrontEnd, Patience};
+use crate::supervise::keeper::{Keeper, Seed};
+use crate::supervise::outcome::Outcome;
+use crate::supervise::{sys, terminal, tree};
+
+/// How long it may take to clean up after a keeper that died.
+const CLEANING: Duration = Duration::from_secs(2);
+
+/// What both processes know.
+struct Run<'a> {
+    settings: &'a RunSettings,
+    printer: Printer,
+    address: Address,
+    plan: Plan,
+}
+
+/// Runs the command under the lock, and returns how dlock is to end. Takes over the process's signals, so
+/// nothing else may follow.
+pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> Result<Outcome, Failure> {
+    check_writable(settings)?;
+    let address = connect::locate(&settings.connection)?;
+    let plan = Plan {
+        started,
+        wait: settings.wait,
+        ttl: settings.ttl,
+        grace: settings.grace,
+        max_run: settings.max_run,
+        hold_at_least: settings.hold_at_least,
+        whole_tree: settings.whole_tree,
+    };
+    let run = Run { settings, printer, address, plan };
+    let mut front = Front::new().map_err(refused)?;
+    let patience = Patience { give_up_at: plan.give_up_at(), stopped: settings.ttl };
+    loop {
+        match front.supervise(patience, |seed| run.keep(seed)).map_err(refused)? {
+            FrontEnd::Done(outcome) => return Ok(outcome),
+            FrontEnd::KeeperFailed(failure) if run.may_wait_again(&failure) => {
+                front.clean_up(CLEANING, |id| run.evict(id));
+                let lock = names(&settings.names);
+                let reason = "the process of dlock that waited was stopped".into();
+                printer.print(&Message::Rejoined { lock, reason });
+            }
+            FrontEnd::KeeperFailed(failure) => {
+                // What could not be ended is still under the lock, as long as its lease lasts.
+                if failure.left.is_empty() {
+                    front.clean_up(CLEANING, |id| run.evict(id));
+                }
+                let ending = Ending::keeper_failed(settings, &failure);
+                return Ok(run.conclude(&ending, None));
+            }
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+fn refused(error: std::io::Error) -> Failure {
+    Failure::new(ExitCode::System, format!("the system refused what dlock needs to watch a command: {error}"))
+}
+
+/// What cannot be written is found before the lock is asked for.
+fn check_writable(settings: &RunSettings) -> Result<(), Failure> {
+    let files = [("report", &settings.report), ("metrics file", &settings.metrics_file)];
+    for (what, path) in files {
+        if let Some(path) = path {
+            if file::is_output(path) {
+                terminal::keep_output();
+            }
+            file::check_writable(path).map_err(|error| {
+                let path = path.display();
+                Failure::new(ExitCode::CannotCreate, format!("cannot write the {what} to {path}: {error}"))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+impl Run<'_> {
+    /// Whether a keeper that was stopped in line is replaced by a new one, at the end of the line.
+    fn may_wait_again(&self, failure: &KeeperFailure) -> bool {
+        failure.why == WhyFailed::Stalled && !failure.running && clock::now() < self.plan.give_up_at()
+    }
+
+    /// Takes the claim of a keeper that is gone out of the line. What cannot be reached ends with its ttl.
+    fn evict(&self, number: u128) {
+        let (Ok(runtime), Ok(backend)) = (connect::runtime(), locator::open(&self.address)) else { return };
+        let id = ClaimId::from_number(number);
+        let by = me::me(std::process::id(), self.settings.command.first_word(), None);
+        let deadline = clock::now() + CLEANING;
+        runtime.block_on(async {
+            for name in &self.settings.names {
+                // A claim goes as a whole, but it may stand on some of the names only.
+                if matches!(backend.evict(name, id, Evict::Force, &by, deadline).await, Ok(true)) {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// The keeper's whole life; it does not return to the front's code.
+    fn keep(&self, seed: Seed<'_>) {
+        match connect::runtime() {
+            Ok(runtime) => runtime.block_on(self.keep_in_runtime(seed)),
+            Err(error) => self.printer.print(&refused(error).message),
+        }
+        // Not by way of the runtime's and libc's clean-up: there is nothing to save, and somebody waits.
+        sys::exit_now(ExitCode::System.number())
+    }
+
+    async fn keep_in_runtime(&self, seed: Seed<'_>) {
+        let keeper = match Keeper::settle(seed) {
+            Ok(keeper) => keeper,
+            Err(error) => return self.printer.print(&refused(error).message),
+        };
+        let outcome = match self.hold(&keeper).await {
+            Ok(Some(ended)) => match ended.verdict {
+                Verdict::Suspended => {
+                    keeper.tell(ToFront::Suspended, &[]);
+                    sys::exit_now(0)
+                }
+                Verdict::Abandoned => sys::exit_now(0),
+                _ => self.conclude(&Ending::of(self.settings, &ended), Some(&ended)),
+            },
+            Ok(None) => return,
+            Err(failure) => self.conclude(&Ending::failure(&failure), None),
+        };
+        keeper.tell(ToFront::Done(outcome), &[]);
+        // The next holder, on this host, is just being woken; this process has only its memory to give back.
+        sys::yield_to_others();
+        sys::exit_now(0)
+    }
+
+    async fn hold(&self, keeper: &Keeper<'_>) -> Result<Option<Ended>, Failure> {
+        let settings = self.settings;
+        let backend = locator::open(&self.address)?;
+        if self.printer.verbosity == Verbosity::Verbose && !tree::can_be_found() {
+            self.printer.print(&Message::TreeHidden { reason: "/proc does not show them".into() });
+        }
+        // The one that users see and may signal.
+        let front_pid = u32::try_from(keeper.start.front_pid).unwrap_or_default();
+        let job = Job {
+            backend: Arc::clone(&backend),
+            names: settings.names.clone(),
+            mode: settings.mode,
+            holder: me::me(front_pid, settings.command.first_word(), settings.label.clone()),
+            supersede: settings.supersede,
+            once_per: settings.once_per,
+            no_nest: settings.no_nest,
+            plan: self.plan,
+            argv: settings.command.argv(),
+        };
+        let waits = self.plan.wait != Wait::Once;
+        let lock = names(&settings.names);
+        let service = (self.address.backend(), backend.place());
+        let mut teller = Teller::new(self.printer, lock, service, waits, keeper.start, self.plan.started);
+        let ended = hold(&job, keeper, &mut teller).await.map_err(refused)?;
+        teller.erase();
+        Ok(Some(ended))
+    }
+
+    /// Says how it ended, writes the report, and returns how dlock is to end.
+    fn conclude(&self, ending: &Ending, ended: Option<&Ended>) -> Outcome {
+        if let Some(message) = &ending.message {
+            self.printer.print(message);
+        }
+        let backend = self.address.backend();
+        if self.settings.report.is_some() || self.settings.metrics_file.is_some() {
+            let report = ending.report(self.settings, backend, ended);
+            self.write(self.settings.report.as_deref(), "report", |path| report.write(path));
+            self.write(self.settings.metrics_file.as_deref(), "metrics", |path| {
+                metrics::write(&report, path, SystemTime::now())
+            });
+        }
+        ending.outcome
+    }
+
+    fn write(&self, path: Option<&Path>, what: &'static str, write: impl Fn(&Path) -> std::io::Result<()>) {
+        let Some(path) = path else { return };
+        if let Err(error) = write(path) {
+            let (path, reason) = (path.display().to_string(), error.to_string());
+            self.printer.print(&Message::NotWritten { what, path, reason });
+        }
+    }
+}

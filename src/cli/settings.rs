@@ -1,0 +1,392 @@
+//! What was asked for, typed and checked.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::args::{BreakArgs, ConnectionArgs, ListArgs, MessageArgs, RunArgs, StatusArgs, WatchArgs};
+use super::exit_code::{ExitCode, Failure};
+use super::layers::{Found, Layers, Surroundings};
+use super::source::{Source, Sources};
+use super::{credentials, values};
+use crate::backend::Options;
+use crate::hold::Wait;
+use crate::lock::{LockName, Mode};
+use crate::output::{LogFormat, Verbosity, sanitise};
+
+/// Where the lock service is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Connection {
+    /// The options.
+    pub options: Options,
+    /// Where each value came from, also those of other options of the same command.
+    pub sources: Sources,
+}
+
+/// What is run under the lock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CommandLine {
+    /// A command and its arguments; at least one element.
+    Argv(Vec<OsString>),
+    /// A text for `/bin/sh -c`.
+    Shell(OsString),
+}
+
+impl CommandLine {
+    /// What others are shown: the command itself, since arguments hold secrets.
+    pub fn first_word(&self) -> String {
+        match self {
+            Self::Argv(argv) => argv.first().map_or_else(String::new, |word| sanitise::os(word)),
+            Self::Shell(_) => "sh -c".to_owned(),
+        }
+    }
+
+    /// The program and its arguments.
+    pub fn argv(&self) -> Vec<OsString> {
+        match self {
+            Self::Argv(argv) => argv.clone(),
+            Self::Shell(text) => vec!["/bin/sh".into(), "-c".into(), text.clone()],
+        }
+    }
+}
+
+/// `dlock run`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunSettings {
+    /// The locks, without repetition, at least one.
+    pub names: Vec<LockName>,
+    /// The mode.
+    pub mode: Mode,
+    /// How long to wait.
+    pub wait: Wait,
+    /// The length of the lease, at least [`crate::lock::validity::Terms::LEAST_TTL`].
+    pub ttl: Duration,
+    /// The time between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// The longest hold; never zero.
+    pub max_run: Option<Duration>,
+    /// The shortest hold.
+    pub hold_at_least: Duration,
+    /// How recent a success makes this run needless; never zero.
+    pub once_per: Option<Duration>,
+    /// Whether older waiters make way.
+    pub supersede: bool,
+    /// Whether the hold lasts as long as any descendant.
+    pub whole_tree: bool,
+    /// Whether an own hold further out counts for nothing.
+    pub no_nest: bool,
+    /// The exit status when the lock was not acquired.
+    pub busy_exit_code: u8,
+    /// What is run.
+    pub command: CommandLine,
+    /// The text for others.
+    pub label: Option<String>,
+    /// Where the report goes.
+    pub report: Option<PathBuf>,
+    /// Where the metrics go.
+    pub metrics_file: Option<PathBuf>,
+    /// Where the lock service is.
+    pub connection: Connection,
+    /// How much is said.
+    pub verbosity: Verbosity,
+    /// For whom.
+    pub log_format: LogFormat,
+}
+
+/// What the commands that only look have in common.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Viewing {
+    /// Whether JSON is wanted.
+    pub json: bool,
+    /// Where the lock service is.
+    pub connection: Connection,
+    /// How much is said.
+    pub verbosity: Verbosity,
+    /// For whom.
+    pub log_format: LogFormat,
+}
+
+/// `dlock status`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StatusSettings {
+    /// The locks, in the order given.
+    pub names: Vec<LockName>,
+    /// The rest.
+    pub viewing: Viewing,
+}
+
+/// `dlock list`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListSettings {
+    /// What the names start with.
+    pub starting_with: String,
+    /// The rest.
+    pub viewing: Viewing,
+}
+
+/// `dlock watch`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchSettings {
+    /// The lock.
+    pub name: LockName,
+    /// The rest.
+    pub viewing: Viewing,
+}
+
+/// Which claims to break.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The one whose id starts with these hexadecimal digits.
+    Claim(String),
+    /// All.
+    All,
+}
+
+/// `dlock break`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BreakSettings {
+    /// The lock.
+    pub name: LockName,
+    /// Which claims.
+    pub target: Target,
+    /// Whether not to ask.
+    pub yes: bool,
+    /// Whether to remove the entry at once.
+    pub force: bool,
+    /// The rest.
+    pub viewing: Viewing,
+}
+
+impl RunSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &RunArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let mut layers = Layers::load(&args.connection, around)?;
+        let (verbosity, log_format) = messages(&mut layers, &args.messages)?;
+        let mut setting = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
+        let ttl = setting("ttl", &args.ttl)?;
+        let grace = setting("grace", &args.grace)?;
+        let wait = setting("wait", &args.wait)?;
+        let label = setting("label", &args.label)?;
+        let path =
+            |option, flag: &Option<OsString>| flag.as_deref().map(|f| values::file(f, option)).transpose();
+        Ok(Self {
+            names: names(&args.name)?,
+            mode: mode(args)?,
+            wait: wait_of(args.try_once, wait.as_ref())?,
+            ttl: ttl.as_ref().map_or(Ok(Duration::from_secs(30)), values::ttl)?,
+            grace: grace.as_ref().map_or(Ok(Duration::from_secs(5)), values::length)?,
+            max_run: flagged("max-run", args.max_run.as_deref())?,
+            hold_at_least: flagged("hold-at-least", args.hold_at_least.as_deref())?.unwrap_or_default(),
+            once_per: flagged("once-per", args.once_per.as_deref())?,
+            supersede: args.supersede,
+            whole_tree: args.whole_tree,
+            no_nest: args.no_nest,
+            busy_exit_code: args
+                .busy_exit_code
+                .as_deref()
+                .map_or(Ok(ExitCode::Busy.number()), values::exit_status)?,
+            command: command_line(args)?,
+            label: label.map(values::label).transpose()?.filter(|label| !label.is_empty()),
+            report: path("report", &args.report)?,
+            metrics_file: path("metrics-file", &args.metrics_file)?,
+            connection: connection(&mut layers, &args.connection)?,
+            verbosity,
+            log_format,
+        })
+    }
+}
+
+/// A length of time that only a flag can say; zero is as good as unsaid.
+fn flagged(option: &'static str, flag: Option<&OsStr>) -> Result<Option<Duration>, Failure> {
+    let Some(flag) = flag else { return Ok(None) };
+    let source = Source::Flag(option);
+    let length = values::length(&Found { text: values::utf8(flag, &source)?, source })?;
+    Ok(Some(length).filter(|length| !length.is_zero()))
+}
+
+/// The most locks of one claim; each needs descriptors here and room in one request of a service.
+const MOST_NAMES: usize = 64;
+
+fn names(given: &[OsString]) -> Result<Vec<LockName>, Failure> {
+    let mut names = Vec::with_capacity(given.len());
+    for text in given {
+        let name = values::name(text, "--name")?;
+        if names.contains(&name) {
+            return Err(Failure::usage(format!("--name {} is given twice", sanitise::text(name.as_str()))));
+        }
+        names.push(name);
+    }
+    if names.len() > MOST_NAMES {
+        let reason = format!("{} locks are too many at once, the most are {MOST_NAMES}", names.len());
+        return Err(Failure::usage(reason));
+    }
+    if names.is_empty() {
+        return Err(
+            Failure::usage("--name is missing; say which lock with --name NAME").hint("see dlock run --help")
+        );
+    }
+    Ok(names)
+}
+
+fn mode(args: &RunArgs) -> Result<Mode, Failure> {
+    let slots = args.slots.as_deref().map(values::slots).transpose()?;
+    match (args.exclusive, args.shared, slots) {
+        (_, false, None) => Ok(Mode::Exclusive),
+        (false, true, None) => Ok(Mode::Shared),
+        (false, false, Some(slots)) => Ok(Mode::Slots(slots)),
+        _ => Err(Failure::usage("a lock has one mode; choose one of --exclusive, --shared and --slots")),
+    }
+}
+
+fn wait_of(try_once: bool, wait: Option<&Found>) -> Result<Wait, Failure> {
+    let Some(found) = wait else { return Ok(if try_once { Wait::Once } else { Wait::Forever }) };
+    let length = values::length(found)?;
+    match (try_once, &found.source) {
+        (true, Source::Flag(_)) if !length.is_zero() => Err(Failure::usage(
+            "--try does not wait, so it cannot be together with --wait; choose one of them",
+        )),
+        (true, _) => Ok(Wait::Once),
+        (false, _) if length.is_zero() => Ok(Wait::Once),
+        (false, _) => Ok(Wait::AtMost(length)),
+    }
+}
+
+fn command_line(args: &RunArgs) -> Result<CommandLine, Failure> {
+    match (&args.shell_command, args.argv.as_slice()) {
+        (Some(text), []) => Ok(CommandLine::Shell(text.clone())),
+        (None, [_, ..]) => Ok(CommandLine::Argv(args.argv.clone())),
+        (Some(_), [first, ..]) => {
+            let first = sanitise::text(&sanitise::os(first));
+            Err(Failure::usage(format!(
+                "--command and the command {first} are both given; choose one of them"
+            )))
+        }
+        (None, []) => Err(Failure::usage("a command is missing; write it after the options")
+            .hint("dlock run --name NAME -- COMMAND [ARG]...; see dlock run --help")),
+    }
+}
+
+pub(super) fn messages(
+    layers: &mut Layers<'_>,
+    args: &MessageArgs,
+) -> Result<(Verbosity, LogFormat), Failure> {
+    let verbosity = match (args.quiet, args.verbose) {
+        (true, true) => {
+            return Err(Failure::usage("--quiet and --verbose are opposites; choose one of them"));
+        }
+        (true, false) => Verbosity::Quiet,
+        (false, true) => Verbosity::Verbose,
+        (false, false) if layers.switch("quiet", false) => Verbosity::Quiet,
+        (false, false) if layers.switch("verbose", false) => Verbosity::Verbose,
+        (false, false) => Verbosity::Normal,
+    };
+    let log_format = layers.text("log-format", args.log_format.as_deref().map(OsStr::new))?;
+    Ok((verbosity, log_format.as_ref().map_or(Ok(LogFormat::Human), values::log_format)?))
+}
+
+pub(super) fn connection(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Result<Connection, Failure> {
+    let endpoints = layers.texts("endpoint", args.endpoint.iter().map(OsString::as_os_str))?;
+    if let Some((urls, Source::Flag(_))) = &endpoints
+        && urls.iter().any(|url| values::has_password(url))
+    {
+        return Err(Failure::usage(
+            "--endpoint: a password on the command line can be read by every user of this host",
+        )
+        .hint("put it into DLOCK_ENDPOINT or into a configuration file that only you can read"));
+    }
+    let mut text = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
+    let options = Options {
+        backend: text("backend", &args.backend)?.map(|found| found.text),
+        endpoints: endpoints.map_or_else(Vec::new, |(urls, _)| urls),
+        prefix: text("prefix", &args.prefix)?.map(|found| found.text),
+        user: text("user", &args.user)?.map(|found| found.text),
+        zk_layout: text("zk-layout", &args.zk_layout)?.as_ref().map(values::zk_layout).transpose()?,
+        password: credentials::password(layers, args)?,
+        tls: credentials::tls(layers, args)?,
+        allow_network_fs: layers.switch("allow-network-fs", args.allow_network_fs),
+    };
+    Ok(Connection { options, sources: layers.sources.clone() })
+}
+
+fn viewing(
+    json: bool,
+    at: &ConnectionArgs,
+    told: &MessageArgs,
+    around: &Surroundings,
+) -> Result<Viewing, Failure> {
+    let mut layers = Layers::load(at, around)?;
+    let (verbosity, log_format) = messages(&mut layers, told)?;
+    Ok(Viewing { json, connection: connection(&mut layers, at)?, verbosity, log_format })
+}
+
+fn one_name(given: Option<&OsString>) -> Result<LockName, Failure> {
+    given.map_or_else(|| Err(Failure::usage("NAME is missing")), |text| values::name(text, "NAME"))
+}
+
+impl StatusSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &StatusArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let names = args.names.iter().map(|text| values::name(text, "NAME")).collect::<Result<_, _>>()?;
+        Ok(Self { names, viewing: viewing(args.json, &args.connection, &args.messages, around)? })
+    }
+}
+
+impl ListSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &ListArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let starting_with = match &args.starting_with {
+            None => String::new(),
+            Some(text) => values::name(text, "PREFIX")?.to_string(),
+        };
+        Ok(Self { starting_with, viewing: viewing(args.json, &args.connection, &args.messages, around)? })
+    }
+}
+
+impl WatchSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &WatchArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let name = one_name(args.name.as_ref())?;
+        Ok(Self { name, viewing: viewing(args.json, &args.connection, &args.messages, around)? })
+    }
+}
+
+impl BreakSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &BreakArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let target = match (&args.claim, args.all) {
+            (Some(id), false) => Target::Claim(claim_digits(id)?),
+            (None, true) => Target::All,
+            (Some(_), true) => {
+                return Err(Failure::usage("--claim and --all are both given; choose one of them"));
+            }
+            (None, false) => {
+                return Err(Failure::usage("say which claim with --claim ID, or --all")
+                    .hint("dlock status NAME shows the claims"));
+            }
+        };
+        Ok(Self {
+            name: one_name(args.name.as_ref())?,
+            target,
+            yes: args.yes,
+            force: args.force,
+            viewing: viewing(false, &args.connection, &args.messages, around)?,
+        })
+    }
+}
+
+/// The first digits of an id. Fewer than eight could by chance be another claim's after a change of the line.
+fn claim_digits(id: &OsStr) -> Result<String, Failure> {
+    let digits = id.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
+    if (8..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Ok(digits);
+    }
+    Err(Failure::usage(format!(
+        "--claim: {:?} is not a claim id; write its 32 hexadecimal digits, or the first 8 or more of them",
+        sanitise::os(id)
+    ))
+    .hint("dlock status NAME shows the claims"))
+}
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

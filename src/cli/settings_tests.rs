@@ -1,0 +1,278 @@
+//! Settings from flags, environment and files.
+
+use super::*;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::cli::parse::{self, Asked};
+use crate::output::file::tests::Folder;
+
+fn around(variables: &[(&str, &str)]) -> Surroundings {
+    let variables: std::collections::HashMap<String, OsString> =
+        variables.iter().map(|(k, v)| ((*k).to_owned(), OsString::from(v))).collect();
+    Surroundings {
+        variable: Box::new(move |name| variables.get(name).cloned()),
+        system_file: "/nonexistent/config.toml".into(),
+        uid: rustix::process::geteuid().as_raw(),
+    }
+}
+
+fn os(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+fn run_in(words: &[&str], around: &Surroundings) -> Result<RunSettings, Failure> {
+    match parse::parse(os(words))? {
+        Asked::Run(args) => RunSettings::resolve(&args, around),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn run(line: &str) -> Result<RunSettings, Failure> {
+    run_in(&line.split(' ').collect::<Vec<_>>(), &around(&[]))
+}
+
+#[test]
+fn options_end_at_the_first_operand() {
+    let argv = |line: &str| match run(line).expect("valid").command {
+        CommandLine::Argv(argv) => argv.join(OsStr::new(" ")).into_string().expect("text"),
+        CommandLine::Shell(_) => panic!("no shell"),
+    };
+    assert_eq!(argv("run --name x ls -la"), "ls -la");
+    assert_eq!(argv("run --name x -- ls -la"), "ls -la");
+    assert_eq!(argv("run --name x ls --name y --help"), "ls --name y --help");
+    assert_eq!(argv("run --name x ls -- -q"), "ls -- -q");
+    assert_eq!(argv("run --name x -- -odd --try"), "-odd --try");
+    assert_eq!(argv("run --name x -- -- y"), "-- y");
+    assert_eq!(argv("run --name=x -nq timeout -k 5 3 sh"), "timeout -k 5 3 sh");
+}
+
+#[test]
+fn everything_said_arrives() {
+    let all = run(
+        "run --name a --name b --slots 3 -w 10m -E 0 --ttl 20s --grace 1.5s --max-run 1h --hold-at-least 2 \
+                   --once-per 1d --supersede --whole-tree --no-nest --label text --report r --metrics-file m \
+                   --backend file --endpoint /x --prefix p --allow-network-fs -v --log-format json -c exit",
+    )
+    .expect("valid");
+    let s = Duration::from_secs;
+    assert_eq!(all.names.iter().map(LockName::as_str).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(all.mode.to_string(), "slots:3");
+    assert_eq!((all.wait, all.busy_exit_code), (Wait::AtMost(s(600)), 0));
+    assert_eq!((all.ttl, all.grace), (s(20), Duration::from_millis(1500)));
+    assert_eq!((all.max_run, all.hold_at_least, all.once_per), (Some(s(3600)), s(2), Some(s(86_400))));
+    assert!(all.supersede && all.whole_tree && all.no_nest && all.connection.options.allow_network_fs);
+    assert_eq!((all.label.as_deref(), all.command.first_word().as_str()), (Some("text"), "sh -c"));
+    assert_eq!((all.verbosity, all.log_format), (Verbosity::Verbose, LogFormat::Json));
+    assert_eq!(all.connection.options.endpoints, ["/x"]);
+    assert_eq!(all.report, Some("r".into()));
+}
+
+#[test]
+fn defaults_as_documented() {
+    let plain = run("run --name x true").expect("valid");
+    assert_eq!((plain.mode, plain.wait, plain.busy_exit_code), (Mode::Exclusive, Wait::Forever, 75));
+    assert_eq!((plain.ttl, plain.grace), (Duration::from_secs(30), Duration::from_secs(5)));
+    assert_eq!((plain.max_run, plain.once_per, plain.hold_at_least), (None, None, Duration::ZERO));
+    assert_eq!(plain.connection, Connection::default());
+    assert_eq!(run("run --name x --wait 0 true").expect("valid").wait, Wait::Once);
+    assert_eq!(run("run --name x --try --wait 0 true").expect("valid").wait, Wait::Once);
+    assert_eq!(run("run --name x --max-run 0 true").expect("valid").max_run, None);
+}
+
+#[test]
+fn every_usage_error_is_one_clear_line() {
+    for (line, error) in [
+        ("run --name x", "a command is missing; write it after the options"),
+        ("run true", "--name is missing; say which lock with --name NAME"),
+        ("run --name x -c a b", "--command and the command b are both given; choose one of them"),
+        (
+            "run --name x --try --wait 3 true",
+            "--try does not wait, so it cannot be together with --wait; choose one of them",
+        ),
+        ("run --name x -s -x true", "a lock has one mode; choose one of --exclusive, --shared and --slots"),
+        (
+            "run --name x --slots 2 -s true",
+            "a lock has one mode; choose one of --exclusive, --shared and --slots",
+        ),
+        ("run --name x --slots 0 true", "--slots: \"0\" is not a number of slots; write 1 or more"),
+        ("run --name x --name x true", "--name x is given twice"),
+        ("run --name x -E 300 true", "--busy-exit-code: \"300\" is not an exit status; write 0 to 255"),
+        (
+            "run --name x --wait 5x true",
+            "--wait: \"5x\" is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d or a number of seconds",
+        ),
+        (
+            "run --name x --wait -5 true",
+            "--wait: \"-5\" is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d or a number of seconds",
+        ),
+        ("run --name x --slots --try true", "--slots: \"--try\" is not a number of slots; write 1 or more"),
+        ("run --name x --ttl 500ms true", "--ttl: a ttl of 500ms is too short, the least is 1s"),
+        ("run --name= true", "--name: a lock name cannot be empty"),
+        ("run --name a\nb true", "--name: a lock name cannot contain the control character \\n"),
+        ("run --name x --label a\tb true", "--label: a label cannot contain the control character \\t"),
+        ("run --name x -q -v true", "--quiet and --verbose are opposites; choose one of them"),
+        ("run --name x --report= true", "--report: the file's name is empty"),
+        ("run --nmae x true", "unknown option --nmae"),
+        ("run --name", "--name needs a value"),
+        ("run --name x --log-format xml true", "--log-format: \"xml\" is not one of human, json"),
+        ("run --name x --shared=yes true", "--shared takes no value, but \"yes\" was given"),
+        (
+            "run --name x --endpoint redis://u:p@h true",
+            "--endpoint: a password on the command line can be read by every user of this host",
+        ),
+        ("run --name x --config /nonexistent/c true", "--config: there is no file /nonexistent/c"),
+        ("run --name x --profile ci true", "--profile: no configuration file has a profile ci"),
+        ("status", "NAME is missing"),
+        ("list a b", "unexpected argument b"),
+        ("completions tcsh", "SHELL: \"tcsh\" is not one of bash, elvish, fish, powershell, zsh"),
+        ("runn --name x true", "unknown command runn"),
+        ("--backend file run", "unknown option --backend"),
+    ] {
+        let words: Vec<_> = line.split(' ').collect();
+        let result = parse::parse(os(&words)).and_then(|asked| match asked {
+            Asked::Run(args) => RunSettings::resolve(&args, &around(&[])).map(|_| ()),
+            _ => Ok(()),
+        });
+        let failure = result.expect_err(line);
+        assert_eq!((failure.code, failure.to_string().as_str()), (64, error), "{line}");
+    }
+    let long = format!("run --name x --label {} true", "é".repeat(101));
+    assert_eq!(
+        run(&long).expect_err("too long").to_string(),
+        "--label: a label has at most 200 bytes, this one has 202"
+    );
+    let hint = run("run --nmae x true").expect_err("unknown").message.hint().map(str::to_owned);
+    assert_eq!(hint.as_deref(), Some("did you mean --name? see dlock run --help"));
+}
+
+#[test]
+fn texts_that_are_no_unicode_are_errors_or_pass_untouched() {
+    let bad = || OsStr::from_bytes(b"a\xff").to_owned();
+    let mut words = os(&["run", "--name", "x"]);
+    words.push(bad());
+    let Asked::Run(args) = parse::parse(words).expect("parses") else { panic!("run") };
+    let settings = RunSettings::resolve(&args, &around(&[])).expect("valid");
+    assert_eq!(settings.command, CommandLine::Argv(vec![bad()]));
+    assert_eq!(settings.command.first_word(), "a\\xff");
+    for option in ["--name", "--label", "--wait", "--endpoint"] {
+        let mut words = os(&["run", option]);
+        words.push(bad());
+        words.extend(os(&["--name", "y", "true"]));
+        let Asked::Run(args) = parse::parse(words).expect("parses") else { panic!("run") };
+        let failure = RunSettings::resolve(&args, &around(&[])).expect_err("refused");
+        assert!(failure.to_string().ends_with("a\\xff is not valid UTF-8"), "{failure}");
+    }
+    let odd = Surroundings {
+        variable: Box::new(|name| (name == "DLOCK_TTL").then(|| OsStr::from_bytes(b"\xff").to_owned())),
+        ..around(&[])
+    };
+    let failure = run_in(&["run", "--name", "x", "true"], &odd).expect_err("refused");
+    assert_eq!(failure.to_string(), "DLOCK_TTL: \\xff is not valid UTF-8");
+}
+
+#[test]
+fn flags_go_over_environment_over_the_users_file_over_the_systems() {
+    let folder = Folder::new("settings-layers");
+    let user = folder.0.join("dlock/config.toml");
+    let system = folder.0.join("system.toml");
+    std::fs::create_dir(folder.0.join("dlock")).expect("made");
+    let write = |path: &std::path::Path, text: &str| {
+        std::fs::write(path, text).expect("written");
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("set");
+    };
+    write(
+        &system,
+        "ttl = 11\ngrace = 1\nwait = 7\nlabel = 'system'\nquiet = true\n[profile.ci]\nprefix = 'sys'\n",
+    );
+    write(&user, "ttl = 12\ngrace = 2\nendpoint = ['a', 'b']\n[profile.ci]\nttl = 13\nquiet = false\n");
+    let home = folder.0.to_str().expect("text").to_owned();
+    let surroundings = |variables: &[(&str, &str)]| {
+        let mut all = vec![("XDG_CONFIG_HOME", home.as_str())];
+        all.extend(variables);
+        Surroundings { system_file: system.clone(), ..around(&all) }
+    };
+    let words = |line: &'static str| line.split(' ').collect::<Vec<_>>();
+    let plain = run_in(&words("run --name x true"), &surroundings(&[])).expect("valid");
+    assert_eq!((plain.ttl.as_secs(), plain.grace.as_secs()), (12, 2));
+    assert_eq!((plain.wait, plain.label.as_deref()), (Wait::AtMost(Duration::from_secs(7)), Some("system")));
+    assert_eq!((plain.verbosity, plain.connection.options.prefix), (Verbosity::Quiet, None));
+    assert_eq!(plain.connection.options.endpoints, ["a", "b"]);
+
+    let profile = surroundings(&[("DLOCK_PROFILE", "ci"), ("DLOCK_GRACE", "3s"), ("DLOCK_NAME", "other")]);
+    let chosen = run_in(&words("run --name x --try -v true"), &profile).expect("valid");
+    assert_eq!((chosen.ttl.as_secs(), chosen.grace.as_secs(), chosen.wait), (13, 3, Wait::Once));
+    assert_eq!(
+        (chosen.verbosity, chosen.connection.options.prefix.as_deref()),
+        (Verbosity::Verbose, Some("sys"))
+    );
+    assert_eq!(chosen.connection.sources.of("grace"), &Source::Environment("DLOCK_GRACE".into()));
+    assert_eq!(
+        chosen.connection.sources.of("ttl").to_string(),
+        format!("{}:5: ttl of profile ci", user.display())
+    );
+    assert_eq!(chosen.connection.sources.of("backend"), &Source::Default);
+
+    let flags = run_in(&words("run --name x --ttl 14 --grace 4 --endpoint c true"), &profile).expect("valid");
+    assert_eq!((flags.ttl.as_secs(), flags.grace.as_secs()), (14, 4));
+    assert_eq!(flags.connection.options.endpoints, ["c"]);
+
+    let failure = run_in(&words("run --name x --profile cii true"), &surroundings(&[])).expect_err("unknown");
+    assert_eq!(failure.message.hint(), Some("did you mean ci?"));
+    write(&user, "ttl = '5x'");
+    let failure = run_in(&words("run --name x true"), &surroundings(&[])).expect_err("no duration");
+    assert!(failure.to_string().starts_with(&format!("{}:1: ttl: \"5x\" is not a duration", user.display())));
+    let other = run_in(&words("run --name x --config /dev/null true"), &surroundings(&[])).expect("valid");
+    assert_eq!(other.ttl.as_secs(), 11, "--config stands for the user's file alone");
+}
+
+#[test]
+fn variables_that_are_no_options_are_ignored() {
+    let kubernetes = around(&[
+        ("DLOCK_PORT", "tcp://192.0.2.1:80"),
+        ("DLOCK_SERVICE_HOST", "192.0.2.1"),
+        ("DLOCK_NAME", "x"),
+        ("DLOCK_MODE", "shared"),
+        ("DLOCK_WAIT", "5"),
+        ("DLOCK_TTL", ""),
+        ("HOME", "relative"),
+    ]);
+    let words = ["run", "--name", "x", "true"];
+    assert_eq!(run_in(&words, &kubernetes), run_in(&words, &around(&[])));
+}
+
+#[test]
+fn an_empty_prefix_is_a_prefix() {
+    let words = ["run", "--name", "x", "true"];
+    assert_eq!(
+        run_in(&words, &around(&[("DLOCK_PREFIX", "")])).expect("valid").connection.options.prefix,
+        Some(String::new())
+    );
+    assert_eq!(
+        run_in(&words, &around(&[("DLOCK_BACKEND", "")])).expect("valid").connection.options.backend,
+        None
+    );
+}
+
+#[test]
+fn claims_to_break_are_named_unmistakably() {
+    let target = |line: &str| {
+        let Asked::Break(args) = parse::parse(os(&line.split(' ').collect::<Vec<_>>())).expect("parses")
+        else {
+            panic!("break")
+        };
+        BreakSettings::resolve(&args, &around(&[])).map(|s| s.target).map_err(|f| f.to_string())
+    };
+    assert_eq!(target("break x --claim ABCDEF01"), Ok(Target::Claim("abcdef01".into())));
+    assert_eq!(target("break --all x --yes"), Ok(Target::All));
+    assert_eq!(target("break x"), Err("say which claim with --claim ID, or --all".into()));
+    assert_eq!(
+        target("break x --all --claim abcdef01"),
+        Err("--claim and --all are both given; choose one of them".into())
+    );
+    assert_eq!(
+        target("break x --claim abc"),
+        Err("--claim: \"abc\" is not a claim id; write its 32 hexadecimal digits, or the first 8 or more of them"
+            .into())
+    );
+}

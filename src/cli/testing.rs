@@ -1,0 +1,163 @@
+//! Lines that stand still, for tests of the commands that look at them.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+
+use super::out::{Ended, Out};
+use super::settings::{Connection, Viewing};
+use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
+use crate::lock::{
+    ClaimId, Entry, Error, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result,
+};
+use crate::output::status::Layout;
+use crate::output::{LogFormat, Verbosity};
+
+type Observed = Vec<Result<LockStatus>>;
+
+/// A backend whose lines are given.
+#[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "the lines are what it is about")]
+pub(crate) struct Lines {
+    lines: Vec<LockStatus>,
+    observations: Mutex<Vec<Observed>>,
+    evicted: Mutex<Vec<(ClaimId, Evict)>>,
+    left: Mutex<bool>,
+}
+
+impl Lines {
+    pub(crate) fn new(lines: Vec<LockStatus>) -> Self {
+        Self { lines, observations: Mutex::default(), evicted: Mutex::default(), left: Mutex::default() }
+    }
+
+    /// What observers see, one list for each.
+    pub(crate) fn will_observe(&self, mut observations: Vec<Observed>) {
+        observations.reverse();
+        *self.observations.lock().expect("not poisoned") = observations;
+    }
+
+    pub(crate) fn evicted(&self) -> Vec<(ClaimId, Evict)> {
+        self.evicted.lock().expect("not poisoned").clone()
+    }
+
+    /// From now on no claim is there any more, though it is still shown.
+    pub(crate) fn all_left(&self) {
+        *self.left.lock().expect("not poisoned") = true;
+    }
+}
+
+#[derive(Debug)]
+struct Recorded(std::vec::IntoIter<Result<LockStatus>>);
+
+#[async_trait]
+impl Observer for Recorded {
+    async fn next(&mut self) -> Result<LockStatus> {
+        self.0.next().expect("the test ends before the record does")
+    }
+}
+
+#[async_trait]
+impl Backend for Lines {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: "fake",
+            atomic_names: true,
+            ordered: true,
+            token: TokenStrength::BestEffort,
+            leased: false,
+            renewals_per_ttl: 3,
+            look_while_running: false,
+            abandoned_bound: Duration::ZERO,
+        }
+    }
+
+    fn identity(&self) -> String {
+        "fake".into()
+    }
+
+    async fn enter(&self, _: &Request, _: Moment) -> Result<Arc<dyn Claim>> {
+        Err(Error::new(ErrorKind::Unsupported, "fake", "enter the line", "these lines stand still"))
+    }
+
+    async fn inspect(&self, name: &LockName, _: Moment) -> Result<LockStatus> {
+        let known = self.lines.iter().find(|line| line.name == *name).cloned();
+        Ok(known.unwrap_or(LockStatus { name: name.clone(), holders: vec![], waiters: vec![] }))
+    }
+
+    async fn list(&self, prefix: &str, _: Moment) -> Result<Vec<LockStatus>> {
+        Ok(self.lines.iter().filter(|line| line.name.as_str().starts_with(prefix)).cloned().collect())
+    }
+
+    async fn observe(&self, _: &LockName) -> Result<Box<dyn Observer>> {
+        let next = self.observations.lock().expect("not poisoned").pop();
+        Ok(Box::new(Recorded(next.expect("one record for each observer").into_iter())))
+    }
+
+    async fn evict(&self, _: &LockName, id: ClaimId, how: Evict, _: &Holder, _: Moment) -> Result<bool> {
+        self.evicted.lock().expect("not poisoned").push((id, how));
+        Ok(!*self.left.lock().expect("not poisoned"))
+    }
+
+    async fn examine(&self, _: Moment) -> Result<Examination> {
+        Err(Error::new(ErrorKind::Unsupported, "fake", "examine the service", "there is none"))
+    }
+
+    async fn last_success(&self, _: &LockName, _: Moment) -> Result<Option<Duration>> {
+        Ok(None)
+    }
+}
+
+/// A line; the entries' pids and the last digits of their claims count from 1.
+pub(crate) fn line(name: &str, holders: u8, waiters: u8) -> LockStatus {
+    let entry = |n: u8| {
+        let mut id = [0; 16];
+        // The first eight digits are alike, so that they are ambiguous.
+        id[4] = n;
+        Entry {
+            claim: Some(ClaimId::from_bytes(id)),
+            mode: Some(Mode::Exclusive),
+            host: Some("host7".into()),
+            user: Some("ci".into()),
+            pid: Some(n.into()),
+            command: Some("./x".into()),
+            ahead: (n > holders).then_some(u32::from(n - 1)),
+            ..Entry::default()
+        }
+    };
+    LockStatus {
+        name: name.parse().expect("valid"),
+        holders: (1..=holders).map(entry).collect(),
+        waiters: (holders + 1..=holders + waiters).map(entry).collect(),
+    }
+}
+
+pub(crate) fn viewing(json: bool) -> Viewing {
+    let connection = Connection::default();
+    Viewing { json, connection, verbosity: Verbosity::Normal, log_format: LogFormat::Human }
+}
+
+pub(crate) fn by() -> Holder {
+    Holder { host: "host1".into(), pid: 9, user: "op".into(), command: "dlock break".into(), label: None }
+}
+
+/// Collects what would go to standard output.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) text: String,
+    pub(crate) gone: bool,
+}
+
+impl Out for Page {
+    fn write(&mut self, text: &str) -> std::result::Result<(), Ended> {
+        if self.gone {
+            return Err(Ended::ReaderGone);
+        }
+        self.text.push_str(text);
+        Ok(())
+    }
+
+    fn layout(&self) -> Layout {
+        Layout { width: None, colour: false, now: SystemTime::UNIX_EPOCH }
+    }
+}

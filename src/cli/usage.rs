@@ -1,0 +1,70 @@
+//! Usage errors as one line and a hint, instead of clap's paragraphs.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::args::Subcommand;
+use super::exit_code::Failure;
+
+/// What clap found wrong on the command line of `program` (`dlock run`).
+pub fn failure(error: &clap::Error, program: &str) -> Failure {
+    let argument = text(error, ContextKind::InvalidArg);
+    // `--ttl <DURATION>` is shown as `--ttl`, `<NAME>...` as NAME.
+    let option = argument.split(' ').next().unwrap_or_default().trim_matches(['<', '>', '.', '[', ']']);
+    let value = text(error, ContextKind::InvalidValue);
+    let see = format!("see {program} --help");
+    match error.kind() {
+        ErrorKind::UnknownArgument if option.starts_with('-') => {
+            let nearest = text(error, ContextKind::SuggestedArg);
+            let hint = if nearest.is_empty() { see } else { format!("did you mean {nearest}? {see}") };
+            Failure::usage(format!("unknown option {option}")).hint(hint)
+        }
+        ErrorKind::UnknownArgument => Failure::usage(format!("unexpected argument {argument}")).hint(see),
+        ErrorKind::MissingRequiredArgument => Failure::usage(format!("{option} is missing")).hint(see),
+        ErrorKind::InvalidValue if value.is_empty() => {
+            let hint = format!("write {option}=VALUE if the value starts with a dash; {see}");
+            Failure::usage(format!("{option} needs a value")).hint(hint)
+        }
+        ErrorKind::InvalidValue => {
+            let known = text(error, ContextKind::ValidValue);
+            Failure::usage(format!("{option}: {value:?} is not one of {known}")).hint(see)
+        }
+        ErrorKind::TooManyValues => {
+            Failure::usage(format!("{option} takes no value, but {value:?} was given")).hint(see)
+        }
+        ErrorKind::InvalidUtf8 => Failure::usage("an argument is not valid UTF-8").hint(see),
+        ErrorKind::InvalidSubcommand => unknown_command(&text(error, ContextKind::InvalidSubcommand)),
+        _ => {
+            let rendered = error.to_string();
+            let line = rendered.lines().next().unwrap_or_default();
+            Failure::usage(line.trim_start_matches("error: ")).hint(see)
+        }
+    }
+}
+
+fn text(error: &clap::Error, kind: ContextKind) -> String {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        Some(ContextValue::Strings(texts)) => texts.join(", "),
+        _ => String::new(),
+    }
+}
+
+/// A first argument that is no subcommand.
+pub fn unknown_command(word: &str) -> Failure {
+    if word.starts_with('-') {
+        return Failure::usage(format!("unknown option {word}"))
+            .hint("options follow the command, as in dlock run --name NAME; see dlock --help");
+    }
+    let nearest = nearest(word, Subcommand::ALL.iter().map(|s| s.name()));
+    let hint = match nearest {
+        Some(name) => format!("did you mean dlock {name}? see dlock --help"),
+        None => format!("to run a command under a lock: dlock run --name NAME -- {word}"),
+    };
+    Failure::usage(format!("unknown command {word}")).hint(hint)
+}
+
+/// The candidate most like `word`, if one is like it at all.
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let scored = candidates.map(|c| (strsim::jaro_winkler(word, c), c));
+    scored.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, c)| c)
+}

@@ -1,0 +1,136 @@
+//! Typed values, judged alike wherever they come from.
+
+use std::ffi::OsStr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::exit_code::Failure;
+use super::layers::Found;
+use super::source::Source;
+use crate::backend::options::ZkLayout;
+use crate::lock::validity::Terms;
+use crate::lock::{LockName, duration};
+use crate::output::{LogFormat, sanitise};
+
+/// The longest label, in bytes.
+const LABEL_BYTES: usize = 200;
+
+/// `text` as Unicode.
+pub fn utf8(text: &OsStr, source: &Source) -> Result<String, Failure> {
+    text.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::usage(format!("{source}: {} is not valid UTF-8", sanitise::os(text))))
+}
+
+/// A length of time.
+pub fn length(found: &Found) -> Result<Duration, Failure> {
+    duration::parse(&found.text).map_err(|error| Failure::usage(format!("{}: {error}", found.source)))
+}
+
+/// A length of a lease.
+pub fn ttl(found: &Found) -> Result<Duration, Failure> {
+    let ttl = length(found)?;
+    match Terms::new(ttl, Duration::ZERO) {
+        Ok(_) => Ok(ttl),
+        Err(error) => Err(Failure::usage(format!("{}: {error}", found.source))),
+    }
+}
+
+/// A lock's name, from the option or argument `place`.
+pub fn name(text: &OsStr, place: &str) -> Result<LockName, Failure> {
+    let text = text.to_str().ok_or_else(|| {
+        Failure::usage(format!("{place}: the name {} is not valid UTF-8", sanitise::os(text)))
+    })?;
+    LockName::new(text).map_err(|error| Failure::usage(format!("{place}: {error}")))
+}
+
+/// A label.
+pub fn label(found: Found) -> Result<String, Failure> {
+    let fault = |what: String| Failure::usage(format!("{}: {what}", found.source));
+    if found.text.len() > LABEL_BYTES {
+        let bytes = found.text.len();
+        return Err(fault(format!("a label has at most {LABEL_BYTES} bytes, this one has {bytes}")));
+    }
+    match found.text.chars().find(|c| c.is_control()) {
+        Some(c) => Err(fault(format!("a label cannot contain the control character {}", c.escape_default()))),
+        None => Ok(found.text),
+    }
+}
+
+/// The format of messages.
+pub fn log_format(found: &Found) -> Result<LogFormat, Failure> {
+    match found.text.as_str() {
+        "human" => Ok(LogFormat::Human),
+        "json" => Ok(LogFormat::Json),
+        other => Err(Failure::usage(format!("{}: {other:?} is not one of human, json", found.source))),
+    }
+}
+
+/// How ZooKeeper nodes are named.
+pub fn zk_layout(found: &Found) -> Result<ZkLayout, Failure> {
+    match found.text.as_str() {
+        "curator" => Ok(ZkLayout::Curator),
+        "kazoo" => Ok(ZkLayout::Kazoo),
+        other => Err(Failure::usage(format!("{}: {other:?} is not one of curator, kazoo", found.source))),
+    }
+}
+
+/// A number of slots.
+pub fn slots(text: &OsStr) -> Result<NonZeroU32, Failure> {
+    text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
+        Failure::usage(format!("--slots: {:?} is not a number of slots; write 1 or more", sanitise::os(text)))
+    })
+}
+
+/// An exit status.
+pub fn exit_status(text: &OsStr) -> Result<u8, Failure> {
+    text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
+        let text = sanitise::os(text);
+        Failure::usage(format!("--busy-exit-code: {text:?} is not an exit status; write 0 to 255"))
+    })
+}
+
+/// A path of a file to write.
+pub fn file(text: &OsStr, option: &str) -> Result<PathBuf, Failure> {
+    if text.is_empty() {
+        return Err(Failure::usage(format!("--{option}: the file's name is empty")));
+    }
+    Ok(PathBuf::from(text))
+}
+
+/// Whether one of the addresses in `endpoint` has a password in it.
+pub fn has_password(endpoint: &str) -> bool {
+    endpoint.split(',').any(|url| {
+        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+        user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
+            || rest.split_once('?').is_some_and(|(_, query)| {
+                query.split('&').any(|pair| pair.starts_with("password=") && pair.len() > "password=".len())
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_in_addresses_are_seen() {
+        for url in [
+            "redis://u:p@h:1/0",
+            "redis://:p@h",
+            "h:1,http://u:p@h",
+            "postgres://h/db?x=1&password=p",
+            "u:p@h:2379",
+            "redis://u:p@ss@h",
+        ] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in ["redis://u@h:1", "/var/tmp/a:b@c", "unix:/run/x", "h:2379", "redis://u:@h", "p?password="]
+        {
+            assert!(!has_password(url), "{url}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `dlock watch`.
+
+use std::time::Duration;
+
+use super::connect;
+use super::out::{Ended, Out};
+use super::settings::WatchSettings;
+use crate::backend::{Backend, Observer};
+use crate::lock::{Error, ErrorKind, LockStatus};
+use crate::output::{Message, Printer, json, status};
+
+/// The time between two attempts to reach a service that was lost.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Shows the line of a lock now and after each change, until a signal ends the process.
+pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), Ended> {
+    connect::block_on(async {
+        let backend = connect::open(&settings.viewing.connection)?;
+        follow(&*backend, settings, out, printer).await
+    })
+}
+
+async fn follow(
+    backend: &dyn Backend,
+    settings: &WatchSettings,
+    out: &mut dyn Out,
+    printer: &Printer,
+) -> Result<(), Ended> {
+    let kind = backend.capabilities().backend;
+    let (mut observer, first) = begin(backend, settings).await?;
+    let mut last = first;
+    show(&last, kind, settings, out)?;
+    loop {
+        let next = match observer.next().await {
+            Ok(next) => next,
+            Err(error) if error.is_transient() => {
+                printer
+                    .print(&Message::Warned { reason: format!("{error}; trying again until interrupted") });
+                let (again, next) = regain(backend, settings).await?;
+                observer = again;
+                next
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if next != last {
+            show(&next, kind, settings, out)?;
+            last = next;
+        }
+    }
+}
+
+type Begun = (Box<dyn Observer>, LockStatus);
+
+async fn begin(backend: &dyn Backend, settings: &WatchSettings) -> Result<Begun, Error> {
+    let begun = tokio::time::timeout(connect::PATIENCE, async {
+        let mut observer = backend.observe(&settings.name).await?;
+        let first = observer.next().await?;
+        Ok((observer, first))
+    });
+    begun.await.unwrap_or_else(|_| {
+        let kind = backend.capabilities().backend;
+        Err(Error::new(ErrorKind::Unavailable, kind, "watch the line", "no answer in time")
+            .on(&settings.name))
+    })
+}
+
+async fn regain(backend: &dyn Backend, settings: &WatchSettings) -> Result<Begun, Error> {
+    loop {
+        tokio::time::sleep(AGAIN).await;
+        match begin(backend, settings).await {
+            Err(error) if error.is_transient() => {}
+            done => return done,
+        }
+    }
+}
+
+fn show(line: &LockStatus, kind: &str, settings: &WatchSettings, out: &mut dyn Out) -> Result<(), Ended> {
+    if settings.viewing.json {
+        return out.write(&json::status(line, kind));
+    }
+    let layout = out.layout();
+    out.write(&format!("{}  {}", json::time(layout.now), status::lock(line, kind, &layout)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::{Lines, Page, line, viewing};
+    use crate::output::Verbosity;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_change_is_shown_once_and_an_outage_is_survived() {
+        let backend = Lines::new(vec![line("a", 1, 0)]);
+        let gone = || Error::new(ErrorKind::Unavailable, "fake", "watch the line", "gone");
+        // Two observations: the first breaks off, the second ends with what nobody can repair.
+        backend.will_observe(vec![
+            vec![Ok(line("a", 1, 0)), Ok(line("a", 1, 0)), Ok(line("a", 1, 1)), Err(gone())],
+            vec![Err(gone())],
+            vec![
+                Ok(line("a", 0, 0)),
+                Err(Error::new(ErrorKind::Corrupt, "fake", "watch the line", "broken")),
+            ],
+        ]);
+        let settings = WatchSettings { name: "a".parse().expect("valid"), viewing: viewing(true) };
+        let mut page = Page::default();
+        let quiet = Printer { verbosity: Verbosity::Quiet, ..Printer::default() };
+        let ended = follow(&backend, &settings, &mut page, &quiet).await;
+        assert!(matches!(ended, Err(Ended::Failed(failure)) if failure.code == 69));
+        let counts: Vec<_> = page
+            .text
+            .lines()
+            .map(|l| serde_json::from_str::<serde_json::Value>(l).expect("an object a line"))
+            .map(|o| (o["holders"].as_array().map(Vec::len), o["waiters"].as_array().map(Vec::len)))
+            .collect();
+        assert_eq!(counts, [(Some(1), Some(0)), (Some(1), Some(1)), (Some(0), Some(0))]);
+    }
+}

@@ -1,0 +1,167 @@
+//! Reading and awaiting instants.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use tokio::io::unix::AsyncFd;
+
+use crate::lock::Moment;
+use crate::readiness;
+use rustix::io::Errno;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+
+/// Where instants come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Clock {
+    /// `CLOCK_BOOTTIME`, which goes on during suspend.
+    Boot,
+    /// The runtime's clock, which tests can pause; instants count from the given one.
+    Runtime(tokio::time::Instant),
+}
+
+/// Now, on `CLOCK_BOOTTIME`.
+pub fn now() -> Moment {
+    let t = clock_gettime(ClockId::Boottime);
+    let (s, ns) = (u64::try_from(t.tv_sec).unwrap_or(0), u64::try_from(t.tv_nsec).unwrap_or(0));
+    Moment::from_nanos(s * 1_000_000_000 + ns)
+}
+
+impl Clock {
+    /// Now.
+    pub fn now(self) -> Moment {
+        match self {
+            Self::Boot => now(),
+            // An hour in, so that tests can look back from it.
+            Self::Runtime(start) => Moment::from_nanos(3_600_000_000_000) + start.elapsed(),
+        }
+    }
+
+    /// Completes at `when`, at once if that is past and never at [`Moment::NEVER`].
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn sleep_until(self, when: Moment) {
+        if when.is_never() {
+            return std::future::pending().await;
+        }
+        loop {
+            let left = when.since(self.now());
+            if left.is_zero() {
+                return;
+            }
+            match self {
+                Self::Runtime(_) => tokio::time::sleep(left).await,
+                Self::Boot => {
+                    // Without a descriptor to spare the runtime's timer does, which is late after a suspend;
+                    // the front's guard, made before the command started, is not.
+                    if boot_timer(when).await.is_err() {
+                        tokio::time::sleep(left.min(Duration::from_secs(1))).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A timer that is set many times: one descriptor for a whole loop.
+#[derive(Debug, Default)]
+pub struct Alarm {
+    timer: Option<AsyncFd<OwnedFd>>,
+    set_to: Option<Moment>,
+}
+
+impl Alarm {
+    /// As [`Clock::sleep_until`]. Cancel-safe.
+    pub async fn sleep_until(&mut self, clock: Clock, when: Moment) {
+        if when.is_never() {
+            return std::future::pending().await;
+        }
+        if let Clock::Boot = clock
+            && self.fire_at(when).await.is_ok()
+        {
+            return;
+        }
+        clock.sleep_until(when).await;
+    }
+
+    async fn fire_at(&mut self, when: Moment) -> Result<(), Errno> {
+        if now() >= when {
+            return Ok(());
+        }
+        if self.timer.is_none() {
+            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+            let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
+            self.timer = Some(readiness::watch(timer).map_err(|_| Errno::MFILE)?);
+        }
+        let timer = self.timer.as_ref().ok_or(Errno::MFILE)?;
+        while now() < when {
+            if self.set_to != Some(when) {
+                set_timer(timer, when)?;
+                self.set_to = Some(when);
+            }
+            // Readiness may be left from an earlier setting; the clock decides.
+            let mut ready = timer.readable().await.map_err(|_| Errno::IO)?;
+            ready.clear_ready();
+            self.set_to = None;
+        }
+        Ok(())
+    }
+}
+
+async fn boot_timer(when: Moment) -> Result<(), Errno> {
+    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+    set_timer(&timer, when)?;
+    let timer = readiness::watch(timer).map_err(|_| Errno::MFILE)?;
+    timer.readable().await.map(|_| ()).map_err(|_| Errno::IO)
+}
+
+/// Arms `timer`, a timerfd on `CLOCK_BOOTTIME`, to fire once at `when`; at [`Moment::NEVER`] disarms it.
+pub fn set_timer(timer: impl std::os::fd::AsFd, when: Moment) -> Result<(), Errno> {
+    let at = if when.is_never() {
+        Timespec { tv_sec: 0, tv_nsec: 0 }
+    } else {
+        // Zero would disarm; an instant that is past fires at once.
+        let nanos = when.as_nanos().max(1);
+        Timespec {
+            tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(nanos % 1_000_000_000).unwrap_or(0),
+        }
+    };
+    let spec = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &spec).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_boot_clock_wakes_no_sooner_than_asked() {
+        let clock = Clock::Boot;
+        let when = clock.now() + Duration::from_millis(20);
+        clock.sleep_until(when).await;
+        assert!(clock.now() >= when);
+    }
+
+    #[tokio::test]
+    async fn an_alarm_can_be_set_again_and_again() {
+        let mut alarm = Alarm::default();
+        let start = now();
+        let far = alarm.sleep_until(Clock::Boot, start + Duration::from_secs(3600));
+        assert!(tokio::time::timeout(Duration::from_millis(5), far).await.is_err());
+        for ms in [30, 10, 40] {
+            alarm.sleep_until(Clock::Boot, start + Duration::from_millis(ms)).await;
+            assert!(now() >= start + Duration::from_millis(ms));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_runtime_clock_follows_paused_time() {
+        let clock = Clock::Runtime(tokio::time::Instant::now());
+        let start = clock.now();
+        clock.sleep_until(start + Duration::from_secs(3600)).await;
+        assert_eq!(clock.now().since(start), Duration::from_secs(3600));
+    }
+}

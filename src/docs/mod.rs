@@ -1,0 +1,75 @@
+//! Why dlock is built as it is: decision records, traps, and what changed.
+
+#[doc = include_str!("gotchas.md")]
+pub mod gotchas {}
+
+#[doc = include_str!("changelog.md")]
+pub mod changelog {}
+
+/// Decision records: what was decided, what else was considered, and what follows.
+pub mod adr {
+    #[doc = include_str!("adr/0001-two-phase-claim.md")]
+    pub mod r0001_two_phase_claim {}
+    #[doc = include_str!("adr/0002-front-and-keeper.md")]
+    pub mod r0002_front_and_keeper {}
+    #[doc = include_str!("adr/0003-machine-and-driver.md")]
+    pub mod r0003_machine_and_driver {}
+    #[doc = include_str!("adr/0004-validity-owned-by-lease.md")]
+    pub mod r0004_validity_owned_by_lease {}
+    #[doc = include_str!("adr/0005-job-control-is-the-shells.md")]
+    pub mod r0005_job_control_is_the_shells {}
+    #[doc = include_str!("adr/0006-signals-from-a-descriptor.md")]
+    pub mod r0006_signals_from_a_descriptor {}
+    #[doc = include_str!("adr/0007-finding-the-tree.md")]
+    pub mod r0007_finding_the_tree {}
+    #[doc = include_str!("adr/0008-file-line.md")]
+    pub mod r0008_file_line {}
+    #[doc = include_str!("adr/0009-fencing-counter.md")]
+    pub mod r0009_fencing_counter {}
+    #[doc = include_str!("adr/0010-inherited-descriptor.md")]
+    pub mod r0010_inherited_descriptor {}
+    #[doc = include_str!("adr/0011-nested-runs-by-mark.md")]
+    pub mod r0011_nested_runs_by_mark {}
+    #[doc = include_str!("adr/0012-exit-codes.md")]
+    pub mod r0012_exit_codes {}
+    #[doc = include_str!("adr/0013-panic-abort.md")]
+    pub mod r0013_panic_abort {}
+    #[doc = include_str!("adr/0014-supervise-uses-the-clock.md")]
+    pub mod r0014_supervise_uses_the_clock {}
+    #[doc = include_str!("adr/0015-where-unsafe-is.md")]
+    pub mod r0015_where_unsafe_is {}
+    #[doc = include_str!("adr/0016-dependencies.md")]
+    pub mod r0016_dependencies {}
+    #[doc = include_str!("adr/0017-no-start-up-code.md")]
+    pub mod r0017_no_start_up_code {}
+    #[doc = include_str!("adr/0018-clone-with-shared-memory.md")]
+    pub mod r0018_clone_with_shared_memory {}
+    #[doc = include_str!("adr/0019-cost-of-starting.md")]
+    pub mod r0019_cost_of_starting {}
+    #[doc = include_str!("adr/0020-gate-before-the-command.md")]
+    pub mod r0020_gate_before_the_command {}
+    #[doc = include_str!("adr/0021-etcd-layout.md")]
+    pub mod r0021_etcd_layout {}
+    #[doc = include_str!("adr/0022-etcd-one-server-at-a-time.md")]
+    pub mod r0022_etcd_one_server_at_a_time {}
+    #[doc = include_str!("adr/0023-etcd-three-requests.md")]
+    pub mod r0023_etcd_three_requests {}
+    #[doc = include_str!("adr/0024-claims-of-dead-keepers.md")]
+    pub mod r0024_claims_of_dead_keepers {}
+    #[doc = include_str!("adr/0025-one-suite-for-every-service.md")]
+    pub mod r0025_one_suite_for_every_service {}
+    #[doc = include_str!("adr/0031-redis-line.md")]
+    pub mod r0031_redis_line {}
+    #[doc = include_str!("adr/0032-redis-tracking.md")]
+    pub mod r0032_redis_tracking {}
+    #[doc = include_str!("adr/0033-redis-connection.md")]
+    pub mod r0033_redis_connection {}
+    #[doc = include_str!("adr/0041-zookeeper-session-per-claim.md")]
+    pub mod r0041_zookeeper_session_per_claim {}
+    #[doc = include_str!("adr/0042-zookeeper-two-nodes-per-claim.md")]
+    pub mod r0042_zookeeper_two_nodes_per_claim {}
+    #[doc = include_str!("adr/0043-zookeeper-renewal-is-a-write.md")]
+    pub mod r0043_zookeeper_renewal_is_a_write {}
+    #[doc = include_str!("adr/0044-zookeeper-success-beside-the-lines.md")]
+    pub mod r0044_zookeeper_success_beside_the_lines {}
+}

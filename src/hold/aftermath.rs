@@ -1,0 +1,128 @@
+//! The machine's phases after the command was told to end, or has ended.
+
+use std::time::Duration;
+
+use super::event::{Action, Event, Phase, Reason};
+use super::machine::Machine;
+use super::verdict::Verdict;
+use crate::lock::{ClaimState, LossReason, Moment};
+use crate::supervise::outcome::Outcome;
+use crate::supervise::signals::Signal;
+
+/// Ending signals closer together than this are one: shells and service managers signal twice.
+const SAME_SIGNAL: Duration = Duration::from_millis(200);
+
+impl Machine {
+    pub(super) fn stopping(&mut self, event: Event, reason: Reason, now: Moment) -> Vec<Action> {
+        match event {
+            Event::CommandEnded(outcome) => {
+                self.command = Some(outcome);
+                if self.killing { Vec::new() } else { vec![Action::TerminateTree] }
+            }
+            Event::TreeGone => {
+                let command = self.command.unwrap_or(Outcome::Signaled(Signal::KILL));
+                self.leave_as(match reason {
+                    Reason::Asked => Verdict::Interrupted(command),
+                    Reason::MaxRun => Verdict::MaxRun,
+                    Reason::Broken(by) => Verdict::Broken { by, ran: true },
+                    Reason::Lost(reason) => Verdict::Lost { reason, left: Vec::new() },
+                    Reason::FrontGone => Verdict::Abandoned,
+                })
+            }
+            // Renewing goes on for as long as they live, unless there is nothing left to renew.
+            Event::TreeDenied(left) => match reason {
+                Reason::Lost(reason) => self.leave_as(Verdict::Lost { reason, left }),
+                _ => Vec::new(),
+            },
+            Event::Signal { signal, everybody: false } if signal.is_ending() => {
+                let again = self.last_ending.is_some_and(|at| now.since(at) > SAME_SIGNAL);
+                if again && !self.killing {
+                    return self.kill(reason);
+                }
+                self.last_ending.get_or_insert(now);
+                Vec::new()
+            }
+            Event::Signal { signal, everybody: false } if self.command.is_none() => {
+                vec![Action::Pass(signal)]
+            }
+            Event::State(ClaimState::Lost(lost)) if !self.killing => self.kill(Reason::Lost(lost)),
+            Event::State(ClaimState::Lost(lost)) => {
+                self.phase = Phase::Stopping(Reason::Lost(lost));
+                Vec::new()
+            }
+            Event::FrontGone => self.kill(Reason::FrontGone),
+            Event::Tick if now >= self.kill_at() && !self.killing => {
+                self.kill(Reason::Lost(LossReason::Expired))
+            }
+            Event::Tick if now >= self.grace_until && !self.killing => self.kill(reason),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn lingering(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        match event {
+            Event::TreeGone | Event::MarksGone => {}
+            Event::Tick if now >= self.linger_until => self.linger_until = Moment::NEVER,
+            Event::Signal { signal, everybody } if signal.is_ending() => {
+                self.linger_until = Moment::NEVER;
+                if self.needs_processes() && !everybody {
+                    self.last_ending = Some(now);
+                    let mut actions = self.stop(Reason::Asked, signal, now);
+                    actions.push(Action::TerminateTree);
+                    return actions;
+                }
+            }
+            Event::State(ClaimState::AskedToLeave { by }) => {
+                self.linger_until = Moment::NEVER;
+                if self.needs_processes() {
+                    self.stop(Reason::Broken(by), Signal::TERM, now);
+                    return vec![Action::TerminateTree];
+                }
+            }
+            Event::State(ClaimState::Lost(reason)) => return self.lost_while_lingering(reason),
+            Event::Tick if now >= self.terminate_at() => {
+                return self.lost_while_lingering(LossReason::Expired);
+            }
+            Event::Tick if now >= self.max_run_at() => {
+                self.linger_until = Moment::NEVER;
+                if self.needs_processes() {
+                    self.stop(Reason::MaxRun, Signal::TERM, now);
+                    return vec![Action::TerminateTree];
+                }
+            }
+            Event::FrontGone => {
+                if self.needs_processes() {
+                    return self.kill(Reason::FrontGone);
+                }
+                return self.leave_as(Verdict::Abandoned);
+            }
+            _ => return Vec::new(),
+        }
+        self.leave_if_nothing_is_left()
+    }
+
+    /// What the hold protected besides the command is ended; the command itself is over, so its status stays
+    /// if nothing else was protected.
+    fn lost_while_lingering(&mut self, reason: LossReason) -> Vec<Action> {
+        if self.needs_processes() {
+            return self.kill(Reason::Lost(reason));
+        }
+        let command = self.command.unwrap_or(Outcome::Exited(0));
+        self.leave_as(Verdict::Ran(command))
+    }
+
+    /// Whether a process that outlived the command needs the hold.
+    fn needs_processes(&self) -> bool {
+        !self.marks_gone || (self.plan.whole_tree && !self.tree_gone)
+    }
+
+    pub(super) fn leave_if_nothing_is_left(&mut self) -> Vec<Action> {
+        if self.needs_processes() || !self.linger_until.is_never() {
+            return Vec::new();
+        }
+        let command = self.command.unwrap_or(Outcome::Exited(0));
+        self.phase = Phase::Leaving;
+        self.verdict = Some(Verdict::Ran(command));
+        vec![Action::Leave { succeeded: command.is_success() }]
+    }
+}

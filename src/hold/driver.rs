@@ -1,0 +1,381 @@
+//! Carries out what the machine decides: one loop over everything that can happen.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::environment::{self, HeldRecord};
+use super::event::{Action, Event, Phase};
+use super::job::{Audience, Ended, Job, Notice};
+use super::machine::Machine;
+use super::nested::{self, Entered};
+use super::verdict::Verdict;
+use super::{new_id, service};
+use crate::backend::{Claim, Examination};
+use crate::clock::{Alarm, Clock};
+use crate::lease::{Attempt, LeaseKeeper, News, Wanted};
+use crate::lock::{ClaimId, ClaimState, LockName, Moment, Request, Result};
+use crate::supervise::channel::ToKeeper;
+use crate::supervise::child::Child;
+use crate::supervise::command::Prepared;
+use crate::supervise::keeper::Keeper;
+use crate::supervise::mark::MarkBoard;
+
+/// Between two attempts to wait for nested runs, when the system has no thread to spare for it.
+const MARKS_RETRY: Duration = Duration::from_secs(1);
+
+/// The wait for the last mark.
+pub(super) type Clearing = Pin<Box<dyn Future<Output = io::Result<()>>>>;
+/// The question whether a run that succeeded makes this one needless.
+pub(super) type Looking = Pin<Box<dyn Future<Output = Option<Duration>>>>;
+/// A look at the service itself.
+pub(super) type Examining = Pin<Box<dyn Future<Output = Result<Examination>>>>;
+/// What an attempt to enter came to.
+pub(super) enum Attempted {
+    /// The claim is in line.
+    Entered(Entered),
+    /// A run that acquired so long ago succeeded; nothing was entered.
+    Unneeded(Duration),
+}
+/// An attempt to enter the line.
+pub(super) type Entering = Pin<Box<dyn Future<Output = Result<Attempted>>>>;
+
+/// Everything that one hold needs while it lasts.
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
+pub(super) struct Driver<'a> {
+    pub(super) job: &'a Job,
+    pub(super) keeper: &'a Keeper<'a>,
+    pub(super) audience: &'a mut dyn Audience,
+    pub(super) clock: Clock,
+    alarm: Alarm,
+    pub(super) machine: Machine,
+    pub(super) outer: Vec<HeldRecord>,
+    pub(super) request: Request,
+    pub(super) entering: Option<Entering>,
+    /// When the attempt to enter began.
+    pub(super) entering_since: Moment,
+    /// When people are told that nobody has answered.
+    pub(super) tell_silence_at: Moment,
+    /// The second look of `--once-per`.
+    pub(super) looking: Option<Looking>,
+    /// When the service is looked at.
+    pub(super) examine_at: Moment,
+    pub(super) examining: Option<Examining>,
+    pub(super) claim: Option<Arc<dyn Claim>>,
+    /// The names in whose lines the own claim stands.
+    pub(super) own: Vec<LockName>,
+    /// The outer claim under which the first name is held, if it is.
+    pub(super) under: Option<ClaimId>,
+    pub(super) seen: Option<ClaimState>,
+    pub(super) retry_state_at: Moment,
+    pub(super) lease: Option<LeaseKeeper>,
+    /// A renewal on its way.
+    pub(super) renewing: Option<Attempt>,
+    pub(super) board: Option<MarkBoard>,
+    /// The wait for the last nested run.
+    pub(super) clearing: Option<Clearing>,
+    pub(super) prepared: Option<Prepared>,
+    /// What carries the hold in the kernel, between the hold and the start.
+    pub(super) anchors: Vec<OwnedFd>,
+    pub(super) child: Option<Child>,
+    /// The command has ended; what is left of the tree is on its own.
+    pub(super) command_over: bool,
+    pub(super) next_round: Moment,
+    pub(super) killing_since: Option<Moment>,
+    /// When a command that nobody else can resume is resumed.
+    pub(super) resume_at: Moment,
+    pub(super) resumed_at: Option<Moment>,
+    pub(super) denied: Vec<i32>,
+    /// Nobody has answered since this was told.
+    pub(super) doubtful: bool,
+    pub(super) front_gone: bool,
+    /// Nobody is left who could resume a stopped job.
+    pub(super) shell_gone: bool,
+    pub(super) events: VecDeque<Event>,
+}
+
+/// Holds the lock for the command, from entering the line to having left it. Runs in the keeper.
+///
+/// Errors: the system has no randomness to make a claim id from.
+pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -> io::Result<Ended> {
+    let outer = environment::held();
+    let ancestors = nested::ancestors(&outer, &job.backend.identity());
+    let request = Request {
+        names: job.names.clone(),
+        id: new_id()?,
+        mode: job.mode,
+        ttl: job.plan.ttl,
+        holder: job.holder.clone(),
+        ancestors,
+        supersede: job.supersede,
+    };
+    let mut driver = Driver {
+        job,
+        keeper,
+        audience,
+        clock: Clock::Boot,
+        alarm: Alarm::default(),
+        machine: Machine::new(job.plan),
+        outer,
+        request,
+        entering: None,
+        entering_since: Moment::NEVER,
+        tell_silence_at: job.plan.started + service::SILENCE,
+        looking: None,
+        examine_at: Moment::NEVER,
+        examining: None,
+        claim: None,
+        own: Vec::new(),
+        under: None,
+        seen: None,
+        retry_state_at: Moment::NEVER,
+        lease: None,
+        renewing: None,
+        board: None,
+        clearing: None,
+        prepared: None,
+        anchors: Vec::new(),
+        child: None,
+        command_over: false,
+        next_round: Moment::NEVER,
+        killing_since: None,
+        resume_at: Moment::NEVER,
+        resumed_at: None,
+        denied: Vec::new(),
+        doubtful: false,
+        front_gone: false,
+        shell_gone: false,
+        events: VecDeque::new(),
+    };
+    driver.run().await;
+    let now = driver.clock.now();
+    let held_at = driver.machine.held_at();
+    Ok(Ended {
+        claim: driver.under.unwrap_or(driver.request.id),
+        grant: driver.machine.grant().cloned(),
+        waited: held_at.unwrap_or(now).since(job.plan.started),
+        held: held_at.map(|at| now.since(at)),
+        verdict: driver.machine.into_verdict().unwrap_or(Verdict::Abandoned),
+    })
+}
+
+impl Driver<'_> {
+    async fn run(&mut self) {
+        let mut actions = vec![Action::Enter];
+        loop {
+            for action in actions {
+                self.perform(action).await;
+            }
+            if *self.machine.phase() == Phase::Over {
+                return;
+            }
+            let event = match self.events.pop_front() {
+                Some(event) => event,
+                None => self.next_event().await,
+            };
+            actions = self.machine.on(event, self.clock.now());
+        }
+    }
+
+    fn entered(&mut self, result: Result<Attempted>) -> Event {
+        if result.as_ref().is_ok() {
+            self.tell_silence_at = Moment::NEVER;
+        }
+        match result {
+            Ok(Attempted::Unneeded(ago)) => Event::Unneeded(ago),
+            Ok(Attempted::Entered(Entered { claim, own, under })) => {
+                if let Some(claim) = under {
+                    self.audience.notice(Notice::Nested(claim));
+                }
+                self.own = own;
+                self.under = under;
+                // The kernel looks after waiting claims without a ttl: no wake-ups for those.
+                if claim.ttl().is_some() {
+                    self.lease = Some(self.lease_keeper(&claim, self.entering_since));
+                }
+                self.claim = Some(claim);
+                Event::Entered
+            }
+            Err(error) => Event::Refused(error),
+        }
+    }
+
+    fn lease_keeper(&self, claim: &Arc<dyn Claim>, from: Moment) -> LeaseKeeper {
+        let wanted = Wanted {
+            ttl: self.job.plan.ttl,
+            grace: self.job.plan.grace,
+            renewals_per_ttl: self.job.backend.capabilities().renewals_per_ttl,
+        };
+        LeaseKeeper::new(claim.clone(), self.clock, wanted, from)
+    }
+
+    fn state(&mut self, state: ClaimState) -> Event {
+        match (&state, &self.claim) {
+            (ClaimState::Held(grant), Some(claim)) if self.machine.held_at().is_none() => {
+                let lease = self.lease_keeper(claim, grant.counts_from);
+                self.keeper.guard_until(lease.window().guard_at);
+                let now = self.clock.now();
+                self.machine.on(Event::Renewed(lease.window()), now);
+                self.lease = Some(lease);
+                self.audience.notice(Notice::Held { waited: now.since(self.job.plan.started), grant });
+            }
+            (ClaimState::Waiting { ahead, holder }, _) => {
+                self.audience.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
+                if self.prepared.is_none() {
+                    self.rehearse();
+                }
+            }
+            _ => {}
+        }
+        self.seen = Some(state.clone());
+        Event::State(state)
+    }
+
+    async fn next_event(&mut self) -> Event {
+        loop {
+            let wake_at = self.begin_what_is_due();
+            tokio::select! {
+                biased;
+                heard = self.keeper.hear(), if !self.front_gone => return self.heard(heard),
+                result = taken(&mut self.entering) => return self.entered(result),
+                () = self.keeper.children_changed(), if self.child.is_some() => self.reap(),
+                state = changed(self.claim.as_ref(), self.seen.as_ref()), if self.retry_state_at.is_never() => match state {
+                    Ok(state) => {
+                        self.doubtful = false;
+                        return self.state(state);
+                    }
+                    Err(error) => self.state_failed(&error),
+                },
+                answer = taken(&mut self.renewing) => if let Some(event) = self.renewed(answer) {
+                    return event;
+                },
+                recent = taken(&mut self.looking) => match recent {
+                    Some(ago) => return Event::Unneeded(ago),
+                    None => self.pass_gate(),
+                },
+                found = taken(&mut self.examining) => self.examined(found),
+                cleared = taken(&mut self.clearing) => match cleared {
+                    Ok(()) => return Event::MarksGone,
+                    Err(_) => self.await_marks(MARKS_RETRY),
+                },
+                () = self.keeper.shell_gone(), if !self.shell_gone => {
+                    self.shell_gone = true;
+                    self.keeper.hang_up();
+                }
+                () = self.alarm.sleep_until(self.clock, wake_at) => {
+                    if let Some(event) = self.time_has_come(wake_at) {
+                        return event;
+                    }
+                }
+            }
+            if let Some(event) = self.events.pop_front() {
+                return event;
+            }
+        }
+    }
+
+    /// Begins a renewal and the wait for nested runs when it is time, and says when something is due next.
+    fn begin_what_is_due(&mut self) -> Moment {
+        let mut renewal = Moment::NEVER;
+        if let (Some(lease), None) = (&self.lease, &self.renewing) {
+            renewal = lease.due();
+            if renewal <= self.clock.now() {
+                self.renewing = Some(lease.attempt());
+                renewal = Moment::NEVER;
+            }
+        }
+        if self.machine.waits_for_marks() && self.clearing.is_none() {
+            self.await_marks(Duration::ZERO);
+        }
+        let own = [
+            self.next_round,
+            self.machine.wake_at(),
+            self.audience.wake_at(),
+            self.tell_silence_at,
+            self.examine_at,
+            self.retry_state_at,
+            self.resume_at,
+        ];
+        own.into_iter().fold(renewal, Moment::min)
+    }
+
+    /// Waits for the last nested run. The board stays: under one nested run another may still begin.
+    fn await_marks(&mut self, after: Duration) {
+        if let Some(board) = &self.board {
+            let (cleared, clock) = (board.cleared(), self.clock);
+            let when = clock.now() + after;
+            self.clearing = Some(Box::pin(async move {
+                clock.sleep_until(when).await;
+                cleared.await
+            }));
+        }
+    }
+
+    fn renewed(&mut self, answer: (Moment, Result<Moment>)) -> Option<Event> {
+        match self.lease.as_mut()?.conclude(answer) {
+            News::Renewed(window) => {
+                if self.machine.held_at().is_some() {
+                    self.keeper.guard_until(window.guard_at);
+                }
+                self.doubtful = false;
+                Some(Event::Renewed(window))
+            }
+            News::Doubtful(error) => {
+                self.tell_doubt(&error);
+                None
+            }
+        }
+    }
+
+    /// Does what was due at `then`.
+    fn time_has_come(&mut self, then: Moment) -> Option<Event> {
+        if self.retry_state_at <= then {
+            self.retry_state_at = Moment::NEVER;
+        }
+        if self.audience.wake_at() <= then {
+            self.audience.tick();
+        }
+        if self.tell_silence_at <= then {
+            self.tell_silence();
+        }
+        if self.examine_at <= then {
+            self.examine(then);
+        }
+        if self.next_round <= then {
+            self.kill_round();
+        }
+        if self.resume_at <= then {
+            self.resume_command();
+        }
+        (self.machine.wake_at() <= then).then_some(Event::Tick)
+    }
+
+    fn heard(&mut self, heard: Option<ToKeeper>) -> Event {
+        match heard {
+            Some(ToKeeper::Go) => Event::Go,
+            Some(ToKeeper::Signal { signal, everybody }) => Event::Signal { signal, everybody },
+            Some(ToKeeper::Suspend) => Event::Suspend,
+            None => {
+                self.front_gone = true;
+                Event::FrontGone
+            }
+        }
+    }
+}
+
+/// Takes the answer of a future that may be under way, and the future away with it.
+async fn taken<F: Future + Unpin>(under_way: &mut Option<F>) -> F::Output {
+    let Some(future) = under_way else { return pending().await };
+    let answer = future.await;
+    *under_way = None;
+    answer
+}
+
+async fn changed(claim: Option<&Arc<dyn Claim>>, seen: Option<&ClaimState>) -> Result<ClaimState> {
+    let Some(claim) = claim else { return pending().await };
+    claim.changed(seen).await
+}

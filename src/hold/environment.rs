@@ -1,0 +1,101 @@
+//! What the command sees.
+
+use serde::{Deserialize, Serialize};
+
+use crate::lock::{ClaimId, FencingToken, Grant, LockName, Mode};
+use crate::supervise::mark::MarkAddress;
+
+/// The variable in which nested dlocks find the holds that they run under.
+pub const HELD: &str = "DLOCK_HELD";
+
+/// One hold that a process runs under, outermost first in [`HELD`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HeldRecord {
+    /// [`crate::backend::Backend::identity`] of the service.
+    pub service: String,
+    /// The claim.
+    pub claim: String,
+    /// The mode.
+    pub mode: String,
+    /// The locks.
+    pub names: Vec<String>,
+    /// The token of each.
+    pub tokens: Vec<u64>,
+    /// The slot of each, with slots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<u32>,
+    /// Where a nested run leaves its mark.
+    pub mark: Option<MarkAddress>,
+}
+
+impl HeldRecord {
+    /// The claim, if its text is one.
+    pub fn claim(&self) -> Option<ClaimId> {
+        self.claim.parse().ok()
+    }
+
+    /// The mode, if its text is one.
+    pub fn mode(&self) -> Option<Mode> {
+        self.mode.parse().ok()
+    }
+
+    /// Where `name` stands among the locks.
+    pub fn position(&self, name: &LockName) -> Option<usize> {
+        self.names.iter().position(|n| n == name.as_str())
+    }
+
+    /// The token of the lock at `position`.
+    pub fn token(&self, position: usize) -> Option<FencingToken> {
+        self.tokens.get(position).copied().and_then(FencingToken::new)
+    }
+}
+
+/// The holds that this process runs under. A text that dlock did not write is no hold.
+pub fn held() -> Vec<HeldRecord> {
+    // Asked first: making the error for an empty text has the parser look for the processor's features, which
+    // costs a tenth of a millisecond in a virtual machine.
+    let Ok(text) = std::env::var(HELD) else { return Vec::new() };
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// Every variable that dlock sets for a command. Those of an outer run are not passed on: a slot, say, would not
+/// be the inner one's.
+pub const NAMES: [&str; 8] = [
+    "DLOCK_NAME",
+    "DLOCK_CLAIM",
+    "DLOCK_TOKEN",
+    "DLOCK_MODE",
+    "DLOCK_SLOT",
+    "DLOCK_NAMES",
+    "DLOCK_TOKENS",
+    HELD,
+];
+
+/// The variables for a command under `grant` of `claim`; `inner` is the new innermost hold, if there is one,
+/// `outer` what was there.
+pub fn variables(
+    names: &[LockName],
+    claim: ClaimId,
+    mode: Mode,
+    grant: &Grant,
+    outer: &[HeldRecord],
+    inner: Option<&HeldRecord>,
+) -> Vec<(&'static str, String)> {
+    let tokens: Vec<String> = grant.names.iter().map(|g| g.token.to_string()).collect();
+    let every_name: Vec<&str> = names.iter().map(LockName::as_str).collect();
+    let chain: Vec<&HeldRecord> = outer.iter().chain(inner).collect();
+    let [name, claim_variable, token, mode_variable, slot, names_variable, tokens_variable, held] = NAMES;
+    let mut variables = vec![
+        (name, every_name.first().map_or(String::new(), ToString::to_string)),
+        (claim_variable, claim.to_string()),
+        (token, tokens.first().cloned().unwrap_or_default()),
+        (mode_variable, mode.to_string()),
+        (names_variable, every_name.join("\n")),
+        (tokens_variable, tokens.join("\n")),
+        (held, serde_json::to_string(&chain).unwrap_or_default()),
+    ];
+    if let Some(number) = grant.names.first().and_then(|g| g.slot) {
+        variables.push((slot, number.to_string()));
+    }
+    variables
+}

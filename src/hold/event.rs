@@ -1,0 +1,112 @@
+//! The vocabulary of the machine: what can happen, what can be done, and where a hold can stand.
+
+use std::time::Duration;
+
+use crate::lease::Window;
+use crate::lock::{ClaimState, Error, Holder, LossReason};
+use crate::supervise::outcome::Outcome;
+use crate::supervise::signals::Signal;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The claim is in line.
+    Entered,
+    /// It could not be brought into the line.
+    Refused(Error),
+    /// The claim stands like this now.
+    State(ClaimState),
+    /// A run that acquired so long ago was successful, asked under the lock.
+    Unneeded(Duration),
+    /// The front guards: the command may start.
+    Go,
+    /// A signal came.
+    Signal {
+        /// Which.
+        signal: Signal,
+        /// Whether the whole foreground group has it already.
+        everybody: bool,
+    },
+    /// The job is suspended while it waits.
+    Suspend,
+    /// The front is gone.
+    FrontGone,
+    /// The command could not be executed.
+    NotExecuted(std::io::Error),
+    /// The command ended.
+    CommandEnded(Outcome),
+    /// No process of the tree is left.
+    TreeGone,
+    /// No process of the tree that is left may be signalled.
+    TreeDenied(Vec<i32>),
+    /// No nested run is left.
+    MarksGone,
+    /// A renewal was confirmed.
+    Renewed(Window),
+    /// A time has come.
+    Tick,
+    /// The claim has left, or the attempt is over.
+    Left,
+}
+
+/// What to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Enter the line.
+    Enter,
+    /// Enter the line again, with a new claim, at its end: the old one was lost for this reason.
+    EnterAgain(LossReason),
+    /// Ask the front whether the command may start.
+    Ask,
+    /// Start the command.
+    Spawn,
+    /// Send a signal to the command alone.
+    Pass(Signal),
+    /// Send a signal to the command and its process group.
+    PassToGroup(Signal),
+    /// Send SIGTERM to what is left of the tree.
+    TerminateTree,
+    /// Send SIGKILL to the tree until it is gone.
+    KillTree,
+    /// Leave the line, and record a success or not.
+    Leave {
+        /// Whether the run was a success.
+        succeeded: bool,
+    },
+}
+
+/// Where a hold stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// On the way into the line.
+    Entering,
+    /// In line.
+    Waiting,
+    /// Held; the gate before the command is not passed yet.
+    Asking,
+    /// The command runs.
+    Running,
+    /// The tree is being ended.
+    Stopping(Reason),
+    /// The command has ended; something else still needs the hold.
+    Lingering,
+    /// On the way out.
+    Leaving,
+    /// Out.
+    Over,
+}
+
+/// Why the tree is being ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// dlock was told to end.
+    Asked,
+    /// The command had its time.
+    MaxRun,
+    /// The claim was broken.
+    Broken(Holder),
+    /// The lease is lost or running out.
+    Lost(LossReason),
+    /// The front died.
+    FrontGone,
+}

@@ -1,0 +1,93 @@
+//! What is asked of a hold, and how it is told.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::plan::Plan;
+use super::verdict::Verdict;
+use crate::backend::{Backend, Risk};
+use crate::lock::{ClaimId, Entry, Error, Grant, Holder, LockName, LossReason, Mode, Moment};
+
+/// What to hold, and what to run meanwhile.
+#[derive(Debug)]
+pub struct Job {
+    /// The service.
+    pub backend: Arc<dyn Backend>,
+    /// The locks.
+    pub names: Vec<LockName>,
+    /// The mode.
+    pub mode: Mode,
+    /// Who holds.
+    pub holder: Holder,
+    /// Whether to take the place of older waiters that also said so.
+    pub supersede: bool,
+    /// Do not run if a run that acquired within so long succeeded.
+    pub once_per: Option<Duration>,
+    /// Whether to claim anew even what an outer run holds.
+    pub no_nest: bool,
+    /// Times.
+    pub plan: Plan,
+    /// The command.
+    pub argv: Vec<OsString>,
+}
+
+/// Something worth telling people while it happens.
+#[derive(Debug)]
+pub enum Notice<'a> {
+    /// In line: how many are ahead and who holds, as far as known.
+    Waiting {
+        /// Entries ahead.
+        ahead: Option<u32>,
+        /// The holder.
+        holder: Option<&'a Entry>,
+    },
+    /// The lock is held.
+    Held {
+        /// How long it took since the start.
+        waited: Duration,
+        /// What was granted.
+        grant: &'a Grant,
+    },
+    /// The first name is held by this claim of an outer run.
+    Nested(ClaimId),
+    /// The entry was lost before the command ran; a new one goes to the end of the line.
+    EnteringAgain(&'a LossReason),
+    /// The service does not answer; said once until it answers again. What the lease still has to go, if the
+    /// lock is held.
+    Doubtful(&'a Error, Option<Duration>),
+    /// The service has not answered for a while since the start; said once, with the last failure if there was
+    /// one.
+    NotReached(Option<&'a Error>),
+    /// Something that whoever relies on this service should know.
+    Risk(&'a Risk),
+    /// These processes may not be signalled; dlock holds the lock until they are gone.
+    Denied(&'a [i32]),
+    /// The release was not confirmed. The claim ends with this ttl, or with its processes.
+    NotReleased(&'a Error, Option<Duration>),
+}
+
+/// Whom to tell.
+pub trait Audience {
+    /// Takes a notice.
+    fn notice(&mut self, notice: Notice<'_>);
+    /// When it wants [`Audience::tick`] to be called.
+    fn wake_at(&self) -> Moment;
+    /// Refreshes what it shows.
+    fn tick(&mut self);
+}
+
+/// How a hold went.
+#[derive(Debug)]
+pub struct Ended {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// The claim it was.
+    pub claim: ClaimId,
+    /// What was granted, if the lock was held.
+    pub grant: Option<Grant>,
+    /// From the start until the lock was held, or the attempt ended.
+    pub waited: Duration,
+    /// How long it was held.
+    pub held: Option<Duration>,
+}

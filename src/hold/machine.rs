@@ -1,0 +1,328 @@
+//! The state machine of one hold: phase and event decide the next phase and what to do.
+//!
+//! | phase | held | lost | ending signal | timer | command ends |
+//! |---|---|---|---|---|---|
+//! | entering | – | – | leave | give up or try again | – |
+//! | waiting | pass the gate | enter again, at the end | leave | give up | – |
+//! | asking | – | enter again | leave | leave: the front is stopped | – |
+//! | running | – | SIGKILL the tree | pass on, begin the grace | lease or max-run: begin to stop | linger or leave |
+//! | stopping | – | SIGKILL the tree | a second one: SIGKILL | SIGKILL | SIGTERM the rest |
+//! | lingering | – | SIGKILL what is left | release | lease or hold-at-least | – |
+//! | leaving | – | – | – | – | – |
+
+use std::time::Duration;
+
+use super::event::{Action, Event, Phase, Reason};
+use super::plan::{Plan, Wait};
+use super::verdict::Verdict;
+use crate::lease::Window;
+use crate::lock::{ClaimState, Entry, Error, Grant, LossReason, Moment};
+use crate::supervise::outcome::Outcome;
+use crate::supervise::signals::Signal;
+
+/// How long a service that never answered is asked while the wait has no end.
+const FIRST_ANSWER: Duration = Duration::from_secs(60);
+/// Between attempts to reach a service.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// The machine.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact that several phases need")]
+pub struct Machine {
+    pub(super) plan: Plan,
+    pub(super) phase: Phase,
+    pub(super) grant: Option<Grant>,
+    pub(super) window: Option<Window>,
+    pub(super) held_at: Option<Moment>,
+    pub(super) answered: bool,
+    pub(super) retry_at: Moment,
+    pub(super) last_error: Option<Error>,
+    pub(super) ask_until: Moment,
+    pub(super) grace_until: Moment,
+    pub(super) last_ending: Option<Moment>,
+    pub(super) linger_until: Moment,
+    pub(super) killing: bool,
+    pub(super) command: Option<Outcome>,
+    pub(super) tree_gone: bool,
+    pub(super) marks_gone: bool,
+    pub(super) seen_holder: Option<Box<Entry>>,
+    pub(super) verdict: Option<Verdict>,
+}
+
+impl Machine {
+    /// A machine at the beginning; the first action is to enter.
+    pub fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            phase: Phase::Entering,
+            grant: None,
+            window: None,
+            held_at: None,
+            answered: false,
+            retry_at: Moment::NEVER,
+            last_error: None,
+            ask_until: Moment::NEVER,
+            grace_until: Moment::NEVER,
+            last_ending: None,
+            linger_until: Moment::NEVER,
+            killing: false,
+            command: None,
+            tree_gone: false,
+            marks_gone: false,
+            seen_holder: None,
+            verdict: None,
+        }
+    }
+
+    /// Where it stands.
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// The grant, once the lock was held.
+    pub fn grant(&self) -> Option<&Grant> {
+        self.grant.as_ref()
+    }
+
+    /// Since when the lock was held.
+    pub fn held_at(&self) -> Option<Moment> {
+        self.held_at
+    }
+
+    /// Whether an attempt to enter the line may have left an entry: it was not refused with a reason.
+    pub fn may_have_entered(&self) -> bool {
+        match &self.verdict {
+            Some(Verdict::Failed(error)) => error.is_transient(),
+            Some(Verdict::Skipped(_)) => false,
+            _ => true,
+        }
+    }
+
+    /// Whether nested runs keep the hold from ending.
+    pub fn waits_for_marks(&self) -> bool {
+        !self.marks_gone && self.phase == Phase::Lingering
+    }
+
+    /// How it ended, once it is over.
+    pub fn into_verdict(self) -> Option<Verdict> {
+        self.verdict
+    }
+
+    /// When the next [`Event::Tick`] is due.
+    pub fn wake_at(&self) -> Moment {
+        match &self.phase {
+            Phase::Entering => self.retry_at.min(self.give_up_at()),
+            Phase::Waiting => self.plan.give_up_at(),
+            Phase::Asking => self.ask_until,
+            Phase::Running => self.terminate_at().min(self.max_run_at()),
+            Phase::Stopping(_) if self.killing => Moment::NEVER,
+            Phase::Stopping(_) => self.grace_until.min(self.kill_at()),
+            Phase::Lingering => self.linger_until.min(self.terminate_at()).min(self.max_run_at()),
+            Phase::Leaving | Phase::Over => Moment::NEVER,
+        }
+    }
+
+    pub(super) fn terminate_at(&self) -> Moment {
+        self.window.map_or(Moment::NEVER, |w| w.terminate_at)
+    }
+
+    pub(super) fn kill_at(&self) -> Moment {
+        self.window.map_or(Moment::NEVER, |w| w.kill_at)
+    }
+
+    pub(super) fn max_run_at(&self) -> Moment {
+        match (self.plan.max_run, self.held_at) {
+            (Some(length), Some(at)) => at + length,
+            _ => Moment::NEVER,
+        }
+    }
+
+    fn give_up_at(&self) -> Moment {
+        let unanswered = if self.answered { Moment::NEVER } else { self.plan.started + FIRST_ANSWER };
+        self.plan.give_up_at().min(unanswered)
+    }
+
+    /// Takes an event that happened at `now`, and says what to do.
+    pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        match event {
+            // A renewal concerns the promise, whatever the phase.
+            Event::Renewed(window) => {
+                self.window = Some(window);
+                return Vec::new();
+            }
+            Event::Left => {
+                self.phase = Phase::Over;
+                return Vec::new();
+            }
+            Event::MarksGone => self.marks_gone = true,
+            Event::TreeGone => self.tree_gone = true,
+            _ => {}
+        }
+        match self.phase.clone() {
+            Phase::Entering => self.entering(event, now),
+            Phase::Waiting => self.waiting(event, now),
+            Phase::Asking => self.asking(event, now),
+            Phase::Running => self.running(event, now),
+            Phase::Stopping(reason) => self.stopping(event, reason, now),
+            Phase::Lingering => self.lingering(event, now),
+            Phase::Leaving | Phase::Over => Vec::new(),
+        }
+    }
+
+    fn entering(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        match event {
+            Event::Entered => {
+                self.answered = true;
+                self.phase = Phase::Waiting;
+                Vec::new()
+            }
+            Event::Refused(error) => {
+                let again = now + RETRY;
+                if error.is_transient() && self.plan.wait != Wait::Once && again < self.give_up_at() {
+                    self.retry_at = again;
+                    self.last_error = Some(error);
+                    Vec::new()
+                } else {
+                    self.leave_as(Verdict::Failed(error))
+                }
+            }
+            Event::Unneeded(ago) => self.leave_as(Verdict::Skipped(ago)),
+            Event::Tick if now >= self.give_up_at() => {
+                let holder = self.seen_holder.take();
+                let error = self.last_error.take();
+                self.leave_as(if self.answered {
+                    Verdict::WaitOver(holder)
+                } else {
+                    Verdict::NotReached(error)
+                })
+            }
+            Event::Tick if now >= self.retry_at => {
+                self.retry_at = Moment::NEVER;
+                vec![Action::Enter]
+            }
+            other => self.before_running(other),
+        }
+    }
+
+    fn waiting(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        match event {
+            Event::State(ClaimState::Waiting { holder, .. }) => {
+                self.seen_holder = holder;
+                if self.plan.wait == Wait::Once {
+                    let holder = self.seen_holder.take();
+                    return self.leave_as(Verdict::Busy(holder));
+                }
+                Vec::new()
+            }
+            Event::State(ClaimState::Held(grant)) => {
+                self.grant = Some(grant);
+                self.held_at = Some(now);
+                // Renewals do not move this: somebody who can start something may stand behind.
+                self.ask_until = self.terminate_at();
+                self.phase = Phase::Asking;
+                vec![Action::Ask]
+            }
+            Event::State(ClaimState::Superseded { by }) => self.leave_as(Verdict::Superseded(by)),
+            Event::Tick if now >= self.plan.give_up_at() => {
+                let holder = self.seen_holder.take();
+                self.leave_as(if self.plan.wait == Wait::Once {
+                    Verdict::Busy(holder)
+                } else {
+                    Verdict::WaitOver(holder)
+                })
+            }
+            other => self.before_running(other),
+        }
+    }
+
+    fn asking(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        match event {
+            Event::Unneeded(ago) => self.leave_as(Verdict::Skipped(ago)),
+            Event::Refused(error) => self.leave_as(Verdict::Failed(error)),
+            Event::Go if now < self.ask_until => {
+                self.phase = Phase::Running;
+                vec![Action::Spawn]
+            }
+            // Too late to start anything: the front was stopped. It begins again when it goes on.
+            Event::Go => self.leave_as(Verdict::Suspended),
+            Event::Tick if now >= self.ask_until => self.leave_as(Verdict::Suspended),
+            other => self.before_running(other),
+        }
+    }
+
+    /// What means the same in every phase before the command runs.
+    fn before_running(&mut self, event: Event) -> Vec<Action> {
+        match event {
+            Event::State(ClaimState::AskedToLeave { by }) => {
+                self.leave_as(Verdict::Broken { by, ran: false })
+            }
+            // One attempt was wanted, and it has not come to a hold.
+            Event::State(ClaimState::Lost(_)) if self.plan.wait == Wait::Once => {
+                self.leave_as(Verdict::Busy(None))
+            }
+            Event::State(ClaimState::Lost(reason)) => {
+                self.phase = Phase::Entering;
+                self.grant = None;
+                self.held_at = None;
+                self.window = None;
+                vec![Action::EnterAgain(reason)]
+            }
+            Event::Signal { signal, .. } if signal.is_ending() => self.leave_as(Verdict::Signalled(signal)),
+            Event::Suspend => self.leave_as(Verdict::Suspended),
+            Event::FrontGone => self.leave_as(Verdict::Abandoned),
+            _ => Vec::new(),
+        }
+    }
+
+    fn running(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        match event {
+            Event::NotExecuted(error) => self.leave_as(Verdict::NotExecuted(error)),
+            Event::CommandEnded(outcome) => {
+                self.command = Some(outcome);
+                let at_least = self.held_at.unwrap_or(now) + self.plan.hold_at_least;
+                self.linger_until = if at_least > now { at_least } else { Moment::NEVER };
+                self.phase = Phase::Lingering;
+                self.leave_if_nothing_is_left()
+            }
+            Event::Signal { everybody: true, .. } => Vec::new(),
+            Event::Signal { signal, .. } if signal.is_ending() => {
+                self.last_ending = Some(now);
+                self.stop(Reason::Asked, signal, now)
+            }
+            Event::Signal { signal, .. } => vec![Action::Pass(signal)],
+            Event::State(ClaimState::AskedToLeave { by }) => self.stop(Reason::Broken(by), Signal::TERM, now),
+            Event::State(ClaimState::Lost(reason)) => self.kill(Reason::Lost(reason)),
+            Event::FrontGone => self.kill(Reason::FrontGone),
+            Event::Tick if now >= self.kill_at() => self.kill(Reason::Lost(LossReason::Expired)),
+            Event::Tick if now >= self.terminate_at() => {
+                let actions = self.stop(Reason::Lost(LossReason::Expired), Signal::TERM, now);
+                self.grace_until = self.kill_at();
+                actions
+            }
+            Event::Tick if now >= self.max_run_at() => self.stop(Reason::MaxRun, Signal::TERM, now),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn stop(&mut self, reason: Reason, signal: Signal, now: Moment) -> Vec<Action> {
+        self.phase = Phase::Stopping(reason);
+        self.grace_until = now + self.plan.grace;
+        vec![Action::PassToGroup(signal)]
+    }
+
+    pub(super) fn kill(&mut self, reason: Reason) -> Vec<Action> {
+        self.phase = Phase::Stopping(reason);
+        self.killing = true;
+        vec![Action::KillTree]
+    }
+
+    pub(super) fn leave_as(&mut self, verdict: Verdict) -> Vec<Action> {
+        self.phase = Phase::Leaving;
+        self.verdict = Some(verdict);
+        vec![Action::Leave { succeeded: false }]
+    }
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

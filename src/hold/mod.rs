@@ -1,0 +1,32 @@
+//! Enter, wait, run, stop, leave.
+//!
+//! [`machine`] decides, as a table of phases and events that knows no I/O; [`hold`] carries out what it
+//! decides, with the backend on one side and the processes on the other.
+
+use std::io;
+
+use crate::lock::ClaimId;
+use crate::supervise::sys;
+
+mod actions;
+mod aftermath;
+mod children;
+mod driver;
+pub mod environment;
+pub mod event;
+pub mod job;
+pub mod machine;
+pub mod nested;
+pub mod plan;
+mod service;
+pub mod verdict;
+
+pub use driver::hold;
+pub use job::{Audience, Ended, Job, Notice};
+pub use plan::{Plan, Wait};
+pub use verdict::Verdict;
+
+/// A claim id that nobody else has.
+fn new_id() -> io::Result<ClaimId> {
+    Ok(ClaimId::from_bytes(sys::random()?))
+}

@@ -1,0 +1,192 @@
+//! Runs inside a run that holds the same lock already.
+//!
+//! A nested run needs no claim of its own for a lock that it runs under: it registers with the outer keeper by
+//! a mark, has the service confirm that the outer claim still holds, and shares its token. The outer keeper
+//! keeps the hold for as long as the mark exists.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::environment::HeldRecord;
+use crate::backend::{Backend, Claim};
+use crate::clock::now;
+use crate::lock::{
+    ClaimId, ClaimState, Error, ErrorKind, Grant, Granted, LockName, Mode, Moment, Request, Result,
+};
+use crate::supervise::mark::Mark;
+
+/// A claim of which some locks are held by outer runs.
+#[derive(Debug)]
+struct NestedClaim {
+    /// What each name has: from an outer hold, or nothing if it is part of `rest`.
+    outer: Vec<Option<Granted>>,
+    since: Moment,
+    /// The claim on the other names, if there are any.
+    rest: Option<Arc<dyn Claim>>,
+    #[expect(dead_code, reason = "the marks last as long as the claim")]
+    marks: Vec<Mark>,
+}
+
+/// The claims that a process with these outer holds on the service `identity` runs under.
+pub fn ancestors(outer: &[HeldRecord], identity: &str) -> Vec<ClaimId> {
+    outer.iter().filter(|r| r.service == identity).filter_map(HeldRecord::claim).collect()
+}
+
+/// What entering came to.
+#[derive(Debug)]
+pub struct Entered {
+    /// The claim on all names.
+    pub claim: Arc<dyn Claim>,
+    /// The names in whose lines the request's own claim stands; not those held by outer runs.
+    pub own: Vec<LockName>,
+    /// The outer claim under which the first name is held, if it is.
+    pub under: Option<ClaimId>,
+}
+
+/// Enters the line for those names that no outer hold covers, and takes the others from the outer holds.
+///
+/// Errors: those of [`Backend::enter`], and `Deadlock` for an exclusive claim under an own shared hold.
+pub async fn enter(
+    backend: &Arc<dyn Backend>,
+    request: &Request,
+    outer: &[HeldRecord],
+    deadline: Moment,
+) -> Result<Entered> {
+    let since = now();
+    let identity = backend.identity();
+    let mut marks = Vec::new();
+    let mut granted = Vec::new();
+    let mut under = None;
+    for name in &request.names {
+        let records = outer.iter().rev().filter(|r| r.service == identity);
+        let holding: Vec<_> = records.filter_map(|r| r.position(name).map(|at| (r, at))).collect();
+        let mut from_outer = None;
+        for (record, at) in holding {
+            let Some((mark, grant)) = register(backend, record, at, name, request.mode, deadline).await?
+            else {
+                continue;
+            };
+            marks.push(mark);
+            from_outer = Some(grant);
+            under = if granted.is_empty() { record.claim() } else { under };
+            break;
+        }
+        granted.push(from_outer);
+    }
+    let own = request.names.iter().zip(&granted).filter(|(_, g)| g.is_none());
+    let own: Vec<LockName> = own.map(|(name, _)| name.clone()).collect();
+    let rest = if own.is_empty() {
+        None
+    } else {
+        Some(backend.enter(&Request { names: own.clone(), ..request.clone() }, deadline).await?)
+    };
+    let claim: Arc<dyn Claim> = match rest {
+        Some(rest) if marks.is_empty() => rest,
+        rest => Arc::new(NestedClaim { outer: granted, since, rest, marks }),
+    };
+    Ok(Entered { claim, own, under })
+}
+
+/// Registers with the outer hold `record` for `name`; `None` if it no longer holds or cannot be reached.
+async fn register(
+    backend: &Arc<dyn Backend>,
+    record: &HeldRecord,
+    at: usize,
+    name: &LockName,
+    wanted: Mode,
+    deadline: Moment,
+) -> Result<Option<(Mark, Granted)>> {
+    let (Some(claim), Some(mode), Some(token)) = (record.claim(), record.mode(), record.token(at)) else {
+        return Ok(None);
+    };
+    let covers = mode.covers(wanted);
+    let upgrade = mode == Mode::Shared && wanted == Mode::Exclusive;
+    if !covers && !upgrade {
+        return Ok(None);
+    }
+    let mark = record.mark.as_ref().and_then(|m| m.set().ok());
+    // The mark first: from then on a hold that is confirmed stays.
+    let status = backend.inspect(name, deadline).await?;
+    if !status.holders.iter().any(|holder| holder.claim == Some(claim)) {
+        return Ok(None);
+    }
+    if upgrade {
+        let reason = format!(
+            "this runs under a shared hold of {name} (claim {claim}), which would have to end first; \
+             take the lock exclusively in the outer run"
+        );
+        let capabilities = backend.capabilities();
+        return Err(Error::new(ErrorKind::Deadlock, capabilities.backend, "enter the line", reason).on(name));
+    }
+    let slot = record.slots.get(at).copied();
+    Ok(mark.map(|mark| (mark, Granted { token, slot })))
+}
+
+impl NestedClaim {
+    /// The state of the whole, given that of the claim on the rest.
+    fn merged(&self, rest: ClaimState) -> ClaimState {
+        let ClaimState::Held(grant) = rest else { return rest };
+        let mut others = grant.names.iter();
+        let names = self.outer.iter().filter_map(|g| g.or_else(|| others.next().copied())).collect();
+        ClaimState::Held(Grant { names, counts_from: grant.counts_from })
+    }
+
+    fn own(&self) -> ClaimState {
+        let names = self.outer.iter().copied().flatten().collect();
+        ClaimState::Held(Grant { names, counts_from: self.since })
+    }
+
+    /// What the rest was seen as, when the whole was seen as `seen`.
+    fn seen_of_rest(&self, seen: &ClaimState) -> ClaimState {
+        let ClaimState::Held(grant) = seen else { return seen.clone() };
+        let pairs = grant.names.iter().zip(&self.outer);
+        let names = pairs.filter(|(_, outer)| outer.is_none()).map(|(g, _)| *g).collect();
+        ClaimState::Held(Grant { names, counts_from: grant.counts_from })
+    }
+}
+
+#[async_trait]
+impl Claim for NestedClaim {
+    fn ttl(&self) -> Option<Duration> {
+        self.rest.as_ref().and_then(|rest| rest.ttl())
+    }
+
+    async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
+        match (&self.rest, seen) {
+            (Some(rest), _) => {
+                let seen = seen.map(|s| self.seen_of_rest(s));
+                Ok(self.merged(rest.changed(seen.as_ref()).await?))
+            }
+            (None, None) => Ok(self.own()),
+            // The outer run ends this one if its claim is lost; nothing changes here.
+            (None, Some(_)) => std::future::pending().await,
+        }
+    }
+
+    async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        match &self.rest {
+            Some(rest) => rest.renew(deadline).await,
+            None => Ok(now()),
+        }
+    }
+
+    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
+        match &self.rest {
+            Some(rest) => rest.publish(value, deadline).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
+        match &self.rest {
+            Some(rest) => rest.leave(succeeded, deadline).await,
+            None => Ok(()),
+        }
+    }
+
+    fn anchors(&self) -> Result<Vec<std::os::fd::OwnedFd>> {
+        self.rest.as_ref().map_or_else(|| Ok(Vec::new()), |rest| rest.anchors())
+    }
+}

@@ -1,0 +1,46 @@
+//! The times of a hold.
+
+use std::time::Duration;
+
+use crate::lock::Moment;
+
+/// How long to wait for the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// As long as it takes.
+    Forever,
+    /// Not at all: ask once.
+    Once,
+    /// At most so long after the start.
+    AtMost(Duration),
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// When dlock started.
+    pub started: Moment,
+    /// How long to wait.
+    pub wait: Wait,
+    /// The wanted ttl, which bounds how long a single attempt may take.
+    pub ttl: Duration,
+    /// Time between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// How long the command may hold.
+    pub max_run: Option<Duration>,
+    /// How long to hold at least.
+    pub hold_at_least: Duration,
+    /// Whether the hold ends only with the last descendant.
+    pub whole_tree: bool,
+}
+
+impl Plan {
+    /// When waiting is over.
+    pub fn give_up_at(&self) -> Moment {
+        match self.wait {
+            Wait::Forever => Moment::NEVER,
+            Wait::Once => self.started + (self.ttl / 6).min(Duration::from_secs(5)),
+            Wait::AtMost(length) => self.started + length,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What is told of the service itself: silence, doubt and risks.
+
+use std::time::Duration;
+
+use super::driver::Driver;
+use super::job::Notice;
+use crate::backend::{Examination, Weight};
+use crate::lock::{Error, Moment, Result};
+
+/// How long a service may be silent before people are told.
+pub(super) const SILENCE: Duration = Duration::from_secs(2);
+/// How long a command runs before the service is looked at: nothing of it may slow down a short one.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+/// How long a look at the service may take.
+const EXAMINATION: Duration = Duration::from_secs(5);
+/// Between two attempts to read how a claim stands.
+const STATE_RETRY: Duration = Duration::from_millis(250);
+
+impl Driver<'_> {
+    pub(super) fn tell_silence(&mut self) {
+        self.tell_silence_at = Moment::NEVER;
+        self.audience.notice(Notice::NotReached(self.machine.last_error.as_ref()));
+    }
+
+    /// The service will be looked at if that may tell something that matters.
+    pub(super) fn examine_later(&mut self) {
+        if self.job.backend.capabilities().look_while_running {
+            self.examine_at = self.clock.now() + LOOK_AFTER;
+        }
+    }
+
+    /// What cannot be looked at is told by the renewals, if it matters.
+    pub(super) fn examined(&mut self, found: Result<Examination>) {
+        let risks = found.map(|examination| examination.risks).unwrap_or_default();
+        for risk in risks.iter().filter(|risk| risk.weight == Weight::Warning) {
+            self.audience.notice(Notice::Risk(risk));
+        }
+    }
+
+    pub(super) fn examine(&mut self, now: Moment) {
+        self.examine_at = Moment::NEVER;
+        let (backend, deadline) = (self.job.backend.clone(), now + EXAMINATION);
+        self.examining = Some(Box::pin(async move { backend.examine(deadline).await }));
+    }
+
+    /// A claim whose state cannot be read is asked again; only renewals decide about its life.
+    pub(super) fn state_failed(&mut self, error: &Error) {
+        self.tell_doubt(error);
+        self.retry_state_at = self.clock.now() + STATE_RETRY;
+    }
+
+    pub(super) fn tell_doubt(&mut self, error: &Error) {
+        if !std::mem::replace(&mut self.doubtful, true) {
+            let held = self.lease.as_ref().filter(|_| self.machine.held_at().is_some());
+            let left = held.map(|lease| lease.window().terminate_at.since(self.clock.now()));
+            self.audience.notice(Notice::Doubtful(error, left));
+        }
+    }
+}

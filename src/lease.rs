@@ -1,0 +1,265 @@
+//! Keeping a lease alive.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::Claim;
+use crate::clock::Clock;
+use crate::lock::validity::Terms;
+use crate::lock::{Error, Moment, Result};
+
+/// Until when a hold may be relied on, and when its end must begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// When SIGTERM is due.
+    pub terminate_at: Moment,
+    /// When SIGKILL is due: the deadline.
+    pub kill_at: Moment,
+    /// When a guard that is not the keeper must act: within the kill budget, after the keeper.
+    pub guard_at: Moment,
+}
+
+/// What the keeper of a lease has to say.
+#[derive(Debug)]
+pub enum News {
+    /// A renewal was confirmed.
+    Renewed(Window),
+    /// A renewal failed and will be tried again.
+    Doubtful(Error),
+}
+
+/// An attempt to renew, and when it was sent.
+pub type Attempt = Pin<Box<dyn Future<Output = (Moment, Result<Moment>)> + Send>>;
+
+/// What was asked for of a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Its length.
+    pub ttl: Duration,
+    /// The time between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// How many renewals fit into one ttl.
+    pub renewals_per_ttl: u32,
+}
+
+/// Renews one claim on schedule and owns the arithmetic of its validity.
+#[derive(Debug)]
+pub struct LeaseKeeper {
+    claim: Arc<dyn Claim>,
+    clock: Clock,
+    wanted: Wanted,
+    /// From when the last confirmed ttl counts.
+    from: Moment,
+    next: Moment,
+}
+
+impl LeaseKeeper {
+    /// A keeper for `claim`, whose ttl counts from `from`. A claim that the kernel ends has no ttl; it is
+    /// looked after as if it had the wanted one, so that a keeper which hangs is noticed there too.
+    pub fn new(claim: Arc<dyn Claim>, clock: Clock, wanted: Wanted, from: Moment) -> Self {
+        let mut keeper = Self { claim, clock, wanted, from, next: from };
+        keeper.next = from + keeper.renew_interval();
+        keeper
+    }
+
+    /// The times that follow from the granted ttl. A service that grants less than a second gets a second's
+    /// arithmetic with its own ttl left to expire: the claim is then found lost.
+    fn terms(&self) -> Terms {
+        let ttl = self.claim.ttl().unwrap_or(self.wanted.ttl).max(Terms::LEAST_TTL);
+        Terms::new(ttl, self.wanted.grace).unwrap_or_else(|_| unreachable_terms())
+    }
+
+    fn renew_interval(&self) -> Duration {
+        self.terms().renew_interval(self.wanted.renewals_per_ttl)
+    }
+
+    /// The present promise.
+    pub fn window(&self) -> Window {
+        let terms = self.terms();
+        let kill_at = terms.kill_at(self.from);
+        Window {
+            terminate_at: terms.terminate_at(self.from),
+            kill_at,
+            guard_at: kill_at + terms.kill_budget / 2,
+        }
+    }
+
+    /// When the next renewal is due.
+    pub fn due(&self) -> Moment {
+        self.next
+    }
+
+    /// An attempt to renew, sent now, for [`LeaseKeeper::conclude`]; it may take a sixth of the ttl. Keep it
+    /// until it answers: one that is dropped again and again would never be heard.
+    pub fn attempt(&self) -> Attempt {
+        let claim = Arc::clone(&self.claim);
+        let sent = self.clock.now();
+        let deadline = sent + self.terms().ttl / 6;
+        Box::pin(async move { (sent, claim.renew(deadline).await) })
+    }
+
+    /// Takes what an attempt, sent at `sent`, came to. A failed one is due again after a thirtieth of the ttl.
+    pub fn conclude(&mut self, (sent, answer): (Moment, Result<Moment>)) -> News {
+        let terms = self.terms();
+        match answer {
+            Ok(from) => {
+                // A later answer never moves the promise back, and never beyond the beginning of the call.
+                self.from = self.from.max(from.min(sent));
+                self.next = sent + self.renew_interval();
+                News::Renewed(self.window())
+            }
+            Err(error) => {
+                self.next = self.clock.now() + terms.ttl / 30;
+                News::Doubtful(error)
+            }
+        }
+    }
+}
+
+fn unreachable_terms() -> Terms {
+    Terms { ttl: Terms::LEAST_TTL, last_grace: Duration::ZERO, kill_budget: Duration::from_millis(100) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::os::fd::OwnedFd;
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::lock::{ClaimState, ErrorKind};
+
+    /// What the service does with one renewal, and how long it takes for that.
+    #[derive(Clone, Copy, Debug)]
+    enum Reply {
+        Confirms(Duration),
+        Fails(Duration),
+        Never,
+    }
+
+    #[derive(Debug)]
+    struct Scripted {
+        clock: Clock,
+        replies: Mutex<VecDeque<Reply>>,
+        asked_at: Mutex<Vec<Moment>>,
+    }
+
+    #[async_trait]
+    impl Claim for Scripted {
+        fn ttl(&self) -> Option<Duration> {
+            Some(Duration::from_secs(30))
+        }
+        async fn changed(&self, _: Option<&ClaimState>) -> Result<ClaimState> {
+            std::future::pending().await
+        }
+        async fn renew(&self, deadline: Moment) -> Result<Moment> {
+            let sent = self.clock.now();
+            self.asked_at.lock().expect("not poisoned").push(sent);
+            let reply = self.replies.lock().expect("not poisoned").pop_front();
+            let failed = || Error::new(ErrorKind::Unavailable, "scripted", "renew", "no answer");
+            match reply.unwrap_or(Reply::Confirms(Duration::ZERO)) {
+                Reply::Confirms(after) => {
+                    self.clock.sleep_until(sent + after).await;
+                    Ok(sent)
+                }
+                Reply::Fails(after) => {
+                    self.clock.sleep_until(sent + after).await;
+                    Err(failed())
+                }
+                Reply::Never => {
+                    self.clock.sleep_until(deadline).await;
+                    Err(failed())
+                }
+            }
+        }
+        async fn publish(&self, _: &str, _: Moment) -> Result<()> {
+            Ok(())
+        }
+        async fn leave(&self, _: bool, _: Moment) -> Result<()> {
+            Ok(())
+        }
+        fn anchors(&self) -> Result<Vec<OwnedFd>> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn keeper(replies: &[Reply]) -> (LeaseKeeper, Arc<Scripted>, Moment, Clock) {
+        let clock = Clock::Runtime(tokio::time::Instant::now());
+        let claim = Arc::new(Scripted {
+            clock,
+            replies: Mutex::new(replies.iter().copied().collect()),
+            asked_at: Mutex::default(),
+        });
+        let from = clock.now();
+        let wanted =
+            Wanted { ttl: Duration::from_secs(30), grace: Duration::from_secs(5), renewals_per_ttl: 3 };
+        (LeaseKeeper::new(claim.clone(), clock, wanted, from), claim, from, clock)
+    }
+
+    impl LeaseKeeper {
+        async fn next(&mut self) -> News {
+            self.clock.sleep_until(self.due()).await;
+            let answer = self.attempt().await;
+            self.conclude(answer)
+        }
+    }
+
+    fn seconds_after(from: Moment, moments: &[Moment]) -> Vec<u64> {
+        moments.iter().map(|m| m.since(from).as_secs()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn renews_every_third_of_the_ttl() {
+        let (mut keeper, claim, from, _) = keeper(&[]);
+        for _ in 0..4 {
+            assert!(matches!(keeper.next().await, News::Renewed(_)));
+        }
+        assert_eq!(seconds_after(from, &claim.asked_at.lock().expect("not poisoned")), [10, 20, 30, 40]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_counts_from_when_it_was_asked_for() {
+        let (mut keeper, _, from, _) = keeper(&[Reply::Confirms(Duration::from_secs(4))]);
+        let News::Renewed(window) = keeper.next().await else { panic!("a confirmation was scripted") };
+        let sent = from + Duration::from_secs(10);
+        assert_eq!(window.kill_at.since(sent), Duration::from_millis(28_698));
+        assert_eq!(window.guard_at.since(window.kill_at), Duration::from_millis(500));
+        assert_eq!(window.kill_at.since(window.terminate_at), Duration::from_secs(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_moves_nothing_and_is_tried_again_soon() {
+        let failure = Reply::Fails(Duration::ZERO);
+        let (mut keeper, claim, from, _) = keeper(&[failure, failure]);
+        let before = keeper.window();
+        for _ in 0..2 {
+            assert!(matches!(keeper.next().await, News::Doubtful(_)));
+            assert_eq!(keeper.window(), before);
+        }
+        assert!(matches!(keeper.next().await, News::Renewed(_)));
+        assert_eq!(seconds_after(from, &claim.asked_at.lock().expect("not poisoned")), [10, 11, 12]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_never_answers_is_asked_three_times_before_the_end_begins() {
+        let (mut keeper, claim, from, clock) = keeper(&[Reply::Never; 9]);
+        let end = keeper.window().terminate_at;
+        while clock.now() < end {
+            assert!(matches!(keeper.next().await, News::Doubtful(_)));
+        }
+        let asked = claim.asked_at.lock().expect("not poisoned").iter().filter(|at| **at < end).count();
+        assert!(asked >= 3, "asked {asked} times before {:?}", end.since(from));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_attempt_is_made_again() {
+        let (mut keeper, claim, ..) = keeper(&[Reply::Never]);
+        let cut_off = tokio::time::timeout(Duration::from_secs(11), keeper.next());
+        assert!(cut_off.await.is_err());
+        assert!(matches!(keeper.next().await, News::Renewed(_)));
+        assert_eq!(claim.asked_at.lock().expect("not poisoned").len(), 2);
+    }
+}

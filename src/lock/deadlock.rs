@@ -1,0 +1,188 @@
+//! Waits that would never end.
+//!
+//! A waiter waits for the entries ahead that must end first. An entry whose command runs other dlocks (which
+//! list it among their ancestors) waits for those of them that wait.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{ClaimId, LockName, Mode, queue};
+
+/// Why one claim waits for another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Reason {
+    /// It stands behind it in this line.
+    Line(LockName),
+    /// Its command waits with it.
+    Nested,
+}
+
+/// What a claim waits for, in one line or by its command.
+#[derive(Clone, Debug)]
+struct Wait {
+    reason: Reason,
+    on: Vec<ClaimId>,
+    /// How many of them must end.
+    needed: usize,
+}
+
+/// One entry of a line, as far as it matters here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// The claim.
+    pub id: ClaimId,
+    /// Its mode.
+    pub mode: Mode,
+    /// How it is called in a sentence.
+    pub owner: String,
+    /// The claims under which its dlock was started.
+    pub ancestors: Vec<ClaimId>,
+}
+
+/// All claims, who they belong to, and what they wait for.
+#[derive(Debug, Default)]
+pub struct Graph {
+    /// Claims and those that run under them.
+    nested: Vec<(ClaimId, ClaimId)>,
+    owners: HashMap<ClaimId, String>,
+    waits: HashMap<ClaimId, Vec<Wait>>,
+}
+
+impl Graph {
+    /// Adds a line: its living entries in order.
+    pub fn add(&mut self, lock: &LockName, line: Vec<Member>) {
+        let modes: Vec<Mode> = line.iter().map(|member| member.mode).collect();
+        let ids: Vec<ClaimId> = line.iter().map(|member| member.id).collect();
+        for member in line {
+            self.nested.extend(member.ancestors.iter().map(|ancestor| (*ancestor, member.id)));
+            self.owners.insert(member.id, member.owner);
+        }
+        for index in 0..ids.len() {
+            let on: Vec<_> = queue::blockers(&modes, index).into_iter().map(|i| ids[i]).collect();
+            let needed = match modes[index] {
+                Mode::Slots(n) => (index + 1).saturating_sub(usize::try_from(n.get()).unwrap_or(usize::MAX)),
+                _ => on.len(),
+            };
+            if needed > 0 {
+                let wait = Wait { reason: Reason::Line(lock.clone()), on, needed };
+                self.waits.entry(ids[index]).or_default().push(wait);
+            }
+        }
+    }
+
+    /// Adds the waits of claims for those of their commands that wait.
+    fn nest(&mut self) {
+        let waiting: HashSet<ClaimId> = self.waits.keys().copied().collect();
+        for (ancestor, id) in std::mem::take(&mut self.nested) {
+            if waiting.contains(&id) {
+                let wait = Wait { reason: Reason::Nested, on: vec![id], needed: 1 };
+                self.waits.entry(ancestor).or_default().push(wait);
+            }
+        }
+    }
+
+    /// The claims whose waits can never end: what is left when every claim that waits for nothing, or for
+    /// enough claims that end, has been taken away.
+    fn stuck(&self) -> HashSet<ClaimId> {
+        let mut behind: HashMap<ClaimId, Vec<(ClaimId, usize)>> = HashMap::new();
+        let mut missing: HashMap<ClaimId, Vec<usize>> = HashMap::new();
+        let mut ended: HashSet<ClaimId> = HashSet::new();
+        for (id, waits) in &self.waits {
+            missing.insert(*id, waits.iter().map(|w| w.needed).collect());
+            for (index, wait) in waits.iter().enumerate() {
+                for on in &wait.on {
+                    behind.entry(*on).or_default().push((*id, index));
+                    if !self.waits.contains_key(on) {
+                        ended.insert(*on);
+                    }
+                }
+            }
+        }
+        let mut queue: Vec<ClaimId> = ended.iter().copied().collect();
+        while let Some(id) = queue.pop() {
+            for (waiter, index) in behind.get(&id).into_iter().flatten() {
+                let Some(counts) = missing.get_mut(waiter) else { continue };
+                counts[*index] = counts[*index].saturating_sub(1);
+                if counts.iter().all(|c| *c == 0) && ended.insert(*waiter) {
+                    queue.push(*waiter);
+                }
+            }
+        }
+        self.waits.keys().filter(|c| !ended.contains(c)).copied().collect()
+    }
+
+    /// The sentence about the cycle of waits that `start` closes, if there is one. All lines must have been
+    /// added.
+    pub fn cycle(&mut self, start: ClaimId) -> Option<String> {
+        self.nest();
+        let stuck = self.stuck();
+        let mut path = Vec::new();
+        let mut seen = HashSet::new();
+        if !stuck.contains(&start) || !self.walk(start, start, &stuck, &mut seen, &mut path) {
+            return None;
+        }
+        path.reverse();
+        let owner = |c: &ClaimId| self.owners.get(c).map_or_else(|| c.to_string(), Clone::clone);
+        let steps: Vec<String> = path
+            .iter()
+            .map(|(from, reason, to)| match reason {
+                Reason::Line(lock) => format!("{} waits for {lock} behind {}", owner(from), owner(to)),
+                Reason::Nested => format!("{} runs {}", owner(from), owner(to)),
+            })
+            .collect();
+        Some(steps.join(", "))
+    }
+
+    fn walk(
+        &self,
+        at: ClaimId,
+        goal: ClaimId,
+        stuck: &HashSet<ClaimId>,
+        seen: &mut HashSet<ClaimId>,
+        path: &mut Vec<(ClaimId, Reason, ClaimId)>,
+    ) -> bool {
+        for wait in self.waits.get(&at).into_iter().flatten() {
+            for next in wait.on.iter().filter(|c| stuck.contains(c)) {
+                if *next == goal || (seen.insert(*next) && self.walk(*next, goal, stuck, seen, path)) {
+                    path.push((at, wait.reason.clone(), *next));
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> ClaimId {
+        ClaimId::from_bytes([n; 16])
+    }
+
+    fn line(on: &[u8], needed: usize) -> Wait {
+        let name = LockName::new("a").expect("valid");
+        Wait { reason: Reason::Line(name), on: on.iter().map(|n| id(*n)).collect(), needed }
+    }
+
+    #[test]
+    fn a_slot_that_may_come_free_is_no_deadlock() {
+        let mut graph = Graph::default();
+        // 3 waits for a slot that 1 and 2 have, and runs under 1.
+        graph.waits.insert(id(3), vec![line(&[1, 2], 1)]);
+        graph.nested.push((id(1), id(3)));
+        assert_eq!(graph.cycle(id(3)), None);
+        // With both slots above it there is no way out.
+        graph.nested.push((id(2), id(3)));
+        assert!(graph.cycle(id(3)).is_some());
+    }
+
+    #[test]
+    fn a_long_line_without_nesting_is_no_deadlock() {
+        let mut graph = Graph::default();
+        for n in 1..200 {
+            graph.waits.insert(id(n), vec![line(&(0..n).collect::<Vec<_>>(), usize::from(n))]);
+        }
+        assert_eq!(graph.cycle(id(199)), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! Errors of backends.
+
+use std::fmt;
+
+use super::LockName;
+
+/// A result whose error says who could not do what.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What kind of failure it is; each kind has one exit code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    /// The service could not be reached or did not answer in time. The only kind for which a retry may help.
+    Unavailable,
+    /// The service refused the credentials or the access.
+    Denied,
+    /// The request cannot be expressed on this service.
+    Invalid,
+    /// The lock is in use by claims of a kind that does not mix with this one.
+    Mismatch,
+    /// This service cannot do that.
+    Unsupported,
+    /// Waiting would never end.
+    Deadlock,
+    /// A lock file or directory cannot be made or written.
+    Unwritable,
+    /// The system refused a process, memory or a descriptor.
+    System,
+    /// The service's data or reply makes no sense.
+    Corrupt,
+    /// A defect of dlock.
+    Internal,
+}
+
+/// A failure of one operation on one backend.
+#[derive(Debug)]
+pub struct Error {
+    /// What kind of failure.
+    pub kind: ErrorKind,
+    /// What was tried, as a verb phrase: `enter the line`.
+    pub operation: &'static str,
+    /// Which backend: `file`.
+    pub backend: &'static str,
+    /// On which lock, if on one.
+    pub lock: Option<LockName>,
+    /// Why, as a lowercase fragment, with what to do about it where there is something to do.
+    pub reason: String,
+}
+
+impl Error {
+    /// An error without a lock; see [`Error::on`].
+    pub fn new(
+        kind: ErrorKind,
+        backend: &'static str,
+        operation: &'static str,
+        reason: impl fmt::Display,
+    ) -> Self {
+        Self { kind, operation, backend, lock: None, reason: reason.to_string() }
+    }
+
+    /// The same error, on `lock`.
+    #[must_use]
+    pub fn on(mut self, lock: &LockName) -> Self {
+        self.lock = Some(lock.clone());
+        self
+    }
+
+    /// Whether trying again may help.
+    pub fn is_transient(&self) -> bool {
+        self.kind == ErrorKind::Unavailable
+    }
+}
+
+impl fmt::Display for Error {
+    /// `cannot enter the line of deploy (file): reason`; not sanitised.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}", self.operation)?;
+        if let Some(lock) = &self.lock {
+            write!(f, " of {lock}")?;
+        }
+        write!(f, " ({}): {}", self.backend, self.reason)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,30 @@
+//! The domain: names, claims, the grant rule and the arithmetic of leases.
+//!
+//! Everything here is pure. No module does I/O, reads a clock or knows a runtime, so every rule can be
+//! tested as a table or a property.
+
+pub mod claim;
+pub mod deadlock;
+pub mod duration;
+pub mod error;
+pub mod examination;
+pub mod holder;
+pub mod mode;
+pub mod moment;
+pub mod name;
+pub mod queue;
+pub mod request;
+pub mod status;
+pub mod token;
+pub mod validity;
+
+pub use claim::{ClaimId, ClaimState, Grant, Granted, LossReason};
+pub use error::{Error, ErrorKind, Result};
+pub use examination::{Examination, Risk, Weight};
+pub use holder::Holder;
+pub use mode::Mode;
+pub use moment::Moment;
+pub use name::LockName;
+pub use request::Request;
+pub use status::{Entry, LockStatus};
+pub use token::FencingToken;

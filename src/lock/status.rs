@@ -1,0 +1,54 @@
+//! What `status`, `list` and `watch` show.
+
+use std::time::{Duration, SystemTime};
+
+use super::{ClaimId, FencingToken, LockName, Mode};
+
+/// One entry of a line as seen from outside; `None` for what is not known.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Entry {
+    /// The claim, unless a foreign client made the entry.
+    pub claim: Option<ClaimId>,
+    /// The mode.
+    pub mode: Option<Mode>,
+    /// The slot that it holds, from 1.
+    pub slot: Option<u32>,
+    /// The fencing token of the hold.
+    pub token: Option<FencingToken>,
+    /// The host's name.
+    pub host: Option<String>,
+    /// The pid, in the PID namespace of that host and container.
+    pub pid: Option<u32>,
+    /// The user.
+    pub user: Option<String>,
+    /// The command's first word.
+    pub command: Option<String>,
+    /// The text given with `--label`.
+    pub label: Option<String>,
+    /// Since when it holds, or waits.
+    pub since: Option<SystemTime>,
+    /// What is left of its time to live without renewal; `None` also where the kernel ends it.
+    pub ttl: Option<Duration>,
+    /// For a waiter: how many entries stand ahead.
+    pub ahead: Option<u32>,
+    /// Whether a client other than dlock made it.
+    pub foreign: bool,
+}
+
+/// One line: holders and waiters in order of arrival.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LockStatus {
+    /// The lock.
+    pub name: LockName,
+    /// Who holds it.
+    pub holders: Vec<Entry>,
+    /// Who waits.
+    pub waiters: Vec<Entry>,
+}
+
+impl LockStatus {
+    /// Whether nobody holds or waits.
+    pub fn is_empty(&self) -> bool {
+        self.holders.is_empty() && self.waiters.is_empty()
+    }
+}

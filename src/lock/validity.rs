@@ -1,0 +1,103 @@
+//! The arithmetic of leases: until when a hold may be relied on, and when its end must begin.
+//!
+//! The allowance for clock drift, 1 % and 2 ms, is that of the Redlock algorithm
+//! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>); counting from before the
+//! request was sent is the rule of the `DynamoDB` lock client.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Moment;
+
+/// The times that follow from a granted ttl and the wanted grace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// The granted length of the lease.
+    pub ttl: Duration,
+    /// The time between SIGTERM and SIGKILL when the lease is running out.
+    pub last_grace: Duration,
+    /// The time reserved for SIGKILL to take effect.
+    pub kill_budget: Duration,
+}
+
+/// A ttl that leaves no time to end a command in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TtlTooShort(pub Duration);
+
+impl fmt::Display for TtlTooShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a ttl of {:?} is too short, the least is {:?}", self.0, Terms::LEAST_TTL)
+    }
+}
+
+impl std::error::Error for TtlTooShort {}
+
+impl Terms {
+    /// The shortest ttl that can be kept.
+    pub const LEAST_TTL: Duration = Duration::from_secs(1);
+
+    /// The times for a lease of `ttl` whose command may have `grace` between SIGTERM and SIGKILL.
+    pub fn new(ttl: Duration, grace: Duration) -> Result<Self, TtlTooShort> {
+        if ttl < Self::LEAST_TTL {
+            return Err(TtlTooShort(ttl));
+        }
+        let kill_budget = (ttl / 20).clamp(Duration::from_millis(100), Duration::from_secs(1));
+        Ok(Self { ttl, last_grace: grace.min(ttl / 6), kill_budget })
+    }
+
+    /// Until when a lease counted from `from` certainly lasts, after drift.
+    pub fn valid_until(&self, from: Moment) -> Moment {
+        from + self.ttl.mul_f64(0.99).saturating_sub(Duration::from_millis(2))
+    }
+
+    /// When SIGKILL must be sent, so that the tree is gone while the lease is valid: *the deadline*.
+    pub fn kill_at(&self, from: Moment) -> Moment {
+        self.valid_until(from) - self.kill_budget
+    }
+
+    /// When SIGTERM is sent, on the way to the deadline.
+    pub fn terminate_at(&self, from: Moment) -> Moment {
+        self.kill_at(from) - self.last_grace
+    }
+
+    /// The time between renewals, of which `per_ttl` fit into one ttl.
+    pub fn renew_interval(&self, per_ttl: u32) -> Duration {
+        self.ttl / per_ttl.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn defaults_as_documented() {
+        let terms = Terms::new(Duration::from_secs(30), Duration::from_secs(5)).expect("long enough");
+        let from = Moment::from_nanos(0);
+        assert_eq!(terms.valid_until(from).since(from), Duration::from_millis(29_698));
+        assert_eq!(terms.kill_at(from).since(from), Duration::from_millis(28_698));
+        assert_eq!(terms.terminate_at(from).since(from), Duration::from_millis(23_698));
+        assert_eq!(terms.renew_interval(3), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn refuses_a_ttl_that_cannot_be_kept() {
+        let short = Duration::from_millis(999);
+        assert_eq!(Terms::new(short, Duration::ZERO), Err(TtlTooShort(short)));
+    }
+
+    proptest! {
+        #[test]
+        fn the_ladder_fits_between_two_renewals_and_the_end(ttl_ms in 1000u64..86_400_000, grace_ms in 0u64..100_000_000) {
+            let terms = Terms::new(Duration::from_millis(ttl_ms), Duration::from_millis(grace_ms)).expect("long enough");
+            let from = Moment::from_nanos(1_000_000_000);
+            let end = from + terms.ttl;
+            prop_assert!(terms.terminate_at(from) <= terms.kill_at(from));
+            prop_assert!(terms.kill_at(from) < terms.valid_until(from));
+            prop_assert!(terms.valid_until(from) < end);
+            // One renewal may fail and the next still comes before the ladder begins.
+            prop_assert!(from + terms.renew_interval(3) * 2 < terms.terminate_at(from));
+        }
+    }
+}

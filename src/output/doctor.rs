@@ -1,0 +1,200 @@
+//! What `doctor` found, for people and for programs.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::status::{Layout, text};
+use super::table::{Column, Table};
+use super::{json, sanitise};
+use crate::lock::{Examination, Risk, Weight};
+
+/// One option, as it was resolved.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Setting {
+    /// Its name, without dashes.
+    pub option: &'static str,
+    /// Its value; what is secret is only said to be there.
+    pub value: String,
+    /// Where it came from.
+    pub source: String,
+}
+
+/// All that was found.
+#[derive(Debug)]
+pub struct Findings {
+    /// The backend's name.
+    pub backend: &'static str,
+    /// The configuration files that were read.
+    pub files: Vec<String>,
+    /// The options that have a value.
+    pub settings: Vec<Setting>,
+    /// What the service said, or why it said nothing.
+    pub examination: Result<Examination, String>,
+}
+
+const COLUMNS: [Column; 3] = [
+    Column { title: "OPTION", right: false, flexible: false },
+    Column { title: "VALUE", right: false, flexible: true },
+    Column { title: "FROM", right: false, flexible: true },
+];
+
+impl Findings {
+    /// For people.
+    pub fn text(&self, layout: &Layout) -> String {
+        let title = |words: &str| {
+            if layout.colour { format!("\x1b[1m{words}\x1b[0m\n") } else { format!("{words}\n") }
+        };
+        let mut table = Table::new(COLUMNS.to_vec());
+        for setting in &self.settings {
+            table.row([setting.option.to_owned(), setting.value.clone(), setting.source.clone()]);
+        }
+        let mut out = title("configuration");
+        out.push_str(&text(&table, layout, "  "));
+        for file in &self.files {
+            out.extend(["  read ", &sanitise::text(file), "\n"]);
+        }
+        let Ok(found) = &self.examination else { return out };
+        out.push_str(&title("service"));
+        let server = format!("{} at {}", found.server, found.reached);
+        let trip = shown(found.round_trip);
+        out.extend(["  ", &sanitise::text(&server), ", one exchange takes ", &trip, "\n"]);
+        if !found.risks.is_empty() {
+            out.push_str(&title("risks"));
+        }
+        for weight in [Weight::Warning, Weight::Note] {
+            for risk in found.risks.iter().filter(|risk| risk.weight == weight) {
+                out.push_str(&line_of(risk, layout.colour));
+            }
+        }
+        out
+    }
+
+    /// For programs: one object and a newline.
+    pub fn json(&self) -> String {
+        let found = self.examination.as_ref().ok();
+        let object = Object {
+            backend: self.backend,
+            files: &self.files,
+            settings: &self.settings,
+            server: found.map(|f| f.server.as_str()),
+            reached: found.map(|f| f.reached.as_str()),
+            round_trip_ms: found.map(|f| rounded(f.round_trip)),
+            risks: found.map(|f| f.risks.iter().map(RiskObject::of).collect()),
+            error: self.examination.as_ref().err().map(String::as_str),
+        };
+        json::line(&object)
+    }
+}
+
+fn word(weight: Weight) -> &'static str {
+    match weight {
+        Weight::Warning => "warning",
+        Weight::Note => "note",
+    }
+}
+
+fn line_of(risk: &Risk, colour: bool) -> String {
+    let word = word(risk.weight);
+    let word = match (risk.weight, colour) {
+        (Weight::Warning, true) => format!("\x1b[1m{word}\x1b[0m"),
+        _ => word.to_owned(),
+    };
+    let remedy = risk.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    format!("  {word}: {}\n", sanitise::text(&format!("{}{remedy}", risk.what)))
+}
+
+/// Milliseconds, to the microsecond.
+fn rounded(length: Duration) -> f64 {
+    (length.as_secs_f64() * 1_000_000.0).round() / 1000.0
+}
+
+fn shown(length: Duration) -> String {
+    format!("{:.2}ms", rounded(length))
+}
+
+#[derive(Serialize)]
+struct Object<'a> {
+    backend: &'a str,
+    files: &'a [String],
+    settings: &'a [Setting],
+    server: Option<&'a str>,
+    reached: Option<&'a str>,
+    round_trip_ms: Option<f64>,
+    risks: Option<Vec<RiskObject<'a>>>,
+    error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct RiskObject<'a> {
+    weight: &'a str,
+    what: &'a str,
+    remedy: Option<&'a str>,
+}
+
+impl<'a> RiskObject<'a> {
+    fn of(risk: &'a Risk) -> Self {
+        Self { weight: word(risk.weight), what: &risk.what, remedy: risk.remedy.as_deref() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    fn findings() -> Findings {
+        Findings {
+            backend: "etcd",
+            files: vec!["/etc/dlock/config.toml".into()],
+            settings: vec![
+                Setting { option: "backend", value: "etcd".into(), source: "--backend".into() },
+                Setting { option: "password", value: "(secret)".into(), source: "DLOCK_PASSWORD".into() },
+            ],
+            examination: Ok(Examination {
+                server: "etcd 3.4.23".into(),
+                reached: "http://h:2379".into(),
+                round_trip: Duration::from_micros(420),
+                risks: vec![Risk::note("a limit"), Risk::warning("a fault", "mend it")],
+            }),
+        }
+    }
+
+    #[test]
+    fn people_read_tables_with_warnings_first() {
+        let layout = Layout { width: None, colour: false, now: SystemTime::UNIX_EPOCH };
+        assert_eq!(
+            findings().text(&layout),
+            concat!(
+                "configuration\n",
+                "  OPTION    VALUE     FROM\n",
+                "  backend   etcd      --backend\n",
+                "  password  (secret)  DLOCK_PASSWORD\n",
+                "  read /etc/dlock/config.toml\n",
+                "service\n",
+                "  etcd 3.4.23 at http://h:2379, one exchange takes 0.42ms\n",
+                "risks\n",
+                "  warning: a fault; mend it\n",
+                "  note: a limit\n",
+            )
+        );
+    }
+
+    #[test]
+    fn programs_read_one_object() {
+        assert_eq!(
+            findings().json(),
+            concat!(
+                r#"{"backend":"etcd","files":["/etc/dlock/config.toml"],"settings":[{"option":"backend","#,
+                r#""value":"etcd","source":"--backend"},{"option":"password","value":"(secret)","#,
+                r#""source":"DLOCK_PASSWORD"}],"server":"etcd 3.4.23","reached":"http://h:2379","#,
+                r#""round_trip_ms":0.42,"risks":[{"weight":"note","what":"a limit","remedy":null},"#,
+                r#"{"weight":"warning","what":"a fault","remedy":"mend it"}],"error":null}"#,
+                "\n"
+            )
+        );
+        let silent = Findings { examination: Err("no answer".into()), ..findings() };
+        let object: serde_json::Value = serde_json::from_str(&silent.json()).expect("an object");
+        assert_eq!((&object["error"], &object["risks"]), (&"no answer".into(), &serde_json::Value::Null));
+    }
+}

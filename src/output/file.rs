@@ -1,0 +1,238 @@
+//! Writes the report and the metrics: a regular or new file by rename, anything else in place.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, OFlags};
+
+/// What a path leads to.
+enum Target {
+    /// A regular file or none yet: replaced by rename, so that a reader sees the old one or the new one.
+    Regular(PathBuf),
+    /// An open descriptor, a pipe or a device: written to.
+    Stream(PathBuf),
+}
+
+fn target(path: &Path) -> io::Result<Target> {
+    if is_descriptor(path) {
+        // Also if it is a regular file: a shell's redirection must not lose its file.
+        return Ok(Target::Stream(path.to_owned()));
+    }
+    // A link stays; what it leads to is replaced.
+    let real = match fs::canonicalize(path) {
+        Ok(real) => real,
+        Err(error) if error.kind() == ErrorKind::NotFound => match fs::read_link(path) {
+            Ok(to) => parent(path).join(to),
+            Err(_) => path.to_owned(),
+        },
+        Err(error) => return Err(error),
+    };
+    match fs::metadata(&real) {
+        Ok(meta) if meta.is_file() => Ok(Target::Regular(real)),
+        Ok(meta) if meta.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(meta) if meta.file_type().is_socket() => Err(io::Error::other("it is a socket")),
+        Ok(_) => Ok(Target::Stream(real)),
+        Err(error) if error.kind() == ErrorKind::NotFound && real.file_name().is_some() => {
+            Ok(Target::Regular(real))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn is_descriptor(path: &Path) -> bool {
+    path == Path::new("/dev/stdout")
+        || path == Path::new("/dev/stderr")
+        || path.starts_with("/dev/fd")
+        || (path.starts_with("/proc") && path.parent().is_some_and(|p| p.ends_with("fd")))
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Whether `path` means standard output.
+pub fn is_output(path: &Path) -> bool {
+    ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|output| path == Path::new(output))
+}
+
+/// Whether [`write()`] will probably succeed; changes nothing. Asked before the lock is.
+///
+/// The error is the system's, for example `PermissionDenied` or `NotFound` of the directory.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    match target(path)? {
+        Target::Regular(real) => {
+            let directory = parent(&real);
+            if !fs::metadata(directory)?.is_dir() {
+                return Err(ErrorKind::NotADirectory.into());
+            }
+            rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
+        }
+        Target::Stream(real) if real == Path::new("/dev/stdout") || real == Path::new("/dev/stderr") => {}
+        Target::Stream(real) => rustix::fs::access(real, Access::WRITE_OK)?,
+    }
+    Ok(())
+}
+
+/// Writes `text` to `path`. A new file gets `mode` less the umask if `exact` is false, and exactly `mode` if it
+/// is true; a file that is there keeps its own unless `exact`.
+///
+/// Never waits: a pipe without a reader is an error (`ENXIO`), a full one too.
+pub fn write(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
+    match target(path)? {
+        Target::Regular(real) => replace(&real, text, mode, exact),
+        Target::Stream(real) if real == Path::new("/dev/stdout") => all(rustix::stdio::stdout(), text),
+        Target::Stream(real) if real == Path::new("/dev/stderr") => all(rustix::stdio::stderr(), text),
+        Target::Stream(real) => {
+            let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::APPEND;
+            let flags = i32::try_from(flags.bits()).unwrap_or(0);
+            let mut stream = OpenOptions::new().write(true).custom_flags(flags).open(real)?;
+            stream.write_all(text.as_bytes())
+        }
+    }
+}
+
+fn all(to: std::os::fd::BorrowedFd<'_>, text: &str) -> io::Result<()> {
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        match rustix::io::write(to, rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn replace(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
+    let (temporary, mut file) = create_beside(path, mode)?;
+    let written = (|| {
+        if exact {
+            file.set_permissions(Permissions::from_mode(mode))?;
+        } else if let Ok(old) = fs::metadata(path) {
+            file.set_permissions(old.permissions())?;
+        }
+        file.write_all(text.as_bytes())?;
+        fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _second = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
+    let mut number = 0;
+    loop {
+        // Short, whatever the length of the target's name; hidden, so that a collector does not read it.
+        let name = format!(".dlock-{}-{number}.tmp", std::process::id());
+        let temporary = parent(path).join(name);
+        match OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary) {
+            Ok(file) => return Ok((temporary, file)),
+            // Left by an earlier process of the same pid.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 100 => number += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    /// An empty directory that is removed with this value.
+    pub(crate) struct Folder(pub(crate) PathBuf);
+
+    impl Folder {
+        pub(crate) fn new(test: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("dlock-{test}-{}", std::process::id()));
+            let _absent = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).expect("a directory for the test");
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _gone = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn entries(folder: &Folder) -> usize {
+        fs::read_dir(&folder.0).expect("readable").count()
+    }
+
+    #[test]
+    fn a_regular_file_is_replaced_and_keeps_its_mode() {
+        let folder = Folder::new("file-replace");
+        let path = folder.0.join("r.json");
+        fs::write(&path, "old").expect("written");
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+        let mut old = File::open(&path).expect("opened");
+        check_writable(&path).expect("writable");
+        write(&path, "new", 0o666, false).expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "new");
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        let mut text = String::new();
+        old.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "old", "whoever reads the old one goes on reading it");
+        write(&path, "metrics", 0o644, true).expect("written");
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o644);
+        assert_eq!(entries(&folder), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_link_stays_and_its_target_is_written() {
+        let folder = Folder::new("file-link");
+        let (link, real) = (folder.0.join("link"), folder.0.join("real"));
+        std::os::unix::fs::symlink("real", &link).expect("linked");
+        write(&link, "x", 0o666, false).expect("written");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::read_to_string(&real).expect("read"), "x");
+    }
+
+    #[test]
+    fn a_pipe_is_written_to_and_never_waited_for() {
+        let folder = Folder::new("file-pipe");
+        let path = folder.0.join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+            .expect("a pipe");
+        check_writable(&path).expect("writable");
+        assert!(write(&path, "x", 0o666, false).is_err(), "nobody reads");
+        let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("small");
+        let mut reader = OpenOptions::new().read(true).custom_flags(flags).open(&path).expect("opened");
+        write(&path, "hello", 0o666, false).expect("written");
+        let mut text = [0; 5];
+        reader.read_exact(&mut text).expect("read");
+        assert_eq!(&text, b"hello");
+        assert!(fs::metadata(&path).expect("there").file_type().is_fifo());
+    }
+
+    #[test]
+    fn a_redirected_file_is_not_lost() {
+        let folder = Folder::new("file-fd");
+        let path = folder.0.join("out");
+        let file = OpenOptions::new().append(true).create(true).open(&path).expect("made");
+        let by_number = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        (&file).write_all(b"before ").expect("written");
+        write(Path::new(&by_number), "report", 0o666, false).expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "before report");
+        assert_eq!(entries(&folder), 1);
+    }
+
+    #[test]
+    fn says_beforehand_that_it_cannot() {
+        let folder = Folder::new("file-check");
+        let kind = |p: &Path| check_writable(p).expect_err("refused").kind();
+        assert_eq!(kind(&folder.0), ErrorKind::IsADirectory);
+        assert_eq!(kind(&folder.0.join("no/such")), ErrorKind::NotFound);
+        check_writable(&folder.0.join("new")).expect("a new file");
+        assert_eq!(entries(&folder), 0, "asking makes nothing");
+    }
+}

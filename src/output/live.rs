@@ -1,0 +1,209 @@
+//! The live line of a waiting dlock on a terminal.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{Party, sanitise};
+use crate::lock::{Entry, Moment};
+
+/// The width of the terminal that standard error is, if it is one.
+pub fn width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr()).ok()?;
+    // A terminal that does not know its width says 0.
+    Some(if size.ws_col == 0 { 80 } else { usize::from(size.ws_col) })
+}
+
+/// How long a wait lasts before it is shown.
+pub const AFTER: Duration = Duration::from_millis(500);
+/// The time between two drawings.
+pub const EVERY: Duration = Duration::from_secs(1);
+
+/// `waiting for deploy · 2nd in line · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41`, at most
+/// `width` columns wide. The holder gives way first: what is waited for and how long always show.
+pub fn waiting_line(
+    lock: &str,
+    ahead: Option<u32>,
+    holder: Option<&Entry>,
+    now: SystemTime,
+    waited: Duration,
+    width: usize,
+) -> String {
+    let mut head = format!("waiting for {}", sanitise::text(lock));
+    if let Some(ahead) = ahead {
+        head.extend([" · ", &ordinal(ahead.saturating_add(1)), " in line"]);
+    }
+    let tail = format!(" · {}", watch(waited));
+    let middle = holder.map_or_else(String::new, |holder| format!(" · held by {}", Party::of(holder, now)));
+    let room = width.saturating_sub(head.width() + tail.width());
+    let middle = if room > " · held by ".width() { sanitise::cut(&middle, room) } else { String::new() };
+    sanitise::cut(&format!("{head}{middle}{tail}"), width)
+}
+
+/// `1st`, `2nd`, `3rd`, `4th`, `11th`, `21st`.
+fn ordinal(n: u32) -> String {
+    let ending = match (n % 100, n % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{n}{ending}")
+}
+
+/// `00:41`, `1:02:03`.
+fn watch(length: Duration) -> String {
+    let s = length.as_secs();
+    if s < 3600 {
+        format!("{:02}:{:02}", s / 60, s % 60)
+    } else {
+        format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+    }
+}
+
+/// Draws the line in place, once a second, and takes it away again.
+///
+/// `foreground` says whether dlock may write to the terminal now: in the background nothing is drawn and
+/// nothing erased, since the shell's prompt is on that line.
+#[derive(Debug)]
+pub struct Live<W, F> {
+    out: W,
+    foreground: F,
+    lock: String,
+    started: Moment,
+    next: Moment,
+    shown: bool,
+    ahead: Option<u32>,
+    holder: Option<Entry>,
+}
+
+impl<W: Write, F: Fn() -> bool> Live<W, F> {
+    /// A line for a wait for `lock` (see [`super::message::names`]) that began at `started`; not drawn yet.
+    pub fn new(out: W, foreground: F, lock: String, started: Moment) -> Self {
+        Self {
+            out,
+            foreground,
+            lock,
+            started,
+            next: started + AFTER,
+            shown: false,
+            ahead: None,
+            holder: None,
+        }
+    }
+
+    /// Takes over what is newly known; drawn next time.
+    pub fn update(&mut self, ahead: Option<u32>, holder: Option<&Entry>) {
+        self.ahead = ahead;
+        self.holder = holder.cloned();
+    }
+
+    /// When to call [`Live::draw`] next.
+    pub fn next(&self) -> Moment {
+        self.next
+    }
+
+    /// Draws the line if it is due and dlock is in the foreground. A terminal that is gone is not a failure.
+    pub fn draw(&mut self, now: Moment, wall: SystemTime, width: usize) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + EVERY;
+        if !(self.foreground)() {
+            self.shown = false;
+            return;
+        }
+        let waited = now.since(self.started);
+        // One column stays free: a terminal wraps at the last one.
+        let width = width.saturating_sub(1);
+        let line = waiting_line(&self.lock, self.ahead, self.holder.as_ref(), wall, waited, width);
+        // One write: to the start of the line, the text, and whatever was longer before is cleared.
+        let _gone = self.out.write_all(format!("\r{line}\x1b[K").as_bytes()).and_then(|()| self.out.flush());
+        self.shown = true;
+    }
+
+    /// Takes the line away, before anything else is written to the terminal and when the wait ends.
+    pub fn erase(&mut self) {
+        if self.shown && (self.foreground)() {
+            let _gone = self.out.write_all(b"\r\x1b[K").and_then(|()| self.out.flush());
+        }
+        self.shown = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wall() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000)
+    }
+
+    fn holder() -> Entry {
+        Entry {
+            user: Some("ci".into()),
+            host: Some("host7".into()),
+            pid: Some(4121),
+            command: Some("./deploy.sh".into()),
+            since: Some(wall() - Duration::from_secs(192)),
+            ..Entry::default()
+        }
+    }
+
+    fn line(width: usize) -> String {
+        waiting_line("deploy", Some(1), Some(&holder()), wall(), Duration::from_secs(41), width)
+    }
+
+    #[test]
+    fn the_line_as_documented_and_cut() {
+        let full =
+            "waiting for deploy · 2nd in line · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41";
+        assert_eq!(line(200), full);
+        assert_eq!(line(60), "waiting for deploy · 2nd in line · held by ci@host7… · 00:41");
+        assert_eq!(line(42), "waiting for deploy · 2nd in line · 00:41");
+        assert_eq!(line(20), "waiting for deploy …");
+        let bare = waiting_line("a\nb", None, None, wall(), Duration::from_secs(3723), 99);
+        assert_eq!(bare, "waiting for a\\nb · 1:02:03");
+    }
+
+    #[test]
+    fn ordinals() {
+        let texts = [1, 2, 3, 4, 11, 12, 13, 21, 112].map(ordinal);
+        assert_eq!(texts, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]);
+    }
+
+    #[test]
+    fn drawn_after_half_a_second_each_second_and_erased() {
+        let start = Moment::from_nanos(0);
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut screen = Vec::new();
+        let mut live = Live::new(&mut screen, || true, "x".into(), start);
+        live.draw(at(499), wall(), 80);
+        live.erase();
+        live.draw(at(500), wall(), 80);
+        live.draw(at(1499), wall(), 80);
+        assert_eq!(live.next(), at(1500));
+        live.update(Some(0), None);
+        live.draw(at(1500), wall(), 80);
+        live.erase();
+        live.erase();
+        let text = String::from_utf8(screen).expect("text");
+        assert_eq!(text, "\rwaiting for x · 00:00\x1b[K\rwaiting for x · 1st in line · 00:01\x1b[K\r\x1b[K");
+    }
+
+    #[test]
+    fn the_background_is_silent() {
+        let mut screen = Vec::new();
+        let front = std::cell::Cell::new(true);
+        let mut live = Live::new(&mut screen, || front.get(), "x".into(), Moment::from_nanos(0));
+        live.draw(Moment::from_nanos(0) + AFTER, wall(), 80);
+        front.set(false);
+        live.erase();
+        live.draw(Moment::from_nanos(0) + AFTER + EVERY, wall(), 80);
+        front.set(true);
+        live.erase();
+        assert_eq!(String::from_utf8(screen).expect("text"), "\rwaiting for x · 00:00\x1b[K");
+    }
+}

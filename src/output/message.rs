@@ -1,0 +1,223 @@
+//! Every sentence that dlock says to people.
+//!
+//! A sentence says what failed, why, and what to do where there is something to do. It fits one line, starts
+//! lower-case and has no full stop, since `dlock: ` stands before it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use super::{Party, sanitise};
+use crate::lock::LockName;
+
+/// How much a message matters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// A failure. Said always.
+    Error,
+    /// The lock was not acquired. Hidden by `--quiet`, and without `-v` where `-E 0` makes it no failure.
+    Busy,
+    /// Something that went wrong and that dlock goes on after. Said always.
+    Warning,
+    /// How it goes. Hidden by `--quiet`.
+    Info,
+    /// Said only with `--verbose`.
+    Verbose,
+}
+
+/// One sentence, with what a program may want to know of it; the variant's name in kebab-case is the `event`
+/// of `--log-format json`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "each variant's sentence in `Display` is its documentation")]
+pub enum Message {
+    Failed {
+        #[serde(skip)]
+        reason: String,
+        hint: Option<String>,
+    },
+    Warned {
+        #[serde(skip)]
+        reason: String,
+    },
+    Waiting {
+        lock: String,
+        holder: Option<Party>,
+        ahead: Option<u32>,
+    },
+    NotReached {
+        lock: String,
+        backend: &'static str,
+        address: String,
+        reason: Option<String>,
+    },
+    Rejoined {
+        lock: String,
+        reason: String,
+    },
+    Acquired {
+        lock: String,
+        #[serde(rename = "waited_ms", serialize_with = "milliseconds")]
+        waited: Duration,
+        token: String,
+    },
+    Busy {
+        lock: String,
+        holder: Option<Party>,
+    },
+    WaitRanOut {
+        lock: String,
+        #[serde(rename = "waited_ms", serialize_with = "milliseconds")]
+        waited: Duration,
+        holder: Option<Party>,
+    },
+    Superseded {
+        lock: String,
+        by: Party,
+    },
+    WouldDeadlock {
+        lock: String,
+        reason: String,
+    },
+    Lost {
+        lock: String,
+        reason: String,
+        command_ran: bool,
+    },
+    Broken {
+        lock: String,
+        by: Party,
+        command_ran: bool,
+    },
+    Doubtful {
+        lock: String,
+        reason: String,
+        #[serde(rename = "left_ms", serialize_with = "milliseconds")]
+        left: Duration,
+    },
+    Risk {
+        #[serde(skip)]
+        what: String,
+        remedy: Option<String>,
+    },
+    MaxRun {
+        lock: String,
+        #[serde(rename = "limit_ms", serialize_with = "milliseconds")]
+        limit: Duration,
+    },
+    ReleaseFailed {
+        lock: String,
+        reason: String,
+        #[serde(rename = "ttl_ms", serialize_with = "milliseconds_or_null")]
+        ttl: Option<Duration>,
+    },
+    CommandNotFound {
+        command: String,
+    },
+    CannotExecute {
+        command: String,
+        reason: String,
+    },
+    CannotEnd {
+        pids: Vec<u32>,
+        lease_lost: bool,
+    },
+    KeeperDied {
+        lock: String,
+    },
+    KeeperStopped {
+        lock: String,
+    },
+    TreeHidden {
+        reason: String,
+    },
+    Skipped {
+        lock: String,
+        #[serde(rename = "ago_ms", serialize_with = "milliseconds")]
+        ago: Duration,
+        #[serde(rename = "once_per_ms", serialize_with = "milliseconds")]
+        once_per: Duration,
+    },
+    Nested {
+        lock: String,
+        claim: String,
+    },
+    NotWritten {
+        what: &'static str,
+        path: String,
+        reason: String,
+    },
+}
+
+impl Message {
+    /// A failure without a variant of its own.
+    pub fn failed(reason: impl fmt::Display) -> Self {
+        Self::Failed { reason: reason.to_string(), hint: None }
+    }
+
+    /// How much it matters.
+    pub fn level(&self) -> Level {
+        match self {
+            Self::Failed { .. }
+            | Self::WouldDeadlock { .. }
+            | Self::Lost { .. }
+            | Self::Broken { .. }
+            | Self::MaxRun { .. }
+            | Self::CommandNotFound { .. }
+            | Self::CannotExecute { .. }
+            | Self::CannotEnd { .. }
+            | Self::KeeperDied { .. }
+            | Self::KeeperStopped { .. } => Level::Error,
+            Self::Busy { .. } | Self::WaitRanOut { .. } | Self::Superseded { .. } => Level::Busy,
+            Self::Warned { .. }
+            | Self::NotReached { .. }
+            | Self::Rejoined { .. }
+            | Self::Risk { .. }
+            | Self::Doubtful { .. }
+            | Self::ReleaseFailed { .. }
+            | Self::NotWritten { .. } => Level::Warning,
+            Self::Waiting { .. } => Level::Info,
+            Self::Acquired { .. } | Self::TreeHidden { .. } | Self::Skipped { .. } | Self::Nested { .. } => {
+                Level::Verbose
+            }
+        }
+    }
+
+    /// What to try, behind the sentence.
+    pub fn hint(&self) -> Option<&str> {
+        if let Self::Failed { hint, .. } = self { hint.as_deref() } else { None }
+    }
+}
+
+/// `deploy`, `deploy and db`, `a, b and c`: several names in a sentence, sanitised.
+pub fn names(names: &[LockName]) -> String {
+    let mut names: Vec<String> = names.iter().map(|n| sanitise::text(n.as_str())).collect();
+    match names.pop() {
+        None => String::new(),
+        Some(last) if names.is_empty() => last,
+        Some(last) => format!("{} and {last}", names.join(", ")),
+    }
+}
+
+/// Whole milliseconds of `length`, as many as fit.
+pub(crate) fn whole_milliseconds(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn milliseconds<S: Serializer>(length: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(whole_milliseconds(*length))
+}
+
+#[expect(clippy::ref_option, reason = "the signature that serde asks for")]
+pub(super) fn milliseconds_or_null<S: Serializer>(
+    length: &Option<Duration>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    length.map(whole_milliseconds).serialize(to)
+}
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod tests;

@@ -1,0 +1,181 @@
+//! Each sentence as people read it.
+
+use super::*;
+
+fn party() -> Party {
+    Party {
+        user: Some("ci".into()),
+        host: Some("host7".into()),
+        pid: Some(4121),
+        command: Some("./deploy.sh".into()),
+        since: Some(Duration::from_secs(192)),
+        ..Party::default()
+    }
+}
+
+fn s(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn lock() -> String {
+    "deploy".into()
+}
+
+/// One of each, with its golden sentence and level.
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn golden() -> Vec<(Message, Level, &'static str)> {
+    use Message as M;
+    let why = || "reason".to_owned();
+    vec![
+        (M::failed("what: why"), Level::Error, "what: why"),
+        (M::Warned { reason: why() }, Level::Warning, "reason"),
+        (
+            M::Waiting { lock: lock(), holder: Some(party()), ahead: Some(2) },
+            Level::Info,
+            "waiting for deploy: held by ci@host7 pid 4121 (./deploy.sh) for 3m12s, 2 ahead",
+        ),
+        (M::Waiting { lock: lock(), holder: None, ahead: None }, Level::Info, "waiting for deploy"),
+        (
+            M::Rejoined { lock: lock(), reason: "suspended".into() },
+            Level::Warning,
+            "the place in line for deploy was lost (suspended); waiting again, at the end",
+        ),
+        (
+            M::Acquired { lock: lock(), waited: s(63), token: "7".into() },
+            Level::Verbose,
+            "acquired deploy after 1m03s, token 7",
+        ),
+        (
+            M::Busy { lock: lock(), holder: Some(party()) },
+            Level::Busy,
+            "deploy is busy: held by ci@host7 pid 4121 (./deploy.sh) for 3m12s",
+        ),
+        (
+            M::WaitRanOut { lock: lock(), waited: s(10), holder: Some(party()) },
+            Level::Busy,
+            "gave up waiting for deploy after 10s: held by ci@host7 pid 4121 (./deploy.sh) for 3m12s",
+        ),
+        (
+            M::Superseded { lock: lock(), by: Party { since: None, ..party() } },
+            Level::Busy,
+            "left the line for deploy: ci@host7 pid 4121 (./deploy.sh) came after, newer",
+        ),
+        (
+            M::WouldDeadlock { lock: lock(), reason: why() },
+            Level::Error,
+            "waiting for deploy would never end: reason",
+        ),
+        (
+            M::Lost { lock: lock(), reason: why(), command_ran: true },
+            Level::Error,
+            "lost deploy: reason; the command was ended",
+        ),
+        (
+            M::Broken { lock: lock(), by: Party { since: None, ..party() }, command_ran: false },
+            Level::Error,
+            "the claim on deploy was broken by ci@host7 pid 4121 (./deploy.sh); the command was not started",
+        ),
+        (
+            M::Doubtful { lock: lock(), reason: why(), left: s(12) },
+            Level::Warning,
+            "cannot renew deploy: reason; the command will be ended in 12s unless a renewal succeeds",
+        ),
+        (
+            M::NotReached {
+                lock: lock(),
+                backend: "etcd",
+                address: "http://h:2379".into(),
+                reason: Some("connection refused".into()),
+            },
+            Level::Warning,
+            "etcd at http://h:2379 has not answered yet (connection refused); still trying to get deploy",
+        ),
+        (
+            M::Risk { what: "keys can be evicted".into(), remedy: Some("set a policy".into()) },
+            Level::Warning,
+            "keys can be evicted; set a policy",
+        ),
+        (
+            M::MaxRun { lock: lock(), limit: s(3600) },
+            Level::Error,
+            "the command held deploy for 1h00m (--max-run) and was ended",
+        ),
+        (
+            M::ReleaseFailed { lock: lock(), reason: why(), ttl: Some(s(30)) },
+            Level::Warning,
+            "cannot release deploy: reason; it ends by itself within 30s",
+        ),
+        (M::CommandNotFound { command: "x".into() }, Level::Error, "cannot find the command x"),
+        (M::CannotExecute { command: "x".into(), reason: why() }, Level::Error, "cannot execute x: reason"),
+        (
+            M::CannotEnd { pids: vec![3, 4], lease_lost: false },
+            Level::Error,
+            "cannot end 3, 4: dlock keeps the lock until they are gone; end them by hand",
+        ),
+        (
+            M::CannotEnd { pids: vec![3], lease_lost: true },
+            Level::Error,
+            "cannot end 3: the lock is lost and they may run beside the next holder's command; end them by hand",
+        ),
+        (
+            M::KeeperDied { lock: lock() },
+            Level::Error,
+            "the process of dlock that renewed deploy died; the command was ended",
+        ),
+        (
+            M::KeeperStopped { lock: lock() },
+            Level::Error,
+            "the process of dlock that renewed deploy stopped and the lease ran out; the command was ended",
+        ),
+        (
+            M::TreeHidden { reason: why() },
+            Level::Verbose,
+            "only the command's process group can be ended, not all its descendants: reason",
+        ),
+        (
+            M::Skipped { lock: lock(), ago: s(600), once_per: s(3600) },
+            Level::Verbose,
+            "not run: a run under deploy that acquired it 10m00s ago succeeded, and --once-per is 1h00m",
+        ),
+        (
+            M::Nested { lock: lock(), claim: "ab".into() },
+            Level::Verbose,
+            "running under the outer hold of deploy, claim ab",
+        ),
+        (
+            M::NotWritten { what: "report", path: "/x".into(), reason: why() },
+            Level::Warning,
+            "cannot write the report to /x: reason; the exit status is not changed by it",
+        ),
+    ]
+}
+
+#[test]
+fn sentences_and_levels() {
+    for (message, level, sentence) in golden() {
+        assert_eq!(message.to_string(), sentence);
+        assert_eq!(message.level(), level, "{sentence}");
+    }
+}
+
+#[test]
+fn every_event_has_a_golden_sentence() {
+    let seen: std::collections::BTreeSet<String> = golden()
+        .iter()
+        .map(|(m, ..)| serde_json::to_value(m).expect("serialises")["event"].to_string())
+        .collect();
+    let source = include_str!("message.rs");
+    let body =
+        source.split("pub enum Message {").nth(1).and_then(|s| s.split("\n}").next()).expect("the enum");
+    let variants = body.lines().filter(|l| l.starts_with("    ") && !l.starts_with("     "));
+    let variants = variants.filter(|l| l.trim_start().starts_with(char::is_uppercase)).count();
+    assert_eq!(seen.len(), variants);
+}
+
+#[test]
+fn names_join_as_in_a_sentence() {
+    let all: Vec<_> = ["a", "b", "c"].map(|n| LockName::new(n).expect("valid")).into();
+    assert_eq!(names(&all[..1]), "a");
+    assert_eq!(names(&all[..2]), "a and b");
+    assert_eq!(names(&all), "a, b and c");
+}

@@ -1,0 +1,25 @@
+//! Everything that people or their programs read from dlock.
+//!
+//! Every sentence is a variant of [`Message`]; [`Printer`] is the one place that writes them, to standard
+//! error. Data goes through the renderers: [`status`] for people, [`json`] for programs, [`report`] and
+//! [`metrics`] into files. Texts that came from others pass [`sanitise`] on the way.
+
+pub mod doctor;
+pub mod file;
+pub mod json;
+pub mod live;
+pub mod message;
+pub mod metrics;
+pub mod party;
+pub mod printer;
+pub mod report;
+pub mod sanitise;
+mod sentence;
+pub mod status;
+pub mod table;
+
+pub use live::Live;
+pub use message::{Level, Message};
+pub use party::Party;
+pub use printer::{LogFormat, Printer, Verbosity};
+pub use report::{Outcome, Report};

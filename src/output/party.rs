@@ -1,0 +1,125 @@
+//! Who holds, waits or asked, as a sentence names them.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use super::sanitise;
+use crate::lock::duration::short;
+use crate::lock::{Entry, Holder};
+
+/// Somebody named in a message: `ci@host7 pid 4121 (./deploy.sh) for 3m12s`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Party {
+    /// The claim, in hexadecimal.
+    pub claim: Option<String>,
+    /// The user.
+    pub user: Option<String>,
+    /// The host.
+    pub host: Option<String>,
+    /// The pid.
+    pub pid: Option<u32>,
+    /// The command's first word.
+    pub command: Option<String>,
+    /// The text given with `--label`.
+    pub label: Option<String>,
+    /// For how long it has held or waited.
+    #[serde(rename = "for_ms", serialize_with = "super::message::milliseconds_or_null")]
+    pub since: Option<Duration>,
+    /// Whether a client other than dlock made the entry.
+    pub foreign: bool,
+}
+
+impl Party {
+    /// The owner of `entry`, at the time `now`.
+    pub fn of(entry: &Entry, now: SystemTime) -> Self {
+        Self {
+            claim: entry.claim.map(|id| id.to_string()),
+            user: entry.user.clone(),
+            host: entry.host.clone(),
+            pid: entry.pid,
+            command: entry.command.clone().filter(|c| !c.is_empty()),
+            label: entry.label.clone(),
+            // A clock that was set back would make it negative; then nothing is said.
+            since: entry.since.and_then(|since| now.duration_since(since).ok()),
+            foreign: entry.foreign,
+        }
+    }
+}
+
+impl From<&Holder> for Party {
+    fn from(holder: &Holder) -> Self {
+        Self {
+            claim: None,
+            user: Some(holder.user.clone()),
+            host: Some(holder.host.clone()),
+            pid: Some(holder.pid),
+            command: Some(holder.command.clone()).filter(|c| !c.is_empty()),
+            label: holder.label.clone(),
+            since: None,
+            foreign: false,
+        }
+    }
+}
+
+impl fmt::Display for Party {
+    /// Sanitised.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.user, &self.host) {
+            (Some(user), Some(host)) => {
+                write!(f, "{}@{}", sanitise::text(user), sanitise::text(host))?;
+            }
+            (None, Some(host)) if self.foreign => write!(f, "another client on {}", sanitise::text(host))?,
+            (None, Some(host)) => write!(f, "a client on {}", sanitise::text(host))?,
+            (Some(user), None) => f.write_str(&sanitise::text(user))?,
+            (None, None) if self.foreign => f.write_str("a client other than dlock")?,
+            (None, None) => f.write_str("an unknown client")?,
+        }
+        if let Some(pid) = self.pid {
+            write!(f, " pid {pid}")?;
+        }
+        if let Some(command) = &self.command {
+            write!(f, " ({})", sanitise::text(command))?;
+        }
+        match self.since {
+            Some(since) => write!(f, " for {}", short(since)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_is_known() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let full = Entry {
+            user: Some("ci".into()),
+            host: Some("host7".into()),
+            pid: Some(4121),
+            command: Some("./deploy.sh".into()),
+            since: Some(now - Duration::from_secs(192)),
+            ..Entry::default()
+        };
+        assert_eq!(Party::of(&full, now).to_string(), "ci@host7 pid 4121 (./deploy.sh) for 3m12s");
+        let foreign = Entry { foreign: true, pid: Some(7), ..Entry::default() };
+        assert_eq!(Party::of(&foreign, now).to_string(), "a client other than dlock pid 7");
+        let ahead_of_us = Entry { since: Some(now + Duration::from_secs(9)), ..Entry::default() };
+        assert_eq!(Party::of(&ahead_of_us, now).to_string(), "an unknown client");
+    }
+
+    #[test]
+    fn hostile_owners_stay_on_their_line() {
+        let holder = Holder {
+            host: "h\n".into(),
+            pid: 1,
+            user: "\x1b]0;x\x07".into(),
+            command: "a\u{202e}b".into(),
+            label: None,
+        };
+        assert_eq!(Party::from(&holder).to_string(), "\\u{1b}]0;x\\u{7}@h\\n pid 1 (a\\u{202e}b)");
+    }
+}

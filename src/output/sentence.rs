@@ -1,0 +1,161 @@
+//! The sentence of each message.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Message, Party};
+use crate::lock::duration::short;
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed { .. } | Self::Warned { .. } | Self::Risk { .. } | Self::NotWritten { .. } => {
+                self.fmt_general(f)
+            }
+            Self::Waiting { .. }
+            | Self::NotReached { .. }
+            | Self::Rejoined { .. }
+            | Self::Acquired { .. }
+            | Self::Busy { .. }
+            | Self::WaitRanOut { .. }
+            | Self::Superseded { .. }
+            | Self::WouldDeadlock { .. }
+            | Self::Skipped { .. }
+            | Self::Nested { .. } => self.fmt_waiting(f),
+            Self::ReleaseFailed { .. } => self.fmt_release(f),
+            Self::Lost { .. }
+            | Self::Broken { .. }
+            | Self::Doubtful { .. }
+            | Self::MaxRun { .. }
+            | Self::CommandNotFound { .. }
+            | Self::CannotExecute { .. }
+            | Self::CannotEnd { .. }
+            | Self::KeeperDied { .. }
+            | Self::KeeperStopped { .. }
+            | Self::TreeHidden { .. } => self.fmt_running(f),
+        }
+    }
+}
+
+impl Message {
+    fn fmt_general(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed { reason, .. } | Self::Warned { reason } => f.write_str(reason),
+            Self::Risk { what, remedy } => {
+                f.write_str(what)?;
+                remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+            }
+            Self::NotWritten { what, path, reason } => {
+                write!(f, "cannot write the {what} to {path}: {reason}; the exit status is not changed by it")
+            }
+            _ => Err(fmt::Error),
+        }
+    }
+
+    fn fmt_waiting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Waiting { lock, holder, ahead } => {
+                write!(f, "waiting for {lock}")?;
+                held_by(f, ": ", holder.as_ref())?;
+                match ahead {
+                    Some(n) if *n > 1 => write!(f, ", {n} ahead"),
+                    _ => Ok(()),
+                }
+            }
+            Self::NotReached { lock, backend, address, reason } => {
+                write!(f, "{backend} at {address} has not answered yet")?;
+                reason.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))?;
+                write!(f, "; still trying to get {lock}")
+            }
+            Self::Rejoined { lock, reason } => {
+                write!(f, "the place in line for {lock} was lost ({reason}); waiting again, at the end")
+            }
+            Self::Acquired { lock, waited, token } => {
+                write!(f, "acquired {lock} after {}, token {token}", short(*waited))
+            }
+            Self::Busy { lock, holder } => {
+                write!(f, "{lock} is busy")?;
+                held_by(f, ": ", holder.as_ref())
+            }
+            Self::WaitRanOut { lock, waited, holder } => {
+                write!(f, "gave up waiting for {lock} after {}", short(*waited))?;
+                held_by(f, ": ", holder.as_ref())
+            }
+            Self::Superseded { lock, by } => write!(f, "left the line for {lock}: {by} came after, newer"),
+            Self::WouldDeadlock { lock, reason } => write!(f, "waiting for {lock} would never end: {reason}"),
+            Self::Skipped { lock, ago, once_per } => write!(
+                f,
+                "not run: a run under {lock} that acquired it {} ago succeeded, and --once-per is {}",
+                short(*ago),
+                short(*once_per)
+            ),
+            Self::Nested { lock, claim } => {
+                write!(f, "running under the outer hold of {lock}, claim {claim}")
+            }
+            _ => Err(fmt::Error),
+        }
+    }
+
+    fn fmt_release(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReleaseFailed { lock, reason, ttl } => {
+                write!(f, "cannot release {lock}: {reason}")?;
+                ends_with(f, *ttl)
+            }
+            _ => Err(fmt::Error),
+        }
+    }
+
+    fn fmt_running(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fate = |ran: &bool| if *ran { "the command was ended" } else { "the command was not started" };
+        match self {
+            Self::Lost { lock, reason, command_ran } => {
+                write!(f, "lost {lock}: {reason}; {}", fate(command_ran))
+            }
+            Self::Broken { lock, by, command_ran } => {
+                write!(f, "the claim on {lock} was broken by {by}; {}", fate(command_ran))
+            }
+            Self::Doubtful { lock, reason, left } => write!(
+                f,
+                "cannot renew {lock}: {reason}; the command will be ended in {} unless a renewal succeeds",
+                short(*left)
+            ),
+            Self::MaxRun { lock, limit } => {
+                write!(f, "the command held {lock} for {} (--max-run) and was ended", short(*limit))
+            }
+            Self::CommandNotFound { command } => write!(f, "cannot find the command {command}"),
+            Self::CannotExecute { command, reason } => write!(f, "cannot execute {command}: {reason}"),
+            Self::CannotEnd { pids, lease_lost } => {
+                let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+                write!(f, "cannot end {}: ", pids.join(", "))?;
+                f.write_str(if *lease_lost {
+                    "the lock is lost and they may run beside the next holder's command; end them by hand"
+                } else {
+                    "dlock keeps the lock until they are gone; end them by hand"
+                })
+            }
+            Self::KeeperDied { lock } => {
+                write!(f, "the process of dlock that renewed {lock} died; the command was ended")
+            }
+            Self::KeeperStopped { lock } => write!(
+                f,
+                "the process of dlock that renewed {lock} stopped and the lease ran out; the command was ended"
+            ),
+            Self::TreeHidden { reason } => {
+                write!(f, "only the command's process group can be ended, not all its descendants: {reason}")
+            }
+            _ => Err(fmt::Error),
+        }
+    }
+}
+
+fn held_by(f: &mut fmt::Formatter<'_>, lead: &str, holder: Option<&Party>) -> fmt::Result {
+    holder.map_or(Ok(()), |holder| write!(f, "{lead}held by {holder}"))
+}
+
+fn ends_with(f: &mut fmt::Formatter<'_>, ttl: Option<Duration>) -> fmt::Result {
+    match ttl {
+        Some(ttl) => write!(f, "; it ends by itself within {}", short(ttl)),
+        None => f.write_str("; it ends with this process"),
+    }
+}

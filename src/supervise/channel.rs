@@ -1,0 +1,225 @@
+//! What front and keeper say to each other.
+//!
+//! A pair of sockets that keeps message boundaries; its closing is how each learns of the other's death.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+use super::outcome::Outcome;
+use super::signals::Signal;
+
+/// From the front to the keeper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToKeeper {
+    /// The front guards the hold: the command may start.
+    Go,
+    /// This signal came. `everybody` has it already: the terminal sent it to the whole foreground group.
+    Signal {
+        /// Which.
+        signal: Signal,
+        /// Whether the command has it already.
+        everybody: bool,
+    },
+    /// The job is to be suspended while it waits: leave the line and end.
+    Suspend,
+}
+
+/// From the keeper to the front.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToFront {
+    /// The lock is held; may the command start? Asked of a front that seemed stopped.
+    Held,
+    /// The command runs and has the standard streams. Comes with the descriptors that carry the hold.
+    Started,
+    /// The command has stopped.
+    Stopped {
+        /// Its pid.
+        pid: i32,
+    },
+    /// All is done and released: end like this.
+    Done(Outcome),
+    /// Out of the line, as asked by [`ToKeeper::Suspend`].
+    Suspended,
+}
+
+/// The most descriptors that one message carries; the kernel takes up to 253.
+pub const MAX_DESCRIPTORS: usize = 128;
+
+/// A kind, a small number, and a number of four bytes.
+type Frame = [u8; 6];
+
+fn frame(kind: u8, small: u8, large: i32) -> Frame {
+    let [a, b, c, d] = large.to_ne_bytes();
+    [kind, small, a, b, c, d]
+}
+
+fn send(end: &OwnedFd, bytes: Frame, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::other("too many descriptors"));
+    }
+    let data = io::IoSlice::new(&bytes);
+    loop {
+        match sendmsg(end, &[data], &mut control, SendFlags::NOSIGNAL) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The next message, `None` at the end of the other side, `WouldBlock` if none has come.
+fn receive(end: &OwnedFd) -> io::Result<Option<(Frame, Vec<OwnedFd>)>> {
+    let mut bytes: Frame = [0; 6];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let data = io::IoSliceMut::new(&mut bytes);
+    let got = match recvmsg(end, &mut [data], &mut control, RecvFlags::CMSG_CLOEXEC) {
+        // The other side died with a message of ours unread. That is said once, and before the messages of its
+        // own that are still to be had.
+        Err(Errno::CONNRESET) => return receive(end),
+        other => other?,
+    };
+    if got.bytes == 0 {
+        return Ok(None);
+    }
+    let descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let descriptors = descriptors.flatten().collect();
+    Ok(Some((bytes, descriptors)))
+}
+
+/// One end of the channel.
+#[derive(Debug)]
+pub struct Channel(OwnedFd);
+
+impl Channel {
+    /// Two connected ends.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok((Self(a), Self(b)))
+    }
+
+    /// Tells the keeper.
+    pub fn tell_keeper(&self, message: ToKeeper) -> io::Result<()> {
+        let bytes = match message {
+            ToKeeper::Go => frame(1, 0, 0),
+            ToKeeper::Signal { signal, everybody } => frame(2, u8::from(everybody), signal.number()),
+            ToKeeper::Suspend => frame(3, 0, 0),
+        };
+        send(&self.0, bytes, &[])
+    }
+
+    /// Tells the front.
+    pub fn tell_front(end: &OwnedFd, message: ToFront, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = match message {
+            ToFront::Held => frame(1, 0, 0),
+            ToFront::Stopped { pid } => frame(2, 0, pid),
+            ToFront::Done(Outcome::Exited(status)) => frame(3, status, 0),
+            ToFront::Done(Outcome::Signaled(signal)) => frame(3, 0, signal.number()),
+            ToFront::Suspended => frame(4, 0, 0),
+            ToFront::Started => frame(5, 0, 0),
+        };
+        send(end, bytes, descriptors)
+    }
+
+    /// What the front says next; `None` when it is gone.
+    pub fn heard_by_keeper(end: &OwnedFd) -> io::Result<Option<ToKeeper>> {
+        let Some(([kind, small, large @ ..], _)) = receive(end)? else { return Ok(None) };
+        match kind {
+            1 => Ok(Some(ToKeeper::Go)),
+            2 => Ok(Some(ToKeeper::Signal { signal: known(large)?, everybody: small != 0 })),
+            3 => Ok(Some(ToKeeper::Suspend)),
+            _ => Err(garbled()),
+        }
+    }
+
+    /// What the keeper says next, and the descriptors that came with it; `None` when it is gone.
+    pub fn heard_by_front(&self) -> io::Result<Option<(ToFront, Vec<OwnedFd>)>> {
+        let Some(([kind, small, large @ ..], descriptors)) = receive(&self.0)? else { return Ok(None) };
+        let message = match (kind, i32::from_ne_bytes(large)) {
+            (1, _) => ToFront::Held,
+            (2, pid) => ToFront::Stopped { pid },
+            (3, 0) => ToFront::Done(Outcome::Exited(small)),
+            (3, _) => ToFront::Done(Outcome::Signaled(known(large)?)),
+            (4, _) => ToFront::Suspended,
+            (5, _) => ToFront::Started,
+            _ => return Err(garbled()),
+        };
+        Ok(Some((message, descriptors)))
+    }
+}
+
+impl From<Channel> for OwnedFd {
+    fn from(channel: Channel) -> Self {
+        channel.0
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn known(number: [u8; 4]) -> io::Result<Signal> {
+    Signal::new(i32::from_ne_bytes(number)).ok_or_else(garbled)
+}
+
+fn garbled() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a message between front and keeper made no sense")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_last_word_is_heard_though_ours_was_not() {
+        let (front, keeper) = Channel::pair().expect("a socket pair");
+        front.tell_keeper(ToKeeper::Go).expect("room for a message");
+        Channel::tell_front(&keeper.0, ToFront::Suspended, &[]).expect("room for a message");
+        drop(keeper);
+        let heard = front.heard_by_front().expect("a message").map(|(message, _)| message);
+        assert_eq!(heard, Some(ToFront::Suspended));
+        assert!(front.heard_by_front().expect("the end").is_none());
+    }
+
+    #[test]
+    fn what_is_said_is_heard() {
+        let (front, keeper) = Channel::pair().expect("a socket pair");
+        let signal = ToKeeper::Signal { signal: Signal::TERM, everybody: true };
+        for message in [ToKeeper::Go, signal, ToKeeper::Suspend] {
+            front.tell_keeper(message).expect("room for a message");
+            assert_eq!(Channel::heard_by_keeper(&keeper.0).expect("a message"), Some(message));
+        }
+        for message in [
+            ToFront::Held,
+            ToFront::Started,
+            ToFront::Stopped { pid: 4_194_304 },
+            ToFront::Done(Outcome::Exited(255)),
+            ToFront::Done(Outcome::Signaled(Signal::KILL)),
+            ToFront::Suspended,
+        ] {
+            Channel::tell_front(&keeper.0, message, &[front.as_fd()]).expect("room for a message");
+            let (heard, descriptors) = front.heard_by_front().expect("a message").expect("not the end");
+            assert_eq!(heard, message);
+            assert_eq!(descriptors.len(), 1);
+        }
+        let none = front.heard_by_front().expect_err("nothing was said");
+        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+        drop(keeper);
+        assert!(front.heard_by_front().expect("the end").is_none());
+    }
+}

@@ -1,0 +1,81 @@
+//! What to execute.
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::process::{Resource, getrlimit};
+
+use super::child::Child;
+use super::start::Start;
+use super::sys::{self, LaunchStack};
+
+/// A command and its environment, made ready while there is time, so that starting it takes none.
+#[derive(Debug)]
+pub struct Prepared {
+    argv: Vec<CString>,
+    environment: Vec<CString>,
+    stack: LaunchStack,
+}
+
+impl Prepared {
+    /// Makes `argv` ready, the first word of which is looked up in PATH when it starts, with the environment of
+    /// this process but for the variables named `without`.
+    ///
+    /// Errors: a word has a NUL in it, or there is no memory.
+    pub fn new(argv: &[OsString], without: &[&str]) -> io::Result<Self> {
+        let argv = argv.iter().map(|a| c_string(a)).collect::<io::Result<_>>()?;
+        let kept = std::env::vars_os().filter(|(name, _)| !without.iter().any(|n| name == n));
+        let environment = kept.map(|(name, value)| assignment(name, value)).collect::<io::Result<_>>()?;
+        Ok(Self { argv, environment, stack: LaunchStack::new()? })
+    }
+
+    /// Starts the command with `variables` added, as a child of the calling thread, which must not end before
+    /// it.
+    ///
+    /// It gets the dispositions, signal mask and standard streams that dlock was started with, and `anchors`
+    /// under high numbers. An error is that of the fork or of the exec.
+    pub fn spawn(
+        &self,
+        variables: Vec<(&str, String)>,
+        start: &Start,
+        anchors: &[OwnedFd],
+    ) -> io::Result<Child> {
+        let added = variables.into_iter().map(|(name, value)| assignment(name.into(), value.into()));
+        let added = added.collect::<io::Result<Vec<_>>>()?;
+        let envp: Vec<&CStr> = self.environment.iter().chain(&added).map(CString::as_c_str).collect();
+        let argv: Vec<&CStr> = self.argv.iter().map(CString::as_c_str).collect();
+        let kept = anchors.iter().map(high_descriptor).collect::<io::Result<Vec<_>>>()?;
+        let inherit: Vec<_> = kept.iter().map(AsFd::as_fd).collect();
+        let pid = sys::spawn(&sys::Exec {
+            argv: &argv,
+            envp: &envp,
+            group: start.command_group(),
+            mask: &start.mask,
+            ignore: &start.restore_ignored,
+            inherit: &inherit,
+            stack: &self.stack,
+        })?;
+        Ok(Child::new(pid, start.command_group() == Some(0)))
+    }
+}
+
+fn assignment(mut name: OsString, value: OsString) -> io::Result<CString> {
+    name.push("=");
+    name.push(value);
+    c_string(&name)
+}
+
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
+/// A copy of `descriptor` under a number that no script uses by itself: shells hand out from 10 up, and bash
+/// keeps 255 for itself. Not higher than needed: every process of the tree copies the table up to it.
+fn high_descriptor(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(256);
+    let floor = i32::try_from(limit.min(256)).unwrap_or(256) - 64;
+    let copy = rustix::io::fcntl_dupfd_cloexec(descriptor, floor.max(descriptor.as_raw_fd()).max(3));
+    Ok(copy.or_else(|_| rustix::io::fcntl_dupfd_cloexec(descriptor, 3))?)
+}

@@ -1,0 +1,26 @@
+//! Processes: the front that users see, the keeper behind it, the command and its tree.
+//!
+//! ```text
+//! front (the pid users see)      keeper (child of front)             command (child of keeper)
+//! signals, job control,  <pipe>  runtime, connection, lease; spawns  on a terminal: the front's group;
+//! deadline guard         <word>  starts and reaps the command        without: a group of its own
+//! ```
+//!
+//! Nothing here knows of locks. The caller says what the keeper does; this module keeps the two processes
+//! honest about each other: if one dies or hangs, the other ends the command's whole tree.
+
+pub mod channel;
+pub mod child;
+pub mod command;
+pub mod failure;
+pub mod front;
+pub mod keeper;
+pub mod mark;
+pub mod outcome;
+pub mod shared;
+pub mod signals;
+pub mod start;
+pub mod sys;
+pub mod terminal;
+pub mod tree;
+pub mod wait;

@@ -1,0 +1,143 @@
+//! What front and keeper share in memory: the guard instant, the gate before the command, how it ended, and what
+//! a keeper that dies would leave behind.
+//!
+//! The gate decides, in one atomic step, whether the command starts or an ending signal came first, so that the
+//! keeper need not ask a front that is there anyway.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::outcome::Outcome;
+use super::signals::Signal;
+use super::sys;
+use crate::lock::Moment;
+
+const OPEN: u64 = 0;
+const SHUT: u64 = 1;
+const PASSED: u64 = 2;
+
+const EXITED: u64 = 0x100;
+const SIGNALED: u64 = 0x200;
+
+/// The shared words.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared {
+    guard: &'static AtomicU64,
+    gate: &'static AtomicU64,
+    outcome: &'static AtomicU64,
+    abandoned: [&'static AtomicU64; 2],
+}
+
+impl Shared {
+    /// Fresh words: no guard instant, the gate open.
+    pub fn new() -> io::Result<Self> {
+        let [guard, gate, outcome, high, low] = sys::shared_words()?;
+        Ok(Self { guard, gate, outcome, abandoned: [high, low] })
+    }
+
+    /// As fresh, for another keeper; the old one must be gone.
+    pub fn reset(&self) {
+        self.guard.store(0, Ordering::SeqCst);
+        self.gate.store(OPEN, Ordering::SeqCst);
+        self.outcome.store(0, Ordering::SeqCst);
+        self.would_abandon(0);
+    }
+
+    /// Says by what number the keeper is known where it leaves something that outlives it; 0 for nothing.
+    pub fn would_abandon(&self, number: u128) {
+        let [high, low] = self.abandoned;
+        // A keeper that dies between the two leaves a number that nobody has.
+        high.store(u64::try_from(number >> 64).unwrap_or(0), Ordering::SeqCst);
+        low.store(u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0), Ordering::SeqCst);
+    }
+
+    /// What the keeper last said so.
+    pub fn abandoned(&self) -> Option<u128> {
+        let [high, low] = self.abandoned.map(|word| u128::from(word.load(Ordering::SeqCst)));
+        Some(high << 64 | low).filter(|number| *number != 0)
+    }
+
+    /// When the front ends the command, unless the keeper moves this on.
+    pub fn guard_until(&self) -> Moment {
+        Moment::from_nanos(self.guard.load(Ordering::SeqCst))
+    }
+
+    /// Moves the guard instant.
+    pub fn set_guard_until(&self, when: Moment) {
+        self.guard.store(when.as_nanos(), Ordering::SeqCst);
+    }
+
+    /// Shuts the gate, if the command has not passed it; whether it is shut now.
+    pub fn shut(&self) -> bool {
+        self.turn(SHUT)
+    }
+
+    /// Passes the gate with the command, if it is not shut; whether it is passed now. The guard instant must be
+    /// set before.
+    pub fn pass(&self) -> bool {
+        self.turn(PASSED)
+    }
+
+    /// Whether the command has passed the gate.
+    pub fn has_passed(&self) -> bool {
+        self.gate.load(Ordering::SeqCst) == PASSED
+    }
+
+    /// Publishes how the command ended.
+    pub fn set_outcome(&self, outcome: Outcome) {
+        let word = match outcome {
+            Outcome::Exited(status) => EXITED | u64::from(status),
+            Outcome::Signaled(signal) => SIGNALED | u64::try_from(signal.number()).unwrap_or(0),
+        };
+        self.outcome.store(word, Ordering::SeqCst);
+    }
+
+    /// How the command ended, if it has.
+    pub fn outcome(&self) -> Option<Outcome> {
+        let word = self.outcome.load(Ordering::SeqCst);
+        let [small, ..] = word.to_le_bytes();
+        match word & !0xff {
+            EXITED => Some(Outcome::Exited(small)),
+            SIGNALED => Signal::new(i32::from(small)).map(Outcome::Signaled),
+            _ => None,
+        }
+    }
+
+    fn turn(&self, to: u64) -> bool {
+        let turned = self.gate.compare_exchange(OPEN, to, Ordering::SeqCst, Ordering::SeqCst);
+        turned.is_ok() || turned == Err(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gate_is_either_shut_or_passed() {
+        let shared = Shared::new().expect("a page");
+        assert!(shared.shut() && shared.shut() && !shared.pass() && !shared.has_passed());
+        shared.reset();
+        assert!(shared.pass() && shared.pass() && !shared.shut() && shared.has_passed());
+    }
+
+    #[test]
+    fn what_is_abandoned_is_known_until_the_next_keeper() {
+        let shared = Shared::new().expect("a page");
+        assert_eq!(shared.abandoned(), None);
+        shared.would_abandon(7 << 64 | 9);
+        assert_eq!(shared.abandoned(), Some(7 << 64 | 9));
+        shared.reset();
+        assert_eq!(shared.abandoned(), None);
+    }
+
+    #[test]
+    fn outcomes_come_back() {
+        let shared = Shared::new().expect("a page");
+        assert_eq!(shared.outcome(), None);
+        for outcome in [Outcome::Exited(0), Outcome::Exited(255), Outcome::Signaled(Signal::KILL)] {
+            shared.set_outcome(outcome);
+            assert_eq!(shared.outcome(), Some(outcome));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Signals as values.
+
+use std::fmt;
+
+/// A signal number that exists.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Signal(i32);
+
+/// A signal that arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SignalInfo {
+    /// Which.
+    pub signal: Signal,
+    /// Whether the kernel sent it, as it does to a terminal's foreground group, rather than a process.
+    pub from_kernel: bool,
+    /// Whether a write of this process to a closed pipe caused it.
+    pub own: bool,
+}
+
+const NAMES: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
+impl Signal {
+    /// SIGHUP.
+    pub const HUP: Self = Self(libc::SIGHUP);
+    /// SIGINT.
+    pub const INT: Self = Self(libc::SIGINT);
+    /// SIGQUIT.
+    pub const QUIT: Self = Self(libc::SIGQUIT);
+    /// SIGKILL.
+    pub const KILL: Self = Self(libc::SIGKILL);
+    /// SIGPIPE.
+    pub const PIPE: Self = Self(libc::SIGPIPE);
+    /// SIGTERM.
+    pub const TERM: Self = Self(libc::SIGTERM);
+    /// SIGCHLD.
+    pub const CHLD: Self = Self(libc::SIGCHLD);
+    /// SIGCONT.
+    pub const CONT: Self = Self(libc::SIGCONT);
+    /// SIGSTOP.
+    pub const STOP: Self = Self(libc::SIGSTOP);
+    /// SIGTSTP.
+    pub const TSTP: Self = Self(libc::SIGTSTP);
+    /// SIGTTIN.
+    pub const TTIN: Self = Self(libc::SIGTTIN);
+    /// SIGTTOU.
+    pub const TTOU: Self = Self(libc::SIGTTOU);
+
+    /// The highest signal number of Linux.
+    const LAST: i32 = 64;
+
+    /// The signal of this number, if there is one.
+    pub fn new(number: i32) -> Option<Self> {
+        (1..=Self::LAST).contains(&number).then_some(Self(number))
+    }
+
+    /// Its number.
+    pub const fn number(self) -> i32 {
+        self.0
+    }
+
+    /// Whether it asks a program to end: TERM, INT, HUP or QUIT.
+    pub fn is_ending(self) -> bool {
+        [Self::TERM, Self::INT, Self::HUP, Self::QUIT].contains(&self)
+    }
+
+    /// Whether it is one of the terminal's stops: TSTP, TTIN or TTOU.
+    pub fn is_terminal_stop(self) -> bool {
+        [Self::TSTP, Self::TTIN, Self::TTOU].contains(&self)
+    }
+
+    /// Whether a process may take it from a descriptor instead of by a handler. A blocked SIGSEGV and its like
+    /// still end the process that caused it, since the kernel then forces them. glibc keeps 32 and 33 for its
+    /// threads.
+    fn can_be_taken(self) -> bool {
+        ![libc::SIGKILL, libc::SIGSTOP, 32, 33].contains(&self.0)
+    }
+
+    /// Every signal that a process may take from a descriptor.
+    pub fn takeable() -> impl Iterator<Item = Self> {
+        (1..=Self::LAST).map(Self).filter(|s| s.can_be_taken())
+    }
+}
+
+impl fmt::Display for Signal {
+    /// `SIGTERM`, or `SIGRTMIN+n` for a real-time signal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = usize::try_from(self.0 - 1).unwrap_or(usize::MAX);
+        match NAMES.get(at) {
+            Some(name) => write!(f, "SIG{name}"),
+            None => write!(f, "SIGRTMIN+{}", self.0 - 34),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_shells() {
+        let names = [(15, "SIGTERM"), (9, "SIGKILL"), (31, "SIGSYS"), (10, "SIGUSR1"), (34, "SIGRTMIN+0")];
+        for (number, name) in names {
+            assert_eq!(Signal::new(number).expect("exists").to_string(), name);
+        }
+        assert_eq!(Signal::new(0), None);
+        assert_eq!(Signal::new(65), None);
+    }
+
+    #[test]
+    fn takes_what_it_may() {
+        let all: Vec<_> = Signal::takeable().collect();
+        assert!(all.contains(&Signal::TERM) && all.contains(&Signal::CHLD) && all.contains(&Signal::CONT));
+        assert!(!all.contains(&Signal::KILL) && !all.contains(&Signal::STOP));
+    }
+}

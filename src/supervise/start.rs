@@ -1,0 +1,34 @@
+//! How dlock was started.
+
+use super::signals::Signal;
+use super::sys::SignalSet;
+use super::terminal::Terminal;
+
+/// What dlock was started with, and what it changed of that for itself.
+#[derive(Debug)]
+pub struct Start {
+    /// The front's pid.
+    pub front_pid: i32,
+    /// The parent's pid at the start; `None` if it lies outside of this PID namespace.
+    pub parent: Option<i32>,
+    /// The process group that dlock was started in; 0 if it lies outside of this PID namespace.
+    pub group: i32,
+    /// The controlling terminal, if there is one.
+    pub terminal: Option<Terminal>,
+    /// The signal mask that dlock was started with.
+    pub mask: SignalSet,
+    /// Signals that were ignored and no longer are here; the command is to ignore them again.
+    pub restore_ignored: Vec<Signal>,
+}
+
+impl Start {
+    /// The group for the command: that of the job on a terminal, else one of its own (0). `None` if the job's
+    /// group has no number here: the command then inherits it from a keeper that has stayed in it.
+    pub fn command_group(&self) -> Option<i32> {
+        match (&self.terminal, self.group) {
+            (None, _) => Some(0),
+            (Some(_), 0) => None,
+            (Some(_), group) => Some(group),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! The import rules, the homes of unsafe code and output, and the size budget, enforced.
+//!
+//! It reads text, not syntax trees: comments and literals are blanked first, and what a file's trailing test
+//! module does is its own affair.
+
+#[path = "architecture/source.rs"]
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use source::{blank, functions, has_word, tree, words};
+
+/// Which parts a part may name; `backend/*` is any one backend. A part not listed has to be added here.
+const IMPORTS: &[(&str, &[&str])] = &[
+    ("lock", &[]),
+    ("docs", &[]),
+    ("readiness", &[]),
+    ("clock", &["lock", "readiness"]),
+    ("supervise", &["clock", "lock", "readiness"]),
+    ("backend", &["lock", "clock"]),
+    ("backend/*", &["backend", "lock", "clock", "readiness"]),
+    ("backend/locator", &["backend", "backend/*", "lock", "clock"]),
+    ("lease", &["backend", "lock", "clock"]),
+    ("hold", &["lease", "supervise", "backend", "lock", "clock"]),
+    ("election", &["hold", "lease", "backend", "lock", "clock"]),
+    ("output", &["lock", "supervise/outcome", "clock"]),
+    (
+        "cli",
+        &[
+            "lock",
+            "clock",
+            "supervise",
+            "supervise/outcome",
+            "backend",
+            "backend/*",
+            "backend/locator",
+            "lease",
+            "hold",
+            "election",
+            "output",
+        ],
+    ),
+    ("main", &["cli"]),
+];
+
+/// Files of `backend/` that are part of the contract, not backends.
+const CONTRACT: &[&str] = &["capability", "examination", "options", "record", "retry"];
+
+/// The homes of unsafe code; each says why.
+const UNSAFE: &[&str] = &["supervise/sys.rs", "readiness.rs", "main.rs"];
+
+const LONGEST_FILE: usize = 400;
+const LONGEST_FUNCTION: usize = 70;
+
+#[test]
+fn sources_keep_the_rules() {
+    let found = complaints_in("src", complaints);
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn tests_keep_the_size_budget() {
+    let found = complaints_in("tests", sizes);
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn decision_records_are_numbered() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in ["docs/adr", "src/docs/adr"] {
+        for file in fs::read_dir(root.join(folder)).into_iter().flatten() {
+            let name = file.expect("readable").file_name().into_string().expect("UTF-8");
+            assert!(is_record(&name), "{folder}/{name} is not named NNNN-title.md");
+        }
+    }
+}
+
+fn is_record(name: &str) -> bool {
+    let Some((number, rest)) = name.split_once('-') else { return false };
+    let Some(title) = rest.strip_suffix(".md") else { return false };
+    number.len() == 4
+        && number.bytes().all(|b| b.is_ascii_digit())
+        && !title.is_empty()
+        && title.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+fn complaints_in(folder: &str, check: fn(&str, &str) -> Vec<String>) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    assert!(!files.is_empty(), "{folder} has sources");
+    let mut found = Vec::new();
+    for file in files {
+        let path = file.strip_prefix(&root).expect("inside").to_str().expect("UTF-8").to_owned();
+        let text = fs::read_to_string(&file).expect("readable");
+        found
+            .extend(check(&path, &text).into_iter().map(|complaint| format!("{folder}/{path}: {complaint}")));
+    }
+    found
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("readable") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// Everything that is wrong with the file at `path`, relative to `src`.
+fn complaints(path: &str, text: &str) -> Vec<String> {
+    let code = blank(without_tests(text));
+    let part = part_of_file(path);
+    let mut found = sizes(path, text);
+    // The compiler asks for the documentation of crate roots.
+    let root = ["main.rs", "lib.rs"].contains(&path);
+    if !text.starts_with("//!") && !root {
+        found.push("does not begin with //!".to_owned());
+    }
+    if is_tests(path) {
+        return found;
+    }
+    if path != "lib.rs" {
+        found.extend(bad_imports(path, &part, &code));
+    }
+    if !UNSAFE.contains(&path) && has_word(&code, "unsafe") {
+        found.push("unsafe outside its homes".to_owned());
+    }
+    if part != "cli" && ["clap", "clap_complete", "clap_mangen"].iter().any(|name| has_word(&code, name)) {
+        found.push("clap outside cli".to_owned());
+    }
+    if !["cli", "output"].contains(&part.as_str()) && writes_to_a_stream(&code) {
+        found.push("writes to a stream outside cli and output".to_owned());
+    }
+    let system = part.starts_with("supervise") || part == "backend/file" || part == "clock";
+    if has_word(&code, "libc") && !system {
+        found.push("libc outside supervise, backend/file and clock".to_owned());
+    }
+    if has_word(&code, "rustix") && !system && !["cli", "output"].contains(&part.as_str()) {
+        found.push("rustix outside supervise, backend/file, clock, cli and output".to_owned());
+    }
+    found
+}
+
+/// Files and functions that are too long; test modules, being mostly tables, may be.
+fn sizes(path: &str, text: &str) -> Vec<String> {
+    if is_tests(path) {
+        return Vec::new();
+    }
+    let code = without_tests(text);
+    let mut found = Vec::new();
+    let lines = code.lines().count();
+    if lines > LONGEST_FILE && path != "cli/args.rs" {
+        found.push(format!("{lines} lines, at most {LONGEST_FILE}"));
+    }
+    for (name, lines) in functions(&blank(code)) {
+        if lines > LONGEST_FUNCTION {
+            found.push(format!("{name} has {lines} lines, at most {LONGEST_FUNCTION}"));
+        }
+    }
+    found
+}
+
+/// Whether the file is a test module: tables, whose length says nothing.
+fn is_tests(path: &str) -> bool {
+    path.ends_with("tests.rs") || path.ends_with("testing.rs")
+}
+
+fn without_tests(text: &str) -> &str {
+    text.find("\n#[cfg(test)]\nmod tests {").map_or(text, |at| &text[..=at])
+}
+
+/// The part of the program that a file of `src` belongs to.
+fn part_of_file(path: &str) -> String {
+    part(&module(path))
+}
+
+/// The module that a file of `src` is.
+fn module(path: &str) -> Vec<String> {
+    let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
+    path.split('/').map(str::to_owned).collect()
+}
+
+/// The part that a path below the crate belongs to.
+fn part(path: &[String]) -> String {
+    let second = path.get(1).map_or("", String::as_str);
+    match path[0].as_str() {
+        "backend" if is_module_of("backend", second) && !CONTRACT.contains(&second) => {
+            format!("backend/{second}")
+        }
+        "supervise" if second == "outcome" => "supervise/outcome".to_owned(),
+        first => first.to_owned(),
+    }
+}
+
+/// Whether the folder `of` of `src` has a module of that name.
+fn is_module_of(of: &str, name: &str) -> bool {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(of);
+    !name.is_empty() && (folder.join(name).is_dir() || folder.join(format!("{name}.rs")).is_file())
+}
+
+fn bad_imports(path: &str, from: &str, code: &str) -> Vec<String> {
+    let rule = |part: &str| IMPORTS.iter().find(|(name, _)| *name == part).map(|(_, to)| *to);
+    let own = if from == "supervise/outcome" { "supervise" } else { from };
+    let backend = from.strip_prefix("backend/").map(|_| "backend/*");
+    let Some(allowed) = rule(own).or_else(|| backend.and_then(rule)) else {
+        return vec![format!("{from} has no import rule")];
+    };
+    let may = |to: &String| {
+        let one_backend = to.starts_with("backend/") && rule(to).is_none();
+        to == from
+            || (to == "supervise/outcome" && (own == "supervise" || allowed.contains(&"supervise")))
+            || (from == "supervise/outcome" && to == own)
+            || allowed.contains(&to.as_str())
+            || (one_backend && allowed.contains(&"backend/*"))
+    };
+    let mut bad: Vec<String> =
+        paths(path, code).into_iter().map(|to| part(&to)).filter(|to| !may(to)).collect();
+    bad.sort();
+    bad.dedup();
+    bad.into_iter().map(|to| format!("{from} may not name {to}")).collect()
+}
+
+/// Every path below the crate that the code names, by `crate::`, `dlock::` or `super::`.
+fn paths(file: &str, code: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    for root in ["crate", "dlock", "super"] {
+        for at in words(code, root) {
+            // The later ones of `super::super` are part of the first.
+            if code[..at].ends_with("super::") {
+                continue;
+            }
+            let mut base = Vec::new();
+            let mut rest = &code[at..];
+            if root == "super" {
+                base = module(file);
+                while let Some(after) = rest.strip_prefix("super::") {
+                    base.pop();
+                    rest = after;
+                }
+            } else {
+                let Some(after) = rest.strip_prefix(root).and_then(|r| r.strip_prefix("::")) else {
+                    continue;
+                };
+                rest = after;
+            }
+            tree(rest, &base, &mut found);
+        }
+    }
+    found
+        .retain(|path| path.first().is_some_and(|first| first.starts_with(|c: char| c.is_ascii_lowercase())));
+    found
+}
+
+fn writes_to_a_stream(code: &str) -> bool {
+    let macros = ["print", "println", "eprint", "eprintln"];
+    let prints = macros.iter().any(|m| words(code, m).iter().any(|at| code[at + m.len()..].starts_with('!')));
+    let streams = ["stdout", "stderr"].iter().any(|name| {
+        words(code, name).iter().any(|at| {
+            let called = code[at + name.len()..].starts_with("()") && !code[..*at].ends_with('.');
+            called || code[..*at].ends_with("io::") || imported(&code[..*at])
+        })
+    });
+    prints || streams
+}
+
+/// Whether the code breaks off inside a `use` of `std::io` or `rustix::stdio`.
+fn imported(before: &str) -> bool {
+    let statement = before.rsplit(';').next().unwrap_or("");
+    words(statement, "use").last().is_some_and(|at| statement[*at..].contains("io::{"))
+}
+
+#[test]
+fn the_checker_rejects_what_is_wrong() {
+    let long = format!("//! Doc.\n{}", "// line\n".repeat(LONGEST_FILE));
+    let function = format!("//! Doc.\nfn long() {{\n{}}}\n", "    step();\n".repeat(LONGEST_FUNCTION));
+    for (path, text, wanted) in [
+        ("lock/queue.rs", "//! Doc.\nuse crate::clock::Clock;\n", "lock may not name clock"),
+        ("clock.rs", "//! Doc.\nuse crate::backend::Backend;\n", "clock may not name backend"),
+        ("supervise/tree.rs", "//! Doc.\nuse super::super::lease::Keeper;\n", "supervise may not name lease"),
+        (
+            "backend/mod.rs",
+            "//! Doc.\nuse crate::backend::file::Line;\n",
+            "backend may not name backend/file",
+        ),
+        (
+            "backend/file/mod.rs",
+            "//! Doc.\nuse super::memory::Fault;\n",
+            "backend/file may not name backend/memory",
+        ),
+        ("backend/file/a.rs", "//! Doc.\nfn f(x: crate::hold::Hold) {}\n", "backend/file may not name hold"),
+        (
+            "lease.rs",
+            "//! Doc.\nuse crate::{lock as l, backend::{Claim, file::{A, B}}};\n",
+            "lease may not name backend/file",
+        ),
+        ("hold.rs", "//! Doc.\nuse crate::output::Message;\n", "hold may not name output"),
+        (
+            "output/json.rs",
+            "//! Doc.\nuse crate::supervise::front::Front;\n",
+            "output may not name supervise",
+        ),
+        ("main.rs", "fn main() { dlock::hold::run(); }\n", "main may not name hold"),
+        ("novel.rs", "//! Doc.\n", "novel has no import rule"),
+        ("hold.rs", "use std::fmt;\n", "does not begin with //!"),
+        ("supervise/front.rs", "//! Doc.\nfn f() { unsafe { g() } }\n", "unsafe outside"),
+        ("output/a.rs", "//! Doc.\nuse clap::Parser;\n", "clap outside"),
+        ("supervise/front.rs", "//! Doc.\nfn f() { eprintln!(\"x\"); }\n", "writes to a stream"),
+        ("clock.rs", "//! Doc.\nuse std::io::{Write, stderr};\n", "writes to a stream"),
+        ("lease.rs", "//! Doc.\nfn f() { let out = std::io::stdout(); }\n", "writes to a stream"),
+        ("lease.rs", "//! Doc.\nuse rustix::fs::Mode;\n", "rustix outside"),
+        ("cli/run.rs", "//! Doc.\nuse libc::c_int;\n", "libc outside"),
+        ("hold.rs", &long, "lines, at most 400"),
+        ("hold.rs", &function, "long has 72 lines, at most 70"),
+    ] {
+        let found = complaints(path, text);
+        assert!(found.iter().any(|complaint| complaint.contains(wanted)), "{wanted:?} is in {found:?}");
+    }
+    assert!(!is_record("1-title.md") && !is_record("0001-Title.md") && !is_record("0001.md"));
+}
+
+#[test]
+fn the_checker_accepts_what_is_right() {
+    let comment =
+        "//! Doc of crate::hold.\n// unsafe, crate::cli\nconst A: &str = \"unsafe \\\" crate::cli\";\n";
+    for (path, text) in [
+        ("lock/queue.rs", "//! Doc.\nuse super::mode::Mode;\nuse crate::lock::Moment;\n"),
+        ("lock/name.rs", comment),
+        (
+            "lock/raw.rs",
+            "//! Doc.\nconst A: &str = r#\"unsafe \" crate::cli\"#;\nfn f<'a>(c: &'a char) -> bool { *c == '\"' }\n",
+        ),
+        (
+            "backend/memory/claim.rs",
+            "//! Doc.\nuse super::Fault;\nuse crate::backend::{Backend, TokenStrength};\n",
+        ),
+        ("backend/locator.rs", "//! Doc.\nuse super::file::FileBackend;\n"),
+        ("output/json.rs", "//! Doc.\nuse crate::supervise::outcome::Outcome;\n"),
+        ("hold/machine.rs", "//! Doc.\nuse crate::supervise::{front::Front, outcome::Outcome};\n"),
+        ("supervise/outcome.rs", "//! Doc.\nuse super::signals::Signal;\n"),
+        ("cli/args_tests.rs", "//! Doc.\nuse libc::c_int;\n"),
+        ("supervise/front.rs", "//! Doc.\npub(crate) fn f(c: &mut Command) { c.stdout(Stdio::null()); }\n"),
+        ("supervise/sys.rs", "//! Doc.\nfn f() { unsafe { libc::fork() } }\n"),
+        ("main.rs", "fn main() -> ExitCode { dlock::cli::main() }\n"),
+        (
+            "lease.rs",
+            "//! Doc.\nuse crate::lock::Moment;\n#[cfg(test)]\nmod tests {\n    use crate::backend::memory::Fault;\n}\n",
+        ),
+    ] {
+        assert_eq!(complaints(path, text), Vec::<String>::new(), "{path}");
+    }
+    assert!(is_record("0001-two-phase-claim.md"));
+}

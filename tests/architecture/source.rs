@@ -1,0 +1,147 @@
+//! Rust source as text: enough of its grammar to find words, paths and functions.
+
+/// The code with comments and the insides of literals as spaces; lines stay where they are.
+pub(crate) fn blank(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let name = out.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let length = match c {
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => block_comment(rest),
+            '"' => string(rest),
+            'r' if !name => raw_string(rest).unwrap_or(0),
+            '\'' => character(rest).unwrap_or(0),
+            _ => 0,
+        };
+        if length == 0 {
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+        } else {
+            out.extend(rest[..length].chars().map(|c| if c == '\n' { c } else { ' ' }));
+            rest = &rest[length..];
+        }
+    }
+    out
+}
+
+fn block_comment(text: &str) -> usize {
+    let mut depth = 0;
+    let mut at = 0;
+    while at < text.len() {
+        match text.get(at..at + 2) {
+            Some("/*") => (depth, at) = (depth + 1, at + 2),
+            Some("*/") => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+    text.len()
+}
+
+fn string(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            '"' if !escaped => return at + 1,
+            _ => escaped = c == '\\' && !escaped,
+        }
+    }
+    text.len()
+}
+
+fn raw_string(text: &str) -> Option<usize> {
+    let hashes = text[1..].bytes().take_while(|b| *b == b'#').count();
+    let body = text[1 + hashes..].strip_prefix('"')?;
+    let end = format!("\"{}", "#".repeat(hashes));
+    Some(2 + hashes + body.find(&end)? + end.len())
+}
+
+/// The length of a character literal; `None` for a lifetime.
+fn character(text: &str) -> Option<usize> {
+    let inner = &text[1..];
+    let first = inner.chars().next()?;
+    let least = if first == '\\' { 2 } else { first.len_utf8() };
+    let close = inner.get(least..)?.find('\'')?;
+    (first == '\\' || close == 0).then_some(1 + least + close + 1)
+}
+
+/// Where `word` stands on its own in the code.
+pub(crate) fn words(code: &str, word: &str) -> Vec<usize> {
+    let inside = |c: char| c.is_alphanumeric() || c == '_';
+    let alone = |at: &usize| !code[..*at].ends_with(inside) && !code[at + word.len()..].starts_with(inside);
+    code.match_indices(word).map(|(at, _)| at).filter(alone).collect()
+}
+
+pub(crate) fn has_word(code: &str, word: &str) -> bool {
+    !words(code, word).is_empty()
+}
+
+/// The functions with bodies in blanked code: name and number of lines.
+pub(crate) fn functions(code: &str) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for at in words(code, "fn") {
+        let rest = &code[at..];
+        let name: String =
+            rest[2..].trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        if let Some(body) = body(rest).filter(|_| !name.is_empty()) {
+            found.push((name, rest[..body].lines().count()));
+        }
+    }
+    found
+}
+
+/// Where the body of the function that `code` begins with ends; `None` if it has none.
+fn body(code: &str) -> Option<usize> {
+    let (mut braces, mut others) = (0_usize, 0_usize);
+    for (at, c) in code.char_indices() {
+        match c {
+            '(' | '[' => others += 1,
+            ')' | ']' => others = others.checked_sub(1)?,
+            ';' if braces == 0 && others == 0 => return None,
+            '{' => braces += 1,
+            '}' => {
+                braces = braces.checked_sub(1)?;
+                if braces == 0 && others == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Adds the paths of one use tree, `a::{b, c::d}`, to `found`; returns what follows it.
+pub(crate) fn tree<'a>(text: &'a str, base: &[String], found: &mut Vec<Vec<String>>) -> &'a str {
+    let mut path = base.to_vec();
+    let mut rest = text.trim_start();
+    loop {
+        if let Some(mut inner) = rest.strip_prefix('{') {
+            loop {
+                inner = tree(inner, &path, found).trim_start();
+                if let Some(renamed) = inner.strip_prefix("as ") {
+                    inner =
+                        renamed.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_').trim_start();
+                }
+                match inner.chars().next() {
+                    Some(',') => inner = inner[1..].trim_start(),
+                    Some('}') | None => return inner.get(1..).unwrap_or(""),
+                    // A star, or something that is no use tree.
+                    Some(c) => inner = &inner[c.len_utf8()..],
+                }
+            }
+        }
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        if end > 0 {
+            path.push(rest[..end].to_owned());
+        }
+        let Some(after) = rest[end..].strip_prefix("::") else {
+            found.push(path);
+            return &rest[end..];
+        };
+        rest = after.trim_start();
+    }
+}

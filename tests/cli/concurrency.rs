@@ -1,0 +1,122 @@
+//! Many at once.
+
+use crate::support::bed::release_all;
+use crate::support::running::finish_all;
+use crate::support::{Bed, quiet};
+
+#[test]
+fn two_hundred_unprotected_updates_at_once_lose_none() {
+    let _load = quiet::loading();
+    let bed = Bed::new();
+    bed.write("counter", "0\n");
+    let script = "read n <counter; sleep 0.001; echo $((n + 1)) >counter";
+    let running: Vec<_> =
+        (0..200).map(|_| bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", script]))).collect();
+    finish_all(running);
+    assert_eq!(bed.read("counter"), "200\n");
+    bed.assert_free("x");
+    bed.await_no_process();
+}
+
+#[test]
+fn fifty_waiters_run_in_order_of_arrival() {
+    let _load = quiet::loading();
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let mut waiters = Vec::new();
+    for number in 0..50 {
+        let script = format!("echo {number} $DLOCK_TOKEN >>order");
+        waiters.push(bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", &script])));
+        bed.await_waiters("x", number + 1);
+    }
+    let first = holder.token();
+    holder.release().silently(0);
+    finish_all(waiters);
+    let order = bed.read("order");
+    let lines: Vec<(usize, u64)> = order
+        .lines()
+        .filter_map(|l| l.split_once(' '))
+        .map(|(n, t)| (n.parse().expect("a number"), t.parse().expect("a token")))
+        .collect();
+    assert!(lines.iter().map(|(n, _)| *n).eq(0..50), "{order}");
+    assert!(lines[0].1 > first && lines.windows(2).all(|pair| pair[0].1 < pair[1].1), "{order}");
+}
+
+#[test]
+fn readers_and_writers_take_turns_in_order_of_arrival() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let mut line = Vec::new();
+    for (at, mode) in ["-s", "-s", "-x", "-s", "-x", "-x", "-s", "-s"].into_iter().enumerate() {
+        line.push((mode, bed.hold(&["-q", "--name", "x", mode])));
+        bed.await_waiters("x", at + 1);
+    }
+    holder.release().silently(0);
+    let mut token = 0;
+    while !line.is_empty() {
+        // The group at the head: one writer, or all readers before the next writer.
+        let count =
+            if line[0].0 == "-x" { 1 } else { line.iter().take_while(|(mode, _)| *mode == "-s").count() };
+        let mut head: Vec<_> = line.drain(..count).collect();
+        let mut highest = token;
+        for (_, member) in &mut head {
+            member.await_start();
+            assert!(member.token() > token, "{} after {token}", member.token());
+            highest = highest.max(member.token());
+        }
+        assert!(line.iter().all(|(_, later)| !later.has_started()), "somebody overtook");
+        assert_eq!((bed.holders("x"), bed.waiters("x")), (count, line.len()));
+        token = highest;
+        release_all(head.into_iter().map(|(_, member)| member));
+    }
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_writer_is_not_starved_by_readers_that_keep_coming() {
+    let bed = Bed::new();
+    // Two chains of readers that overlap, so that there is never a moment without one.
+    let script = r"
+        chain() { until [ -e written ]; do run -q -s --name x -- sh -c 'sleep 0.02'; done; }
+        chain & chain & chain &
+        run -s --name x -- true
+        run -q -w 20s --name x -- touch written || exit 9
+        wait";
+    bed.finish(&mut bed.bash(script)).silently(0);
+    bed.assert_free("x");
+}
+
+#[test]
+fn slots_are_never_taken_by_more_than_their_number() {
+    let _load = quiet::loading();
+    let bed = Bed::new();
+    // A folder per slot: made by who gets it, so two in one slot collide.
+    let script = "mkdir slot-$DLOCK_SLOT || echo collision >>log; sleep 0.01; rmdir slot-$DLOCK_SLOT";
+    let running: Vec<_> = (0..40)
+        .map(|_| bed.start(&mut bed.run(["-q", "--name", "x", "--slots", "3", "--", "sh", "-c", script])))
+        .collect();
+    finish_all(running);
+    assert_eq!(bed.read("log"), "");
+    assert!((4..=40).all(|slot| !bed.exists(&format!("slot-{slot}"))));
+}
+
+#[test]
+fn a_killed_waiter_in_the_middle_holds_nobody_up() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let mut waiters = Vec::new();
+    for number in 0..5 {
+        let script = format!("echo {number} >>order");
+        waiters.push(bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", &script])));
+        bed.await_waiters("x", number + 1);
+    }
+    for at in [3, 1] {
+        let victim = waiters.remove(at);
+        victim.signal(rustix::process::Signal::KILL);
+        victim.finish();
+    }
+    bed.await_waiters("x", 3);
+    holder.release().silently(0);
+    finish_all(waiters);
+    assert_eq!(bed.read("order"), "0\n2\n4\n");
+}

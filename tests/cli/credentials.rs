@@ -1,0 +1,62 @@
+//! Passwords, certificates and keys that cannot be used: one line, 64, before anything is connected.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::support::Bed;
+
+/// A file with these rights in the test's folder.
+fn file(bed: &Bed, name: &str, text: &str, mode: u32) -> String {
+    let path = bed.write(name, text);
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("own file");
+    path.display().to_string()
+}
+
+#[track_caller]
+fn refused(bed: &Bed, options: &[&str], words: &[&str]) {
+    let mut command = bed.dlock(["run", "--backend", "etcd", "--name", "x"]);
+    let ended = bed.finish(command.args(options).args(["--", "touch", "started"]));
+    assert!(!ended.err.contains("hunter2"), "{}", ended.err);
+    ended.failed(64, words);
+    assert!(!bed.exists("started"));
+}
+
+#[test]
+fn a_secret_that_everybody_can_read_is_refused() {
+    let bed = Bed::new();
+    let password = file(&bed, "password", "hunter2\n", 0o644);
+    refused(
+        &bed,
+        &["--user", "u", "--password-file", &password],
+        &["--password-file", "read by everybody", "chmod o-r"],
+    );
+    let certificate = file(&bed, "cert", "-----BEGIN CERTIFICATE-----\n", 0o644);
+    let key = file(&bed, "key", "-----BEGIN PRIVATE KEY-----\nhunter2\n", 0o644);
+    refused(&bed, &["--cert", &certificate, "--key", &key], &["--key", "read by everybody"]);
+}
+
+#[test]
+fn a_certificate_and_its_key_go_together() {
+    let bed = Bed::new();
+    refused(&bed, &["--cert", "c"], &["--cert", "say --key FILE"]);
+    refused(&bed, &["--key", "k"], &["--key", "say --cert FILE"]);
+}
+
+#[test]
+fn what_is_not_there_or_no_certificate_says_so() {
+    let bed = Bed::new();
+    refused(&bed, &["--cacert", "nowhere.pem"], &["--cacert", "nowhere.pem", "cannot be read"]);
+    refused(&bed, &["--cacert", "/"], &["--cacert", "cannot be read"]);
+    refused(&bed, &["--cacert", "/dev/zero"], &["--cacert", "longer than a mebibyte"]);
+    let text = file(&bed, "text", "hunter2\n", 0o600);
+    refused(&bed, &["--cacert", &text], &["--cacert", "no PEM file"]);
+    refused(&bed, &["--user", "u", "--password-file", "nowhere"], &["--password-file", "cannot be read"]);
+}
+
+#[test]
+fn credentials_for_no_service_do_not_lock_on_this_host_alone() {
+    let bed = Bed::new();
+    let mut command = bed.dlock(["run", "--user", "u", "--name", "x", "--", "touch", "started"]);
+    bed.finish(&mut command).failed(64, &["no service", "--backend"]);
+    assert!(!bed.exists("started"));
+}

@@ -1,0 +1,263 @@
+//! What is so with a lock directory alone.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+use crate::support::Bed;
+
+/// A uid that no user of this machine has.
+const UID: u32 = 54_871;
+
+/// `dlock` as a user that owns nothing here; `None` where this user may not become another.
+fn as_nobody(bed: &Bed, words: &[&str]) -> Option<Command> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return None;
+    }
+    // The program may lie in a folder that others cannot enter.
+    let dlock = bed.path("dlock");
+    if !dlock.exists() {
+        // By another process: a child that another test forks meanwhile would keep it open for writing.
+        bed.finish(bed.command("cp").arg(crate::support::bed::DLOCK).arg(&dlock)).silently(0);
+        fs::set_permissions(&dlock, fs::Permissions::from_mode(0o755)).expect("for everybody");
+        fs::set_permissions(bed.root(), fs::Permissions::from_mode(0o755)).expect("for everybody");
+    }
+    let mut command = bed.command("setpriv");
+    command.args(["--reuid", &UID.to_string(), "--regid", &UID.to_string(), "--clear-groups", "--"]);
+    command.arg(dlock).args(words);
+    Some(command)
+}
+
+#[test]
+fn a_directory_that_cannot_be_made() {
+    let bed = Bed::new();
+    bed.write("file", "");
+    let below = bed.path("file/locks").display().to_string();
+    let words = ["run", "--endpoint", &below, "--name", "x", "--", "touch", "started"];
+    bed.finish(&mut bed.dlock(words)).failed(73, &[&below]);
+    let file = bed.path("file").display().to_string();
+    let words = ["run", "--endpoint", &file, "--name", "x", "--", "touch", "started"];
+    bed.finish(&mut bed.dlock(words)).failed(73, &[&file]);
+    assert!(!bed.exists("started"));
+}
+
+#[test]
+fn a_directory_that_cannot_be_written() {
+    let bed = Bed::new();
+    let locks = bed.locks().display().to_string();
+    fs::set_permissions(bed.locks(), fs::Permissions::from_mode(0o755)).expect("a closed folder");
+    let words = ["run", "--endpoint", &locks, "--name", "x", "--", "true"];
+    let Some(mut command) = as_nobody(&bed, &words) else { return };
+    bed.finish(&mut command).failed(73, &[&locks]);
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_default_directory_that_is_a_link_or_belongs_to_another() {
+    let default = format!("/var/tmp/dlock-{UID}");
+    let bed = Bed::new();
+    let words = ["run", "--name", "x", "--", "id", "-u"];
+    let Some(mut command) = as_nobody(&bed, &words) else { return };
+    let _ = fs::remove_dir_all(&default);
+    assert!(!fs::exists(&default).expect("an answer"), "{default} is in the way");
+    symlink(bed.path("locks"), &default).expect("a link");
+    let linked = bed.finish(&mut command);
+    fs::remove_file(&default).expect("the link is still there");
+    fs::create_dir(&default).expect("a folder of root's");
+    fs::set_permissions(&default, fs::Permissions::from_mode(0o777)).expect("an open folder");
+    let foreign = bed.finish(&mut command);
+    fs::remove_dir_all(&default).expect("the folder is still there");
+    linked.failed(73, &[&default]);
+    foreign.failed(73, &[&default]);
+    // Nothing in the way, it is made for this user alone.
+    let made = bed.finish(&mut command);
+    let bits = fs::metadata(&default).map(|m| m.permissions().mode() & 0o777);
+    fs::set_permissions(&default, fs::Permissions::from_mode(0o755)).expect("an own folder");
+    let open = bed.finish(&mut command);
+    let _ = fs::remove_dir_all(&default);
+    assert_eq!((made.code(), made.text()), (Some(0), format!("{UID}\n")), "{}", made.err);
+    assert_eq!(bits.expect("a folder"), 0o700);
+    assert!(matches!(open.code(), Some(0 | 73)), "{}", open.err);
+}
+
+#[test]
+fn users_share_a_lock_through_a_shared_directory() {
+    let bed = Bed::new();
+    fs::set_permissions(bed.locks(), fs::Permissions::from_mode(0o1777)).expect("an open folder");
+    let locks = bed.locks().display().to_string();
+    let words = ["run", "--endpoint", &locks, "-n", "--name", "x", "--", "true"];
+    let Some(mut command) = as_nobody(&bed, &words) else { return };
+    // Whoever makes the file first, the other can lock it too.
+    bed.finish(&mut command).silently(0);
+    let holder = bed.held(&["--name", "x"]);
+    bed.finish(&mut command).failed(75, &["held by"]);
+    holder.release().silently(0);
+    bed.finish(&mut command).silently(0);
+    let holder = bed.held(&["--name", "y"]);
+    let words = ["run", "--endpoint", &locks, "-n", "--name", "y", "--", "true"];
+    let Some(mut command) = as_nobody(&bed, &words) else { return };
+    bed.finish(&mut command).failed(75, &["held by"]);
+    holder.release().silently(0);
+    bed.finish(&mut command).silently(0);
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_removed_lock_file_is_noticed_and_overlaps_nobody() {
+    let bed = Bed::new();
+    bed.assert_free("x");
+    fs::remove_file(bed.path("locks/x")).expect("a lock file");
+    let holder = bed.held(&["--name", "x"]);
+    bed.assert_busy("x");
+    holder.release().silently(0);
+}
+
+#[test]
+fn too_few_descriptors_is_71() {
+    // From too few for the front, over too few for the keeper or the start, to enough.
+    let mut refused = 0;
+    for limit in 4..32 {
+        let bed = Bed::new();
+        let script =
+            format!(r#"ulimit -n {limit}; exec "$dlock" run --endpoint "$locks" --name x -- touch started"#);
+        let finished = bed.finish(&mut bed.bash(&script));
+        if finished.code() == Some(0) {
+            assert!(bed.exists("started"));
+            continue;
+        }
+        refused += 1;
+        finished.failed(71, &["open files"]);
+        assert!(!bed.exists("started"), "limit {limit}");
+        bed.await_no_process();
+        bed.assert_free("x");
+    }
+    assert!(refused > 3 && refused < 27, "{refused} limits were too low");
+}
+
+#[test]
+fn a_directory_on_a_full_device_is_said_and_leaves_the_lock_usable() {
+    let bed = Bed::new();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can mount");
+        return;
+    }
+    let script = r#"
+        mkdir small && mount -t tmpfs -o size=16k,nr_inodes=64 none small || exit 99
+        cat /dev/zero >small/filler 2>/dev/null
+        "$dlock" run --endpoint small --name x -- touch started
+        code=$?; umount small; exit $code"#;
+    let ended = bed.finish(bed.command("unshare").args(["--mount", "bash", "-c", script]));
+    if ended.code() == Some(99) {
+        eprintln!("skipped: no mount may be made here: {}", ended.err);
+        return;
+    }
+    // Either it needs no room, or it says that there is none.
+    if ended.code() != Some(0) {
+        ended.failed(73, &["small"]);
+        assert!(!bed.exists("started"));
+    }
+}
+
+#[test]
+fn a_line_that_somebody_keeps_shut_is_no_busy_lock() {
+    // As if another dlock had been stopped in the middle of a change of the line.
+    let bed = Bed::new();
+    bed.finish(&mut bed.run(["--name", "x", "--", "true"])).silently(0);
+    for wait in [&["--wait", "1s"][..], &["--try", "--ttl", "3s"]] {
+        let script = format!(
+            r#"flock "$locks/.x.line" sh -c '"$dlock" run --endpoint "$locks" --name x {} -- touch started'"#,
+            wait.join(" ")
+        );
+        bed.finish(&mut bed.bash(&script)).failed(69, &["x"]);
+        assert!(!bed.exists("started"));
+    }
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_token_outlives_the_counters_loss() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let before = holder.token();
+    holder.release().silently(0);
+    for entry in std::fs::read_dir(bed.locks()).expect("lock files").flatten() {
+        if entry.file_type().expect("a type").is_file() && entry.file_name() != "x" {
+            std::fs::remove_file(entry.path()).expect("a file beside the lock");
+        }
+    }
+    let holder = bed.held(&["--name", "x"]);
+    assert!(holder.token() > before, "{} after {before}", holder.token());
+    holder.release().silently(0);
+}
+
+#[test]
+fn configuration_variables_are_obeyed_and_flags_win() {
+    let bed = Bed::new();
+    let other = bed.path("other");
+    let mut command = bed.dlock(["run", "--name", "x", "--", "true"]);
+    bed.finish(command.env("DLOCK_ENDPOINT", &other)).silently(0);
+    assert!(other.join("x").exists());
+    let mut command = bed.run(["--name", "y", "--", "true"]);
+    bed.finish(command.env("DLOCK_ENDPOINT", &other)).silently(0);
+    assert!(bed.locks().join("y").exists() && !other.join("y").exists());
+    // Variables that only look like ours change nothing.
+    let mut command = bed.run(["--name", "z", "--", "true"]);
+    command.env("DLOCK_PORT", "tcp://1.2.3.4:5").env("DLOCK_NAME", "w").env("DLOCK_TOKEN", "junk");
+    bed.finish(command.env("DLOCK_HELD", "{not json")).silently(0);
+    let mut command = bed.run(["--name", "z", "--", "touch", "started"]);
+    bed.finish(command.env("DLOCK_TTL", "nonsense")).failed(64, &["DLOCK_TTL"]);
+    assert!(!bed.exists("started"));
+}
+
+#[test]
+fn a_foreign_holder_cannot_be_broken_and_the_refusal_says_so() {
+    let bed = Bed::new();
+    bed.assert_free("x");
+    let gate = bed.gate("gate");
+    let script = r#"exec flock "$locks/x" sh -c 'echo up >ready; read _ <gate'"#;
+    let flock = bed.start(&mut bed.bash(script));
+    bed.await_line("ready");
+    for force in [&[][..], &["--force"]] {
+        let mut command = bed.verb("break", ["x", "--all", "--yes"]);
+        bed.finish(command.args(force)).failed(64, &["x", &flock.pid().to_string()]);
+    }
+    gate.open();
+    flock.finish().silently(0);
+}
+
+#[test]
+fn a_lock_directory_that_is_not_there_is_made_by_run_and_said_by_status() {
+    let bed = Bed::new();
+    let fresh = bed.path("a/b/c").display().to_string();
+    let ended = bed.finish(&mut bed.dlock(["status", "--endpoint", &fresh, "x"]));
+    if ended.code() != Some(0) {
+        ended.failed(73, &[&fresh]);
+    }
+    bed.finish(&mut bed.verb::<&str>("status", [])).failed(64, &["NAME"]);
+}
+
+#[test]
+fn a_configuration_file_and_its_profiles_are_obeyed() {
+    let bed = Bed::new();
+    let (first, second) = (bed.path("first"), bed.path("second"));
+    let text = format!("endpoint = {first:?}\n[profile.ci]\nendpoint = {second:?}\n");
+    let file = bed.write("dlock.toml", &text).display().to_string();
+    bed.finish(&mut bed.dlock(["run", "--config", &file, "--name", "x", "--", "true"])).silently(0);
+    assert!(first.join("x").exists());
+    let words = ["run", "--config", &file, "--profile", "ci", "--name", "x", "--", "true"];
+    bed.finish(&mut bed.dlock(words)).silently(0);
+    assert!(second.join("x").exists());
+}
+
+#[test]
+fn doctor_says_that_there_is_a_password_and_not_which() {
+    let bed = Bed::new();
+    fs::create_dir_all(bed.path(".config/dlock")).expect("a folder");
+    let file = bed.write(".config/dlock/config.toml", "password = \"hunter2\"\n");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a private file");
+    for json in [&["--json"][..], &[]] {
+        let told = bed.finish(&mut bed.verb("doctor", json)).silently(0).text();
+        assert!(!told.contains("hunter2") && told.contains("(secret)"), "{told}");
+    }
+}

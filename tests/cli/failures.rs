@@ -1,0 +1,159 @@
+//! Each way to fail: one line, one code, nothing left behind.
+
+use crate::support::Bed;
+
+#[test]
+fn busy_at_once() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x", "--label", "the one"]);
+    for wait in [&["-n"][..], &["--try"], &["-w", "0"], &["--wait", "0s"]] {
+        let mut command = bed.run(["--name", "x"]);
+        let ended = bed.finish(command.args(wait).args(["--", "touch", "started"]));
+        ended.failed(75, &["x", "held by", &holder.command_pid()]);
+        assert_eq!(bed.waiters("x"), 0);
+    }
+    assert!(!bed.exists("started"));
+    holder.release().silently(0);
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_wait_that_runs_out() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let ended = bed.finish(&mut bed.run(["--name", "x", "-w", "300ms", "--", "touch", "started"]));
+    assert!(ended.took.as_millis() >= 300 && ended.took.as_millis() < 1_500, "{:?}", ended.took);
+    assert_eq!((ended.code(), ended.text().as_str()), (Some(75), ""), "{}", ended.err);
+    let last = ended.err.lines().last().unwrap_or_default();
+    assert!(last.starts_with("dlock: ") && last.contains("held by"), "{}", ended.err);
+    assert!(
+        ended.err.lines().count() <= 2,
+        "a line when the wait begins and one when it ends: {}",
+        ended.err
+    );
+    assert_eq!(bed.waiters("x"), 0);
+    holder.release().silently(0);
+    bed.assert_free("x");
+    assert!(!bed.exists("started"));
+}
+
+#[test]
+fn the_busy_code_can_be_chosen() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    for code in [1, 75, 255] {
+        let chosen = code.to_string();
+        let ended = bed.finish(&mut bed.run(["--name", "x", "-n", "-E", &chosen, "--", "true"]));
+        ended.failed(code, &["x"]);
+    }
+    // A busy lock that is no failure says nothing, so that cron mails nothing; with -v it does.
+    bed.finish(&mut bed.run(["--name", "x", "-n", "-E", "0", "--", "true"])).silently(0);
+    let told = bed.finish(&mut bed.run(["--name", "x", "-n", "-E", "0", "-v", "--", "true"]));
+    assert!(told.code() == Some(0) && told.err.contains("held by"), "{}", told.err);
+    let quiet = bed.finish(&mut bed.run(["--name", "x", "-n", "-q", "--", "true"]));
+    quiet.silently(75);
+    holder.release().silently(0);
+}
+
+#[test]
+fn quiet_says_every_other_failure() {
+    let bed = Bed::new();
+    bed.finish(&mut bed.run(["-q", "--name", "x", "--", "no-such-command"]))
+        .failed(127, &["no-such-command"]);
+    bed.finish(&mut bed.run(["-q", "--name", "", "--", "true"])).failed(64, &["name"]);
+}
+
+#[test]
+fn other_failures_are_not_counted_as_busy() {
+    let bed = Bed::new();
+    bed.finish(&mut bed.run(["-E", "0", "--name", "x", "--", "no-such-command"])).failed(127, &[]);
+    bed.finish(&mut bed.run(["-E", "3", "--name", "", "--", "true"])).failed(64, &[]);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_found_before_the_lock_is_asked_for() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    for option in ["--report", "--metrics-file"] {
+        for place in ["/no/such/folder/file", "."] {
+            let mut command = bed.run(["--name", "x", option, place, "--", "touch", "started"]);
+            bed.finish(&mut command).failed(73, &[place]);
+        }
+    }
+    assert!(!bed.exists("started"));
+    holder.release().silently(0);
+}
+
+#[test]
+fn a_superseded_waiter_says_who_came_after_it() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let words = ["--name", "x", "--supersede", "--", "sh", "-c", "echo $0 >>order"];
+    let older = bed.start(bed.run(words).arg("older"));
+    bed.await_waiters("x", 1);
+    let plain = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", "echo plain >>order"]));
+    bed.await_waiters("x", 2);
+    let newer = bed.start(bed.run(words).arg("newer"));
+    let newer_pid = newer.pid().to_string();
+    let ended = older.finish();
+    assert_eq!((ended.code(), ended.text().as_str()), (Some(75), ""), "{}", ended.err);
+    let last = ended.err.lines().last().unwrap_or_default();
+    assert!(last.starts_with("dlock: ") && last.contains(&newer_pid), "{}", ended.err);
+    bed.await_waiters("x", 2);
+    holder.release().silently(0);
+    assert_eq!(plain.finish().code(), Some(0));
+    assert_eq!(newer.finish().code(), Some(0));
+    assert_eq!(bed.read("order"), "plain\nnewer\n");
+    bed.assert_free("x");
+}
+
+#[test]
+fn superseding_never_ends_a_holder() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x", "--supersede"]);
+    let newer = bed.start(&mut bed.run(["--name", "x", "--supersede", "--", "true"]));
+    bed.await_waiters("x", 1);
+    holder.release().silently(0);
+    assert_eq!(newer.finish().code(), Some(0));
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_124() {
+    let bed = Bed::new();
+    let ended = bed.finish(&mut bed.run(["--name", "x", "--max-run", "300ms", "--", "sleep", "1000"]));
+    assert!(ended.took.as_millis() >= 300, "{:?}", ended.took);
+    ended.failed(124, &["300ms"]);
+    bed.assert_free("x");
+    bed.await_no_process();
+    // The time spent waiting does not count, and an end in time is the command's own.
+    bed.finish(&mut bed.run(["--name", "x", "--max-run", "1h", "--", "sh", "-c", "exit 5"])).silently(5);
+}
+
+#[test]
+fn a_deaf_command_that_takes_too_long_is_124_after_the_grace() {
+    let bed = Bed::new();
+    let script = "trap '' TERM; while :; do sleep 1000; done";
+    let options = ["--name", "x", "--max-run", "200ms", "--grace", "200ms", "--", "sh", "-c", script];
+    bed.finish(&mut bed.run(options)).failed(124, &[]);
+    bed.await_no_process();
+    bed.assert_free("x");
+}
+
+#[test]
+fn kinds_do_not_mix() {
+    let bed = Bed::new();
+    let three = bed.held(&["--name", "x", "--slots", "3"]);
+    for other in [&["--slots", "5"][..], &["-x"], &["-s"]] {
+        let mut command = bed.run(["--name", "x"]);
+        let ended = bed.finish(command.args(other).args(["--", "touch", "started"]));
+        ended.failed(64, &["x", &three.command_pid()]);
+    }
+    assert_eq!((bed.holders("x"), bed.waiters("x")), (1, 0));
+    three.release().silently(0);
+    let exclusive = bed.held(&["--name", "x"]);
+    bed.finish(&mut bed.run(["--name", "x", "--slots", "3", "--", "touch", "started"]))
+        .failed(64, &[&exclusive.command_pid()]);
+    exclusive.release().silently(0);
+    assert!(!bed.exists("started"));
+    bed.assert_free("x");
+}

@@ -1,0 +1,23 @@
+//! The command line against the lock directory: options, failures, order, and what people look at.
+
+#![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
+
+mod breaking;
+mod concurrency;
+mod credentials;
+mod directory;
+mod failures;
+mod look;
+mod names;
+mod nested;
+mod options;
+mod reports;
+mod usage;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+/// Locks of a test are in its own folder.
+fn service(root: &std::path::Path) -> support::Service {
+    support::Service::file(root)
+}

@@ -1,0 +1,243 @@
+//! The report and the metrics of each outcome.
+
+use std::os::unix::fs::MetadataExt;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::Bed;
+
+const KEYS: [&str; 12] = [
+    "backend",
+    "claim",
+    "error",
+    "exit_code",
+    "held_ms",
+    "lock",
+    "mode",
+    "outcome",
+    "schema",
+    "signal",
+    "token",
+    "waited_ms",
+];
+
+#[track_caller]
+fn report(bed: &Bed) -> Value {
+    let report: Value = serde_json::from_str(&bed.read("report")).expect("one JSON object");
+    for key in KEYS.iter().filter(|key| **key != "schema") {
+        assert!(report.get(key).is_some(), "no {key} in {report}");
+    }
+    report
+}
+
+/// Runs with a report and checks the fields that `expected` names.
+#[track_caller]
+fn reported(bed: &Bed, words: &[&str], expected: &Value) -> Value {
+    let mut command = bed.run(["--report", "report"]);
+    bed.finish(command.args(words));
+    let report = report(bed);
+    for (key, value) in expected.as_object().expect("an object") {
+        assert_eq!(&report[key], value, "{key} in {report}");
+    }
+    report
+}
+
+#[test]
+fn a_run() {
+    let bed = Bed::new();
+    let expected = json!({"outcome": "ran", "exit_code": 7, "signal": null, "lock": "x", "backend": bed.service().backend,
+                          "mode": "exclusive", "error": null});
+    let report = reported(&bed, &["--name", "x", "--", "sh", "-c", "sleep 0.05; exit 7"], &expected);
+    assert!(report["held_ms"].as_u64().is_some_and(|held| held >= 50), "{report}");
+    assert!(report["waited_ms"].is_u64() && report["claim"].is_string(), "{report}");
+    let token = report["token"].as_str().expect("a decimal string");
+    assert!(token.parse::<u64>().is_ok_and(|t| t > 0), "{report}");
+}
+
+#[test]
+fn a_run_that_died_of_a_signal() {
+    let bed = Bed::new();
+    let expected = json!({"outcome": "ran", "exit_code": null, "signal": "SIGUSR1"});
+    reported(&bed, &["--name", "x", "--", "sh", "-c", "kill -USR1 $$"], &expected);
+}
+
+#[test]
+fn a_run_that_was_told_to_stop() {
+    let bed = Bed::new();
+    let script = "echo up >ready; exec sleep 1000";
+    let running = bed.start(&mut bed.run(["--report", "report", "--name", "x", "--", "sh", "-c", script]));
+    bed.await_line("ready");
+    running.signal(Signal::TERM);
+    running.finish();
+    let report = report(&bed);
+    assert_eq!((&report["exit_code"], &report["signal"]), (&Value::Null, &json!("SIGTERM")), "{report}");
+    assert!(["ran", "signal"].contains(&report["outcome"].as_str().expect("text")), "{report}");
+}
+
+#[test]
+fn a_wait_that_was_told_to_stop() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let running = bed.start(&mut bed.run(["--report", "report", "--name", "x", "--", "true"]));
+    bed.await_waiters("x", 1);
+    running.signal(Signal::TERM);
+    running.finish();
+    let report = report(&bed);
+    assert_eq!((&report["outcome"], &report["signal"]), (&json!("signal"), &json!("SIGTERM")), "{report}");
+    assert_eq!(report["held_ms"].as_u64().unwrap_or(0), 0);
+    holder.release().silently(0);
+}
+
+#[test]
+fn busy_and_timeout() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let expected = json!({"outcome": "busy", "exit_code": 75, "token": null});
+    let busy = reported(&bed, &["-n", "--name", "x", "--", "true"], &expected);
+    assert!(busy["error"].is_string(), "{busy}");
+    reported(
+        &bed,
+        &["-n", "-E", "9", "--name", "x", "--", "true"],
+        &json!({"outcome": "busy", "exit_code": 9}),
+    );
+    let expected = json!({"outcome": "timeout", "exit_code": 75});
+    let late = reported(&bed, &["-w", "200ms", "--name", "x", "--", "true"], &expected);
+    assert!(late["waited_ms"].as_u64().is_some_and(|waited| waited >= 200), "{late}");
+    holder.release().silently(0);
+}
+
+#[test]
+fn skipped_and_max_run_and_error() {
+    let bed = Bed::new();
+    bed.finish(&mut bed.run(["--name", "x", "--once-per", "1h", "--", "true"])).silently(0);
+    let expected = json!({"outcome": "skipped", "exit_code": 0});
+    reported(&bed, &["--name", "x", "--once-per", "1h", "--", "true"], &expected);
+    let expected = json!({"outcome": "max-run", "exit_code": 124});
+    reported(&bed, &["--name", "x", "--max-run", "100ms", "--", "sleep", "1000"], &expected);
+    let expected = json!({"outcome": "error", "exit_code": 127});
+    let report = reported(&bed, &["--name", "x", "--", "no-such-command"], &expected);
+    assert!(report["error"].as_str().is_some_and(|e| e.contains("no-such-command")), "{report}");
+}
+
+#[test]
+fn superseded_and_deadlock() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let older = bed.start(&mut bed.run(["--report", "report", "--supersede", "--name", "x", "--", "true"]));
+    bed.await_waiters("x", 1);
+    let newer = bed.start(&mut bed.run(["-q", "--supersede", "--name", "x", "--", "true"]));
+    assert_eq!(older.finish().code(), Some(75));
+    assert_eq!(report(&bed)["outcome"], "superseded");
+    holder.release().silently(0);
+    newer.finish().silently(0);
+    let script = r#""$dlock" run --endpoint "$locks" --no-nest --report report --name x -- true"#;
+    bed.finish(&mut bed.run(["--name", "x", "--", "sh", "-c", script]));
+    assert_eq!(report(&bed)["outcome"], "deadlock");
+}
+
+#[test]
+fn broken() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x", "--report", "report"]);
+    bed.finish(&mut bed.verb("break", ["x", "--claim", holder.claim(), "--yes"])).silently(0);
+    assert_eq!(holder.running.finish().code(), Some(76));
+    let report = report(&bed);
+    assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("broken"), &json!(76)), "{report}");
+    assert!(report["error"].is_string());
+}
+
+#[test]
+fn a_keeper_that_died() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x", "--report", "report"]);
+    crate::support::process::signal(holder.running.keeper(), Signal::KILL);
+    assert_eq!(holder.running.finish().code(), Some(76));
+    let report = report(&bed);
+    assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("lost"), &json!(76)), "{report}");
+}
+
+#[test]
+fn several_names() {
+    let bed = Bed::new();
+    let expected = json!({"lock": ["b", "a"], "outcome": "ran"});
+    let report = reported(&bed, &["--name", "b", "--name", "a", "--", "true"], &expected);
+    assert_eq!(report["token"].as_array().map(Vec::len), Some(2), "{report}");
+    assert_eq!(report["claim"].as_array().map(Vec::len), Some(2), "{report}");
+}
+
+#[test]
+fn a_report_replaces_a_file_whole_and_leaves_nothing_beside_it() {
+    let bed = Bed::new();
+    bed.write("report", &"old ".repeat(10_000));
+    let before = std::fs::metadata(bed.path("report")).expect("a file").ino();
+    reported(&bed, &["--name", "x", "--", "true"], &json!({"outcome": "ran"}));
+    let after = std::fs::metadata(bed.path("report")).expect("a file").ino();
+    assert_ne!(before, after, "replaced by rename");
+    let names: Vec<_> = std::fs::read_dir(bed.root()).expect("a folder").flatten().collect();
+    let extra = names.iter().map(|e| e.file_name().to_string_lossy().into_owned());
+    let extra: Vec<_> = extra.filter(|n| n.contains("report") && n != "report").collect();
+    assert!(extra.is_empty(), "{extra:?}");
+}
+
+#[test]
+fn a_pipe_or_device_is_written_to() {
+    let bed = Bed::new();
+    // The script has both ends open, so that the report finds a reader.
+    let script =
+        "mkfifo pipe; exec 3<>pipe; run --report pipe --name x -- true; head -n 1 <&3 >copy; test -p pipe";
+    bed.finish(&mut bed.bash(script)).silently(0);
+    let report: Value = serde_json::from_str(&bed.read("copy")).expect("JSON through a pipe");
+    assert_eq!(report["outcome"], "ran");
+    bed.finish(&mut bed.run(["--report", "/dev/null", "--name", "x", "--", "true"])).silently(0);
+    assert!(!std::fs::metadata("/dev/null").expect("a device").is_file());
+    let ended = bed.finish(&mut bed.run(["--report", "/dev/stderr", "--name", "x", "--", "true"]));
+    assert!(serde_json::from_str::<Value>(&ended.err).is_ok(), "{}", ended.err);
+}
+
+#[test]
+fn a_report_that_fails_after_the_run_is_one_line_and_the_status_stays() {
+    let bed = Bed::new();
+    let script = r"mkdir sub; run --report sub/report --name x -- sh -c 'rm -rf sub; exit 6'";
+    bed.finish(&mut bed.bash(script)).failed(6, &["report"]);
+}
+
+#[test]
+fn metrics_are_prometheus_text() {
+    let bed = Bed::new();
+    let name = "we\"ird\\name";
+    let words = ["--metrics-file", "metrics.prom", "--name", name, "--", "sh", "-c", "exit 3"];
+    bed.finish(&mut bed.run(words)).silently(3);
+    let text = bed.read("metrics.prom");
+    assert!(text.contains(r#"we\"ird\\name"#), "{text}");
+    let mut samples = 0;
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        if line.starts_with('#') {
+            assert!(line.starts_with("# HELP dlock_") || line.starts_with("# TYPE dlock_"), "{line}");
+            continue;
+        }
+        samples += 1;
+        let (series, value) = line.rsplit_once(' ').expect("a value");
+        assert!(series.starts_with("dlock_"), "{line}");
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+    }
+    assert!(samples >= 3 && text.ends_with('\n'), "{text}");
+    // The node exporter reads what ends in .prom only, and must never see half of it.
+    let beside = std::fs::read_dir(bed.root()).expect("a folder").flatten();
+    assert_eq!(beside.filter(|e| e.file_name().to_string_lossy().contains("metrics")).count(), 1);
+}
+
+#[test]
+fn a_report_to_standard_output_comes_after_the_commands() {
+    for path in ["/dev/stdout", "/dev/fd/1"] {
+        let bed = Bed::new();
+        let script = format!("run --name x --report {path} -- echo hi | cat");
+        let finished = bed.finish(&mut bed.bash(&script));
+        assert_eq!(finished.code(), Some(0), "{}", finished.err);
+        let text = finished.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert_eq!(lines[0], "hi");
+        assert!(lines[1].starts_with(r#"{"outcome":"ran","exit_code":0"#), "{}", lines[1]);
+    }
+}

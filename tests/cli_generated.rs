@@ -1,0 +1,77 @@
+//! The committed completions and manual pages are those that the program generates.
+//!
+//! `DLOCK_REGENERATE=1 cargo test --test cli_generated committed` writes them anew.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const REFRESH: &str = "run: DLOCK_REGENERATE=1 cargo test --test cli_generated committed";
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn compare(name: &str, generated: &[(String, String)]) {
+    let folder = folder(name);
+    if std::env::var_os("DLOCK_REGENERATE").is_some() {
+        std::fs::create_dir_all(&folder).expect("made");
+        for (file, text) in generated {
+            std::fs::write(folder.join(file), text).expect("written");
+        }
+    }
+    for (file, text) in generated {
+        let committed = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+        assert!(committed == *text, "{name}/{file} is not what the program generates; {REFRESH}");
+    }
+    let files = std::fs::read_dir(&folder).expect("readable").count();
+    assert_eq!(files, generated.len(), "{name}/ has files that the program does not generate");
+}
+
+#[test]
+fn committed_completions_are_current() {
+    compare("completions", &dlock::cli::completions::files());
+}
+
+#[test]
+fn committed_manual_pages_are_current() {
+    compare("man", &dlock::cli::man::files());
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped check is to be seen")]
+fn skipped(shell: &str) {
+    eprintln!("skipped: {shell} is not installed");
+}
+
+/// Whether `shell` accepts the script; a shell that is not installed is said and skipped.
+fn loads(shell: &str, arguments: &[&str], file: &str) {
+    let path = folder("completions").join(file);
+    match Command::new(shell).args(arguments).arg(&path).output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() && said.is_empty(), "{shell}: {said}");
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            skipped(shell);
+        }
+        Err(error) => panic!("{shell}: {error}"),
+    }
+}
+
+#[test]
+fn completions_load_in_their_shells() {
+    loads("bash", &["-n"], "dlock.bash");
+    loads("bash", &["-c", "source \"$0\" && complete -p dlock > /dev/null"], "dlock.bash");
+    loads("zsh", &["-n"], "_dlock");
+    loads("fish", &["-n"], "dlock.fish");
+}
+
+#[test]
+fn bash_completes_options_of_a_subcommand() {
+    let path = folder("completions").join("dlock.bash");
+    let script = "source \"$0\"; COMP_WORDS=(dlock run --whole); COMP_CWORD=2; _dlock dlock --whole run; \
+                  echo \"${COMPREPLY[*]}\"";
+    let Ok(output) = Command::new("bash").args(["-c", script]).arg(path).output() else {
+        return skipped("bash");
+    };
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "--whole-tree");
+}

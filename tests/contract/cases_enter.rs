@@ -1,0 +1,253 @@
+//! C05, C06, C08: repeated, dropped and lost calls.
+
+use std::future::Future;
+use std::time::Duration;
+
+use dlock::backend::Evict;
+use dlock::lock::{ClaimState, Moment};
+
+use crate::bench::Bench;
+use crate::cases::cases;
+
+cases![
+    c05_same_id_twice_is_one_entry[],
+    c05_same_id_twice_waits_once[],
+    c05_dropped_enter_on_a_free_lock_can_be_undone[],
+    c05_dropped_enter_behind_a_holder_can_be_undone[],
+    c05_dropped_enter_can_be_repeated[],
+    c06_first_answer_is_prompt[],
+    c06_dropping_changed_200_times_loses_nothing[],
+    c06_dropping_changed_loses_no_loss[],
+    c06_nothing_new_is_not_told[],
+    c06_loss_is_told_to_one_who_listens[],
+    c08_leaving_twice_is_no_error[],
+    c08_leaving_after_a_loss_is_no_error[Sever],
+    c08_leaving_after_an_eviction_is_no_error[],
+    c08_dropped_leave_can_be_repeated[],
+    c08_success_is_recorded_and_ages[],
+    c08_failure_is_not_recorded[],
+];
+
+async fn c05_same_id_twice_is_one_entry(b: Bench) {
+    let lock = b.name("a");
+    let request = b.ask(&lock);
+    let client = b.connect().await;
+    let one = b.enter_with(&client, request.clone()).await;
+    let grant = one.held().await;
+    let two = b.enter_with(&client, request).await;
+    assert_eq!(two.held().await.names, grant.names);
+    assert_eq!(b.ids(&lock).await, (vec![one.id()], vec![]));
+    one.leave().await;
+    assert!(b.line(&lock).await.is_empty());
+}
+
+async fn c05_same_id_twice_waits_once(b: Bench) {
+    let lock = b.name("a");
+    let holder = b.hold(b.ask(&lock)).await;
+    let request = b.ask(&lock);
+    let client = b.connect().await;
+    let one = b.enter_with(&client, request.clone()).await;
+    let _two = b.enter_with(&client, request).await;
+    assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![one.id()]));
+}
+
+/// Polls `work` up to `polls` + 1 times and, from four on, for a random moment more; then drops it.
+async fn drop_after<T>(b: &Bench, polls: u64, work: impl Future<Output = T>) -> Option<T> {
+    let cut = async {
+        for _ in 0..polls {
+            tokio::task::yield_now().await;
+        }
+        if polls >= 4 {
+            b.sleep(Duration::from_micros(b.random(2000))).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        value = work => Some(value),
+        () = cut => None,
+    }
+}
+
+async fn c05_dropped_enter_on_a_free_lock_can_be_undone(b: Bench) {
+    for polls in 0..8 {
+        let lock = b.name(&polls.to_string());
+        let request = b.ask(&lock);
+        let client = b.connect().await;
+        drop(drop_after(&b, polls, client.enter(&request, b.soon())).await);
+        b.evict(&lock, request.id, Evict::Force).await;
+        assert!(b.line(&lock).await.is_empty(), "after {polls} polls");
+    }
+}
+
+async fn c05_dropped_enter_behind_a_holder_can_be_undone(b: Bench) {
+    for polls in 0..8 {
+        let lock = b.name(&polls.to_string());
+        let holder = b.hold(b.ask(&lock)).await;
+        let request = b.ask(&lock);
+        let client = b.connect().await;
+        drop(drop_after(&b, polls, client.enter(&request, b.soon())).await);
+        b.evict(&lock, request.id, Evict::IfWaiting).await;
+        assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![]), "after {polls} polls");
+    }
+}
+
+async fn c05_dropped_enter_can_be_repeated(b: Bench) {
+    for polls in 0..8 {
+        let lock = b.name(&polls.to_string());
+        let request = b.ask(&lock);
+        let client = b.connect().await;
+        drop(drop_after(&b, polls, client.enter(&request, b.soon())).await);
+        let member = b.enter_with(&client, request).await;
+        member.held().await;
+        assert_eq!(b.ids(&lock).await, (vec![member.id()], vec![]), "after {polls} polls");
+    }
+}
+
+async fn c06_first_answer_is_prompt(b: Bench) {
+    let lock = b.name("a");
+    let holder = b.hold(b.ask(&lock)).await;
+    let waiter = b.enter(b.ask(&lock)).await;
+    for _ in 0..3 {
+        assert!(matches!(holder.state().await, ClaimState::Held(_)));
+        assert!(matches!(waiter.state().await, ClaimState::Waiting { .. }));
+    }
+}
+
+/// `changed` is dropped at random points while ten claims hand over; each still sees its hold.
+async fn c06_dropping_changed_200_times_loses_nothing(b: Bench) {
+    let lock = b.name("a");
+    let mut dropped = 0;
+    let mut before = b.hold(b.ask(&lock)).await;
+    while dropped < 200 {
+        let member = b.enter(b.ask(&lock)).await;
+        let mut seen = Some(member.state().await);
+        let leave_at = b.random(20);
+        for round in 0..20 {
+            if round == leave_at {
+                before.leave().await;
+            }
+            let polls = b.random(8);
+            match drop_after(&b, polls, member.claim.changed(seen.as_ref())).await {
+                Some(state) => seen = Some(state.expect("follows")),
+                None => dropped += 1,
+            }
+        }
+        while !matches!(seen, Some(ClaimState::Held(_))) {
+            let next = b.by(b.soon(), member.next(seen.as_ref())).await;
+            seen = Some(next.expect("the hold is told, whatever was dropped before"));
+        }
+        before = member;
+    }
+}
+
+async fn c06_dropping_changed_loses_no_loss(b: Bench) {
+    for polls in 0..6 {
+        let lock = b.name(&polls.to_string());
+        let holder = b.hold(b.ask(&lock)).await;
+        let waiter = b.enter(b.ask(&lock)).await;
+        let seen = waiter.state().await;
+        b.evict(&lock, waiter.id(), Evict::IfWaiting).await;
+        drop(drop_after(&b, polls, waiter.claim.changed(Some(&seen))).await);
+        let state = b.by(b.soon(), waiter.next(Some(&seen))).await.expect("the loss is told");
+        assert!(matches!(state, ClaimState::Lost(_)), "{state:?}");
+        holder.leave().await;
+    }
+}
+
+async fn c06_nothing_new_is_not_told(b: Bench) {
+    let lock = b.name("a");
+    let holder = b.hold(b.ask(&lock)).await;
+    let waiter = b.enter(b.ask(&lock)).await;
+    for member in [&holder, &waiter] {
+        let seen = member.state().await;
+        member.renew().await;
+        let quiet = b.clock.now() + b.fixture.blink();
+        assert_eq!(b.by(quiet, member.next(Some(&seen))).await, None);
+    }
+}
+
+async fn c06_loss_is_told_to_one_who_listens(b: Bench) {
+    let lock = b.name("a");
+    let _holder = b.hold(b.ask(&lock)).await;
+    let waiter = b.enter(b.ask(&lock)).await;
+    let seen = waiter.state().await;
+    let (state, _) =
+        tokio::join!(b.by(b.soon(), waiter.next(Some(&seen))), b.evict(&lock, waiter.id(), Evict::IfWaiting));
+    assert!(matches!(state, Some(ClaimState::Lost(_))), "{state:?}");
+}
+
+async fn c08_leaving_twice_is_no_error(b: Bench) {
+    let lock = b.name("a");
+    let holder = b.hold(b.ask(&lock)).await;
+    let waiter = b.enter(b.ask(&lock)).await;
+    let next = b.enter(b.ask(&lock)).await;
+    waiter.leave().await;
+    waiter.leave().await;
+    holder.leave().await;
+    holder.leave().await;
+    next.held().await;
+    holder.leave().await;
+    next.still_holds().await;
+}
+
+async fn c08_leaving_after_a_loss_is_no_error(b: Bench) {
+    let lock = b.name("a");
+    let a = b.hold(b.ask(&lock)).await;
+    b.fixture.sever(a.id(), &lock).await;
+    a.renew().await;
+    a.lost().await;
+    let next = b.enter(b.ask(&lock)).await;
+    a.leave().await;
+    next.held().await;
+    a.leave().await;
+    next.still_holds().await;
+}
+
+async fn c08_leaving_after_an_eviction_is_no_error(b: Bench) {
+    let lock = b.name("a");
+    let holder = b.hold(b.ask(&lock)).await;
+    let waiter = b.enter(b.ask(&lock)).await;
+    b.evict(&lock, waiter.id(), Evict::IfWaiting).await;
+    waiter.lost().await;
+    waiter.leave().await;
+    holder.still_holds().await;
+}
+
+async fn c08_dropped_leave_can_be_repeated(b: Bench) {
+    let lock = b.name("a");
+    for polls in 0..6 {
+        let member = b.hold(b.ask(&lock)).await;
+        drop(drop_after(&b, polls, member.claim.leave(false, b.soon())).await);
+        member.leave().await;
+        assert!(b.line(&lock).await.is_empty(), "after {polls} polls");
+    }
+}
+
+async fn c08_success_is_recorded_and_ages(b: Bench) {
+    let lock = b.name("a");
+    let client = b.connect().await;
+    assert_eq!(client.last_success(&lock, b.soon()).await.expect("reads"), None);
+    let before: Moment = b.clock.now();
+    let member = b.hold(b.ask(&lock)).await;
+    let after = b.clock.now();
+    b.sleep(b.fixture.blink()).await;
+    member.finish(true).await;
+    b.sleep(b.fixture.blink()).await;
+    let asked = b.clock.now();
+    let age = client.last_success(&lock, b.soon()).await.expect("reads").expect("recorded");
+    // Services count in seconds at worst.
+    let slack = Duration::from_secs(1);
+    assert!(age + slack >= asked.since(after) && age <= b.clock.now().since(before) + slack, "{age:?}");
+    assert_eq!(client.last_success(&b.name("other"), b.soon()).await.expect("reads"), None);
+}
+
+async fn c08_failure_is_not_recorded(b: Bench) {
+    let lock = b.name("a");
+    let client = b.connect().await;
+    let member = b.hold(b.ask(&lock)).await;
+    member.finish(false).await;
+    assert_eq!(client.last_success(&lock, b.soon()).await.expect("reads"), None);
+    b.hold(b.ask(&lock)).await.finish(true).await;
+    b.hold(b.ask(&lock)).await.finish(false).await;
+    assert!(client.last_success(&lock, b.soon()).await.expect("reads").is_some(), "the earlier one stays");
+}

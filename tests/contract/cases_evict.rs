@@ -1,0 +1,99 @@
+//! C09: ending somebody's claim.
+
+use dlock::backend::Evict;
+use dlock::lock::{ClaimState, LossReason};
+
+use crate::bench::Bench;
+use crate::cases::cases;
+
+cases![
+    c09_stale_id_leaves_the_new_holder[],
+    c09_id_of_another_lock_leaves_everybody[],
+    c09_evicted_holder_learns_by_whom[],
+    c09_asked_holder_learns_and_stays_until_it_leaves[],
+    c09_waiter_is_evicted_if_waiting[],
+    c09_holder_stays_if_waiting_was_said[],
+    c09_claim_on_several_names_goes_whole[],
+];
+
+async fn c09_stale_id_leaves_the_new_holder(b: Bench) {
+    let lock = b.name("a");
+    let old = b.hold(b.ask(&lock)).await;
+    let new = b.enter(b.ask(&lock)).await;
+    old.leave().await;
+    new.held().await;
+    for how in [Evict::Ask, Evict::Force] {
+        let (found, _) = b.evict(&lock, old.id(), how).await;
+        assert!(!found, "{how:?} of an entry that is gone");
+    }
+    new.still_holds().await;
+}
+
+async fn c09_id_of_another_lock_leaves_everybody(b: Bench) {
+    let here = b.hold(b.ask(&b.name("here"))).await;
+    let there = b.hold(b.ask(&b.name("there"))).await;
+    let (found, _) = b.evict(&b.name("there"), here.id(), Evict::Force).await;
+    assert!(!found);
+    here.still_holds().await;
+    there.still_holds().await;
+}
+
+async fn c09_evicted_holder_learns_by_whom(b: Bench) {
+    let lock = b.name("a");
+    let holder = b.hold(b.ask(&lock)).await;
+    let next = b.enter(b.ask(&lock)).await;
+    let (found, by) = b.evict(&lock, holder.id(), Evict::Force).await;
+    assert!(found);
+    match holder.lost().await {
+        LossReason::Evicted(who) => assert!(who.is_none_or(|who| who == by), "the one who did it"),
+        other => panic!("evicted, not {other:?}"),
+    }
+    next.held().await;
+}
+
+async fn c09_asked_holder_learns_and_stays_until_it_leaves(b: Bench) {
+    let lock = b.name("a");
+    let holder = b.hold(b.ask(&lock)).await;
+    let next = b.enter(b.ask(&lock)).await;
+    let seen = holder.state().await;
+    let (found, by) = b.evict(&lock, holder.id(), Evict::Ask).await;
+    assert!(found);
+    let asked = b.by(b.soon(), holder.next(Some(&seen))).await.expect("is told soon");
+    assert_eq!(asked, ClaimState::AskedToLeave { by });
+    next.waits().await;
+    assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![next.id()]));
+    holder.leave().await;
+    next.held().await;
+}
+
+async fn c09_waiter_is_evicted_if_waiting(b: Bench) {
+    let lock = b.name("a");
+    let holder = b.hold(b.ask(&lock)).await;
+    let waiter = b.enter(b.ask(&lock)).await;
+    let next = b.enter(b.ask(&lock)).await;
+    let (found, _) = b.evict(&lock, waiter.id(), Evict::IfWaiting).await;
+    assert!(found);
+    assert!(matches!(waiter.lost().await, LossReason::Evicted(_)));
+    assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![next.id()]));
+    holder.leave().await;
+    next.held().await;
+}
+
+async fn c09_holder_stays_if_waiting_was_said(b: Bench) {
+    let lock = b.name("a");
+    let holder = b.hold(b.ask(&lock)).await;
+    let (found, _) = b.evict(&lock, holder.id(), Evict::IfWaiting).await;
+    assert!(!found, "it does not wait");
+    holder.still_holds().await;
+}
+
+async fn c09_claim_on_several_names_goes_whole(b: Bench) {
+    let (x, y) = (b.name("x"), b.name("y"));
+    let _holder = b.hold(b.ask(&x)).await;
+    let both = b.enter(b.ask_all(&[x.clone(), y.clone()])).await;
+    let (found, _) = b.evict(&y, both.id(), Evict::IfWaiting).await;
+    assert!(found);
+    both.lost().await;
+    assert!(b.line(&y).await.is_empty());
+    assert_eq!(b.ids(&x).await.1, []);
+}

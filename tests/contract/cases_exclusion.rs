@@ -1,0 +1,233 @@
+//! C01: who may hold together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dlock::lock::{Mode, queue};
+
+use crate::bench::{Bench, slots};
+use crate::cases::cases;
+
+cases![
+    c01_fresh_lock_is_held_at_once[],
+    c01_again_after_release[],
+    c01_other_name_is_independent[],
+    c01_another_id_of_the_same_holder_waits[],
+    c01_pairs_of_modes[],
+    c01_slots_exhausted_and_returned[],
+    c01_freed_slot_number_is_given_again[],
+    c01_exclusive_and_shared_contenders_never_overlap[],
+    c01_line_always_satisfies_the_grant_rule[],
+    c01_several_names_hold_all_or_none[],
+    c01_several_names_exclude_on_each[],
+    c01_several_names_in_opposite_orders_never_deadlock[],
+    c01_several_names_share[],
+];
+
+async fn c01_fresh_lock_is_held_at_once(b: Bench) {
+    let a = b.hold(b.ask(&b.name("a"))).await;
+    a.still_holds().await;
+}
+
+async fn c01_again_after_release(b: Bench) {
+    let lock = b.name("a");
+    let client = b.connect().await;
+    for _ in 0..3 {
+        let a = b.enter_with(&client, b.ask(&lock)).await;
+        a.held().await;
+        a.leave().await;
+        assert!(b.line(&lock).await.is_empty());
+    }
+}
+
+async fn c01_other_name_is_independent(b: Bench) {
+    let _a = b.hold(b.ask(&b.name("a"))).await;
+    b.hold(b.ask(&b.name("b"))).await;
+}
+
+async fn c01_another_id_of_the_same_holder_waits(b: Bench) {
+    let a = b.hold(b.ask(&b.name("a"))).await;
+    let mut again = b.ask(&b.name("a"));
+    again.holder = a.request.holder.clone();
+    let again = b.enter_with(&a.client, again).await;
+    again.waits().await;
+    a.leave().await;
+    again.held().await;
+}
+
+async fn c01_pairs_of_modes(b: Bench) {
+    use Mode::{Exclusive as X, Shared as S};
+    let table = [
+        (X, X, false),
+        (X, S, false),
+        (S, X, false),
+        (S, S, true),
+        (slots(1), slots(1), false),
+        (slots(2), slots(2), true),
+    ];
+    for (i, (first, second, together)) in table.into_iter().enumerate() {
+        let lock = b.name(&i.to_string());
+        let a = b.hold(b.ask_as(&lock, first)).await;
+        let c = b.enter(b.ask_as(&lock, second)).await;
+        if together {
+            c.held().await;
+        } else {
+            c.waits().await;
+            a.still_holds().await;
+            a.leave().await;
+            c.held().await;
+        }
+    }
+}
+
+async fn c01_slots_exhausted_and_returned(b: Bench) {
+    let lock = b.name("a");
+    let mut taken = Vec::new();
+    let mut holders = Vec::new();
+    for _ in 0..3 {
+        let member = b.enter(b.ask_as(&lock, slots(3))).await;
+        taken.extend(member.held().await.names[0].slot);
+        holders.push(member);
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, [1, 2, 3], "each slot once");
+    let fourth = b.enter(b.ask_as(&lock, slots(3))).await;
+    let fifth = b.enter(b.ask_as(&lock, slots(3))).await;
+    fourth.waits().await;
+    holders.remove(1).leave().await;
+    fourth.held().await;
+    fifth.waits().await;
+}
+
+async fn c01_freed_slot_number_is_given_again(b: Bench) {
+    let lock = b.name("a");
+    let a = b.enter(b.ask_as(&lock, slots(2))).await;
+    let freed = a.held().await.names[0].slot;
+    let c = b.enter(b.ask_as(&lock, slots(2))).await;
+    let other = c.held().await.names[0].slot;
+    assert_ne!(freed, other);
+    a.leave().await;
+    let d = b.enter(b.ask_as(&lock, slots(2))).await;
+    assert_eq!(d.held().await.names[0].slot, freed);
+}
+
+/// Eight clients in turn under the lock; nobody sees somebody whom its mode excludes.
+async fn c01_exclusive_and_shared_contenders_never_overlap(b: Bench) {
+    let lock = b.name("a");
+    let (readers, writers) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let contenders: Vec<_> = (0..8)
+        .map(|_| {
+            let (b, lock, readers, writers) = (b.clone(), lock.clone(), readers.clone(), writers.clone());
+            tokio::spawn(async move {
+                let client = b.connect().await;
+                for _ in 0..5 {
+                    let mode = if b.random(3) == 0 { Mode::Exclusive } else { Mode::Shared };
+                    let member = b.enter_with(&client, b.ask_as(&lock, mode)).await;
+                    member.held_by(b.clock.now() + b.fixture.patience() * 100).await.expect("its turn comes");
+                    let own = if mode == Mode::Exclusive { &writers } else { &readers };
+                    own.fetch_add(1, Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    let (r, w) = (readers.load(Ordering::SeqCst), writers.load(Ordering::SeqCst));
+                    assert!(w == 0 || (w == 1 && r == 0), "{w} writers and {r} readers at once");
+                    own.fetch_sub(1, Ordering::SeqCst);
+                    member.leave().await;
+                }
+            })
+        })
+        .collect();
+    for contender in contenders {
+        contender.await.expect("no contender fails");
+    }
+}
+
+async fn c01_line_always_satisfies_the_grant_rule(b: Bench) {
+    let lock = b.name("a");
+    let mut members = Vec::new();
+    for _ in 0..40 {
+        if members.len() < 2 || b.random(3) > 0 {
+            let mode = if b.random(2) == 0 { Mode::Exclusive } else { Mode::Shared };
+            members.push(b.enter(b.ask_as(&lock, mode)).await);
+        } else {
+            let gone = usize::try_from(b.random(members.len() as u64)).expect("small");
+            members.remove(gone).leave().await;
+        }
+        let modes: Vec<Mode> = members.iter().map(|m| m.request.mode).collect();
+        for (i, member) in members.iter().enumerate() {
+            if i < queue::held(&modes) {
+                member.held().await;
+            } else {
+                let state = member.state().await;
+                assert!(
+                    matches!(state, dlock::lock::ClaimState::Waiting { .. }),
+                    "{i} of {modes:?}: {state:?}"
+                );
+            }
+        }
+    }
+}
+
+async fn c01_several_names_hold_all_or_none(b: Bench) {
+    let (x, y) = (b.name("x"), b.name("y"));
+    let on_y = b.hold(b.ask(&y)).await;
+    let both = b.enter(b.ask_all(&[x.clone(), y.clone()])).await;
+    both.waits().await;
+    on_y.leave().await;
+    let grant = both.held().await;
+    assert_eq!(grant.names.len(), 2);
+    both.leave().await;
+    b.hold(b.ask(&x)).await;
+    b.hold(b.ask(&y)).await;
+}
+
+async fn c01_several_names_exclude_on_each(b: Bench) {
+    let names = [b.name("x"), b.name("y"), b.name("z")];
+    let all = b.hold(b.ask_all(&names)).await;
+    for lock in &names {
+        let one = b.enter(b.ask(lock)).await;
+        one.waits().await;
+        one.leave().await;
+    }
+    all.still_holds().await;
+}
+
+async fn c01_several_names_in_opposite_orders_never_deadlock(b: Bench) {
+    let names = [b.name("x"), b.name("y"), b.name("z")];
+    let inside = Arc::new(AtomicUsize::new(0));
+    let clients: Vec<_> = (0..8)
+        .map(|i| {
+            let (b, inside) = (b.clone(), inside.clone());
+            let mut order = names.to_vec();
+            order.rotate_left(i % 3);
+            if i % 2 == 1 {
+                order.reverse();
+            }
+            tokio::spawn(async move {
+                let client = b.connect().await;
+                for _ in 0..4 {
+                    let member = b.enter_with(&client, b.ask_all(&order)).await;
+                    member.held_by(b.clock.now() + b.fixture.patience() * 100).await.expect("its turn comes");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    member.leave().await;
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.expect("no client fails");
+    }
+}
+
+async fn c01_several_names_share(b: Bench) {
+    let (x, y) = (b.name("x"), b.name("y"));
+    let mut both = b.ask_all(&[x.clone(), y.clone()]);
+    both.mode = Mode::Shared;
+    let both = b.hold(both).await;
+    let reader = b.hold(b.ask_as(&y, Mode::Shared)).await;
+    let writer = b.enter(b.ask(&x)).await;
+    writer.waits().await;
+    both.leave().await;
+    writer.held().await;
+    reader.still_holds().await;
+}

@@ -1,0 +1,156 @@
+//! What a mutex does, once for each way to ask for one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dlock::lock::{ClaimState, LockName, Mode, Request};
+
+use crate::bench::{Bench, Member, slots};
+use crate::cases::cases;
+
+cases![
+    c01_mutex_second_waits_for_first[],
+    c01_mutex_second_waits_for_first_as_one_slot[],
+    c01_mutex_second_waits_for_first_as_last_of_five_slots[],
+    c01_mutex_second_waits_for_first_as_exclusive_against_shared[],
+    c01_mutex_contenders_never_overlap[],
+    c01_mutex_contenders_never_overlap_as_one_slot[],
+    c01_mutex_contenders_never_overlap_as_last_of_five_slots[],
+    c02_mutex_holds_in_order[],
+    c02_mutex_holds_in_order_as_one_slot[],
+    c02_mutex_holds_in_order_as_last_of_five_slots[],
+    c02_mutex_holds_in_order_as_exclusive_against_shared[],
+    c08_mutex_try_leaves_nothing[],
+    c08_mutex_try_leaves_nothing_as_one_slot[],
+    c08_mutex_try_leaves_nothing_as_last_of_five_slots[],
+    c08_mutex_try_leaves_nothing_as_exclusive_against_shared[],
+];
+
+/// A way to ask so that two claims exclude each other.
+#[derive(Clone, Copy)]
+enum Way {
+    Exclusive,
+    OneSlot,
+    LastOfFive,
+    AgainstShared,
+}
+
+/// A lock under which every two claims exclude each other.
+struct Mutex {
+    b: Bench,
+    lock: LockName,
+    way: Way,
+    _others: Vec<Member>,
+}
+
+impl Mutex {
+    async fn new(b: &Bench, way: Way) -> Self {
+        let lock = b.name("m");
+        let mut others = Vec::new();
+        if matches!(way, Way::LastOfFive) {
+            for _ in 0..4 {
+                others.push(b.hold(b.ask_as(&lock, slots(5))).await);
+            }
+        }
+        Self { b: b.clone(), lock, way, _others: others }
+    }
+
+    /// The request of the `n`th contender.
+    fn ask(&self, n: usize) -> Request {
+        let mode = match self.way {
+            Way::Exclusive => Mode::Exclusive,
+            Way::OneSlot => slots(1),
+            Way::LastOfFive => slots(5),
+            Way::AgainstShared if n.is_multiple_of(2) => Mode::Exclusive,
+            Way::AgainstShared => Mode::Shared,
+        };
+        self.b.ask_as(&self.lock, mode)
+    }
+}
+
+async fn second_waits(b: Bench, way: Way) {
+    let m = Mutex::new(&b, way).await;
+    let first = b.hold(m.ask(0)).await;
+    let second = b.enter(m.ask(1)).await;
+    second.waits().await;
+    first.still_holds().await;
+    first.leave().await;
+    second.held().await;
+}
+
+async fn never_overlap(b: Bench, way: Way) {
+    let m = Arc::new(Mutex::new(&b, way).await);
+    let inside = Arc::new(AtomicUsize::new(0));
+    let contenders: Vec<_> = (0..6)
+        .map(|_| {
+            let (b, m, inside) = (b.clone(), m.clone(), inside.clone());
+            tokio::spawn(async move {
+                for _ in 0..5 {
+                    let member = b.enter(m.ask(0)).await;
+                    member.held_by(b.clock.now() + b.fixture.patience() * 100).await.expect("its turn comes");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    member.leave().await;
+                }
+            })
+        })
+        .collect();
+    for contender in contenders {
+        contender.await.expect("no contender fails");
+    }
+}
+
+async fn in_order(b: Bench, way: Way) {
+    let m = Mutex::new(&b, way).await;
+    let mut members = Vec::new();
+    for n in 0..5 {
+        members.push(b.enter(m.ask(n)).await);
+    }
+    while !members.is_empty() {
+        members[0].held().await;
+        for later in &members[1..] {
+            let state = later.state().await;
+            assert!(matches!(state, ClaimState::Waiting { .. }), "{state:?} before its turn");
+        }
+        members.remove(0).leave().await;
+    }
+}
+
+async fn try_leaves_nothing(b: Bench, way: Way) {
+    let m = Mutex::new(&b, way).await;
+    let first = b.hold(m.ask(0)).await;
+    let before = b.ids(&m.lock).await;
+    let second = b.enter(m.ask(1)).await;
+    assert!(matches!(second.state().await, ClaimState::Waiting { .. }));
+    second.leave().await;
+    assert_eq!(b.ids(&m.lock).await, before);
+    first.leave().await;
+    b.hold(m.ask(1)).await;
+}
+
+macro_rules! ways {
+    ($($name:ident = $body:ident($way:ident)),* $(,)?) => {
+        $(async fn $name(b: Bench) {
+            $body(b, Way::$way).await;
+        })*
+    };
+}
+
+ways![
+    c01_mutex_second_waits_for_first = second_waits(Exclusive),
+    c01_mutex_second_waits_for_first_as_one_slot = second_waits(OneSlot),
+    c01_mutex_second_waits_for_first_as_last_of_five_slots = second_waits(LastOfFive),
+    c01_mutex_second_waits_for_first_as_exclusive_against_shared = second_waits(AgainstShared),
+    c01_mutex_contenders_never_overlap = never_overlap(Exclusive),
+    c01_mutex_contenders_never_overlap_as_one_slot = never_overlap(OneSlot),
+    c01_mutex_contenders_never_overlap_as_last_of_five_slots = never_overlap(LastOfFive),
+    c02_mutex_holds_in_order = in_order(Exclusive),
+    c02_mutex_holds_in_order_as_one_slot = in_order(OneSlot),
+    c02_mutex_holds_in_order_as_last_of_five_slots = in_order(LastOfFive),
+    c02_mutex_holds_in_order_as_exclusive_against_shared = in_order(AgainstShared),
+    c08_mutex_try_leaves_nothing = try_leaves_nothing(Exclusive),
+    c08_mutex_try_leaves_nothing_as_one_slot = try_leaves_nothing(OneSlot),
+    c08_mutex_try_leaves_nothing_as_last_of_five_slots = try_leaves_nothing(LastOfFive),
+    c08_mutex_try_leaves_nothing_as_exclusive_against_shared = try_leaves_nothing(AgainstShared),
+];

@@ -1,0 +1,229 @@
+//! C02: order of arrival, withdrawing, superseding, deadlocks.
+
+use dlock::lock::{ClaimState, ErrorKind, Mode, Request, queue};
+
+use crate::bench::{Bench, Member, slots};
+use crate::cases::cases;
+
+cases![
+    c02_ten_of_mixed_modes_hold_in_order[],
+    c02_slots_are_given_in_order[],
+    c02_ahead_only_falls_and_ends_with_the_hold[Ordered],
+    c02_writer_is_not_starved[],
+    c02_readers_behind_a_writer_hold_together[],
+    c02_withdrawing_in_the_middle_moves_nobody_else[],
+    c02_withdrawing_the_first_waiter_lets_readers_through[],
+    c02_supersede_removes_older_waiters_that_said_so[],
+    c02_supersede_spares_holders_and_others[],
+    c02_deadlock_exclusive_under_own_shared_hold[],
+    c02_deadlock_one_slot_under_itself[],
+    c02_deadlock_refuses_the_later_of_two[],
+    c02_deadlock_through_a_waiter_ahead[],
+    c02_nested_waits_without_a_cycle_are_none[],
+];
+
+/// Modes drawn at random; the line is drained from the front, compared with the rule at each step.
+async fn c02_ten_of_mixed_modes_hold_in_order(b: Bench) {
+    let lock = b.name("a");
+    let mut members: Vec<Member> = Vec::new();
+    for n in 0..10 {
+        let mode = if n % 4 == 0 || b.random(3) == 0 { Mode::Exclusive } else { Mode::Shared };
+        members.push(b.enter(b.ask_as(&lock, mode)).await);
+    }
+    drain(members).await;
+}
+
+async fn c02_slots_are_given_in_order(b: Bench) {
+    let lock = b.name("a");
+    let mut members = Vec::new();
+    for _ in 0..7 {
+        members.push(b.enter(b.ask_as(&lock, slots(3))).await);
+    }
+    drain(members).await;
+}
+
+async fn drain(mut members: Vec<Member>) {
+    while !members.is_empty() {
+        let modes: Vec<Mode> = members.iter().map(|m| m.request.mode).collect();
+        let held = queue::held(&modes);
+        for member in &members[..held] {
+            member.held().await;
+        }
+        for member in &members[held..] {
+            let state = member.state().await;
+            assert!(matches!(state, ClaimState::Waiting { .. }), "{state:?} before its turn in {modes:?}");
+        }
+        members.remove(0).leave().await;
+    }
+}
+
+async fn c02_ahead_only_falls_and_ends_with_the_hold(b: Bench) {
+    let lock = b.name("a");
+    let mut before = Vec::new();
+    for _ in 0..5 {
+        before.push(b.enter(b.ask(&lock)).await);
+    }
+    let last = b.enter(b.ask(&lock)).await;
+    let mut state = last.state().await;
+    let mut fewest = u32::MAX;
+    let mut falls = 0;
+    while let ClaimState::Waiting { ahead, .. } = &state {
+        let ahead = ahead.expect("a line in order knows");
+        assert!(ahead <= fewest && ahead as usize <= before.len(), "{ahead} after {fewest}");
+        falls += u32::from(ahead < fewest);
+        fewest = ahead;
+        if ahead as usize == before.len() {
+            before.remove(0).leave().await;
+            // Who waits hears of the one that it waits for; of the others it learns when it renews.
+            last.renew().await;
+        }
+        state = b.by(b.soon(), last.next(Some(&state))).await.expect("each departure ahead is told");
+    }
+    assert!(matches!(state, ClaimState::Held(_)), "{state:?}");
+    assert_eq!((fewest, falls), (1, 5));
+}
+
+async fn c02_writer_is_not_starved(b: Bench) {
+    let lock = b.name("a");
+    let reader = b.hold(b.ask_as(&lock, Mode::Shared)).await;
+    let writer = b.enter(b.ask(&lock)).await;
+    let late = b.enter(b.ask_as(&lock, Mode::Shared)).await;
+    late.waits().await;
+    reader.leave().await;
+    writer.held().await;
+    late.waits().await;
+    writer.leave().await;
+    late.held().await;
+}
+
+async fn c02_readers_behind_a_writer_hold_together(b: Bench) {
+    let lock = b.name("a");
+    let writer = b.hold(b.ask(&lock)).await;
+    let one = b.enter(b.ask_as(&lock, Mode::Shared)).await;
+    let two = b.enter(b.ask_as(&lock, Mode::Shared)).await;
+    let next = b.enter(b.ask(&lock)).await;
+    writer.leave().await;
+    one.held().await;
+    two.held().await;
+    next.waits().await;
+}
+
+async fn c02_withdrawing_in_the_middle_moves_nobody_else(b: Bench) {
+    let lock = b.name("a");
+    let mut members = Vec::new();
+    for _ in 0..5 {
+        members.push(b.enter(b.ask(&lock)).await);
+    }
+    members.remove(2).leave().await;
+    drain(members).await;
+}
+
+async fn c02_withdrawing_the_first_waiter_lets_readers_through(b: Bench) {
+    let lock = b.name("a");
+    let reader = b.hold(b.ask_as(&lock, Mode::Shared)).await;
+    let writer = b.enter(b.ask(&lock)).await;
+    let late = b.enter(b.ask_as(&lock, Mode::Shared)).await;
+    late.waits().await;
+    writer.leave().await;
+    late.held().await;
+    reader.still_holds().await;
+}
+
+fn newest(request: Request) -> Request {
+    Request { supersede: true, ..request }
+}
+
+async fn c02_supersede_removes_older_waiters_that_said_so(b: Bench) {
+    let lock = b.name("a");
+    let holder = b.hold(b.ask(&lock)).await;
+    let one = b.enter(newest(b.ask(&lock))).await;
+    one.waits().await;
+    let two = b.enter(newest(b.ask(&lock))).await;
+    let by = one.until(b.soon(), |state| match state {
+        ClaimState::Superseded { by } => Some(by.clone()),
+        _ => None,
+    });
+    assert_eq!(by.await.as_ref(), Some(&two.request.holder), "says who came after it");
+    two.waits().await;
+    assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![two.id()]));
+    one.leave().await;
+    holder.leave().await;
+    two.held().await;
+}
+
+async fn c02_supersede_spares_holders_and_others(b: Bench) {
+    let lock = b.name("a");
+    let holder = b.hold(newest(b.ask(&lock))).await;
+    let other = b.enter(b.ask(&lock)).await;
+    let new = b.enter(newest(b.ask(&lock))).await;
+    other.waits().await;
+    holder.still_holds().await;
+    assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![other.id(), new.id()]));
+}
+
+fn inside(outer: &Member, request: Request) -> Request {
+    let mut ancestors = outer.request.ancestors.clone();
+    ancestors.push(outer.id());
+    Request { ancestors, ..request }
+}
+
+/// Asserts that `request` is refused as a deadlock that names what is in `words`, and leaves no entry.
+async fn refused(b: &Bench, request: &Request, words: &[String]) {
+    let line = b.ids(&request.names[0]).await;
+    let error = b.try_enter(request).await.expect_err("the wait would never end");
+    assert_eq!(error.kind, ErrorKind::Deadlock, "{error}");
+    for word in words {
+        assert!(error.reason.contains(word), "{word} is in: {}", error.reason);
+    }
+    assert_eq!(b.ids(&request.names[0]).await, line, "the entry is gone again");
+}
+
+async fn c02_deadlock_exclusive_under_own_shared_hold(b: Bench) {
+    let lock = b.name("a");
+    let outer = b.hold(b.ask_as(&lock, Mode::Shared)).await;
+    let words = [lock.to_string(), outer.request.holder.user.clone()];
+    refused(&b, &inside(&outer, b.ask(&lock)), &words).await;
+    b.hold(inside(&outer, b.ask_as(&lock, Mode::Shared))).await;
+}
+
+async fn c02_deadlock_one_slot_under_itself(b: Bench) {
+    let lock = b.name("a");
+    let outer = b.hold(b.ask_as(&lock, slots(1))).await;
+    refused(&b, &inside(&outer, b.ask_as(&lock, slots(1))), &[lock.to_string()]).await;
+}
+
+async fn c02_deadlock_refuses_the_later_of_two(b: Bench) {
+    let (x, y) = (b.name("x"), b.name("y"));
+    let one = b.hold(b.ask(&x)).await;
+    let two = b.hold(b.ask(&y)).await;
+    let first = b.enter(inside(&one, b.ask(&y))).await;
+    first.waits().await;
+    let words = [&one, &two].map(|m| m.request.holder.user.clone());
+    refused(&b, &inside(&two, b.ask(&x)), &[x.to_string(), y.to_string()]).await;
+    refused(&b, &inside(&two, b.ask(&x)), &words).await;
+    two.leave().await;
+    first.held().await;
+}
+
+/// The nested claim waits for a waiter that waits for the nested claim's ancestor.
+async fn c02_deadlock_through_a_waiter_ahead(b: Bench) {
+    let lock = b.name("a");
+    let outer = b.hold(b.ask_as(&lock, Mode::Shared)).await;
+    let writer = b.enter(b.ask(&lock)).await;
+    refused(
+        &b,
+        &inside(&outer, b.ask_as(&lock, Mode::Shared)),
+        std::slice::from_ref(&writer.request.holder.user),
+    )
+    .await;
+}
+
+async fn c02_nested_waits_without_a_cycle_are_none(b: Bench) {
+    let (x, y) = (b.name("x"), b.name("y"));
+    let outer = b.hold(b.ask_as(&x, Mode::Shared)).await;
+    let one = b.hold(inside(&outer, b.ask(&y))).await;
+    let sibling = b.enter(inside(&outer, b.ask(&y))).await;
+    sibling.waits().await;
+    one.leave().await;
+    sibling.held().await;
+}

@@ -1,0 +1,150 @@
+//! What the suite must be able to do to a service, whichever it is.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dlock::backend::memory::Fault;
+use dlock::backend::{Backend, Claim};
+use dlock::clock::Clock;
+use dlock::lock::{ClaimId, LockName};
+
+/// What a case needs beyond two clients and a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// Claims end by a ttl on the server.
+    Leased,
+    /// Waiters hold in order of arrival and know how many are ahead.
+    Ordered,
+    /// Several names enter in one step.
+    AtomicNames,
+    /// [`Fixture::freeze`].
+    Freeze,
+    /// [`Fixture::restart`].
+    Restart,
+    /// [`Fixture::sever`].
+    Sever,
+    /// [`Fixture::abandon`].
+    Abandon,
+    /// [`Fixture::connect_skewed`].
+    Skew,
+    /// [`Fixture::address`] and [`Kind::remote`].
+    OtherProcess,
+}
+
+impl Need {
+    /// Every need.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Leased,
+        Self::Ordered,
+        Self::AtomicNames,
+        Self::Freeze,
+        Self::Restart,
+        Self::Sever,
+        Self::Abandon,
+        Self::Skew,
+        Self::OtherProcess,
+    ];
+}
+
+/// Which way a client's clock is wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Skew {
+    /// Ten minutes behind the server's.
+    Behind,
+    /// Ten minutes ahead of it.
+    Ahead,
+}
+
+/// A future that a table can hold.
+pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// How another process becomes a client of the service at an address.
+pub(crate) type Remote = fn(&str) -> Arc<dyn Backend>;
+
+/// What a case needs of the service that it is given.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Opening {
+    /// Only the memory fixture is given faults.
+    pub(crate) fault: Option<Fault>,
+    /// The service is frozen or restarted: no other case may use it.
+    pub(crate) alone: bool,
+}
+
+/// A service under test, not yet started.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    /// The first half of the trials' names; the backend's name.
+    pub(crate) name: &'static str,
+    /// Whether its clock is the runtime's, so that tests can pause it.
+    pub(crate) paused: bool,
+    /// Why it cannot be tried on this machine.
+    pub(crate) missing: fn() -> Option<String>,
+    /// Why it does not meet a need, if it does not.
+    pub(crate) lacks: fn(Need) -> Option<&'static str>,
+    /// Makes a service ready for one case.
+    pub(crate) open: fn(Opening) -> Boxed<Arc<dyn Fixture>>,
+    /// How another process becomes a client, if one can.
+    pub(crate) remote: Option<Remote>,
+}
+
+/// A service under test. Hooks that a fixture lacks are never called: its [`Kind::lacks`] says why.
+#[async_trait]
+pub(crate) trait Fixture: Send + Sync {
+    /// The clock by which deadlines are given and time is taken.
+    fn clock(&self) -> Clock;
+
+    /// A client that shares nothing with the others.
+    async fn connect(&self) -> Arc<dyn Backend>;
+
+    /// How long anything may take that waits for no ttl.
+    fn patience(&self) -> Duration;
+
+    /// How long one looks on before believing that nothing happens.
+    fn blink(&self) -> Duration;
+
+    /// The shortest ttl that the service grants.
+    fn min_ttl(&self) -> Duration;
+
+    /// The slack beyond the ttl after which an abandoned claim is gone (C04).
+    async fn bound(&self) -> Duration {
+        self.connect().await.capabilities().abandoned_bound
+    }
+
+    /// A client whose clock is wrong.
+    async fn connect_skewed(&self, skew: Skew) -> Arc<dyn Backend> {
+        unreachable!("no client with a clock {skew:?}")
+    }
+
+    /// The service accepts and answers nothing, until [`Fixture::thaw`].
+    async fn freeze(&self) {
+        unreachable!("cannot freeze")
+    }
+
+    /// Ends a freeze.
+    async fn thaw(&self) {
+        unreachable!("cannot thaw")
+    }
+
+    /// Restarts the service, which keeps its data.
+    async fn restart(&self) {
+        unreachable!("cannot restart")
+    }
+
+    /// Makes what carries this claim at the service vanish.
+    async fn sever(&self, claim: ClaimId, name: &LockName) {
+        unreachable!("cannot sever {claim} on {name}")
+    }
+
+    /// Has a client vanish without goodbye.
+    async fn abandon(&self, client: Arc<dyn Backend>, claim: Arc<dyn Claim>) {
+        unreachable!("cannot abandon {claim:?} of {client:?}")
+    }
+
+    /// Where another process finds this service.
+    fn address(&self) -> String {
+        unreachable!("not reachable from another process")
+    }
+}

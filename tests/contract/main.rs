@@ -1,0 +1,92 @@
+//! The contract of `dlock::backend`, one suite against every backend.
+//!
+//! A trial is a fixture × a case: `memory::c07_renew_never_revives_expired`. A case that a fixture cannot
+//! run is ignored, with the reason. `DLOCK_TEST_REQUIRE=file,...` makes a fixture that is not available a
+//! failure; `DLOCK_TEST_SEED` repeats a run.
+
+mod bench;
+mod cases;
+mod cases_enter;
+mod cases_evict;
+mod cases_exclusion;
+mod cases_life;
+mod cases_limits;
+mod cases_mutex;
+mod cases_order;
+mod cases_process;
+mod cases_token;
+mod cases_view;
+mod fixture;
+mod fixtures;
+mod meta;
+mod run;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod taker;
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use cases::Case;
+use fixture::Kind;
+use run::Outcome;
+
+fn main() -> ExitCode {
+    if taker::run_if_asked() {
+        return ExitCode::SUCCESS;
+    }
+    let seed = seed();
+    let mut trials = meta::trials();
+    for kind in fixtures::KINDS {
+        trials.extend(cases::all().into_iter().map(|case| trial(*kind, case, seed)));
+    }
+    trials.extend(unknown_requirements());
+    run::remember_panics();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("DLOCK_TEST_SEED").ok().and_then(|text| text.parse().ok());
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    given.unwrap_or_else(|| since.as_secs() ^ u64::from(since.subsec_nanos()))
+}
+
+/// What `DLOCK_TEST_REQUIRE` names for other tests.
+const FOREIGN: [&str; 4] = ["curator", "etcdctl", "kazoo", "redis-py"];
+
+fn required() -> Vec<String> {
+    let list = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
+    list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// A requirement that no fixture has the name of is not met.
+fn unknown_requirements() -> Vec<Trial> {
+    let known = |name: &str| fixtures::KINDS.iter().any(|k| k.name == name) || FOREIGN.contains(&name);
+    let unknown = required().into_iter().filter(|name| !known(name));
+    let fail = |name: String| {
+        Trial::test(
+            format!("{name}::is_required"),
+            move || Err(format!("no fixture is called {name}").into()),
+        )
+    };
+    unknown.map(fail).collect()
+}
+
+fn trial(kind: Kind, case: Case, seed: u64) -> Trial {
+    Trial::ignorable_test(format!("{}::{}", kind.name, case.name), move || {
+        if let Some(reason) = (kind.missing)() {
+            let needed = required().iter().any(|name| name == kind.name);
+            return if needed { Err(Failed::from(reason)) } else { Ok(Completion::ignored_with(reason)) };
+        }
+        if let Some(reason) = run::obstacle(&kind, &case) {
+            return Ok(Completion::ignored_with(reason));
+        }
+        match run::run(kind, &case, None, seed) {
+            Outcome::Passed => Ok(Completion::Completed),
+            Outcome::Skipped(reason) => Ok(Completion::ignored_with(reason)),
+            Outcome::Failed(why) => Err(Failed::from(why)),
+        }
+    })
+}

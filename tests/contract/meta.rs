@@ -1,0 +1,137 @@
+//! Tests of the suite itself.
+
+use std::collections::BTreeSet;
+
+use dlock::backend::memory::Fault;
+use libtest_mimic::{Failed, Trial};
+
+use crate::cases::{Case, all};
+use crate::fixture::{Kind, Need, Opening};
+use crate::fixtures::KINDS;
+use crate::run::{Outcome, obstacle, run};
+
+const CONTRACT: &str = include_str!("../../src/backend/mod.rs");
+const FAULTS: &str = include_str!("../../src/backend/memory/fault.rs");
+
+/// One trial for each rule and each fault.
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = vec![
+        Trial::test("meta::every_clause_has_a_case", || check(&clauses_without(&case_clauses()))),
+        Trial::test("meta::every_clause_has_a_fault", || check(&clauses_without(&fault_clauses()))),
+        Trial::test("meta::every_case_names_a_clause", || check(&odd_cases())),
+        Trial::test("meta::every_fault_is_listed", || check(&unlisted_faults())),
+        Trial::test("meta::every_need_is_met_by_a_fixture", || check(&unmet_needs())),
+    ];
+    for kind in KINDS {
+        let name = format!("meta::fixture_{}_is_complete", kind.name);
+        trials.push(Trial::test(name, || check(&incomplete(kind))));
+    }
+    let memory = KINDS.iter().find(|kind| kind.name == "memory").expect("the reference");
+    for fault in Fault::ALL {
+        let name = format!("meta::fault_{fault:?}_is_caught");
+        trials.push(Trial::test(name, || is_caught(memory, *fault)));
+    }
+    trials
+}
+
+fn check(complaints: &[String]) -> Result<(), Failed> {
+    if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n").into()) }
+}
+
+/// The ids of the clauses in the contract's documentation.
+fn clauses() -> BTreeSet<String> {
+    let ids = CONTRACT.lines().filter_map(|line| line.strip_prefix("//! - **C")?.get(..2));
+    let ids: BTreeSet<String> = ids.map(|digits| format!("c{digits}")).collect();
+    assert!(ids.len() >= 15, "the contract is where it was: {ids:?}");
+    ids
+}
+
+fn case_clauses() -> BTreeSet<String> {
+    all().iter().map(|case| clause(case).to_owned()).collect()
+}
+
+fn clause(case: &Case) -> &'static str {
+    case.name.split('_').next().expect("a first part")
+}
+
+/// The variants of `Fault` in its source, each with the clause in its documentation.
+fn faults_with_clauses() -> Vec<(String, String)> {
+    let variants = FAULTS.lines().skip_while(|l| !l.starts_with("pub enum")).skip(1);
+    let lines: Vec<&str> = variants.take_while(|l| *l != "}").map(str::trim).collect();
+    let pairs = lines.chunks(2).map(|pair| {
+        let clause = pair[0].strip_prefix("/// ").and_then(|doc| doc.split(':').next());
+        (pair[1].trim_end_matches(',').to_owned(), clause.expect("a clause").to_lowercase())
+    });
+    pairs.collect()
+}
+
+fn fault_clauses() -> BTreeSet<String> {
+    faults_with_clauses().into_iter().map(|(_, clause)| clause).collect()
+}
+
+fn clauses_without(covered: &BTreeSet<String>) -> Vec<String> {
+    clauses().difference(covered).cloned().collect()
+}
+
+fn odd_cases() -> Vec<String> {
+    let (clauses, cases) = (clauses(), all());
+    let mut names = BTreeSet::new();
+    let odd = cases.iter().filter(|case| !clauses.contains(clause(case)) || !names.insert(case.name));
+    odd.map(|case| format!("{} names no clause, or is there twice", case.name)).collect()
+}
+
+fn unlisted_faults() -> Vec<String> {
+    let listed: Vec<String> = Fault::ALL.iter().map(|fault| format!("{fault:?}")).collect();
+    let missing = faults_with_clauses().into_iter().map(|(name, _)| name).filter(|n| !listed.contains(n));
+    missing.map(|name| format!("{name} is not in Fault::ALL")).collect()
+}
+
+/// A case that every fixture ignores tests nothing.
+fn unmet_needs() -> Vec<String> {
+    let unmet = Need::ALL.iter().filter(|need| KINDS.iter().all(|kind| (kind.lacks)(**need).is_some()));
+    unmet.map(|need| format!("no fixture meets {need:?}")).collect()
+}
+
+/// Whether what a fixture says that it lacks agrees with its backend's capabilities.
+fn incomplete(kind: &Kind) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(kind.paused)
+        .build()
+        .expect("a runtime");
+    let facts =
+        runtime.block_on(async { (kind.open)(Opening::default()).await.connect().await.capabilities() });
+    let stated = [
+        (Need::Leased, facts.leased),
+        (Need::Ordered, facts.ordered),
+        (Need::AtomicNames, facts.atomic_names),
+        (Need::OtherProcess, kind.remote.is_some()),
+    ];
+    let mut complaints: Vec<String> = stated
+        .into_iter()
+        .filter(|(need, has)| (kind.lacks)(*need).is_none() != *has)
+        .map(|(need, has)| format!("{need:?} is {has} for the backend, the fixture says otherwise"))
+        .collect();
+    if facts.backend != kind.name {
+        complaints.push(format!("the backend calls itself {}", facts.backend));
+    }
+    let mute = Need::ALL.iter().filter(|need| (kind.lacks)(**need).is_some_and(str::is_empty));
+    complaints.extend(mute.map(|need| format!("no reason for lacking {need:?}")));
+    let idle = all().iter().filter(|case| obstacle(kind, case).is_none()).count();
+    if idle < all().len() / 2 {
+        complaints.push(format!("only {idle} cases can run"));
+    }
+    complaints
+}
+
+/// The suite must fail in a case of the clause that the fault breaks.
+fn is_caught(memory: &Kind, fault: Fault) -> Result<(), Failed> {
+    let known = faults_with_clauses();
+    let own = known.iter().find(|(name, _)| *name == format!("{fault:?}")).map(|(_, clause)| clause);
+    let own = own.ok_or("no clause")?;
+    let cases = all();
+    let mut about = cases.iter().filter(|c| clause(c) == own && obstacle(memory, c).is_none());
+    // One seed, so that a fault is caught in every run or in none.
+    let caught = about.any(|case| matches!(run(*memory, case, Some(fault), 1), Outcome::Failed(_)));
+    if caught { Ok(()) } else { Err(format!("no case of {own} fails with {fault:?}").into()) }
+}

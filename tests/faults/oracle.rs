@@ -1,0 +1,140 @@
+//! Judges from the processes themselves whether holds overlapped; it does not trust the lock.
+//!
+//! Every hold's command writes a line with its pid, token and mode before it does anything, and looks at its
+//! beginning and its end whether anybody of another hold's tree lives.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use crate::support::{Bed, process};
+
+/// The command of each hold. It keeps an exclusion folder and an unprotected counter, and has a child in another
+/// session that is deaf to TERM. `$1` is the mode. What it finds wrong goes to `violations`. The tree of a command
+/// that the enemy felled itself is left alone by dlock, as any daemon, so nobody minds it.
+const SECTION: &str = r#"
+echo "$$ ${DLOCK_TOKEN:-0} $1" >>holds
+lives() {
+    stat=$(</proc/$1/stat) 2>/dev/null || return 1
+    case ${stat##*) } in Z* | X* | '') return 1 ;; esac
+    tr '\0' '\n' <"/proc/$1/environ" 2>/dev/null | grep -q '^TEST_SECTION=yes$'
+}
+others() {
+    tail -n 20 holds | while read -r pid token mode; do
+        [ "$pid" = $$ ] && continue
+        [ "$1$mode" = sharedshared ] && continue
+        for member in $pid $(cat "tree.$pid" 2>/dev/null); do
+            lives "$member" || continue
+            grep -qx "$pid" felled || echo "$$ ($1) met $member of $pid ($mode)" >>violations
+        done
+    done
+}
+others "$1"
+(trap '' TERM; exec setsid sleep 4) &
+echo $! >"tree.$$"
+if [ "$1" = exclusive ]; then
+    mkdir section 2>/dev/null || {
+        owner=$(cat section/owner 2>/dev/null)
+        # Left by somebody who was killed; if he lives, we overlap.
+        [ -n "$owner" ] && lives "$owner" && echo "$$ is in the section of $owner" >>violations
+    }
+    echo $$ >section/owner
+    read -r n <counter
+    sleep "0.0$((n % 3))"
+    read -r m <counter
+    [ "$n" = "$m" ] || echo "$$ had its counter changed from $n to $m" >>violations
+    echo $((n + 1)) >counter
+    rm -rf section
+else
+    sleep 0.01
+fi
+others "$1"
+kill -9 $! 2>/dev/null
+wait 2>/dev/null
+exit 0
+"#;
+
+/// Reads what the sections wrote.
+pub(crate) struct Oracle<'a> {
+    bed: &'a Bed,
+}
+
+/// One hold that began.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Hold {
+    pub(crate) pid: i32,
+    pub(crate) token: u64,
+    pub(crate) exclusive: bool,
+}
+
+impl<'a> Oracle<'a> {
+    /// Lays out what the sections use.
+    pub(crate) fn new(bed: &'a Bed) -> Self {
+        bed.write("section.sh", SECTION);
+        bed.write("counter", "0\n");
+        bed.write("holds", "");
+        bed.write("felled", "");
+        Self { bed }
+    }
+
+    /// The words of a hold's command.
+    pub(crate) fn words(mode: &str) -> [&str; 5] {
+        ["env", "TEST_SECTION=yes", "bash", "section.sh", mode]
+    }
+
+    /// The holds so far, in the order in which their commands began.
+    pub(crate) fn holds(&self) -> Vec<Hold> {
+        let text = self.bed.read("holds");
+        let hold = |line: &str| {
+            let mut words = line.split(' ');
+            Some(Hold {
+                pid: words.next()?.parse().ok()?,
+                token: words.next()?.parse().ok()?,
+                exclusive: words.next()? == "exclusive",
+            })
+        };
+        text.lines().filter_map(hold).collect()
+    }
+
+    /// What the commands themselves found wrong.
+    pub(crate) fn violations(&self) -> String {
+        self.bed.read("violations")
+    }
+
+    /// Every token is greater than those of all holds that had to end before it.
+    pub(crate) fn disorder(&self) -> Vec<(Hold, Hold)> {
+        let holds = self.holds();
+        let mut wrong = Vec::new();
+        let mut last_exclusive: Option<Hold> = None;
+        let mut highest: Option<Hold> = None;
+        for hold in holds {
+            let before = if hold.exclusive { &highest } else { &last_exclusive };
+            if let Some(before) = before.as_ref().filter(|b| b.token >= hold.token) {
+                wrong.push((before.clone(), hold.clone()));
+            }
+            if highest.as_ref().is_none_or(|h| h.token < hold.token) {
+                highest = Some(hold.clone());
+            }
+            if hold.exclusive {
+                last_exclusive = Some(hold);
+            }
+        }
+        wrong
+    }
+
+    /// Two exclusive commands that live at the same instant.
+    pub(crate) fn overlap(&self) -> Option<(i32, i32)> {
+        let holds = self.holds();
+        let recent = holds.iter().rev().take(20).filter(|h| h.exclusive).map(|h| h.pid);
+        let living: Vec<i32> = recent.filter(|pid| process::is_alive(*pid)).collect();
+        let pairs = living.iter().flat_map(|a| living.iter().map(move |b| (*a, *b))).filter(|(a, b)| a < b);
+        // One that lives before and after the look at the other lived with it.
+        pairs.into_iter().find(|(a, b)| [a, b, a].into_iter().all(|pid| process::is_alive(*pid)))
+    }
+
+    /// Notes that the enemy is about to end the command `pid` itself; returns the child that it leaves behind.
+    pub(crate) fn fell(&self, pid: i32) -> Option<i32> {
+        let mut felled = OpenOptions::new().append(true).open(self.bed.path("felled")).expect("a list");
+        felled.write_all(format!("{pid}\n").as_bytes()).expect("a longer list");
+        self.bed.read(&format!("tree.{pid}")).trim().parse().ok()
+    }
+}

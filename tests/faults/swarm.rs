@@ -1,0 +1,210 @@
+//! The swarm and its enemy.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::oracle::Oracle;
+use crate::support::process::{self, Process};
+use crate::support::wait::until_true;
+use crate::support::{Bed, Running};
+
+/// How many dlocks run at any time.
+const SWARM: usize = 12;
+/// How long the enemy is at work; `DLOCK_TEST_FAULTS_SECONDS` changes it.
+const LENGTH: Duration = Duration::from_secs(30);
+
+/// A small generator whose whole state is the seed that is printed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).expect("below a usize")
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+        if from.is_empty() { None } else { Some(&from[self.below(from.len())]) }
+    }
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("DLOCK_TEST_FAULTS_SEED").ok().and_then(|s| s.parse().ok());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
+    let seed = given.unwrap_or(u64::from(now.subsec_nanos()) ^ now.as_secs() << 20);
+    eprintln!("seed: DLOCK_TEST_FAULTS_SEED={seed}");
+    seed
+}
+
+fn length(default: Duration) -> Duration {
+    let given = std::env::var("DLOCK_TEST_FAULTS_SECONDS").ok().and_then(|s| s.parse().ok());
+    given.map_or(default, Duration::from_secs)
+}
+
+/// What the enemy does to a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Blow {
+    Kill,
+    Stop,
+    Go,
+    Terminate,
+}
+
+impl Blow {
+    fn signal(self) -> Signal {
+        match self {
+            Self::Kill => Signal::KILL,
+            Self::Stop => Signal::STOP,
+            Self::Go => Signal::CONT,
+            Self::Terminate => Signal::TERM,
+        }
+    }
+}
+
+/// One that locks: dlock, or a wrapper that only looks like it.
+type Locker = fn(&Bed, &mut Random) -> Command;
+
+fn dlock(bed: &Bed, random: &mut Random) -> Command {
+    let shared = random.below(4) == 0;
+    let (flag, mode) = if shared { ("-s", "shared") } else { ("-x", "exclusive") };
+    let mut command = bed.run(["-q", "--name", "x", "--ttl", "1s", "--grace", "200ms", flag]);
+    if random.below(6) == 0 {
+        command.args(["--wait", "200ms"]);
+    }
+    if random.below(6) == 0 {
+        command.args(["--max-run", "50ms"]);
+    }
+    command.arg("--").args(Oracle::words(mode));
+    command
+}
+
+/// Locks as dlock does but does not end its command when it is killed: what `etcdctl lock` does.
+fn careless(bed: &Bed, _: &mut Random) -> Command {
+    let mut command = bed.command("flock");
+    command.arg("-o").arg(bed.locks().join("x")).args(Oracle::words("exclusive"));
+    command
+}
+
+/// Runs the swarm against the enemy; returns how many blows of each kind hit.
+fn rage(bed: &Bed, random: &mut Random, locker: Locker, length: Duration, oracle: &Oracle<'_>) -> usize {
+    let mut swarm: Vec<Running> = Vec::new();
+    let mut stopped: BTreeSet<i32> = BTreeSet::new();
+    let begun = Instant::now();
+    let mut blows = 0;
+    while begun.elapsed() < length {
+        swarm.retain_mut(|one| !one.has_ended());
+        while swarm.len() < SWARM {
+            swarm.push(bed.start(&mut locker(bed, random)));
+        }
+        blows += usize::from(strike(bed, random, &mut stopped, oracle));
+        assert_eq!(oracle.overlap(), None, "both hold exclusively and live");
+        std::thread::sleep(Duration::from_millis(u64::try_from(random.below(30)).expect("small")));
+    }
+    // Peace: everybody goes on, and all come to their end.
+    for process in bed.processes() {
+        process::signal(process.pid, Signal::CONT);
+    }
+    for one in swarm {
+        one.finish();
+    }
+    blows
+}
+
+/// One blow at a random front, keeper or command.
+fn strike(bed: &Bed, random: &mut Random, stopped: &mut BTreeSet<i32>, oracle: &Oracle<'_>) -> bool {
+    let processes: Vec<Process> = bed.processes();
+    stopped.retain(|pid| process::is_stopped(*pid));
+    let blow = match random.below(10) {
+        0..=3 => Blow::Kill,
+        4..=5 => Blow::Stop,
+        6..=8 => Blow::Go,
+        _ => Blow::Terminate,
+    };
+    let victim = if blow == Blow::Go {
+        random.pick(&stopped.iter().copied().collect::<Vec<_>>()).copied()
+    } else {
+        // Fronts and keepers outnumber the one command; hit it as often.
+        let kinds = ["dlock", "lease-keeper", "bash", "flock"];
+        let kind = kinds[random.below(kinds.len())];
+        let those: Vec<_> = processes.iter().filter(|p| p.name == kind).map(|p| p.pid).collect();
+        random.pick(&those).copied()
+    };
+    let Some(victim) = victim else { return false };
+    let is_command = processes.iter().any(|p| p.pid == victim && p.name == "bash");
+    if is_command && matches!(blow, Blow::Kill | Blow::Terminate) {
+        let left = oracle.fell(victim);
+        process::signal(victim, blow.signal());
+        if let Some(pid) = left {
+            process::signal(pid, Signal::KILL);
+        }
+    } else {
+        process::signal(victim, blow.signal());
+    }
+    if blow == Blow::Stop {
+        stopped.insert(victim);
+    }
+    true
+}
+
+#[test]
+fn under_random_kills_and_stops_no_two_trees_overlap() {
+    let bed = Bed::new();
+    let oracle = Oracle::new(&bed);
+    let mut random = Random(seed());
+    let blows = rage(&bed, &mut random, dlock, length(LENGTH), &oracle);
+    let holds = oracle.holds();
+    eprintln!("{} holds, {blows} blows", holds.len());
+    let violations = oracle.violations();
+    assert_eq!(violations.lines().take(5).collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(oracle.disorder().first(), None);
+    assert!(holds.len() > 50 && blows > 50, "{} holds, {blows} blows: too little happened", holds.len());
+    // What the enemy's own victims left behind ends by itself.
+    until_true("an empty process table", || bed.processes().is_empty());
+    bed.assert_free("x");
+}
+
+#[test]
+fn the_same_enemy_finds_a_careless_wrapper_out() {
+    let bed = Bed::new();
+    let oracle = Oracle::new(&bed);
+    let mut random = Random(seed());
+    let begun = Instant::now();
+    let caught = loop {
+        let round = Duration::from_millis(500);
+        let bed_ref = &bed;
+        let raged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            rage(bed_ref, &mut random, careless, round, &oracle)
+        }));
+        if raged.is_err() || !oracle.violations().is_empty() {
+            break true;
+        }
+        if begun.elapsed() > Duration::from_secs(60) {
+            break false;
+        }
+    };
+    assert!(caught, "an enemy that does not find this would find nothing");
+}
+
+#[test]
+fn two_sections_without_a_lock_see_each_other() {
+    let bed = Bed::new();
+    let oracle = Oracle::new(&bed);
+    until_true("two that met", || {
+        let pair = [(); 2].map(|()| bed.start(bed.command("env").args(&Oracle::words("exclusive")[1..])));
+        for one in pair {
+            one.finish();
+        }
+        oracle.violations().contains(" met ")
+    });
+    assert!(!oracle.disorder().is_empty(), "without tokens there is no order");
+}

@@ -1,0 +1,140 @@
+//! etcdctl and dlock in one line: each keeps the other out, and both hold in order of arrival.
+
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::Signal;
+
+use crate::servers::etcd::{self, Etcd};
+use crate::support::gate::Gate;
+use crate::support::running::finish_all;
+use crate::support::wait::until_true;
+use crate::support::{Bed, Running, Service};
+
+/// A bed on the server that all of these share; `None` where there is none, unless there must be.
+fn bed() -> Option<Bed> {
+    static SHARED: OnceLock<Etcd> = OnceLock::new();
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    if let Some(reason) = etcd::missing() {
+        let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|name| name == "etcd"), "{reason}");
+        eprintln!("skipped: {reason}");
+        return None;
+    }
+    let endpoint = SHARED.get_or_init(Etcd::start).endpoint();
+    let prefix = format!("bed{}/", NEXT.fetch_add(1, Ordering::Relaxed));
+    Some(Bed::on(Service { backend: "etcd", endpoint, prefix: Some(prefix) }))
+}
+
+fn key(bed: &Bed) -> String {
+    format!("{}x", bed.service().prefix.as_deref().expect("a prefix"))
+}
+
+fn etcdctl(bed: &Bed, words: &[&str]) -> Command {
+    let mut command = bed.command("etcdctl");
+    command.env("ETCDCTL_API", "3").args(["--endpoints", &bed.service().endpoint]).args(words);
+    command
+}
+
+/// An `etcdctl lock` whose command says its revision and waits at the gate.
+fn lock(bed: &Bed) -> (Running, Gate) {
+    let gate = bed.gate("ctl.gate");
+    let script = "echo $ETCD_LOCK_REV >ctl.up; read _ <ctl.gate";
+    (bed.start(&mut etcdctl(bed, &["lock", "--ttl", "5", &key(bed), "--", "sh", "-c", script])), gate)
+}
+
+fn revision(bed: &Bed) -> u64 {
+    bed.await_line("ctl.up").parse().expect("a number")
+}
+
+#[test]
+fn each_waits_for_the_other_and_tokens_rise() {
+    let Some(bed) = bed() else { return };
+    let holder = bed.held(&["--name", "x"]);
+    let first = holder.token();
+    let (running, gate) = lock(&bed);
+    bed.await_waiters("x", 1);
+    assert_eq!(bed.status("x")["waiters"][0]["foreign"], true);
+    assert!(!bed.exists("ctl.up"), "etcdctl waits");
+    holder.release().silently(0);
+    let second = revision(&bed);
+    assert!(second > first, "{second} after {first}");
+    assert_eq!(bed.status("x")["holders"][0]["foreign"], true);
+    for mode in [&["-x"] as &[&str], &["-s"], &["--slots", "2"]] {
+        let mut command = bed.run(["-n", "--name", "x"]);
+        command.args(mode).args(["--", "true"]);
+        bed.finish(&mut command).failed(75, &["x"]);
+    }
+    let mut next = bed.hold(&["-q", "--name", "x"]);
+    bed.await_waiters("x", 1);
+    gate.open();
+    running.finish();
+    next.await_start();
+    assert!(next.token() > second, "{} after {second}", next.token());
+    next.release().silently(0);
+}
+
+#[test]
+fn shared_and_slot_holds_keep_etcdctl_out() {
+    let Some(bed) = bed() else { return };
+    for mode in [&["-s"] as &[&str], &["--slots", "2"]] {
+        let words: Vec<&str> = [&["--name", "x"], mode].concat();
+        let (one, two) = (bed.held(&words), bed.held(&words));
+        let (running, gate) = lock(&bed);
+        bed.await_waiters("x", 1);
+        one.release().silently(0);
+        until_true("one holder is left", || bed.holders("x") == 1);
+        assert!(!bed.exists("ctl.up"), "etcdctl waits for both");
+        two.release().silently(0);
+        revision(&bed);
+        gate.open();
+        running.finish();
+        for file in ["ctl.up", "ctl.gate"] {
+            std::fs::remove_file(bed.path(file)).expect("there");
+        }
+    }
+}
+
+#[test]
+fn all_of_one_line_hold_in_order_of_arrival() {
+    let Some(bed) = bed() else { return };
+    let holder = bed.held(&["--name", "x"]);
+    let mut running = Vec::new();
+    for n in 0..6 {
+        let script = format!("echo {n} >>order");
+        running.push(if n % 2 == 0 {
+            bed.start(&mut etcdctl(&bed, &["lock", &key(&bed), "--", "sh", "-c", &script]))
+        } else {
+            bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", &script]))
+        });
+        bed.await_waiters("x", n + 1);
+    }
+    holder.release().silently(0);
+    finish_all(running);
+    assert_eq!(bed.read("order").split_whitespace().collect::<String>(), "012345");
+}
+
+#[test]
+fn candidates_of_an_election_stand_in_the_same_line() {
+    let Some(bed) = bed() else { return };
+    let campaign = bed.start(&mut etcdctl(&bed, &["elect", &key(&bed), "somebody"]));
+    until_true("somebody leads", || bed.holders("x") == 1);
+    let mut next = bed.hold(&["-q", "--name", "x", "--label", "10.0.0.1:80"]);
+    bed.await_waiters("x", 1);
+    campaign.signal(Signal::INT);
+    next.await_start();
+    campaign.finish();
+    let listener = bed.start(&mut etcdctl(&bed, &["elect", "-l", &key(&bed)]));
+    until_true("etcdctl shows the label as the leader's value", || bed_output(&bed, "10.0.0.1:80"));
+    listener.signal(Signal::INT);
+    listener.finish();
+    next.release().silently(0);
+}
+
+/// Whether some program of this bed has written `line`.
+fn bed_output(bed: &Bed, line: &str) -> bool {
+    let files = std::fs::read_dir(bed.root()).expect("readable").filter_map(Result::ok);
+    let mut texts = files.filter(|f| f.path().extension().is_some_and(|e| e == "out"));
+    texts.any(|f| std::fs::read_to_string(f.path()).unwrap_or_default().lines().any(|l| l == line))
+}

@@ -1,0 +1,27 @@
+//! Foreign clients and dlock in the same lines: flock(1) of util-linux on the same file, etcdctl, redis-py, Curator and
+//! kazoo.
+
+#![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
+
+mod etcd;
+mod flock;
+mod peer;
+mod redis;
+mod zookeeper;
+
+#[path = "../servers/mod.rs"]
+mod servers;
+#[path = "../support/mod.rs"]
+mod support;
+
+/// Locks of a test are in its own folder.
+fn service(root: &std::path::Path) -> support::Service {
+    support::Service::file(root)
+}
+
+/// Says that a client is not here; where `DLOCK_TEST_REQUIRE` names it, that is a failure.
+fn skip(client: &str, reason: &str) {
+    let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
+    assert!(required.split(',').all(|name| name.trim() != client), "{client}: {reason}");
+    eprintln!("skipped: {client}: {reason}");
+}

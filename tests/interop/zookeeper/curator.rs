@@ -1,0 +1,154 @@
+//! Curator's mutex, read/write lock and semaphore.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::{Line, Peer, end};
+use crate::servers::{shared_folder, zookeeper};
+
+fn class_path() -> String {
+    zookeeper::class_path(&[
+        "curator-client",
+        "curator-framework",
+        "curator-recipes",
+        "zookeeper",
+        "slf4j-api",
+        "slf4j-nop",
+        "netty-",
+        "guava",
+        "failureaccess",
+        "snappy-java",
+        "jackson",
+    ])
+}
+
+/// The folder with the compiled program, or why there is none.
+fn compiled() -> Result<&'static PathBuf, String> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let compile = || {
+        if let Some(reason) = zookeeper::missing() {
+            return Err(reason);
+        }
+        let folder = shared_folder("curator");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/zookeeper/Peer.java");
+        let made = Command::new("javac").args(["-cp", &class_path(), "-d"]).arg(&folder).arg(source).output();
+        match made {
+            Ok(output) if output.status.success() => Ok(folder),
+            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+            Err(error) => Err(format!("javac: {error}")),
+        }
+    };
+    FOLDER.get_or_init(compile).as_ref().map_err(Clone::clone)
+}
+
+/// A Curator client; `None`, said aloud, where there is none.
+fn curator() -> Option<Peer> {
+    let folder = match compiled() {
+        Ok(folder) => folder,
+        Err(reason) => {
+            crate::skip("curator", &reason);
+            return None;
+        }
+    };
+    let path = format!("{}:{}", class_path(), folder.display());
+    let mut command = Command::new("java");
+    command.args(["-XX:TieredStopAtLevel=1", "-Xmx64m", "-cp", &path, "Peer"]);
+    Some(Peer::start(command.arg(format!("127.0.0.1:{}", zookeeper::shared_port()))))
+}
+
+#[test]
+fn whoever_holds_keeps_the_others_out() {
+    let Some(mut peer) = curator() else { return };
+    for (kind, exclusive, shared) in [("mutex", 75, 75), ("write", 75, 75), ("read", 75, 0)] {
+        let line = Line::new("curator");
+        peer.order(&format!("{kind} a {}", line.path));
+        peer.says("held a");
+        assert_eq!(line.tried(&[]), Some(exclusive), "exclusive against {kind}");
+        assert_eq!(line.tried(&["--shared"]), Some(shared), "shared against {kind}");
+        let waiting = line.start("w", &[]);
+        line.await_waiters(1);
+        assert!(!line.holds("w"));
+        peer.release("a");
+        line.bed.await_line("w.held");
+        end(waiting);
+    }
+}
+
+#[test]
+fn a_hold_of_dlock_keeps_curator_out() {
+    let Some(mut peer) = curator() else { return };
+    for (options, kinds, reader) in
+        [(&[][..], &["mutex", "write", "read"][..], false), (&["--shared"], &["mutex", "write"], true)]
+    {
+        for kind in kinds {
+            let line = Line::new("curator");
+            let holder = line.hold("h", options);
+            peer.order(&format!("{kind} a {}", line.path));
+            line.await_waiters(1);
+            peer.is_silent();
+            end(holder);
+            peer.says("held a");
+            peer.release("a");
+        }
+        if reader {
+            let line = Line::new("curator");
+            let holder = line.hold("h", options);
+            peer.order(&format!("read a {}", line.path));
+            peer.says("held a");
+            peer.release("a");
+            end(holder);
+        }
+    }
+}
+
+#[test]
+fn all_stand_in_one_line() {
+    let Some(mut peer) = curator() else { return };
+    for kind in ["mutex", "write"] {
+        let line = Line::new("curator");
+        let holder = line.hold("h", &[]);
+        peer.order(&format!("{kind} a {}", line.path));
+        line.await_waiters(1);
+        let middle = line.start("m", &[]);
+        line.await_waiters(2);
+        peer.order(&format!("{kind} b {}", line.path));
+        line.await_waiters(3);
+        let shown = line.status();
+        let foreign: Vec<bool> =
+            shown["waiters"].as_array().expect("a list").iter().map(|w| w["foreign"] == true).collect();
+        assert_eq!(foreign, [true, false, true], "{shown}");
+        end(holder);
+        peer.says("held a");
+        peer.is_silent();
+        assert!(!line.holds("m"));
+        peer.release("a");
+        line.bed.await_line("m.held");
+        peer.is_silent();
+        end(middle);
+        peer.says("held b");
+        peer.release("b");
+    }
+}
+
+#[test]
+fn the_slots_of_a_semaphore_are_shared_out() {
+    let Some(mut peer) = curator() else { return };
+    let line = Line::new("curator");
+    peer.order(&format!("semaphore=2 a {}", line.path));
+    peer.says("held a");
+    let second = line.hold("s", &["--slots", "2"]);
+    assert_eq!(line.tried(&["--slots", "2"]), Some(75));
+    peer.order(&format!("semaphore=2 b {}", line.path));
+    peer.is_silent();
+    end(second);
+    peer.says("held b");
+    let third = line.start("t", &["--slots", "2"]);
+    line.await_waiters(1);
+    assert!(!line.holds("t"));
+    peer.release("a");
+    line.bed.await_line("t.held");
+    assert_eq!(line.tried(&["--slots", "2"]), Some(75));
+    end(third);
+    peer.release("b");
+}

@@ -1,0 +1,76 @@
+//! kazoo's locks.
+
+use std::process::{Command, Stdio};
+
+use super::{Line, Peer, end};
+use crate::servers::zookeeper;
+
+/// A kazoo client; `None`, said aloud, where there is none.
+fn kazoo() -> Option<Peer> {
+    let python = std::env::var("DLOCK_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let found = Command::new(&python).args(["-c", "import kazoo"]).stderr(Stdio::null()).status();
+    if let Some(reason) = zookeeper::missing() {
+        crate::skip("kazoo", &reason);
+        return None;
+    }
+    if !found.is_ok_and(|status| status.success()) {
+        crate::skip("kazoo", &format!("{python} has no kazoo"));
+        return None;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/zookeeper/peer.py");
+    let mut command = Command::new(python);
+    Some(Peer::start(command.arg(script).arg(format!("127.0.0.1:{}", zookeeper::shared_port()))))
+}
+
+#[test]
+fn each_keeps_the_other_out() {
+    let Some(mut peer) = kazoo() else { return };
+    for (layout, kind, shared) in
+        [("kazoo", "lock", 75), ("kazoo", "write", 75), ("kazoo", "read", 0), ("curator", "curator", 75)]
+    {
+        let line = Line::new(layout);
+        peer.order(&format!("{kind} a {}", line.path));
+        peer.says("held a");
+        assert_eq!(line.tried(&[]), Some(75), "exclusive against {kind}");
+        assert_eq!(line.tried(&["--shared"]), Some(shared), "shared against {kind}");
+        let waiting = line.start("w", &[]);
+        line.await_waiters(1);
+        peer.order(&format!("{kind} b {}", line.path));
+        line.await_waiters(2);
+        peer.is_silent();
+        peer.release("a");
+        line.bed.await_line("w.held");
+        peer.is_silent();
+        end(waiting);
+        peer.says("held b");
+        peer.release("b");
+    }
+}
+
+#[test]
+fn readers_hold_together() {
+    let Some(mut peer) = kazoo() else { return };
+    let line = Line::new("kazoo");
+    let reader = line.hold("r", &["--shared"]);
+    peer.order(&format!("read a {}", line.path));
+    peer.says("held a");
+    peer.order(&format!("write b {}", line.path));
+    line.await_waiters(1);
+    peer.is_silent();
+    peer.release("a");
+    peer.is_silent();
+    end(reader);
+    peer.says("held b");
+    assert_eq!(line.tried(&["--shared"]), Some(75));
+    peer.release("b");
+}
+
+#[test]
+fn a_semaphore_in_its_way_is_refused() {
+    if let Some(reason) = zookeeper::missing() {
+        return crate::skip("zookeeper", &reason);
+    }
+    let line = Line::new("kazoo");
+    let mut command = line.verb("run", &["--name", &line.path, "--slots", "2", "--", "true"]);
+    line.bed.finish(&mut command).failed(64, &["--zk-layout curator"]);
+}

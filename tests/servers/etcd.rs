@@ -1,0 +1,226 @@
+//! One etcd for tests, and what an enemy does to it.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::process::{Server, dying_with_us, free_port, shared_folder};
+
+/// Why there is no etcd on this machine.
+pub(crate) fn missing() -> Option<String> {
+    let there =
+        |program: &str| Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
+    let lacks = ["etcd", "etcdctl"].into_iter().find(|program| {
+        if *program == "etcdctl" { etcdctl().arg("version").output().is_err() } else { !there(program) }
+    });
+    lacks.map(|program| format!("{program} is not installed"))
+}
+
+fn etcdctl() -> Command {
+    let mut command = Command::new("etcdctl");
+    command.env("ETCDCTL_API", "3");
+    command
+}
+
+/// A server, with what is needed to talk to it.
+pub(crate) struct Etcd {
+    server: Server,
+    secure: Option<PathBuf>,
+}
+
+impl Etcd {
+    /// A server without authentication or encryption.
+    pub(crate) fn start() -> Self {
+        Self::with(&[], None)
+    }
+
+    /// A server that talks TLS with the certificates of `folder` (see `certificates.rs`) and, if `clients`, only
+    /// to those who show one.
+    pub(crate) fn secure(folder: PathBuf, clients: bool) -> Self {
+        let file = |name: &str| folder.join(name).display().to_string();
+        let mut words =
+            vec!["--cert-file".to_owned(), file("server.pem"), "--key-file".to_owned(), file("server.key")];
+        if clients {
+            words.extend(["--client-cert-auth".to_owned(), "--trusted-ca-file".to_owned(), file("ca.pem")]);
+        }
+        Self::with(&words, Some(folder))
+    }
+
+    /// A server with further words on its command line.
+    pub(crate) fn with(words: &[String], secure: Option<PathBuf>) -> Self {
+        let (port, peer) = (free_port(), free_port());
+        let (words, tls) = (words.to_vec(), secure.is_some());
+        let server = Server::start(shared_folder("etcd"), port, move || {
+            let scheme = if tls { "https" } else { "http" };
+            let (client, peer) = (format!("{scheme}://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
+            let mut command = dying_with_us("etcd");
+            // The election time-out is also what the shortest lease comes from.
+            command.args(["--data-dir", "data", "--heartbeat-interval", "50", "--election-timeout", "500"]);
+            command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+            command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+            command.args(["--initial-cluster", &format!("default={peer}"), "--unsafe-no-fsync"]);
+            command.args(["--logger", "zap", "--log-level", "error"]).args(&words);
+            command
+        });
+        let etcd = Self { server, secure };
+        etcd.await_leader();
+        etcd
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        let scheme = if self.secure.is_some() { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.server.port())
+    }
+
+    /// etcdctl, as a client of this server.
+    pub(crate) fn ctl(&self, words: &[&str]) -> Command {
+        ctl(&self.endpoint(), self.secure.as_deref(), words)
+    }
+
+    /// What etcdctl prints.
+    pub(crate) fn ask(&self, words: &[&str]) -> String {
+        asked(self.ctl(words), words)
+    }
+
+    /// Takes the leases of all entries of the lock at the raw key `name` away.
+    pub(crate) fn lose(&self, name: &str) {
+        lose(&self.endpoint(), name);
+    }
+
+    fn await_leader(&self) {
+        await_leader(&self.server, || self.ctl(&["get", "x"]));
+    }
+
+    /// As [`Server::restart`], until it serves again.
+    pub(crate) fn restart(&self) {
+        self.server.restart();
+        self.await_leader();
+    }
+}
+
+/// Waits until what `question` asks of `server` is answered, which takes a leader.
+fn await_leader(server: &Server, question: impl Fn() -> Command) {
+    let begun = Instant::now();
+    while !question().output().is_ok_and(|o| o.status.success()) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no leader: {}", server.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Three servers that are one etcd.
+pub(crate) struct Cluster {
+    members: Vec<Server>,
+}
+
+impl Cluster {
+    /// Starts three servers and waits until they serve.
+    pub(crate) fn start() -> Self {
+        let ports: Vec<(u16, u16)> = (0..3).map(|_| (free_port(), free_port())).collect();
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let all: Vec<String> =
+            ports.iter().enumerate().map(|(n, (_, peer))| format!("m{n}={}", url(*peer))).collect();
+        let all = all.join(",");
+        let start = |(n, (client, peer)): (usize, &(u16, u16))| {
+            let (name, all, port) = (format!("m{n}"), all.clone(), *client);
+            let (client, peer) = (url(*client), url(*peer));
+            Server::start(shared_folder("etcd"), port, move || {
+                let mut command = dying_with_us("etcd");
+                command.args(["--name", &name, "--data-dir", "data", "--unsafe-no-fsync"]);
+                command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]);
+                command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+                command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+                command.args(["--initial-cluster", &all, "--logger", "zap", "--log-level", "error"]);
+                command
+            })
+        };
+        let cluster = Self { members: ports.iter().enumerate().map(start).collect() };
+        (0..3).for_each(|n| cluster.await_serving(n));
+        cluster
+    }
+
+    /// The addresses of all members, in this order.
+    pub(crate) fn endpoints(&self, order: [usize; 3]) -> String {
+        order.map(|n| self.endpoint(n)).join(",")
+    }
+
+    fn endpoint(&self, n: usize) -> String {
+        format!("http://127.0.0.1:{}", self.members[n].port())
+    }
+
+    /// Waits until a member answers for the whole cluster.
+    pub(crate) fn await_serving(&self, n: usize) {
+        await_leader(&self.members[n], || ctl(&self.endpoint(n), None, &["get", "x"]));
+    }
+
+    /// Which member leads: what a member that lives says.
+    pub(crate) fn leader(&self, witness: usize) -> usize {
+        let number = |n: usize, key: &str| {
+            let words = ["endpoint", "status", "-w", "fields"];
+            let text = asked(ctl(&self.endpoint(n), None, &words), &words);
+            let value = text.lines().find_map(|line| line.strip_prefix(key).map(str::to_owned));
+            value.expect("a number")
+        };
+        let leader = number(witness, "\"Leader\" : ");
+        let mut up = (0..3).filter(|n| self.members[*n].is_up());
+        up.find(|n| number(*n, "\"MemberID\" : ") == leader).expect("the leader lives")
+    }
+
+    /// SIGKILL.
+    pub(crate) fn down(&self, n: usize) {
+        self.members[n].down();
+    }
+
+    /// Starts a member again, without waiting for the others.
+    pub(crate) fn up(&self, n: usize) {
+        self.members[n].up();
+    }
+}
+
+fn ctl(endpoint: &str, secure: Option<&std::path::Path>, words: &[&str]) -> Command {
+    let mut command = etcdctl();
+    command.args(["--endpoints", endpoint]);
+    if let Some(folder) = secure {
+        for (flag, file) in [("--cacert", "ca.pem"), ("--cert", "client.pem"), ("--key", "client.key")] {
+            command.arg(flag).arg(folder.join(file));
+        }
+    }
+    command.args(words);
+    command
+}
+
+fn asked(mut command: Command, words: &[&str]) -> String {
+    let output = command.output().expect("etcdctl runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "etcdctl {words:?}: {error}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// Revokes the lease of each entry under the raw key `name` at `endpoint`.
+pub(crate) fn lose(endpoint: &str, name: &str) {
+    let words = ["get", "--prefix", "--keys-only", &format!("{name}/")];
+    let keys = asked(ctl(endpoint, None, &words), &words);
+    let leases: Vec<&str> =
+        keys.lines().filter_map(|key| key.rsplit('/').next()).filter(|l| !l.is_empty()).collect();
+    assert!(!leases.is_empty(), "{name} has entries");
+    for lease in leases {
+        revoke(endpoint, lease);
+    }
+}
+
+/// Revokes the lease of one claim in the line at the encoded key `name`.
+pub(crate) fn lose_claim(endpoint: &str, name: &str, claim: &str) {
+    let words = ["get", "--prefix", &format!("{name}%")];
+    let records = asked(ctl(endpoint, None, &words), &words);
+    let lines: Vec<&str> = records.lines().collect();
+    let at = lines.iter().position(|line| line.contains(claim)).expect("the claim has a record");
+    revoke(endpoint, lines[at - 1].rsplit('/').next().expect("a lease"));
+}
+
+fn revoke(endpoint: &str, lease: &str) {
+    let words = ["lease", "revoke", lease];
+    asked(ctl(endpoint, None, &words), &words);
+}

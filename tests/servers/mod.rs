@@ -1,0 +1,14 @@
+//! Real servers for tests: each listens on a free port of the loopback and keeps its data in a temporary folder.
+//!
+//! A server dies with the test process, however that ends, and its folder goes with it.
+
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test crate uses a part of it")]
+
+pub(crate) mod certificates;
+pub(crate) mod etcd;
+mod process;
+pub(crate) mod proxy;
+pub(crate) mod redis;
+pub(crate) mod zookeeper;
+
+pub(crate) use process::{Server, free_port, shared_folder};

@@ -1,0 +1,288 @@
+//! A real ZooKeeper, and what can be done to it behind everybody's back.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::process::dying_with_us;
+use super::{Server, free_port, shared_folder};
+
+const JARS: &str = "/usr/share/java";
+
+/// The server's tick: sessions last two of them at least, and are ended in steps of one.
+pub(crate) const TICK: Duration = Duration::from_millis(500);
+
+/// Why there can be no server here.
+pub(crate) fn missing() -> Option<String> {
+    let java = Command::new("java").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !java.is_ok_and(|status| status.success()) {
+        return Some("java is not installed".to_owned());
+    }
+    let jar = Path::new(JARS).join("zookeeper.jar");
+    (!jar.exists()).then(|| format!("there is no {}", jar.display()))
+}
+
+/// The jars in [`JARS`] whose names begin with one of `stems`, as a class path.
+pub(crate) fn class_path(stems: &[&str]) -> String {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(JARS)
+        .expect("a folder of jars")
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            path.extension().is_some_and(|e| e == "jar") && stems.iter().any(|stem| name.starts_with(stem))
+        })
+        .collect();
+    found.sort();
+    found.iter().map(|path| path.to_str().expect("UTF-8")).collect::<Vec<_>>().join(":")
+}
+
+/// How a server is set up beyond the least.
+#[derive(Clone, Default)]
+pub(crate) struct Setup {
+    /// Further lines of the configuration file.
+    pub(crate) lines: Vec<String>,
+    /// Further `-D` options.
+    pub(crate) properties: Vec<String>,
+    /// Its number among the servers of an ensemble.
+    pub(crate) id: Option<u32>,
+    /// Instead of a plain port, one with TLS.
+    pub(crate) secure: bool,
+}
+
+/// Starts a server on `port`.
+pub(crate) fn start_on(port: u16, setup: &Setup) -> Server {
+    let folder = shared_folder("zookeeper");
+    let mut text = format!(
+        "tickTime={}\nmaxSessionTimeout=7200000\ndataDir={}\nmaxClientCnxns=0\nadmin.enableServer=false\n",
+        TICK.as_millis(),
+        folder.join("data").display(),
+    );
+    let kind = if setup.secure { "secureClientPort" } else { "clientPort" };
+    writeln!(text, "{kind}={port}\n{kind}Address=127.0.0.1").expect("writes to a string");
+    for line in &setup.lines {
+        writeln!(text, "{line}").expect("writes to a string");
+    }
+    std::fs::create_dir(folder.join("data")).expect("a new folder");
+    if let Some(id) = setup.id {
+        std::fs::write(folder.join("data/myid"), id.to_string()).expect("writes");
+    }
+    std::fs::write(folder.join("zoo.cfg"), text).expect("writes");
+    let path = class_path(&[
+        "zookeeper",
+        "slf4j-api",
+        "slf4j-simple",
+        "netty-",
+        "snappy-java",
+        "metrics-core",
+        "reload4j",
+    ]);
+    let properties = setup.properties.clone();
+    let server = Server::start(folder, port, move || {
+        let mut command = dying_with_us("java");
+        command
+            .args(["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"])
+            .args(["-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024"])
+            .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
+            .args(&properties)
+            .args(["-cp", &path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg"]);
+        command
+    });
+    if !setup.secure && setup.id.is_none() {
+        await_service(port);
+    }
+    server
+}
+
+/// Waits until the server on `port` serves: it takes connections before it does, and forgets them.
+pub(crate) fn await_service(port: u16) {
+    let begun = std::time::Instant::now();
+    loop {
+        let mut text = String::new();
+        let asked = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(|mut stream| {
+            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+            stream.write_all(b"srvr")?;
+            stream.read_to_string(&mut text)
+        });
+        if asked.is_ok() && text.contains("Mode:") {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing serves on {port}: {text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Starts a server of its own.
+pub(crate) fn start() -> Server {
+    start_on(free_port(), &Setup::default())
+}
+
+/// Starts a server with more than the least.
+pub(crate) fn start_with(setup: &Setup) -> Server {
+    start_on(free_port(), setup)
+}
+
+/// The port of the server that all cases of this process share.
+pub(crate) fn shared_port() -> u16 {
+    static SHARED: OnceLock<Server> = OnceLock::new();
+    SHARED.get_or_init(start).port()
+}
+
+/// The address of the server that all cases of this process share.
+pub(crate) fn endpoint() -> String {
+    format!("zk://127.0.0.1:{}", shared_port())
+}
+
+/// Takes the claim of whoever is first in the line of `name` away: closes its session in its stead.
+pub(crate) fn lose(name: &str) {
+    let name = dlock::lock::LockName::new(name).expect("a name").percent_encoded();
+    let line = format!("/dlock/{name}");
+    let mut raw = Raw::connect(shared_port(), 0);
+    let node = first_of(&mut raw, &line);
+    let owner = raw.owner(&format!("{line}/{node}")).expect("still there");
+    // The owner, whose connection is closed for this, may come back before the session is.
+    while raw.children(&line).contains(&node) {
+        end_session(shared_port(), owner);
+    }
+}
+
+/// Removes the node of whoever is first in the line at the path `line` of the server at `port`.
+pub(crate) fn remove_first(port: u16, line: &str) {
+    let mut raw = Raw::connect(port, 0);
+    let node = first_of(&mut raw, line);
+    raw.delete(&format!("{line}/{node}"));
+}
+
+fn first_of(raw: &mut Raw, line: &str) -> String {
+    let mut nodes = raw.children(line);
+    nodes.sort_by_key(|node| node[node.len() - 10..].to_owned());
+    nodes.into_iter().next().unwrap_or_else(|| panic!("{line} is empty"))
+}
+
+/// Ends the session `id` as if its owner had.
+pub(crate) fn end_session(port: u16, id: i64) {
+    let mut raw = Raw::connect(port, id);
+    raw.close();
+}
+
+/// The protocol, as far as it is needed here.
+///
+/// Records and operation codes: `zookeeper.jute` and `ZooDefs.java` of Apache ZooKeeper.
+pub(crate) struct Raw {
+    stream: TcpStream,
+}
+
+const GET_DATA: i32 = 4;
+const GET_CHILDREN: i32 = 8;
+const DELETE: i32 = 2;
+const CLOSE: i32 = -11;
+
+impl Raw {
+    /// A connection in the session `session`, a new one if that is zero. Closing goes out at once with it, where
+    /// another connection must not come between.
+    pub(crate) fn connect(port: u16, session: i64) -> Self {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("sets");
+        stream.set_nodelay(true).expect("sets");
+        let mut body = Vec::new();
+        body.extend(0i32.to_be_bytes());
+        body.extend(0i64.to_be_bytes());
+        body.extend(10_000i32.to_be_bytes());
+        body.extend(session.to_be_bytes());
+        body.extend(16i32.to_be_bytes());
+        body.extend(if session == 0 { [0; 16] } else { password(session) });
+        body.push(0);
+        let mut raw = Self { stream };
+        let mut bytes = framed(&body);
+        if session != 0 {
+            bytes.extend(framed(&request(1, CLOSE, &[])));
+        }
+        raw.stream.write_all(&bytes).expect("writes");
+        // Where the session was closed the server may hang up before it has answered the greeting.
+        let greeted = raw.frame();
+        assert!(session != 0 || greeted.is_ok(), "no session: {greeted:?}");
+        raw
+    }
+
+    fn frame(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length)?;
+        let mut body = vec![0; usize::try_from(i32::from_be_bytes(length)).expect("a length")];
+        self.stream.read_exact(&mut body)?;
+        Ok(body)
+    }
+
+    /// The reply to a request: its error and what follows.
+    fn ask(&mut self, code: i32, body: &[u8]) -> (i32, Vec<u8>) {
+        self.stream.write_all(&framed(&request(1, code, body))).expect("writes");
+        let reply = self.frame().expect("a reply");
+        (i32::from_be_bytes(reply[12..16].try_into().expect("four")), reply[16..].to_vec())
+    }
+
+    /// The children of `path`.
+    pub(crate) fn children(&mut self, path: &str) -> Vec<String> {
+        let (error, body) = self.ask(GET_CHILDREN, &[string(path), vec![0]].concat());
+        if error != 0 {
+            return Vec::new();
+        }
+        let number = |at: usize| i32::from_be_bytes(body[at..at + 4].try_into().expect("four"));
+        let mut at = 4;
+        (0..number(0))
+            .map(|_| {
+                let length = usize::try_from(number(at)).expect("a length");
+                at += 4 + length;
+                String::from_utf8(body[at - length..at].to_vec()).expect("UTF-8")
+            })
+            .collect()
+    }
+
+    /// The session that the node at `path` belongs to.
+    pub(crate) fn owner(&mut self, path: &str) -> Option<i64> {
+        let (error, body) = self.ask(GET_DATA, &[string(path), vec![0]].concat());
+        // The stat stands at the end: five fields of eight bytes, of which the owner is followed by two of four
+        // and one of eight.
+        let at = body.len().checked_sub(24).filter(|_| error == 0)?;
+        Some(i64::from_be_bytes(body[at..at + 8].try_into().expect("eight")))
+    }
+
+    /// Removes the node at `path`.
+    pub(crate) fn delete(&mut self, path: &str) {
+        let (error, _) = self.ask(DELETE, &[string(path), (-1i32).to_be_bytes().to_vec()].concat());
+        assert_eq!(error, 0, "{path} is removed");
+    }
+
+    /// Waits for the server to have closed the session.
+    fn close(&mut self) {
+        while self.frame().is_ok() {}
+    }
+}
+
+fn request(xid: i32, code: i32, body: &[u8]) -> Vec<u8> {
+    [&xid.to_be_bytes()[..], &code.to_be_bytes(), body].concat()
+}
+
+fn framed(body: &[u8]) -> Vec<u8> {
+    let length = i32::try_from(body.len()).expect("short");
+    [&length.to_be_bytes()[..], body].concat()
+}
+
+fn string(text: &str) -> Vec<u8> {
+    framed(text.as_bytes())
+}
+
+/// The password of a session: the server draws it from `java.util.Random`, whose seed is the session's id and a
+/// constant (`ZooKeeperServer.generatePasswd`).
+fn password(session: i64) -> [u8; 16] {
+    const MASK: u64 = (1 << 48) - 1;
+    let mut state = (session.cast_unsigned() ^ 0xB341_5C00 ^ 0x5_DEEC_E66D) & MASK;
+    let mut bytes = [0; 16];
+    for four in bytes.chunks_mut(4) {
+        state = state.wrapping_mul(0x5_DEEC_E66D).wrapping_add(0xB) & MASK;
+        let number = u32::try_from((state >> 16) & 0xffff_ffff).expect("32 bits");
+        four.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes
+}

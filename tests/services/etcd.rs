@@ -1,0 +1,210 @@
+//! etcd: ways in, servers that fail, claims that others take away.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::servers::etcd::{self, Etcd};
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::servers::{certificates, free_port};
+use crate::support::wait::until_true;
+use crate::support::{Bed, Service};
+
+/// Whether etcd can be tried here; where it must be, that it cannot is a failure.
+pub(crate) fn available() -> bool {
+    let Some(reason) = etcd::missing() else { return true };
+    let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|name| name == "etcd"), "{reason}");
+    eprintln!("skipped: {reason}");
+    false
+}
+
+pub(crate) fn bed(endpoint: String) -> Bed {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let prefix = format!("bed{}/", NEXT.fetch_add(1, Ordering::Relaxed));
+    Bed::on(Service { backend: "etcd", endpoint, prefix: Some(prefix) })
+}
+
+fn one(bed: &Bed) -> Command {
+    bed.run(["--name", "x", "--wait", "3s", "--", "true"])
+}
+
+#[test]
+fn a_private_authority_and_client_certificates() {
+    if !available() {
+        return;
+    }
+    let folder = certificates::folder();
+    let file = |name: &str| folder.join(name).display().to_string();
+    let etcd = Etcd::secure(folder.clone(), true);
+    let bed = bed(etcd.endpoint());
+    let with = |words: &[(&str, &str)]| {
+        let mut command = bed.run(["--name", "x", "--wait", "2s"]);
+        for (flag, name) in words {
+            command.arg(flag).arg(file(name));
+        }
+        command.args(["--", "true"]);
+        bed.finish(&mut command)
+    };
+    let own = [("--cert", "client.pem"), ("--key", "client.key")];
+    with(&[("--cacert", "ca.pem"), own[0], own[1]]).silently(0);
+    let stranger = with(&[("--cacert", "other.pem"), own[0], own[1]]);
+    assert_eq!(stranger.code(), Some(69), "{}", stranger.err);
+    assert!(stranger.err.contains("certificate"), "{}", stranger.err);
+    let unnamed = with(&[("--cacert", "ca.pem")]);
+    assert_eq!(unnamed.code(), Some(69), "{}", unnamed.err);
+    let broken = with(&[("--cacert", "ca.pem"), ("--cert", "client.key"), ("--key", "client.pem")]);
+    assert_eq!(broken.code(), Some(64), "{}", broken.err);
+}
+
+#[test]
+fn users_and_passwords() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::with(&["--auth-token-ttl".to_owned(), "2".to_owned()], None);
+    for words in [
+        &["user", "add", "root:admin"] as &[&str],
+        &["user", "add", "ci:se:cret"],
+        &["role", "add", "locks"],
+        &["role", "grant-permission", "--prefix", "locks", "readwrite", "locks/"],
+        &["role", "grant-permission", "--prefix", "locks", "readwrite", "\u{1}"],
+        &["user", "grant-role", "ci", "locks"],
+        &["auth", "enable"],
+    ] {
+        etcd.ask(words);
+    }
+    let bed =
+        Bed::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some("locks/".to_owned()) });
+    let as_ci = |words: &[&str], password: &str| {
+        let mut command = bed.run(words);
+        command.env("DLOCK_USER", "ci").env("DLOCK_PASSWORD", password);
+        bed.finish(&mut command)
+    };
+    as_ci(&["--name", "x", "--", "true"], "se:cret").silently(0);
+    // Longer than a token lasts: renewals and the release need new ones.
+    as_ci(&["--name", "x", "--ttl", "3s", "--", "sleep", "6"], "se:cret").silently(0);
+    let wrong = as_ci(&["--name", "x", "--", "true"], "sesame").failed(77, &["authentication failed"]);
+    assert!(!wrong.err.contains("sesame"));
+    as_ci(&["--prefix", "secret/", "--name", "x", "--", "true"], "se:cret")
+        .failed(77, &["permission denied"]);
+    let nobody = bed.finish(&mut bed.run(["--name", "x", "--", "true"]));
+    assert_eq!(nobody.code(), Some(77), "{}", nobody.err);
+}
+
+#[test]
+fn one_dead_server_of_two_is_passed_over() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let dead = format!("http://127.0.0.1:{}", free_port());
+    for endpoints in [format!("{dead},{}", etcd.endpoint()), format!("{},{dead}", etcd.endpoint())] {
+        let bed = bed(endpoints);
+        let finished = bed.finish(&mut one(&bed)).silently(0);
+        assert!(finished.took < Duration::from_secs(1), "{:?}", finished.took);
+    }
+    // One that accepts and says nothing costs a moment more.
+    let hole = Proxy::to(etcd.server().port());
+    hole.set(Conduct::Hole);
+    let bed = bed(format!("http://127.0.0.1:{},{}", hole.port(), etcd.endpoint()));
+    bed.finish(&mut bed.run(["--name", "x", "--wait", "10s", "--", "true"])).silently(0);
+}
+
+#[test]
+fn a_server_that_is_not_there_or_does_not_answer_is_said() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    etcd.server().freeze();
+    let nonsense = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).expect("listens");
+    let babbler = nonsense.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        for mut client in nonsense.incoming().map_while(Result::ok) {
+            // It may hang up before.
+            let _ = client.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    for port in [free_port(), etcd.server().port(), babbler] {
+        let bed = bed(format!("http://127.0.0.1:{port}"));
+        let begun = Instant::now();
+        let finished = bed.finish(&mut one(&bed));
+        assert_eq!(finished.code(), Some(69), "{}", finished.err);
+        assert!(finished.err.contains(&port.to_string()), "says which server: {}", finished.err);
+        let took = begun.elapsed();
+        assert!(took > Duration::from_secs(2) && took < Duration::from_secs(8), "{took:?}");
+    }
+    etcd.server().thaw();
+}
+
+#[test]
+fn bad_addresses_are_usage_errors() {
+    let bed = bed("http://127.0.0.1:1/path".to_owned());
+    bed.finish(&mut one(&bed)).failed(64, &["write HOST:PORT"]);
+}
+
+#[test]
+fn a_claim_that_was_taken_away_ends_the_command_at_once() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let bed = bed(etcd.endpoint());
+    let prefix = bed.service().prefix.clone().expect("a prefix");
+    let running = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", "echo up >up; sleep 1000"]));
+    bed.await_line("up");
+    let begun = Instant::now();
+    etcd.lose(&format!("{prefix}x"));
+    let finished = running.finish();
+    assert_eq!(finished.code(), Some(76), "{}", finished.err);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_restart_changes_nothing_for_holder_and_waiter() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let bed = bed(etcd.endpoint());
+    let holder = bed.held(&["--name", "x", "--ttl", "6s"]);
+    let waiter = bed.hold(&["--name", "x", "--ttl", "6s"]);
+    bed.await_waiters("x", 1);
+    etcd.restart();
+    until_true("the line is as before", || (bed.holders("x"), bed.waiters("x")) == (1, 1));
+    let first = holder.token();
+    assert_eq!(holder.release().code(), Some(0));
+    let mut waiter = waiter;
+    waiter.await_start();
+    assert!(waiter.token() > first, "{} after {first}", waiter.token());
+    assert_eq!(waiter.release().code(), Some(0));
+}
+
+#[test]
+fn a_holder_survives_the_compaction_of_what_it_watches() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let bed = bed(etcd.endpoint());
+    let proxied = Proxy::to(etcd.server().port());
+    let mut held = bed.dlock(["run", "--endpoint", &format!("http://127.0.0.1:{}", proxied.port())]);
+    held.args(["--name", "x", "--ttl", "9s", "--", "sh", "-c", "echo up >up; sleep 4"]);
+    let running = bed.start(&mut held);
+    bed.await_line("up");
+    proxied.set(Conduct::Refuse);
+    for n in 0..20 {
+        etcd.ask(&["put", "other", &n.to_string()]);
+    }
+    let revision = etcd.ask(&["get", "other", "-w", "fields"]);
+    let revision =
+        revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision");
+    etcd.ask(&["compact", revision]);
+    proxied.set(Conduct::Pass);
+    let finished = running.finish();
+    assert_eq!(finished.code(), Some(0), "{}", finished.err);
+    bed.assert_free("x");
+}

@@ -1,0 +1,157 @@
+//! etcd: members of a cluster that come and go, and a server without space.
+
+use std::time::{Duration, Instant};
+
+use crate::etcd::{available, bed};
+use crate::servers::etcd::{Cluster, Etcd};
+use crate::support::process::is_alive;
+use crate::support::scripts::{Overlap, Tree};
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Bed, quiet};
+
+/// The command of the holder runs, and the line is as long as before.
+#[track_caller]
+fn unchanged(bed: &Bed, command: i32, token: u64) {
+    until_true("a line as before", || {
+        let status = bed.status("x");
+        status["holders"][0]["token"].as_str() == Some(token.to_string().as_str())
+            && status["waiters"].as_array().is_some_and(|waiters| waiters.len() == 2)
+    });
+    assert!(is_alive(command), "the command was ended");
+}
+
+#[test]
+fn members_that_are_killed_one_at_a_time_change_nothing() {
+    if !available() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let leader = cluster.leader(0);
+    let (spoken_to, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    // The first address is the one that is used.
+    let bed = bed(cluster.endpoints([spoken_to, leader, other]));
+    let ttl = Duration::from_secs(10);
+    let holder = bed.held(&["--name", "x", "--ttl", "10s"]);
+    let (command, first) = (holder.command(), holder.token());
+    let mut waiters = Vec::new();
+    for n in 1..=2 {
+        waiters.push(bed.hold(&["--name", "x", "--ttl", "10s"]));
+        bed.await_waiters("x", n);
+    }
+    let begun = Instant::now();
+    cluster.down(spoken_to);
+    unchanged(&bed, command, first);
+    cluster.up(spoken_to);
+    cluster.await_serving(spoken_to);
+    let leader = cluster.leader(spoken_to);
+    cluster.down(leader);
+    unchanged(&bed, command, first);
+    cluster.up(leader);
+    for member in 0..3 {
+        (0..3).for_each(|n| cluster.await_serving(n));
+        cluster.down(member);
+        cluster.up(member);
+    }
+    unchanged(&bed, command, first);
+    // Longer than the lease would have lasted without a renewal.
+    let_pass((ttl + ttl / 5).saturating_sub(begun.elapsed()));
+    unchanged(&bed, command, first);
+    let mut token = first;
+    let mut before = holder;
+    for mut waiter in waiters {
+        assert!(!waiter.has_started(), "two at once");
+        let ended = before.release();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        waiter.await_start();
+        assert!(waiter.token() > token, "{} after {token}", waiter.token());
+        token = waiter.token();
+        before = waiter;
+    }
+    assert_eq!(before.release().code(), Some(0));
+    bed.assert_free("x");
+}
+
+#[test]
+fn without_a_majority_the_tree_ends_in_time_and_nobody_starts() {
+    if !available() {
+        return;
+    }
+    let _alone = quiet::measuring();
+    let cluster = Cluster::start();
+    let leader = cluster.leader(0);
+    let (follower, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let bed = bed(cluster.endpoints([follower, leader, other]));
+    let ttl = Duration::from_secs(3);
+    let (tree, words) = Tree::words(&bed, "tree");
+    let holder = bed.start(bed.run(["--name", "x", "--ttl", "3s", "--"]).args(words));
+    let members = tree.await_grown(&bed);
+    let (overlap, words) = Overlap::words(&bed, &members);
+    let waiter = bed.start(bed.run(["-q", "--name", "x", "--ttl", "3s", "--"]).args(words));
+    bed.await_waiters("x", 1);
+    // What is left is the one that dlock speaks to.
+    cluster.down(other);
+    cluster.down(leader);
+    let alone = Instant::now();
+    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    // The last renewal was sent before.
+    assert!(alone.elapsed() < ttl, "alive {:?} after the majority was gone", alone.elapsed());
+    let ended = holder.finish();
+    let last = ended.err.lines().last().unwrap_or_default();
+    assert!(ended.code() == Some(76) && last.contains("lost x"), "{:?}: {}", ended.status, ended.err);
+    let_pass((ttl + ttl / 2).saturating_sub(alone.elapsed()));
+    assert!(!bed.exists("overlap"), "somebody started without a majority");
+    cluster.up(other);
+    let ended = waiter.finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    overlap.assert_none(&bed);
+    bed.await_no_process();
+    cluster.up(leader);
+    cluster.await_serving(leader);
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_server_without_space_refuses_the_new_and_keeps_the_old() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None);
+    let bed = bed(etcd.endpoint());
+    let ttl = Duration::from_secs(3);
+    let holder = bed.held(&["--name", "x", "--ttl", "3s"]);
+    let mut waiter = bed.hold(&["--name", "x", "--ttl", "3s"]);
+    bed.await_waiters("x", 1);
+    let ballast = "x".repeat(100_000);
+    let refused = (0..100).find_map(|_| {
+        let output = etcd.ctl(&["put", "ballast", &ballast]).output().expect("etcdctl runs");
+        (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    });
+    assert!(refused.expect("the space ends").contains("space exceeded"));
+    until_true("an alarm", || etcd.ask(&["alarm", "list"]).contains("NOSPACE"));
+    let full = Instant::now();
+    for words in [&["--name", "x", "-n"][..], &["--name", "y", "-w", "1s"]] {
+        let ended = bed.finish(bed.run(words).args(["--", "touch", "started"]));
+        assert!(ended.took < Duration::from_secs(2), "{:?}", ended.took);
+        ended.failed(69, &["space exceeded", "defragment"]);
+    }
+    assert!(!bed.exists("started"));
+    // The leases go on.
+    let_pass((ttl + ttl / 2).saturating_sub(full.elapsed()));
+    assert_eq!((bed.holders("x"), bed.waiters("x")), (1, 1));
+    assert!(is_alive(holder.command()), "the command was ended");
+    let token = holder.token();
+    holder.release().silently(0);
+    until_true("a line without its holder", || bed.holders("x") + bed.waiters("x") == 1);
+    assert!(!waiter.has_started(), "a hold was proved without space for the proof");
+    let revision = etcd.ask(&["get", "ballast", "-w", "fields"]);
+    let revision =
+        revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision");
+    etcd.ask(&["compact", "--physical", revision]);
+    etcd.ask(&["del", "ballast"]);
+    etcd.ask(&["defrag"]);
+    etcd.ask(&["alarm", "disarm"]);
+    waiter.await_start();
+    assert!(waiter.token() > token, "{} after {token}", waiter.token());
+    let ended = waiter.release();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+}

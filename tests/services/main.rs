@@ -1,0 +1,61 @@
+//! dlock in front of real services: what holds on one machine holds there too, whatever happens to the service.
+//!
+//! The tests of `tests/cli` and `tests/supervise` that are not about the lock directory run here again, once for each
+//! service. Which service a test is for is the first part of its name.
+
+#![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
+#![allow(clippy::duplicate_mod, reason = "the same tests, once for each service")]
+
+mod etcd;
+mod etcd_cluster;
+mod hostile;
+mod redis;
+mod redis_many;
+mod site;
+mod zookeeper;
+mod zookeeper_cut;
+
+#[path = "../servers/mod.rs"]
+mod servers;
+#[path = "../support/mod.rs"]
+mod support;
+
+/// The tests of one service.
+macro_rules! tests_of {
+    ($service:ident) => {
+        #[path = "."]
+        mod $service {
+            #[path = "../cli/breaking.rs"]
+            mod breaking;
+            #[path = "../cli/concurrency.rs"]
+            mod concurrency;
+            #[path = "../supervise/crash.rs"]
+            mod crash;
+            #[path = "../cli/failures.rs"]
+            mod failures;
+            #[path = "../supervise/jobs.rs"]
+            mod jobs;
+            #[path = "../cli/look.rs"]
+            mod look;
+            #[path = "../cli/nested.rs"]
+            mod nested;
+            #[path = "../cli/options.rs"]
+            mod options;
+            #[path = "promises.rs"]
+            mod promises;
+            #[path = "../cli/reports.rs"]
+            mod reports;
+            #[path = "../supervise/waiting.rs"]
+            mod waiting;
+        }
+    };
+}
+
+tests_of!(on_etcd);
+tests_of!(on_redis);
+tests_of!(on_zk);
+
+/// Locks of a test are in a part of the service that its name begins with; if that is none, in its own folder.
+fn service(root: &std::path::Path) -> support::Service {
+    if site::Kind::of_this_test().is_some() { site::shared().part() } else { support::Service::file(root) }
+}

@@ -1,0 +1,264 @@
+//! What dlock promises of a service, while somebody does to it what happens to services.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::hostile;
+use crate::servers::free_port;
+use crate::site::{self, Kind, Site};
+use crate::support::bed::Holder;
+use crate::support::process::{is_alive, is_stopped};
+use crate::support::scripts::{Overlap, Tree};
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Bed, process, quiet};
+
+/// The shortest lease that every service grants.
+const TTL: Duration = Duration::from_secs(2);
+
+fn kind() -> Kind {
+    Kind::of_this_test().expect("a test of a service")
+}
+
+/// Lets the command end; that the service was doubted meanwhile may have been said.
+#[track_caller]
+fn ends_well(holder: Holder) {
+    let ended = holder.release();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+}
+
+fn words_of(length: Duration) -> String {
+    format!("{}ms", length.as_millis())
+}
+
+#[test]
+fn a_claim_taken_away_ends_the_tree_at_once_and_the_next_token_is_higher() {
+    let _alone = quiet::measuring();
+    let kind = kind();
+    let bed = Bed::new();
+    let (tree, words) = Tree::words(&bed, "tree");
+    let holder = bed.start(bed.run(["--name", "x", "--ttl", "3s", "--"]).args(words));
+    let members = tree.await_grown(&bed);
+    let token = bed.status("x")["holders"][0]["token"].as_str().expect("a token").parse::<u64>().expect("digits");
+    let (overlap, words) = Overlap::words(&bed, &members);
+    let begun = Instant::now();
+    site::shared().lose(bed.service(), "x");
+    let news = Instant::now() + kind.news_within(Duration::from_secs(1));
+    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    let late = Instant::now().saturating_duration_since(news);
+    assert!(late < Duration::from_millis(500), "{late:?}, after {:?}", begun.elapsed());
+    holder.finish().failed(76, &["lost x"]);
+    bed.finish(bed.run(["--name", "x", "--"]).args(words)).silently(0);
+    overlap.assert_none(&bed);
+    let next = bed.held(&["--name", "x"]);
+    assert!(next.token() > token, "{} after {token}", next.token());
+    next.release().silently(0);
+    bed.await_no_process();
+}
+
+#[test]
+fn a_waiter_that_is_removed_waits_again_at_the_end_and_says_so() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let script = "echo $0 >>order";
+    let words = |name| ["--name", "x", "--ttl", "3s", "--", "sh", "-c", script, name];
+    let removed = bed.start(&mut bed.run(words("removed")));
+    bed.await_waiters("x", 1);
+    let later = bed.start(bed.run(["-q"]).args(words("later")));
+    bed.await_waiters("x", 2);
+    let claim = bed.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
+    bed.finish(&mut bed.verb("break", ["x", "--claim", &claim, "--yes", "--force"])).silently(0);
+    until_true("a waiter that is back", || removed.err_so_far().contains("at the end"));
+    bed.await_waiters("x", 2);
+    holder.release().silently(0);
+    assert_eq!((later.finish().code(), removed.finish().code()), (Some(0), Some(0)));
+    assert_eq!(bed.read("order"), "later\nremoved\n");
+}
+
+#[test]
+fn a_short_freeze_of_the_service_changes_nothing() {
+    let site = Site::start();
+    let bed = Bed::on(site.part());
+    let holder = bed.held(&["--name", "x", "--ttl", "6s"]);
+    let waiter = bed.start(&mut bed.run(["-q", "--name", "x", "--ttl", "6s", "--", "sh", "-c", "exit 5"]));
+    bed.await_waiters("x", 1);
+    site.server().freeze();
+    let_pass(Duration::from_millis(1_500));
+    site.server().thaw();
+    assert!(is_alive(holder.command()), "the command was ended by a blip");
+    // Past the lease as it was before the freeze: it was renewed since.
+    let_pass(Duration::from_secs(6));
+    assert!(is_alive(holder.command()), "the lease was not renewed after a blip");
+    ends_well(holder);
+    assert_eq!(waiter.finish().code(), Some(5));
+}
+
+#[test]
+fn a_long_freeze_of_the_service_ends_the_tree_before_it_can_give_the_lock_away() {
+    let _alone = quiet::measuring();
+    let site = Site::start();
+    let bed = Bed::on(site.part());
+    let (tree, words) = Tree::words(&bed, "tree");
+    let holder = bed.start(bed.run(["--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
+    let members = tree.await_grown(&bed);
+    let (overlap, words) = Overlap::words(&bed, &members);
+    let waiter = bed.start(bed.run(["-q", "--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
+    bed.await_waiters("x", 1);
+    let frozen = Instant::now();
+    site.server().freeze();
+    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    let took = frozen.elapsed();
+    // The last renewal was sent before the freeze.
+    assert!(took < TTL, "alive {took:?} after the service was frozen");
+    site.server().thaw();
+    let ended = holder.finish();
+    let last = ended.err.lines().last().unwrap_or_default();
+    assert!(ended.code() == Some(76) && last.contains("lost x"), "{:?}: {}", ended.status, ended.err);
+    assert_eq!(waiter.finish().code(), Some(0));
+    overlap.assert_none(&bed);
+    bed.await_no_process();
+}
+
+#[test]
+fn a_restart_of_the_service_changes_nothing_for_holder_and_waiters() {
+    let site = Site::start();
+    let bed = Bed::on(site.part());
+    let holder = bed.held(&["--name", "x", "--ttl", "20s"]);
+    let mut waiters = Vec::new();
+    for n in 0..3 {
+        let script = format!("echo {n} >>order");
+        waiters.push(bed.start(&mut bed.run(["-q", "--name", "x", "--ttl", "20s", "--", "sh", "-c", &script])));
+        bed.await_waiters("x", n + 1);
+    }
+    site.restart();
+    assert!(is_alive(holder.command()), "a restart ended the command");
+    let token = holder.token();
+    let again = bed.status("x");
+    assert_eq!(again["holders"][0]["token"], token.to_string(), "{again}");
+    ends_well(holder);
+    for waiter in waiters {
+        assert_eq!(waiter.finish().code(), Some(0));
+    }
+    assert_eq!(bed.read("order"), "0\n1\n2\n");
+}
+
+#[test]
+fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
+    for keeper in [false, true] {
+        let bed = Bed::new();
+        let (tree, words) = Tree::words(&bed, "tree");
+        let holder = bed.start(bed.run(["--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
+        let members = tree.await_grown(&bed);
+        let (overlap, words) = Overlap::words(&bed, &members);
+        let stopped = if keeper { holder.keeper() } else { holder.pid() };
+        process::signal(stopped, Signal::STOP);
+        until_true("a stopped process", || is_stopped(stopped));
+        let waiter = bed.start(bed.run(["-q", "--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
+        let_pass(TTL * 3);
+        if keeper {
+            // The front ended the tree, and the waiter ran after it.
+            holder.finish().failed(76, &["the command was ended"]);
+        } else {
+            // The keeper guards alone.
+            assert!(members.iter().all(|p| is_alive(p.pid)), "a stopped front ended the tree");
+            process::signal(stopped, Signal::CONT);
+            holder.signal(Signal::KILL);
+            holder.finish();
+        }
+        assert_eq!(waiter.finish().code(), Some(0));
+        overlap.assert_none(&bed);
+        bed.await_no_process();
+    }
+}
+
+#[test]
+fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
+    let kind = kind();
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x", "--ttl", &words_of(TTL)]);
+    let (front, keeper) = (holder.running.pid(), holder.running.keeper());
+    for pid in [front, keeper] {
+        process::signal(pid, Signal::STOP);
+        until_true("a stopped process", || is_stopped(pid));
+    }
+    for pid in [keeper, front] {
+        process::signal(pid, Signal::KILL);
+    }
+    let command = holder.command();
+    until_true("the command's death with its keeper", || !is_alive(command));
+    let most = TTL + kind.abandoned_bound() + Duration::from_secs(3);
+    bed.finish(&mut bed.run(["-q", "-w", &words_of(most), "--name", "x", "--", "true"])).silently(0);
+}
+
+#[test]
+fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
+    let _alone = quiet::measuring();
+    let kind = kind();
+    let ports = [("down", free_port()), ("mute", hostile::mute()), ("babbling", hostile::babbling())];
+    for (what, port) in ports {
+        let bed = Bed::new();
+        let address = kind.address(port);
+        for wait in ["0", "1500ms"] {
+            let words = ["run", "--endpoint", &address, "--ttl", "3s", "-w", wait, "--name", "x", "--", "touch", "started"];
+            let ended = bed.finish(&mut bed.dlock(words));
+            let most = if wait == "0" { Duration::from_millis(500) } else { Duration::from_millis(1_500) };
+            assert!(ended.took < most + Duration::from_secs(1), "{what}: {:?}", ended.took);
+            ended.failed(69, &[&port.to_string()]);
+            assert!(!bed.exists("started"));
+        }
+        for verb in [&["status", "x"][..], &["list"], &["doctor"]] {
+            let mut command = bed.dlock(&verb[..1]);
+            command.args(["--endpoint", &address]).args(&verb[1..]);
+            let ended = bed.finish(&mut command);
+            assert_eq!(ended.code(), Some(69), "{what} {verb:?}: {}", ended.err);
+            assert_eq!(ended.err.lines().count(), 1, "{what} {verb:?}: {}", ended.err);
+        }
+        bed.await_no_process();
+    }
+}
+
+#[test]
+fn a_silent_service_is_named_once_while_dlock_goes_on_trying() {
+    let kind = kind();
+    let port = hostile::mute();
+    let bed = Bed::new();
+    let address = kind.address(port);
+    let words = ["run", "--endpoint", &address, "-w", "4s", "--name", "x", "--", "true"];
+    let ended = bed.finish(&mut bed.dlock(words));
+    assert_eq!(ended.code(), Some(69), "{}", ended.err);
+    let told: Vec<_> = ended.err.lines().filter(|line| line.contains("has not answered yet")).collect();
+    assert_eq!(told.len(), 1, "{}", ended.err);
+    assert!(told[0].contains(&port.to_string()), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 2, "{}", ended.err);
+}
+
+#[test]
+fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
+    let _alone = quiet::measuring();
+    let site = Site::start();
+    let bed = Bed::on(site.part());
+    let holder = bed.held(&["--name", "x", "--ttl", "20s"]);
+    let waiter = bed.start(&mut bed.run(["-w", "3s", "--ttl", "20s", "--name", "x", "--", "touch", "started"]));
+    bed.await_waiters("x", 1);
+    site.server().freeze();
+    let ended = waiter.finish();
+    assert!(ended.took < Duration::from_secs(4), "{:?}", ended.took);
+    assert_eq!(ended.code(), Some(75), "{}", ended.err);
+    assert!(ended.err.contains("cannot release x") || ended.err.contains("cannot leave"), "{}", ended.err);
+    site.server().thaw();
+    ends_well(holder);
+    assert!(!bed.exists("started"));
+}
+
+#[test]
+fn a_release_that_is_not_confirmed_is_one_line_and_the_status_stays() {
+    let site = Site::start();
+    let bed = Bed::on(site.part());
+    let holder = bed.held(&["--name", "x", "--ttl", "60s"]);
+    site.server().freeze();
+    holder.let_go();
+    let ended = holder.running.finish();
+    site.server().thaw();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    ended.said_one_line(&["cannot release x", "within"]);
+}

@@ -1,0 +1,95 @@
+//! More than one Redis: sentinels and clusters.
+
+use crate::servers::{Server, free_port, redis};
+use crate::support::wait::until_true;
+use crate::support::{Bed, Service};
+
+fn bed_at(endpoint: String) -> Bed {
+    Bed::on(Service { backend: "redis", endpoint, prefix: None })
+}
+
+#[test]
+fn sentinels_lead_to_the_master_also_after_it_changed() {
+    let master = redis::start();
+    let replica = redis::start_with(&["--replicaof", &format!("127.0.0.1 {}", master.port())]);
+    let replicates = || redis::raw(master.port(), &["INFO", "replication"]).contains("state=online");
+    until_true("a replica", replicates);
+    let sentinel = redis::start_sentinel(master.port());
+    let dead = free_port();
+    let bed = bed_at(format!("redis+sentinel://127.0.0.1:{dead},127.0.0.1:{}/main", sentinel.port()));
+    let knows = || {
+        redis::raw(sentinel.port(), &["SENTINEL", "replicas", "main"]).contains(&replica.port().to_string())
+    };
+    until_true("a sentinel that knows the replica", knows);
+    let holder = bed.held(&["--name", "x", "--ttl", "60s", "-q"]);
+    let copied = || redis::raw(replica.port(), &["GET", "dlock:x"]).starts_with("$32");
+    until_true("the replica has the lock", copied);
+    // Until it has heard enough of the replica it refuses.
+    let agrees = || redis::raw(sentinel.port(), &["SENTINEL", "FAILOVER", "main"]) == "+OK\r\n";
+    until_true("a sentinel that agrees", agrees);
+    // It resets its connections when it changes its role.
+    let promoted = || redis::try_raw(replica.port(), &["ROLE"]).is_ok_and(|role| role.contains("master"));
+    until_true("another master", promoted);
+    let address = || redis::raw(sentinel.port(), &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]);
+    until_true("the sentinel says so", || address().contains(&replica.port().to_string()));
+    // Until then there are two masters, and what is said to the old one is lost.
+    let demoted = || redis::try_raw(master.port(), &["ROLE"]).is_ok_and(|role| role.contains("slave"));
+    until_true("the old master follows", demoted);
+    bed.assert_busy("x");
+    assert_eq!(holder.release().code(), Some(0));
+    bed.finish(&mut bed.run(["-q", "-n", "--name", "x", "--", "true"])).silently(0);
+    let unknown = bed_at(format!("redis+sentinel://127.0.0.1:{}/other", sentinel.port()));
+    unknown
+        .finish(&mut unknown.run(["--try", "--name", "x", "--", "true"]))
+        .failed(64, &["no master called other"]);
+}
+
+fn cluster() -> Vec<Server> {
+    // The usual second port, ten thousand above the first, may be taken.
+    let buses = [free_port(), free_port(), free_port()].map(|port| port.to_string());
+    let options = |bus| redis::start_with(&["--cluster-enabled", "yes", "--cluster-port", bus]);
+    let nodes: Vec<Server> = buses.iter().map(|bus| options(bus)).collect();
+    for (node, slots) in nodes.iter().zip([("0", "5460"), ("5461", "10922"), ("10923", "16383")]) {
+        assert_eq!(redis::raw(node.port(), &["CLUSTER", "ADDSLOTSRANGE", slots.0, slots.1]), "+OK\r\n");
+    }
+    let first = nodes[0].port().to_string();
+    for node in &nodes[1..] {
+        redis::raw(node.port(), &["CLUSTER", "MEET", "127.0.0.1", &first, &buses[0]]);
+    }
+    for node in &nodes {
+        until_true("a cluster", || {
+            let info = redis::raw(node.port(), &["CLUSTER", "INFO"]);
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        });
+    }
+    nodes
+}
+
+#[test]
+fn every_slot_of_a_cluster_is_found_from_any_node() {
+    let nodes = cluster();
+    let bed = bed_at(format!("redis+cluster://127.0.0.1:{}", nodes[0].port()));
+    let names: Vec<String> = (0..6).map(|n| format!("job{n}")).collect();
+    let holders: Vec<_> = names.iter().map(|name| bed.held(&["--name", name, "-q"])).collect();
+    let elsewhere = nodes[1..].iter().filter(|node| redis::raw(node.port(), &["DBSIZE"]) != ":0\r\n").count();
+    assert_eq!(elsewhere, 2, "the names lie on all nodes");
+    let other = bed_at(format!("redis+cluster://127.0.0.1:{}", nodes[2].port()));
+    for name in &names {
+        other.assert_busy(name);
+    }
+    let listed = other.finish(&mut other.verb("list", ["--json"])).silently(0);
+    for name in &names {
+        assert!(listed.text().contains(&format!("\"{name}\"")), "{}", listed.text());
+    }
+    let mut waiter = other.hold(&["--name", "job0", "-q"]);
+    other.await_waiters("job0", 1);
+    for holder in holders {
+        assert_eq!(holder.release().code(), Some(0));
+    }
+    waiter.await_start();
+    waiter.release().silently(0);
+    let plain = bed_at(redis::address(&nodes[0]));
+    let refused: Vec<_> =
+        names.iter().map(|name| plain.finish(&mut plain.run(["-n", "--name", name, "--", "true"]))).collect();
+    assert!(refused.iter().any(|run| run.code() == Some(64) && run.err.contains("redis+cluster://")));
+}

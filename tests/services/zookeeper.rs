@@ -1,0 +1,353 @@
+//! What is special to ZooKeeper: who gets in, servers that are down, silent or no servers, sessions that end.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::servers::zookeeper::{self, Setup};
+use crate::servers::{Server, free_port};
+use crate::support::{Bed, Finished, until};
+
+/// Says why tests with this service cannot run here, if they cannot.
+pub(crate) fn absent() -> bool {
+    let Some(reason) = zookeeper::missing() else { return false };
+    let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
+    assert!(required.split(',').all(|name| name.trim() != "zk"), "zk: {reason}");
+    eprintln!("skipped: zk: {reason}");
+    true
+}
+
+/// `dlock VERB --endpoint ENDPOINT OPTIONS`.
+fn dlock(bed: &Bed, verb: &str, endpoint: &str, options: &[&str]) -> Command {
+    let mut command = bed.dlock([verb, "--backend", "zk", "--endpoint", endpoint]);
+    command.args(options);
+    command
+}
+
+fn run(bed: &Bed, endpoint: &str, options: &[&str]) -> Finished {
+    let mut command = dlock(bed, "run", endpoint, &["--name", "x"]);
+    bed.finish(command.args(options).args(["--", "true"]))
+}
+
+fn local(port: u16) -> String {
+    format!("zk://127.0.0.1:{port}")
+}
+
+/// A chroot that no other test has, at the shared server.
+fn own_corner(name: &str) -> String {
+    format!("{}/{name}", zookeeper::endpoint())
+}
+
+#[test]
+fn a_lock_belongs_to_the_user_who_made_it() {
+    if absent() {
+        return;
+    }
+    let bed = Bed::new();
+    let at = own_corner("users");
+    let as_user = |user: &str, password: &str| {
+        let mut command = dlock(&bed, "run", &at, &["--name", "x", "--user", user]);
+        bed.finish(command.env("DLOCK_PASSWORD", password).args(["--", "true"]))
+    };
+    as_user("ann", "right-secret").silently(0);
+    as_user("ann", "right-secret").silently(0);
+    for refused in [as_user("ann", "wrong-secret"), as_user("bob", "right-secret")] {
+        refused.failed(77, &["does not let this user touch"]);
+    }
+    run(&bed, &at, &[]).failed(77, &["give --user and a password"]);
+}
+
+#[test]
+fn one_of_two_servers_is_enough() {
+    if absent() {
+        return;
+    }
+    let bed = Bed::new();
+    let (dead, live) = (free_port(), zookeeper::shared_port());
+    for list in
+        [format!("127.0.0.1:{dead},127.0.0.1:{live}/two"), format!("127.0.0.1:{live},127.0.0.1:{dead}/two")]
+    {
+        run(&bed, &list, &["--wait", "5s"]).silently(0);
+    }
+}
+
+/// Runs against what does not answer; it must give up in time and say where it asked.
+fn gives_up(port: u16, words: &[&str]) {
+    let bed = Bed::new();
+    let begun = Instant::now();
+    let address = format!("127.0.0.1:{port}");
+    let finished = run(&bed, &local(port), &["--wait", "1500ms"]);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(3500), "it took {took:?}");
+    finished.failed(69, &[&[address.as_str()], words].concat());
+}
+
+#[test]
+fn a_server_that_is_down_is_said_with_its_address() {
+    gives_up(free_port(), &["refused"]);
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).expect("listens");
+    let port = listener.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming().map_while(Result::ok) {
+            open.push(stream);
+        }
+    });
+    gives_up(port, &[]);
+}
+
+#[test]
+fn a_server_that_talks_nonsense_is_given_up() {
+    for nonsense in
+        [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &[0, 0, 0, 4, 1, 2, 3, 4], &[0; 64], &[0xff; 64]]
+    {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).expect("listens");
+        let port = listener.local_addr().expect("bound").port();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let mut buffer = [0; 1024];
+                // Whoever asked may have gone.
+                let _ = stream.read(&mut buffer);
+                let _ = stream.write_all(nonsense);
+            }
+        });
+        gives_up(port, &[]);
+    }
+}
+
+#[test]
+fn a_name_that_cannot_be_a_path_is_refused() {
+    if absent() {
+        return;
+    }
+    let bed = Bed::new();
+    let mut command =
+        dlock(&bed, "run", &own_corner("raw"), &["--prefix", "", "--name", "a//b", "--", "true"]);
+    bed.finish(&mut command).failed(64, &["empty part"]);
+    let mut command = dlock(&bed, "run", &own_corner("raw"), &["--name", "a//🦀", "--", "true"]);
+    bed.finish(&mut command).silently(0);
+}
+
+#[test]
+fn a_session_that_somebody_ends_ends_the_command() {
+    if absent() {
+        return;
+    }
+    let bed = Bed::new();
+    let gate = bed.gate("gate");
+    let script = "echo up >up; read _ <gate";
+    let mut command =
+        dlock(&bed, "run", &zookeeper::endpoint(), &["--name", "lost", "--", "sh", "-c", script]);
+    let running = bed.start(&mut command);
+    bed.await_line("up");
+    zookeeper::lose("lost");
+    // How soon depends on when the server, whose connections were fought for, answers the owner again.
+    running.finish().failed(76, &["lost"]);
+    drop(gate);
+}
+
+#[test]
+fn a_restart_changes_nothing_for_holder_and_waiter() {
+    if absent() {
+        return;
+    }
+    let server = zookeeper::start();
+    let (bed, at) = (Bed::new(), local(server.port()));
+    let gate = bed.gate("gate");
+    let script = "echo up >up; read _ <gate";
+    let mut holder = dlock(&bed, "run", &at, &["--quiet", "--name", "x", "--", "sh", "-c", script]);
+    let holder = bed.start(&mut holder);
+    bed.await_line("up");
+    let mut waiter = dlock(&bed, "run", &at, &["--quiet", "--name", "x", "--", "true"]);
+    let waiter = bed.start(&mut waiter);
+    await_waiters(&bed, &at, 1);
+    server.restart();
+    await_waiters(&bed, &at, 1);
+    gate.open();
+    holder.finish().silently(0);
+    waiter.finish().silently(0);
+}
+
+#[track_caller]
+fn await_waiters(bed: &Bed, at: &str, count: usize) {
+    until(&format!("{count} waiters"), || {
+        let finished = bed.finish(&mut dlock(bed, "status", at, &["--json", "x"]));
+        let line: serde_json::Value = serde_json::from_str(&finished.text()).ok()?;
+        (line["waiters"].as_array().map(Vec::len) == Some(count)).then_some(())
+    });
+}
+
+#[test]
+fn a_recent_success_is_enough() {
+    if absent() {
+        return;
+    }
+    let (bed, at) = (Bed::new(), own_corner("once"));
+    let once = |name: &str, command: &str| {
+        let options = ["--name", name, "--once-per", "1h", "--", "sh", "-c", command];
+        bed.finish(&mut dlock(&bed, "run", &at, &options))
+    };
+    assert_eq!(once("a", "exit 3").code(), Some(3), "a failure is not enough");
+    once("a", "echo 1 >>runs").silently(0);
+    once("a", "echo 2 >>runs").silently(0);
+    once("b", "echo 3 >>runs").silently(0);
+    assert_eq!(bed.read("runs"), "1\n3\n");
+}
+
+#[test]
+fn doctor_names_the_server_and_its_limits() {
+    if absent() {
+        return;
+    }
+    let bed = Bed::new();
+    let finished = bed.finish(&mut dlock(&bed, "doctor", &own_corner("doctor"), &[]));
+    assert_eq!(finished.code(), Some(0));
+    let text = finished.text();
+    for word in ["ZooKeeper 3.", "a single server", "sessions last 1s to 7200s", "without --user"] {
+        assert!(text.contains(word), "no {word:?} in: {text}");
+    }
+}
+
+fn openssl(folder: &Path, arguments: &str) {
+    let status = Command::new("openssl")
+        .args(arguments.split(' '))
+        .current_dir(folder)
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("openssl is there");
+    assert!(status.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&status.stderr));
+}
+
+/// An authority, and certificates of it for the server and for a client, as PEM files.
+fn certificates(folder: &Path, authority: &str) {
+    let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    openssl(
+        folder,
+        &format!(
+            "req -x509 {new} -keyout {authority}.key -out {authority}.pem -days 2 -subj /CN={authority}"
+        ),
+    );
+    std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost\n").expect("writes");
+    for who in ["server", "client"] {
+        let file = format!("{authority}-{who}");
+        openssl(folder, &format!("req {new} -keyout {file}.key -out {file}.csr -subj /CN={who}"));
+        openssl(
+            folder,
+            &format!(
+                "x509 -req -in {file}.csr -CA {authority}.pem -CAkey {authority}.key -CAcreateserial -days 2 \
+                 -extfile names -out {file}.pem"
+            ),
+        );
+        let both = ["key", "pem"].map(|end| std::fs::read_to_string(folder.join(format!("{file}.{end}"))));
+        let both: String = both.into_iter().map(|text| text.expect("made")).collect();
+        std::fs::write(folder.join(format!("{file}-both.pem")), both).expect("writes");
+    }
+}
+
+/// A server that takes only clients with a certificate of its authority.
+fn secure(folder: &Path) -> Server {
+    let file = |name: &str| folder.join(name).display().to_string();
+    zookeeper::start_with(&Setup {
+        lines: vec![
+            format!("ssl.keyStore.location={}", file("own-server-both.pem")),
+            "ssl.keyStore.type=PEM".to_owned(),
+            format!("ssl.trustStore.location={}", file("own.pem")),
+            "ssl.trustStore.type=PEM".to_owned(),
+        ],
+        properties: vec![
+            "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned(),
+        ],
+        secure: true,
+        ..Setup::default()
+    })
+}
+
+#[test]
+fn tls_lets_in_who_has_a_certificate_of_the_authority() {
+    if absent() {
+        return;
+    }
+    let bed = Bed::new();
+    let folder = bed.root().to_owned();
+    certificates(&folder, "own");
+    certificates(&folder, "other");
+    let server = secure(&folder);
+    let at = format!("zk://localhost:{}", server.port());
+    let with = |authority: &str, client: Option<&str>| {
+        let path = |name: String| folder.join(name).display().to_string();
+        let mut options = vec![
+            "--wait".to_owned(),
+            "4s".to_owned(),
+            "--cacert".to_owned(),
+            path(format!("{authority}.pem")),
+        ];
+        if let Some(client) = client {
+            options.extend(["--cert".to_owned(), path(format!("{client}-client.pem"))]);
+            options.extend(["--key".to_owned(), path(format!("{client}-client.key"))]);
+        }
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        run(&bed, &at, &options)
+    };
+    with("own", Some("own")).silently(0);
+    for refused in [with("other", Some("own")), with("own", None), with("own", Some("other"))] {
+        assert_eq!(refused.code(), Some(69));
+    }
+    run(&bed, &at, &["--wait", "2s"]).failed(69, &["does it want TLS?"]);
+}
+
+/// Three servers that form an ensemble.
+fn ensemble() -> (Vec<Server>, String) {
+    let ports: Vec<u16> = (0..9).map(|_| free_port()).collect();
+    let members = (0..3).map(|n| format!("server.{}=127.0.0.1:{}:{}", n + 1, ports[3 + n], ports[6 + n]));
+    let mut lines = vec!["initLimit=20".to_owned(), "syncLimit=4".to_owned()];
+    lines.extend(members);
+    let servers: Vec<Server> = (1..4)
+        .map(|id| {
+            let setup = Setup { id: Some(id), lines: lines.clone(), ..Setup::default() };
+            zookeeper::start_on(ports[usize::try_from(id).expect("small") - 1], &setup)
+        })
+        .collect();
+    for server in &servers {
+        zookeeper::await_service(server.port());
+    }
+    let list: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    (servers, format!("zk://{}", list.join(",")))
+}
+
+#[test]
+fn an_ensemble_that_restarts_one_by_one_changes_nothing() {
+    if absent() {
+        return;
+    }
+    let (servers, at) = ensemble();
+    let bed = Bed::new();
+    let finished = bed.finish(&mut dlock(&bed, "doctor", &at, &[]));
+    let text = finished.text();
+    assert!(!text.contains("a single server") && text.contains("four ticks"), "{text}");
+    let gate = bed.gate("gate");
+    let script = "echo up >up; read _ <gate";
+    let lock = ["--quiet", "--ttl", "20s", "--name", "x", "--"];
+    let mut holder = dlock(&bed, "run", &at, &lock);
+    let holder = bed.start(holder.args(["sh", "-c", script]));
+    bed.await_line("up");
+    let mut waiter = dlock(&bed, "run", &at, &lock);
+    let waiter = bed.start(waiter.arg("true"));
+    await_waiters(&bed, &at, 1);
+    // One of them is the leader.
+    for server in &servers {
+        server.restart();
+        for server in &servers {
+            zookeeper::await_service(server.port());
+        }
+        await_waiters(&bed, &at, 1);
+    }
+    gate.open();
+    holder.finish().silently(0);
+    waiter.finish().silently(0);
+}

@@ -1,0 +1,145 @@
+//! A member of an ensemble that is cut off from the others, with a holder that knows only this one.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::zookeeper::absent;
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::servers::zookeeper::{self, Setup, TICK};
+use crate::servers::{Server, free_port};
+use crate::support::process::is_alive;
+use crate::support::scripts::{Overlap, Tree};
+use crate::support::wait::until_true;
+use crate::support::{Bed, quiet, until};
+
+const TTL: Duration = Duration::from_secs(6);
+
+/// Three servers, each of which reaches the others only through relays.
+struct Ensemble {
+    servers: Vec<Server>,
+    /// From whom, to whom, and the relay.
+    relays: Vec<(usize, usize, Proxy)>,
+}
+
+impl Ensemble {
+    /// `patience`: for so many ticks a member that hears nothing believes that all is well.
+    fn start(patience: u32) -> Self {
+        let [clients, quorums, elections] = [(); 3].map(|()| [(); 3].map(|()| free_port()));
+        let mut relays = Vec::new();
+        let mut servers = Vec::new();
+        for (own, clients) in clients.into_iter().enumerate() {
+            let mut lines = vec!["initLimit=40".to_owned(), format!("syncLimit={patience}")];
+            for other in 0..3 {
+                let (mut quorum, mut election) = (quorums[other], elections[other]);
+                if own != other {
+                    for port in [&mut quorum, &mut election] {
+                        let relay = Proxy::to(*port);
+                        *port = relay.port();
+                        relays.push((own, other, relay));
+                    }
+                }
+                lines.push(format!("server.{}=127.0.0.1:{quorum}:{election}", other + 1));
+            }
+            let id = u32::try_from(own + 1).ok();
+            servers.push(zookeeper::start_on(clients, &Setup { lines, id, ..Setup::default() }));
+        }
+        for server in &servers {
+            zookeeper::await_service(server.port());
+        }
+        Self { servers, relays }
+    }
+
+    /// The first member whose mode is `mode`.
+    fn first(&self, mode: &str) -> usize {
+        until(mode, || (0..3).find(|n| self.mode(*n).as_deref() == Some(mode)))
+    }
+
+    /// What the member takes itself for; `None` while it serves nobody.
+    fn mode(&self, member: usize) -> Option<String> {
+        let mut text = String::new();
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.servers[member].port())).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(1))).expect("sets");
+        stream.write_all(b"srvr").ok()?;
+        stream.read_to_string(&mut text).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
+    }
+
+    /// Nothing passes between `member` and the others any more, though connections stay.
+    fn cut(&self, member: usize) {
+        for (_, _, relay) in self.relays.iter().filter(|(from, to, _)| *from == member || *to == member) {
+            relay.set(Conduct::Hole);
+        }
+    }
+
+    fn address(&self, member: usize) -> String {
+        format!("zk://127.0.0.1:{}", self.servers[member].port())
+    }
+}
+
+fn dlock(bed: &Bed, verb: &str, at: &str, options: &[&str], words: &[String]) -> Command {
+    let mut command = bed.dlock([verb, "--backend", "zk", "--endpoint", at]);
+    command.args(options).args(words);
+    command
+}
+
+/// Cuts off the first member that is a `mode`. Says what it took itself for when the holder's tree had ended; nothing
+/// if it served nobody.
+fn cut_off(mode: &str, patience: u32) -> String {
+    let _alone = quiet::measuring();
+    let ensemble = Ensemble::start(patience);
+    let member = ensemble.first(mode);
+    let (near, far) = (ensemble.address(member), ensemble.address((member + 1) % 3));
+    let bed = Bed::new();
+    let options = ["--quiet", "--ttl", "6s", "--name", "x", "--"];
+    let (tree, words) = Tree::words(&bed, "tree");
+    let holder = bed.start(&mut dlock(&bed, "run", &near, &options[1..], &words));
+    let members = tree.await_grown(&bed);
+    let (overlap, words) = Overlap::words(&bed, &members);
+    let mut waiter = bed.start(&mut dlock(&bed, "run", &far, &options, &words));
+    until("a waiter", || {
+        let seen = bed.finish(&mut dlock(&bed, "status", &far, &["--json", "x"], &[])).text();
+        let line: serde_json::Value = serde_json::from_str(&seen).ok()?;
+        (line["waiters"].as_array().map(Vec::len) == Some(1)).then_some(())
+    });
+    let cut = Instant::now();
+    ensemble.cut(member);
+    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    let took = cut.elapsed();
+    assert!(took < TTL, "alive {took:?} after the cut");
+    assert!(!waiter.has_ended(), "the lock was given away before the ttl had passed");
+    let believed = ensemble.mode(member);
+    let ended = holder.finish();
+    let last = ended.err.lines().last().unwrap_or_default();
+    assert!(ended.code() == Some(76) && last.contains("lost x"), "{:?}: {}", ended.status, ended.err);
+    assert_eq!(waiter.finish().code(), Some(0), "the others give the lock on");
+    overlap.assert_none(&bed);
+    bed.await_no_process();
+    believed.unwrap_or_default()
+}
+
+#[test]
+fn a_follower_that_does_not_know_that_it_is_cut_off_keeps_no_tree_alive() {
+    if absent() {
+        return;
+    }
+    let ticks = u32::try_from(TTL.as_millis() / TICK.as_millis()).expect("small");
+    assert_eq!(cut_off("follower", ticks * 4), "follower", "it noticed, and the hazard did not come about");
+}
+
+#[test]
+fn a_follower_that_notices_that_it_is_cut_off_keeps_no_tree_alive() {
+    if absent() {
+        return;
+    }
+    assert_eq!(cut_off("follower", 4), "", "it serves on");
+}
+
+#[test]
+fn a_leader_that_is_cut_off_keeps_no_tree_alive() {
+    if absent() {
+        return;
+    }
+    assert_ne!(cut_off("leader", 4), "leader", "it leads on");
+}

@@ -1,0 +1,169 @@
+//! Killing and stopping dlock's own processes: no orphan, and nobody else starts before the tree is gone.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::process::{Process, is_alive, is_stopped};
+use crate::support::scripts::{Overlap, Tree};
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Bed, Finished, Running, process, quiet};
+
+/// A dlock with a tree that does not want to die, and a waiter that looks whether it lives.
+pub(crate) struct Scene {
+    pub(crate) bed: Bed,
+    pub(crate) running: Running,
+    pub(crate) keeper: i32,
+    pub(crate) tree: Tree,
+    pub(crate) members: Vec<Process>,
+    pub(crate) waiter: Running,
+    overlap: Overlap,
+}
+
+impl Scene {
+    pub(crate) fn new(options: &[&str]) -> Self {
+        let bed = Bed::new();
+        let (tree, words) = Tree::words(&bed, "tree");
+        let mut command = bed.run(["--name", "x"]);
+        let running = bed.start(command.args(options).arg("--").args(words));
+        let members = tree.await_grown(&bed);
+        let (overlap, words) = Overlap::words(&bed, &members);
+        let waiter = bed.start(bed.run(["--name", "x", "--"]).args(words));
+        bed.await_waiters("x", 1);
+        let keeper = running.keeper();
+        Self { bed, running, keeper, tree, members, waiter, overlap }
+    }
+
+    /// Waits until no member of the tree lives; returns when that was seen.
+    pub(crate) fn await_tree_gone(&self) -> Instant {
+        until_true("the end of the tree", || self.members.iter().all(|p| !is_alive(p.pid)));
+        let seen = Instant::now();
+        assert_eq!(self.tree.members(), [], "somebody was born meanwhile");
+        seen
+    }
+
+    /// The waiter ran, and saw nobody of the tree; nothing is left.
+    pub(crate) fn conclude(self) -> Finished {
+        let waited = self.waiter.finish();
+        assert_eq!(waited.code(), Some(0), "{}", waited.err);
+        self.overlap.assert_none(&self.bed);
+        self.bed.assert_free("x");
+        let ended = self.running.finish();
+        self.bed.await_no_process();
+        ended
+    }
+}
+
+const AT_ONCE: Duration = Duration::from_millis(200);
+
+#[test]
+fn a_killed_front_takes_the_whole_tree_with_it_at_once() {
+    let _alone = quiet::measuring();
+    let scene = Scene::new(&[]);
+    let begun = Instant::now();
+    scene.running.signal(Signal::KILL);
+    let took = scene.await_tree_gone() - begun;
+    assert!(took < AT_ONCE, "{took:?}");
+    assert_eq!(scene.conclude().signal(), Some(9));
+}
+
+#[test]
+fn a_killed_keeper_takes_the_whole_tree_with_it_at_once() {
+    let _alone = quiet::measuring();
+    let scene = Scene::new(&[]);
+    let begun = Instant::now();
+    process::signal(scene.keeper, Signal::KILL);
+    let took = scene.await_tree_gone() - begun;
+    assert!(took < AT_ONCE, "{took:?}");
+    scene.conclude().failed(76, &["the command was ended"]);
+}
+
+#[test]
+fn a_stopped_keeper_costs_the_tree_its_life_before_the_lease_is_over() {
+    for ttl in [1, 3] {
+        let _alone = quiet::measuring();
+        let scene = Scene::new(&["--ttl", &format!("{ttl}s")]);
+        let begun = Instant::now();
+        process::signal(scene.keeper, Signal::STOP);
+        let took = scene.await_tree_gone() - begun;
+        assert!(took < Duration::from_secs(ttl), "{took:?} with a ttl of {ttl} s");
+        // The stalled keeper was killed first; waking it does nothing.
+        process::signal(scene.keeper, Signal::CONT);
+        scene.conclude().failed(76, &["the command was ended"]);
+    }
+}
+
+#[test]
+fn a_keeper_that_is_continued_in_time_changes_nothing() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x", "--ttl", "10s"]);
+    let keeper = holder.running.keeper();
+    process::signal(keeper, Signal::STOP);
+    until_true("a stopped keeper", || is_stopped(keeper));
+    process::signal(keeper, Signal::CONT);
+    holder.release().silently(0);
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_stopped_front_ends_nothing() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x", "--ttl", "1s"]);
+    holder.running.signal(Signal::STOP);
+    until_true("a stopped front", || is_stopped(holder.running.pid()));
+    // Longer than the lease would last without its keeper.
+    let_pass(Duration::from_millis(1_300));
+    assert!(is_alive(holder.command()));
+    bed.assert_busy("x");
+    holder.running.signal(Signal::CONT);
+    holder.release().silently(0);
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_command_killed_by_another_hand_frees_the_lock_and_leaves_the_rest_alone() {
+    let bed = Bed::new();
+    let script = "sleep 1000 & echo $! >rest; echo $$ >pid; wait";
+    let running = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", script]));
+    let command = bed.await_line("pid").parse().expect("a pid");
+    process::signal(command, Signal::KILL);
+    let ended = running.finish();
+    assert_eq!((ended.signal(), ended.err.as_str()), (Some(9), ""));
+    assert!(is_alive(bed.await_line("rest").parse().expect("a pid")));
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_tree_that_forks_all_the_time_is_ended_completely() {
+    let bed = Bed::new();
+    let script = r"
+        breed() { while :; do (sleep 0.02 & sleep 0.01); done; }
+        breed & breed & (setsid sh -c 'while :; do (sleep 0.02 &) ; sleep 0.01; done' &)
+        echo up >ready; wait";
+    for victim in ["front", "keeper"] {
+        let running = bed.start(&mut bed.run(["--name", "x", "--", "bash", "-c", script]));
+        bed.await_line("ready");
+        std::fs::remove_file(bed.path("ready")).expect("a ready file");
+        let pid = if victim == "front" { running.pid() } else { running.keeper() };
+        process::signal(pid, Signal::KILL);
+        running.finish();
+        bed.await_no_process();
+        bed.assert_free("x");
+    }
+}
+
+#[test]
+fn a_start_that_hangs_is_ended_before_the_lease() {
+    // The keeper waits for the exec of the command; the front guards meanwhile, though nothing has told it of
+    // the start. strace holds the exec up for longer than the lease.
+    let bed = Bed::new();
+    let script = r#"exec strace -f -qq -o trace -e trace=execve -e inject=execve:delay_enter=9000000:when=1 \
+        "$dlock" run --endpoint "$locks" --name x --ttl 1s -- /usr/bin/touch started"#;
+    let finished = bed.finish(&mut bed.bash(script));
+    if finished.err.contains("ptrace") || finished.err.contains("PTRACE") {
+        return eprintln!("skipped: strace may not trace here: {}", finished.err.trim());
+    }
+    assert_eq!(finished.code(), Some(76), "{}", finished.err);
+    assert!(!bed.exists("started"), "the command started after its lease had run out");
+    bed.assert_free("x");
+}

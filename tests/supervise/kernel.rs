@@ -1,0 +1,74 @@
+//! Front and keeper failing together: what only the kernel can do, which keeps a lock file for as long as the tree
+//! has it open.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::crash::Scene;
+use crate::support::process::{is_alive, is_stopped};
+use crate::support::wait::{let_pass, until, until_true};
+use crate::support::{Bed, process};
+
+#[test]
+fn front_and_keeper_killed_one_after_the_other_leave_nobody_unprotected() {
+    let scene = Scene::new(&[]);
+    scene.running.signal(Signal::KILL);
+    process::signal(scene.keeper, Signal::KILL);
+    // Whoever outlived both still has the lock, as under flock(1).
+    for survivor in scene.tree.members() {
+        process::signal(survivor.pid, Signal::KILL);
+    }
+    scene.await_tree_gone();
+    scene.conclude();
+}
+
+#[test]
+fn killed_at_the_same_instant_both_leave_a_tree_that_keeps_the_lock() {
+    let mut scene = Scene::new(&[]);
+    for pid in [scene.running.pid(), scene.keeper] {
+        process::signal(pid, Signal::STOP);
+        until_true("a stopped process", || is_stopped(pid));
+    }
+    // The keeper first: the death of its parent would orphan its group, and the kernel wakes a stopped one then.
+    for pid in [scene.keeper, scene.running.pid()] {
+        process::signal(pid, Signal::KILL);
+    }
+    until_true("dead processes", || !is_alive(scene.running.pid()) && !is_alive(scene.keeper));
+    let survivors = until("the command's death with its keeper", || {
+        let survivors = scene.tree.members();
+        (survivors.len() < scene.members.len()).then_some(survivors)
+    });
+    assert!(!survivors.is_empty());
+    scene.bed.assert_busy("x");
+    assert!(!scene.waiter.has_ended());
+    for _ in 0..3 {
+        for survivor in scene.tree.members() {
+            process::signal(survivor.pid, Signal::KILL);
+        }
+    }
+    scene.await_tree_gone();
+    scene.conclude();
+}
+
+#[test]
+fn with_front_and_keeper_stopped_the_kernel_keeps_the_lock() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x", "--ttl", "1s"]);
+    let keeper = holder.running.keeper();
+    for pid in [holder.running.pid(), keeper] {
+        process::signal(pid, Signal::STOP);
+        until_true("a stopped process", || is_stopped(pid));
+    }
+    let_pass(Duration::from_millis(1_200));
+    bed.assert_busy("x");
+    process::signal(keeper, Signal::CONT);
+    holder.running.signal(Signal::CONT);
+    // Whichever wakes first decides whether the command goes on; it never does so without the lock.
+    if is_alive(holder.command()) {
+        holder.let_go();
+    }
+    let ended = holder.running.finish();
+    assert!(matches!(ended.code(), Some(0 | 76)), "{:?} {}", ended.status, ended.err);
+    bed.assert_free("x");
+}

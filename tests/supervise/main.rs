@@ -1,0 +1,22 @@
+//! Real commands under the real dlock: status, transparency, signals, crashes, terminals, process 1.
+
+#![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
+
+mod crash;
+mod daemons;
+mod init;
+mod jobs;
+mod kernel;
+mod signals;
+mod status;
+mod terminal;
+mod transparency;
+mod waiting;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+/// Locks of a test are in its own folder.
+fn service(root: &std::path::Path) -> support::Service {
+    support::Service::file(root)
+}

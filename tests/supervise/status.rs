@@ -1,0 +1,112 @@
+//! The exit status is the command's.
+
+use std::os::unix::process::ExitStatusExt;
+
+use rustix::process::Signal;
+
+use crate::support::quiet;
+use crate::support::wait::until_true;
+use crate::support::{Bed, process};
+
+#[test]
+fn every_status_passes_through() {
+    let _load = quiet::loading();
+    let bed = Bed::new();
+    for status in 0..=255 {
+        let script = format!("exit {status}");
+        let ended = bed.finish(&mut bed.run(["--name", "x", "--", "sh", "-c", &script]));
+        ended.silently(status);
+    }
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_death_by_signal_passes_through_without_a_core_of_dlocks_own() {
+    let bed = Bed::new();
+    // All that end a process, the real-time ones too.
+    let ending =
+        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 24, 25, 26, 27, 29, 30, 31, 34, 50, 64];
+    for signal in ending {
+        // A core limit for dlock, none for the command, so that a core can only be dlock's.
+        let script = format!("ulimit -S -c 0; kill -{signal} $$");
+        let front =
+            r#"ulimit -Sc "$(ulimit -Hc)"; exec "$dlock" run --endpoint "$locks" --name x -- sh -c "$0""#;
+        let mut command = bed.bash(front);
+        let ended = bed.finish(command.arg(&script));
+        assert_eq!((ended.signal(), ended.err.as_str()), (Some(signal), ""));
+        assert!(!ended.status.core_dumped(), "dlock dumped core for signal {signal}");
+    }
+    let cores = std::fs::read_dir(bed.root()).expect("a folder").flatten();
+    let cores: Vec<_> = cores.filter(|e| e.file_name().to_string_lossy().starts_with("core")).collect();
+    assert!(cores.is_empty(), "{cores:?}");
+    bed.assert_free("x");
+}
+
+#[test]
+fn what_cannot_be_executed_is_126_and_what_is_not_there_127() {
+    let bed = Bed::new();
+    let plain = bed.write("plain", "no program\n").display().to_string();
+    let folder = bed.root().display().to_string();
+    for (command, code) in
+        [(plain.as_str(), 126), (&folder, 126), ("no-such-command", 127), ("/no/such/file", 127)]
+    {
+        let ended = bed.finish(&mut bed.run(["--name", "x", "--", command]));
+        ended.failed(code, &[command]);
+        bed.assert_free("x");
+        bed.await_no_process();
+    }
+}
+
+#[test]
+fn a_script_without_a_first_line_runs_as_a_shell_would_run_it() {
+    // execvp(3), and so every shell and flock(1), runs such a file with /bin/sh.
+    use std::os::unix::fs::PermissionsExt;
+    let bed = Bed::new();
+    let script = bed.write("script", "exit 9\n");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("an executable file");
+    let script = script.display().to_string();
+    bed.finish(&mut bed.run(["--name", "x", "--", &script])).silently(9);
+}
+
+#[test]
+fn a_command_that_stops_itself_stops_dlock_and_goes_on_with_it() {
+    let bed = Bed::new();
+    let script = "echo $$ >pid; kill -STOP $$; exit 7";
+    let running = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", script]));
+    until_true("a stopped dlock", || process::is_stopped(running.pid()));
+    let command = bed.await_line("pid").parse().expect("a pid");
+    assert!(process::is_stopped(command));
+    bed.assert_busy("x");
+    running.signal(Signal::CONT);
+    running.finish().silently(7);
+}
+
+#[test]
+fn a_command_continued_by_another_hand_lets_dlock_go_on() {
+    let bed = Bed::new();
+    let mut holder = bed.hold(&["--name", "x"]);
+    holder.await_start();
+    process::signal(holder.command(), Signal::STOP);
+    until_true("a stopped dlock", || process::is_stopped(holder.running.pid()));
+    process::signal(holder.command(), Signal::CONT);
+    until_true("a dlock that goes on", || !process::is_stopped(holder.running.pid()));
+    holder.release().silently(0);
+}
+
+#[test]
+fn the_last_word_of_the_keeper_is_never_lost() {
+    // A keeper that ends while a word of the front is under way to it has still said how it went.
+    let _load = quiet::loading();
+    let bed = Bed::new();
+    let script = r#"
+        for i in 1 2 3 4; do
+            for n in $(seq 100); do
+                run -q --name "x$i" -- no-such-command 2>/dev/null
+                echo $?
+            done &
+        done
+        wait"#;
+    let codes = bed.finish(&mut bed.bash(script)).silently(0).text();
+    let wrong = codes.lines().filter(|code| *code != "127").count();
+    assert_eq!((codes.lines().count(), wrong), (400, 0));
+}

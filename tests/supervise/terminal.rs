@@ -1,0 +1,234 @@
+//! An interactive bash on a terminal, and dlock in its jobs.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::process::is_alive;
+use crate::support::scripts::Logger;
+use crate::support::terminal::{Terminal, front_of, running};
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Bed, process};
+
+#[test]
+fn ctrl_c_reaches_the_command_once() {
+    let bed = Bed::new();
+    let (logger, words) = Logger::words(&bed, "command", &[10]);
+    let mut terminal = Terminal::bash(&bed);
+    terminal.type_line(&format!("run --name x -- {}", words.join(" ")));
+    let command = logger.await_ready(&bed);
+    let front = front_of(command);
+    terminal.ctrl_c();
+    logger.await_signal(&bed, 2);
+    // What the front would have passed on came before this.
+    process::signal(front, Signal::USR2);
+    logger.await_signal(&bed, 12);
+    assert_eq!(logger.signals(&bed), [2, 12]);
+    // No grace period began: a second Ctrl-C is the command's own business too.
+    let_pass(Duration::from_millis(250));
+    terminal.ctrl_c();
+    until_true("a second one", || logger.count(&bed, 2) == 2);
+    process::signal(front, Signal::USR1);
+    terminal.expect_prompt();
+    assert_eq!(terminal.last_status(), 0);
+    bed.assert_free("x");
+}
+
+#[test]
+fn ctrl_c_and_ctrl_backslash_end_a_plain_command_with_its_status() {
+    for (key, status) in [("\x03", 130), ("\x1c", 131)] {
+        let bed = Bed::new();
+        let (mut terminal, _) = running(&bed, "", "ulimit -c 0; exec sleep 1000");
+        terminal.press(key);
+        terminal.expect_prompt();
+        assert_eq!(terminal.last_status(), status);
+        bed.assert_free("x");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_a_script_around_dlock() {
+    let bed = Bed::new();
+    bed.write(
+        "outer.sh",
+        "\"$dlock\" run --endpoint \"$locks\" --name x -- sh -c 'echo up >ready; exec sleep 1000'\ntouch after\n",
+    );
+    let mut terminal = Terminal::bash(&bed);
+    terminal.type_line("bash outer.sh");
+    bed.await_line("ready");
+    terminal.ctrl_c();
+    terminal.expect_prompt();
+    assert_eq!(terminal.last_status(), 130);
+    assert!(!bed.exists("after"), "the script went on");
+    bed.assert_free("x");
+}
+
+#[test]
+fn ctrl_c_while_waiting_leaves_the_line() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let mut terminal = Terminal::bash(&bed);
+    terminal.type_line("run --name x -- touch started");
+    bed.await_waiters("x", 1);
+    terminal.ctrl_c();
+    terminal.expect_prompt();
+    assert_eq!(terminal.last_status(), 130);
+    assert_eq!(bed.waiters("x"), 0);
+    holder.release().silently(0);
+    assert!(!bed.exists("started"));
+}
+
+#[test]
+fn the_wait_is_shown_on_one_live_line() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x", "--label", "first"]);
+    let mut terminal = Terminal::bash(&bed);
+    terminal.type_line("run --name x -- sh -c 'echo it r''uns'");
+    terminal.expect("waiting for x");
+    terminal.expect("2nd in line");
+    terminal.expect("held by");
+    holder.release().silently(0);
+    terminal.expect("it runs");
+    terminal.expect_prompt();
+}
+
+#[test]
+fn nothing_is_shown_of_a_wait_in_the_background() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let mut terminal = Terminal::bash(&bed);
+    terminal.command("run --name x -- true &");
+    bed.await_waiters("x", 1);
+    let_pass(Duration::from_millis(700));
+    assert!(!terminal.shown().contains("waiting for"), "{}", terminal.shown());
+    assert!(terminal.command("jobs").contains("Running"));
+    holder.release().silently(0);
+    terminal.command("wait");
+}
+
+#[test]
+fn a_pager_at_the_end_of_a_pipeline_works() {
+    let bed = Bed::new();
+    let mut terminal = Terminal::bash(&bed);
+    terminal.type_line("run --name x -- seq 100 400 | less");
+    terminal.expect("100\r\n101");
+    terminal.expect(":");
+    terminal.press("G");
+    terminal.expect("400");
+    terminal.press("q");
+    terminal.expect_prompt();
+    assert_eq!(terminal.last_status(), 0);
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_pager_under_dlock_reads_keys_stops_and_resumes() {
+    let bed = Bed::new();
+    bed.write("text", &(100..400).map(|n| n.to_string()).collect::<Vec<_>>().join("\n"));
+    let mut terminal = Terminal::bash(&bed);
+    terminal.type_line("run --name x -- less text");
+    terminal.expect("100\r\n101");
+    terminal.expect("text");
+    for _ in 0..2 {
+        terminal.ctrl_z();
+        terminal.expect("Stopped");
+        terminal.expect_prompt();
+        bed.assert_busy("x");
+        terminal.type_line("fg");
+        terminal.expect("101");
+    }
+    terminal.press("G");
+    terminal.expect("399");
+    terminal.press("q");
+    terminal.expect_prompt();
+    assert_eq!(terminal.last_status(), 0);
+}
+
+#[test]
+fn an_editor_under_dlock_edits_stops_and_resumes() {
+    let bed = Bed::new();
+    let mut terminal = Terminal::bash(&bed);
+    terminal.type_line("run --name x -- vim.tiny -u NONE -N edited");
+    terminal.expect("[New]");
+    terminal.press("ihello\x1b");
+    terminal.expect("hello");
+    // vim sends the stop to its whole group itself.
+    terminal.ctrl_z();
+    terminal.expect("Stopped");
+    terminal.expect_prompt();
+    bed.assert_busy("x");
+    terminal.type_line("fg");
+    terminal.expect("hello");
+    terminal.press(":wq\r");
+    terminal.expect_prompt();
+    assert_eq!(terminal.last_status(), 0);
+    assert_eq!(bed.read("edited"), "hello\n");
+}
+
+#[test]
+fn a_password_prompt_reads_the_terminal_without_echo() {
+    let bed = Bed::new();
+    bed.write(
+        "ask.sh",
+        "stty -echo </dev/tty; printf 'Pass%s: ' word >/dev/tty; read p </dev/tty; stty echo </dev/tty\n\
+         echo \"$p\" >answer\n",
+    );
+    let mut terminal = Terminal::bash(&bed);
+    terminal.type_line("run --name x -- sh ask.sh </dev/null | cat");
+    terminal.expect("Password: ");
+    terminal.type_line("hunter2");
+    terminal.expect_prompt();
+    assert_eq!(bed.read("answer"), "hunter2\n");
+    assert!(!terminal.shown().contains("hunter2"));
+}
+
+#[test]
+fn a_command_reads_what_is_typed() {
+    let bed = Bed::new();
+    let mut terminal = Terminal::bash(&bed);
+    terminal.type_line("run --name x -- sh -c 'read a; echo \"<$a>\"'");
+    terminal.type_line("typed");
+    terminal.expect("<typed>");
+    terminal.expect_prompt();
+}
+
+#[test]
+fn a_resize_reaches_the_command_once() {
+    let bed = Bed::new();
+    let (logger, words) = Logger::words(&bed, "command", &[10]);
+    let mut terminal = Terminal::bash(&bed);
+    terminal.type_line(&format!("run --name x -- {}", words.join(" ")));
+    let front = front_of(logger.await_ready(&bed));
+    terminal.resize(30, 100);
+    logger.await_signal(&bed, 28);
+    process::signal(front, Signal::USR1);
+    terminal.expect_prompt();
+    assert_eq!(logger.signals(&bed), [28, 10]);
+    assert_eq!(terminal.command("run --name x -- stty size"), "30 100");
+}
+
+#[test]
+fn a_terminal_that_goes_away_ends_the_command_and_frees_the_lock() {
+    let bed = Bed::new();
+    let (terminal, command) = running(&bed, "", "sleep 1000");
+    drop(terminal);
+    until_true("the end of the command", || !is_alive(command));
+    bed.await_no_process();
+    bed.assert_free("x");
+}
+
+#[test]
+fn timeout_around_dlock_ends_the_command_once() {
+    let bed = Bed::new();
+    let (logger, words) = Logger::words(&bed, "command", &[10]);
+    let mut terminal = Terminal::bash(&bed);
+    let line = r#"timeout 1 "$dlock" run --endpoint "$locks" --grace 1h --name x --"#;
+    terminal.type_line(&format!("{line} {}", words.join(" ")));
+    let command = logger.await_ready(&bed);
+    logger.await_signal(&bed, 15);
+    process::signal(front_of(command), Signal::USR1);
+    terminal.expect_prompt();
+    assert_eq!(terminal.last_status(), 124);
+    assert!(logger.count(&bed, 10) == 1 && logger.count(&bed, 15) <= 2, "{:?}", logger.signals(&bed));
+    bed.assert_free("x");
+}

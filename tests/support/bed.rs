@@ -1,0 +1,335 @@
+//! The place where one test lives: a folder, a lock directory, an environment of its own, and its processes.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::gate::Gate;
+use super::process::{self, Process};
+use super::running::{Finished, Running};
+use super::service::Service;
+use super::wait::{LIMIT, until};
+
+/// The dlock under test.
+pub(crate) const DLOCK: &str = env!("CARGO_BIN_EXE_dlock");
+/// The variable that marks every process of a bed.
+const MARK: &str = "TEST_BED";
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// One test's own folder and processes; both are gone when it is dropped.
+pub(crate) struct Bed {
+    root: PathBuf,
+    id: String,
+    service: Service,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Self {
+        Self::with(crate::service)
+    }
+
+    /// A bed whose locks are in `service`.
+    pub(crate) fn on(service: Service) -> Self {
+        Self::with(|_| service)
+    }
+
+    fn with(service: impl FnOnce(&Path) -> Service) -> Self {
+        let id = format!("dlock-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let root = std::env::temp_dir().join(&id);
+        fs::create_dir_all(root.join("locks")).expect("a folder for the test");
+        let service = service(&root);
+        Self { root, id, service }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// The lock directory.
+    pub(crate) fn locks(&self) -> PathBuf {
+        self.path("locks")
+    }
+
+    /// Where the locks are.
+    pub(crate) fn service(&self) -> &Service {
+        &self.service
+    }
+
+    pub(crate) fn gate(&self, name: &str) -> Gate {
+        Gate::new(self.path(name))
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).expect("a file in the test's folder");
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
+    /// Waits until a command has written a whole line to `name`; returns the text without it.
+    #[track_caller]
+    pub(crate) fn await_line(&self, name: &str) -> String {
+        until(&format!("a line in {name}"), || {
+            let text = self.read(name);
+            text.ends_with('\n').then(|| text.trim_end().to_owned())
+        })
+    }
+
+    /// `program` in a session of its own without a terminal, with nothing of this process's environment but
+    /// the PATH. `$dlock` and `$locks` are for scripts.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("env");
+        // Whoever runs the tests may ignore signals: a shell does so for what it runs in the background.
+        command.args(["--default-signal", "setsid"]).arg(program);
+        self.dress(&mut command);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Gives a command the test's environment and folder.
+    pub(crate) fn dress(&self, command: &mut Command) {
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", &self.root)
+            .env("TMPDIR", &self.root)
+            .env("LANG", "C.UTF-8")
+            .env("INPUTRC", "/dev/null")
+            .env(MARK, &self.id)
+            .env("dlock", DLOCK)
+            .env("locks", &self.service.endpoint)
+            .current_dir(&self.root);
+        if let Some(prefix) = &self.service.prefix {
+            command.env("DLOCK_PREFIX", prefix);
+        }
+    }
+
+    /// dlock with these arguments and nothing else.
+    pub(crate) fn dlock<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = self.command(DLOCK);
+        command.args(arguments);
+        command
+    }
+
+    /// `dlock VERB --endpoint ENDPOINT ARGUMENTS...`.
+    pub(crate) fn verb<S: AsRef<OsStr>>(
+        &self,
+        verb: &str,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Command {
+        let mut command = self.dlock([verb, "--endpoint"]);
+        command.arg(&self.service.endpoint).args(arguments);
+        command
+    }
+
+    /// `dlock run --endpoint ENDPOINT ARGUMENTS...`.
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        self.verb("run", arguments)
+    }
+
+    /// A bash script; `run` in it is `dlock run --endpoint ENDPOINT`.
+    pub(crate) fn bash(&self, script: &str) -> Command {
+        let mut command = self.command("bash");
+        let prelude = r#"shopt -s expand_aliases; alias run='"$dlock" run --endpoint "$locks"'"#;
+        command.args(["-c", &format!("{prelude}\n{script}")]);
+        command
+    }
+
+    /// Starts a command with its output in files.
+    #[track_caller]
+    pub(crate) fn start(&self, command: &mut Command) -> Running {
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (out, err) = (self.path(format!("{serial}.out")), self.path(format!("{serial}.err")));
+        command.stdout(File::create(&out).expect("a file for output"));
+        command.stderr(File::create(&err).expect("a file for errors"));
+        Running::new(command.spawn().expect("a program that starts"), out, err)
+    }
+
+    /// Runs a command to its end.
+    #[track_caller]
+    pub(crate) fn finish(&self, command: &mut Command) -> Finished {
+        self.start(command).finish()
+    }
+
+    /// `dlock run` with `options` and a command that says that it runs and waits at a gate.
+    #[track_caller]
+    pub(crate) fn hold(&self, options: &[&str]) -> Holder {
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (ready, gate) = (format!("{serial}.ready"), self.gate(&format!("{serial}.gate")));
+        let script = r#"echo "$$ $DLOCK_TOKEN ${DLOCK_SLOT:-0} $DLOCK_CLAIM" >"$0"; read _ <"$1""#;
+        let mut command = self.run(options);
+        command.args(["--", "sh", "-c", script]).arg(self.path(&ready)).arg(gate.path());
+        Holder { running: self.start(&mut command), ready: self.path(&ready), gate, said: Vec::new() }
+    }
+
+    /// As [`Bed::hold`], once the command runs.
+    #[track_caller]
+    pub(crate) fn held(&self, options: &[&str]) -> Holder {
+        let mut holder = self.hold(options);
+        holder.await_start();
+        holder
+    }
+
+    /// What `dlock status --json NAME` says.
+    #[track_caller]
+    pub(crate) fn status(&self, name: &str) -> Value {
+        let asked = self.finish(&mut self.verb("status", ["--json", name])).silently(0);
+        serde_json::from_slice(&asked.out).expect("JSON from status")
+    }
+
+    pub(crate) fn holders(&self, name: &str) -> usize {
+        self.status(name)["holders"].as_array().expect("a list of holders").len()
+    }
+
+    pub(crate) fn waiters(&self, name: &str) -> usize {
+        self.status(name)["waiters"].as_array().expect("a list of waiters").len()
+    }
+
+    /// Waits until so many wait in line for `name`.
+    #[track_caller]
+    pub(crate) fn await_waiters(&self, name: &str, count: usize) {
+        until(&format!("{count} waiters for {name}"), || (self.waiters(name) == count).then_some(()));
+    }
+
+    /// The lock can be had at once, and nobody holds or waits.
+    #[track_caller]
+    pub(crate) fn assert_free(&self, name: &str) {
+        self.finish(&mut self.run(["-n", "--name", name, "--", "true"])).silently(0);
+        assert_eq!((self.holders(name), self.waiters(name)), (0, 0), "somebody is left in line");
+    }
+
+    /// The lock cannot be had at once.
+    #[track_caller]
+    pub(crate) fn assert_busy(&self, name: &str) {
+        self.finish(&mut self.run(["-n", "--name", name, "--", "true"])).failed(75, &[name]);
+    }
+
+    /// Every living process of this test.
+    pub(crate) fn processes(&self) -> Vec<Process> {
+        process::with_variable(MARK, &self.id)
+    }
+
+    /// Every living process of this test that is a command's. A keeper may take a moment longer to end than the
+    /// dlock that has told its last word.
+    pub(crate) fn command_processes(&self) -> Vec<Process> {
+        self.processes().into_iter().filter(|p| p.name != "lease-keeper").collect()
+    }
+
+    /// Waits until no process of this test is left.
+    #[track_caller]
+    pub(crate) fn await_no_process(&self) {
+        let begun = Instant::now();
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            assert!(begun.elapsed() < LIMIT / 4, "left behind: {left:?}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// A Python that is no wrapper, so that its pid is the one that was started.
+    pub(crate) fn python() -> &'static str {
+        if Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // A killed parent's children are found in the next round.
+        for _ in 0..200 {
+            let left = self.processes();
+            if left.is_empty() {
+                break;
+            }
+            for process in left {
+                process::signal(process.pid, Signal::KILL);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+/// A dlock whose command waits at a gate.
+pub(crate) struct Holder {
+    pub(crate) running: Running,
+    ready: PathBuf,
+    gate: Gate,
+    said: Vec<String>,
+}
+
+impl Holder {
+    pub(crate) fn has_started(&self) -> bool {
+        fs::read_to_string(&self.ready).is_ok_and(|text| text.ends_with('\n'))
+    }
+
+    /// Waits until the command runs.
+    #[track_caller]
+    pub(crate) fn await_start(&mut self) {
+        let what = format!("the start of a command; its dlock said {:?}", self.running.err_so_far());
+        let text = until(&what, || fs::read_to_string(&self.ready).ok().filter(|text| text.ends_with('\n')));
+        self.said = text.split_ascii_whitespace().map(str::to_owned).collect();
+    }
+
+    /// The pid of the command.
+    pub(crate) fn command(&self) -> i32 {
+        self.said[0].parse().expect("a pid")
+    }
+
+    /// The pid that others are told.
+    pub(crate) fn command_pid(&self) -> String {
+        self.running.pid().to_string()
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        self.said[1].parse().expect("a token")
+    }
+
+    pub(crate) fn slot(&self) -> u32 {
+        self.said[2].parse().expect("a slot")
+    }
+
+    pub(crate) fn claim(&self) -> &str {
+        &self.said[3]
+    }
+
+    /// Lets the command end, now or when it starts.
+    pub(crate) fn let_go(&self) {
+        self.gate.open();
+    }
+
+    /// Lets the command end and waits for dlock.
+    #[track_caller]
+    pub(crate) fn release(self) -> Finished {
+        self.let_go();
+        self.running.finish()
+    }
+}
+
+/// Lets every command end; each dlock ends with 0 and says nothing.
+#[track_caller]
+pub(crate) fn release_all(holders: impl IntoIterator<Item = Holder>) {
+    for holder in holders {
+        holder.release().silently(0);
+    }
+}

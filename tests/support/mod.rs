@@ -1,0 +1,18 @@
+//! What the system tests share: a bed per test, processes, terminals and bounded waits.
+
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
+
+pub(crate) mod bed;
+pub(crate) mod gate;
+pub(crate) mod process;
+pub(crate) mod quiet;
+pub(crate) mod running;
+pub(crate) mod scripts;
+pub(crate) mod service;
+pub(crate) mod terminal;
+pub(crate) mod wait;
+
+pub(crate) use bed::Bed;
+pub(crate) use running::{Finished, Running};
+pub(crate) use service::Service;
+pub(crate) use wait::until;

@@ -1,0 +1,89 @@
+//! The process table, as /proc shows it.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// One process, living or dead.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) name: String,
+    pub(crate) state: char,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    pub(crate) session: i32,
+    /// Clock ticks after boot; with the pid it tells a process from a later one of the same number.
+    pub(crate) started: u64,
+}
+
+impl Process {
+    /// Whether it can still do anything.
+    pub(crate) fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// The process `pid`, if there is one.
+pub(crate) fn look(pid: i32) -> Option<Process> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let (open, close) = (text.find('(')?, text.rfind(')')?);
+    let fields: Vec<&str> = text[close + 1..].split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse().ok();
+    Some(Process {
+        pid,
+        name: text[open + 1..close].to_owned(),
+        state: fields.first()?.chars().next()?,
+        parent: number(1)?,
+        group: number(2)?,
+        session: number(3)?,
+        started: fields.get(19)?.parse().ok()?,
+    })
+}
+
+pub(crate) fn is_alive(pid: i32) -> bool {
+    look(pid).is_some_and(|p| p.is_alive())
+}
+
+pub(crate) fn is_stopped(pid: i32) -> bool {
+    look(pid).is_some_and(|p| p.state == 'T')
+}
+
+fn all_pids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").expect("a process table").flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Every process, dead ones included.
+pub(crate) fn all() -> Vec<Process> {
+    all_pids().filter_map(look).collect()
+}
+
+/// The children of `pid`, dead ones included.
+pub(crate) fn children(pid: i32) -> Vec<Process> {
+    all().into_iter().filter(|p| p.parent == pid).collect()
+}
+
+/// Living processes whose environment has `variable=value`; a process cannot hide by moving to another
+/// session or parent.
+pub(crate) fn with_variable(variable: &str, value: &str) -> Vec<Process> {
+    let wanted = format!("{variable}={value}");
+    let has = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|b| *b == 0).any(|entry| entry == wanted.as_bytes())
+    };
+    all_pids().filter(has).filter_map(look).filter(Process::is_alive).collect()
+}
+
+/// The keeper of the dlock whose front is `front`.
+pub(crate) fn keeper_of(front: i32) -> Option<i32> {
+    children(front).into_iter().find(|p| p.is_alive() && p.name == "lease-keeper").map(|p| p.pid)
+}
+
+/// Sends a signal; that the process is gone already is no failure of the test.
+pub(crate) fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process(pid, signal);
+    }
+}

@@ -1,0 +1,125 @@
+//! A started program and what became of it.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::process;
+use super::wait::until;
+
+/// A program that runs, with its output going to files.
+pub(crate) struct Running {
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+    begun: Instant,
+}
+
+impl Running {
+    pub(crate) fn new(child: Child, out: PathBuf, err: PathBuf) -> Self {
+        Self { child, out, err, begun: Instant::now() }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("a pid")
+    }
+
+    /// The pid of the keeper, once there is one.
+    pub(crate) fn keeper(&self) -> i32 {
+        until("a keeper", || process::keeper_of(self.pid()))
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        process::signal(self.pid(), signal);
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child to ask").is_some()
+    }
+
+    /// What it has written to standard error so far.
+    pub(crate) fn err_so_far(&self) -> String {
+        fs::read_to_string(&self.err).unwrap_or_default()
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> Finished {
+        let what = format!("the end of {} (its errors: {:?})", self.pid(), self.err_so_far());
+        let status = until(&what, || self.child.try_wait().expect("a child to wait for"));
+        Finished {
+            status,
+            took: self.begun.elapsed(),
+            out: fs::read(&self.out).expect("its output"),
+            err: String::from_utf8_lossy(&fs::read(&self.err).expect("its errors")).into_owned(),
+        }
+    }
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) took: Duration,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+}
+
+impl Finished {
+    /// Its exit status; `None` if it died of a signal.
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// The signal that it died of.
+    pub(crate) fn signal(&self) -> Option<i32> {
+        self.status.signal()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.out).into_owned()
+    }
+
+    /// It ended with `code` and said nothing at all itself.
+    #[track_caller]
+    pub(crate) fn silently(self, code: i32) -> Self {
+        assert_eq!((self.code(), self.err.as_str()), (Some(code), ""), "signal {:?}", self.signal());
+        self
+    }
+
+    /// It ended with `code`, wrote nothing to standard output, and one line about the failure that has all of
+    /// `words`.
+    #[track_caller]
+    pub(crate) fn failed(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(self.code(), Some(code), "signal {:?}; it said: {}", self.signal(), self.err);
+        assert_eq!(self.text(), "", "standard output is the command's; it said: {}", self.err);
+        self.said_one_line(words)
+    }
+
+    /// Its errors are one line that begins with `dlock: ` and has all of `words`.
+    #[track_caller]
+    pub(crate) fn said_one_line(self, words: &[&str]) -> Self {
+        let lines: Vec<&str> = self.err.lines().collect();
+        assert!(
+            lines.len() == 1 && self.err.ends_with('\n') && lines[0].starts_with("dlock: "),
+            "not one line from dlock: {:?}",
+            self.err
+        );
+        for word in words {
+            assert!(lines[0].contains(word), "no {word:?} in: {}", lines[0]);
+        }
+        self
+    }
+}
+
+/// Waits for the end of all; each ends with 0 and says nothing.
+#[track_caller]
+pub(crate) fn finish_all(running: impl IntoIterator<Item = Running>) {
+    for one in running {
+        one.finish().silently(0);
+    }
+}

@@ -1,0 +1,144 @@
+//! Scripts that several tests run as their commands.
+
+use super::bed::Bed;
+use super::process::{self, Process};
+
+/// A tree that does what it can to get away: other groups, other sessions, double forks, deaf to every ending
+/// signal. `$1` gets a line when all of it stands.
+const TREE: &str = r#"
+deaf='trap "" TERM HUP INT QUIT; echo up >>"$0"; while :; do sleep 1000; done'
+sleep 1000 &
+setsid sleep 1000 &
+(sh -c 'sleep 1000 & echo up >>"$0"; wait' "$1.up" &)
+(setsid sh -c 'sleep 1000 & echo up >>"$0"; wait' "$1.up" &)
+sh -c "$deaf" "$1.up" &
+(setsid sh -c "$deaf" "$1.up" &)
+until [ "$(grep -c up "$1.up" 2>/dev/null)" = 4 ]; do sleep 0.01; done
+echo $$ >"$1"
+wait
+"#;
+
+/// Says for each pid in the file `$1` that still lives, and then that it has looked.
+const OVERLAP: &str = r#"
+for pid in $(cat "$1"); do
+    stat=$(cat "/proc/$pid/stat" 2>/dev/null) || continue
+    case ${stat##*) } in Z* | X* | '') ;; *) echo "alive: $stat" ;; esac
+done >"$2"
+echo looked >>"$2"
+"#;
+
+/// Writes a line "NUMBER SENDER CODE" for every signal that comes, and ends on those named after the log.
+const LOGGER: &str = r#"
+import os, signal, sys
+every = set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
+signal.pthread_sigmask(signal.SIG_BLOCK, every)
+log = open(sys.argv[1], "a", buffering=1)
+ends = {int(word) for word in sys.argv[2:]}
+log.write(f"ready {os.getpid()}\n")
+while True:
+    got = signal.sigwaitinfo(every)
+    log.write(f"{got.si_signo} {got.si_pid} {got.si_code}\n")
+    if got.si_signo in ends:
+        os._exit(0)
+"#;
+
+/// A command's tree, known by a variable that every member inherits.
+pub(crate) struct Tree {
+    tag: String,
+    ready: String,
+}
+
+impl Tree {
+    /// The words of the command that grows the tree called `name`.
+    pub(crate) fn words(bed: &Bed, name: &str) -> (Self, Vec<String>) {
+        let script = bed.write("tree.sh", TREE);
+        let ready = format!("{name}.tree");
+        let tag = bed.path(&ready).display().to_string();
+        let words = ["env", &format!("TEST_TREE={tag}"), "sh", &script.display().to_string(), &tag];
+        let words = words.iter().map(ToString::to_string).collect();
+        (Self { tag, ready }, words)
+    }
+
+    /// Waits until the whole tree stands; returns its members.
+    #[track_caller]
+    pub(crate) fn await_grown(&self, bed: &Bed) -> Vec<Process> {
+        bed.await_line(&self.ready);
+        let members = self.members();
+        assert!(members.len() >= 10, "the tree is small: {members:?}");
+        members
+    }
+
+    /// Its living members.
+    pub(crate) fn members(&self) -> Vec<Process> {
+        process::with_variable("TEST_TREE", &self.tag)
+    }
+}
+
+/// A command that looks, the moment it starts, which of `members` still live.
+pub(crate) struct Overlap {
+    report: String,
+}
+
+impl Overlap {
+    pub(crate) fn words(bed: &Bed, members: &[Process]) -> (Self, Vec<String>) {
+        let script = bed.write("overlap.sh", OVERLAP);
+        let pids: Vec<String> = members.iter().map(|p| p.pid.to_string()).collect();
+        let pids = bed.write("members", &pids.join("\n"));
+        let report = bed.path("overlap");
+        let words = [&"sh".into(), &script, &pids, &report];
+        let words = words.iter().map(|w| w.display().to_string()).collect();
+        (Self { report: "overlap".to_owned() }, words)
+    }
+
+    /// It has looked and seen nobody alive.
+    #[track_caller]
+    pub(crate) fn assert_none(&self, bed: &Bed) {
+        assert_eq!(bed.read(&self.report), "looked\n");
+    }
+}
+
+/// A process that logs every signal it gets.
+pub(crate) struct Logger {
+    log: String,
+}
+
+impl Logger {
+    /// The words of a logger called `name` that ends on the signals `ends`.
+    pub(crate) fn words(bed: &Bed, name: &str, ends: &[i32]) -> (Self, Vec<String>) {
+        let script = bed.write("logger.py", LOGGER);
+        let log = format!("{name}.signals");
+        let mut words = vec![Bed::python().to_owned(), script.display().to_string()];
+        words.push(bed.path(&log).display().to_string());
+        words.extend(ends.iter().map(ToString::to_string));
+        (Self { log }, words)
+    }
+
+    /// Waits until it listens; returns its pid.
+    #[track_caller]
+    pub(crate) fn await_ready(&self, bed: &Bed) -> i32 {
+        let line = super::until(&format!("a listener {}", self.log), || {
+            bed.read(&self.log).lines().next().map(str::to_owned)
+        });
+        line.trim_start_matches("ready ").parse().expect("its pid")
+    }
+
+    /// The signals that came, in order.
+    pub(crate) fn signals(&self, bed: &Bed) -> Vec<i32> {
+        let text = bed.read(&self.log);
+        let lines = text.lines().filter(|line| !line.starts_with("ready"));
+        lines.map(|line| line.split(' ').next().expect("a word").parse().expect("a number")).collect()
+    }
+
+    /// How often `signal` came.
+    pub(crate) fn count(&self, bed: &Bed, signal: i32) -> usize {
+        self.signals(bed).into_iter().filter(|s| *s == signal).count()
+    }
+
+    /// Waits until `signal` came.
+    #[track_caller]
+    pub(crate) fn await_signal(&self, bed: &Bed, signal: i32) {
+        super::until(&format!("signal {signal} in {}: {:?}", self.log, self.signals(bed)), || {
+            (self.count(bed, signal) > 0).then_some(())
+        });
+    }
+}
