@@ -196,6 +196,23 @@ fn the_same_enemy_finds_a_careless_wrapper_out() {
 }
 
 #[test]
+fn a_felled_section_that_still_looks_accuses_nobody() {
+    let bed = Bed::new();
+    let oracle = Oracle::new(&bed);
+    let next = bed.start(bed.command("env").args(["TEST_SECTION=yes", "sleep", "1000"]));
+    bed.write("holds", &format!("{} 7 exclusive\n", next.pid()));
+    let look = |before: &str| {
+        let words = format!("{before} exec {}", Oracle::words("exclusive").join(" "));
+        bed.start(bed.command("bash").args(["-c", &words])).finish();
+        oracle.violations()
+    };
+    assert_eq!(look("echo $$ >>felled;"), "");
+    assert!(look("").contains(&format!("met {} of {0} (exclusive)", next.pid())), "{}", oracle.violations());
+    process::signal(next.pid(), Signal::KILL);
+    next.finish();
+}
+
+#[test]
 fn two_sections_without_a_lock_see_each_other() {
     let bed = Bed::new();
     let oracle = Oracle::new(&bed);
