@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::fault::{Fault, Outcome};
-use super::fifo::{Ear, Watch};
+use super::fifo::{self, Ear, Watch};
 use super::grant::{self, Place};
 use super::guard::{Flock, Pending};
 use super::line::{Fixed, Mark, in_one_page, mark_line};
@@ -89,7 +89,6 @@ impl Inner {
         self.state = ClaimState::Held(grant.clone());
         self.grant = Some(grant);
         self.acquired = self.places.first().map_or(0, |p| p.fixed.since);
-        self.watches.clear();
         self.pending = None;
     }
 
@@ -173,6 +172,10 @@ impl FileClaim {
     async fn wait(&self, called: Pin<&mut (impl Future<Output = ()> + Send)>) -> Outcome<()> {
         let (ear, watches, pending) = {
             let inner = &mut *self.inner();
+            if inner.grant.is_some() {
+                // Not as soon as it holds: the last one to close a FIFO takes it apart, and the command waits.
+                inner.watches.clear();
+            }
             if let (None, Some(fifo)) = (&inner.ear, &inner.fifo.1) {
                 inner.ear = Some(Arc::new(Ear::new(Arc::clone(fifo))?));
             }
@@ -220,6 +223,14 @@ impl FileClaim {
             return Ok(());
         }
         Ok(())
+    }
+
+    /// Has the successor's processor wake up while this claim is still leaving.
+    fn rouse(&self) {
+        let fifo = self.inner().fifo.1.clone();
+        if let Some(fifo) = fifo {
+            fifo::rouse(&fifo);
+        }
     }
 
     /// Leaves under the guards, or without them if they cannot be had: the locks and the FIFO count.
@@ -321,6 +332,7 @@ impl Claim for FileClaim {
         if self.inner().left {
             return Ok(());
         }
+        self.rouse();
         let left = match guards(&self.lines(), deadline).await {
             Ok(guards) => self.go(Some(guards), succeeded),
             Err(fault) => self.go(None, false).and(if succeeded { Err(fault) } else { Ok(()) }),

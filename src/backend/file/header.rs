@@ -61,9 +61,13 @@ impl Header {
     }
 }
 
-/// FNV-1a: tells a lost or half-written header, no more.
+/// FNV-1a over words instead of bytes, for speed: tells a lost or half-written header, no more.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, b| (sum ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+    bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |sum, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

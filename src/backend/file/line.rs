@@ -198,25 +198,32 @@ pub(super) struct Image {
     pub(super) end: u64,
     /// Whether a torn line stands at the end.
     pub(super) torn: bool,
+    /// Whether more may stand behind `end`.
+    pub(super) cut: bool,
 }
 
 impl Image {
-    /// Takes apart `bytes`, which were read at `base`.
-    pub(super) fn parse(base: u64, bytes: Vec<u8>) -> Self {
-        let mut image = Self { base, bytes: Vec::new(), records: Vec::new(), end: base, torn: false };
+    /// Takes apart `bytes`, which were read at `base`: all of them, or up to the first record that ends behind
+    /// `until`.
+    pub(super) fn parse(base: u64, bytes: Vec<u8>, until: Option<u64>) -> Self {
+        let mut image =
+            Self { base, bytes: Vec::new(), records: Vec::new(), end: base, torn: false, cut: false };
         let mut at = 0;
-        while let Some(length) = bytes[at..].iter().position(|b| *b == b'\n') {
+        while !image.cut
+            && let Some(length) = bytes[at..].iter().position(|b| *b == b'\n')
+        {
             let line = &bytes[at..at + length];
             let (from, end) = (base + at as u64, base + (at + length + 1) as u64);
             if line.first().is_some_and(|b| b.is_ascii_lowercase() && *b != b'd')
                 && let Some(fixed) = Fixed::read(line)
             {
                 image.records.push(Record { at: from, end, fixed });
+                image.cut = until.is_some_and(|u| end > u);
             }
             at += length + 1;
         }
         image.end = base + at as u64;
-        image.torn = at < bytes.len();
+        image.torn = !image.cut && at < bytes.len();
         image.bytes = bytes;
         image
     }
@@ -328,7 +335,7 @@ mod tests {
         bytes.extend(mark_line(Mark::Asked, one, &holder("first"), 300));
         bytes.extend(mark_line(Mark::Asked, two, &holder("other"), 0));
         bytes.extend(mark_line(Mark::Asked, one, &holder("last"), 0));
-        let image = Image::parse(1024, bytes);
+        let image = Image::parse(1024, bytes, None);
         assert_eq!(image.marked_by(Mark::Asked, one), Some(holder("last")));
         assert_eq!(image.marked_by(Mark::Evicted, one), None);
         assert_eq!(image.records.len(), 1);
@@ -341,7 +348,7 @@ mod tests {
             let line = record_line(&record, &details(&host));
             prop_assert_eq!(record.print().len(), FIXED);
             prop_assert_eq!(Fixed::read(&line), Some(record));
-            let image = Image::parse(1024, line);
+            let image = Image::parse(1024, line, None);
             prop_assert_eq!(image.records.len(), usize::from(record.state != State::Gone));
             if let Some(read) = image.records.first() {
                 prop_assert_eq!(image.details(read), Some(details(&host)));
@@ -359,7 +366,7 @@ mod tests {
             }
             let cut = cut.index(bytes.len() + 1);
             let whole = ends.iter().filter(|e| **e > 0 && **e <= cut).count();
-            let image = Image::parse(1024, bytes[..cut].to_vec());
+            let image = Image::parse(1024, bytes[..cut].to_vec(), None);
             prop_assert_eq!(image.records.len(), whole);
             prop_assert_eq!(image.end, 1024 + ends[whole] as u64);
             prop_assert_eq!(image.torn, !ends.contains(&cut));

@@ -113,7 +113,7 @@ impl LineFile {
         Ok(self.directory.present(&self.files.line())? != Some(self.identity()?))
     }
 
-    /// Reads the line, at least up to the offset `until`, or all of it.
+    /// Reads the line, up to the first record that ends behind the offset `until`, or all of it.
     pub(super) fn read(&self, until: Option<u64>) -> Outcome<Line> {
         let mut bytes = vec![0; CHUNK];
         let got = self.pread(&mut bytes, 0)?;
@@ -144,8 +144,9 @@ impl LineFile {
             header.start = HEADER as u64;
             unwritten = true;
         }
-        let image = Image::parse(header.start, bytes);
-        Ok(Line { header, unwritten, image, whole: end })
+        let image = Image::parse(header.start, bytes, until);
+        let whole = end && !image.cut;
+        Ok(Line { header, unwritten, image, whole })
     }
 
     fn pread(&self, buffer: &mut [u8], at: u64) -> Outcome<usize> {
@@ -272,7 +273,6 @@ impl LineFile {
         let mut line = self.read(Some(end + 1))?;
         let others = line.image.records.iter().any(|r| r.fixed.id != id);
         let own = line.image.records.iter().any(|r| r.fixed.id == id && r.at == at);
-        let kept = line.image.end_without(id);
         if let Some(when) = succeeded {
             line.header.success = when;
         }
@@ -283,15 +283,15 @@ impl LineFile {
             }
             return self.truncate(HEADER as u64);
         }
-        let last = own && line.whole && kept <= at;
+        // Whoever is last gives its room back; else a line that is never empty would grow for ever.
+        let kept = (own && line.whole).then(|| line.image.end_without(id)).filter(|kept| *kept <= at);
         if succeeded.is_some() || line.unwritten {
             self.write_header(&line.header)?;
         }
-        match (own, last) {
-            (false, _) => Ok(()),
-            (true, false) => self.set_state(at, State::Gone),
-            // Else a line that is never empty would grow for ever.
-            (true, true) => self.truncate(kept),
+        match kept {
+            Some(kept) => self.truncate(kept),
+            None if own => self.set_state(at, State::Gone),
+            None => Ok(()),
         }
     }
 
