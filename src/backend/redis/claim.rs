@@ -185,9 +185,10 @@ impl RedisClaim {
         Err(Fault::new(ErrorKind::Unavailable, "the line changes faster than it can be read"))
     }
 
-    /// A claim that is gone from one of its lines leaves the others.
+    /// A claim that is gone from one of its lines leaves the others; after a hold its command has to end first.
     async fn withdraw_rest(&self) {
-        if self.names.len() > 1 {
+        let held = self.view().held_at.is_some();
+        if self.names.len() > 1 && !held {
             let deadline = self.service.clock.now() + (self.ttl / 6).min(Duration::from_secs(5));
             // If this fails, the entries end with their ttl.
             drop(self.send_leave(false, deadline).await);

@@ -24,7 +24,7 @@ pub(super) static RENEW: Script =
 pub(super) static LEAVE: Script =
     script!("63fd4eb009af29302df6c91e551ad4d1c2b3af00", "line.lua", "leave.lua");
 pub(super) static EVICT: Script =
-    script!("81e421bf14bead9674a97c5eb5c8bcfca81fb1f2", "line.lua", "evict.lua");
+    script!("17520894a2ef1a97fedd3f97fe7b719a351a3ede", "line.lua", "evict.lua");
 pub(super) static PUBLISH: Script =
     script!("d450282ca65f420be00bb8276483fe12e3c31513", "line.lua", "publish.lua");
 pub(super) static HOLD: Script = script!("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", "hold.lua");
