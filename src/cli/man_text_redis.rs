@@ -39,6 +39,13 @@ pub(super) const REDIS: &[Piece] = &[
          of the slots and each only when the former are held, so nobody overtakes and no two wait for each other for ever; \
          who waits for the second slot keeps the first. Give names that belong together the same {tag} and a --prefix.",
     ),
+    Term(
+        "While it is not quite there",
+        "A server that loads its data, or has no memory left (maxmemory), takes no new claim: that is waited out within \
+         --wait, and is 69 in the end. Whoever holds already renews and releases all the same. While a slot moves to \
+         another node of a cluster, exclusive holds on one name go on, and whoever comes waits for the end of that; shared, \
+         slot and several-name holds go on if the slot does not take longer than the lease.",
+    ),
     Term("Settings of the server", "maxmemory-policy noeviction and appendonly yes."),
     Term(
         "Rights of a user",

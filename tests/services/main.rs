@@ -11,6 +11,7 @@ mod etcd_cluster;
 mod hostile;
 mod redis;
 mod redis_many;
+mod redis_moving;
 mod redis_slots;
 mod site;
 mod zookeeper;

@@ -22,12 +22,13 @@ pub(super) static LOOK: Script = script!("6d1289b5b6f5427330826920b14c05aa167956
 pub(super) static RENEW: Script =
     script!("2c37e049beef8de509f2d71c924384627255245b", "line.lua", "renew.lua");
 pub(super) static LEAVE: Script =
-    script!("63fd4eb009af29302df6c91e551ad4d1c2b3af00", "line.lua", "leave.lua");
+    script!("69415c2502c603b20d7b563290206605200db834", "line.lua", "leave.lua");
 pub(super) static EVICT: Script =
     script!("17520894a2ef1a97fedd3f97fe7b719a351a3ede", "line.lua", "evict.lua");
 pub(super) static PUBLISH: Script =
     script!("d450282ca65f420be00bb8276483fe12e3c31513", "line.lua", "publish.lua");
 pub(super) static HOLD: Script = script!("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", "hold.lua");
+pub(super) static FREE: Script = script!("bc9af1942289349a90631c15e1a4388c58792907", "free.lua");
 pub(super) static INSPECT: Script = script!("82079119cb02fbd4a2372bcd950d6f2ec901e045", "inspect.lua");
 
 /// A command, or a script with its keys and arguments.
@@ -44,7 +45,7 @@ impl Step {
 
     /// Whether others may stand otherwise after it.
     pub(super) fn frees(&self) -> bool {
-        matches!(self, Self::Script { script, .. } if [&LEAVE, &EVICT].iter().any(|other| std::ptr::eq(*script, *other)))
+        matches!(self, Self::Script { script, .. } if [&LEAVE, &FREE, &EVICT].iter().any(|other| std::ptr::eq(*script, *other)))
     }
 
     /// Appends the step as it is sent; `whole` sends a script's text, for a server that does not know its hash.
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_texts() {
-        for script in [&ENTER, &LOOK, &RENEW, &LEAVE, &EVICT, &PUBLISH, &HOLD, &INSPECT] {
+        for script in [&ENTER, &LOOK, &RENEW, &LEAVE, &EVICT, &PUBLISH, &HOLD, &FREE, &INSPECT] {
             assert_eq!(script.hash, redis::Script::new(script.text).get_hash(), "of {}", script.text);
         }
     }
