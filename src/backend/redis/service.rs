@@ -35,6 +35,17 @@ pub(super) enum Patience {
     Deadline,
 }
 
+impl Patience {
+    /// Whether to try again after a connection that broke for the first time, or while keys are on the way.
+    fn goes_on(self, broken: bool, moving: bool) -> bool {
+        match self {
+            Self::Answer => broken,
+            Self::Once => broken || moving,
+            Self::Deadline => true,
+        }
+    }
+}
+
 /// The connections of one client.
 #[derive(Debug)]
 pub(super) struct Service {
@@ -146,11 +157,7 @@ impl Service {
                         }
                         Err(Setback::Redirected { slot, node, once }) if redirections < MOST_REDIRECTIONS => {
                             redirections += 1;
-                            if once {
-                                detour = Some(node);
-                            } else {
-                                self.routes.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, node);
-                            }
+                            detour = self.redirect(slot, node, once);
                             continue;
                         }
                         Err(Setback::Redirected { node, .. }) => {
@@ -176,11 +183,8 @@ impl Service {
                     fault
                 }
             };
-            let again = match patience {
-                Patience::Answer => broken == 1,
-                Patience::Once => broken == 1 || (fault.is_moving() && self.clock.now() < begun + MOVING),
-                Patience::Deadline => true,
-            };
+            let waits = fault.is_moving() && self.clock.now() < begun + MOVING;
+            let again = patience.goes_on(broken == 1, waits);
             if fault.kind != ErrorKind::Unavailable || !again {
                 return Err(fault);
             }
@@ -190,6 +194,15 @@ impl Service {
             }
             *last = Some(fault);
         }
+    }
+
+    /// Remembers which node has `slot`; one that has it only for this request is returned.
+    fn redirect(&self, slot: u16, node: HostPort, once: bool) -> Option<HostPort> {
+        if once {
+            return Some(node);
+        }
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, node);
+        None
     }
 
     /// `asking` of a node to which the keys are moving.
