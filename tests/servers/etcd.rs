@@ -1,5 +1,7 @@
 //! One etcd for tests, and what an enemy does to it.
 
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -89,6 +91,19 @@ impl Etcd {
     /// Takes the leases of all entries of the lock at the raw key `name` away.
     pub(crate) fn lose(&self, name: &str) {
         lose(&self.endpoint(), name);
+    }
+
+    /// How many messages of clients it has had.
+    pub(crate) fn requests(&self) -> u64 {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server.port())).expect("connects");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asks");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("answers");
+        let counts = text.lines().filter(|line| line.starts_with("grpc_server_msg_received_total"));
+        let numbers = counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+        let all: Vec<u64> = numbers.map(|n| format!("{n:.0}").parse().expect("a number")).collect();
+        assert!(!all.is_empty(), "it counts");
+        all.into_iter().sum()
     }
 
     fn await_leader(&self) {

@@ -35,6 +35,8 @@ macro_rules! tests_of {
             mod crash;
             #[path = "../cli/failures.rs"]
             mod failures;
+            #[path = "herd.rs"]
+            mod herd;
             #[path = "../supervise/jobs.rs"]
             mod jobs;
             #[path = "../cli/look.rs"]
