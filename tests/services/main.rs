@@ -8,6 +8,7 @@
 
 mod etcd;
 mod etcd_cluster;
+mod etcd_cut;
 mod hostile;
 mod redis;
 mod redis_many;
