@@ -101,7 +101,7 @@ pub(crate) fn start_on(port: u16, setup: &Setup) -> Server {
 pub(crate) fn await_service(port: u16) {
     let begun = std::time::Instant::now();
     loop {
-        let text = said(port, b"srvr");
+        let text = said(port, *b"srvr");
         if text.as_ref().is_ok_and(|text| text.contains("Mode:")) {
             return;
         }
@@ -111,11 +111,11 @@ pub(crate) fn await_service(port: u16) {
 }
 
 /// What the server on `port` says to a word of four letters.
-pub(crate) fn said(port: u16, word: &[u8; 4]) -> std::io::Result<String> {
+pub(crate) fn said(port: u16, word: [u8; 4]) -> std::io::Result<String> {
     let mut text = String::new();
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    stream.write_all(word)?;
+    stream.write_all(&word)?;
     stream.read_to_string(&mut text)?;
     Ok(text)
 }

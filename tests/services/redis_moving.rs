@@ -63,7 +63,9 @@ impl Move {
             if keys.is_empty() {
                 break;
             }
-            keys.iter().for_each(|key| self.migrate(key));
+            for key in keys {
+                self.migrate(key);
+            }
         }
         let owner = id(&self.nodes[self.to]);
         for node in [self.to, self.from, (self.to + 1) % 3] {
@@ -162,8 +164,8 @@ fn a_server_that_loads_its_data_is_waited_for() {
     server.restart();
     let bed = bed_on(&server);
     bed.finish(&mut bed.run(["--try", "--name", "x", "--", "true"])).failed(69, &["loading its data"]);
-    let waited = bed.finish(&mut bed.run(["--wait", "1s", "--name", "x", "--", "true"]));
-    waited.failed(69, &["loading its data"]);
+    let late = bed.finish(&mut bed.run(["--wait", "1s", "--name", "x", "--", "true"]));
+    late.failed(69, &["loading its data"]);
     let mut waiter = bed.hold(&["--wait", "60s", "--name", "x"]);
     until_true("word of it", || waiter.running.err_so_far().contains("loading its data"));
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");

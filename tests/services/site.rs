@@ -154,7 +154,7 @@ impl Site {
             }
             .expect("a count"),
             Self::Zk(server) => {
-                let said = zookeeper::said(server.port(), b"srvr").expect("answers");
+                let said = zookeeper::said(server.port(), *b"srvr").expect("answers");
                 said.lines().find_map(|line| line.strip_prefix("Received: ")).map(number).expect("a count")
             }
         }

@@ -230,7 +230,7 @@ impl Service {
                 let script = matches!(step, Step::Script { .. });
                 match error.code() {
                     "NOSCRIPT" if !whole => unknown = true,
-                    "MOVED" if self.config.is_cluster() && !(asking && !script) => {
+                    "MOVED" if self.config.is_cluster() && (script || !asking) => {
                         return Err(redirection(error.details().unwrap_or_default(), connection, false));
                     }
                     "ASK" if self.config.is_cluster() && script => {
