@@ -45,7 +45,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 /// Files of `backend/` that are part of the contract, not backends.
-const CONTRACT: &[&str] = &["capability", "examination", "options", "record", "retry"];
+const CONTRACT: &[&str] = &["capability", "examination", "options", "record", "retry", "sequence", "tls"];
 
 /// The homes of unsafe code; each says why.
 const UNSAFE: &[&str] = &["supervise/sys.rs", "readiness.rs", "main.rs"];

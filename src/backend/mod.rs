@@ -40,6 +40,8 @@ pub mod memory;
 pub mod options;
 pub mod record;
 pub mod redis;
+pub mod sequence;
+pub mod tls;
 pub mod zookeeper;
 
 use std::fmt::Debug;

@@ -25,7 +25,32 @@ pub fn deadline() -> Moment {
 }
 
 /// The address that `connection` means.
+///
+/// Errors: usage, also for a flag that the backend has no use for. Elsewhere a value may be meant for another service:
+/// one environment and one file serve a whole fleet.
 pub fn locate(connection: &Connection) -> Result<locator::Address, Failure> {
+    let address = parse(connection)?;
+    let backend = address.backend();
+    let flagged = |option: &&&str| matches!(connection.sources.of(option), Source::Flag(_));
+    match useless(backend).iter().find(flagged) {
+        None => Ok(address),
+        Some(option) => {
+            Err(Failure::usage(format!("--{option} is given, and the backend {backend} has no use for it"))
+                .hint("leave it out, or say which service is meant with --backend or --endpoint"))
+        }
+    }
+}
+
+/// The options that mean nothing to `backend`.
+fn useless(backend: &str) -> &'static [&'static str] {
+    match backend {
+        "file" => &["user", "password-file", "cacert", "cert", "key", "tls-server-name", "zk-layout"],
+        "zk" => &["allow-network-fs"],
+        _ => &["zk-layout", "allow-network-fs"],
+    }
+}
+
+fn parse(connection: &Connection) -> Result<locator::Address, Failure> {
     locator::parse(&connection.options).map_err(|error| {
         // Who wrote no option wants to know where the value comes from.
         let said = ["endpoint", "backend", "prefix"].map(|option| connection.sources.of(option)).into_iter();

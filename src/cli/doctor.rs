@@ -9,7 +9,6 @@ use super::settings::{self, Viewing};
 use super::source::{Resolved, Source};
 use super::{config_file, values};
 use crate::backend::{Backend, Examination, Risk};
-use crate::lock::Error;
 use crate::output::doctor::{Findings, Setting};
 use crate::output::sanitise;
 use crate::supervise::tree;
@@ -81,7 +80,7 @@ pub fn run(settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
 async fn examine(backend: &dyn Backend, settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
     let found = backend.examine(connect::deadline()).await.map(with_this_host);
     let kind = backend.capabilities().backend;
-    let told = found.as_ref().map(Clone::clone).map_err(Error::to_string);
+    let told = found.clone().map_err(|error| error.to_string());
     show(&settings.findings(kind, told), settings, out)?;
     found?;
     Ok(())

@@ -132,7 +132,8 @@ const ENVIRONMENT_OF_COMMAND: &[Piece] = &[
 const ENVIRONMENT: &[Piece] = &[
     Text(
         "A flag goes over a variable, a variable over the configuration files. An empty variable says nothing, \
-          except DLOCK_PREFIX. Other variables that start with DLOCK_ are ignored.",
+          except DLOCK_PREFIX. Other variables that start with DLOCK_ are ignored. A flag that the chosen backend has no use \
+         for (--user with file) is 64; variables and files may speak of other services.",
     ),
     Term("DLOCK_BACKEND, DLOCK_ENDPOINT, DLOCK_PREFIX", "As --backend, --endpoint and --prefix."),
     Term(

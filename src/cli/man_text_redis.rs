@@ -31,7 +31,20 @@ pub(super) const REDIS: &[Piece] = &[
         "A failover loses what the new master has not copied, and a lock can then be given twice; so can a restart \
          without an append-only file, an eviction policy, and a jump of the server's clock. Tokens can go back with the \
          data. dlock doctor says what of this is so, and dlock run warns of it while the command runs. Redlock over \
-         several servers is not part of this build, nor are names in different slots of a cluster in one claim.",
+         several servers is not part of this build.",
+    ),
+    Term(
+        "Several names in a cluster",
+        "Names of one slot are taken in one step. Names of different slots are taken one slot after another, in the order \
+         of the slots and each only when the former are held, so nobody overtakes and no two wait for each other for ever; \
+         who waits for the second slot keeps the first. Give names that belong together the same {tag} and a --prefix.",
+    ),
+    Term(
+        "While it is not quite there",
+        "A server that loads its data, or has no memory left (maxmemory), takes no new claim: that is waited out within \
+         --wait, and is 69 in the end. Whoever holds already renews and releases all the same. While a slot moves to \
+         another node of a cluster, exclusive holds on one name go on, and whoever comes waits for the end of that; shared, \
+         slot and several-name holds go on if the slot does not take longer than the lease.",
     ),
     Term("Settings of the server", "maxmemory-policy noeviction and appendonly yes."),
     Term(

@@ -110,7 +110,8 @@ impl Run<'_> {
         runtime.block_on(async {
             for name in &self.settings.names {
                 // A claim goes as a whole, but it may stand on some of the names only.
-                if matches!(backend.evict(name, id, Evict::Force, &by, deadline).await, Ok(true)) {
+                let gone = matches!(backend.evict(name, id, Evict::Force, &by, deadline).await, Ok(true));
+                if gone && backend.capabilities().atomic_names {
                     return;
                 }
             }

@@ -197,9 +197,12 @@ impl Driver<'_> {
         if !self.machine.may_have_entered() {
             return Ok(());
         }
+        // Of locks that are taken one after another the first may be held already; nothing runs under them.
+        let atomic = self.job.backend.capabilities().atomic_names || self.request.names.len() == 1;
+        let how = if atomic { Evict::IfWaiting } else { Evict::Force };
         for name in &self.request.names {
             let by = &self.request.holder;
-            self.job.backend.evict(name, self.request.id, Evict::IfWaiting, by, deadline).await?;
+            self.job.backend.evict(name, self.request.id, how, by, deadline).await?;
         }
         Ok(())
     }

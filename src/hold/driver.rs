@@ -248,7 +248,9 @@ impl Driver<'_> {
                         self.doubtful = false;
                         return self.state(state);
                     }
-                    Err(error) => self.state_failed(&error),
+                    Err(error) => if let Some(event) = self.state_failed(error) {
+                        return event;
+                    },
                 },
                 answer = taken(&mut self.renewing) => if let Some(event) = self.renewed(answer) {
                     return event;

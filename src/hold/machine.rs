@@ -223,6 +223,7 @@ impl Machine {
                 vec![Action::Ask]
             }
             Event::State(ClaimState::Superseded { by }) => self.leave_as(Verdict::Superseded(by)),
+            Event::Refused(error) => self.leave_as(Verdict::Failed(error)),
             Event::Tick if now >= self.plan.give_up_at() => {
                 let holder = self.seen_holder.take();
                 self.leave_as(if self.plan.wait == Wait::Once {

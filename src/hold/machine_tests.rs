@@ -223,6 +223,15 @@ fn a_hold_lost_before_the_start_joins_again() {
 }
 
 #[test]
+fn a_claim_that_is_refused_while_it_waits_leaves() {
+    for kind in [ErrorKind::Mismatch, ErrorKind::Deadlock] {
+        let mut m = waiting_machine(plan());
+        assert_eq!(m.on(refused(kind), at(20)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Failed(error) if error.kind == kind));
+    }
+}
+
+#[test]
 fn a_superseded_or_broken_waiter_leaves() {
     let mut m = waiting_machine(plan());
     let by = Holder::default();

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::driver::Driver;
+use super::event::Event;
 use super::job::Notice;
 use crate::backend::{Examination, Weight};
-use crate::lock::{Error, Moment, Result};
+use crate::lock::{Error, ErrorKind, Moment, Result};
 
 /// How long a service may be silent before people are told.
 pub(super) const SILENCE: Duration = Duration::from_secs(2);
@@ -43,10 +44,16 @@ impl Driver<'_> {
         self.examining = Some(Box::pin(async move { backend.examine(deadline).await }));
     }
 
-    /// A claim whose state cannot be read is asked again; only renewals decide about its life.
-    pub(super) fn state_failed(&mut self, error: &Error) {
-        self.tell_doubt(error);
+    /// A claim whose state cannot be read is asked again; only renewals decide about its life. One that will never
+    /// be held, because a further lock of it was refused when its turn came, is refused.
+    pub(super) fn state_failed(&mut self, error: Error) -> Option<Event> {
+        let refused = matches!(error.kind, ErrorKind::Mismatch | ErrorKind::Deadlock);
+        if refused && self.machine.held_at().is_none() {
+            return Some(Event::Refused(error));
+        }
+        self.tell_doubt(&error);
         self.retry_state_at = self.clock.now() + STATE_RETRY;
+        None
     }
 
     pub(super) fn tell_doubt(&mut self, error: &Error) {

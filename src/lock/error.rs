@@ -33,7 +33,7 @@ pub enum ErrorKind {
 }
 
 /// A failure of one operation on one backend.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error {
     /// What kind of failure.
     pub kind: ErrorKind,

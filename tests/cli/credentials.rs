@@ -60,3 +60,45 @@ fn credentials_for_no_service_do_not_lock_on_this_host_alone() {
     bed.finish(&mut command).failed(64, &["no service", "--backend"]);
     assert!(!bed.exists("started"));
 }
+
+#[test]
+fn a_flag_that_the_backend_has_no_use_for_is_refused() {
+    let bed = Bed::new();
+    let password = file(&bed, "password", "hunter2\n", 0o600);
+    let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let (certificate, key) = (file(&bed, "cert", pem, 0o600), file(&bed, "key", pem, 0o600));
+    let locks = bed.locks().display().to_string();
+    for (backend, endpoint, options, word) in [
+        ("file", locks.as_str(), &["--user", "u"][..], "--user"),
+        ("file", &locks, &["--user", "u", "--password-file", &password], "--user"),
+        ("file", &locks, &["--password-file", &password], "--password-file"),
+        ("file", &locks, &["--cacert", &certificate], "--cacert"),
+        ("file", &locks, &["--cert", &certificate, "--key", &key], "--cert"),
+        ("file", &locks, &["--tls-server-name", "n"], "--tls-server-name"),
+        ("file", &locks, &["--zk-layout", "kazoo"], "--zk-layout"),
+        ("etcd", "http://127.0.0.1:1", &["--zk-layout", "kazoo"], "--zk-layout"),
+        ("etcd", "http://127.0.0.1:1", &["--allow-network-fs"], "--allow-network-fs"),
+        ("redis", "redis://127.0.0.1:1", &["--allow-network-fs"], "--allow-network-fs"),
+        ("zk", "zk://127.0.0.1:1", &["--allow-network-fs"], "--allow-network-fs"),
+    ] {
+        // Whether the backend is named or the address says it.
+        for named in [&["--backend", backend][..], &[]] {
+            let mut command = bed.dlock(["run", "--try", "--name", "x", "--endpoint", endpoint]);
+            let ended = bed.finish(command.args(named).args(options).args(["--", "touch", "started"]));
+            assert!(!ended.err.contains("hunter2"), "{}", ended.err);
+            ended.failed(64, &[word, backend, "no use"]);
+            assert!(!bed.exists("started"));
+        }
+    }
+}
+
+#[test]
+fn what_an_environment_says_for_other_services_is_in_nobodys_way() {
+    let bed = Bed::new();
+    let certificate =
+        file(&bed, "cert", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 0o600);
+    let mut command = bed.dlock(["run", "--backend", "file", "--name", "x", "--endpoint"]);
+    command.arg(bed.locks()).args(["--", "true"]);
+    command.env("DLOCK_USER", "u").env("DLOCK_PASSWORD", "hunter2").env("DLOCK_CACERT", &certificate);
+    bed.finish(command.env("DLOCK_ZK_LAYOUT", "kazoo")).silently(0);
+}

@@ -1,9 +1,12 @@
 //! One etcd for tests, and what an enemy does to it.
 
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::peers::Relay;
 use super::process::{Server, dying_with_us, free_port, shared_folder};
 
 /// Why there is no etcd on this machine.
@@ -91,6 +94,19 @@ impl Etcd {
         lose(&self.endpoint(), name);
     }
 
+    /// How many messages of clients it has had.
+    pub(crate) fn requests(&self) -> u64 {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server.port())).expect("connects");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asks");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("answers");
+        let counts = text.lines().filter(|line| line.starts_with("grpc_server_msg_received_total"));
+        let numbers = counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+        let all: Vec<u64> = numbers.map(|n| format!("{n:.0}").parse().expect("a number")).collect();
+        assert!(!all.is_empty(), "it counts");
+        all.into_iter().sum()
+    }
+
     fn await_leader(&self) {
         await_leader(&self.server, || self.ctl(&["get", "x"]));
     }
@@ -114,32 +130,74 @@ fn await_leader(server: &Server, question: impl Fn() -> Command) {
 /// Three servers that are one etcd.
 pub(crate) struct Cluster {
     members: Vec<Server>,
+    /// Through which the members reach each other, if not directly.
+    relays: Vec<Relay>,
 }
 
 impl Cluster {
     /// Starts three servers and waits until they serve.
     pub(crate) fn start() -> Self {
+        Self::with(["--heartbeat-interval", "50", "--election-timeout", "500"], false)
+    }
+
+    /// Starts three that can be cut off from each other, and are slow to notice.
+    pub(crate) fn start_apart() -> Self {
+        Self::with(["--heartbeat-interval", "200", "--election-timeout", "2000"], true)
+    }
+
+    fn with(times: [&'static str; 4], apart: bool) -> Self {
         let ports: Vec<(u16, u16)> = (0..3).map(|_| (free_port(), free_port())).collect();
+        let relays: Vec<Relay> = ports.iter().filter(|_| apart).map(|(_, peer)| Relay::to(*peer)).collect();
         let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let all: Vec<String> =
-            ports.iter().enumerate().map(|(n, (_, peer))| format!("m{n}={}", url(*peer))).collect();
+        let told = |n: usize| url(relays.get(n).map_or(ports[n].1, Relay::port));
+        let all: Vec<String> = (0..3).map(|n| format!("m{n}={}", told(n))).collect();
         let all = all.join(",");
         let start = |(n, (client, peer)): (usize, &(u16, u16))| {
-            let (name, all, port) = (format!("m{n}"), all.clone(), *client);
+            let (name, all, port, told) = (format!("m{n}"), all.clone(), *client, told(n));
             let (client, peer) = (url(*client), url(*peer));
             Server::start(shared_folder("etcd"), port, move || {
                 let mut command = dying_with_us("etcd");
-                command.args(["--name", &name, "--data-dir", "data", "--unsafe-no-fsync"]);
-                command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]);
+                command.args(["--name", &name, "--data-dir", "data", "--unsafe-no-fsync"]).args(times);
                 command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-                command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+                command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &told]);
                 command.args(["--initial-cluster", &all, "--logger", "zap", "--log-level", "error"]);
                 command
             })
         };
-        let cluster = Self { members: ports.iter().enumerate().map(start).collect() };
+        let members = ports.iter().enumerate().map(start).collect();
+        let cluster = Self { members, relays };
         (0..3).for_each(|n| cluster.await_serving(n));
         cluster
+    }
+
+    /// Cuts `member` off from the others, both ways. Clients still reach it.
+    pub(crate) fn cut(&self, member: usize) {
+        let leads = self.leader(member) == member;
+        let id: u64 = self.number(member, "\"MemberID\" : ").parse().expect("a number");
+        for (n, relay) in self.relays.iter().enumerate() {
+            if n == member {
+                relay.cut_everybody();
+            } else {
+                relay.cut_from(&format!("{id:x}"), !leads);
+            }
+        }
+    }
+
+    /// The lease of the first entry under the raw `prefix`, in hexadecimal digits, as `member` knows it.
+    pub(crate) fn lease_of_first(&self, member: usize, prefix: &str) -> String {
+        let words = ["get", "--prefix", "--sort-by", "CREATE", "--keys-only", "--limit", "1", prefix];
+        let keys = asked(ctl(&self.endpoint(member), None, &words), &words);
+        keys.trim().rsplit('/').next().expect("a key").to_owned()
+    }
+
+    /// Whether `member` says within a moment that it has renewed `lease`.
+    pub(crate) fn renews(&self, member: usize, lease: &str) -> bool {
+        // Its own limits are not those of this command.
+        let mut command = Command::new("timeout");
+        command.args(["1", "etcdctl", "--endpoints", &self.endpoint(member)]).env("ETCDCTL_API", "3");
+        command.args(["lease", "keep-alive", "--once", lease]);
+        let output = command.output().expect("etcdctl runs");
+        output.status.success() && String::from_utf8_lossy(&output.stdout).contains("keepalived")
     }
 
     /// The addresses of all members, in this order.
@@ -147,7 +205,8 @@ impl Cluster {
         order.map(|n| self.endpoint(n)).join(",")
     }
 
-    fn endpoint(&self, n: usize) -> String {
+    /// The address of one member.
+    pub(crate) fn endpoint(&self, n: usize) -> String {
         format!("http://127.0.0.1:{}", self.members[n].port())
     }
 
@@ -158,15 +217,16 @@ impl Cluster {
 
     /// Which member leads: what a member that lives says.
     pub(crate) fn leader(&self, witness: usize) -> usize {
-        let number = |n: usize, key: &str| {
-            let words = ["endpoint", "status", "-w", "fields"];
-            let text = asked(ctl(&self.endpoint(n), None, &words), &words);
-            let value = text.lines().find_map(|line| line.strip_prefix(key).map(str::to_owned));
-            value.expect("a number")
-        };
-        let leader = number(witness, "\"Leader\" : ");
+        let leader = self.number(witness, "\"Leader\" : ");
         let mut up = (0..3).filter(|n| self.members[*n].is_up());
-        up.find(|n| number(*n, "\"MemberID\" : ") == leader).expect("the leader lives")
+        up.find(|n| self.number(*n, "\"MemberID\" : ") == leader).expect("the leader lives")
+    }
+
+    /// A field of what member `n` says of itself.
+    fn number(&self, n: usize, key: &str) -> String {
+        let words = ["endpoint", "status", "-w", "fields"];
+        let text = asked(ctl(&self.endpoint(n), None, &words), &words);
+        text.lines().find_map(|line| line.strip_prefix(key).map(str::to_owned)).expect("a number")
     }
 
     /// SIGKILL.

@@ -50,11 +50,22 @@ pub(crate) fn raw(port: u16, words: &[&str]) -> String {
     try_raw(port, words).expect("answers")
 }
 
+/// As [`raw`], of a node to which the keys are only moving.
+#[track_caller]
+pub(crate) fn asking(port: u16, words: &[&str]) -> String {
+    let both = said(port, "*1\r\n$6\r\nASKING\r\n", words).expect("answers");
+    both.strip_prefix("+OK\r\n").expect("it may be asked").to_owned()
+}
+
 /// As [`raw`], of a server that may just be going.
 pub(crate) fn try_raw(port: u16, words: &[&str]) -> io::Result<String> {
+    said(port, "", words)
+}
+
+fn said(port: u16, before: &str, words: &[&str]) -> io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut request = format!("*{}\r\n", words.len());
+    let mut request = format!("{before}*{}\r\n", words.len());
     for word in words {
         write!(request, "${}\r\n{word}\r\n", word.len()).expect("writes");
     }

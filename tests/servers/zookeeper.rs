@@ -101,18 +101,23 @@ pub(crate) fn start_on(port: u16, setup: &Setup) -> Server {
 pub(crate) fn await_service(port: u16) {
     let begun = std::time::Instant::now();
     loop {
-        let mut text = String::new();
-        let asked = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(|mut stream| {
-            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-            stream.write_all(b"srvr")?;
-            stream.read_to_string(&mut text)
-        });
-        if asked.is_ok() && text.contains("Mode:") {
+        let text = said(port, *b"srvr");
+        if text.as_ref().is_ok_and(|text| text.contains("Mode:")) {
             return;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "nothing serves on {port}: {text}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing serves on {port}: {text:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// What the server on `port` says to a word of four letters.
+pub(crate) fn said(port: u16, word: [u8; 4]) -> std::io::Result<String> {
+    let mut text = String::new();
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(&word)?;
+    stream.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Starts a server of its own.

@@ -8,9 +8,12 @@
 
 mod etcd;
 mod etcd_cluster;
+mod etcd_cut;
 mod hostile;
 mod redis;
 mod redis_many;
+mod redis_moving;
+mod redis_slots;
 mod site;
 mod zookeeper;
 mod zookeeper_cut;
@@ -33,6 +36,8 @@ macro_rules! tests_of {
             mod crash;
             #[path = "../cli/failures.rs"]
             mod failures;
+            #[path = "herd.rs"]
+            mod herd;
             #[path = "../supervise/jobs.rs"]
             mod jobs;
             #[path = "../cli/look.rs"]

@@ -269,3 +269,38 @@ fn what_can_cost_a_lock_is_told_once_while_a_longer_command_runs() {
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     ended.said_one_line(&["appendonly"]);
 }
+
+#[test]
+fn a_hold_lost_on_one_name_frees_the_others_only_when_it_leaves() {
+    use dlock::backend::redis::{RedisBackend, RedisConfig};
+    use dlock::backend::{Backend as _, Options};
+    use dlock::clock;
+    use dlock::lock::{ClaimId, ClaimState, Holder, Mode, Request};
+    let server = redis::start_with(QUIET);
+    let options = Options { endpoints: vec![redis::address(&server)], ..Options::default() };
+    let backend = RedisBackend::open(RedisConfig::parse(&options).expect("valid"));
+    let names = ["x", "y"].map(|name| name.parse().expect("valid"));
+    let request = Request {
+        names: names.to_vec(),
+        id: ClaimId::from_bytes([7; 16]),
+        mode: Mode::Exclusive,
+        ttl: Duration::from_secs(600),
+        holder: Holder::default(),
+        ancestors: Vec::new(),
+        supersede: false,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let soon = || clock::now() + Duration::from_secs(30);
+        let claim = backend.enter(&request, soon()).await.expect("enters");
+        let state = claim.changed(None).await.expect("answers");
+        assert!(matches!(state, ClaimState::Held(_)), "{state:?}");
+        redis::lose(&server, "x");
+        let state = claim.changed(Some(&state)).await.expect("answers");
+        assert!(matches!(state, ClaimState::Lost(_)), "{state:?}");
+        // Its command may still run.
+        assert_eq!(backend.inspect(&names[1], soon()).await.expect("inspects").holders.len(), 1);
+        claim.leave(false, soon()).await.expect("leaves");
+        assert!(backend.inspect(&names[1], soon()).await.expect("inspects").is_empty());
+    });
+}

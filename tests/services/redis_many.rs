@@ -4,7 +4,7 @@ use crate::servers::{Server, free_port, redis};
 use crate::support::wait::until_true;
 use crate::support::{Bed, Service};
 
-fn bed_at(endpoint: String) -> Bed {
+pub(crate) fn bed_at(endpoint: String) -> Bed {
     Bed::on(Service { backend: "redis", endpoint, prefix: None })
 }
 
@@ -44,7 +44,8 @@ fn sentinels_lead_to_the_master_also_after_it_changed() {
         .failed(64, &["no master called other"]);
 }
 
-fn cluster() -> Vec<Server> {
+/// Three nodes that have agreed on who has which slots.
+pub(crate) fn cluster() -> Vec<Server> {
     // The usual second port, ten thousand above the first, may be taken.
     let buses = [free_port(), free_port(), free_port()].map(|port| port.to_string());
     let options = |bus| redis::start_with(&["--cluster-enabled", "yes", "--cluster-port", bus]);

@@ -143,6 +143,23 @@ impl Site {
         }
     }
 
+    /// How many requests it has had. On Redis commands inside scripts count as well.
+    pub(crate) fn requests(&self) -> u64 {
+        let number = |text: &str| text.trim().parse().expect("a number");
+        match self {
+            Self::Etcd(etcd) => etcd.requests(),
+            Self::Redis(server) => {
+                let said = redis::raw(server.port(), &["INFO", "stats"]);
+                said.lines().find_map(|line| line.strip_prefix("total_commands_processed:")).map(number)
+            }
+            .expect("a count"),
+            Self::Zk(server) => {
+                let said = zookeeper::said(server.port(), *b"srvr").expect("answers");
+                said.lines().find_map(|line| line.strip_prefix("Received: ")).map(number).expect("a count")
+            }
+        }
+    }
+
     /// SIGKILL, and up again with its data.
     pub(crate) fn restart(&self) {
         match self {

@@ -295,9 +295,16 @@ fn tls_lets_in_who_has_a_certificate_of_the_authority() {
         run(&bed, &at, &options)
     };
     with("own", Some("own")).silently(0);
-    for refused in [with("other", Some("own")), with("own", None), with("own", Some("other"))] {
-        assert_eq!(refused.code(), Some(69));
-    }
+    // Before it gives up it has told that nobody has answered.
+    let refused = |authority: &str, client: Option<&str>, words: &[&str]| {
+        let ended = with(authority, client);
+        let last = ended.err.lines().last().unwrap_or_default();
+        assert_eq!(ended.code(), Some(69), "{}", ended.err);
+        assert!(words.iter().all(|word| last.contains(word)), "no {words:?} in: {last}");
+    };
+    refused("other", Some("own"), &["its certificate is not believed", "UnknownIssuer", "--cacert"]);
+    refused("own", None, &["certificate", "--cert"]);
+    refused("own", Some("other"), &["refused this client's certificate", "--cert"]);
     run(&bed, &at, &["--wait", "2s"]).failed(69, &["does it want TLS?"]);
 }
 

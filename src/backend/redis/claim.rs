@@ -14,7 +14,7 @@ use super::dial::text;
 use super::fault::{Fault, NAME, Outcome};
 use super::keys::LockKeys;
 use super::row::{Row, integer};
-use super::script::{HOLD, LEAVE, LOOK, PUBLISH, RENEW, Script, Step};
+use super::script::{FREE, HOLD, LEAVE, LOOK, PUBLISH, RENEW, Script, Step};
 use super::service::{Patience, Service};
 use super::view::{Armed, View, is_final};
 use super::wire::{KEEP_OUT, millis, on_lines, one};
@@ -169,7 +169,7 @@ impl RedisClaim {
                 self.withdraw_rest().await;
                 return Ok(());
             }
-            if answer.connection.tells.get() == Some(&false) {
+            if answer.detour || answer.connection.tells.get() == Some(&false) {
                 let soon = self.service.clock.now() + UNTOLD;
                 let mut view = self.view();
                 view.look_at = view.look_at.min(soon);
@@ -185,9 +185,10 @@ impl RedisClaim {
         Err(Fault::new(ErrorKind::Unavailable, "the line changes faster than it can be read"))
     }
 
-    /// A claim that is gone from one of its lines leaves the others.
+    /// A claim that is gone from one of its lines leaves the others; after a hold its command has to end first.
     async fn withdraw_rest(&self) {
-        if self.names.len() > 1 {
+        let held = self.view().held_at.is_some();
+        if self.names.len() > 1 && !held {
             let deadline = self.service.clock.now() + (self.ttl / 6).min(Duration::from_secs(5));
             // If this fails, the entries end with their ttl.
             drop(self.send_leave(false, deadline).await);
@@ -198,7 +199,18 @@ impl RedisClaim {
         // What was sent over another connection may still arrive.
         let remember = if self.service.opened() > self.opened { millis(KEEP_OUT) } else { "0".to_owned() };
         let step = self.step(&LEAVE, &[if succeeded { "1" } else { "0" }.to_owned(), remember]);
-        one(&self.service, self.slot(), deadline, Patience::Deadline, step).await.map(drop)
+        let alone = self.names.len() == 1 && self.view().mode == Mode::Exclusive && self.view().holds();
+        let now = self.service.clock.now();
+        let half = if alone { now + deadline.since(now) / 2 } else { deadline };
+        match one(&self.service, self.slot(), half, Patience::Deadline, step).await {
+            // The rest of the claim is found stale by the next who looks, or ends with its ttl.
+            Err(fault) if alone && fault.is_moving() => {
+                let keys = vec![self.names[0].lock.clone()];
+                let free = Step::Script { script: &FREE, keys, arguments: vec![self.id.to_string()] };
+                one(&self.service, self.slot(), deadline, Patience::Deadline, free).await.map(drop)
+            }
+            answer => answer.map(drop),
+        }
     }
 
     /// Completes when the state may have changed.
@@ -264,9 +276,10 @@ impl RedisClaim {
             let arming = if same && connection.tells.get() == Some(&true) { arming.as_slice() } else { &[] };
             std::iter::once(renewal.clone()).chain(arming.iter().cloned()).collect()
         };
-        let answer = match self.service.call(Some(self.slot()), deadline, Patience::Once, steps).await {
+        let patience = if exclusive_hold { Patience::Answer } else { Patience::Once };
+        let answer = match self.service.call(Some(self.slot()), deadline, patience, steps).await {
             // The keys are moving to another node one by one; that of the lock alone can be reached wherever it is.
-            Err(fault) if exclusive_hold && self.names.len() == 1 && fault.reason.contains("TRYAGAIN") => {
+            Err(fault) if exclusive_hold && self.names.len() == 1 && fault.is_moving() => {
                 let reply =
                     one(&self.service, self.slot(), deadline, Patience::Deadline, self.hold_step(false))
                         .await?;

@@ -79,8 +79,9 @@ pub(super) async fn search(
 
 /// The waits of everybody who came no later than `id`.
 fn graph_until(lines: &BTreeMap<LockName, Vec<Found>>, id: ClaimId) -> Graph {
-    let own =
-        lines.values().flatten().find(|found| found.id == Some(id)).map(|found| (found.since, found.id));
+    // One that is taken in parts came when its last part did.
+    let own = lines.values().flatten().filter(|found| found.id == Some(id));
+    let own = own.map(|found| (found.since, found.id)).max();
     let mut graph = Graph::default();
     for (name, line) in lines {
         let earlier = line.iter().filter(|found| own.is_none_or(|own| (found.since, found.id) <= own));

@@ -1,30 +1,4 @@
--- Further arguments: record, mode, ttl, who comes, whether it takes the place of older ones that say so too.
-local about, mode, ttl, by, newest = ARGV[more], ARGV[more + 1], tonumber(ARGV[more + 2]), ARGV[more + 3], ARGV[more + 4]
-
--- The usual case first, in as few steps as it can be: nobody is there.
-local free = true
-for n = 1, names do
-  if redis.call('EXISTS', KEYS[4 * n - 3], KEYS[4 * n - 2], KEYS[4 * n]) > 0 then free = false end
-end
-if free then
-  local rows, stamp = {}, string.format('%.0f', now)
-  local slot = string.sub(mode, 1, 6) == 'slots:' and '1'
-  for n = 1, names do
-    local last = tonumber(redis.call('HGET', KEYS[4 * n - 1], 'fence') or 0)
-    local token, value = string.format('%.0f', math.max(last + 1, now)), proof(mode, id)
-    redis.call('HSET', KEYS[4 * n - 1], 'fence', token)
-    redis.call('SET', KEYS[4 * n - 3], value, 'PX', ttl)
-    redis.call('HSET', KEYS[4 * n], 'mode', mode, 'about', about, 'since', stamp, 'newest', newest, 'token', token,
-      'held', stamp)
-    if slot then redis.call('HSET', KEYS[4 * n], 'slot', slot) end
-    redis.call('PEXPIRE', KEYS[4 * n], ttl)
-    redis.call('ZADD', KEYS[4 * n - 2], 1, id)
-    redis.call('PEXPIRE', KEYS[4 * n - 2], ttl + 86400000)
-    rows[n] = { token, slot, false, false, false, false, value, 0, ttl }
-  end
-  return { 'in', rows }
-end
-
+-- Somebody is there, or was.
 local known = false
 for n = 1, names do
   if redis.call('EXISTS', KEYS[4 * n]) == 1 then known = true end

@@ -14,30 +14,27 @@ use super::script::ENTER;
 use super::service::{Patience, Service};
 use super::wire::{keys_of, millis, on_lines, one};
 use crate::backend::record::Record;
-use crate::lock::{ErrorKind, Moment, Request};
+use crate::lock::{ErrorKind, LockName, Moment, Request};
 
-/// Enters the lines of all names of `request` in one step.
+/// Enters the lines of all names of `request` in one step; they lie in one slot. `all` are the names of the whole
+/// claim, of which this may be a part.
 pub(super) async fn enter(
     service: &Arc<Service>,
     naming: &Naming,
     request: &Request,
+    all: &[LockName],
     deadline: Moment,
 ) -> Outcome<RedisClaim> {
     let entered = service.clock.now();
     let names = keys_of(naming, &request.names)?;
     let first = names.first().ok_or_else(|| Fault::new(ErrorKind::Invalid, "a claim needs a name"))?;
-    if service.config.is_cluster() && names.iter().any(|name| name.slot != first.slot) {
-        return Err(Fault::new(
-            ErrorKind::Unsupported,
-            "these names lie in different slots of the cluster; give them the same {tag} and a --prefix",
-        ));
-    }
+    let whole = Request { names: all.to_vec(), ..request.clone() };
     let nested = (!request.ancestors.is_empty()).then(|| naming.nested());
     if let Some(index) = &nested {
-        deadlock::announce(service, index, request, deadline).await?;
+        deadlock::announce(service, index, &whole, deadline).await?;
     }
     let more = [
-        Record::of(request, request.ttl).to_text(),
+        Record::of(&whole, request.ttl).to_text(),
         request.mode.to_string(),
         millis(request.ttl),
         serde_json::to_string(&request.holder).unwrap_or_default(),
@@ -47,7 +44,9 @@ pub(super) async fn enter(
     let reply = one(service, first.slot, deadline, Patience::Once, step).await?;
     let rows = entered_rows(&reply, request)?;
     let claim = RedisClaim::new(service, names, nested.clone(), request, rows, entered);
-    if let Some(index) = nested.filter(|_| claim.waits())
+    // One that is taken in parts may close a cycle by what it holds already, though it is not nested itself.
+    let part = all.len() > request.names.len();
+    if let Some(index) = nested.or_else(|| part.then(|| naming.nested())).filter(|_| claim.waits())
         && let Some(cycle) = deadlock::search(service, naming, &index, request, deadline).await?
     {
         claim.send_leave(false, deadline).await?;

@@ -1,5 +1,6 @@
--- Further arguments: how, who asks, and for how long to remember an id that is not here yet: what its client has
--- sent may still be on its way. Answers whether there was such an entry, or its record if it has more names.
+-- Further arguments: how, who asks, for how long to remember an id that is not here yet (what its client has sent may
+-- still be on its way), and how many names of it are known. Answers whether there was such an entry, -1 if it holds and
+-- stays, or its record if it has more names.
 local how, by = ARGV[more], ARGV[more + 1]
 local present, holds = false, true
 for n = 1, names do
@@ -8,7 +9,7 @@ for n = 1, names do
     present = true
     if c[1] and not c[2] then holds = false end
     local known, record = pcall(cjson.decode, c[4] or '')
-    if known and record.names and #record.names > names then return c[4] end
+    if known and record.names and #record.names > tonumber(ARGV[more + 3]) then return c[4] end
   end
 end
 if not present then
@@ -20,7 +21,7 @@ if not present then
   end
   return 0
 end
-if how == 'waiting' and holds then return 0 end
+if how == 'waiting' and holds then return -1 end
 for n = 1, names do
   if how == 'ask' then
     redis.call('HSET', KEYS[4 * n], 'asked', by)

@@ -9,6 +9,9 @@ use crate::lock::{Error, ErrorKind, LockName};
 /// The backend's name.
 pub(super) const NAME: &str = "redis";
 
+/// Said of keys of which some are on one node and some on another.
+const MOVING: &str = "the keys of the lock are moving to another node of the cluster (TRYAGAIN)";
+
 /// A failure; becomes an [`Error`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Fault {
@@ -35,6 +38,11 @@ impl Fault {
     pub(super) fn nonsense(what: impl fmt::Display) -> Self {
         let reason = format!("the reply makes no sense ({what}); is this a Redis server?");
         Self { kind: ErrorKind::Corrupt, reason, spent: true }
+    }
+
+    /// Whether the keys are on their way from one node to another: the end of that is worth waiting for.
+    pub(super) fn is_moving(&self) -> bool {
+        self.reason.ends_with(MOVING)
     }
 
     fn unknown() -> Self {
@@ -67,7 +75,12 @@ impl Fault {
                 ErrorKind::Unavailable,
                 "it has no memory left for another claim (maxmemory); raise the limit or wait",
             ),
-            "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY" | "MISCONF" | "NOREPLICAS" => {
+            "LOADING" => Self::new(
+                ErrorKind::Unavailable,
+                "it is still loading its data; it can be used when that is done",
+            ),
+            "TRYAGAIN" => Self::new(ErrorKind::Unavailable, MOVING),
+            "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "MISCONF" | "NOREPLICAS" => {
                 Self::new(ErrorKind::Unavailable, text)
             }
             "READONLY" | "UNBLOCKED" => Self::spent(format!("{text} (it is a replica)")),

@@ -1,14 +1,4 @@
--- What every step on lines begins with. Keys, for each name: the lock, its line, its counters, the claim that
--- the step is about. Arguments: the id of that claim, then for each name what claims' keys begin and end with.
--- The keys of other claims are made from these; they lie in the same slot. Before Redis 7 a script that reads
--- the clock may write only after this.
-if redis.replicate_commands then redis.replicate_commands() end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-local id = ARGV[1]
-local names = #KEYS / 4
-local more = 2 * names + 2
-
+-- What lines are, and what keeps them in order.
 local function claim_of(n, who) return ARGV[2 * n] .. who .. ARGV[2 * n + 1] end
 
 -- The lock's value; a key that is no string belongs to another kind of client, and is taken.

@@ -22,6 +22,7 @@ mod observe;
 mod row;
 mod script;
 mod service;
+mod slots;
 mod tls;
 mod view;
 mod wire;
@@ -64,7 +65,7 @@ impl Backend for RedisBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: NAME,
-            atomic_names: true,
+            atomic_names: !self.service.config.is_cluster(),
             ordered: true,
             token: TokenStrength::Volatile,
             leased: true,
@@ -79,9 +80,7 @@ impl Backend for RedisBackend {
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
-        let claim = enter::enter(&self.service, &self.naming, request, deadline).await;
-        let claim = claim.map_err(|fault| fault.during("enter the line", request.names.first()))?;
-        Ok(Arc::new(claim))
+        slots::enter(&self.service, &self.naming, request, deadline).await
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {

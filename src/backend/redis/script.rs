@@ -16,18 +16,32 @@ macro_rules! script {
     };
 }
 
-pub(super) static ENTER: Script =
-    script!("d5edacb8e9c97eb7baafd6b7f6567e2c636c2402", "line.lua", "enter.lua");
-pub(super) static LOOK: Script = script!("6d1289b5b6f5427330826920b14c05aa16795662", "line.lua", "look.lua");
+pub(super) static ENTER: Script = script!(
+    "a990deea1dcdeb01a10c65fafcbaf7c4d4b32d88",
+    "head.lua",
+    "clock.lua",
+    "enter_free.lua",
+    "line.lua",
+    "enter.lua"
+);
+pub(super) static LOOK: Script =
+    script!("8314160353fcffd18f4311e712fc43dab7819db4", "head.lua", "clock.lua", "line.lua", "look.lua");
 pub(super) static RENEW: Script =
-    script!("2c37e049beef8de509f2d71c924384627255245b", "line.lua", "renew.lua");
-pub(super) static LEAVE: Script =
-    script!("63fd4eb009af29302df6c91e551ad4d1c2b3af00", "line.lua", "leave.lua");
+    script!("d83efaae1f757877385af8b57e10054854797493", "head.lua", "clock.lua", "line.lua", "renew.lua");
+pub(super) static LEAVE: Script = script!(
+    "171bac2ff8ca28d2b919e93739d8d80ac757765d",
+    "head.lua",
+    "leave_alone.lua",
+    "clock.lua",
+    "line.lua",
+    "leave.lua"
+);
 pub(super) static EVICT: Script =
-    script!("81e421bf14bead9674a97c5eb5c8bcfca81fb1f2", "line.lua", "evict.lua");
+    script!("bfb0f89b887b9c30ff23910d138f54e3f00413c6", "head.lua", "clock.lua", "line.lua", "evict.lua");
 pub(super) static PUBLISH: Script =
-    script!("d450282ca65f420be00bb8276483fe12e3c31513", "line.lua", "publish.lua");
+    script!("2e9e83b784661ac455b526a71046ee8a46eba22d", "head.lua", "clock.lua", "line.lua", "publish.lua");
 pub(super) static HOLD: Script = script!("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", "hold.lua");
+pub(super) static FREE: Script = script!("bc9af1942289349a90631c15e1a4388c58792907", "free.lua");
 pub(super) static INSPECT: Script = script!("82079119cb02fbd4a2372bcd950d6f2ec901e045", "inspect.lua");
 
 /// A command, or a script with its keys and arguments.
@@ -44,7 +58,7 @@ impl Step {
 
     /// Whether others may stand otherwise after it.
     pub(super) fn frees(&self) -> bool {
-        matches!(self, Self::Script { script, .. } if [&LEAVE, &EVICT].iter().any(|other| std::ptr::eq(*script, *other)))
+        matches!(self, Self::Script { script, .. } if [&LEAVE, &FREE, &EVICT].iter().any(|other| std::ptr::eq(*script, *other)))
     }
 
     /// Appends the step as it is sent; `whole` sends a script's text, for a server that does not know its hash.
@@ -73,7 +87,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_texts() {
-        for script in [&ENTER, &LOOK, &RENEW, &LEAVE, &EVICT, &PUBLISH, &HOLD, &INSPECT] {
+        for script in [&ENTER, &LOOK, &RENEW, &LEAVE, &EVICT, &PUBLISH, &HOLD, &FREE, &INSPECT] {
             assert_eq!(script.hash, redis::Script::new(script.text).get_hash(), "of {}", script.text);
         }
     }

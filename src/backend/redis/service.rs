@@ -18,16 +18,32 @@ use crate::lock::{ErrorKind, Moment};
 
 /// Between two attempts to reach a service that is down.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long keys that are moving are waited for before that is an answer: few of them take a millisecond.
+const MOVING: Duration = Duration::from_secs(1);
 /// How often a request follows what servers of a cluster say of each other.
 const MOST_REDIRECTIONS: u32 = 8;
 
 /// How long a request tries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Patience {
-    /// A server that cannot be reached is an answer; a connection that breaks is made again once.
+    /// As `Once`, and that the keys are moving to another node is an answer as well.
+    Answer,
+    /// A server that cannot be reached is an answer; a connection that breaks is made again once. Keys that are
+    /// moving are waited for, for a moment.
     Once,
     /// Until the deadline.
     Deadline,
+}
+
+impl Patience {
+    /// Whether to try again after a connection that broke for the first time, or while keys are on the way.
+    fn goes_on(self, broken: bool, moving: bool) -> bool {
+        match self {
+            Self::Answer => broken,
+            Self::Once => broken || moving,
+            Self::Deadline => true,
+        }
+    }
 }
 
 /// The connections of one client.
@@ -46,6 +62,8 @@ pub(super) struct Service {
 pub(super) struct Answer {
     pub(super) replies: Vec<Value>,
     pub(super) connection: Arc<Connection>,
+    /// A node gave them to which the keys are only moving; it tells nobody of changes.
+    pub(super) detour: bool,
 }
 
 impl Service {
@@ -65,7 +83,10 @@ impl Service {
 
     /// The connection to whoever has `slot`.
     pub(super) async fn connection(&self, slot: Option<u16>) -> Outcome<Arc<Connection>> {
-        let node = self.route(slot);
+        self.connection_at(self.route(slot)).await
+    }
+
+    async fn connection_at(&self, node: Option<HostPort>) -> Outcome<Arc<Connection>> {
         let mut open = self.open.lock().await;
         if let Some(connection) = open.get(&node).filter(|connection| connection.is_open()) {
             return Ok(Arc::clone(connection));
@@ -116,24 +137,27 @@ impl Service {
         current: &mut Option<Arc<Connection>>,
         last: &mut Option<Fault>,
     ) -> Outcome<Answer> {
+        let begun = self.clock.now();
         let mut redirections = 0;
         let mut broken = 0;
+        let mut detour = None;
         loop {
             *current = None;
-            let fault = match self.connection(slot).await {
+            let asking = detour.is_some();
+            let fault = match self.connection_at(detour.take().or_else(|| self.route(slot))).await {
                 Ok(connection) => {
                     *current = Some(Arc::clone(&connection));
                     let steps = steps(&connection);
-                    match self.exchange(&connection, &steps).await {
+                    match self.exchange(&connection, &steps, asking).await {
                         Ok(replies) => {
                             if steps.iter().any(Step::frees) {
                                 connection.nudge();
                             }
-                            return Ok(Answer { replies, connection });
+                            return Ok(Answer { replies, connection, detour: asking });
                         }
-                        Err(Setback::Redirected { slot, node }) if redirections < MOST_REDIRECTIONS => {
+                        Err(Setback::Redirected { slot, node, once }) if redirections < MOST_REDIRECTIONS => {
                             redirections += 1;
-                            self.routes.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, node);
+                            detour = self.redirect(slot, node, once);
                             continue;
                         }
                         Err(Setback::Redirected { node, .. }) => {
@@ -153,38 +177,66 @@ impl Service {
                 Err(fault) => {
                     // A node that is gone may have left its slots to others.
                     self.routes.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                    if patience == Patience::Once {
+                    if patience != Patience::Deadline {
                         return Err(fault);
                     }
                     fault
                 }
             };
-            if fault.kind != ErrorKind::Unavailable || (patience == Patience::Once && broken != 1) {
+            let waits = fault.is_moving() && self.clock.now() < begun + MOVING;
+            let again = patience.goes_on(broken == 1, waits);
+            if fault.kind != ErrorKind::Unavailable || !again {
                 return Err(fault);
             }
             if broken > 1 || !fault.spent || patience == Patience::Deadline {
                 self.clock.sleep_until(self.clock.now() + PAUSE).await;
+                redirections = 0;
             }
             *last = Some(fault);
         }
     }
 
-    async fn exchange(&self, connection: &Connection, steps: &[Step]) -> Result<Vec<Value>, Setback> {
+    /// Remembers which node has `slot`; one that has it only for this request is returned.
+    fn redirect(&self, slot: u16, node: HostPort, once: bool) -> Option<HostPort> {
+        if once {
+            return Some(node);
+        }
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, node);
+        None
+    }
+
+    /// `asking` of a node to which the keys are moving.
+    async fn exchange(
+        &self,
+        connection: &Connection,
+        steps: &[Step],
+        asking: bool,
+    ) -> Result<Vec<Value>, Setback> {
         for whole in [false, true] {
             let mut bytes = Vec::with_capacity(512);
             for step in steps {
+                if asking {
+                    // It is good for one command.
+                    Step::command(["ASKING"]).pack(whole, &mut bytes);
+                }
                 step.pack(whole, &mut bytes);
             }
-            let replies = connection.exchange(bytes, steps.len()).await.map_err(Setback::Fault)?;
+            let each = if asking { 2 } else { 1 };
+            let replies = connection.exchange(bytes, steps.len() * each).await.map_err(Setback::Fault)?;
+            let replies: Vec<Value> = replies.into_iter().skip(each - 1).step_by(each).collect();
             let mut unknown = false;
             for (step, reply) in steps.iter().zip(&replies) {
                 let Value::ServerError(error) = reply else { continue };
+                let script = matches!(step, Step::Script { .. });
                 match error.code() {
                     "NOSCRIPT" if !whole => unknown = true,
-                    "MOVED" if matches!(self.config.place, super::config::Place::Cluster(_)) => {
-                        return Err(redirection(error.details().unwrap_or_default(), connection));
+                    "MOVED" if self.config.is_cluster() && (script || !asking) => {
+                        return Err(redirection(error.details().unwrap_or_default(), connection, false));
                     }
-                    _ if matches!(step, Step::Script { .. }) => return Err(Setback::Fault(Fault::of(error))),
+                    "ASK" if self.config.is_cluster() && script => {
+                        return Err(redirection(error.details().unwrap_or_default(), connection, true));
+                    }
+                    _ if script => return Err(Setback::Fault(Fault::of(error))),
                     _ => {}
                 }
             }
@@ -198,11 +250,16 @@ impl Service {
 
 enum Setback {
     Fault(Fault),
-    Redirected { slot: u16, node: HostPort },
+    /// Another node has the slot, or has what is asked for this once.
+    Redirected {
+        slot: u16,
+        node: HostPort,
+        once: bool,
+    },
 }
 
-/// What `MOVED 3999 127.0.0.1:6381` says; an empty host is the one that said it.
-fn redirection(details: &str, from: &Connection) -> Setback {
+/// What `MOVED 3999 127.0.0.1:6381` says, or `ASK`; an empty host is the one that said it.
+fn redirection(details: &str, from: &Connection, once: bool) -> Setback {
     let parsed = details.split_once(' ').and_then(|(slot, node)| {
         let (host, port) = node.rsplit_once(':')?;
         let own = from.peer.rsplit_once(':').map_or("", |(host, _)| host.trim_matches(['[', ']']));
@@ -210,8 +267,8 @@ fn redirection(details: &str, from: &Connection) -> Setback {
         Some((slot.parse().ok()?, HostPort { host: host.to_owned(), port: port.parse().ok()? }))
     });
     match parsed {
-        Some((slot, node)) => Setback::Redirected { slot, node },
-        None => Setback::Fault(Fault::nonsense(format!("MOVED {details}"))),
+        Some((slot, node)) => Setback::Redirected { slot, node, once },
+        None => Setback::Fault(Fault::nonsense(format!("redirected to {details}"))),
     }
 }
 

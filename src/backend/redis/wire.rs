@@ -68,24 +68,44 @@ pub(super) async fn evict(
         Evict::Force => "force",
     };
     let by = serde_json::to_string(by).unwrap_or_default();
-    let more = [word.to_owned(), by, millis(KEEP_OUT)];
     let mut names = vec![name.clone()];
-    loop {
+    'names: loop {
         let keys = keys_of(naming, &names)?;
-        let step = on_lines(&EVICT, &keys, id, &more);
-        match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
-            Value::Int(found) => return Ok(found == 1),
-            // The claim has more names than the one that was asked about: it goes from all of them.
-            Value::BulkString(record) => {
-                let all = Record::parse(&record).map(|record| record.names(name)).unwrap_or_default();
-                if all.len() <= names.len() {
-                    return Err(Fault::new(ErrorKind::Corrupt, "the record of the claim makes no sense"));
+        let (mut word, mut any) = (word, false);
+        // The last first: whoever takes its names slot by slot waits if it has not got the last one.
+        for keys in slots(service, &keys).into_iter().rev() {
+            let more = [word.to_owned(), by.clone(), millis(KEEP_OUT), names.len().to_string()];
+            let step = on_lines(&EVICT, &keys, id, &more);
+            match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
+                Value::Int(-1) => return Ok(false),
+                Value::Int(found) => any |= found == 1,
+                // The claim has more names than the one that was asked about: it goes from all of them.
+                Value::BulkString(record) => {
+                    let all = Record::parse(&record).map(|record| record.names(name)).unwrap_or_default();
+                    if all.len() <= names.len() {
+                        return Err(Fault::new(ErrorKind::Corrupt, "the record of the claim makes no sense"));
+                    }
+                    names = all;
+                    continue 'names;
                 }
-                names = all;
+                _ => return Err(Fault::nonsense("neither a number nor a record")),
             }
-            _ => return Err(Fault::nonsense("neither a number nor a record")),
+            if how == Evict::IfWaiting {
+                word = "force";
+            }
         }
+        return Ok(any);
     }
+}
+
+/// `names` by what one script can reach, in the order in which they are taken.
+fn slots(service: &Service, names: &[LockKeys]) -> Vec<Vec<LockKeys>> {
+    if !service.config.is_cluster() {
+        return vec![names.to_vec()];
+    }
+    let mut names = names.to_vec();
+    names.sort_by_key(|name| name.slot);
+    names.chunk_by(|one, other| one.slot == other.slot).map(<[LockKeys]>::to_vec).collect()
 }
 
 /// How long ago the last successful run acquired, by the server's clock.

@@ -10,6 +10,7 @@ mod enter;
 mod evict;
 mod examine;
 mod follow;
+mod handshake;
 mod line;
 mod list;
 mod node;

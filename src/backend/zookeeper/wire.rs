@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as ZkError, Stat, TlsOptions};
 
 use super::config::ZkConfig;
+use super::handshake::objection;
 use super::paths::Paths;
 use crate::clock::Clock;
 use crate::lock::{Error, ErrorKind, LockName, Moment, Result};
@@ -171,15 +172,22 @@ impl Door {
             causes.push(match opened {
                 Err(_) => format!("{server} does not answer"),
                 Ok(Err(error)) => format!("{server}: {error}"),
-                Ok(Ok(_)) if self.config.tls.is_some() => {
-                    format!("{server} accepts connections but not these certificates, or does not use TLS")
-                }
-                Ok(Ok(_)) => {
-                    format!("{server} accepts connections but does not answer as ZooKeeper does; does it want TLS?")
-                }
+                Ok(Ok(stream)) => self.objection(server, stream).await,
             });
         }
         causes.join("; ")
+    }
+
+    /// Why a server that takes connections may not be one that can be used.
+    async fn objection(&self, server: &str, stream: TcpStream) -> String {
+        let Some(tls) = &self.config.tls else {
+            return format!(
+                "{server} accepts connections but does not answer as ZooKeeper does; does it want TLS?"
+            );
+        };
+        let said = tokio::time::timeout(Duration::from_secs(1), objection(tls, server, stream)).await;
+        let silent = || "it does not answer as ZooKeeper does over TLS".to_owned();
+        format!("{server}: {}", said.ok().flatten().unwrap_or_else(silent))
     }
 
     fn reason(&self, error: &ZkError) -> String {

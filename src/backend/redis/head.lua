@@ -1,0 +1,6 @@
+-- What every step on lines begins with. Keys, for each name: the lock, its line, its counters, the claim that
+-- the step is about. Arguments: the id of that claim, then for each name what claims' keys begin and end with.
+-- The keys of other claims are made from these; they lie in the same slot.
+local id = ARGV[1]
+local names = #KEYS / 4
+local more = 2 * names + 2

@@ -1,0 +1,52 @@
+//! Why a server and this client do not come to an encrypted connection: the session's own attempts do not say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::backend::options::Tls;
+use crate::backend::tls;
+
+/// How long a server may take for its objection to a client whose handshake is done.
+const OBJECTION: Duration = Duration::from_millis(500);
+
+/// What one more handshake over `stream`, which leads to `server`, says; `None` if it says nothing against either side.
+pub(super) async fn objection(wanted: &Tls, server: &str, stream: TcpStream) -> Option<String> {
+    let host = server.rsplit_once(':').map_or(server, |(host, _)| host).trim_matches(['[', ']']);
+    let config = match tls::client(wanted) {
+        Ok(config) => config,
+        Err((_, why)) => return Some(why),
+    };
+    let name = ServerName::try_from(host.to_owned()).ok()?;
+    let mut stream = match TlsConnector::from(Arc::new(config)).connect(name, stream).await {
+        Ok(stream) => stream,
+        Err(error) => return Some(meaning(&error)),
+    };
+    // A server refuses a client's certificate only after the client believes that it is connected.
+    let mut byte = [0];
+    match tokio::time::timeout(OBJECTION, stream.read(&mut byte)).await {
+        Ok(Err(error)) => Some(meaning(&error)),
+        Ok(Ok(0)) => Some(
+            "it closed the encrypted connection; does it want a certificate? see --cert and --key".to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+fn meaning(error: &std::io::Error) -> String {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(_)) => {
+            format!("its certificate is not believed ({error}); see --cacert")
+        }
+        Some(rustls::Error::AlertReceived(alert)) => {
+            format!(
+                "it refused this client's certificate, or the lack of one ({alert:?}); see --cert and --key"
+            )
+        }
+        _ => format!("no encrypted connection ({error}); does it speak TLS on this port?"),
+    }
+}

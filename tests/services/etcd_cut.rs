@@ -1,0 +1,67 @@
+//! A member of an etcd cluster that is cut off from the others, with a holder that knows only this one.
+
+use std::time::{Duration, Instant};
+
+use crate::etcd::available;
+use crate::servers::etcd::Cluster;
+use crate::support::process::is_alive;
+use crate::support::scripts::{Overlap, Tree};
+use crate::support::wait::until_true;
+use crate::support::{Bed, Service, quiet};
+
+const TTL: Duration = Duration::from_secs(8);
+
+fn bed_at(endpoint: String) -> Bed {
+    Bed::on(Service { backend: "etcd", endpoint, prefix: Some("cut/".to_owned()) })
+}
+
+/// Cuts off the leader, or a follower. Says whether the member still took the lease for renewed after the cut.
+fn cut_off(leads: bool) -> bool {
+    let _alone = quiet::measuring();
+    let cluster = Cluster::start_apart();
+    let leader = cluster.leader(0);
+    let member = if leads { leader } else { (leader + 1) % 3 };
+    let others = [(member + 1) % 3, (member + 2) % 3];
+    // A follower tells the leader of its clients' renewals in a way that does not say from whom, and that is cut: what
+    // speaks for the rest is then the leader itself.
+    let far = if leads { others.map(|n| cluster.endpoint(n)).join(",") } else { cluster.endpoint(leader) };
+    let (near, far) = (bed_at(cluster.endpoint(member)), bed_at(far));
+    let (tree, words) = Tree::words(&near, "tree");
+    let options = ["--ttl", "8s", "--name", "x", "--"];
+    let holder = near.start(near.run(options).args(words));
+    let members = tree.await_grown(&near);
+    let (overlap, words) = Overlap::words(&far, &members);
+    let mut waiter = far.start(far.run(["-q"]).args(options).args(words));
+    far.await_waiters("x", 1);
+    let lease = cluster.lease_of_first(member, "cut/x/");
+    cluster.cut(member);
+    let cut = Instant::now();
+    let renewed = cluster.renews(member, &lease);
+    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    let took = cut.elapsed();
+    // The last renewal that counts was sent before the cut.
+    assert!(took < TTL, "alive {took:?} after the cut");
+    assert!(!waiter.has_ended(), "the lock was given away before the ttl had passed");
+    let ended = holder.finish();
+    let last = ended.err.lines().last().unwrap_or_default();
+    assert!(ended.code() == Some(76) && last.contains("lost x"), "{:?}: {}", ended.status, ended.err);
+    let ended = waiter.finish();
+    assert_eq!(ended.code(), Some(0), "the others give the lock on: {}", ended.err);
+    overlap.assert_none(&far);
+    near.await_no_process();
+    renewed
+}
+
+#[test]
+fn a_leader_that_is_cut_off_keeps_no_tree_alive_though_it_renews() {
+    if available() {
+        assert!(cut_off(true), "it knew at once, and the hazard did not come about");
+    }
+}
+
+#[test]
+fn a_follower_that_is_cut_off_keeps_no_tree_alive() {
+    if available() {
+        assert!(!cut_off(false), "it reached the leader, and was not cut off");
+    }
+}

@@ -1,0 +1,50 @@
+//! What one hand-over costs the service, in short lines and in longer ones.
+
+use std::time::{Duration, Instant};
+
+use crate::site::{Kind, Site};
+use crate::support::Bed;
+
+/// So long that no renewal falls into a run.
+const TTL: &str = "10m";
+/// A session that has nothing to say says so to its server every 1.5 s; nobody else sends anything unasked.
+const PING: Duration = Duration::from_millis(1_500);
+
+/// Has so many wait and run one after another. The requests for each hand-over, and those that were only signs of life
+/// at most.
+fn cost(site: &Site, waiters: u32) -> (f64, f64) {
+    let bed = Bed::on(site.part());
+    let holder = bed.held(&["--name", "x", "--ttl", TTL]);
+    let queue: Vec<_> = (0..waiters)
+        .map(|_| bed.start(&mut bed.run(["-q", "--name", "x", "--ttl", TTL, "--", "true"])))
+        .collect();
+    bed.await_waiters("x", usize::try_from(waiters).expect("few"));
+    let before = site.requests();
+    let begun = Instant::now();
+    // It may have told of risks of the service.
+    assert_eq!(holder.release().code(), Some(0));
+    for one in queue {
+        one.finish().silently(0);
+    }
+    let requests = site.requests() - before;
+    let pings = if site.kind() == Kind::Zk { begun.elapsed().as_secs_f64() / PING.as_secs_f64() + 1.0 } else { 0.0 };
+    (f64::from(u32::try_from(requests).expect("few")) / f64::from(waiters), pings)
+}
+
+#[test]
+fn requests_for_one_hand_over_do_not_grow_with_the_line() {
+    let site = Site::start();
+    // The first contact of a service with a client may cost more.
+    cost(&site, 1);
+    let (short, _) = cost(&site, 10);
+    let (long, pings) = cost(&site, 60);
+    // One request of every waiter at each hand-over would be some thirty more for each.
+    assert!(long <= short * 1.15 + 0.5 + pings, "{long} for 60 waiters, {short} for 10, up to {pings} signs of life");
+    // A look, a release, and what has to be read and watched between them; commands inside scripts count on Redis.
+    let most = match site.kind() {
+        Kind::Etcd => 3.1,
+        Kind::Redis => 80.0,
+        Kind::Zk => 7.0,
+    };
+    assert!(short <= most + 1.0, "{short} for each hand-over");
+}

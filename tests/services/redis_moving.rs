@@ -1,0 +1,214 @@
+//! Redis while it is not quite there: a slot on its way to another node, a server that loads its data, one without
+//! memory to spare.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+
+use crate::redis_many::cluster;
+use crate::servers::{Server, redis};
+use crate::support::bed::Holder;
+use crate::support::wait::until_true;
+use crate::support::{Bed, Service};
+
+/// A slot of a cluster that moves from its node to another, as fast as the test says.
+struct Move {
+    nodes: Vec<Server>,
+    slot: String,
+    from: usize,
+    to: usize,
+    bed: Bed,
+}
+
+/// The names in that slot all begin so.
+const TAG: &str = "{moving}";
+
+fn id(node: &Server) -> String {
+    redis::raw(node.port(), &["CLUSTER", "MYID"]).lines().nth(1).expect("an id").to_owned()
+}
+
+impl Move {
+    fn new() -> Self {
+        let nodes = cluster();
+        let said = redis::raw(nodes[0].port(), &["CLUSTER", "KEYSLOT", TAG]);
+        let slot = said.trim_start_matches(':').trim_end().to_owned();
+        let number: usize = slot.parse().expect("a slot");
+        let from = if number < 5461 { 0 } else { 1 + usize::from(number > 10_922) };
+        let endpoint = format!("redis+cluster://127.0.0.1:{}", nodes[2].port());
+        let bed = Bed::on(Service { backend: "redis", endpoint, prefix: Some(String::new()) });
+        Self { nodes, slot, from, to: (from + 1) % 3, bed }
+    }
+
+    fn begin(&self) {
+        let (from, to) = (&self.nodes[self.from], &self.nodes[self.to]);
+        let importing = ["CLUSTER", "SETSLOT", &self.slot, "IMPORTING", &id(from)];
+        assert_eq!(redis::raw(to.port(), &importing), "+OK\r\n");
+        assert_eq!(
+            redis::raw(from.port(), &["CLUSTER", "SETSLOT", &self.slot, "MIGRATING", &id(to)]),
+            "+OK\r\n"
+        );
+    }
+
+    fn migrate(&self, key: &str) {
+        let port = self.nodes[self.to].port().to_string();
+        let said =
+            redis::raw(self.nodes[self.from].port(), &["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+        assert!(said == "+OK\r\n" || said == "+NOKEY\r\n", "{said}");
+    }
+
+    fn end(&self) {
+        loop {
+            let keys =
+                redis::raw(self.nodes[self.from].port(), &["CLUSTER", "GETKEYSINSLOT", &self.slot, "100"]);
+            let keys: Vec<&str> = keys.lines().filter(|line| !line.starts_with(['*', '$'])).collect();
+            if keys.is_empty() {
+                break;
+            }
+            for key in keys {
+                self.migrate(key);
+            }
+        }
+        let owner = id(&self.nodes[self.to]);
+        for node in [self.to, self.from, (self.to + 1) % 3] {
+            let said =
+                redis::raw(self.nodes[node].port(), &["CLUSTER", "SETSLOT", &self.slot, "NODE", &owner]);
+            assert_eq!(said, "+OK\r\n");
+        }
+    }
+
+    /// How long the lock lives still, for whoever asks the node that has it.
+    fn life(&self, node: usize, name: &str) -> i64 {
+        let said = redis::asking(self.nodes[node].port(), &["PTTL", name]);
+        said.trim_start_matches(':').trim_end().parse().unwrap_or(-1)
+    }
+
+    /// Its lease, of `ttl`, is renewed where the lock is now, twice.
+    #[track_caller]
+    fn assert_renewed(&self, node: usize, name: &str, ttl: i64) {
+        for _ in 0..2 {
+            until_true("a lease that runs", || (0..ttl * 4 / 5).contains(&self.life(node, name)));
+            until_true("a renewal", || self.life(node, name) > ttl * 9 / 10);
+        }
+    }
+}
+
+/// Lets its command end. It may have warned of replicas, and of what it could not do for a while.
+fn done(holder: Holder) {
+    let ended = holder.release();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    assert!(!ended.err.contains("cannot release"), "{}", ended.err);
+}
+
+#[test]
+fn a_hold_goes_on_while_its_keys_move_and_after() {
+    let moving = Move::new();
+    let (bed, name) = (&moving.bed, format!("{TAG}x"));
+    let holder = bed.held(&["--name", &name, "--ttl", "6s"]);
+    let mut waiter = bed.hold(&["--name", &name, "--ttl", "60s", "-q"]);
+    bed.await_waiters(&name, 1);
+    moving.begin();
+    // One by one: the lock itself goes first, and the rest stays.
+    moving.migrate(&name);
+    moving.assert_renewed(moving.to, &name, 6000);
+    moving.end();
+    moving.assert_renewed(moving.to, &name, 6000);
+    bed.assert_busy(&name);
+    done(holder);
+    waiter.await_start();
+    done(waiter);
+    bed.assert_free(&name);
+}
+
+#[test]
+fn a_release_while_the_keys_move_frees_the_lock() {
+    let moving = Move::new();
+    let (bed, name) = (&moving.bed, format!("{TAG}x"));
+    let holder = bed.held(&["--name", &name, "--ttl", "600s"]);
+    moving.begin();
+    moving.migrate(&name);
+    done(holder);
+    assert_eq!(redis::asking(moving.nodes[moving.to].port(), &["GET", &name]), "$-1\r\n");
+    moving.end();
+    bed.assert_free(&name);
+}
+
+#[test]
+fn who_comes_while_the_keys_move_waits_for_the_end_of_that() {
+    let moving = Move::new();
+    let (bed, name) = (&moving.bed, format!("{TAG}x"));
+    moving.begin();
+    let tried = bed.finish(&mut bed.run(["--try", "--ttl", "6s", "--name", &name, "--", "true"]));
+    tried.failed(69, &["moving to another node"]);
+    let mut waiter = bed.hold(&["--wait", "60s", "--name", &name]);
+    until_true("a doubt", || waiter.running.err_so_far().contains("moving to another node"));
+    assert!(!waiter.has_started());
+    moving.end();
+    waiter.await_start();
+    done(waiter);
+    bed.assert_free(&name);
+}
+
+fn bed_on(server: &Server) -> Bed {
+    Bed::on(Service { backend: "redis", endpoint: redis::address(server), prefix: None })
+}
+
+#[test]
+fn a_server_that_loads_its_data_is_waited_for() {
+    // A minute in all, unless it is told otherwise meanwhile.
+    let slow = ["--key-load-delay", "5000", "--loading-process-events-interval-bytes", "1024"];
+    let kept = ["--appendonly", "no", "--dbfilename", "kept.rdb", "--rdbcompression", "no"];
+    let server = redis::start_with(&[&slow[..], &kept].concat());
+    let port = server.port();
+    let fill = "for n = 1, 12000 do redis.call('SET', 'key' .. n, string.rep('x', 300)) end";
+    assert_eq!(redis::raw(port, &["EVAL", fill, "0"]), "$-1\r\n");
+    assert_eq!(redis::raw(port, &["SAVE"]), "+OK\r\n");
+    server.restart();
+    let bed = bed_on(&server);
+    bed.finish(&mut bed.run(["--try", "--name", "x", "--", "true"])).failed(69, &["loading its data"]);
+    let late = bed.finish(&mut bed.run(["--wait", "1s", "--name", "x", "--", "true"]));
+    late.failed(69, &["loading its data"]);
+    let mut waiter = bed.hold(&["--wait", "60s", "--name", "x"]);
+    until_true("word of it", || waiter.running.err_so_far().contains("loading its data"));
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
+    stream.write_all(b"CONFIG SET key-load-delay 0\r\n").expect("writes");
+    let mut said = [0; 5];
+    stream.read_exact(&mut said).expect("answers");
+    assert_eq!(&said, b"+OK\r\n");
+    waiter.await_start();
+    done(waiter);
+}
+
+#[test]
+fn a_full_server_takes_nobody_new_and_keeps_who_holds() {
+    let server = redis::start_with(&["--maxmemory-policy", "noeviction"]);
+    let (port, bed) = (server.port(), bed_on(&server));
+    let holder = bed.held(&["--name", "x", "--ttl", "3s"]);
+    let mut waiter = bed.hold(&["--name", "x", "-q"]);
+    bed.await_waiters("x", 1);
+    let limit = |bytes: &str| assert_eq!(redis::raw(port, &["CONFIG", "SET", "maxmemory", bytes]), "+OK\r\n");
+    limit("100000");
+    assert!(redis::raw(port, &["SET", "key", "value"]).starts_with("-OOM"));
+    bed.finish(&mut bed.run(["--try", "--name", "y", "--", "true"])).failed(69, &["no memory left"]);
+    assert_eq!(
+        redis::raw(port, &["EXISTS", "dlock:y", "{dlock:y}:dlock:line"]),
+        ":0\r\n",
+        "nothing is half made"
+    );
+    let late = bed.finish(&mut bed.run(["--wait", "1s", "--name", "y", "--", "true"]));
+    late.failed(69, &["no memory left"]);
+    let life = || -> i64 {
+        let said = redis::raw(port, &["PTTL", "dlock:x"]);
+        said.trim_start_matches(':').trim_end().parse().expect("a number")
+    };
+    for _ in 0..2 {
+        until_true("a lease that runs", || (0..2500).contains(&life()));
+        until_true("a renewal", || life() > 2700);
+    }
+    done(holder);
+    waiter.await_start();
+    done(waiter);
+    let mut second = bed.hold(&["--name", "y", "--wait", "60s"]);
+    until_true("word of it", || second.running.err_so_far().contains("no memory left"));
+    limit("0");
+    second.await_start();
+    done(second);
+}
