@@ -26,6 +26,20 @@ pub fn deadline() -> Moment {
 
 /// The address that `connection` means.
 pub fn locate(connection: &Connection) -> Result<locator::Address, Failure> {
+    let address = address(connection)?;
+    // A configuration file or an environment may serve a whole fleet.
+    if !matches!(address, locator::Address::Redlock(_))
+        && matches!(connection.sources.of("max-ttl"), Source::Flag(_))
+    {
+        let reason = "--max-ttl is of several independent Redis servers, and this is another service";
+        return Err(
+            Failure::usage(reason).hint("leave it out, or name three servers or more with --endpoint")
+        );
+    }
+    Ok(address)
+}
+
+fn address(connection: &Connection) -> Result<locator::Address, Failure> {
     locator::parse(&connection.options).map_err(|error| {
         // Who wrote no option wants to know where the value comes from.
         let said = ["endpoint", "backend", "prefix"].map(|option| connection.sources.of(option)).into_iter();

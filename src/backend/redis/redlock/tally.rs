@@ -1,0 +1,108 @@
+//! Counting: what a majority of the nodes says.
+//!
+//! The algorithm is Redlock (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>): a claim holds
+//! if more than half of the nodes gave it the lock, for as long as the shortest-lived of some majority lasts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::leg::{Leg, Phase};
+use crate::lock::{FencingToken, Granted, Mode, Moment};
+
+/// How many are more than half of `nodes`.
+pub(super) const fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
+}
+
+/// What a majority gave.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Won {
+    /// For each name its slot and the highest token.
+    pub(super) names: Vec<Granted>,
+    /// From when the ttl certainly counts.
+    pub(super) counts_from: Moment,
+    /// Whether no majority can give a token that is not higher.
+    pub(super) firm: bool,
+}
+
+/// What the legs give together, if that is a majority for every name.
+pub(super) fn won(legs: &[Leg], names: usize, mode: Mode, ttl: Duration, now: Moment) -> Option<Won> {
+    let most = majority(legs.len());
+    let mut won = Won { names: Vec::with_capacity(names), counts_from: Moment::NEVER, firm: true };
+    for n in 0..names {
+        let mut by_slot: BTreeMap<Option<u32>, Vec<(Moment, FencingToken)>> = BTreeMap::new();
+        for leg in legs.iter().filter(|leg| now < leg.from + ttl) {
+            // A slot may have been given up for another that was not free.
+            let whole = |granted: &Granted| granted.slot.is_some() == matches!(mode, Mode::Slots(_));
+            if let Some(granted) = leg.counted(n, now).filter(whole) {
+                by_slot.entry(granted.slot).or_default().push((leg.from, granted.token));
+            }
+        }
+        let (slot, mut given) = by_slot.into_iter().find(|(_, given)| given.len() >= most)?;
+        given.sort_by(|a, b| b.cmp(a));
+        let token = given.iter().map(|(_, token)| *token).max()?;
+        won.counts_from = won.counts_from.min(given[most - 1].0);
+        won.firm &= legs.iter().filter(|leg| leg.floor[n] >= token.get()).count() >= most;
+        won.names.push(Granted { token, slot });
+    }
+    Some(won)
+}
+
+/// How many legs are in all their lines and have not run out.
+pub(super) fn alive(legs: &[Leg], ttl: Duration, now: Moment) -> usize {
+    legs.iter().filter(|leg| leg.phase == Phase::In && now < leg.from + ttl).count()
+}
+
+/// Whether so many legs are out that no majority is left.
+pub(super) fn lost(legs: &[Leg], now: Moment) -> bool {
+    legs.iter().filter(|leg| leg.is_out(now)).count() >= majority(legs.len())
+}
+
+/// Whether a hold of `given` is certainly no more one: a majority has, or may have, given the lock to somebody else.
+pub(super) fn taken_away(legs: &[Leg], given: &[Granted], now: Moment) -> bool {
+    let without = |leg: &&Leg| {
+        let other = |n: usize| leg.present(n).is_none();
+        leg.is_out(now) || (leg.phase == Phase::In && (0..given.len()).any(other))
+    };
+    legs.iter().filter(without).count() >= majority(legs.len())
+}
+
+/// Whether a majority of nodes says that the same other one has one of the locks, so that there is nothing to be
+/// gained by waiting a moment.
+pub(super) fn decided(legs: &[Leg], names: usize) -> bool {
+    (0..names).any(|n| {
+        let mut values: BTreeMap<&str, usize> = BTreeMap::new();
+        for row in legs.iter().filter_map(|leg| leg.rows.get(n)).filter(|row| row.granted().is_none()) {
+            if let Some(value) = &row.base.value {
+                *values.entry(value).or_default() += 1;
+            }
+        }
+        values.into_values().any(|count| count >= majority(legs.len()))
+    })
+}
+
+/// For a claim that a majority gave slots of the `n`th name, but different ones: the slot to gather on. `None` if
+/// others have too much of every one, or if there is nothing to choose.
+pub(super) fn slot_to_want(legs: &[Leg], n: usize, mode: Mode, seed: u32, now: Moment) -> Option<u32> {
+    let Mode::Slots(slots) = mode else { return None };
+    let given: Vec<(&Leg, Granted)> =
+        legs.iter().filter_map(|leg| Some((leg, leg.counted(n, now)?))).collect();
+    if given.len() < majority(legs.len()) {
+        return None;
+    }
+    let taken = given.iter().map(|(leg, _)| leg.rows[n].taken.len()).sum::<usize>();
+    let last = slots.get().min(u32::try_from(taken + legs.len() + 1).unwrap_or(u32::MAX));
+    let score = |slot: u32| {
+        let own = given.iter().filter(|(_, granted)| granted.slot == Some(slot)).count();
+        let open = given.iter().filter(|(leg, _)| !leg.rows[n].taken.contains(&slot)).count();
+        (open, own)
+    };
+    let candidates: Vec<(u32, (usize, usize))> = (1..=last)
+        .map(|slot| (slot, score(slot)))
+        .filter(|(_, (open, _))| *open >= majority(legs.len()))
+        .collect();
+    let best = candidates.iter().map(|(_, score)| *score).max()?;
+    let best: Vec<u32> =
+        candidates.iter().filter(|(_, score)| *score == best).map(|(slot, _)| *slot).collect();
+    best.get(seed as usize % best.len()).copied()
+}
