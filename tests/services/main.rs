@@ -11,6 +11,7 @@ mod etcd_cluster;
 mod hostile;
 mod redis;
 mod redis_many;
+mod redlock;
 mod site;
 mod zookeeper;
 mod zookeeper_cut;
@@ -53,6 +54,7 @@ macro_rules! tests_of {
 
 tests_of!(on_etcd);
 tests_of!(on_redis);
+tests_of!(on_redlock);
 tests_of!(on_zk);
 
 /// Locks of a test are in a part of the service that its name begins with; if that is none, in its own folder.

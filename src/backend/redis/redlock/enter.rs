@@ -20,6 +20,8 @@ use crate::lock::{ClaimState, ErrorKind, Moment, Request};
 /// How long claims that came at the same moment may take to settle which of them goes first, before the answer is
 /// that it has to wait.
 const CONTEST: Duration = Duration::from_millis(250);
+/// How long before the deadline of all the nodes have to answer.
+const EARLIER: Duration = Duration::from_millis(25);
 
 /// Enters the lines of all names of `request` at all nodes, each in one step.
 pub(super) async fn enter(
@@ -39,9 +41,18 @@ pub(super) async fn enter(
     core.nodes.claims.fetch_add(1, Ordering::Relaxed);
     let claim = RedlockClaim::new(Arc::clone(&core), nested.clone());
     if let Err(fault) = join(&core, request, deadline).await {
-        // Whatever the answers were, and where there was none: nothing is to stay.
+        // Whatever the answers were, and where there was none: nothing is to stay. Nobody who waits for an answer by
+        // a deadline waits for that.
+        core.inner().leaving = true;
         let soon = core.clock.now() + core.straggle();
-        withdraw(&core, soon).await;
+        let withdrawal = tokio::spawn({
+            let core = Arc::clone(&core);
+            async move { withdraw(&core, soon).await }
+        });
+        if fault.kind != ErrorKind::Unavailable {
+            // A task that panicked has said so.
+            drop(withdrawal.await);
+        }
         return Err(fault);
     }
     claim.tend();
@@ -97,7 +108,9 @@ async fn join(core: &Arc<Core>, request: &Request, deadline: Moment) -> Outcome<
         let alive = tally::alive(&inner.legs, core.ttl, core.clock.now());
         alive >= tally::majority(inner.legs.len())
     };
-    core.round(Aim::Life, deadline, |_, _| Some(step.clone()), won).await;
+    // Before whoever gives up at the deadline does so without an answer.
+    let asked = deadline - (deadline.since(core.clock.now()) / 20).min(EARLIER);
+    core.round(Aim::Life, asked, |_, _| Some(step.clone()), won).await;
     verdict(core, request)?;
     core.act().await;
     let held = core.inner().grant.is_some();

@@ -1,0 +1,1 @@
+//! Five independent Redis servers: what a majority carries, and what is refused.
