@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 /// The longest ttl on a Redlock: a node that is younger has no say, and its tests wait for that.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(10);
 /// How many tests want a Redlock of their own.
-const OWN_REDLOCKS: usize = 8;
+const OWN_REDLOCKS: usize = 9;
 
 impl Kind {
     /// That of the running test, if its name says one.
@@ -196,6 +196,13 @@ impl Site {
             Self::Zk(server) => server.restart(),
         }
     }
+}
+
+/// The nodes that tests share which do nothing to them; each with a database of its own.
+pub(crate) fn shared_nodes() -> (&'static [Server], u64) {
+    static SHARED: OnceLock<Vec<Server>> = OnceLock::new();
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    (SHARED.get_or_init(nodes), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Nodes that are old enough to have a say. All that the tests will want are started at once, so that they grow old

@@ -9,6 +9,9 @@ use crate::lock::{Error, ErrorKind, LockName};
 /// The backend's name.
 pub(super) const NAME: &str = "redis";
 
+/// How the refusal of a replica ends.
+const REPLICA: &str = "(it is a replica)";
+
 /// A failure; becomes an [`Error`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Fault {
@@ -35,6 +38,11 @@ impl Fault {
     pub(super) fn nonsense(what: impl fmt::Display) -> Self {
         let reason = format!("the reply makes no sense ({what}); is this a Redis server?");
         Self { kind: ErrorKind::Corrupt, reason, spent: true }
+    }
+
+    /// Whether a replica refused to do what only a master may.
+    pub(super) fn is_of_a_replica(&self) -> bool {
+        self.reason.ends_with(REPLICA)
     }
 
     fn unknown() -> Self {
@@ -70,7 +78,7 @@ impl Fault {
             "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY" | "MISCONF" | "NOREPLICAS" => {
                 Self::new(ErrorKind::Unavailable, text)
             }
-            "READONLY" | "UNBLOCKED" => Self::spent(format!("{text} (it is a replica)")),
+            "READONLY" | "UNBLOCKED" => Self::spent(format!("{text} {REPLICA}")),
             "MOVED" | "ASK" => Self::new(
                 ErrorKind::Unsupported,
                 "it is a node of a cluster; write the address as redis+cluster://HOST:PORT",

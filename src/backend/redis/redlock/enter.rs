@@ -156,6 +156,14 @@ fn verdict(core: &Core, request: &Request) -> Outcome<()> {
         return Err(Fault::new(ErrorKind::Mismatch, reason));
     }
     let faults: Vec<Fault> = core.faults(&inner);
+    if let Some(at) = inner.legs.iter().position(|leg| leg.fault.as_ref().is_some_and(Fault::is_of_a_replica))
+    {
+        let reason = format!(
+            "{} is a replica: it follows its master and decides nothing; name independent masters only",
+            core.nodes.services[at].config.identity()
+        );
+        return Err(Fault::new(ErrorKind::Invalid, reason));
+    }
     let unfit = |fault: &&Fault| {
         matches!(fault.kind, ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported)
     };
