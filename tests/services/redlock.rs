@@ -125,7 +125,9 @@ fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
     let nodes = redis::start_nodes(&[]);
     let bed = bed_on(&nodes);
     let short = ["--max-ttl", "2s", "--ttl", "2s", "--name", "x"];
-    nodes.iter().for_each(|node| redis::await_age(node, TTL));
+    for node in &nodes {
+        redis::await_age(node, TTL);
+    }
     let (tree, words) = Tree::words(&bed, "tree");
     let holder = bed.start(bed.run(short).arg("--").args(words));
     let members = tree.await_grown(&bed);

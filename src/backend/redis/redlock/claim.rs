@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::task::AbortHandle;
 
-use super::core::{Aim, Core, Inner};
+use super::core::{Aim, Core};
 use super::leg::{Leg, Phase};
 use super::reply::Reply;
 use super::script::{ENTER, LEAVE, PUBLISH, RENEW};
@@ -43,8 +43,8 @@ impl Core {
     }
 
     /// What went wrong at the nodes that could not be used.
-    pub(super) fn faults(&self, inner: &Inner) -> Vec<Fault> {
-        inner.legs.iter().filter_map(|leg| leg.fault.clone()).collect()
+    pub(super) fn faults(&self) -> Vec<Fault> {
+        self.inner().legs.iter().filter_map(|leg| leg.fault.clone()).collect()
     }
 
     /// Whether the leg's last proof of life is no older than `begin`.
@@ -72,9 +72,8 @@ impl Core {
         let entry = self.step(&ENTER, hint, &self.entering(&score));
         let majority = self.nodes.majority();
         let make = |_: usize, leg: &Leg| match leg.phase {
-            Phase::In => Some(renewal.clone()),
             Phase::Missing | Phase::Unknown if alive >= majority => Some(entry.clone()),
-            Phase::Missing | Phase::Unknown => Some(renewal.clone()),
+            Phase::In | Phase::Missing | Phase::Unknown => Some(renewal.clone()),
             Phase::Gone => None,
         };
         self.round(Aim::Life, deadline, make, |core| core.proven(begin) >= majority).await;
@@ -82,7 +81,7 @@ impl Core {
         if proven >= majority {
             return Ok(());
         }
-        let faults = self.faults(&self.inner());
+        let faults = self.faults();
         Err(self.nodes.too_few(proven, &faults))
     }
 }
@@ -121,7 +120,7 @@ impl RedlockClaim {
         if left >= majority {
             return Ok(());
         }
-        let faults = core.faults(&core.inner());
+        let faults = core.faults();
         Err(core.nodes.too_few(left, &faults))
     }
 }

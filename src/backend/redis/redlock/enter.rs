@@ -135,6 +135,7 @@ async fn join(core: &Arc<Core>, request: &Request, deadline: Moment) -> Outcome<
 
 /// What the answers to entering mean together.
 fn verdict(core: &Core, request: &Request) -> Outcome<()> {
+    let faults = core.faults();
     let inner = core.inner();
     let now = core.clock.now();
     let majority = core.nodes.majority();
@@ -155,7 +156,6 @@ fn verdict(core: &Core, request: &Request) -> Outcome<()> {
             format!("{who} uses it as {mode}, which does not mix with {}; use the same kind", request.mode);
         return Err(Fault::new(ErrorKind::Mismatch, reason));
     }
-    let faults: Vec<Fault> = core.faults(&inner);
     if let Some(at) = inner.legs.iter().position(|leg| leg.fault.as_ref().is_some_and(Fault::is_of_a_replica))
     {
         let reason = format!(

@@ -52,7 +52,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
     text.parse().ok().or_else(|| {
         let value: f64 = text.parse().ok()?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
-        (value >= 0.0 && value < 9e15).then_some(value as u64)
+        (0.0..9e15).contains(&value).then_some(value as u64)
     })
 }
 
