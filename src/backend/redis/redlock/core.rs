@@ -163,7 +163,8 @@ impl Core {
                 base.gone.is_some() || field(0) == base.granted.map(|granted| granted.token.to_string());
             let same =
                 same && (gone.is_none() || field(1) == gone) && field(2).is_some() == base.asked.is_some();
-            let same = same && field(3).is_some() == base.top && field(4).is_some() == row.behind;
+            let same = same && field(3).is_some() == base.top;
+            let same = same && (base.gone.is_some() || field(4).is_some() == row.behind);
             let lock = !row.watches_lock(self.mode)
                 || replies
                     .next()

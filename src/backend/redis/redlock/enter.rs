@@ -197,7 +197,7 @@ async fn contest(core: &Arc<Core>, deadline: Moment) {
     loop {
         let heard = core.heard.notified();
         let waits = matches!(*core.news.borrow(), ClaimState::Waiting { .. });
-        if !waits || tally::decided(&core.inner().legs, core.names.len()) {
+        if !waits || tally::decided(&core.inner().legs, core.names.len(), core.mode) {
             return;
         }
         tokio::select! {

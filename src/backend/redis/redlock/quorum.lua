@@ -112,10 +112,10 @@ local function settle(n)
       if kind ~= 'exclusive' then longest = math.max(longest, redis.call('PTTL', key)) end
     else
       redis.call('HSETNX', key, 'top', '1')
-      for _, later in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5 * n - 2], '(' .. score, '+inf')) do
-        if redis.call('EXISTS', claim_of(n, later)) == 1 then
-          redis.call('HSETNX', claim_of(n, later), 'behind', '1')
-        end
+      local rest = redis.call('ZRANGEBYSCORE', KEYS[5 * n - 2], score, '+inf', 'WITHSCORES')
+      for i = 1, #rest, 2 do
+        local later, key = rest[i + 1] ~= score or rest[i] > who, claim_of(n, rest[i])
+        if later and redis.call('EXISTS', key) == 1 then redis.call('HSETNX', key, 'behind', '1') end
       end
       break
     end

@@ -7,23 +7,23 @@ macro_rules! script {
 }
 
 pub(super) static ENTER: Script =
-    script!("c558db9f7e0d56d569d3a74b8d150847032f7057", "quorum.lua", "enter.lua");
+    script!("42094d2567703d9f7d80260561ee97ae11b5f381", "quorum.lua", "enter.lua");
 pub(super) static ORDER: Script =
-    script!("f7d872f04595b091782282fdf3b57ecf9406777c", "quorum.lua", "order.lua");
+    script!("c8dcc4d2c82575b4b31ac23dab232526f948e587", "quorum.lua", "order.lua");
 pub(super) static ADJUST: Script =
-    script!("1fea9c3381b9741fa6fbce1b69b8f45549de69d3", "quorum.lua", "adjust.lua");
+    script!("c51cc5eea00728930b676b72751ff81ed79ff8b5", "quorum.lua", "adjust.lua");
 pub(super) static CONFIRM: Script =
-    script!("b634fbc3a949ec4b89f94dea9a82043a29fd7983", "quorum.lua", "confirm.lua");
+    script!("dff7b754a5a7f1f61b542dada62a81c13744694c", "quorum.lua", "confirm.lua");
 pub(super) static LOOK: Script =
-    script!("1b05d18183af1815784fe39ffb9d80493b3d28d9", "quorum.lua", "look.lua");
+    script!("689e7e77ff27026e315d07ecfc5dee76c3b3340d", "quorum.lua", "look.lua");
 pub(super) static RENEW: Script =
-    script!("8fc30c1f024f75abee780726a07da765971b3b71", "quorum.lua", "renew.lua");
+    script!("5ef7731c1553e278c618d10f7f875ddf689697c5", "quorum.lua", "renew.lua");
 pub(super) static LEAVE: Script =
-    script!("57f1f4aa22a9b9068ec96ea9358ceb0f1aefe5de", "quorum.lua", "leave.lua");
+    script!("adf437c3ee10202cc07a3cc6b1c3c9fadc9bb6af", "quorum.lua", "leave.lua");
 pub(super) static PUBLISH: Script =
-    script!("af208bad55a4aee820b65aed419487f0cc1c3427", "quorum.lua", "publish.lua");
+    script!("0f6800eded000023cf6aab90be7efd4a22c2008b", "quorum.lua", "publish.lua");
 pub(super) static EVICT: Script =
-    script!("7d7cd947162bca4518e7941da7fce2bb29745783", "quorum.lua", "evict.lua");
+    script!("417b9ab85ba7ed75a528810e96389e64f217a0f7", "quorum.lua", "evict.lua");
 pub(super) static INSPECT: Script = script!("0860fed64d4e7b5cf23b3f4608f8011ba6c0ccad", "inspect.lua");
 
 #[cfg(test)]

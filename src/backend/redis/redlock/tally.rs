@@ -67,17 +67,25 @@ pub(super) fn taken_away(legs: &[Leg], given: &[Granted], now: Moment) -> bool {
     legs.iter().filter(without).count() >= majority(legs.len())
 }
 
-/// Whether a majority of nodes says that the same other one has one of the locks, so that there is nothing to be
-/// gained by waiting a moment.
-pub(super) fn decided(legs: &[Leg], names: usize) -> bool {
+/// Whether a majority of nodes says that the same other one has one of the locks, or, of slots, that it is none of
+/// those who are first, so that there is nothing to be gained by waiting a moment.
+pub(super) fn decided(legs: &[Leg], names: usize, mode: Mode) -> bool {
     (0..names).any(|n| {
-        let mut values: BTreeMap<&str, usize> = BTreeMap::new();
+        if matches!(mode, Mode::Slots(_)) {
+            return legs.iter().all(|leg| leg.present(n).is_none());
+        }
+        let mut others: BTreeMap<String, usize> = BTreeMap::new();
         for row in legs.iter().filter_map(|leg| leg.rows.get(n)).filter(|row| row.granted().is_none()) {
-            if let Some(value) = &row.base.value {
-                *values.entry(value).or_default() += 1;
+            let first = row.base.lead.as_ref().and_then(|lead| lead.claim);
+            let other = match &row.base.value {
+                Some(value) if value.starts_with("redlock:") => first.map(|id| id.to_string()),
+                value => value.clone(),
+            };
+            if let Some(other) = other {
+                *others.entry(other).or_default() += 1;
             }
         }
-        values.into_values().any(|count| count >= majority(legs.len()))
+        others.into_values().any(|count| count >= majority(legs.len()))
     })
 }
 
