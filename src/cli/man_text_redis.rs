@@ -30,8 +30,8 @@ pub(super) const REDIS: &[Piece] = &[
         "What it cannot",
         "A failover loses what the new master has not copied, and a lock can then be given twice; so can a restart \
          without an append-only file, an eviction policy, and a jump of the server's clock. Tokens can go back with the \
-         data. dlock doctor says what of this is so, and dlock run warns of it while the command runs. Redlock over \
-         several servers is not part of this build, nor are names in different slots of a cluster in one claim.",
+         data. dlock doctor says what of this is so, and dlock run warns of it while the command runs. Names in different \
+         slots of a cluster cannot be in one claim.",
     ),
     Term("Settings of the server", "maxmemory-policy noeviction and appendonly yes."),
     Term(
