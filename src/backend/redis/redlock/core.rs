@@ -1,23 +1,19 @@
 //! What the parts of one claim share, and how it talks to the nodes.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use redis::Value;
 use tokio::sync::{Mutex as Gate, Notify, watch};
 use tokio::task::JoinSet;
 
 use super::leg::{Leg, Phase};
-use super::reply::{Reply, Row};
 use super::tally;
-use crate::backend::redis::connection::Connection;
-use crate::backend::redis::dial::text;
-use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::fault::Fault;
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::script::{Script, Step};
-use crate::backend::redis::service::{Patience, Service};
-use crate::backend::redis::view::{Armed, is_final};
+use crate::backend::redis::service::Service;
+use crate::backend::redis::view::is_final;
 use crate::lock::{ClaimId, ClaimState, ErrorKind, Grant, LossReason, Mode, Moment};
 
 /// Between two looks where a node does not tell of changes.
@@ -134,137 +130,6 @@ impl Core {
     pub(super) fn next_token(&self) -> u64 {
         let own = |grant: &Grant| grant.names.iter().map(|granted| granted.token.get() + 1).max();
         proposal().max(self.inner().grant.as_ref().and_then(own).unwrap_or(0))
-    }
-
-    /// Reads of the own keys, after each of which the node tells once of their next change.
-    fn arming(&self, rows: &[Row]) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for (n, keys) in self.names.iter().enumerate() {
-            let caching = || Step::command(["CLIENT", "CACHING", "YES"]);
-            let fields = ["token", "gone", "asked", "top", "behind"].map(str::to_owned);
-            let read = ["HMGET".to_owned(), keys.claim(self.id)].into_iter().chain(fields);
-            steps.extend([caching(), Step::Command(read.collect())]);
-            if rows.get(n).is_some_and(|row| row.watches_lock(self.mode)) {
-                steps.extend([caching(), Step::command(["GET", &keys.lock])]);
-            }
-        }
-        steps
-    }
-
-    /// Whether the replies to [`Core::arming`] say what `rows` say.
-    fn agrees(&self, rows: &[Row], replies: &[Value]) -> bool {
-        let mut replies = replies.iter().skip(1).step_by(2);
-        let known = rows.iter().all(|row| {
-            let Some(Value::Array(fields)) = replies.next() else { return false };
-            let field = |n: usize| fields.get(n).and_then(text);
-            let base = &row.base;
-            let gone = base.gone.clone().filter(|why| !matches!(why.as_str(), "missing" | "lost"));
-            let same =
-                base.gone.is_some() || field(0) == base.granted.map(|granted| granted.token.to_string());
-            let same =
-                same && (gone.is_none() || field(1) == gone) && field(2).is_some() == base.asked.is_some();
-            let same = same && field(3).is_some() == base.top;
-            let same = same && (base.gone.is_some() || field(4).is_some() == row.behind);
-            let lock = !row.watches_lock(self.mode)
-                || replies
-                    .next()
-                    .is_some_and(|value| text(value) == base.value || matches!(value, Value::ServerError(_)));
-            same && lock
-        });
-        known && replies.next().is_none()
-    }
-
-    /// Has node `at` take `step` and takes over what it says.
-    pub(super) async fn exchange(
-        &self,
-        at: usize,
-        step: &Step,
-        aim: Aim,
-        deadline: Moment,
-    ) -> Outcome<Reply> {
-        let begin = self.clock.now();
-        let service = &self.nodes.services[at];
-        let (rows, listens) = {
-            let inner = self.inner();
-            let leg = &inner.legs[at];
-            (leg.rows.clone(), aim == Aim::Look || leg.armed.is_some())
-        };
-        let sending = Mutex::new((0, 0, 0));
-        let steps = |connection: &Connection| {
-            let asks = listens && connection.tells.get().is_none();
-            let mut steps = Vec::new();
-            if asks {
-                steps.push(Step::command(["HELLO", "3"]));
-                steps.push(Step::command(["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"]));
-            }
-            steps.push(step.clone());
-            if listens && connection.tells.get() != Some(&false) {
-                steps.extend(self.arming(&rows));
-            }
-            let mut inner = self.inner();
-            inner.legs[at].sent += 1;
-            *sending.lock().unwrap_or_else(PoisonError::into_inner) =
-                (inner.legs[at].sent, connection.told(), if asks { 2 } else { 0 });
-            steps
-        };
-        let answer = service.call(None, deadline, Patience::Once, steps).await;
-        let now = self.clock.now();
-        let (sent, told, asked) = *sending.lock().unwrap_or_else(PoisonError::into_inner);
-        let parsed = answer.and_then(|answer| {
-            let reply = answer.replies.get(asked).ok_or_else(|| Fault::nonsense("no reply"))?;
-            Ok((Reply::parse(reply, self.names.len())?, answer))
-        });
-        let (reply, answer) = match parsed {
-            Ok(found) => found,
-            Err(fault) => {
-                let mut inner = self.inner();
-                inner.legs[at].failed(fault.clone(), self.ttl / 3, now);
-                drop(inner);
-                self.learnt();
-                return Err(fault);
-            }
-        };
-        if asked > 0 {
-            // Another claim of this client may have asked meanwhile; the answer is the same.
-            let _ = answer.connection.tells.set(answer.replies.get(1) == Some(&Value::Okay));
-        }
-        let mut guard = self.inner();
-        let inner = &mut *guard;
-        let leg = &mut inner.legs[at];
-        leg.opened.get_or_insert(service.opened());
-        leg.mismatch = None;
-        match &reply {
-            Reply::Standing(standing) => {
-                if aim == Aim::Life && standing.found {
-                    leg.from = leg.from.max(begin);
-                }
-                leg.take(sent, standing.clone(), self.nodes.max_ttl, now);
-                let tells = answer.connection.tells.get() != Some(&false);
-                let agrees = !tells || self.agrees(&leg.rows, answer.replies.get(asked + 1..).unwrap_or(&[]));
-                leg.armed =
-                    (listens && agrees).then(|| Armed { connection: Arc::clone(&answer.connection), told });
-                if !tells {
-                    leg.look_at = leg.look_at.min(now + UNTOLD);
-                }
-            }
-            Reply::Mismatch { mode, who } => leg.mismatch = Some((mode.clone(), who.clone())),
-            Reply::Number(_) => {}
-        }
-        match aim {
-            Aim::Floor => {
-                for (floor, token) in leg.floor.iter_mut().zip(&inner.confirming) {
-                    *floor = (*floor).max(*token);
-                }
-            }
-            Aim::Leave => leg.left = true,
-            _ => {}
-        }
-        drop(guard);
-        if aim != Aim::Look && self.nodes.claims.load(Ordering::Relaxed) > 1 {
-            answer.connection.nudge();
-        }
-        self.learnt();
-        Ok(reply)
     }
 
     /// Has the nodes for which `make` gives a step take it, all at once. Returns when all have answered, some time

@@ -15,6 +15,7 @@ mod deadlock;
 mod enter;
 mod evict;
 mod examine;
+mod exchange;
 mod gather;
 mod inspect;
 mod leg;

@@ -114,3 +114,107 @@ pub(super) fn slot_to_want(legs: &[Leg], n: usize, mode: Mode, seed: u32, now: M
         candidates.iter().filter(|(_, score)| *score == best).map(|(slot, _)| *slot).collect();
     best.get(seed as usize % best.len()).copied()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::super::reply::{Row, Standing};
+    use super::*;
+    use crate::backend::redis::row;
+    use proptest::prelude::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+    const BEGIN: Moment = Moment::from_nanos(3_600_000_000_000);
+
+    /// A leg that gave `token` and `slot` for one name, `seconds` after the beginning, by a node of that uptime.
+    fn leg(token: Option<u64>, slot: Option<u32>, seconds: u64, uptime: u64) -> Leg {
+        let granted = token.and_then(FencingToken::new).map(|token| Granted { token, slot });
+        let base = row::Row {
+            granted,
+            gone: None,
+            by: None,
+            asked: None,
+            top: false,
+            value: None,
+            ahead: 0,
+            horizon: None,
+            lead: None,
+        };
+        let rows = vec![Row { base, score: Some(1), behind: false, taken: Vec::new() }];
+        let mut leg = Leg::new(1);
+        leg.from = BEGIN + Duration::from_secs(seconds);
+        leg.take(
+            1,
+            Standing { found: true, rows, uptime: Duration::from_secs(uptime), run: String::new() },
+            TTL,
+            BEGIN,
+        );
+        leg
+    }
+
+    fn has(legs: &[Leg], mode: Mode, seconds: u64) -> Option<Won> {
+        won(legs, 1, mode, TTL, BEGIN + Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_hold_lasts_as_long_as_the_shortest_lived_of_the_best_majority() {
+        let legs: Vec<Leg> = [4, 1, 3, 0, 2].into_iter().map(|at| leg(Some(7), None, at, 60)).collect();
+        let won = has(&legs, Mode::Exclusive, 5).expect("a majority");
+        assert_eq!(won.counts_from, BEGIN + Duration::from_secs(2));
+        assert!(won.firm);
+        assert!(has(&legs, Mode::Exclusive, 12).is_none(), "three have run out");
+        assert_eq!(alive(&legs, TTL, BEGIN + Duration::from_secs(12)), 2);
+    }
+
+    #[test]
+    fn the_highest_token_counts_once_a_majority_knows_it() {
+        let mut legs: Vec<Leg> =
+            [7, 7, 9, 7].into_iter().map(|token| leg(Some(token), None, 0, 60)).collect();
+        legs.push(leg(None, None, 0, 60));
+        let won = has(&legs, Mode::Exclusive, 1).expect("a majority");
+        assert_eq!((won.names[0].token.get(), won.firm), (9, false));
+        legs[0].floor = vec![9];
+        legs[4].floor = vec![10];
+        assert!(has(&legs, Mode::Exclusive, 1).expect("a majority").firm);
+    }
+
+    #[test]
+    fn a_node_that_is_too_young_has_no_say() {
+        let mut legs: Vec<Leg> = (0..5).map(|n| leg(Some(7), None, 9, if n < 2 { 60 } else { 6 })).collect();
+        assert!(has(&legs, Mode::Exclusive, 3).is_none());
+        assert!(has(&legs, Mode::Exclusive, 4).is_some());
+        legs[4].give_back(0, FencingToken::new(7).expect("positive"));
+        legs[3].give_back(0, FencingToken::new(7).expect("positive"));
+        legs[2].give_back(0, FencingToken::new(7).expect("positive"));
+        assert!(has(&legs, Mode::Exclusive, 4).is_none(), "what was given back counts no more");
+    }
+
+    #[test]
+    fn a_slot_counts_if_a_majority_gave_the_same() {
+        let mode = Mode::Slots(NonZeroU32::new(3).expect("positive"));
+        let given = |slots: [Option<u32>; 5]| -> Vec<Leg> {
+            slots.into_iter().map(|slot| leg(Some(7), slot, 0, 60)).collect()
+        };
+        assert_eq!(
+            has(&given([Some(1), Some(2), Some(2), Some(3), Some(2)]), mode, 1).expect("2").names[0].slot,
+            Some(2)
+        );
+        let split = given([Some(1), Some(2), Some(1), Some(2), None]);
+        assert!(has(&split, mode, 1).is_none());
+        assert!(has(&given([None, None, None, Some(1), Some(2)]), mode, 1).is_none(), "no slot is none");
+        assert!([1, 2].contains(&slot_to_want(&split, 0, mode, 0, BEGIN).expect("one to gather on")));
+    }
+
+    proptest! {
+        /// Whatever five nodes gave to two claims, each to one of them, not both hold.
+        #[test]
+        fn two_majorities_are_never(given in prop::collection::vec(0u8..3, 5)) {
+            let of = |claim: u8| -> Vec<Leg> {
+                given.iter().map(|to| leg((*to == claim).then_some(7), None, 0, 60)).collect()
+            };
+            let both = [1, 2].map(|claim| has(&of(claim), Mode::Exclusive, 1).is_some());
+            prop_assert!(both != [true, true]);
+        }
+    }
+}
