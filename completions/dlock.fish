@@ -58,6 +58,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand run" -l cert -d 'The PEM fil
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l key -d 'The PEM file of that certificate\'s key [env: DLOCK_KEY]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l tls-server-name -d 'The name that the server\'s certificate must have [default: that of the address] [env: DLOCK_TLS_SERVER_NAME]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l zk-layout -d 'How ZooKeeper nodes are named: curator or kazoo [default: curator] [env: DLOCK_ZK_LAYOUT]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand run" -l max-ttl -d 'The longest ttl on several independent Redis servers, each of which has no say for so long after its restart; the same for all users of a lock [default: 60s] [env: DLOCK_MAX_TTL]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l config -d 'The configuration file to use instead of the user\'s own [default: $XDG_CONFIG_HOME/dlock/config.toml] [env: DLOCK_CONFIG]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l profile -d 'The profile of the configuration files to use [env: DLOCK_PROFILE]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l log-format -d 'How messages are written: human or json, one object a line [default: human] [env: DLOCK_LOG_FORMAT]' -r -f -a "human\t''
@@ -82,6 +83,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand status" -l cert -d 'The PEM 
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l key -d 'The PEM file of that certificate\'s key [env: DLOCK_KEY]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l tls-server-name -d 'The name that the server\'s certificate must have [default: that of the address] [env: DLOCK_TLS_SERVER_NAME]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l zk-layout -d 'How ZooKeeper nodes are named: curator or kazoo [default: curator] [env: DLOCK_ZK_LAYOUT]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand status" -l max-ttl -d 'The longest ttl on several independent Redis servers, each of which has no say for so long after its restart; the same for all users of a lock [default: 60s] [env: DLOCK_MAX_TTL]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l config -d 'The configuration file to use instead of the user\'s own [default: $XDG_CONFIG_HOME/dlock/config.toml] [env: DLOCK_CONFIG]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l profile -d 'The profile of the configuration files to use [env: DLOCK_PROFILE]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l log-format -d 'How messages are written: human or json, one object a line [default: human] [env: DLOCK_LOG_FORMAT]' -r -f -a "human\t''
@@ -101,6 +103,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand list" -l cert -d 'The PEM fi
 complete -c dlock -n "__fish_dlock_using_subcommand list" -l key -d 'The PEM file of that certificate\'s key [env: DLOCK_KEY]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand list" -l tls-server-name -d 'The name that the server\'s certificate must have [default: that of the address] [env: DLOCK_TLS_SERVER_NAME]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand list" -l zk-layout -d 'How ZooKeeper nodes are named: curator or kazoo [default: curator] [env: DLOCK_ZK_LAYOUT]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand list" -l max-ttl -d 'The longest ttl on several independent Redis servers, each of which has no say for so long after its restart; the same for all users of a lock [default: 60s] [env: DLOCK_MAX_TTL]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand list" -l config -d 'The configuration file to use instead of the user\'s own [default: $XDG_CONFIG_HOME/dlock/config.toml] [env: DLOCK_CONFIG]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand list" -l profile -d 'The profile of the configuration files to use [env: DLOCK_PROFILE]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand list" -l log-format -d 'How messages are written: human or json, one object a line [default: human] [env: DLOCK_LOG_FORMAT]' -r -f -a "human\t''
@@ -120,6 +123,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand watch" -l cert -d 'The PEM f
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l key -d 'The PEM file of that certificate\'s key [env: DLOCK_KEY]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l tls-server-name -d 'The name that the server\'s certificate must have [default: that of the address] [env: DLOCK_TLS_SERVER_NAME]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l zk-layout -d 'How ZooKeeper nodes are named: curator or kazoo [default: curator] [env: DLOCK_ZK_LAYOUT]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand watch" -l max-ttl -d 'The longest ttl on several independent Redis servers, each of which has no say for so long after its restart; the same for all users of a lock [default: 60s] [env: DLOCK_MAX_TTL]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l config -d 'The configuration file to use instead of the user\'s own [default: $XDG_CONFIG_HOME/dlock/config.toml] [env: DLOCK_CONFIG]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l profile -d 'The profile of the configuration files to use [env: DLOCK_PROFILE]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l log-format -d 'How messages are written: human or json, one object a line [default: human] [env: DLOCK_LOG_FORMAT]' -r -f -a "human\t''
@@ -140,6 +144,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand break" -l cert -d 'The PEM f
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l key -d 'The PEM file of that certificate\'s key [env: DLOCK_KEY]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l tls-server-name -d 'The name that the server\'s certificate must have [default: that of the address] [env: DLOCK_TLS_SERVER_NAME]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l zk-layout -d 'How ZooKeeper nodes are named: curator or kazoo [default: curator] [env: DLOCK_ZK_LAYOUT]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand break" -l max-ttl -d 'The longest ttl on several independent Redis servers, each of which has no say for so long after its restart; the same for all users of a lock [default: 60s] [env: DLOCK_MAX_TTL]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l config -d 'The configuration file to use instead of the user\'s own [default: $XDG_CONFIG_HOME/dlock/config.toml] [env: DLOCK_CONFIG]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l profile -d 'The profile of the configuration files to use [env: DLOCK_PROFILE]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l log-format -d 'How messages are written: human or json, one object a line [default: human] [env: DLOCK_LOG_FORMAT]' -r -f -a "human\t''
@@ -161,6 +166,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l cert -d 'The PEM 
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l key -d 'The PEM file of that certificate\'s key [env: DLOCK_KEY]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l tls-server-name -d 'The name that the server\'s certificate must have [default: that of the address] [env: DLOCK_TLS_SERVER_NAME]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l zk-layout -d 'How ZooKeeper nodes are named: curator or kazoo [default: curator] [env: DLOCK_ZK_LAYOUT]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l max-ttl -d 'The longest ttl on several independent Redis servers, each of which has no say for so long after its restart; the same for all users of a lock [default: 60s] [env: DLOCK_MAX_TTL]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l config -d 'The configuration file to use instead of the user\'s own [default: $XDG_CONFIG_HOME/dlock/config.toml] [env: DLOCK_CONFIG]' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l profile -d 'The profile of the configuration files to use [env: DLOCK_PROFILE]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l log-format -d 'How messages are written: human or json, one object a line [default: human] [env: DLOCK_LOG_FORMAT]' -r -f -a "human\t''

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::etcd::{EtcdBackend, EtcdConfig};
 use super::file::{FileBackend, FileConfig};
+use super::redis::redlock::{RedlockBackend, RedlockConfig};
 use super::redis::{RedisBackend, RedisConfig};
 use super::zookeeper::{ZkBackend, ZkConfig};
 use super::{Backend, Options};
@@ -22,6 +23,8 @@ pub enum Address {
     Etcd(EtcdConfig),
     /// A Redis.
     Redis(RedisConfig),
+    /// Several independent Redis servers.
+    Redlock(RedlockConfig),
 }
 
 impl Address {
@@ -31,7 +34,7 @@ impl Address {
             Self::File(_) => "file",
             Self::Zk(_) => "zk",
             Self::Etcd(_) => "etcd",
-            Self::Redis(_) => "redis",
+            Self::Redis(_) | Self::Redlock(_) => "redis",
         }
     }
 }
@@ -77,6 +80,7 @@ pub fn open(address: &Address) -> Result<Arc<dyn Backend>> {
         Address::Zk(config) => Ok(Arc::new(ZkBackend::open(config))),
         Address::Etcd(config) => Ok(Arc::new(EtcdBackend::open(config))),
         Address::Redis(config) => Ok(Arc::new(RedisBackend::open(config.clone()))),
+        Address::Redlock(config) => Ok(Arc::new(RedlockBackend::open(config.clone()))),
     }
 }
 
@@ -85,7 +89,7 @@ pub fn open(address: &Address) -> Result<Arc<dyn Backend>> {
 pub fn parse(options: &Options) -> std::result::Result<Address, LocatorError> {
     match backend_of(options)? {
         "file" => file(options),
-        "redis" => RedisConfig::parse(options).map(Address::Redis).map_err(LocatorError),
+        "redis" => redis(options).map_err(LocatorError),
         "etcd" => {
             EtcdConfig::parse(options).map(Address::Etcd).map_err(|error| LocatorError(error.to_string()))
         }
@@ -108,6 +112,13 @@ fn backend_of(options: &Options) -> std::result::Result<&'static str, LocatorErr
             Err(LocatorError(format!("an address of {other} does not lead to the backend {name}")))
         }
     }
+}
+
+fn redis(options: &Options) -> std::result::Result<Address, String> {
+    Ok(match RedlockConfig::parse(options)? {
+        Some(several) => Address::Redlock(several),
+        None => Address::Redis(RedisConfig::parse(options)?),
+    })
 }
 
 fn file(options: &Options) -> std::result::Result<Address, LocatorError> {
@@ -204,6 +215,7 @@ mod tests {
             Ok(Address::File(config)) => Ok(config.directory),
             Ok(Address::Etcd(config)) => Ok(Some(config.endpoints.join(",").into())),
             Ok(Address::Redis(config)) => Ok(Some(config.identity().into())),
+            Ok(Address::Redlock(config)) => Ok(Some(config.identity().into())),
             Ok(Address::Zk(config)) => Ok(Some(config.address().into())),
             Err(error) => Err(error.to_string()),
         }

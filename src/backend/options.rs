@@ -1,6 +1,7 @@
 //! What people say of a service: where it is, and how to get in.
 
 use std::fmt;
+use std::time::Duration;
 
 /// A text that never appears in any output.
 #[derive(Clone, PartialEq, Eq)]
@@ -100,6 +101,8 @@ pub struct Options {
     pub tls: Tls,
     /// `--zk-layout`.
     pub zk_layout: Option<ZkLayout>,
+    /// `--max-ttl`.
+    pub max_ttl: Option<Duration>,
     /// `--allow-network-fs`.
     pub allow_network_fs: bool,
 }

@@ -155,6 +155,10 @@ pub struct ConnectionArgs {
     /// How ZooKeeper nodes are named: curator or kazoo [default: curator] [env: DLOCK_ZK_LAYOUT]
     #[arg(long, value_name = "LAYOUT")]
     pub zk_layout: Option<OsString>,
+    /// The longest ttl on several independent Redis servers, each of which has no say for so long after its restart;
+    /// the same for all users of a lock [default: 60s] [env: DLOCK_MAX_TTL]
+    #[arg(long, value_name = "DURATION")]
+    pub max_ttl: Option<OsString>,
     /// The configuration file to use instead of the user's own [default: $XDG_CONFIG_HOME/dlock/config.toml]
     /// [env: DLOCK_CONFIG]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

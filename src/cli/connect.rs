@@ -32,21 +32,28 @@ pub fn locate(connection: &Connection) -> Result<locator::Address, Failure> {
     let address = parse(connection)?;
     let backend = address.backend();
     let flagged = |option: &&&str| matches!(connection.sources.of(option), Source::Flag(_));
-    match useless(backend).iter().find(flagged) {
+    match useless(&address).iter().find(flagged) {
         None => Ok(address),
-        Some(option) => {
-            Err(Failure::usage(format!("--{option} is given, and the backend {backend} has no use for it"))
-                .hint("leave it out, or say which service is meant with --backend or --endpoint"))
+        Some(&option) => {
+            let hint = match option {
+                "max-ttl" => "leave it out, or name three independent Redis servers or more with --endpoint",
+                _ => "leave it out, or say which service is meant with --backend or --endpoint",
+            };
+            let reason = format!("--{option} is given, and the backend {backend} has no use for it");
+            Err(Failure::usage(reason).hint(hint))
         }
     }
 }
 
-/// The options that mean nothing to `backend`.
-fn useless(backend: &str) -> &'static [&'static str] {
-    match backend {
-        "file" => &["user", "password-file", "cacert", "cert", "key", "tls-server-name", "zk-layout"],
-        "zk" => &["allow-network-fs"],
-        _ => &["zk-layout", "allow-network-fs"],
+/// The options that mean nothing to the service at `address`.
+fn useless(address: &locator::Address) -> &'static [&'static str] {
+    match address {
+        locator::Address::File(_) => {
+            &["user", "password-file", "cacert", "cert", "key", "tls-server-name", "zk-layout", "max-ttl"]
+        }
+        locator::Address::Zk(_) => &["allow-network-fs", "max-ttl"],
+        locator::Address::Redlock(_) => &["zk-layout", "allow-network-fs"],
+        _ => &["zk-layout", "allow-network-fs", "max-ttl"],
     }
 }
 

@@ -14,7 +14,7 @@ use crate::output::sanitise;
 
 /// The options that an environment variable can set: `DLOCK_` and the name. All other variables that start so are
 /// ignored: a Kubernetes service may be called dlock, and brings variables of its own.
-pub const VARIABLES: [&str; 16] = [
+pub const VARIABLES: [&str; 17] = [
     "backend",
     "endpoint",
     "prefix",
@@ -26,6 +26,7 @@ pub const VARIABLES: [&str; 16] = [
     "key",
     "tls-server-name",
     "zk-layout",
+    "max-ttl",
     "config",
     "profile",
     "ttl",

@@ -144,7 +144,7 @@ const ENVIRONMENT: &[Piece] = &[
         "DLOCK_PASSWORD",
         "The password itself. There is no option for it: arguments can be read by every user.",
     ),
-    Term("DLOCK_ZK_LAYOUT", "As --zk-layout."),
+    Term("DLOCK_MAX_TTL, DLOCK_ZK_LAYOUT", "As --max-ttl and --zk-layout."),
     Term("DLOCK_CONFIG, DLOCK_PROFILE", "As --config and --profile."),
     Term("DLOCK_TTL, DLOCK_GRACE, DLOCK_LOG_FORMAT", "As --ttl, --grace and --log-format."),
     Term("NO_COLOR", "If set and not empty, nothing is coloured."),
@@ -254,8 +254,7 @@ const FILES: &[Piece] = &[
     Text(
         "A configuration file is TOML. Its keys are names of options without the leading dashes: backend, endpoint (a text \
           or a list), prefix, allow-network-fs, ttl, grace, wait, label, log-format, quiet, verbose, user, \
-          password, password-file, cacert, cert, key, tls-server-name and zk-layout; max-ttl, of a service that this build does not have, is known and \
-          not used. Any other key is an error. A profile is a table [profile.NAME] \
+          password, password-file, cacert, cert, key, tls-server-name, max-ttl and zk-layout. Any other key is an error. A profile is a table [profile.NAME] \
           of the same keys, which go over those at the top of its file.",
     ),
     Code("ttl = \"20s\"\nendpoint = \"/srv/locks\"\n\n[profile.ci]\nwait = \"15m\"\nlabel = \"ci\""),

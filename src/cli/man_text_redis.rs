@@ -30,8 +30,7 @@ pub(super) const REDIS: &[Piece] = &[
         "What it cannot",
         "A failover loses what the new master has not copied, and a lock can then be given twice; so can a restart \
          without an append-only file, an eviction policy, and a jump of the server's clock. Tokens can go back with the \
-         data. dlock doctor says what of this is so, and dlock run warns of it while the command runs. Redlock over \
-         several servers is not part of this build.",
+         data. dlock doctor says what of this is so, and dlock run warns of it while the command runs.",
     ),
     Term(
         "Several names in a cluster",

@@ -6,5 +6,6 @@ use super::man_text::Section;
 pub const SERVICES: &[Section] = &[
     ("ETCD", super::man_text_etcd::ETCD),
     ("REDIS", super::man_text_redis::REDIS),
+    ("REDLOCK", super::man_text_redlock::REDLOCK),
     ("ZOOKEEPER", super::man_text_zookeeper::ZOOKEEPER),
 ];

@@ -17,6 +17,7 @@ pub mod man_text;
 mod man_text_etcd;
 pub mod man_text_looks;
 mod man_text_redis;
+mod man_text_redlock;
 pub mod man_text_services;
 mod man_text_zookeeper;
 pub mod me;

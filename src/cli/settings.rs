@@ -301,6 +301,7 @@ pub(super) fn connection(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Resu
         prefix: text("prefix", &args.prefix)?.map(|found| found.text),
         user: text("user", &args.user)?.map(|found| found.text),
         zk_layout: text("zk-layout", &args.zk_layout)?.as_ref().map(values::zk_layout).transpose()?,
+        max_ttl: text("max-ttl", &args.max_ttl)?.as_ref().map(values::ttl).transpose()?,
         password: credentials::password(layers, args)?,
         tls: credentials::tls(layers, args)?,
         allow_network_fs: layers.switch("allow-network-fs", args.allow_network_fs),

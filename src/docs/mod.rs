@@ -72,6 +72,10 @@ pub mod adr {
     pub mod r0043_zookeeper_renewal_is_a_write {}
     #[doc = include_str!("adr/0044-zookeeper-success-beside-the-lines.md")]
     pub mod r0044_zookeeper_success_beside_the_lines {}
+    #[doc = include_str!("adr/0051-redlock-same-order-everywhere.md")]
+    pub mod r0051_redlock_same_order_everywhere {}
+    #[doc = include_str!("adr/0052-redlock-abstention-and-tokens.md")]
+    pub mod r0052_redlock_abstention_and_tokens {}
     #[doc = include_str!("adr/0071-one-after-another.md")]
     pub mod r0071_one_after_another {}
 }

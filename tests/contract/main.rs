@@ -54,7 +54,7 @@ fn seed() -> u64 {
 }
 
 /// What `DLOCK_TEST_REQUIRE` names for other tests.
-const FOREIGN: [&str; 4] = ["curator", "etcdctl", "kazoo", "redis-py"];
+const FOREIGN: [&str; 5] = ["curator", "etcdctl", "kazoo", "pottery", "redis-py"];
 
 fn required() -> Vec<String> {
     let list = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();

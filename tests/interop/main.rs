@@ -1,5 +1,5 @@
-//! Foreign clients and dlock in the same lines: flock(1) of util-linux on the same file, etcdctl, redis-py, Curator and
-//! kazoo.
+//! Foreign clients and dlock in the same lines: flock(1) of util-linux on the same file, etcdctl, redis-py, pottery,
+//! Curator and kazoo.
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 
@@ -7,6 +7,7 @@ mod etcd;
 mod flock;
 mod peer;
 mod redis;
+mod redlock;
 mod zookeeper;
 
 #[path = "../servers/mod.rs"]

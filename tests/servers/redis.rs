@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
 
@@ -84,6 +84,46 @@ fn said(port: u16, before: &str, words: &[&str]) -> io::Result<String> {
     }
     answer.truncate(answer.len() - end.len());
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// How many servers a Redlock of these tests has.
+pub(crate) const NODES: usize = 5;
+
+/// Independent servers that keep nothing over a restart.
+pub(crate) fn start_nodes(options: &[&str]) -> Vec<Server> {
+    let options = [&["--appendonly", "no"], options].concat();
+    (0..NODES).map(|_| start_with(&options)).collect()
+}
+
+/// The endpoints of several servers.
+pub(crate) fn addresses(nodes: &[Server]) -> String {
+    nodes.iter().map(address).collect::<Vec<_>>().join(",")
+}
+
+/// Waits until a node certainly has run for so long, as it says itself.
+pub(crate) fn await_age(node: &Server, age: Duration) {
+    let begun = Instant::now();
+    loop {
+        let info = try_raw(node.port(), &["INFO", "server"]).unwrap_or_default();
+        let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        if uptime
+            .and_then(|text| text.trim().parse().ok())
+            .is_some_and(|seconds: u64| seconds > age.as_secs())
+        {
+            return;
+        }
+        assert!(begun.elapsed() < age + Duration::from_secs(60), "the node does not grow older");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Takes the claim `id` on the lock with the key `key` away at a node, behind dlock's back.
+pub(crate) fn lose_claim_of_node(port: u16, key: &str, id: &str) {
+    if raw(port, &["GET", key]).contains(id) {
+        assert_eq!(raw(port, &["DEL", key]), ":1\r\n");
+    } else {
+        assert_eq!(raw(port, &["DEL", &format!("{{{key}}}:dlock:quorum:claim:{id}")]), ":1\r\n");
+    }
 }
 
 /// Takes the claim `id` on the lock with the key `key` away behind dlock's back.

@@ -14,6 +14,7 @@ mod redis;
 mod redis_many;
 mod redis_moving;
 mod redis_slots;
+mod redlock;
 mod site;
 mod zookeeper;
 mod zookeeper_cut;
@@ -58,6 +59,7 @@ macro_rules! tests_of {
 
 tests_of!(on_etcd);
 tests_of!(on_redis);
+tests_of!(on_redlock);
 tests_of!(on_zk);
 
 /// Locks of a test are in a part of the service that its name begins with; if that is none, in its own folder.

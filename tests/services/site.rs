@@ -1,7 +1,7 @@
 //! A service of a kind, and what an enemy can do to it.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::servers::etcd::{self, Etcd};
@@ -13,8 +13,14 @@ use crate::support::Service;
 pub(crate) enum Kind {
     Etcd,
     Redis,
+    Redlock,
     Zk,
 }
+
+/// The longest ttl on a Redlock: a node that is younger has no say, and its tests wait for that.
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(10);
+/// How many tests want a Redlock of their own.
+const OWN_REDLOCKS: usize = 9;
 
 impl Kind {
     /// That of the running test, if its name says one.
@@ -22,6 +28,7 @@ impl Kind {
         match std::thread::current().name()?.split("::").next()? {
             "on_etcd" => Some(Self::Etcd),
             "on_redis" => Some(Self::Redis),
+            "on_redlock" => Some(Self::Redlock),
             "on_zk" => Some(Self::Zk),
             _ => None,
         }
@@ -31,16 +38,19 @@ impl Kind {
     pub(crate) fn backend(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
-            Self::Redis => "redis",
+            Self::Redis | Self::Redlock => "redis",
             Self::Zk => "zk",
         }
     }
 
-    /// The address of a port of this host.
+    /// The address of a port of this host; of several nodes the others are not there.
     pub(crate) fn address(self, port: u16) -> String {
+        if self == Self::Redlock {
+            return (1..=3).map(|n| format!("redis://127.0.0.{n}:{port}")).collect::<Vec<_>>().join(",");
+        }
         let scheme = match self {
             Self::Etcd => "http",
-            Self::Redis => "redis",
+            Self::Redis | Self::Redlock => "redis",
             Self::Zk => "zk",
         };
         format!("{scheme}://127.0.0.1:{port}")
@@ -50,7 +60,7 @@ impl Kind {
     pub(crate) fn news_within(self, ttl: Duration) -> Duration {
         match self {
             Self::Etcd | Self::Zk => Duration::ZERO,
-            Self::Redis => ttl / 3,
+            Self::Redis | Self::Redlock => ttl / 3,
         }
     }
 
@@ -58,7 +68,7 @@ impl Kind {
     pub(crate) fn abandoned_bound(self) -> Duration {
         match self {
             Self::Etcd => Duration::from_secs(2),
-            Self::Redis => Duration::from_secs(1),
+            Self::Redis | Self::Redlock => Duration::from_secs(1),
             Self::Zk => zookeeper::TICK * 2,
         }
     }
@@ -66,7 +76,7 @@ impl Kind {
     fn missing(self) -> Option<String> {
         match self {
             Self::Etcd => etcd::missing(),
-            Self::Redis => redis::missing(),
+            Self::Redis | Self::Redlock => redis::missing(),
             Self::Zk => zookeeper::missing(),
         }
     }
@@ -76,12 +86,13 @@ impl Kind {
 pub(crate) enum Site {
     Etcd(Etcd),
     Redis(Server),
+    Redlock(Vec<Server>),
     Zk(Server),
 }
 
 /// The one that most tests of a kind share. It ends with this process, and its folder with it.
 pub(crate) fn shared() -> &'static Site {
-    static ALL: [OnceLock<Site>; 3] = [const { OnceLock::new() }; 3];
+    static ALL: [OnceLock<Site>; 4] = [const { OnceLock::new() }; 4];
     let kind = Kind::of_this_test().expect("a test of a service");
     ALL[kind as usize].get_or_init(Site::start)
 }
@@ -97,6 +108,7 @@ impl Site {
             Kind::Etcd => Self::Etcd(Etcd::start()),
             // A database for each test.
             Kind::Redis => Self::Redis(redis::start_with(&["--databases", "4096"])),
+            Kind::Redlock => Self::Redlock(nodes()),
             Kind::Zk => Self::Zk(zookeeper::start()),
         }
     }
@@ -105,15 +117,27 @@ impl Site {
         match self {
             Self::Etcd(_) => Kind::Etcd,
             Self::Redis(_) => Kind::Redis,
+            Self::Redlock(_) => Kind::Redlock,
             Self::Zk(_) => Kind::Zk,
         }
     }
 
-    pub(crate) fn server(&self) -> &Server {
+    fn servers(&self) -> &[Server] {
         match self {
-            Self::Etcd(etcd) => etcd.server(),
-            Self::Redis(server) | Self::Zk(server) => server,
+            Self::Etcd(etcd) => std::slice::from_ref(etcd.server()),
+            Self::Redis(server) | Self::Zk(server) => std::slice::from_ref(server),
+            Self::Redlock(nodes) => nodes,
         }
+    }
+
+    /// All of it accepts and answers nothing.
+    pub(crate) fn freeze(&self) {
+        self.servers().iter().for_each(Server::freeze);
+    }
+
+    /// Ends a freeze.
+    pub(crate) fn thaw(&self) {
+        self.servers().iter().for_each(Server::thaw);
     }
 
     /// A part of the service that no other test uses.
@@ -121,8 +145,12 @@ impl Site {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let kind = self.kind();
-        let endpoint = kind.address(self.server().port());
+        let endpoint = kind.address(self.servers()[0].port());
         let (endpoint, prefix) = match kind {
+            Kind::Redlock => {
+                let nodes = self.servers().iter().map(|node| format!("{}/{n}", redis::address(node)));
+                (nodes.collect::<Vec<_>>().join(","), None)
+            }
             Kind::Etcd => (endpoint, Some(format!("t{n}/"))),
             Kind::Redis => (format!("{endpoint}/{n}"), None),
             Kind::Zk => (endpoint, Some(format!("/t{n}/"))),
@@ -138,6 +166,13 @@ impl Site {
             Self::Redis(server) => {
                 let database = part.endpoint.rsplit('/').next().expect("a number");
                 redis::lose_in(server.port(), database, name);
+            }
+            // At the least majority.
+            Self::Redlock(nodes) => {
+                let database = part.endpoint.rsplit('/').next().expect("a number");
+                for node in &nodes[redis::NODES / 2..] {
+                    redis::lose_in(node.port(), database, name);
+                }
             }
             Self::Zk(server) => zookeeper::remove_first(server.port(), &raw),
         }
@@ -168,7 +203,34 @@ impl Site {
                 server.restart();
                 redis::ready(server);
             }
+            // A minority: restarted nodes have no say for a while.
+            Self::Redlock(nodes) => {
+                for node in &nodes[..redis::NODES / 2] {
+                    node.restart();
+                    redis::ready(node);
+                }
+            }
             Self::Zk(server) => server.restart(),
         }
     }
+}
+
+/// The nodes that tests share which do nothing to them; each with a database of its own.
+pub(crate) fn shared_nodes() -> (&'static [Server], u64) {
+    static SHARED: OnceLock<Vec<Server>> = OnceLock::new();
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    (SHARED.get_or_init(nodes), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Nodes that are old enough to have a say. All that the tests will want are started at once, so that they grow old
+/// together.
+pub(crate) fn nodes() -> Vec<Server> {
+    static STARTED: OnceLock<Mutex<Vec<Vec<Server>>>> = OnceLock::new();
+    let start = || redis::start_nodes(&["--databases", "4096"]);
+    let started = STARTED.get_or_init(|| Mutex::new((0..=OWN_REDLOCKS).map(|_| start()).collect()));
+    let nodes = started.lock().expect("not poisoned").pop().unwrap_or_else(start);
+    for node in &nodes {
+        redis::await_age(node, MAX_TTL);
+    }
+    nodes
 }

@@ -183,8 +183,7 @@ impl RedisConfig {
     }
 }
 
-const SEVERAL: &str = "several independent Redis endpoints (Redlock) are not part of this build; give one, or \
-                       redis+sentinel:// or redis+cluster://";
+const SEVERAL: &str = "several Redis servers (Redlock) are not one; give each as an endpoint of its own";
 
 fn list(hosts: &[HostPort]) -> String {
     let mut texts: Vec<String> = hosts.iter().map(ToString::to_string).collect();

@@ -95,7 +95,7 @@ fn graph_until(lines: &BTreeMap<LockName, Vec<Found>>, id: ClaimId) -> Graph {
     graph
 }
 
-fn listed(reply: &Value) -> BTreeMap<ClaimId, Vec<LockName>> {
+pub(super) fn listed(reply: &Value) -> BTreeMap<ClaimId, Vec<LockName>> {
     let pairs: Vec<(&Value, &Value)> = match reply {
         Value::Array(flat) => flat.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
         Value::Map(pairs) => pairs.iter().map(|(field, value)| (field, value)).collect(),

@@ -14,7 +14,7 @@ use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
 
 /// The first version with everything that is used.
-const LEAST: (u32, u32) = (6, 2);
+pub(super) const LEAST: (u32, u32) = (6, 2);
 
 pub(super) async fn examine(service: &Service, deadline: Moment) -> Outcome<Examination> {
     let ask = |words: &'static [&'static str]| {
@@ -62,7 +62,7 @@ pub(super) async fn examine(service: &Service, deadline: Moment) -> Outcome<Exam
 }
 
 /// The `name:value` lines of INFO.
-fn facts(text: &str) -> HashMap<String, String> {
+pub(super) fn facts(text: &str) -> HashMap<String, String> {
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
     pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
@@ -121,7 +121,7 @@ fn risks(facts: &HashMap<String, String>, place: &Place) -> Vec<Risk> {
     risks
 }
 
-fn older(version: &str) -> bool {
+pub(super) fn older(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < LEAST
 }

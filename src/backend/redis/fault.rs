@@ -11,6 +11,8 @@ pub(super) const NAME: &str = "redis";
 
 /// Said of keys of which some are on one node and some on another.
 const MOVING: &str = "the keys of the lock are moving to another node of the cluster (TRYAGAIN)";
+/// How the refusal of a replica ends.
+const REPLICA: &str = "(it is a replica)";
 
 /// A failure; becomes an [`Error`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +45,11 @@ impl Fault {
     /// Whether the keys are on their way from one node to another: the end of that is worth waiting for.
     pub(super) fn is_moving(&self) -> bool {
         self.reason.ends_with(MOVING)
+    }
+
+    /// Whether a replica refused to do what only a master may.
+    pub(super) fn is_of_a_replica(&self) -> bool {
+        self.reason.ends_with(REPLICA)
     }
 
     fn unknown() -> Self {
@@ -83,7 +90,7 @@ impl Fault {
             "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "MISCONF" | "NOREPLICAS" => {
                 Self::new(ErrorKind::Unavailable, text)
             }
-            "READONLY" | "UNBLOCKED" => Self::spent(format!("{text} (it is a replica)")),
+            "READONLY" | "UNBLOCKED" => Self::spent(format!("{text} {REPLICA}")),
             "MOVED" | "ASK" => Self::new(
                 ErrorKind::Unsupported,
                 "it is a node of a cluster; write the address as redis+cluster://HOST:PORT",

@@ -12,6 +12,8 @@ const SLOTS: u16 = 16_384;
 pub(super) struct Naming {
     /// The wish of the user: the key is this and the raw name. Without it braces are percent-encoded.
     pub(super) prefix: Option<String>,
+    /// What the names of side keys begin with: lines of another kind lie beside each other.
+    pub(super) group: &'static str,
 }
 
 /// The keys of one lock, all in one slot.
@@ -24,12 +26,18 @@ pub(super) struct LockKeys {
     pub(super) slot: u16,
     tag: String,
     suffix: String,
+    group: &'static str,
 }
 
 impl LockKeys {
     /// The sorted set of the claims in line.
     pub(super) fn line(&self) -> String {
         format!("{}line{}", self.before(), self.suffix)
+    }
+
+    /// The sorted set of the claims that hold, where the line has only those that wait.
+    pub(super) fn holders(&self) -> String {
+        format!("{}holders{}", self.before(), self.suffix)
     }
 
     /// The hash with the last token and the last success.
@@ -53,7 +61,7 @@ impl LockKeys {
     }
 
     fn before(&self) -> String {
-        format!("{{{}}}:dlock:", self.tag)
+        format!("{{{}}}:dlock:{}", self.tag, self.group)
     }
 }
 
@@ -74,34 +82,63 @@ impl Naming {
         let tag =
             if plain { lock.clone() } else { tag_of(&lock).map_or_else(|| tag_for(slot), str::to_owned) };
         let suffix = if plain { String::new() } else { format!(":{lock}") };
-        Ok(LockKeys { name: name.clone(), lock, slot, tag, suffix })
+        Ok(LockKeys { name: name.clone(), lock, slot, tag, suffix, group: self.group })
     }
 
     /// The key under which nested claims are listed: those whose waits may close a cycle.
     pub(super) fn nested(&self) -> String {
-        format!("{{{}}}:dlock:nested", self.prefix.as_deref().unwrap_or(DEFAULT).replace(['{', '}'], ""))
+        let group = self.group;
+        format!(
+            "{{{}}}:dlock:{group}nested",
+            self.prefix.as_deref().unwrap_or(DEFAULT).replace(['{', '}'], "")
+        )
+    }
+
+    /// The pattern that all side keys match.
+    pub(super) fn sides(&self) -> String {
+        self.pattern("*")
     }
 
     /// The pattern that the keys of all lines match.
     pub(super) fn lines(&self) -> String {
+        self.pattern("line")
+    }
+
+    fn pattern(&self, part: &str) -> String {
+        let group = self.group;
         let prefix = self.prefix.as_deref().unwrap_or(DEFAULT);
         // With braces in it the prefix stands behind the tag.
         if prefix.contains(['{', '}']) {
-            return format!("{{*}}:dlock:line:{}*", escape(prefix));
+            return format!("{{*}}:dlock:{group}{part}:{}*", escape(prefix));
         }
-        if self.prefix.is_some() { "{*}:dlock:line*".to_owned() } else { format!("{{{prefix}*}}:dlock:line") }
+        if self.prefix.is_some() {
+            format!("{{*}}:dlock:{group}{part}*")
+        } else {
+            format!("{{{prefix}*}}:dlock:{group}{part}")
+        }
     }
 
     /// The name of the lock whose line has this key, if it is one of these.
     pub(super) fn name_of_line(&self, key: &str) -> Option<LockName> {
-        let (tag, suffix) = key.strip_prefix('{')?.split_once("}:dlock:line")?;
+        self.name_of(key, "line")
+    }
+
+    /// The name of the lock whose holders or line have this key, if it is one of these.
+    pub(super) fn name_of_either(&self, key: &str) -> Option<LockName> {
+        self.name_of(key, "line").or_else(|| self.name_of(key, "holders"))
+    }
+
+    fn name_of(&self, key: &str, part: &str) -> Option<LockName> {
+        let middle = format!("}}:dlock:{}{part}", self.group);
+        let (tag, suffix) = key.strip_prefix('{')?.split_once(middle.as_str())?;
         let lock = if suffix.is_empty() { tag } else { suffix.strip_prefix(':')? };
         let name = match &self.prefix {
             Some(prefix) => lock.strip_prefix(prefix.as_str())?.to_owned(),
             None => decode(lock.strip_prefix(DEFAULT)?)?,
         };
         let name = LockName::new(name).ok()?;
-        (self.of(&name).ok()?.line() == key).then_some(name)
+        let keys = self.of(&name).ok()?;
+        (keys.line() == key || keys.holders() == key).then_some(name)
     }
 }
 
@@ -158,7 +195,7 @@ mod tests {
     }
 
     fn raw(prefix: &str) -> Naming {
-        Naming { prefix: Some(prefix.to_owned()) }
+        Naming { prefix: Some(prefix.to_owned()), group: "" }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod fault;
 mod inspect;
 mod keys;
 mod observe;
+pub mod redlock;
 mod row;
 mod script;
 mod service;
@@ -55,7 +56,7 @@ impl RedisBackend {
 
     /// As [`RedisBackend::open`], for a client whose clock may tell another time than the server's.
     pub fn with_clock(config: RedisConfig, clock: Clock) -> Self {
-        let naming = Naming { prefix: config.prefix.clone() };
+        let naming = Naming { prefix: config.prefix.clone(), group: "" };
         Self { service: Arc::new(Service::new(config, clock)), naming }
     }
 }

@@ -94,7 +94,7 @@ impl LineObserver {
 }
 
 /// What is left of a ttl changes all the time.
-fn without_clock(status: &LockStatus) -> LockStatus {
+pub(super) fn without_clock(status: &LockStatus) -> LockStatus {
     let still =
         |entries: &[Entry]| entries.iter().map(|entry| Entry { ttl: None, ..entry.clone() }).collect();
     LockStatus { name: status.name.clone(), holders: still(&status.holders), waiters: still(&status.waiters) }

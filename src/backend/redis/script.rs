@@ -10,6 +10,17 @@ pub(super) struct Script {
     hash: &'static str,
 }
 
+impl Script {
+    pub(super) const fn new(hash: &'static str, text: &'static str) -> Self {
+        Self { text, hash }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_named_rightly(&self) -> bool {
+        self.hash == redis::Script::new(self.text).get_hash()
+    }
+}
+
 macro_rules! script {
     ($hash:literal, $($file:literal),+) => {
         Script { text: concat!($(include_str!($file)),+), hash: $hash }

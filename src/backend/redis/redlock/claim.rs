@@ -1,0 +1,199 @@
+//! One client's end of a claim.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::AbortHandle;
+
+use super::core::{Aim, Core};
+use super::leg::{Leg, Phase};
+use super::reply::Reply;
+use super::script::{ENTER, LEAVE, PUBLISH, RENEW};
+use super::{deadlock, gather, tally};
+use crate::backend::Claim;
+use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::view::is_final;
+use crate::backend::redis::wire::{KEEP_OUT, millis};
+use crate::lock::{ClaimState, Error, ErrorKind, Moment, Result};
+
+#[derive(Debug)]
+pub(super) struct RedlockClaim {
+    pub(super) core: Arc<Core>,
+    /// Where nested claims are listed, if it is one.
+    nested: Option<String>,
+    tender: Mutex<Option<AbortHandle>>,
+}
+
+impl Drop for RedlockClaim {
+    fn drop(&mut self) {
+        self.core.nodes.claims.fetch_sub(1, Ordering::Relaxed);
+        if let Some(tender) = self.tender.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            tender.abort();
+        }
+    }
+}
+
+impl Core {
+    /// The further arguments of entering with `score`.
+    pub(super) fn entering(&self, score: &str) -> [String; 4] {
+        [self.record.clone(), self.mode.to_string(), millis(self.ttl), score.to_owned()]
+    }
+
+    /// What went wrong at the nodes that could not be used.
+    pub(super) fn faults(&self) -> Vec<Fault> {
+        self.inner().legs.iter().filter_map(|leg| leg.fault.clone()).collect()
+    }
+
+    /// Whether the leg's last proof of life is no older than `begin`.
+    fn is_proven(leg: &Leg, names: usize, holds: bool, begin: Moment, now: Moment) -> bool {
+        let counts = |n: usize| !holds || leg.counted(n, now).is_some();
+        leg.phase == Phase::In && leg.from >= begin && (0..names).all(counts)
+    }
+
+    fn proven(&self, begin: Moment) -> usize {
+        let inner = self.inner();
+        let (now, holds) = (self.clock.now(), inner.grant.is_some());
+        inner.legs.iter().filter(|leg| Self::is_proven(leg, self.names.len(), holds, begin, now)).count()
+    }
+
+    /// Gives the entries another ttl, and makes those anew that a node has lost while a majority still has them.
+    async fn extend(self: &Arc<Self>, begin: Moment, deadline: Moment) -> Outcome<()> {
+        let hint = self.next_token();
+        let renewal = self.step(&RENEW, hint, &[millis(self.ttl)]);
+        let (alive, score) = {
+            let inner = self.inner();
+            let score = if inner.grant.is_some() { Some(0) } else { inner.score };
+            (tally::alive(&inner.legs, self.ttl, begin), score)
+        };
+        let score = score.map_or_else(String::new, |score| score.to_string());
+        let entry = self.step(&ENTER, hint, &self.entering(&score));
+        let majority = self.nodes.majority();
+        let make = |_: usize, leg: &Leg| match leg.phase {
+            Phase::Missing | Phase::Unknown if alive >= majority => Some(entry.clone()),
+            Phase::In | Phase::Missing | Phase::Unknown => Some(renewal.clone()),
+            Phase::Gone => None,
+        };
+        self.round(Aim::Life, deadline, make, |core| core.proven(begin) >= majority).await;
+        let proven = self.proven(begin);
+        if proven >= majority {
+            return Ok(());
+        }
+        let faults = self.faults();
+        Err(self.nodes.too_few(proven, &faults))
+    }
+}
+
+impl RedlockClaim {
+    pub(super) fn new(core: Arc<Core>, nested: Option<String>) -> Self {
+        Self { core, nested, tender: Mutex::new(None) }
+    }
+
+    /// Begins to follow the claim.
+    pub(super) fn tend(&self) {
+        let tender = tokio::spawn(Arc::clone(&self.core).tend());
+        *self.tender.lock().unwrap_or_else(PoisonError::into_inner) = Some(tender.abort_handle());
+    }
+
+    fn error(&self, fault: Fault, operation: &'static str) -> Error {
+        fault.during(operation, self.core.names.first().map(|keys| &keys.name))
+    }
+
+    async fn send_leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
+        let core = &self.core;
+        let hint = core.next_token();
+        core.inner().leaving = true;
+        let word = if succeeded { "1" } else { "0" }.to_owned();
+        let opened: Vec<u64> = core.nodes.services.iter().map(|service| service.opened()).collect();
+        let make = |at: usize, leg: &Leg| {
+            // What was sent over another connection, or was never answered, may still arrive.
+            let sure = leg.opened == Some(opened[at]);
+            let remember = if sure { "0".to_owned() } else { millis(KEEP_OUT) };
+            (!leg.left).then(|| core.step(&LEAVE, hint, &[word.clone(), remember]))
+        };
+        let majority = core.nodes.majority();
+        let left = |core: &Core| core.inner().legs.iter().filter(|leg| leg.left).count();
+        core.round(Aim::Leave, deadline, make, |core| left(core) >= majority).await;
+        let left = left(core);
+        if left >= majority {
+            return Ok(());
+        }
+        let faults = core.faults();
+        Err(core.nodes.too_few(left, &faults))
+    }
+}
+
+#[async_trait]
+impl Claim for RedlockClaim {
+    fn ttl(&self) -> Option<Duration> {
+        Some(self.core.ttl)
+    }
+
+    async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
+        let mut news = self.core.news.subscribe();
+        loop {
+            let state = news.borrow_and_update().clone();
+            if self.core.inner().left {
+                let fault = Fault::new(ErrorKind::Invalid, "the claim has left it");
+                return Err(self.error(fault, "follow the line"));
+            }
+            if seen != Some(&state) {
+                return Ok(state);
+            }
+            // It ends only with the claim itself.
+            drop(news.changed().await);
+        }
+    }
+
+    async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        let core = &self.core;
+        if !is_final(&core.news.borrow()) {
+            let begin = core.clock.now();
+            let outcome = core.extend(begin, deadline).await;
+            let mut inner = core.inner();
+            match outcome {
+                Ok(()) => inner.last_good = inner.last_good.max(begin),
+                Err(fault) if !is_final(&core.news.borrow()) => {
+                    return Err(self.error(fault, "renew the claim"));
+                }
+                Err(_) => {}
+            }
+            drop(inner);
+            core.tidy();
+        }
+        Ok(core.inner().last_good)
+    }
+
+    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
+        let core = &self.core;
+        let step = core.step(&PUBLISH, core.next_token(), &[value.to_owned()]);
+        let found = |reply: redis::Value| match Reply::parse(&reply, core.names.len())? {
+            Reply::Number(found) => Ok(found == 1),
+            _ => Err(Fault::nonsense("no number")),
+        };
+        let answers = gather::from_all(&core.nodes, core.straggle(), deadline, step, found).await;
+        let answers = answers.map_err(|fault| self.error(fault, "publish in the line"))?;
+        if answers.into_iter().flatten().filter(|found| *found).count() >= core.nodes.majority() {
+            return Ok(());
+        }
+        let fault = Fault::new(ErrorKind::Invalid, "the claim is no longer in it");
+        Err(self.error(fault, "publish in the line"))
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
+        self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the line"))?;
+        self.core.inner().left = true;
+        self.core.news.send_modify(|_| {});
+        if let Some(index) = &self.nested {
+            // What is left of it is found stale by the next search.
+            drop(deadlock::forget(&self.core.nodes, index, self.core.id, deadline).await);
+        }
+        Ok(())
+    }
+
+    fn anchors(&self) -> Result<Vec<OwnedFd>> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,137 @@
+//! Reading the addresses of several independent servers.
+
+use std::time::Duration;
+
+use crate::backend::Options;
+use crate::backend::redis::config::{Place, RedisConfig};
+
+/// The least number of nodes of which some may fail.
+const LEAST: usize = 3;
+/// For how long a restarted node has no say, if nobody says.
+const MAX_TTL: Duration = Duration::from_secs(60);
+
+/// Independent masters, of which a majority decides.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RedlockConfig {
+    /// Where they are.
+    pub nodes: Vec<RedisConfig>,
+    /// The longest ttl, and for how long a restarted node has no say.
+    pub max_ttl: Duration,
+}
+
+impl RedlockConfig {
+    /// Reads the connection options if they name more than one server; `None` if they do not. An error is one line
+    /// without secrets.
+    pub fn parse(options: &Options) -> Result<Option<Self>, String> {
+        let endpoints: Vec<String> =
+            options.endpoints.iter().flat_map(|endpoint| taken_apart(endpoint)).collect();
+        if endpoints.len() < 2 {
+            return Ok(None);
+        }
+        let count = endpoints.len();
+        let mut nodes: Vec<RedisConfig> = Vec::with_capacity(count);
+        for endpoint in endpoints {
+            let node = RedisConfig::parse(&Options { endpoints: vec![endpoint], ..options.clone() })?;
+            if matches!(node.place, Place::Sentinel { .. } | Place::Cluster(_)) {
+                return Err(format!(
+                    "{} is not one server: several endpoints are the independent masters of a Redlock; give this one \
+                     alone, or single servers",
+                    node.identity()
+                ));
+            }
+            if let Some(same) = nodes.iter().find(|other| other.place == node.place) {
+                return Err(format!(
+                    "{} is there twice: Redlock counts servers; give each server once",
+                    same.identity()
+                ));
+            }
+            nodes.push(node);
+        }
+        if count < LEAST || count.is_multiple_of(2) {
+            return Err(format!(
+                "{count} independent Redis servers are named, and Redlock takes an odd number of them, three or more: \
+                 {count} bear no more failures than {}",
+                count - 1
+            ));
+        }
+        let max_ttl = options.max_ttl.unwrap_or(MAX_TTL);
+        Ok(Some(Self { nodes, max_ttl }))
+    }
+
+    /// The nodes as text, the same for all who mean them, without secrets.
+    pub fn identity(&self) -> String {
+        let mut nodes: Vec<String> = self.nodes.iter().map(RedisConfig::identity).collect();
+        nodes.sort();
+        nodes.join(",")
+    }
+}
+
+/// The addresses in a comma list. Sentinels and clusters have commas of their own; what follows an address without a
+/// scheme is reached as that one.
+fn taken_apart(endpoint: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for part in endpoint.split(',') {
+        let lower = part.trim().to_ascii_lowercase();
+        let schemes = ["redis://", "rediss://", "unix:", "redis+sentinel://", "redis+cluster://"];
+        let begins = schemes.iter().any(|scheme| lower.starts_with(scheme));
+        match all.last_mut() {
+            Some(last) if !begins && last.to_ascii_lowercase().starts_with("redis+") => {
+                last.push(',');
+                last.push_str(part);
+            }
+            Some(last) if !begins && last.to_ascii_lowercase().starts_with("rediss://") => {
+                all.push(format!("rediss://{}", part.trim()));
+            }
+            _ => all.push(part.trim().to_owned()),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(endpoints: &[&str]) -> Result<Option<RedlockConfig>, String> {
+        let endpoints = endpoints.iter().map(|endpoint| (*endpoint).to_owned()).collect();
+        RedlockConfig::parse(&Options { endpoints, ..Options::default() })
+    }
+
+    #[test]
+    fn several_addresses_are_nodes_however_they_are_written() {
+        for endpoints in [
+            &["redis://a", "redis://b", "redis://c"] as &[&str],
+            &["redis://a,redis://b,redis://c"],
+            &["redis://c,b", "a:6379"],
+        ] {
+            let config = parse(endpoints).expect("valid").expect("several");
+            assert_eq!(config.identity(), "redis://a:6379/0,redis://b:6379/0,redis://c:6379/0");
+            assert_eq!(config.max_ttl, MAX_TTL);
+        }
+        let mixed = parse(&["rediss://a,b/1", "unix:/s"]).expect("valid").expect("several");
+        assert_eq!(mixed.identity(), "rediss://a:6379/0,rediss://b:6379/1,unix:/s?db=0");
+    }
+
+    #[test]
+    fn one_service_is_no_redlock() {
+        for endpoint in ["redis://a", "redis+sentinel://a,b,c/m", "redis+cluster://a,b:2,c"] {
+            assert_eq!(parse(&[endpoint]), Ok(None), "{endpoint}");
+        }
+        assert_eq!(parse(&[]), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_redlock_is_refused_and_says_why() {
+        for (endpoints, part) in [
+            (&["redis://a,b"] as &[&str], "an odd number"),
+            (&["redis://:secret@a,b,c,d"], "an odd number"),
+            (&["redis://a,b,a:6379"], "is there twice"),
+            (&["redis://a,b,a/1"], "is there twice"),
+            (&["redis://a,b", "redis+cluster://c"], "not one server"),
+            (&["redis://a,b,c:x"], "no HOST:PORT"),
+        ] {
+            let error = parse(endpoints).expect_err("refused");
+            assert!(error.contains(part) && !error.contains('\n') && !error.contains("secret"), "{error}");
+        }
+    }
+}

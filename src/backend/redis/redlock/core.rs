@@ -1,0 +1,240 @@
+//! What the parts of one claim share, and how it talks to the nodes.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{Mutex as Gate, Notify, watch};
+use tokio::task::JoinSet;
+
+use super::leg::{Leg, Phase};
+use super::tally;
+use crate::backend::redis::fault::Fault;
+use crate::backend::redis::keys::LockKeys;
+use crate::backend::redis::script::{Script, Step};
+use crate::backend::redis::service::Service;
+use crate::backend::redis::view::is_final;
+use crate::lock::{ClaimId, ClaimState, ErrorKind, Grant, LossReason, Mode, Moment};
+
+/// Between two looks where a node does not tell of changes.
+pub(super) const UNTOLD: Duration = Duration::from_millis(500);
+
+/// The nodes of one client.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    pub(super) services: Vec<Arc<Service>>,
+    /// For how long a restarted node abstains; no ttl is longer.
+    pub(super) max_ttl: Duration,
+    /// How many claims this client has: a node tells a connection nothing of what it did itself.
+    pub(super) claims: AtomicUsize,
+}
+
+impl Nodes {
+    /// How many are a majority.
+    pub(super) fn majority(&self) -> usize {
+        tally::majority(self.services.len())
+    }
+
+    /// What few answers mean.
+    pub(super) fn too_few(&self, answered: usize, faults: &[Fault]) -> Fault {
+        let all = self.services.len();
+        let mut reasons: Vec<&str> = faults.iter().map(|fault| fault.reason.as_str()).collect();
+        reasons.dedup();
+        let reason = format!("{answered} of {all} nodes can be used ({})", reasons.join("; "));
+        let kind = |kind| faults.iter().any(|fault| fault.kind == kind);
+        // What no waiting helps against is said as what it is.
+        let kind =
+            [ErrorKind::Denied, ErrorKind::Invalid, ErrorKind::Unsupported].into_iter().find(|k| kind(*k));
+        Fault::new(kind.unwrap_or(ErrorKind::Unavailable), reason)
+    }
+}
+
+/// What a step is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Aim {
+    /// It gives the entry another ttl.
+    Life,
+    /// It raises the floor of the tokens to those that are to be confirmed.
+    Floor,
+    /// It takes the claim out.
+    Leave,
+    /// It has the node tell of the next change.
+    Look,
+    Other,
+}
+
+/// One claim at all nodes.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) nodes: Arc<Nodes>,
+    pub(super) clock: crate::clock::Clock,
+    pub(super) id: ClaimId,
+    pub(super) names: Vec<LockKeys>,
+    pub(super) mode: Mode,
+    pub(super) ttl: Duration,
+    /// What others are told of it.
+    pub(super) record: String,
+    pub(super) inner: Mutex<Inner>,
+    pub(super) news: watch::Sender<ClaimState>,
+    /// Something was learnt.
+    pub(super) stir: Notify,
+    /// The same, for those who only look on.
+    pub(super) heard: Notify,
+    /// Held while something is done about what was learnt.
+    pub(super) acting: Gate<()>,
+}
+
+/// What changes.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) legs: Vec<Leg>,
+    /// The claim's place among those of all nodes, once it is known.
+    pub(super) score: Option<u64>,
+    pub(super) grant: Option<Grant>,
+    pub(super) held_at: Moment,
+    /// The tokens that are being written to all nodes.
+    pub(super) confirming: Vec<u64>,
+    /// From when the last confirmed ttl counts.
+    pub(super) last_good: Moment,
+    pub(super) leaving: bool,
+    pub(super) left: bool,
+}
+
+/// The wall clock, in microseconds: a proposal for tokens that are the same at all nodes. Nothing depends on it.
+pub(super) fn proposal() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(0)
+}
+
+impl Core {
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long a node may hold up the others.
+    pub(super) fn straggle(&self) -> Duration {
+        (self.ttl / 20).clamp(Duration::from_millis(50), Duration::from_millis(250))
+    }
+
+    /// By when one question to a node must be answered.
+    pub(super) fn patience(&self) -> Duration {
+        (self.ttl / 6).min(Duration::from_secs(5))
+    }
+
+    /// `script` about this claim in all its lines. What it may give to others has `hint` for a token.
+    pub(super) fn step(&self, script: &'static Script, hint: u64, more: &[String]) -> Step {
+        on_lines(script, &self.names, self.id, hint, more)
+    }
+
+    /// A token for whoever comes next.
+    pub(super) fn next_token(&self) -> u64 {
+        let own = |grant: &Grant| grant.names.iter().map(|granted| granted.token.get() + 1).max();
+        proposal().max(self.inner().grant.as_ref().and_then(own).unwrap_or(0))
+    }
+
+    /// Has the nodes for which `make` gives a step take it, all at once. Returns when all have answered, some time
+    /// after `enough` says so, or at the deadline; what is under way then goes on by itself. Dropping the future ends
+    /// that too.
+    pub(super) async fn round(
+        self: &Arc<Self>,
+        aim: Aim,
+        deadline: Moment,
+        make: impl Fn(usize, &Leg) -> Option<Step>,
+        enough: impl Fn(&Self) -> bool,
+    ) {
+        let steps: Vec<Option<Step>> =
+            self.inner().legs.iter().enumerate().map(|(at, leg)| make(at, leg)).collect();
+        let mut under_way = JoinSet::new();
+        for (at, step) in steps.into_iter().enumerate() {
+            let Some(step) = step else { continue };
+            let core = Arc::clone(self);
+            // What went wrong is kept with the leg.
+            under_way.spawn(async move { drop(core.exchange(at, &step, aim, deadline).await) });
+        }
+        let mut until = deadline + Duration::from_millis(5);
+        let mut done = false;
+        loop {
+            tokio::select! {
+                biased;
+                ended = under_way.join_next() => if ended.is_none() { return },
+                () = self.clock.sleep_until(until) => break,
+            }
+            if !done && enough(self) {
+                done = true;
+                until = until.min(self.clock.now() + self.straggle());
+            }
+        }
+        under_way.detach_all();
+    }
+
+    /// How it stands, as far as is known.
+    fn state(&self, inner: &Inner, now: Moment) -> ClaimState {
+        let taken_away = |grant: &Grant| tally::taken_away(&inner.legs, &grant.names, now);
+        if tally::lost(&inner.legs, now) || inner.grant.as_ref().is_some_and(taken_away) {
+            return self.ended(inner, now);
+        }
+        let mut rows = inner.legs.iter().filter(|leg| leg.phase == Phase::In).flat_map(|leg| &leg.rows);
+        if let Some(by) = rows.clone().find_map(|row| row.base.asked.clone()) {
+            return ClaimState::AskedToLeave { by };
+        }
+        if let Some(grant) = &inner.grant {
+            return ClaimState::Held(grant.clone());
+        }
+        let holder = rows.find_map(|row| row.base.lead.clone()).map(Box::new);
+        ClaimState::Waiting { ahead: None, holder }
+    }
+
+    fn ended(&self, inner: &Inner, now: Moment) -> ClaimState {
+        let gone: Vec<_> = inner.legs.iter().flat_map(|leg| &leg.rows).collect();
+        let by = |why: &str| gone.iter().find(|row| row.base.gone.as_deref() == Some(why));
+        if let Some(by) = by("superseded").and_then(|row| row.base.by.clone()) {
+            return ClaimState::Superseded { by };
+        }
+        ClaimState::Lost(match by("evicted") {
+            Some(row) => LossReason::Evicted(row.base.by.clone()),
+            None if now >= inner.last_good + self.ttl => LossReason::Expired,
+            None => LossReason::SessionEnded,
+        })
+    }
+
+    /// Tells what was learnt to whoever listens and whoever acts on it.
+    pub(super) fn learnt(&self) {
+        self.tell();
+        self.stir.notify_one();
+        self.heard.notify_waiters();
+    }
+
+    /// Tells how it stands to whoever listens.
+    pub(super) fn tell(&self) {
+        let now = self.clock.now();
+        let inner = self.inner();
+        if !inner.leaving && !is_final(&self.news.borrow()) {
+            let state = self.state(&inner, now);
+            self.news.send_if_modified(|old| std::mem::replace(old, state.clone()) != state);
+        }
+    }
+
+    /// Whether nothing can follow.
+    pub(super) fn is_over(&self) -> bool {
+        self.inner().leaving || is_final(&self.news.borrow())
+    }
+}
+
+/// `script` on the lines of `names`, about the claim `id`; tokens that it gives are `hint` where that is possible.
+pub(super) fn on_lines(
+    script: &'static Script,
+    names: &[LockKeys],
+    id: ClaimId,
+    hint: u64,
+    more: &[String],
+) -> Step {
+    let mut arguments = vec![id.to_string()];
+    let mut keys = Vec::with_capacity(names.len() * 5);
+    for name in names {
+        keys.extend([name.lock.clone(), name.line(), name.holders(), name.counters(), name.claim(id)]);
+        arguments.extend([name.claim_prefix(), name.claim_suffix().to_owned()]);
+    }
+    arguments.push(hint.to_string());
+    arguments.extend_from_slice(more);
+    Step::Script { script, keys, arguments }
+}

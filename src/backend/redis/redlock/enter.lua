@@ -1,0 +1,67 @@
+-- Further arguments: record, mode, ttl, score (0 for one that holds a majority, nothing for a new one).
+local about, mode, ttl, score = ARGV[more], ARGV[more + 1], tonumber(ARGV[more + 2]), ARGV[more + 3]
+
+local function describe(n)
+  redis.call('HSET', KEYS[5 * n], 'mode', mode, 'about', about, 'since', string.format('%.0f', now))
+  redis.call('PEXPIRE', KEYS[5 * n], ttl)
+end
+
+-- The usual case first, in as few steps as it can be: nobody is there.
+local free = true
+for n = 1, names do
+  if redis.call('EXISTS', KEYS[5 * n - 4], KEYS[5 * n - 3], KEYS[5 * n - 2], KEYS[5 * n]) > 0 then free = false end
+end
+if free then
+  local rows, stamp = {}, string.format('%.0f', now)
+  local slot = string.sub(mode, 1, 6) == 'slots:' and '1'
+  for n = 1, names do
+    local token, value = next_token(n), proof(mode, id)
+    redis.call('SET', KEYS[5 * n - 4], value, 'PX', ttl)
+    redis.call('HSET', KEYS[5 * n], 'mode', mode, 'about', about, 'since', stamp, 'token', token, 'held', stamp)
+    if slot then redis.call('HSET', KEYS[5 * n], 'slot', slot) end
+    redis.call('PEXPIRE', KEYS[5 * n], ttl)
+    local at = score == '' and stamp or score
+    redis.call('ZADD', KEYS[5 * n - 2], at, id)
+    redis.call('PEXPIRE', KEYS[5 * n - 2], ttl + 86400000)
+    rows[n] = { token, slot, false, false, false, false, value, 0, ttl, false, false, false, false, false, at, false, '' }
+  end
+  return answer('in', rows)
+end
+
+local function kind(text)
+  if string.sub(text, 1, 6) == 'slots:' then return text end
+  return 'mutex'
+end
+
+local known = false
+for n = 1, names do
+  local c = redis.call('HMGET', KEYS[5 * n], 'mode', 'gone')
+  if c[1] or c[2] then known = true end
+  if c[1] and not c[2] then redis.call('PEXPIRE', KEYS[5 * n], ttl) end
+end
+for n = 1, names do settle(n) end
+if known then
+  -- What it has here lives on with it.
+  for n = 1, names do
+    if value_of(n) == id then redis.call('PEXPIRE', KEYS[5 * n - 4], ttl) end
+  end
+  return answer('in')
+end
+for n = 1, names do
+  local other = redis.call('ZRANGE', KEYS[5 * n - 2], 0, 0)[1] or redis.call('ZRANGE', KEYS[5 * n - 3], 0, 0)[1]
+  local c = other and redis.call('HMGET', claim_of(n, other), 'mode', 'about')
+  if c and c[1] and kind(c[1]) ~= kind(mode) then return { 'mismatch', n, c[1], c[2] } end
+end
+for n = 1, names do
+  local at = score
+  if at == '' then
+    local last = redis.call('ZRANGE', KEYS[5 * n - 3], -1, -1, 'WITHSCORES')[2]
+    local held = redis.call('ZRANGE', KEYS[5 * n - 2], -1, -1, 'WITHSCORES')[2]
+    at = string.format('%.0f', math.max(now, tonumber(last or 0) + 1, tonumber(held or 0) + 1))
+  end
+  describe(n)
+  redis.call('ZADD', KEYS[5 * n - 3], at, id)
+  keep(KEYS[5 * n - 3], ttl)
+  settle(n)
+end
+return answer('in')

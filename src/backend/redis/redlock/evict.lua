@@ -1,0 +1,34 @@
+-- Further arguments: how, who asks, and for how long to remember an id that is not here yet: what its client has
+-- sent may still be on its way. Answers what was found: nothing, a waiter, or a holder that was left alone; or the
+-- claim's record if it has more names.
+local how, by = ARGV[more], ARGV[more + 1]
+local present, holds = false, true
+for n = 1, names do
+  local c = redis.call('HMGET', KEYS[5 * n], 'mode', 'token', 'gone', 'about')
+  if (c[1] and not c[3]) or value_of(n) == id then
+    present = true
+    if c[1] and not c[2] then holds = false end
+    local known, record = pcall(cjson.decode, c[4] or '')
+    if known and record.names and #record.names > names then return c[4] end
+  end
+end
+if not present then
+  if how ~= 'ask' then
+    for n = 1, names do
+      redis.call('HSET', KEYS[5 * n], 'gone', 'evicted', 'by', by)
+      redis.call('PEXPIRE', KEYS[5 * n], ARGV[more + 2])
+    end
+  end
+  return 0
+end
+if how == 'waiting' and holds then return 2 end
+for n = 1, names do
+  if how == 'ask' then
+    redis.call('HSET', KEYS[5 * n], 'asked', by)
+    if redis.call('PTTL', KEYS[5 * n]) < 0 then redis.call('PEXPIRE', KEYS[5 * n], ARGV[more + 2]) end
+  else
+    remove(n, id, 'evicted', by)
+    settle(n)
+  end
+end
+return 1

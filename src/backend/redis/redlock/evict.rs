@@ -1,0 +1,114 @@
+//! Requests that take no claim of one's own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::core::{Nodes, on_lines, proposal};
+use super::script::EVICT;
+use super::{RedlockBackend, STRAGGLE, gather};
+use crate::backend::Evict;
+use crate::backend::record::Record;
+use crate::backend::redis::dial::text;
+use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::keys::LockKeys;
+use crate::backend::redis::row::integer;
+use crate::backend::redis::script::Step;
+use crate::backend::redis::wire::{KEEP_OUT, keys_of, millis};
+use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
+
+/// What nodes found of a claim.
+#[derive(Default)]
+struct Finds {
+    /// How many acted on it.
+    acted: usize,
+    /// How many left it alone because it holds there.
+    holding: usize,
+    /// Its record, if it has more names than were asked about.
+    record: Option<Record>,
+}
+
+/// Removes, or asks to leave, the claim `id`. A waiter may hold at a minority; it is out once a majority has taken
+/// it out, and only then what it has elsewhere is taken as well.
+pub(super) async fn evict(
+    backend: &RedlockBackend,
+    name: &LockName,
+    id: ClaimId,
+    how: Evict,
+    by: &Holder,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let word = match how {
+        Evict::Ask => "ask",
+        Evict::IfWaiting => "waiting",
+        Evict::Force => "force",
+    };
+    let nodes = &backend.nodes;
+    let by = serde_json::to_string(by).unwrap_or_default();
+    let mut names = vec![name.clone()];
+    let (keys, finds) = loop {
+        let keys = keys_of(&backend.naming, &names)?;
+        let finds = ask(nodes, &keys, id, word, &by, deadline).await?;
+        let Some(record) = finds.record else { break (keys, finds) };
+        // The claim has more names than the one that was asked about: it goes from all of them.
+        let all = record.names(name);
+        if all.len() <= names.len() {
+            return Err(Fault::new(ErrorKind::Corrupt, "the record of the claim makes no sense"));
+        }
+        names = all;
+    };
+    if how != Evict::IfWaiting || finds.holding == 0 {
+        return Ok(finds.acted > 0);
+    }
+    if finds.holding >= nodes.majority() {
+        return Ok(false);
+    }
+    if finds.acted < nodes.majority() {
+        let reason = "the nodes do not agree yet whether it waits";
+        return Err(Fault::new(ErrorKind::Unavailable, reason));
+    }
+    ask(nodes, &keys, id, "force", &by, deadline).await?;
+    Ok(true)
+}
+
+async fn ask(
+    nodes: &Arc<Nodes>,
+    keys: &[LockKeys],
+    id: ClaimId,
+    how: &str,
+    by: &str,
+    deadline: Moment,
+) -> Outcome<Finds> {
+    let more = [how.to_owned(), by.to_owned(), millis(KEEP_OUT)];
+    let step = on_lines(&EVICT, keys, id, proposal(), &more);
+    let mut finds = Finds::default();
+    for reply in gather::from_all(nodes, STRAGGLE, deadline, step, Ok).await?.into_iter().flatten() {
+        match reply {
+            Value::Int(0) => {}
+            Value::Int(2) => finds.holding += 1,
+            Value::Int(_) => finds.acted += 1,
+            Value::BulkString(record) => finds.record = finds.record.or(Record::parse(&record)),
+            _ => return Err(Fault::nonsense("neither a number nor a record")),
+        }
+    }
+    Ok(finds)
+}
+
+/// How long ago the last successful run acquired, each node by its own clock.
+pub(super) async fn last_success(
+    backend: &RedlockBackend,
+    name: &LockName,
+    deadline: Moment,
+) -> Outcome<Option<Duration>> {
+    let keys = keys_of(&backend.naming, std::slice::from_ref(name))?.remove(0);
+    let steps = vec![Step::command(["HGET", &keys.counters(), "success"]), Step::command(["TIME"])];
+    let answers = gather::answers(&backend.nodes, STRAGGLE, deadline, steps).await?;
+    let age = |replies: Vec<Value>| {
+        let [success, Value::Array(time)] = replies.as_slice() else { return None };
+        let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());
+        let now = Duration::from_secs(part(0)?) + Duration::from_micros(part(1)?);
+        Some(now.saturating_sub(Duration::from_micros(text(success)?.parse().ok()?)))
+    };
+    Ok(answers.into_iter().flatten().filter_map(age).min())
+}

@@ -1,0 +1,136 @@
+//! What can go wrong with these nodes.
+
+use std::collections::HashMap;
+
+use redis::Value;
+
+use super::{RedlockBackend, gather};
+use crate::backend::redis::dial::text;
+use crate::backend::redis::examine::{LEAST, facts, older};
+use crate::backend::redis::fault::Outcome;
+use crate::backend::redis::script::Step;
+use crate::backend::{Examination, Risk};
+use crate::lock::Moment;
+
+pub(super) async fn examine(backend: &RedlockBackend, deadline: Moment) -> Outcome<Examination> {
+    let nodes = &backend.nodes;
+    let all = std::time::Duration::from_secs(1);
+    let infos = gather::answers(nodes, all, deadline, vec![Step::command(["INFO"])]).await?;
+    let begun = backend.clock.now();
+    gather::answers(nodes, std::time::Duration::ZERO, deadline, vec![Step::command(["PING"])]).await?;
+    let round_trip = backend.clock.now().since(begun);
+    let infos: Vec<Option<HashMap<String, String>>> =
+        infos.into_iter().map(|replies| replies.and_then(|replies| replies.first().map(parsed))).collect();
+    let places: Vec<String> = nodes.services.iter().map(|service| service.config.identity()).collect();
+    let version = |facts: &HashMap<String, String>| facts.get("redis_version").cloned();
+    let mut versions: Vec<String> = infos.iter().flatten().filter_map(version).collect();
+    versions.sort();
+    versions.dedup();
+    Ok(Examination {
+        server: format!("Redlock on {} Redis {}", nodes.services.len(), versions.join(", ")),
+        reached: places.join(","),
+        round_trip,
+        risks: risks(&places, &infos, nodes.max_ttl.as_secs()),
+    })
+}
+
+fn parsed(reply: &Value) -> HashMap<String, String> {
+    match reply {
+        Value::VerbatimString { text, .. } => facts(text),
+        reply => facts(&text(reply).unwrap_or_default()),
+    }
+}
+
+/// What one should know, by node; `None` is a node that did not answer.
+fn risks(places: &[String], infos: &[Option<HashMap<String, String>>], max_ttl: u64) -> Vec<Risk> {
+    let mut risks = vec![
+        Risk::note(
+            "Redlock promises no more than clocks do: a node whose wall clock jumps ends a lock early or late, and with \
+             a majority of such nodes two may hold it",
+        ),
+        Risk::note(
+            "tokens rise as long as a majority of nodes keeps its data; when more lose it at once they may go back",
+        ),
+        Risk::note(format!(
+            "a node that was restarted has no say for {max_ttl} s (--max-ttl), which must be the same for all users of \
+             a lock, like the list of nodes"
+        )),
+        Risk::note("who waits longest is served first only as far as the nodes agree; it is not promised"),
+    ];
+    for (place, info) in places.iter().zip(infos) {
+        let Some(info) = info else {
+            let what = format!("{place} did not answer: one node less may fail");
+            risks.push(Risk::warning(what, "start it again, or look why it cannot be reached"));
+            continue;
+        };
+        let fact = |name: &str| info.get(name).map(String::as_str);
+        let number = |name: &str| fact(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        if let Some(version) = fact("redis_version").filter(|version| older(version)) {
+            risks.push(Risk::warning(
+                format!(
+                    "{place} is {version}, older than {}.{}, the least that dlock is made for",
+                    LEAST.0, LEAST.1
+                ),
+                "upgrade the server",
+            ));
+        }
+        if let Some(policy) = fact("maxmemory_policy").filter(|policy| *policy != "noeviction")
+            && number("maxmemory") > 0
+        {
+            risks.push(Risk::warning(
+                format!(
+                    "{place} may drop locks that are held under memory pressure (maxmemory-policy {policy})"
+                ),
+                "set maxmemory-policy noeviction, or use servers of their own for locks",
+            ));
+        }
+        if fact("role").is_some_and(|role| role != "master") {
+            risks.push(Risk::warning(
+                format!("{place} is a replica and takes no locks"),
+                "name independent masters only",
+            ));
+        }
+        if number("connected_slaves") > 0 {
+            risks.push(Risk::warning(
+                format!("{place} has replicas: should one take its place, it may have forgotten a lock"),
+                "run the nodes of a Redlock without replicas and without failover",
+            ));
+        }
+        if number("uptime_in_seconds") < max_ttl {
+            risks.push(Risk::warning(
+                format!("{place} was restarted {} s ago and has no say yet", number("uptime_in_seconds")),
+                format!("wait until it has run for {max_ttl} s"),
+            ));
+        }
+    }
+    risks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Weight;
+
+    fn warnings(info: Option<&str>) -> Vec<String> {
+        let risks = risks(&["here".to_owned()], &[info.map(facts)], 60);
+        risks.into_iter().filter(|risk| risk.weight == Weight::Warning).map(|risk| risk.what).collect()
+    }
+
+    #[test]
+    fn each_risk_is_named_and_a_sound_node_has_none() {
+        let sound = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nconnected_slaves:0\r\n\
+                     uptime_in_seconds:600\r\n";
+        assert_eq!(warnings(Some(sound)), Vec::<String>::new());
+        for (from, to, part) in [
+            ("7.0.15", "5.0.9", "older than 6.2"),
+            ("policy:noeviction", "policy:allkeys-lru\r\nmaxmemory:1", "may drop locks"),
+            ("role:master", "role:slave", "is a replica"),
+            ("slaves:0", "slaves:2", "has replicas"),
+            ("seconds:600", "seconds:6", "no say yet"),
+        ] {
+            let found = warnings(Some(&sound.replace(from, to)));
+            assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");
+        }
+        assert!(warnings(None)[0].contains("did not answer"));
+    }
+}

@@ -1,0 +1,177 @@
+//! One step of one claim at one node.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redis::Value;
+
+use super::core::{Aim, Core, UNTOLD};
+use super::reply::{Reply, Row};
+use crate::backend::redis::connection::Connection;
+use crate::backend::redis::dial::text;
+use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::script::Step;
+use crate::backend::redis::service::Patience;
+use crate::backend::redis::view::Armed;
+use crate::lock::Moment;
+
+/// How a step went out.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    /// Its number among those to this node.
+    number: u64,
+    /// How often the node had told of a change before.
+    told: u64,
+    /// How many replies come before its own.
+    before: usize,
+    /// Whether the node was asked to tell of the next change.
+    listens: bool,
+}
+
+/// What came back.
+struct Back {
+    sent: Sent,
+    reply: Reply,
+    /// The replies behind its own.
+    armed: Vec<Value>,
+    connection: Arc<Connection>,
+}
+
+impl Core {
+    /// Reads of the own keys, after each of which the node tells once of their next change.
+    fn arming(&self, rows: &[Row]) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (n, keys) in self.names.iter().enumerate() {
+            let caching = || Step::command(["CLIENT", "CACHING", "YES"]);
+            let fields = ["token", "gone", "asked", "top", "behind"].map(str::to_owned);
+            let read = ["HMGET".to_owned(), keys.claim(self.id)].into_iter().chain(fields);
+            steps.extend([caching(), Step::Command(read.collect())]);
+            if rows.get(n).is_some_and(|row| row.watches_lock(self.mode)) {
+                steps.extend([caching(), Step::command(["GET", &keys.lock])]);
+            }
+        }
+        steps
+    }
+
+    /// Whether the replies to [`Core::arming`] say what `rows` say.
+    fn agrees(&self, rows: &[Row], replies: &[Value]) -> bool {
+        let mut replies = replies.iter().skip(1).step_by(2);
+        let known = rows.iter().all(|row| {
+            let Some(Value::Array(fields)) = replies.next() else { return false };
+            let field = |n: usize| fields.get(n).and_then(text);
+            let base = &row.base;
+            let gone = base.gone.clone().filter(|why| !matches!(why.as_str(), "missing" | "lost"));
+            let same =
+                base.gone.is_some() || field(0) == base.granted.map(|granted| granted.token.to_string());
+            let same =
+                same && (gone.is_none() || field(1) == gone) && field(2).is_some() == base.asked.is_some();
+            let same = same && field(3).is_some() == base.top;
+            let same = same && (base.gone.is_some() || field(4).is_some() == row.behind);
+            let lock = !row.watches_lock(self.mode)
+                || replies
+                    .next()
+                    .is_some_and(|value| text(value) == base.value || matches!(value, Value::ServerError(_)));
+            same && lock
+        });
+        known && replies.next().is_none()
+    }
+
+    /// Has node `at` take `step` and takes over what it says. What went wrong is kept with the leg, too.
+    pub(super) async fn exchange(
+        &self,
+        at: usize,
+        step: &Step,
+        aim: Aim,
+        deadline: Moment,
+    ) -> Outcome<Reply> {
+        let begin = self.clock.now();
+        let outcome = match self.send(at, step, aim, deadline).await {
+            Ok(back) => {
+                self.take_over(at, aim, begin, &back);
+                if aim != Aim::Look && self.nodes.claims.load(Ordering::Relaxed) > 1 {
+                    back.connection.nudge();
+                }
+                Ok(back.reply)
+            }
+            Err(fault) => {
+                let now = self.clock.now();
+                self.inner().legs[at].failed(fault.clone(), self.ttl / 3, now);
+                Err(fault)
+            }
+        };
+        self.learnt();
+        outcome
+    }
+
+    /// Sends `step`, and after it what has the node tell of the next change if somebody listens to it.
+    async fn send(&self, at: usize, step: &Step, aim: Aim, deadline: Moment) -> Outcome<Back> {
+        let (rows, listens) = {
+            let inner = self.inner();
+            let leg = &inner.legs[at];
+            (leg.rows.clone(), aim == Aim::Look || leg.armed.is_some())
+        };
+        let sending = Mutex::new(Sent::default());
+        let steps = |connection: &Connection| {
+            let mut steps = Vec::new();
+            if listens && connection.tells.get().is_none() {
+                steps.push(Step::command(["HELLO", "3"]));
+                steps.push(Step::command(["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"]));
+            }
+            let before = steps.len();
+            steps.push(step.clone());
+            if listens && connection.tells.get() != Some(&false) {
+                steps.extend(self.arming(&rows));
+            }
+            let mut inner = self.inner();
+            inner.legs[at].sent += 1;
+            let sent = Sent { number: inner.legs[at].sent, told: connection.told(), before, listens };
+            *sending.lock().unwrap_or_else(PoisonError::into_inner) = sent;
+            steps
+        };
+        let mut answer = self.nodes.services[at].call(None, deadline, Patience::Once, steps).await?;
+        let sent = *sending.lock().unwrap_or_else(PoisonError::into_inner);
+        if sent.before > 0 {
+            // Another claim of this client may have asked meanwhile; the answer is the same.
+            let _ = answer.connection.tells.set(answer.replies.get(1) == Some(&Value::Okay));
+        }
+        let armed = answer.replies.split_off((sent.before + 1).min(answer.replies.len()));
+        let reply = answer.replies.get(sent.before).ok_or_else(|| Fault::nonsense("no reply"))?;
+        Ok(Back { sent, reply: Reply::parse(reply, self.names.len())?, armed, connection: answer.connection })
+    }
+
+    /// Takes over what node `at` said to a step that was begun at `begin`.
+    fn take_over(&self, at: usize, aim: Aim, begin: Moment, back: &Back) {
+        let now = self.clock.now();
+        let mut guard = self.inner();
+        let inner = &mut *guard;
+        let leg = &mut inner.legs[at];
+        leg.opened.get_or_insert(self.nodes.services[at].opened());
+        leg.mismatch = None;
+        match &back.reply {
+            Reply::Standing(standing) => {
+                if aim == Aim::Life && standing.found {
+                    leg.from = leg.from.max(begin);
+                }
+                leg.take(back.sent.number, standing.clone(), self.nodes.max_ttl, now);
+                let tells = back.connection.tells.get() != Some(&false);
+                let agrees = !tells || self.agrees(&leg.rows, &back.armed);
+                let armed = || Armed { connection: Arc::clone(&back.connection), told: back.sent.told };
+                leg.armed = (back.sent.listens && agrees).then(armed);
+                if !tells {
+                    leg.look_at = leg.look_at.min(now + UNTOLD);
+                }
+            }
+            Reply::Mismatch { mode, who } => leg.mismatch = Some((mode.clone(), who.clone())),
+            Reply::Number(_) => {}
+        }
+        match aim {
+            Aim::Floor => {
+                for (floor, token) in leg.floor.iter_mut().zip(&inner.confirming) {
+                    *floor = (*floor).max(*token);
+                }
+            }
+            Aim::Leave => leg.left = true,
+            _ => {}
+        }
+    }
+}

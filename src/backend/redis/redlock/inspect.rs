@@ -1,0 +1,253 @@
+//! Reading lines: what the nodes say together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use redis::Value;
+
+use super::core::Nodes;
+use super::reply::number;
+use super::script::INSPECT;
+use super::{RedlockBackend, STRAGGLE, gather, tally};
+use crate::backend::record::Record;
+use crate::backend::redis::connection::Connection;
+use crate::backend::redis::dial::text;
+use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::keys::Naming;
+use crate::backend::redis::row::{granted, instant, integer};
+use crate::backend::redis::script::Step;
+use crate::backend::redis::service::{Patience, Service};
+use crate::backend::redis::wire::keys_of;
+use crate::lock::{ClaimId, Entry, FencingToken, LockName, LockStatus, Mode, Moment};
+
+/// How many keys a node looks at in one step of listing.
+const AT_ONCE: &str = "1000";
+/// How many lines are read in one exchange.
+const LINES_AT_ONCE: usize = 64;
+
+/// One claim as the nodes know it.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) id: ClaimId,
+    pub(super) record: Record,
+    /// Its place in the line, comparable between claims.
+    pub(super) score: u64,
+    label: Option<String>,
+    /// How many nodes know it.
+    known: usize,
+    /// How many nodes gave it which slot, or no slot in particular.
+    given: BTreeMap<Option<u32>, usize>,
+    token: Option<FencingToken>,
+    held: Option<SystemTime>,
+    since: Option<SystemTime>,
+    lives: Vec<Option<Duration>>,
+}
+
+/// A line as the nodes know it together.
+#[derive(Debug)]
+pub(super) struct Line {
+    nodes: usize,
+    answered: usize,
+    /// What the lock's key says, and what is left of its life, at each node where it is set.
+    values: Vec<(String, Option<Duration>)>,
+    pub(super) entries: Vec<Found>,
+}
+
+pub(super) fn step(naming: &Naming, name: &LockName) -> Outcome<Step> {
+    let keys = keys_of(naming, std::slice::from_ref(name))?.remove(0);
+    let arguments = vec![keys.claim_prefix(), keys.claim_suffix().to_owned()];
+    let all = vec![keys.lock.clone(), keys.line(), keys.holders()];
+    Ok(Step::Script { script: &INSPECT, keys: all, arguments })
+}
+
+/// The lines of `names`.
+pub(super) async fn entries(
+    nodes: &Arc<Nodes>,
+    naming: &Naming,
+    names: &[LockName],
+    deadline: Moment,
+) -> Outcome<Vec<Line>> {
+    let steps: Vec<Step> = names.iter().map(|name| step(naming, name)).collect::<Outcome<_>>()?;
+    let answers = gather::answers(nodes, STRAGGLE, deadline, steps).await?;
+    (0..names.len())
+        .map(|n| {
+            let of_this = answers.iter().flatten().filter_map(|replies| replies.get(n));
+            Line::merge(nodes.services.len(), of_this)
+        })
+        .collect()
+}
+
+/// The lines with claims whose names start with `prefix`.
+pub(super) async fn lines(
+    backend: &RedlockBackend,
+    prefix: &str,
+    deadline: Moment,
+) -> Outcome<Vec<LockStatus>> {
+    let scans = backend.nodes.services.iter().map(|service| {
+        let (service, naming) = (Arc::clone(service), backend.naming.clone());
+        tokio::spawn(async move { scan(&service, &naming, deadline).await })
+    });
+    let (mut names, mut answered, mut faults) = (BTreeSet::new(), 0, Vec::new());
+    for scan in scans.collect::<Vec<_>>() {
+        match scan.await {
+            Ok(Ok(found)) => {
+                answered += 1;
+                names.extend(found);
+            }
+            Ok(Err(fault)) => faults.push(fault),
+            Err(_) => {}
+        }
+    }
+    if answered < backend.nodes.majority() {
+        return Err(backend.nodes.too_few(answered, &faults));
+    }
+    let names: Vec<LockName> = names.into_iter().filter(|name| name.as_str().starts_with(prefix)).collect();
+    let mut found = Vec::new();
+    for some in names.chunks(LINES_AT_ONCE) {
+        let lines = entries(&backend.nodes, &backend.naming, some, deadline).await?;
+        found.extend(some.iter().zip(lines).map(|(name, line)| line.status(name)));
+    }
+    found.retain(|status| !status.is_empty());
+    Ok(found)
+}
+
+async fn scan(service: &Service, naming: &Naming, deadline: Moment) -> Outcome<Vec<LockName>> {
+    let mut names = Vec::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let scan = Step::command(["SCAN", &cursor, "MATCH", &naming.sides(), "COUNT", AT_ONCE]);
+        let steps = move |_: &Connection| vec![scan.clone()];
+        let answer = service.call(None, deadline, Patience::Once, steps).await?;
+        let parts = match answer.replies.first() {
+            Some(Value::Array(parts)) => parts.as_slice(),
+            Some(Value::ServerError(error)) => return Err(Fault::of(error)),
+            _ => &[],
+        };
+        let [next, Value::Array(keys)] = parts else { return Err(Fault::nonsense("no keys")) };
+        names.extend(keys.iter().filter_map(text).filter_map(|key| naming.name_of_either(&key)));
+        cursor = text(next).ok_or_else(|| Fault::nonsense("no cursor"))?;
+        if cursor == "0" {
+            return Ok(names);
+        }
+    }
+}
+
+fn life(reply: &Value) -> Option<Duration> {
+    integer(reply).and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis)
+}
+
+impl Line {
+    fn merge<'a>(nodes: usize, replies: impl Iterator<Item = &'a Value>) -> Outcome<Self> {
+        let mut line = Self { nodes, answered: 0, values: Vec::new(), entries: Vec::new() };
+        let mut found: BTreeMap<ClaimId, Found> = BTreeMap::new();
+        for reply in replies {
+            let Value::Array(parts) = reply else { return Err(Fault::nonsense("no line")) };
+            let [value, left, Value::Array(entries)] = parts.as_slice() else {
+                return Err(Fault::nonsense("no line"));
+            };
+            line.answered += 1;
+            let value = text(value);
+            for entry in entries {
+                Found::add(&mut found, entry, value.as_deref());
+            }
+            line.values.extend(value.map(|value| (value, life(left))));
+        }
+        line.entries = found.into_values().collect();
+        line.entries.sort_by_key(|found| (found.score, found.id));
+        Ok(line)
+    }
+
+    /// Whether so many nodes, and those that have not answered, could be a majority.
+    fn may_be_most(&self, count: usize) -> bool {
+        count > 0 && count + (self.nodes - self.answered) >= tally::majority(self.nodes)
+    }
+
+    pub(super) fn status(&self, name: &LockName) -> LockStatus {
+        let (mut holders, mut waiters) = (Vec::new(), Vec::new());
+        let (mut holding, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        for found in &self.entries {
+            if let Some(slot) =
+                found.slot().filter(|(_, count)| self.may_be_most(*count)).map(|(slot, _)| slot)
+            {
+                holding.insert(found.id.to_string());
+                holders.push(found.entry(true, slot));
+            } else if self.may_be_most(found.known) {
+                waiters.push(found.entry(false, None));
+            }
+        }
+        for (value, left) in &self.values {
+            let same = self.values.iter().filter(|(other, _)| other == value).count();
+            let own = value.starts_with("redlock:") || holding.contains(value);
+            if self.may_be_most(same) && !own && seen.insert(value) {
+                let known = self.entries.iter().any(|found| found.id.to_string() == *value);
+                if !known {
+                    let entry =
+                        Entry { mode: Some(Mode::Exclusive), ttl: *left, foreign: true, ..Entry::default() };
+                    holders.insert(0, entry);
+                }
+            }
+        }
+        for (entry, ahead) in waiters.iter_mut().zip(u32::try_from(holders.len()).unwrap_or(u32::MAX)..) {
+            entry.ahead = Some(ahead);
+        }
+        LockStatus { name: name.clone(), holders, waiters }
+    }
+}
+
+impl Found {
+    /// Adds what one node, at which the lock's key says `value`, knows of a claim.
+    fn add(found: &mut BTreeMap<ClaimId, Self>, reply: &Value, value: Option<&str>) {
+        let Value::Array(parts) = reply else { return };
+        let at = |n: usize| parts.get(n).and_then(text);
+        let id: Option<ClaimId> = at(0).and_then(|id| id.parse().ok());
+        let record = at(2).and_then(|about| Record::parse(about.as_bytes()));
+        let (Some(id), Some(record)) = (id, record) else { return };
+        let proof = match record.mode() {
+            Some(mode @ (Mode::Shared | Mode::Slots(_))) => format!("redlock:{mode}"),
+            _ => id.to_string(),
+        };
+        let granted = granted(at(4).as_deref(), at(5).as_deref()).filter(|_| value == Some(proof.as_str()));
+        let one = found.entry(id).or_insert_with(|| Self {
+            id,
+            record,
+            score: 0,
+            label: None,
+            known: 0,
+            given: BTreeMap::new(),
+            token: None,
+            held: None,
+            since: None,
+            lives: Vec::new(),
+        });
+        one.known += 1;
+        one.score = one.score.max(at(9).and_then(|score| number(&score)).unwrap_or(0));
+        one.label = one.label.take().or_else(|| at(3));
+        one.lives.push(parts.get(8).and_then(life));
+        let instant = |n: usize| at(n).and_then(|text| instant(&text));
+        one.since = one.since.or_else(|| instant(7));
+        if let Some(granted) = granted {
+            *one.given.entry(granted.slot).or_default() += 1;
+            one.token = one.token.max(Some(granted.token));
+            one.held = one.held.or_else(|| instant(6));
+        }
+    }
+
+    /// The slot that most nodes gave, and how many these are.
+    fn slot(&self) -> Option<(Option<u32>, usize)> {
+        self.given.iter().map(|(slot, count)| (*slot, *count)).max_by_key(|(_, count)| *count)
+    }
+
+    fn entry(&self, holds: bool, slot: Option<u32>) -> Entry {
+        let mut entry = self.record.entry();
+        entry.claim = Some(self.id);
+        entry.label = self.label.clone().or(entry.label);
+        entry.token = self.token.filter(|_| holds);
+        entry.slot = slot;
+        entry.since = self.held.filter(|_| holds).or(self.since);
+        let mut lives = self.lives.clone();
+        lives.sort_by(|a, b| b.cmp(a));
+        entry.ttl = lives.get(lives.len() / 2).copied().flatten();
+        entry
+    }
+}

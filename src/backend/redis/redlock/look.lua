@@ -1,0 +1,2 @@
+for n = 1, names do settle(n) end
+return answer('in')

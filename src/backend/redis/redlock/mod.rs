@@ -1,0 +1,136 @@
+//! Redlock: locks on several independent Redis servers, of which a majority decides.
+//!
+//! A claim enters the lines of all nodes at once and holds when more than half of them have given it the lock, for as
+//! long as the shortest-lived of these lasts, counted from when each was asked. Each node keeps its line as one server
+//! does, but in an order that all nodes come to: by the highest time of arrival that any node saw. Whoever holds at a
+//! minority gives that back as soon as somebody waits there who comes first, so that of claims that came at the same
+//! moment exactly one gets the lock. A node's word counts only if it has run for longer than any ttl: a restarted one
+//! may have forgotten what it gave. Tokens are the highest of a majority, written back to a majority before the hold
+//! counts; that takes no request where the nodes could all give the one that was proposed.
+
+mod claim;
+mod config;
+mod core;
+mod deadlock;
+mod enter;
+mod evict;
+mod examine;
+mod exchange;
+mod gather;
+mod inspect;
+mod leg;
+mod observe;
+mod reply;
+mod script;
+mod tally;
+mod tend;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::fault::NAME;
+use super::keys::Naming;
+use super::service::Service;
+use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
+use crate::clock::Clock;
+use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+pub use config::RedlockConfig;
+use core::Nodes;
+
+/// How long a node may hold up an answer that the others have given.
+const STRAGGLE: Duration = Duration::from_millis(250);
+
+/// Several independent Redis servers.
+#[derive(Debug)]
+pub struct RedlockBackend {
+    nodes: Arc<Nodes>,
+    config: RedlockConfig,
+    naming: Naming,
+    clock: Clock,
+}
+
+impl RedlockBackend {
+    /// Takes `config`; nothing is connected before the first call.
+    pub fn open(config: RedlockConfig) -> Self {
+        Self::with_clock(config, Clock::Boot)
+    }
+
+    /// As [`RedlockBackend::open`], for a client whose clock may tell another time than the servers'.
+    pub fn with_clock(config: RedlockConfig, clock: Clock) -> Self {
+        let prefix = config.nodes.first().and_then(|node| node.prefix.clone());
+        Self { nodes: nodes(&config, clock), naming: Naming { prefix, group: "quorum:" }, config, clock }
+    }
+}
+
+fn nodes(config: &RedlockConfig, clock: Clock) -> Arc<Nodes> {
+    let services = config.nodes.iter().map(|node| Arc::new(Service::new(node.clone(), clock))).collect();
+    Arc::new(Nodes { services, max_ttl: config.max_ttl, claims: AtomicUsize::new(0) })
+}
+
+#[async_trait]
+impl Backend for RedlockBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: NAME,
+            atomic_names: false,
+            ordered: false,
+            token: TokenStrength::BestEffort,
+            leased: true,
+            renewals_per_ttl: 3,
+            look_while_running: true,
+            abandoned_bound: Duration::from_secs(1),
+        }
+    }
+
+    fn identity(&self) -> String {
+        self.config.identity()
+    }
+
+    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
+        let claim = enter::enter(self, request, deadline).await;
+        let claim = claim.map_err(|fault| fault.during("enter the line", request.names.first()))?;
+        Ok(Arc::new(claim))
+    }
+
+    async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
+        let names = std::slice::from_ref(name);
+        let lines = inspect::entries(&self.nodes, &self.naming, names, deadline).await;
+        let mut lines = lines.map_err(|fault| fault.during("inspect the line", Some(name)))?;
+        Ok(lines.remove(0).status(name))
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
+        let lines = inspect::lines(self, prefix, deadline).await;
+        lines.map_err(|fault| fault.during("list the lines", None))
+    }
+
+    async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
+        // Tracking everything that is read is a matter of whole connections.
+        let own = nodes(&self.config, self.clock);
+        Ok(Box::new(observe::LineObserver::new(own, self.naming.clone(), name.clone())))
+    }
+
+    async fn evict(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        how: Evict,
+        by: &Holder,
+        deadline: Moment,
+    ) -> Result<bool> {
+        let evicted = evict::evict(self, name, id, how, by, deadline).await;
+        evicted.map_err(|fault| fault.during("evict from the line", Some(name)))
+    }
+
+    async fn examine(&self, deadline: Moment) -> Result<Examination> {
+        examine::examine(self, deadline).await.map_err(|fault| fault.during("examine the service", None))
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
+        let age = evict::last_success(self, name, deadline).await;
+        age.map_err(|fault| fault.during("read the last success", Some(name)))
+    }
+}

@@ -1,0 +1,23 @@
+-- Gives the claim its place among those of all nodes. Further arguments: score, who comes, and whether it takes the
+-- place of older waiters that say so too. Only claims that have their place are compared.
+local score, by, newest = ARGV[more], ARGV[more + 1], ARGV[more + 2]
+for n = 1, names do
+  local line, holds = KEYS[5 * n - 3], KEYS[5 * n - 2]
+  if redis.call('ZSCORE', line, id) then redis.call('ZADD', line, score, id) end
+  if redis.call('ZSCORE', holds, id) then redis.call('ZADD', holds, score, id) end
+  if newest == '1' and redis.call('EXISTS', KEYS[5 * n]) == 1 then
+    redis.call('HSET', KEYS[5 * n], 'newest', score, 'who', by)
+    for _, who in ipairs(redis.call('ZRANGE', line, 0, -1)) do
+      local c = redis.call('HMGET', claim_of(n, who), 'newest', 'who')
+      if who ~= id and c[1] then
+        if tonumber(c[1]) < tonumber(score) then
+          remove(n, who, 'superseded', by)
+        elseif redis.call('ZSCORE', line, id) then
+          remove(n, id, 'superseded', c[2])
+        end
+      end
+    end
+  end
+end
+for n = 1, names do settle(n) end
+return answer('in')

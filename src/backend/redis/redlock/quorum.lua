@@ -1,0 +1,200 @@
+-- What every step on one node's lines begins with. Keys, for each name: the lock, its line, its holders, its
+-- counters, the claim that the step is about. Arguments: the id of that claim, then for each name what claims' keys
+-- begin and end with, then a proposal for the next token, the same for all nodes.
+-- The order of a line is by score: first the node's own time of arrival, then what the claim took as the highest of
+-- all nodes, so that all nodes come to the same order; 0 is that of a claim which holds a majority.
+if redis.replicate_commands then redis.replicate_commands() end
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local id = ARGV[1]
+local names = #KEYS / 5
+local more = 2 * names + 3
+local hint = tonumber(ARGV[more - 1])
+
+local function claim_of(n, who) return ARGV[2 * n] .. who .. ARGV[2 * n + 1] end
+
+-- The lock's value; a key that is no string belongs to another kind of client, and is taken.
+local function value_of(n)
+  local value = redis.pcall('GET', KEYS[5 * n - 4])
+  if type(value) == 'table' then return '?' end
+  return value
+end
+
+local function is_marker(value) return value and string.sub(value, 1, 8) == 'redlock:' end
+
+-- What the lock's key must say for a hold of that mode.
+local function proof(mode, who)
+  if mode == 'exclusive' then return who end
+  return 'redlock:' .. mode
+end
+
+-- The proposal, unless it would fall back or is far from this node's clock.
+local function next_token(n)
+  local last = tonumber(redis.call('HGET', KEYS[5 * n - 1], 'fence') or 0)
+  local near = now
+  if math.abs(hint - now) <= 1000000 then near = hint end
+  local token = string.format('%.0f', math.max(last + 1, near))
+  redis.call('HSET', KEYS[5 * n - 1], 'fence', token)
+  return token
+end
+
+-- Lines outlive their claims by a day, so that an idle one is no leftover.
+local function keep(key, ttl)
+  local length = ttl + 86400000
+  if redis.call('PTTL', key) < length - 3600000 then redis.call('PEXPIRE', key, length) end
+end
+
+local function grant(n, who, score, mode, used)
+  local key, lock = claim_of(n, who), KEYS[5 * n - 4]
+  local token = next_token(n)
+  local left = math.max(redis.call('PTTL', key), 1)
+  redis.call('HSET', key, 'token', token, 'held', string.format('%.0f', now))
+  redis.call('HDEL', key, 'top', 'behind')
+  redis.call('ZREM', KEYS[5 * n - 3], who)
+  redis.call('ZADD', KEYS[5 * n - 2], score, who)
+  keep(KEYS[5 * n - 2], left)
+  if mode ~= 'exclusive' then left = math.max(left, redis.call('PTTL', lock)) end
+  redis.call('SET', lock, proof(mode, who), 'PX', left)
+  if string.sub(mode, 1, 6) == 'slots:' then
+    local slot = 1
+    while used[tostring(slot)] do slot = slot + 1 end
+    used[tostring(slot)] = who
+    redis.call('HSET', key, 'slot', slot)
+  end
+end
+
+local function may_hold(mode, value, kept, kind)
+  if mode == 'exclusive' then return kept == 0 and not value end
+  if value and value ~= proof(mode) then return false end
+  if mode == 'shared' then return kept == 0 or kind == 'shared' end
+  return kept < tonumber(string.sub(mode, 7))
+end
+
+-- Who holds here, after those that are gone have been taken out: how many, their kind, the longest life among
+-- them, and who has which slot.
+local function holders(n, value)
+  local kept, kind, longest, used = 0, false, 0, {}
+  for _, who in ipairs(redis.call('ZRANGE', KEYS[5 * n - 2], 0, -1)) do
+    local key = claim_of(n, who)
+    local c = redis.call('HMGET', key, 'mode', 'slot', 'gone')
+    if not c[3] and value == proof(c[1] or 'exclusive', who) then
+      kept, kind = kept + 1, c[1] or 'exclusive'
+      if c[2] then used[c[2]] = who end
+      if kind ~= 'exclusive' then longest = math.max(longest, redis.call('PTTL', key)) end
+    else
+      redis.call('ZREM', KEYS[5 * n - 2], who)
+      if c[1] and not c[3] then redis.call('HSET', key, 'gone', 'lost') end
+    end
+  end
+  return kept, kind, longest, used
+end
+
+-- Takes out who is gone, gives what is free in order, tells the first who still waits that it is the first, and
+-- those who hold here out of their order that somebody before them waits.
+local function settle(n)
+  local lock, line, value = KEYS[5 * n - 4], KEYS[5 * n - 3], value_of(n)
+  local kept, kind, longest, used = holders(n, value)
+  if kept == 0 and is_marker(value) then
+    redis.call('DEL', lock)
+    value = false
+  end
+  while true do
+    local head = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+    local who, score = head[1], head[2]
+    if not who then break end
+    local key = claim_of(n, who)
+    local c = redis.call('HMGET', key, 'mode', 'gone')
+    if not c[1] or c[2] then
+      redis.call('ZREM', line, who)
+    elseif may_hold(c[1], value, kept, kind) then
+      grant(n, who, score, c[1], used)
+      value, kept, kind = proof(c[1], who), kept + 1, c[1]
+      if kind ~= 'exclusive' then longest = math.max(longest, redis.call('PTTL', key)) end
+    else
+      redis.call('HSETNX', key, 'top', '1')
+      local rest = redis.call('ZRANGEBYSCORE', KEYS[5 * n - 2], score, '+inf', 'WITHSCORES')
+      for i = 1, #rest, 2 do
+        local later, key = rest[i + 1] ~= score or rest[i] > who, claim_of(n, rest[i])
+        if later and redis.call('EXISTS', key) == 1 then redis.call('HSETNX', key, 'behind', '1') end
+      end
+      break
+    end
+  end
+  if longest > 0 and redis.call('PTTL', lock) ~= longest then redis.call('PEXPIRE', lock, longest) end
+end
+
+-- Takes a claim out of the line for good and leaves word of why.
+local function remove(n, who, why, by)
+  redis.call('ZREM', KEYS[5 * n - 3], who)
+  redis.call('ZREM', KEYS[5 * n - 2], who)
+  if value_of(n) == who then redis.call('DEL', KEYS[5 * n - 4]) end
+  local key = claim_of(n, who)
+  if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'gone', why, 'by', by) end
+end
+
+local function least(a, b)
+  if a < 0 then return b end
+  if b < 0 then return a end
+  return math.min(a, b)
+end
+
+-- When time alone may change how a waiter stands: the end of whom it waits for, or its own.
+local function horizon(n, top, mode, rank)
+  local own = redis.call('PTTL', KEYS[5 * n])
+  if not top and rank > 0 then
+    local before = redis.call('ZRANGE', KEYS[5 * n - 3], rank - 1, rank - 1)[1]
+    return least(own, redis.call('PTTL', claim_of(n, before)))
+  end
+  if string.sub(mode, 1, 6) == 'slots:' then
+    for _, who in ipairs(redis.call('ZRANGE', KEYS[5 * n - 2], 0, -1)) do
+      own = least(own, redis.call('PTTL', claim_of(n, who)))
+    end
+  end
+  return least(own, redis.call('PTTL', KEYS[5 * n - 4]))
+end
+
+-- How the claim stands in one line of this node.
+local function standing(n)
+  local c = redis.call('HMGET', KEYS[5 * n], 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top', 'behind')
+  local mode, token, gone = c[1], c[2], c[4]
+  local value = value_of(n)
+  if not gone and not mode then gone = 'missing' end
+  if not gone and token and value ~= proof(mode, id) then gone = 'lost' end
+  local row = { token, c[3], gone, c[5], c[6], c[7], value }
+  for part = 8, 17 do row[part] = false end
+  if gone then return row end
+  row[15] = redis.call('ZSCORE', KEYS[5 * n - (token and 2 or 3)], id)
+  row[16] = c[8]
+  if string.sub(mode, 1, 6) == 'slots:' then
+    local _, _, _, used = holders(n, value)
+    local taken = {}
+    for slot, who in pairs(used) do
+      if who ~= id then taken[#taken + 1] = slot end
+    end
+    row[17] = table.concat(taken, ',')
+  end
+  if token then
+    row[8], row[9] = 0, redis.call('PTTL', KEYS[5 * n])
+    return row
+  end
+  local rank = redis.call('ZRANK', KEYS[5 * n - 3], id)
+  if not rank then
+    row[3] = 'lost'
+    return row
+  end
+  row[8], row[9] = rank, horizon(n, c[7], mode, rank)
+  local lead = redis.call('ZRANGE', KEYS[5 * n - 2], 0, 0)[1] or redis.call('ZRANGE', KEYS[5 * n - 3], 0, 0)[1]
+  local l = redis.call('HMGET', claim_of(n, lead), 'about', 'label', 'token', 'slot', 'held')
+  row[10], row[11], row[12], row[13], row[14] = l[1], l[2], l[3], l[4], l[5]
+  return row
+end
+
+-- The answer to a step: a word, how the claim stands, and which server this is and since when it runs.
+local function answer(word, rows)
+  if not rows then
+    rows = {}
+    for n = 1, names do rows[n] = standing(n) end
+  end
+  local info = redis.call('INFO', 'server')
+  return { word, rows, string.match(info, 'uptime_in_seconds:(%d+)'), string.match(info, 'run_id:(%w+)') }
+end

@@ -1,0 +1,110 @@
+//! What one node says of a claim.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::backend::record::Record;
+use crate::backend::redis::dial::text;
+use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::row;
+use crate::lock::{Granted, Mode};
+
+/// One line's row of `standing` in `quorum.lua`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Row {
+    pub(super) base: row::Row,
+    pub(super) score: Option<u64>,
+    /// Whether somebody who comes first waits for what it has here.
+    pub(super) behind: bool,
+    /// The slots that others have here.
+    pub(super) taken: Vec<u32>,
+}
+
+impl Row {
+    fn parse(reply: &Value) -> Outcome<Self> {
+        let base = row::Row::parse(reply)?;
+        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no row of a line")) };
+        let at = |n: usize| parts.get(n).and_then(text);
+        let taken = at(16).unwrap_or_default();
+        Ok(Self {
+            base,
+            score: at(14).and_then(|score| number(&score)),
+            behind: at(15).is_some(),
+            taken: taken.split(',').filter_map(|slot| slot.parse().ok()).collect(),
+        })
+    }
+
+    pub(super) fn granted(&self) -> Option<Granted> {
+        self.base.granted.filter(|_| self.base.gone.is_none())
+    }
+
+    /// Whether a change of the lock's key itself concerns the claim: of a marker the claims that it stands for
+    /// tell.
+    pub(super) fn watches_lock(&self, mode: Mode) -> bool {
+        let marker = self.base.value.as_deref().is_some_and(|value| value.starts_with("redlock:"));
+        if self.base.granted.is_some() { mode == Mode::Exclusive } else { self.base.top && !marker }
+    }
+}
+
+/// Scores are whole numbers of microseconds, but a server may write large ones with an exponent.
+pub(super) fn number(text: &str) -> Option<u64> {
+    text.parse().ok().or_else(|| {
+        let value: f64 = text.parse().ok()?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+        (0.0..9e15).contains(&value).then_some(value as u64)
+    })
+}
+
+/// How a claim stands at one node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Standing {
+    /// Whether the step found the claim.
+    pub(super) found: bool,
+    pub(super) rows: Vec<Row>,
+    /// For how long the node certainly has run.
+    pub(super) uptime: Duration,
+    /// Which server it is.
+    pub(super) run: String,
+}
+
+/// The answer to a step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Reply {
+    Standing(Standing),
+    /// Somebody uses one of the locks as another kind.
+    Mismatch {
+        mode: String,
+        who: String,
+    },
+    /// To steps that say no more.
+    Number(i64),
+}
+
+impl Reply {
+    pub(super) fn parse(reply: &Value, names: usize) -> Outcome<Self> {
+        if let Value::Int(number) = reply {
+            return Ok(Self::Number(*number));
+        }
+        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no answer to a step")) };
+        let at = |n: usize| parts.get(n).and_then(text);
+        match (at(0).as_deref(), parts.get(1)) {
+            (Some("mismatch"), _) => {
+                let record = at(3).and_then(|about| Record::parse(about.as_bytes()));
+                let who = record.map_or_else(|| "another claim".to_owned(), |r| r.holder.to_string());
+                Ok(Self::Mismatch { mode: at(2).unwrap_or_default(), who })
+            }
+            (Some(word), Some(Value::Array(rows))) if rows.len() == names => {
+                let seconds = at(2).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+                Ok(Self::Standing(Standing {
+                    found: word == "in",
+                    rows: rows.iter().map(Row::parse).collect::<Outcome<_>>()?,
+                    // It is the difference of two whole seconds.
+                    uptime: Duration::from_secs(seconds.saturating_sub(1)),
+                    run: at(3).unwrap_or_default(),
+                }))
+            }
+            _ => Err(Fault::nonsense("not one row for each name")),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Counting: what a majority of the nodes says.
+//!
+//! The algorithm is Redlock (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>): a claim holds
+//! if more than half of the nodes gave it the lock, for as long as the shortest-lived of some majority lasts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::leg::{Leg, Phase};
+use crate::lock::{FencingToken, Granted, Mode, Moment};
+
+/// How many are more than half of `nodes`.
+pub(super) const fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
+}
+
+/// What a majority gave.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Won {
+    /// For each name its slot and the highest token.
+    pub(super) names: Vec<Granted>,
+    /// From when the ttl certainly counts.
+    pub(super) counts_from: Moment,
+    /// Whether no majority can give a token that is not higher.
+    pub(super) firm: bool,
+}
+
+/// What the legs give together, if that is a majority for every name.
+pub(super) fn won(legs: &[Leg], names: usize, mode: Mode, ttl: Duration, now: Moment) -> Option<Won> {
+    let most = majority(legs.len());
+    let mut won = Won { names: Vec::with_capacity(names), counts_from: Moment::NEVER, firm: true };
+    for n in 0..names {
+        let mut by_slot: BTreeMap<Option<u32>, Vec<(Moment, FencingToken)>> = BTreeMap::new();
+        for leg in legs.iter().filter(|leg| now < leg.from + ttl) {
+            // A slot may have been given up for another that was not free.
+            let whole = |granted: &Granted| granted.slot.is_some() == matches!(mode, Mode::Slots(_));
+            if let Some(granted) = leg.counted(n, now).filter(whole) {
+                by_slot.entry(granted.slot).or_default().push((leg.from, granted.token));
+            }
+        }
+        let (slot, mut given) = by_slot.into_iter().find(|(_, given)| given.len() >= most)?;
+        given.sort_by(|a, b| b.cmp(a));
+        let token = given.iter().map(|(_, token)| *token).max()?;
+        won.counts_from = won.counts_from.min(given[most - 1].0);
+        won.firm &= legs.iter().filter(|leg| leg.floor[n] >= token.get()).count() >= most;
+        won.names.push(Granted { token, slot });
+    }
+    Some(won)
+}
+
+/// How many legs are in all their lines and have not run out.
+pub(super) fn alive(legs: &[Leg], ttl: Duration, now: Moment) -> usize {
+    legs.iter().filter(|leg| leg.phase == Phase::In && now < leg.from + ttl).count()
+}
+
+/// Whether so many legs are out that no majority is left.
+pub(super) fn lost(legs: &[Leg], now: Moment) -> bool {
+    legs.iter().filter(|leg| leg.is_out(now)).count() >= majority(legs.len())
+}
+
+/// Whether a hold of `given` is certainly no more one: a majority has, or may have, given the lock to somebody else.
+pub(super) fn taken_away(legs: &[Leg], given: &[Granted], now: Moment) -> bool {
+    let without = |leg: &&Leg| {
+        let other = |n: usize| leg.present(n).is_none();
+        leg.is_out(now) || (leg.phase == Phase::In && (0..given.len()).any(other))
+    };
+    legs.iter().filter(without).count() >= majority(legs.len())
+}
+
+/// Whether a majority of nodes says that the same other one has one of the locks, or, of slots, that it is none of
+/// those who are first, so that there is nothing to be gained by waiting a moment.
+pub(super) fn decided(legs: &[Leg], names: usize, mode: Mode) -> bool {
+    (0..names).any(|n| {
+        if matches!(mode, Mode::Slots(_)) {
+            return legs.iter().all(|leg| leg.present(n).is_none());
+        }
+        let mut others: BTreeMap<String, usize> = BTreeMap::new();
+        for row in legs.iter().filter_map(|leg| leg.rows.get(n)).filter(|row| row.granted().is_none()) {
+            let first = row.base.lead.as_ref().and_then(|lead| lead.claim);
+            let other = match &row.base.value {
+                Some(value) if value.starts_with("redlock:") => first.map(|id| id.to_string()),
+                value => value.clone(),
+            };
+            if let Some(other) = other {
+                *others.entry(other).or_default() += 1;
+            }
+        }
+        others.into_values().any(|count| count >= majority(legs.len()))
+    })
+}
+
+/// For a claim that a majority gave slots of the `n`th name, but different ones: the slot to gather on. `None` if
+/// others have too much of every one, or if there is nothing to choose.
+pub(super) fn slot_to_want(legs: &[Leg], n: usize, mode: Mode, seed: u32, now: Moment) -> Option<u32> {
+    let Mode::Slots(slots) = mode else { return None };
+    let given: Vec<(&Leg, Granted)> =
+        legs.iter().filter_map(|leg| Some((leg, leg.counted(n, now)?))).collect();
+    if given.len() < majority(legs.len()) {
+        return None;
+    }
+    let taken = given.iter().map(|(leg, _)| leg.rows[n].taken.len()).sum::<usize>();
+    let last = slots.get().min(u32::try_from(taken + legs.len() + 1).unwrap_or(u32::MAX));
+    let score = |slot: u32| {
+        let own = given.iter().filter(|(_, granted)| granted.slot == Some(slot)).count();
+        let open = given.iter().filter(|(leg, _)| !leg.rows[n].taken.contains(&slot)).count();
+        (open, own)
+    };
+    let candidates: Vec<(u32, (usize, usize))> = (1..=last)
+        .map(|slot| (slot, score(slot)))
+        .filter(|(_, (open, _))| *open >= majority(legs.len()))
+        .collect();
+    let best = candidates.iter().map(|(_, score)| *score).max()?;
+    let best: Vec<u32> =
+        candidates.iter().filter(|(_, score)| *score == best).map(|(slot, _)| *slot).collect();
+    best.get(seed as usize % best.len()).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::super::reply::{Row, Standing};
+    use super::*;
+    use crate::backend::redis::row;
+    use proptest::prelude::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+    const BEGIN: Moment = Moment::from_nanos(3_600_000_000_000);
+
+    /// A leg that gave `token` and `slot` for one name, `seconds` after the beginning, by a node of that uptime.
+    fn leg(token: Option<u64>, slot: Option<u32>, seconds: u64, uptime: u64) -> Leg {
+        let granted = token.and_then(FencingToken::new).map(|token| Granted { token, slot });
+        let base = row::Row {
+            granted,
+            gone: None,
+            by: None,
+            asked: None,
+            top: false,
+            value: None,
+            ahead: 0,
+            horizon: None,
+            lead: None,
+        };
+        let rows = vec![Row { base, score: Some(1), behind: false, taken: Vec::new() }];
+        let mut leg = Leg::new(1);
+        leg.from = BEGIN + Duration::from_secs(seconds);
+        leg.take(
+            1,
+            Standing { found: true, rows, uptime: Duration::from_secs(uptime), run: String::new() },
+            TTL,
+            BEGIN,
+        );
+        leg
+    }
+
+    fn has(legs: &[Leg], mode: Mode, seconds: u64) -> Option<Won> {
+        won(legs, 1, mode, TTL, BEGIN + Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_hold_lasts_as_long_as_the_shortest_lived_of_the_best_majority() {
+        let legs: Vec<Leg> = [4, 1, 3, 0, 2].into_iter().map(|at| leg(Some(7), None, at, 60)).collect();
+        let won = has(&legs, Mode::Exclusive, 5).expect("a majority");
+        assert_eq!(won.counts_from, BEGIN + Duration::from_secs(2));
+        assert!(won.firm);
+        assert!(has(&legs, Mode::Exclusive, 12).is_none(), "three have run out");
+        assert_eq!(alive(&legs, TTL, BEGIN + Duration::from_secs(12)), 2);
+    }
+
+    #[test]
+    fn the_highest_token_counts_once_a_majority_knows_it() {
+        let mut legs: Vec<Leg> =
+            [7, 7, 9, 7].into_iter().map(|token| leg(Some(token), None, 0, 60)).collect();
+        legs.push(leg(None, None, 0, 60));
+        let won = has(&legs, Mode::Exclusive, 1).expect("a majority");
+        assert_eq!((won.names[0].token.get(), won.firm), (9, false));
+        legs[0].floor = vec![9];
+        legs[4].floor = vec![10];
+        assert!(has(&legs, Mode::Exclusive, 1).expect("a majority").firm);
+    }
+
+    #[test]
+    fn a_node_that_is_too_young_has_no_say() {
+        let mut legs: Vec<Leg> = (0..5).map(|n| leg(Some(7), None, 9, if n < 2 { 60 } else { 6 })).collect();
+        assert!(has(&legs, Mode::Exclusive, 3).is_none());
+        assert!(has(&legs, Mode::Exclusive, 4).is_some());
+        legs[4].give_back(0, FencingToken::new(7).expect("positive"));
+        legs[3].give_back(0, FencingToken::new(7).expect("positive"));
+        legs[2].give_back(0, FencingToken::new(7).expect("positive"));
+        assert!(has(&legs, Mode::Exclusive, 4).is_none(), "what was given back counts no more");
+    }
+
+    #[test]
+    fn a_slot_counts_if_a_majority_gave_the_same() {
+        let mode = Mode::Slots(NonZeroU32::new(3).expect("positive"));
+        let given = |slots: [Option<u32>; 5]| -> Vec<Leg> {
+            slots.into_iter().map(|slot| leg(Some(7), slot, 0, 60)).collect()
+        };
+        assert_eq!(
+            has(&given([Some(1), Some(2), Some(2), Some(3), Some(2)]), mode, 1).expect("2").names[0].slot,
+            Some(2)
+        );
+        let split = given([Some(1), Some(2), Some(1), Some(2), None]);
+        assert!(has(&split, mode, 1).is_none());
+        assert!(has(&given([None, None, None, Some(1), Some(2)]), mode, 1).is_none(), "no slot is none");
+        assert!([1, 2].contains(&slot_to_want(&split, 0, mode, 0, BEGIN).expect("one to gather on")));
+    }
+
+    proptest! {
+        /// Whatever five nodes gave to two claims, each to one of them, not both hold.
+        #[test]
+        fn two_majorities_are_never(given in prop::collection::vec(0u8..3, 5)) {
+            let of = |claim: u8| -> Vec<Leg> {
+                given.iter().map(|to| leg((*to == claim).then_some(7), None, 0, 60)).collect()
+            };
+            let both = [1, 2].map(|claim| has(&of(claim), Mode::Exclusive, 1).is_some());
+            prop_assert!(both != [true, true]);
+        }
+    }
+}

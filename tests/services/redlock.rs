@@ -1,0 +1,271 @@
+//! Five independent Redis servers: what a majority carries, what becomes of a minority, and what is refused.
+
+use std::time::{Duration, Instant};
+
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::servers::{Server, free_port, redis};
+use crate::site::{self, MAX_TTL};
+use crate::support::bed::Holder;
+use crate::support::process::is_alive;
+use crate::support::scripts::{Overlap, Tree};
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Bed, Service, quiet};
+
+const TTL: Duration = Duration::from_secs(2);
+
+fn bed_at(endpoint: String) -> Bed {
+    Bed::on(Service { backend: "redis", endpoint, prefix: None })
+}
+
+fn bed_on(nodes: &[Server]) -> Bed {
+    bed_at(redis::addresses(nodes))
+}
+
+fn joined(addresses: impl Iterator<Item = String>) -> String {
+    addresses.collect::<Vec<_>>().join(",")
+}
+
+/// Nodes that other tests use as well, in a part of their own.
+fn shared() -> String {
+    let (nodes, n) = site::shared_nodes();
+    joined(nodes.iter().map(|node| format!("{}/{n}", redis::address(node))))
+}
+
+/// A way to each of the shared nodes that can be cut off.
+fn cuttable() -> (Vec<Proxy>, String) {
+    let (nodes, n) = site::shared_nodes();
+    let ways: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port())).collect();
+    let endpoint = joined(ways.iter().map(|way| format!("redis://127.0.0.1:{}/{n}", way.port())));
+    (ways, endpoint)
+}
+
+/// What two nodes less change: nothing.
+#[track_caller]
+fn goes_on_without_two(bed: &Bed, disturb: impl FnOnce()) {
+    let holder = bed.held(&["--name", "x", "--ttl", "2s", "-q"]);
+    disturb();
+    let_pass(TTL * 2);
+    assert!(is_alive(holder.command()), "the lease was not renewed: {}", holder.running.err_so_far());
+    let mut waiter = bed.hold(&["--name", "x", "--ttl", "2s", "-q"]);
+    bed.await_waiters("x", 1);
+    assert_eq!(holder.release().code(), Some(0));
+    waiter.await_start();
+    assert_eq!(waiter.release().code(), Some(0));
+    let tried = bed.finish(&mut bed.run(["-q", "--try", "--name", "x", "--", "true"]));
+    assert_eq!(tried.code(), Some(0), "{}", tried.err);
+    let holders = [(); 2].map(|()| bed.held(&["--slots", "2", "--name", "y", "-q"]));
+    let mut slots = holders.each_ref().map(Holder::slot);
+    slots.sort_unstable();
+    assert_eq!(slots, [1, 2]);
+}
+
+#[test]
+fn two_of_five_killed_change_nothing() {
+    let nodes = site::nodes();
+    goes_on_without_two(&bed_on(&nodes), || nodes[1..3].iter().for_each(Server::down));
+}
+
+#[test]
+fn two_of_five_frozen_change_nothing() {
+    let nodes = site::nodes();
+    goes_on_without_two(&bed_on(&nodes), || nodes[..2].iter().for_each(Server::freeze));
+}
+
+#[test]
+fn two_of_five_cut_off_change_nothing() {
+    let (ways, endpoint) = cuttable();
+    goes_on_without_two(&bed_at(endpoint), || ways[3..].iter().for_each(|way| way.set(Conduct::Hole)));
+}
+
+#[test]
+fn without_a_majority_nothing_is_acquired() {
+    let (nodes, n) = site::shared_nodes();
+    let there = nodes[..2].iter().map(|node| format!("{}/{n}", redis::address(node)));
+    let gone = (0..3).map(|_| format!("redis://127.0.0.1:{}", free_port()));
+    let bed = bed_at(joined(there.chain(gone)));
+    for wait in ["0", "1s"] {
+        let words = ["--wait", wait, "--name", "x", "--", "touch", "started"];
+        let ended = bed.finish(&mut bed.run(words));
+        assert!(ended.took < Duration::from_secs(3), "{:?}", ended.took);
+        ended.failed(69, &["2 of 5 nodes", "refused"]);
+    }
+    assert!(!bed.exists("started"));
+    // What it got at the two is gone again.
+    for node in &nodes[..2] {
+        assert_eq!(keys(node, n), Vec::<String>::new());
+    }
+}
+
+/// The keys of a database, without what outlives locks on purpose.
+fn keys(node: &Server, database: u64) -> Vec<String> {
+    let script = format!("redis.call('SELECT', '{database}') return redis.call('KEYS', '*')");
+    let all = redis::raw(node.port(), &["EVAL", &script, "0"]);
+    let keys = all.lines().filter(|line| !line.starts_with(['*', '$']) && !line.contains(":counters"));
+    keys.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_majority_that_goes_away_ends_the_tree_before_the_lease_does() {
+    let _alone = quiet::measuring();
+    let (ways, endpoint) = cuttable();
+    let bed = bed_at(endpoint);
+    let (tree, words) = Tree::words(&bed, "tree");
+    let holder = bed.start(bed.run(["--name", "x", "--ttl", "2s", "--"]).args(words));
+    let members = tree.await_grown(&bed);
+    let cut = Instant::now();
+    ways[..3].iter().for_each(|way| way.set(Conduct::Hole));
+    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    assert!(cut.elapsed() < TTL, "alive {:?} after the majority went", cut.elapsed());
+    let ended = holder.finish();
+    assert_eq!(ended.code(), Some(76), "{}", ended.err);
+    assert!(ended.err.contains("lost x"), "{}", ended.err);
+}
+
+#[test]
+fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
+    let nodes = redis::start_nodes(&[]);
+    let bed = bed_on(&nodes);
+    let short = ["--max-ttl", "2s", "--ttl", "2s", "--name", "x"];
+    for node in &nodes {
+        redis::await_age(node, TTL);
+    }
+    let (tree, words) = Tree::words(&bed, "tree");
+    let holder = bed.start(bed.run(short).arg("--").args(words));
+    let members = tree.await_grown(&bed);
+    let (overlap, words) = Overlap::words(&bed, &members);
+    let waiter = bed.start(bed.run(short).args(["-q", "--"]).args(words));
+    bed.await_waiters("x", 1);
+    for node in &nodes {
+        node.restart();
+        redis::ready(node);
+        let empty = Instant::now();
+        // Until the node has a say again and the holder, in a renewal, has taken its place there.
+        let is_back = || redis::raw(node.port(), &["GET", "dlock:x"]).starts_with("$32");
+        until_true("the lock at a restarted node", is_back);
+        redis::await_age(node, TTL);
+        assert!(members.iter().all(|p| is_alive(p.pid)), "{}", holder.err_so_far());
+        assert!(!bed.exists("overlap"), "{:?}", empty.elapsed());
+    }
+    holder.signal(rustix::process::Signal::TERM);
+    holder.finish();
+    assert_eq!(waiter.finish().code(), Some(0));
+    overlap.assert_none(&bed);
+}
+
+#[test]
+fn a_node_that_was_restarted_has_no_say() {
+    let (nodes, n) = site::shared_nodes();
+    let old = nodes[..2].iter().map(|node| format!("{}/{n}", redis::address(node)));
+    let young: Vec<Server> = (0..3).map(|_| redis::start_with(&[])).collect();
+    let bed = bed_at(joined(old.chain(young.iter().map(redis::address))));
+    let mut tried = bed.run(["--try", "--name", "x", "--", "true"]);
+    bed.finish(&mut tried).failed(69, &["2 of 5 nodes have a say", "--max-ttl"]);
+    let examined = bed.finish(&mut bed.verb("doctor", ["-q"; 0])).text();
+    assert!(examined.contains("has no say yet") && examined.contains("Redlock promises"), "{examined}");
+    // Whoever waits gets the lock when the third is old enough, and not before.
+    redis::await_age(&young[2], MAX_TTL / 3);
+    let begun = Instant::now();
+    let waited = bed.finish(&mut bed.run(["-q", "--wait", "30s", "--name", "x", "--", "true"]));
+    assert_eq!(waited.code(), Some(0), "{}", waited.err);
+    assert!(begun.elapsed() > MAX_TTL / 3, "held after {:?}", begun.elapsed());
+}
+
+#[test]
+fn no_ttl_is_longer_than_what_a_restarted_node_waits() {
+    let bed = bed_at(shared());
+    let holder = bed.held(&["--name", "x", "--ttl", "60s", "--max-ttl", "5s"]);
+    let left = bed.status("x")["holders"][0]["ttl_ms"].as_u64().expect("a ttl");
+    assert!(left <= 5_000, "{left} ms");
+    holder.release().silently(0);
+}
+
+#[test]
+fn what_is_no_redlock_is_refused() {
+    let (nodes, n) = site::shared_nodes();
+    let addresses: Vec<String> = nodes.iter().map(|node| format!("{}/{n}", redis::address(node))).collect();
+    let refused = |addresses: &[String], word: &str| {
+        let bed = bed_at(addresses.join(","));
+        bed.finish(&mut bed.run(["--try", "--name", "x", "--", "true"])).failed(64, &[word]);
+    };
+    refused(&addresses[..2], "an odd number");
+    refused(&addresses[..4], "an odd number");
+    refused(&[addresses[0].clone(), addresses[1].clone(), addresses[0].clone()], "is there twice");
+    let again = addresses[0].replace("127.0.0.1", "localhost");
+    refused(&[addresses[0].clone(), addresses[1].clone(), again], "are the same server");
+    let replica = redis::start_with(&["--replicaof", &format!("127.0.0.1 {}", nodes[2].port())]);
+    let follows = || redis::raw(replica.port(), &["INFO", "replication"]).contains("master_link_status:up");
+    until_true("a replica", follows);
+    refused(&[addresses[0].clone(), addresses[1].clone(), redis::address(&replica)], "is a replica");
+    let cluster = "redis+cluster://127.0.0.1".to_owned();
+    refused(&[addresses[0].clone(), addresses[1].clone(), cluster], "not one server");
+    let one = bed_at(addresses[0].clone());
+    one.finish(&mut one.run(["--max-ttl", "9s", "--name", "x", "--", "true"])).failed(64, &["--max-ttl"]);
+}
+
+#[test]
+fn of_many_that_try_at_the_same_moment_one_runs() {
+    let bed = bed_at(shared());
+    for round in 0..12 {
+        let (name, mode) =
+            (format!("x{round}"), [&["-x"][..], &["--slots", "1"], &["--slots", "2"]][round % 3]);
+        let most = if round % 3 == 2 { 2 } else { 1 };
+        let words = [&["--try", "-q", "--name", &name], mode].concat();
+        let begun: Vec<_> = (0..5).map(|_| bed.hold(&words)).collect();
+        let mut holding = Vec::new();
+        for mut one in begun {
+            until_true("a decision", || one.has_started() || one.running.has_ended());
+            if one.has_started() {
+                holding.push(one);
+            } else {
+                assert_eq!(one.running.finish().code(), Some(75));
+            }
+        }
+        assert!((1..=most).contains(&holding.len()), "{} at once in round {round}", holding.len());
+        holding.iter_mut().for_each(Holder::await_start);
+        if let [one, two] = &holding[..] {
+            assert_ne!(one.slot(), two.slot());
+        }
+        for holder in holding {
+            holder.release().silently(0);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let (nodes, n) = site::shared_nodes();
+    let bed = bed_at(joined(nodes.iter().map(|node| format!("{}/{n}", redis::address(node)))));
+    for words in
+        [&["--name", "x"][..], &["--name", "x", "--name", "y", "--shared"], &["--name", "z", "--slots", "3"]]
+    {
+        let holder = bed.held(words);
+        let waiter = bed.hold(&[words, &["-q"]].concat());
+        holder.release().silently(0);
+        waiter.release().silently(0);
+    }
+    for node in nodes {
+        assert_eq!(keys(node, n), Vec::<String>::new());
+    }
+}
+
+/// The highest token of a majority counts, and whoever reaches another majority gets a higher one.
+#[test]
+fn a_token_that_one_node_knows_is_known_to_every_majority() {
+    let (ways, endpoint) = cuttable();
+    let (nodes, _) = site::shared_nodes();
+    let database = endpoint.rsplit('/').next().expect("a number").to_owned();
+    let bed = bed_at(endpoint);
+    let far = "88888888888888";
+    let ahead = format!(
+        "redis.call('SELECT', '{database}') return redis.call('HSET', '{{dlock:x}}:dlock:quorum:counters', 'fence', '{far}00')"
+    );
+    assert_eq!(redis::raw(nodes[0].port(), &["EVAL", &ahead, "0"]), ":1\r\n");
+    let first = bed.held(&["--name", "x"]);
+    let token = first.token();
+    assert!(token > format!("{far}00").parse().expect("a number"), "{token}");
+    first.release().silently(0);
+    ways[..2].iter().for_each(|way| way.set(Conduct::Refuse));
+    let second = bed.held(&["--name", "x", "-q"]);
+    assert!(second.token() > token, "{} after {token}", second.token());
+    assert_eq!(second.release().code(), Some(0));
+}
