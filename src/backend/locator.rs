@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::etcd::{EtcdBackend, EtcdConfig};
 use super::file::{FileBackend, FileConfig};
 use super::redis::{RedisBackend, RedisConfig};
+use super::sql::{SqlBackend, SqlConfig};
 use super::zookeeper::{ZkBackend, ZkConfig};
 use super::{Backend, Options};
 use crate::lock::Result;
@@ -22,6 +23,8 @@ pub enum Address {
     Etcd(EtcdConfig),
     /// A Redis.
     Redis(RedisConfig),
+    /// A SQL database.
+    Sql(SqlConfig),
 }
 
 impl Address {
@@ -32,6 +35,7 @@ impl Address {
             Self::Zk(_) => "zk",
             Self::Etcd(_) => "etcd",
             Self::Redis(_) => "redis",
+            Self::Sql(config) => config.backend(),
         }
     }
 }
@@ -66,7 +70,7 @@ const BACKENDS: [(&str, &[&str]); 6] = [
 ];
 
 /// Those that this build has.
-const BUILT_IN: [&str; 4] = ["file", "etcd", "redis", "zk"];
+const BUILT_IN: [&str; 5] = ["file", "etcd", "redis", "zk", "postgres"];
 
 /// Opens the backend at `address`.
 ///
@@ -77,6 +81,7 @@ pub fn open(address: &Address) -> Result<Arc<dyn Backend>> {
         Address::Zk(config) => Ok(Arc::new(ZkBackend::open(config))),
         Address::Etcd(config) => Ok(Arc::new(EtcdBackend::open(config))),
         Address::Redis(config) => Ok(Arc::new(RedisBackend::open(config.clone()))),
+        Address::Sql(config) => Ok(Arc::new(SqlBackend::open(config))),
     }
 }
 
@@ -90,6 +95,9 @@ pub fn parse(options: &Options) -> std::result::Result<Address, LocatorError> {
             EtcdConfig::parse(options).map(Address::Etcd).map_err(|error| LocatorError(error.to_string()))
         }
         "zk" => ZkConfig::parse(options).map(Address::Zk).map_err(LocatorError),
+        name if BUILT_IN.contains(&name) => {
+            SqlConfig::parse(name, options).map(Address::Sql).map_err(LocatorError)
+        }
         name => Err(LocatorError(format!(
             "the backend {name} is not part of this build, which has {}",
             BUILT_IN.join(", ")
@@ -205,6 +213,7 @@ mod tests {
             Ok(Address::Etcd(config)) => Ok(Some(config.endpoints.join(",").into())),
             Ok(Address::Redis(config)) => Ok(Some(config.identity().into())),
             Ok(Address::Zk(config)) => Ok(Some(config.address().into())),
+            Ok(Address::Sql(config)) => Ok(Some(config.identity().into())),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -40,6 +40,7 @@ pub mod memory;
 pub mod options;
 pub mod record;
 pub mod redis;
+pub mod sql;
 pub mod zookeeper;
 
 use std::fmt::Debug;
