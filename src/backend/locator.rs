@@ -70,7 +70,7 @@ const BACKENDS: [(&str, &[&str]); 6] = [
 ];
 
 /// Those that this build has.
-const BUILT_IN: [&str; 5] = ["file", "etcd", "redis", "zk", "postgres"];
+const BUILT_IN: [&str; 6] = ["file", "etcd", "redis", "zk", "mysql", "postgres"];
 
 /// Opens the backend at `address`.
 ///

@@ -125,3 +125,19 @@ pub(crate) fn restart(server: &Server) {
     server.up();
     ready(server);
 }
+
+/// Takes the claim `id` away behind dlock's back, with the connection that carries it.
+pub(crate) fn lose_claim(server: &Server, prefix: &str, id: &str) {
+    let table = format!("{DATABASE}.{prefix}claim");
+    let gone = ask(server, &format!("DELETE FROM {table} WHERE claim = '{id}'; SELECT ROW_COUNT()"));
+    assert_ne!(gone.trim(), "0", "{id} was in line");
+    // Who waits for its end is woken by that of its connection.
+    let carrier = ask(server, &format!("SELECT COALESCE(IS_USED_LOCK('dlock.{id}'), 0)"));
+    let _ = try_ask(server, &format!("KILL {}", carrier.trim()));
+}
+
+/// Takes the claim that holds the lock `name` away, likewise.
+pub(crate) fn lose(server: &Server, prefix: &str, name: &str) {
+    let first = format!("SELECT claim FROM {DATABASE}.{prefix}claim WHERE name = '{name}' ORDER BY seq LIMIT 1");
+    lose_claim(server, prefix, ask(server, &first).trim());
+}

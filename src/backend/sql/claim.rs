@@ -163,7 +163,7 @@ impl SqlClaim {
         };
         match armed {
             Some(Armed { session, told }) => tokio::select! {
-                () = session.news_after(told, wait.as_ref()) => {}
+                () = session.news_after(told, Some(&wait)) => {}
                 () = self.service.clock.sleep_until(look_at) => {}
             },
             None if waits => {}

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::dialect::Dialect;
+use super::mysql::{Mysql, MysqlConfig};
 use super::postgres::{PgConfig, Postgres};
 use crate::backend::Options;
 
 /// Where a database is, and how to get in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SqlConfig {
+    /// A MySQL or MariaDB.
+    Mysql(MysqlConfig),
     /// A PostgreSQL.
     Postgres(PgConfig),
 }
@@ -17,6 +20,7 @@ impl SqlConfig {
     /// Reads the connection options for `backend`: `postgres`, or `mysql`. An error is one line without secrets.
     pub fn parse(backend: &str, options: &Options) -> Result<Self, String> {
         match backend {
+            "mysql" => MysqlConfig::parse(options).map(Self::Mysql),
             "postgres" => PgConfig::parse(options).map(Self::Postgres),
             other => Err(format!("the backend {other} is not part of this build")),
         }
@@ -25,6 +29,7 @@ impl SqlConfig {
     /// The backend's name.
     pub fn backend(&self) -> &'static str {
         match self {
+            Self::Mysql(_) => "mysql",
             Self::Postgres(_) => "postgres",
         }
     }
@@ -43,6 +48,7 @@ impl SqlConfig {
 
     pub(super) fn dialect(&self) -> Arc<dyn Dialect> {
         match self {
+            Self::Mysql(config) => Arc::new(Mysql::new(config.clone())),
             Self::Postgres(config) => Arc::new(Postgres::new(config.clone())),
         }
     }

@@ -36,18 +36,25 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
     /// How often the server has told of something.
     fn told(&self) -> u64;
 
-    /// Completes when the server has told more often than `told`, or the session has ended. `wait` says whose end
-    /// is waited for, for databases where one waits for that. Cancel-safe.
+    /// Completes when the server has told more often than `told`, or the session has ended. `wait` says what
+    /// a claim waits for, for databases where one waits for that. Cancel-safe.
     async fn news_after(&self, told: u64, wait: Option<&Wait>);
 }
 
-/// What a waiting claim waits for.
+/// What a claim waits for, and what it has seen: where nothing is told to who does not listen yet, that is compared
+/// once more before waiting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Wait {
-    /// The waiting claim.
+    /// The claim that waits, or holds.
     pub(super) own: ClaimId,
-    /// The claim ahead whose end may let it hold.
-    pub(super) ahead: ClaimId,
+    /// The claim ahead whose end may let it hold; none if it holds, or if that may be the end of any of several.
+    pub(super) ahead: Option<ClaimId>,
+    /// How many entries it has.
+    pub(super) entries: usize,
+    /// How many entries stand ahead of them.
+    pub(super) crowd: usize,
+    /// Whether it knows that it was asked to leave.
+    pub(super) asked: bool,
 }
 
 /// A kind of database: its language, and how one gets in.
@@ -107,6 +114,17 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
 
     /// Wakes who watches the line. A hint.
     fn wake_watchers(&self, lock: &str) -> String;
+
+    /// Within a transaction, before the claim can be seen: that its client is there; empty if that needs no
+    /// statement.
+    fn arrive(&self, _claim: ClaimId) -> String {
+        String::new()
+    }
+
+    /// The reverse, before those who may hold now are woken and the transaction is committed.
+    fn depart(&self, _claim: ClaimId) -> String {
+        String::new()
+    }
 
     /// Within a transaction: this session is to be told what concerns the claim; empty if that needs no statement.
     fn listen(&self, claim: ClaimId) -> String;

@@ -17,6 +17,7 @@ mod evict;
 mod examine;
 mod fault;
 mod inspect;
+mod mysql;
 mod observe;
 mod postgres;
 mod service;
@@ -34,6 +35,7 @@ use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenS
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 pub use config::SqlConfig;
+pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};
 use dialect::Dialect;
 pub use postgres::{PgConfig, PgMode, PgPlace};
 use service::Service;

@@ -18,7 +18,7 @@ pub(super) struct Standing {
     /// Who asked it to leave.
     pub(super) asked: Option<Holder>,
     /// How many stand ahead, and how many of them are not shared.
-    ahead: usize,
+    pub(super) ahead: usize,
     others: usize,
     /// Of those ahead, whose end may let it hold, and what is left of that one's lease.
     pub(super) behind: Option<ClaimId>,

@@ -65,6 +65,7 @@ impl<'a> Steps<'a> {
     /// Joins the lines at the end; holds at once if it is the first in all of them.
     pub(super) fn enter(&self, request: &Request) -> String {
         let mut sql = self.begin(true);
+        sql.push_str(&self.dialect.arrive(self.id));
         if request.supersede {
             self.supersede(&mut sql, request);
         }
@@ -214,6 +215,7 @@ impl<'a> Steps<'a> {
         if keep_out {
             self.keep_out(&mut sql, "left", None);
         }
+        sql.push_str(&self.dialect.depart(self.id));
         for lock in &self.locks {
             sql.push_str(&self.dialect.wake_next(lock));
         }

@@ -97,10 +97,17 @@ impl View {
             && self.standings.iter().any(|standing| standing.granted.is_none())
     }
 
-    /// What a waiter waits for: the end of one ahead, in the first line where it must wait.
-    pub(super) fn wait(&self, own: ClaimId) -> Option<Wait> {
-        let standing = self.standings.iter().find(|standing| !standing.holds(self.mode))?;
-        standing.behind.map(|ahead| Wait { own, ahead })
+    /// What the claim waits for: the end of one ahead, in the first line where it must wait.
+    pub(super) fn wait(&self, own: ClaimId) -> Wait {
+        let waits = self.standings.iter().find(|standing| !standing.holds(self.mode));
+        let anybody = matches!(self.mode, Mode::Slots(_));
+        Wait {
+            own,
+            ahead: waits.filter(|_| !anybody).and_then(|standing| standing.behind),
+            entries: self.standings.len(),
+            crowd: self.standings.iter().map(|standing| standing.ahead).sum(),
+            asked: self.standings.iter().any(|standing| standing.asked.is_some()),
+        }
     }
 
     /// Whether nothing can have changed since the database last answered.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::option_file::Said;
 use crate::backend::Options;
 use crate::backend::options::{Identity, Pem, Secret, Tls};
+use crate::backend::sql::address::{decoded, hosts_of};
 use crate::backend::sql::tables::Tables;
 
 /// The port of a server.
@@ -96,7 +97,7 @@ struct Around<'a> {
 #[derive(Default)]
 struct Address {
     /// Host and port as given.
-    hosts: Vec<(Option<String>, Option<u16>)>,
+    hosts: Vec<(String, Option<u16>)>,
     socket: Option<PathBuf>,
     database: Option<String>,
     user: Option<String>,
@@ -161,9 +162,7 @@ impl Address {
             once(&mut self.password, Secret::new(decoded(password)?), "passwords")?;
         }
         once(&mut self.database, decoded(database)?, "databases")?;
-        for host in hosts.split(',').map(str::trim) {
-            self.hosts.push(host_of(host)?);
-        }
+        self.hosts.extend(hosts_of(hosts)?);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             self.option(name, &decoded(value)?)?;
@@ -196,10 +195,10 @@ impl Address {
         if let Some(socket) = self.socket.clone() {
             return Ok(vec![MysqlPlace::Socket(socket)]);
         }
-        let none = [(None, None)];
+        let none = [(String::new(), None)];
         let hosts = if self.hosts.is_empty() { &none[..] } else { &self.hosts };
-        let place = |(host, port): &(Option<String>, Option<u16>)| {
-            let host = host.clone().unwrap_or_else(|| usual_host.clone());
+        let place = |(host, port): &(String, Option<u16>)| {
+            let host = if host.is_empty() { usual_host.clone() } else { host.clone() };
             // With a port in the address it is not the socket that is meant.
             if host == "localhost" && port.is_none() && !tcp {
                 let there = || SOCKETS.iter().map(PathBuf::from).find(|path| path.exists());
@@ -214,7 +213,7 @@ impl Address {
 }
 
 /// Sets what may be said once, or several times the same.
-fn once<T: Said0 + PartialEq>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
+fn once<T: Omissible + PartialEq>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
     if value.is_nothing() {
         return Ok(());
     }
@@ -226,17 +225,17 @@ fn once<T: Said0 + PartialEq>(slot: &mut Option<T>, value: T, what: &str) -> Res
 }
 
 /// What may have been left out.
-trait Said0 {
+trait Omissible {
     fn is_nothing(&self) -> bool;
 }
 
-impl Said0 for String {
+impl Omissible for String {
     fn is_nothing(&self) -> bool {
         self.is_empty()
     }
 }
 
-impl Said0 for Secret {
+impl Omissible for Secret {
     fn is_nothing(&self) -> bool {
         self.reveal().is_empty()
     }
@@ -312,38 +311,4 @@ fn own_user() -> Option<String> {
     let found = users.lines().find(|line| line.split(':').nth(2) == Some(uid));
     let named = found.and_then(|line| line.split(':').next()).map(str::to_owned);
     named.or_else(|| ["USER", "LOGNAME", "LOGIN"].into_iter().find_map(|name| std::env::var(name).ok()))
-}
-
-fn host_of(text: &str) -> Result<(Option<String>, Option<u16>), String> {
-    let wrong = || format!("{text:?} is no HOST:PORT");
-    let (host, rest) = match text.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
-        None => text.find(':').map_or((text, ""), |at| text.split_at(at)),
-    };
-    let port = match rest.strip_prefix(':') {
-        Some(number) => Some(number.parse().map_err(|_| wrong())?),
-        None if rest.is_empty() => None,
-        None => return Err(wrong()),
-    };
-    if host.contains(['#', ' ', '\'', '"']) {
-        return Err(wrong());
-    }
-    Ok(((!host.is_empty()).then(|| host.to_owned()), port))
-}
-
-/// Takes `%XX` for the byte that it stands for.
-fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || "a % in an address is followed by two hexadecimal digits".to_owned();
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let pair = [rest.next().ok_or_else(wrong)?, rest.next().ok_or_else(wrong)?];
-            let digits = std::str::from_utf8(&pair).map_err(|_| wrong())?;
-            bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| wrong())
 }

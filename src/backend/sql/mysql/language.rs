@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use super::config::MysqlConfig;
 use crate::backend::sql::tables::Tables;
 use crate::lock::ClaimId;
 
@@ -28,9 +29,8 @@ pub(super) fn text(text: &str) -> String {
 
 /// How durable a commit is, is the server's setting alone. What an undone batch has left in the variables must not
 /// matter.
-pub(super) fn begin() -> &'static str {
-    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION;SET @dlock_latch = NULL;"
-}
+pub(super) const BEGIN: &str =
+    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION;SET @dlock_latch = NULL;";
 
 pub(super) fn bump(tables: &Tables, lock: &str) -> String {
     let locks = &tables.lock;
@@ -82,9 +82,11 @@ pub(super) fn bed(claim: ClaimId) -> String {
     format!("dlock.s.{claim}")
 }
 
-/// Taken before the claim can be seen: a latch that is free means that a connection has ended.
+/// Taken before the claim can be seen: a latch that is free means that a connection has ended. Once, since the server
+/// counts.
 pub(super) fn arrive(claim: ClaimId) -> String {
-    format!("DO GET_LOCK('{}', 0);", latch(claim))
+    let latch = latch(claim);
+    format!("DO IF(IS_USED_LOCK('{latch}') <=> CONNECTION_ID(), 1, GET_LOCK('{latch}', 0));")
 }
 
 /// Given back before the commit: who is woken by it waits for the row lock, which the commit lets go before it waits
@@ -139,4 +141,13 @@ pub(super) fn schema(tables: &Tables) -> Vec<String> {
              told_by mediumblob, until bigint NOT NULL, KEY until_when (until)) ENGINE=InnoDB;"
         ),
     ]
+}
+
+/// The rights that users of locks need where somebody else makes the tables, as statements to take over.
+pub(super) fn rights(config: &MysqlConfig) -> Vec<String> {
+    let Tables { lock, claim, gone, .. } = &config.tables;
+    let grant = |table: &String| format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO 'SOMEBODY'@'%';");
+    let mut lines = vec!["-- Who uses locks needs:".to_owned()];
+    lines.extend([lock, claim, gone].map(grant));
+    lines
 }

@@ -12,7 +12,7 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{Column as _, Either, Executor as _, Row as _};
 use tokio::sync::{Mutex as Gate, watch};
 
-use super::dial::Dialer;
+use super::dial::{Dialer, PRELUDE};
 use super::ear::Ear;
 use super::{fault, language};
 use crate::backend::sql::dialect::{Row, Session, Sets, Wait};
@@ -22,8 +22,11 @@ use crate::lock::ClaimId;
 /// A session. Its connections close when it is dropped; what is on its way then may still be done.
 pub(super) struct MysqlSession {
     dialer: Arc<Dialer>,
+    server: usize,
     peer: String,
     connection: Gate<MySqlConnection>,
+    /// Whether nothing was asked yet.
+    fresh: AtomicBool,
     open: AtomicBool,
     news: Arc<News>,
     ears: Mutex<HashMap<ClaimId, Ear>>,
@@ -62,13 +65,15 @@ impl Drop for Unfinished<'_> {
 }
 
 impl MysqlSession {
-    /// Takes over an open connection, which leads to `peer`.
-    pub(super) fn over(connection: MySqlConnection, dialer: Arc<Dialer>, peer: String) -> Self {
+    /// Takes over an open connection to the server of that number.
+    pub(super) fn over(connection: MySqlConnection, dialer: &Arc<Dialer>, server: usize) -> Self {
         let news = News { told: watch::Sender::new(0), pooled: AtomicBool::new(false) };
         Self {
-            dialer,
-            peer,
+            dialer: Arc::clone(dialer),
+            server,
+            peer: dialer.peer(server),
             connection: Gate::new(connection),
+            fresh: AtomicBool::new(true),
             open: AtomicBool::new(true),
             news: Arc::new(news),
             ears: Mutex::default(),
@@ -85,9 +90,10 @@ impl MysqlSession {
         let mut left = numbers;
         while !left.is_empty() {
             let words: Vec<String> = left.iter().map(|number| format!("KILL QUERY {number};")).collect();
+            let words = words.concat();
             // As many were done as said so; the next one failed.
             let mut done = 0;
-            let mut replies = connection.fetch_many(sqlx::raw_sql(&words.concat()));
+            let mut replies = connection.fetch_many(sqlx::raw_sql(&words));
             let ended = loop {
                 match replies.try_next().await {
                     Ok(Some(_)) => done += 1,
@@ -163,6 +169,9 @@ fn columns(row: &MySqlRow) -> Result<Row, sqlx::Error> {
 #[async_trait]
 impl Session for MysqlSession {
     async fn run(&self, batch: &str) -> Outcome<Sets> {
+        if self.fresh.swap(false, Ordering::Relaxed) {
+            return self.exchange(&format!("{PRELUDE}{batch}")).await;
+        }
         self.exchange(batch).await
     }
 
@@ -186,7 +195,7 @@ impl Session for MysqlSession {
         let mut news = self.news.told.subscribe();
         if let (Some(wait), true) = (wait, *news.borrow() == told) {
             let mut ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
-            let ear = ears.entry(wait.own).or_insert_with(|| Ear::new(&self.dialer, &self.news));
+            let ear = ears.entry(wait.own).or_insert_with(|| Ear::new(&self.dialer, self.server, &self.news));
             ear.wait_for(wait);
         }
         if news.wait_for(|now| *now != told).await.is_err() {

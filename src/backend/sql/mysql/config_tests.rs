@@ -1,0 +1,1 @@
+//! Addresses, and what else says where the database is.
