@@ -216,8 +216,22 @@ impl Postgres {
         self.await_ready();
     }
 
-    /// SIGKILL, and up again with its data.
+    /// SIGKILL, and up again with its data, but perhaps with what was released in the last half second: releases are
+    /// not waited for to reach the disk.
+    pub(crate) fn crash(&self) {
+        self.down();
+        self.up();
+    }
+
+    /// Ends it as an administrator does, and has it up again.
     pub(crate) fn restart(&self) {
+        let processes = self.processes();
+        kill_process(processes[0], Signal::INT).expect("is told to stop");
+        let begun = Instant::now();
+        while self.data().join("postmaster.pid").exists() {
+            assert!(begun.elapsed() < LIMIT, "it does not stop: {}", self.server.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.down();
         self.up();
     }
