@@ -256,6 +256,16 @@ mod tests {
     }
 
     #[test]
+    fn databases_are_found_by_their_scheme() {
+        for (backend, endpoint, found) in [
+            (None, "postgresql://u@h/d", "postgres://h:5432/d"),
+            (Some("postgres"), "u@h:7/d", "postgres://h:7/d"),
+        ] {
+            assert_eq!(said(backend, &[endpoint]), Ok(Some(found.into())));
+        }
+    }
+
+    #[test]
     fn credentials_without_a_service_do_not_lead_to_a_directory() {
         let given = Options { user: Some("u".to_owned()), ..Options::default() };
         let error = parse(&given).expect_err("a forgotten service");

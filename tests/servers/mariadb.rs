@@ -33,9 +33,11 @@ pub(crate) fn start_in(folder: PathBuf, options: &[&str]) -> Server {
     install(&folder);
     let port = free_port();
     let options: Vec<String> = options.iter().map(|word| (*word).to_owned()).collect();
+    let place = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());
+    let places = [place("datadir", "data"), place("socket", "sock"), place("pid-file", "pid")];
     let server = Server::start(folder, port, move || {
         let mut command = dying_with_us("mariadbd");
-        command.args(common()).args(["--datadir=data", "--socket=sock", "--pid-file=pid"]);
+        command.args(common()).args(&places);
         command.args([format!("--port={port}"), "--bind-address=127.0.0.1".to_owned()]);
         command.args(["--skip-name-resolve", "--performance-schema=OFF", "--skip-log-bin"]);
         command.args(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M"]);
@@ -60,7 +62,7 @@ fn common() -> Vec<&'static str> {
 /// The tables that the server itself needs.
 fn install(folder: &Path) {
     let mut command = Command::new("mariadb-install-db");
-    command.args(common()).arg("--datadir=data").current_dir(folder);
+    command.args(common()).arg(format!("--datadir={}", folder.join("data").display()));
     command.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
     command.args(["--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M"]);
     let made = command.stdin(Stdio::null()).output().expect("mariadb-install-db runs");

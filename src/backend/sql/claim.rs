@@ -1,6 +1,7 @@
 //! One client's end of a claim.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -94,13 +95,16 @@ impl SqlClaim {
     }
 
     /// From now on the session of `answer` tells of what comes after it.
-    fn arm(&self, answer: &Answer) {
+    fn arm(&self, answer: &Answer, asked: bool) {
         let mut view = self.view();
-        if !answer.session.tells() {
+        let tells = asked && answer.session.tells();
+        if !tells {
             let soon = self.service.clock.now() + UNTOLD;
             view.look_at = view.look_at.min(soon);
         }
-        view.armed = Some(Armed { session: Arc::clone(&answer.session), told: answer.told });
+        // One that could tell and was not asked is asked with the next look.
+        view.armed = (tells || !answer.session.tells())
+            .then(|| Armed { session: Arc::clone(&answer.session), told: answer.told });
     }
 
     /// Whether `session` was told already that it is to tell.
@@ -111,14 +115,25 @@ impl SqlClaim {
     /// Reads how the claim stands, with another ttl if `renew` says so, and has the server tell of what comes after.
     async fn look(&self, renew: bool, listen: bool, deadline: Moment) -> Outcome<()> {
         let ttl = renew.then_some(self.ttl);
+        let asked = AtomicBool::new(false);
         let batch = |session: &Arc<dyn Session>| {
-            let listens = listen && session.tells() && !self.is_armed(session);
-            self.steps().look(self.mode, ttl, listens)
+            let ask = listen && session.tells() && !self.is_armed(session);
+            asked.store(ask, Ordering::Relaxed);
+            self.steps().look(self.mode, ttl, ask)
         };
-        let answer = self.service.call(deadline, Patience::Once, batch).await?;
+        let mut answer = self.service.call(deadline, Patience::Once, &batch).await?;
+        // What can tell is known only when it has answered something.
+        if listen
+            && answer.session.tells()
+            && !asked.load(Ordering::Relaxed)
+            && !self.is_armed(&answer.session)
+        {
+            answer = self.service.call(deadline, Patience::Once, &batch).await?;
+        }
+        let told = asked.load(Ordering::Relaxed) || self.is_armed(&answer.session);
         self.take(Standing::all(&answer.sets, self.names.len())?);
         if listen {
-            self.arm(&answer);
+            self.arm(&answer, told);
         }
         self.collect(deadline).await?;
         if is_final(&self.news.borrow()) {

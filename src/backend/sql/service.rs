@@ -129,7 +129,7 @@ impl Service {
         &self,
         deadline: Moment,
         patience: Patience,
-        batch: impl Fn(&Arc<dyn Session>) -> String + Send,
+        batch: impl Fn(&Arc<dyn Session>) -> String + Send + Sync,
     ) -> Outcome<Answer> {
         let (mut current, mut last) = (None, None);
         let work = self.attempts(patience, batch, &mut current, &mut last);
@@ -151,7 +151,7 @@ impl Service {
     async fn attempts(
         &self,
         patience: Patience,
-        batch: impl Fn(&Arc<dyn Session>) -> String + Send,
+        batch: impl Fn(&Arc<dyn Session>) -> String + Send + Sync,
         current: &mut Option<Arc<dyn Session>>,
         last: &mut Option<Fault>,
     ) -> Outcome<Answer> {

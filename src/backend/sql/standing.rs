@@ -20,8 +20,9 @@ pub(super) struct Standing {
     /// How many stand ahead, and how many of them are not shared.
     pub(super) ahead: usize,
     others: usize,
-    /// Of those ahead, whose end may let it hold, and what is left of that one's lease.
+    /// Of those ahead, whose end may let it hold.
     pub(super) behind: Option<ClaimId>,
+    /// After how long time alone may change something: the end of that one's lease, or of the own one.
     pub(super) horizon: Option<Duration>,
     /// Why it is gone, if that was written, and who did it.
     pub(super) gone: Option<String>,
@@ -52,7 +53,7 @@ impl Standing {
             ahead: number(5),
             others: number(6),
             behind: text(7).and_then(|id| id.trim().parse().ok()),
-            horizon: text(8).and_then(length),
+            horizon: [text(4), text(8)].into_iter().flatten().filter_map(length).min(),
             gone: text(9).map(str::to_owned),
             by: holder(10),
             lead: lead(row),

@@ -55,8 +55,7 @@ impl View {
     /// Takes over what the database said, and says how the claim stands. `order` is where the names of the request
     /// are among the standings.
     pub(super) fn take(&mut self, standings: Vec<Standing>, order: &[usize], now: Moment) -> ClaimState {
-        let waiting = standings.iter().filter(|standing| standing.granted.is_none());
-        let horizon = waiting.filter_map(|standing| standing.horizon).min();
+        let horizon = standings.iter().filter_map(|standing| standing.horizon).min();
         self.look_at = horizon.map_or(Moment::NEVER, |length| now + length + SLACK);
         self.standings = standings;
         self.state(order, now)
