@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::servers::etcd::{self, Etcd};
-use crate::servers::{Server, redis, zookeeper};
+use crate::servers::{Server, mariadb, redis, zookeeper};
 use crate::support::Service;
 
 /// A kind of service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Etcd,
+    Mysql,
     Redis,
     Zk,
 }
@@ -21,6 +22,7 @@ impl Kind {
     pub(crate) fn of_this_test() -> Option<Self> {
         match std::thread::current().name()?.split("::").next()? {
             "on_etcd" => Some(Self::Etcd),
+            "on_mysql" => Some(Self::Mysql),
             "on_redis" => Some(Self::Redis),
             "on_zk" => Some(Self::Zk),
             _ => None,
@@ -31,6 +33,7 @@ impl Kind {
     pub(crate) fn backend(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
+            Self::Mysql => "mysql",
             Self::Redis => "redis",
             Self::Zk => "zk",
         }
@@ -40,6 +43,7 @@ impl Kind {
     pub(crate) fn address(self, port: u16) -> String {
         let scheme = match self {
             Self::Etcd => "http",
+            Self::Mysql => return mariadb::address_at(port),
             Self::Redis => "redis",
             Self::Zk => "zk",
         };
@@ -49,7 +53,7 @@ impl Kind {
     /// How long after a loss at the service dlock may hear of it: where that is not pushed, at the next renewal.
     pub(crate) fn news_within(self, ttl: Duration) -> Duration {
         match self {
-            Self::Etcd | Self::Zk => Duration::ZERO,
+            Self::Etcd | Self::Mysql | Self::Zk => Duration::ZERO,
             Self::Redis => ttl / 3,
         }
     }
@@ -58,7 +62,7 @@ impl Kind {
     pub(crate) fn abandoned_bound(self) -> Duration {
         match self {
             Self::Etcd => Duration::from_secs(2),
-            Self::Redis => Duration::from_secs(1),
+            Self::Mysql | Self::Redis => Duration::from_secs(1),
             Self::Zk => zookeeper::TICK * 2,
         }
     }
@@ -66,6 +70,7 @@ impl Kind {
     fn missing(self) -> Option<String> {
         match self {
             Self::Etcd => etcd::missing(),
+            Self::Mysql => mariadb::missing(),
             Self::Redis => redis::missing(),
             Self::Zk => zookeeper::missing(),
         }
@@ -75,13 +80,14 @@ impl Kind {
 /// A running service.
 pub(crate) enum Site {
     Etcd(Etcd),
+    Mysql(Server),
     Redis(Server),
     Zk(Server),
 }
 
 /// The one that most tests of a kind share. It ends with this process, and its folder with it.
 pub(crate) fn shared() -> &'static Site {
-    static ALL: [OnceLock<Site>; 3] = [const { OnceLock::new() }; 3];
+    static ALL: [OnceLock<Site>; 4] = [const { OnceLock::new() }; 4];
     let kind = Kind::of_this_test().expect("a test of a service");
     ALL[kind as usize].get_or_init(Site::start)
 }
@@ -95,6 +101,7 @@ impl Site {
         }
         match kind {
             Kind::Etcd => Self::Etcd(Etcd::start()),
+            Kind::Mysql => Self::Mysql(mariadb::start()),
             // A database for each test.
             Kind::Redis => Self::Redis(redis::start_with(&["--databases", "4096"])),
             Kind::Zk => Self::Zk(zookeeper::start()),
@@ -104,6 +111,7 @@ impl Site {
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Etcd(_) => Kind::Etcd,
+            Self::Mysql(_) => Kind::Mysql,
             Self::Redis(_) => Kind::Redis,
             Self::Zk(_) => Kind::Zk,
         }
@@ -112,7 +120,7 @@ impl Site {
     pub(crate) fn server(&self) -> &Server {
         match self {
             Self::Etcd(etcd) => etcd.server(),
-            Self::Redis(server) | Self::Zk(server) => server,
+            Self::Mysql(server) | Self::Redis(server) | Self::Zk(server) => server,
         }
     }
 
@@ -124,6 +132,7 @@ impl Site {
         let endpoint = kind.address(self.server().port());
         let (endpoint, prefix) = match kind {
             Kind::Etcd => (endpoint, Some(format!("t{n}/"))),
+            Kind::Mysql => (endpoint, Some(format!("t{n}_"))),
             Kind::Redis => (format!("{endpoint}/{n}"), None),
             Kind::Zk => (endpoint, Some(format!("/t{n}/"))),
         };
@@ -135,6 +144,7 @@ impl Site {
         let raw = format!("{}{name}", part.prefix.as_deref().unwrap_or_default());
         match self {
             Self::Etcd(etcd) => etcd.lose(&raw),
+            Self::Mysql(server) => mariadb::lose(server, part.prefix.as_deref().unwrap_or_default(), name),
             Self::Redis(server) => {
                 let database = part.endpoint.rsplit('/').next().expect("a number");
                 redis::lose_in(server.port(), database, name);
@@ -147,6 +157,7 @@ impl Site {
     pub(crate) fn restart(&self) {
         match self {
             Self::Etcd(etcd) => etcd.restart(),
+            Self::Mysql(server) => mariadb::restart(server),
             Self::Redis(server) => {
                 server.restart();
                 redis::ready(server);
