@@ -3,7 +3,7 @@
 //! MySQL has no messages between clients. What it has is a user-level lock, which ends with its session, and which
 //! one can wait for. A claim's own session has one as long as the claim is in line: its *latch*. Who waits for a
 //! claim waits, on a connection of its own, for that claim's latch. Where anybody's end may matter, or none in
-//! particular, the connection waits for the latch of its own session, which is not given back, until somebody ends
+//! particular, the connection waits for another lock of its own session, which is not given back, until somebody ends
 //! the statement with `KILL QUERY`, which needs no right among connections of one user. Such a connection says by
 //! another user-level lock which claim it listens for.
 //!
@@ -17,9 +17,10 @@ use std::time::Duration;
 use sqlx::mysql::MySqlConnection;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::dial::Dialer;
-use super::language::{bed, ear, latch};
+use super::language::{bed, ear, home, latch};
 use super::session::{News, ask};
 use crate::backend::sql::dialect::{UNTOLD, Wait};
 use crate::lock::ClaimId;
@@ -52,7 +53,7 @@ impl Ear {
             wish: wish.clone(),
             connection: None,
             free: None,
-            differed: None,
+            told: None,
         };
         Self { wish, task: tokio::spawn(listener.serve()) }
     }
@@ -90,8 +91,9 @@ struct Listener {
     connection: Option<MySqlConnection>,
     /// Whose latch was found free. If that claim is still ahead, its client has lost its connection.
     free: Option<ClaimId>,
-    /// What was found changed. If it is waited for again, it is a difference that stays.
-    differed: Option<Wait>,
+    /// Which wait did not begin, or ended for want of an own session, and when. If it is wished for again at once, that
+    /// is so still.
+    told: Option<(Wait, Instant)>,
 }
 
 /// The next wait that is wished for.
@@ -144,21 +146,18 @@ impl Listener {
         let end = self.hear(wait).await;
         let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
         match end {
+            Some(End::Woken) => {}
+            Some(End::Free) if ahead.is_some() => self.free = ahead,
             Some(End::Pooled) => self.news.pooled.store(true, Ordering::Relaxed),
-            Some(End::Free) if ahead.is_some() => {
-                self.free = ahead;
-                return Some(());
-            }
-            Some(End::Changed) if self.differed.as_ref() != Some(wait) => {
-                self.differed = Some(wait.clone());
-                return Some(());
-            }
-            Some(End::Woken) => return Some(()),
-            // The own session has just lost its connection, or this one cannot be made: that is looked after now
-            // and then.
+            // The own session has lost its connection, or something has changed. Once that is news.
+            Some(End::Free | End::Changed) if !self.is_told(wait) => self.told = Some((wait.clone(), Instant::now())),
             Some(End::Free | End::Changed) | None => tokio::time::sleep(UNTOLD).await,
         }
         end.map(drop)
+    }
+
+    fn is_told(&self, wait: &Wait) -> bool {
+        self.told.as_ref().is_some_and(|(told, at)| told == wait && at.elapsed() < 2 * UNTOLD)
     }
 
     async fn hear(&mut self, wait: &Wait) -> Option<End> {
@@ -191,7 +190,7 @@ impl Listener {
         let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
         let (says, target) = match ahead {
             Some(ahead) => (ear(wait.own), latch(ahead)),
-            None => (bed(wait.own), latch(wait.own)),
+            None => (bed(wait.own), home(wait.own)),
         };
         let asked = if wait.asked { "1" } else { "COUNT(c.asked) = 0" };
         let (entries, crowd, longest) = (wait.entries, wait.crowd, LONGEST.as_secs());

@@ -71,6 +71,11 @@ pub(super) fn latch(claim: ClaimId) -> String {
     format!("dlock.{claim}")
 }
 
+/// One that the session has beside it and nobody else asks for.
+pub(super) fn home(claim: ClaimId) -> String {
+    format!("dlock.h.{claim}")
+}
+
 /// That of a connection which waits for the latch of another claim, and which is woken otherwise only if something
 /// is told to this claim itself.
 pub(super) fn ear(claim: ClaimId) -> String {
@@ -85,14 +90,16 @@ pub(super) fn bed(claim: ClaimId) -> String {
 /// Taken before the claim can be seen: a latch that is free means that a connection has ended. Once, since the server
 /// counts.
 pub(super) fn arrive(claim: ClaimId) -> String {
-    let latch = latch(claim);
-    format!("DO IF(IS_USED_LOCK('{latch}') <=> CONNECTION_ID(), 1, GET_LOCK('{latch}', 0));")
+    let (latch, home) = (latch(claim), home(claim));
+    format!(
+        "DO IF(IS_USED_LOCK('{latch}') <=> CONNECTION_ID(), 1, GET_LOCK('{latch}', 0) + GET_LOCK('{home}', 0));"
+    )
 }
 
 /// Given back before the commit: who is woken by it waits for the row lock, which the commit lets go before it waits
 /// for the disk.
 pub(super) fn depart(claim: ClaimId) -> String {
-    format!("SET @dlock_latch = RELEASE_LOCK('{}');", latch(claim))
+    format!("SET @dlock_latch = RELEASE_LOCK('{}');DO RELEASE_LOCK('{}');", latch(claim), home(claim))
 }
 
 /// How many of the first in a line are looked at for who may hold now.
