@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::servers::etcd::{self, Etcd};
+use crate::servers::postgres::{self, Postgres};
 use crate::servers::{Server, redis, zookeeper};
 use crate::support::Service;
 
@@ -14,6 +15,7 @@ pub(crate) enum Kind {
     Etcd,
     Redis,
     Zk,
+    Postgres,
 }
 
 impl Kind {
@@ -23,6 +25,7 @@ impl Kind {
             "on_etcd" => Some(Self::Etcd),
             "on_redis" => Some(Self::Redis),
             "on_zk" => Some(Self::Zk),
+            "on_postgres" => Some(Self::Postgres),
             _ => None,
         }
     }
@@ -33,6 +36,7 @@ impl Kind {
             Self::Etcd => "etcd",
             Self::Redis => "redis",
             Self::Zk => "zk",
+            Self::Postgres => "postgres",
         }
     }
 
@@ -42,6 +46,7 @@ impl Kind {
             Self::Etcd => "http",
             Self::Redis => "redis",
             Self::Zk => "zk",
+            Self::Postgres => return format!("postgres://postgres@127.0.0.1:{port}/postgres"),
         };
         format!("{scheme}://127.0.0.1:{port}")
     }
@@ -50,7 +55,7 @@ impl Kind {
     pub(crate) fn news_within(self, ttl: Duration) -> Duration {
         match self {
             Self::Etcd | Self::Zk => Duration::ZERO,
-            Self::Redis => ttl / 3,
+            Self::Redis | Self::Postgres => ttl / 3,
         }
     }
 
@@ -58,7 +63,7 @@ impl Kind {
     pub(crate) fn abandoned_bound(self) -> Duration {
         match self {
             Self::Etcd => Duration::from_secs(2),
-            Self::Redis => Duration::from_secs(1),
+            Self::Redis | Self::Postgres => Duration::from_secs(1),
             Self::Zk => zookeeper::TICK * 2,
         }
     }
@@ -68,6 +73,7 @@ impl Kind {
             Self::Etcd => etcd::missing(),
             Self::Redis => redis::missing(),
             Self::Zk => zookeeper::missing(),
+            Self::Postgres => postgres::missing(),
         }
     }
 }
@@ -77,11 +83,12 @@ pub(crate) enum Site {
     Etcd(Etcd),
     Redis(Server),
     Zk(Server),
+    Postgres(Postgres),
 }
 
 /// The one that most tests of a kind share. It ends with this process, and its folder with it.
 pub(crate) fn shared() -> &'static Site {
-    static ALL: [OnceLock<Site>; 3] = [const { OnceLock::new() }; 3];
+    static ALL: [OnceLock<Site>; 4] = [const { OnceLock::new() }; 4];
     let kind = Kind::of_this_test().expect("a test of a service");
     ALL[kind as usize].get_or_init(Site::start)
 }
@@ -98,6 +105,7 @@ impl Site {
             // A database for each test.
             Kind::Redis => Self::Redis(redis::start_with(&["--databases", "4096"])),
             Kind::Zk => Self::Zk(zookeeper::start()),
+            Kind::Postgres => Self::Postgres(postgres::start_with(&["fsync=on"])),
         }
     }
 
@@ -106,6 +114,7 @@ impl Site {
             Self::Etcd(_) => Kind::Etcd,
             Self::Redis(_) => Kind::Redis,
             Self::Zk(_) => Kind::Zk,
+            Self::Postgres(_) => Kind::Postgres,
         }
     }
 
@@ -113,6 +122,23 @@ impl Site {
         match self {
             Self::Etcd(etcd) => etcd.server(),
             Self::Redis(server) | Self::Zk(server) => server,
+            Self::Postgres(postgres) => postgres.server(),
+        }
+    }
+
+    /// It accepts and answers nothing, until [`Site::thaw`].
+    pub(crate) fn freeze(&self) {
+        match self {
+            Self::Postgres(postgres) => postgres.freeze(),
+            _ => self.server().freeze(),
+        }
+    }
+
+    /// Ends a freeze.
+    pub(crate) fn thaw(&self) {
+        match self {
+            Self::Postgres(postgres) => postgres.thaw(),
+            _ => self.server().thaw(),
         }
     }
 
@@ -126,6 +152,7 @@ impl Site {
             Kind::Etcd => (endpoint, Some(format!("t{n}/"))),
             Kind::Redis => (format!("{endpoint}/{n}"), None),
             Kind::Zk => (endpoint, Some(format!("/t{n}/"))),
+            Kind::Postgres => (endpoint, Some(format!("t{n}_"))),
         };
         Service { backend: kind.backend(), endpoint, prefix }
     }
@@ -140,6 +167,7 @@ impl Site {
                 redis::lose_in(server.port(), database, name);
             }
             Self::Zk(server) => zookeeper::remove_first(server.port(), &raw),
+            Self::Postgres(postgres) => postgres.lose(part.prefix.as_deref().unwrap_or_default(), name),
         }
     }
 
@@ -152,6 +180,7 @@ impl Site {
                 redis::ready(server);
             }
             Self::Zk(server) => server.restart(),
+            Self::Postgres(postgres) => postgres.crash(),
         }
     }
 }
