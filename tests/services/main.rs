@@ -53,6 +53,7 @@ macro_rules! tests_of {
 
 tests_of!(on_etcd);
 tests_of!(on_mysql);
+tests_of!(on_postgres);
 tests_of!(on_redis);
 tests_of!(on_zk);
 

@@ -82,9 +82,9 @@ fn a_short_freeze_of_the_service_changes_nothing() {
     let holder = bed.held(&["--name", "x", "--ttl", "6s"]);
     let waiter = bed.start(&mut bed.run(["-q", "--name", "x", "--ttl", "6s", "--", "sh", "-c", "exit 5"]));
     bed.await_waiters("x", 1);
-    site.server().freeze();
+    site.freeze();
     let_pass(Duration::from_millis(1_500));
-    site.server().thaw();
+    site.thaw();
     assert!(is_alive(holder.command()), "the command was ended by a blip");
     // Past the lease as it was before the freeze: it was renewed since.
     let_pass(Duration::from_secs(6));
@@ -105,12 +105,12 @@ fn a_long_freeze_of_the_service_ends_the_tree_before_it_can_give_the_lock_away()
     let waiter = bed.start(bed.run(["-q", "--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
     bed.await_waiters("x", 1);
     let frozen = Instant::now();
-    site.server().freeze();
+    site.freeze();
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
     let took = frozen.elapsed();
     // The last renewal was sent before the freeze.
     assert!(took < TTL, "alive {took:?} after the service was frozen");
-    site.server().thaw();
+    site.thaw();
     let ended = holder.finish();
     let last = ended.err.lines().last().unwrap_or_default();
     assert!(ended.code() == Some(76) && last.contains("lost x"), "{:?}: {}", ended.status, ended.err);
@@ -240,12 +240,12 @@ fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
     let holder = bed.held(&["--name", "x", "--ttl", "20s"]);
     let waiter = bed.start(&mut bed.run(["-w", "3s", "--ttl", "20s", "--name", "x", "--", "touch", "started"]));
     bed.await_waiters("x", 1);
-    site.server().freeze();
+    site.freeze();
     let ended = waiter.finish();
     assert!(ended.took < Duration::from_secs(4), "{:?}", ended.took);
     assert_eq!(ended.code(), Some(75), "{}", ended.err);
     assert!(ended.err.contains("cannot release x") || ended.err.contains("cannot leave"), "{}", ended.err);
-    site.server().thaw();
+    site.thaw();
     ends_well(holder);
     assert!(!bed.exists("started"));
 }
@@ -255,10 +255,10 @@ fn a_release_that_is_not_confirmed_is_one_line_and_the_status_stays() {
     let site = Site::start();
     let bed = Bed::on(site.part());
     let holder = bed.held(&["--name", "x", "--ttl", "60s"]);
-    site.server().freeze();
+    site.freeze();
     holder.let_go();
     let ended = holder.running.finish();
-    site.server().thaw();
+    site.thaw();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     ended.said_one_line(&["cannot release x", "within"]);
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::servers::etcd::{self, Etcd};
+use crate::servers::postgres::{self, Postgres};
 use crate::servers::{Server, mariadb, redis, zookeeper};
 use crate::support::Service;
 
@@ -15,6 +16,7 @@ pub(crate) enum Kind {
     Mysql,
     Redis,
     Zk,
+    Postgres,
 }
 
 impl Kind {
@@ -25,6 +27,7 @@ impl Kind {
             "on_mysql" => Some(Self::Mysql),
             "on_redis" => Some(Self::Redis),
             "on_zk" => Some(Self::Zk),
+            "on_postgres" => Some(Self::Postgres),
             _ => None,
         }
     }
@@ -36,6 +39,7 @@ impl Kind {
             Self::Mysql => "mysql",
             Self::Redis => "redis",
             Self::Zk => "zk",
+            Self::Postgres => "postgres",
         }
     }
 
@@ -46,6 +50,7 @@ impl Kind {
             Self::Mysql => return mariadb::address_at(port),
             Self::Redis => "redis",
             Self::Zk => "zk",
+            Self::Postgres => return format!("postgres://postgres@127.0.0.1:{port}/postgres"),
         };
         format!("{scheme}://127.0.0.1:{port}")
     }
@@ -54,7 +59,7 @@ impl Kind {
     pub(crate) fn news_within(self, ttl: Duration) -> Duration {
         match self {
             Self::Etcd | Self::Mysql | Self::Zk => Duration::ZERO,
-            Self::Redis => ttl / 3,
+            Self::Redis | Self::Postgres => ttl / 3,
         }
     }
 
@@ -62,7 +67,7 @@ impl Kind {
     pub(crate) fn abandoned_bound(self) -> Duration {
         match self {
             Self::Etcd => Duration::from_secs(2),
-            Self::Mysql | Self::Redis => Duration::from_secs(1),
+            Self::Mysql | Self::Redis | Self::Postgres => Duration::from_secs(1),
             Self::Zk => zookeeper::TICK * 2,
         }
     }
@@ -73,6 +78,7 @@ impl Kind {
             Self::Mysql => mariadb::missing(),
             Self::Redis => redis::missing(),
             Self::Zk => zookeeper::missing(),
+            Self::Postgres => postgres::missing(),
         }
     }
 }
@@ -83,11 +89,12 @@ pub(crate) enum Site {
     Mysql(Server),
     Redis(Server),
     Zk(Server),
+    Postgres(Postgres),
 }
 
 /// The one that most tests of a kind share. It ends with this process, and its folder with it.
 pub(crate) fn shared() -> &'static Site {
-    static ALL: [OnceLock<Site>; 4] = [const { OnceLock::new() }; 4];
+    static ALL: [OnceLock<Site>; 5] = [const { OnceLock::new() }; 5];
     let kind = Kind::of_this_test().expect("a test of a service");
     ALL[kind as usize].get_or_init(Site::start)
 }
@@ -105,6 +112,7 @@ impl Site {
             // A database for each test.
             Kind::Redis => Self::Redis(redis::start_with(&["--databases", "4096"])),
             Kind::Zk => Self::Zk(zookeeper::start()),
+            Kind::Postgres => Self::Postgres(postgres::start_with(&["fsync=on"])),
         }
     }
 
@@ -114,6 +122,7 @@ impl Site {
             Self::Mysql(_) => Kind::Mysql,
             Self::Redis(_) => Kind::Redis,
             Self::Zk(_) => Kind::Zk,
+            Self::Postgres(_) => Kind::Postgres,
         }
     }
 
@@ -121,6 +130,23 @@ impl Site {
         match self {
             Self::Etcd(etcd) => etcd.server(),
             Self::Mysql(server) | Self::Redis(server) | Self::Zk(server) => server,
+            Self::Postgres(postgres) => postgres.server(),
+        }
+    }
+
+    /// It accepts and answers nothing, until [`Site::thaw`].
+    pub(crate) fn freeze(&self) {
+        match self {
+            Self::Postgres(postgres) => postgres.freeze(),
+            _ => self.server().freeze(),
+        }
+    }
+
+    /// Ends a freeze.
+    pub(crate) fn thaw(&self) {
+        match self {
+            Self::Postgres(postgres) => postgres.thaw(),
+            _ => self.server().thaw(),
         }
     }
 
@@ -135,6 +161,7 @@ impl Site {
             Kind::Mysql => (endpoint, Some(format!("t{n}_"))),
             Kind::Redis => (format!("{endpoint}/{n}"), None),
             Kind::Zk => (endpoint, Some(format!("/t{n}/"))),
+            Kind::Postgres => (endpoint, Some(format!("t{n}_"))),
         };
         Service { backend: kind.backend(), endpoint, prefix }
     }
@@ -150,6 +177,7 @@ impl Site {
                 redis::lose_in(server.port(), database, name);
             }
             Self::Zk(server) => zookeeper::remove_first(server.port(), &raw),
+            Self::Postgres(postgres) => postgres.lose(part.prefix.as_deref().unwrap_or_default(), name),
         }
     }
 
@@ -163,6 +191,7 @@ impl Site {
                 redis::ready(server);
             }
             Self::Zk(server) => server.restart(),
+            Self::Postgres(postgres) => postgres.crash(),
         }
     }
 }

@@ -36,7 +36,7 @@ impl Standing {
     pub(super) fn all(sets: &Sets, locks: usize) -> Outcome<Vec<Self>> {
         let start = sets.len().checked_sub(locks).ok_or_else(|| Fault::nonsense("too few rows"))?;
         let rows = sets[start..].iter().map(|set| set.first().ok_or_else(|| Fault::nonsense("no row")));
-        rows.map(|row| row.and_then(|row| Self::parse(row))).collect()
+        rows.map(|row| row.and_then(Self::parse)).collect()
     }
 
     fn parse(row: &Row) -> Outcome<Self> {

@@ -125,7 +125,9 @@ impl PgConfig {
         let password = password.or_else(|| around.get("PGPASSWORD").map(Secret::new));
         let mut places = said.places(around)?;
         if password.is_some() {
-            places.iter_mut().for_each(|place| place.password.clone_from(&password));
+            for place in &mut places {
+                place.password.clone_from(&password);
+            }
         } else {
             look_up_passwords(&mut places, around, &database, &user);
         }

@@ -130,7 +130,6 @@ fn refusal(error: &tokio_postgres::Error, marked: bool) -> Refusal {
     Refusal::Fault(fault::of(error))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn unreached(error: io::Error) -> Refusal {
     if error.kind() == io::ErrorKind::PermissionDenied {
         return Refusal::Fault(Fault::new(ErrorKind::Denied, error));

@@ -48,7 +48,8 @@ impl Environment {
     pub(super) fn passwords(&self) -> Vec<Line> {
         let usual = || self.home.as_ref().map(|home| home.join(".pgpass"));
         let Some(path) = self.get("PGPASSFILE").map(PathBuf::from).or_else(usual) else { return Vec::new() };
-        let private = fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o077 == 0);
+        let private =
+            fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.mode().trailing_zeros() >= 6);
         let text = if private { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
         text.lines().filter(|line| !line.starts_with('#')).filter_map(Line::parse).collect()
     }
