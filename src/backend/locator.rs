@@ -279,7 +279,7 @@ mod tests {
         for (backend, endpoints, part) in [
             (Some("etcd"), &["h:1/x"] as &[&str], "no address of an etcd server"),
             (None, &["redis://h:x"], "no HOST:PORT"),
-            (None, &["mariadb://u@h/d"], "mysql is not part"),
+            (None, &["mariadb://u@h"], "no database is named"),
             (None, &["h:1"], "could be a server or a directory"),
             (None, &["10.0.0.1:2379,10.0.0.2:2379"], "say which service with --backend"),
             (Some("fil"), &[], "did you mean file?"),

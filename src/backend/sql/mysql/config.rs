@@ -312,3 +312,7 @@ fn own_user() -> Option<String> {
     let named = found.and_then(|line| line.split(':').next()).map(str::to_owned);
     named.or_else(|| ["USER", "LOGNAME", "LOGIN"].into_iter().find_map(|name| std::env::var(name).ok()))
 }
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -1,8 +1,6 @@
 //! MySQL from version 8.0, MariaDB from 10.5.
 
 mod config;
-#[cfg(test)]
-mod config_tests;
 mod dial;
 mod ear;
 mod examine;

@@ -33,7 +33,7 @@ impl Said {
     }
 
     /// What these files say, one after the other.
-    fn of_files(files: &[PathBuf]) -> Result<Self, String> {
+    pub(super) fn of_files(files: &[PathBuf]) -> Result<Self, String> {
         let mut said = Self::default();
         for file in files {
             said.read(file, 0)?;
