@@ -9,6 +9,10 @@
 mod etcd;
 mod etcd_cluster;
 mod hostile;
+#[path = "../faults/oracle.rs"]
+mod oracle;
+mod postgres;
+mod postgres_many;
 mod redis;
 mod redis_many;
 mod site;
