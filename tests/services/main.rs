@@ -9,6 +9,7 @@
 mod etcd;
 mod etcd_cluster;
 mod hostile;
+#[allow(dead_code, reason = "its enemies here fell no command themselves")]
 #[path = "../faults/oracle.rs"]
 mod oracle;
 mod postgres;
