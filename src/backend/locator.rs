@@ -38,6 +38,14 @@ impl Address {
             Self::Sql(config) => config.backend(),
         }
     }
+
+    /// The statements that make the tables, if the service has tables.
+    pub fn schema(&self) -> Option<String> {
+        match self {
+            Self::Sql(config) => Some(config.schema()),
+            _ => None,
+        }
+    }
 }
 
 /// An address that leads nowhere: a usage error. The text is one line.

@@ -338,6 +338,9 @@ pub struct DoctorArgs {
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
+    /// Print the statements that make a database's tables, and connect to nothing
+    #[arg(long, conflicts_with = "json")]
+    pub schema: bool,
     /// Where the lock service is.
     #[command(flatten)]
     pub connection: ConnectionArgs,

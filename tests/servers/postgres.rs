@@ -26,7 +26,7 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 /// `program`, by a user whom it lets start it: root may not.
-fn as_somebody(program: &Path) -> Command {
+pub(crate) fn as_somebody(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     if rustix::process::geteuid().is_root() {
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
@@ -46,6 +46,7 @@ fn done(mut command: Command) -> String {
 fn own_folder(parent: &Path, name: &str) -> PathBuf {
     let folder = parent.join(name);
     fs::create_dir(&folder).expect("a new folder");
+    fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("sets");
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534)).expect("changes the owner");
     }

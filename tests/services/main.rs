@@ -9,6 +9,11 @@
 mod etcd;
 mod etcd_cluster;
 mod hostile;
+#[allow(dead_code, reason = "its enemies here fell no command themselves")]
+#[path = "../faults/oracle.rs"]
+mod oracle;
+mod postgres;
+mod postgres_many;
 mod redis;
 mod redis_many;
 mod site;
