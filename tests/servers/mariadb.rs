@@ -34,9 +34,12 @@ pub(crate) fn start_in(folder: PathBuf, options: &[&str]) -> Server {
     let port = free_port();
     let options: Vec<String> = options.iter().map(|word| (*word).to_owned()).collect();
     let place = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());
+    let temporary = folder.clone();
     let places = [place("datadir", "data"), place("socket", "sock"), place("pid-file", "pid")];
     let server = Server::start(folder, port, move || {
         let mut command = dying_with_us("mariadbd");
+        // A starting server clears away what it takes for another's leavings.
+        command.env("TMPDIR", &temporary);
         command.args(common()).args(&places);
         command.args([format!("--port={port}"), "--bind-address=127.0.0.1".to_owned()]);
         command.args(["--skip-name-resolve", "--performance-schema=OFF", "--skip-log-bin"]);
@@ -62,6 +65,7 @@ fn common() -> Vec<&'static str> {
 /// The tables that the server itself needs.
 fn install(folder: &Path) {
     let mut command = Command::new("mariadb-install-db");
+    command.env("TMPDIR", folder);
     command.args(common()).arg(format!("--datadir={}", folder.join("data").display()));
     command.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
     command.args(["--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M"]);

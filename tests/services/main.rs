@@ -9,6 +9,8 @@
 mod etcd;
 mod etcd_cluster;
 mod hostile;
+mod mysql;
+mod mysql_many;
 #[allow(dead_code, reason = "its enemies here fell no command themselves")]
 #[path = "../faults/oracle.rs"]
 mod oracle;

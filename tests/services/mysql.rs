@@ -90,12 +90,13 @@ fn databases_and_prefixes_are_apart() {
     let under = |prefix: &str| {
         Bed::on(Service { backend: "mysql", endpoint: mariadb::address(&server), prefix: Some(prefix.to_owned()) })
     };
-    let holder = bed_on(&server).held(&["--name", "x"]);
+    let bed = bed_on(&server);
+    let holder = bed.held(&["--name", "x"]);
     at("other").assert_free("x");
     under("my_").assert_free("x");
     assert_eq!(mariadb::ask(&server, "SELECT COUNT(*) FROM locks.my_lock"), "1\n");
     under("other.dlock_").assert_free("x");
-    bed_on(&server).assert_busy("x");
+    bed.assert_busy("x");
     holder.release().silently(0);
     run_with(&at("none"), &[]).failed(69, &["Unknown database 'none'", "CREATE DATABASE"]);
     run_with(&under("a/"), &[]).failed(64, &["cannot begin a table's name"]);
@@ -202,7 +203,8 @@ fn a_full_server_is_waited_for() {
         guest.finish();
     }
     mariadb::ask(&server, "KILL USER ci");
-    waiter.finish().silently(0);
+    let ended = waiter.finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
 }
 
 #[test]

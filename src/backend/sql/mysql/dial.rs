@@ -46,6 +46,10 @@ impl Dialer {
 
     /// Opens a connection to the server of that number.
     pub(super) async fn connect(&self, server: usize) -> Outcome<MySqlConnection> {
+        if self.config.mode != MysqlTls::Disabled {
+            // sqlx asks for it in one of its ways to check certificates; that it is there already is no failure.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
         let options = self.options(&self.config.places[server]);
         options.connect().await.map_err(|error| fault::of(&error).from(&self.peer(server)))
     }
