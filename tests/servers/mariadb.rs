@@ -42,7 +42,7 @@ pub(crate) fn start_in(folder: PathBuf, options: &[&str]) -> Server {
         command.env("TMPDIR", &temporary);
         command.args(common()).args(&places);
         command.args([format!("--port={port}"), "--bind-address=127.0.0.1".to_owned()]);
-        command.args(["--skip-name-resolve", "--performance-schema=OFF", "--skip-log-bin"]);
+        command.args(["--skip-name-resolve", "--performance-schema=OFF"]);
         command.args(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M"]);
         command.args(["--key-buffer-size=1M", "--aria-pagecache-buffer-size=8M", "--max-connections=500"]);
         command.args(&options);
@@ -144,6 +144,7 @@ pub(crate) fn lose_claim(server: &Server, prefix: &str, id: &str) {
 
 /// Takes the claim that holds the lock `name` away, likewise.
 pub(crate) fn lose(server: &Server, prefix: &str, name: &str) {
-    let first = format!("SELECT claim FROM {DATABASE}.{prefix}claim WHERE name = '{name}' ORDER BY seq LIMIT 1");
+    let first =
+        format!("SELECT claim FROM {DATABASE}.{prefix}claim WHERE name = '{name}' ORDER BY seq LIMIT 1");
     lose_claim(server, prefix, ask(server, &first).trim());
 }

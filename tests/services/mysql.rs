@@ -25,7 +25,12 @@ pub(super) fn run_with(bed: &Bed, variables: &[(&str, &Path)]) -> Finished {
 /// A user with these rights on the test's database, and its address.
 fn user(server: &Server, name: &str, password: &str, rights: &str) -> Bed {
     let base = mariadb::DATABASE;
-    mariadb::ask(server, &format!("CREATE USER {name}@'%' IDENTIFIED BY '{password}'; GRANT {rights} ON {base}.* TO {name}@'%'"));
+    mariadb::ask(
+        server,
+        &format!(
+            "CREATE USER {name}@'%' IDENTIFIED BY '{password}'; GRANT {rights} ON {base}.* TO {name}@'%'"
+        ),
+    );
     bed_at(format!("mysql://{name}@127.0.0.1:{}/{base}", server.port()))
 }
 
@@ -64,7 +69,8 @@ fn what_is_not_said_comes_from_where_the_clients_take_it() {
     assert!(seen.text().contains("MariaDB 1") && seen.text().contains(&port), "{}", seen.text());
     let socket = mariadb::socket(&server).display().to_string();
     bed.write(".my.cnf", &format!("[client]\nuser=root\nsocket={socket}\n[mysqld]\nuser=nobody\n"));
-    let mut local = bed.dlock(["run", "--endpoint", &format!("mysql://localhost/{base}"), "--name", "x", "--", "true"]);
+    let mut local =
+        bed.dlock(["run", "--endpoint", &format!("mysql://localhost/{base}"), "--name", "x", "--", "true"]);
     bed.finish(&mut local).silently(0);
     bed.write(".my.cnf", "[client\nuser=root\n");
     with(&around, &run).failed(64, &[".my.cnf", "line 1"]);
@@ -88,7 +94,11 @@ fn databases_and_prefixes_are_apart() {
     mariadb::ask(&server, "CREATE DATABASE other");
     let at = |database: &str| bed_at(format!("mysql://root@127.0.0.1:{}/{database}", server.port()));
     let under = |prefix: &str| {
-        Bed::on(Service { backend: "mysql", endpoint: mariadb::address(&server), prefix: Some(prefix.to_owned()) })
+        Bed::on(Service {
+            backend: "mysql",
+            endpoint: mariadb::address(&server),
+            prefix: Some(prefix.to_owned()),
+        })
     };
     let bed = bed_on(&server);
     let holder = bed.held(&["--name", "x"]);
@@ -114,7 +124,10 @@ fn who_may_not_make_tables_is_told_how_they_are_made() {
     run_with(&bed, &[]).silently(0);
     bed.assert_free("x");
     // Who has no right to the tables either.
-    mariadb::ask(&server, &format!("CREATE USER poorer@'%'; GRANT SELECT ON {}.dlock_lock TO poorer@'%'", mariadb::DATABASE));
+    mariadb::ask(
+        &server,
+        &format!("CREATE USER poorer@'%'; GRANT SELECT ON {}.dlock_lock TO poorer@'%'", mariadb::DATABASE),
+    );
     let poorer = bed_at(format!("mysql://poorer@127.0.0.1:{}/{}", server.port(), mariadb::DATABASE));
     run_with(&poorer, &[]).failed(77, &["doctor --schema"]);
     for line in schema.lines().filter_map(|line| line.split_once("GRANT ")) {
@@ -129,7 +142,8 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
     let folder = certificates::folder();
     let file = |name: &str| folder.join(name);
     let option = |option: &str, name: &str| format!("--{option}={}", file(name).display());
-    let options = [option("ssl-ca", "ca.pem"), option("ssl-cert", "server.pem"), option("ssl-key", "server.key")];
+    let options =
+        [option("ssl-ca", "ca.pem"), option("ssl-cert", "server.pem"), option("ssl-key", "server.key")];
     let server = mariadb::start_with(&options.each_ref().map(String::as_str));
     mariadb::ask(&server, "CREATE USER tls@'%' REQUIRE X509; GRANT ALL ON locks.* TO tls@'%'");
     let at = |query: &str| bed_at(format!("mysql://tls@127.0.0.1:{}/locks{query}", server.port()));
@@ -145,7 +159,12 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
     run_with(&at("?ssl-mode=required"), &[]).failed(77, &["Access denied"]);
     bed.write(
         ".my.cnf",
-        &format!("[client]\nssl-ca={}\nssl-cert={}\nssl-key={}\n", ca.display(), cert.display(), key.display()),
+        &format!(
+            "[client]\nssl-ca={}\nssl-cert={}\nssl-key={}\n",
+            ca.display(),
+            cert.display(),
+            key.display()
+        ),
     );
     run_with(&bed, &[]).silently(0);
     let plain = mariadb::start();
@@ -170,7 +189,11 @@ fn a_server_that_takes_no_writes_is_passed_over() {
     assert_eq!(mariadb::ask(&server, "SHOW TABLES IN locks"), "");
     let looked = bed_on(&server);
     let looked = looked.finish(&mut looked.verb("doctor", [] as [&str; 0]));
-    assert!(looked.err.contains("takes no writes") || looked.text().contains("takes no writes"), "{}", looked.err);
+    assert!(
+        looked.err.contains("takes no writes") || looked.text().contains("takes no writes"),
+        "{}",
+        looked.err
+    );
     // Who is taken down is followed by who takes over.
     let bed = both(&server, &other);
     let mut holder = bed.hold(&["-q", "--name", "x", "--ttl", "30s"]);
@@ -182,6 +205,45 @@ fn a_server_that_takes_no_writes_is_passed_over() {
     assert_eq!(holder.release().code(), Some(0));
 }
 
+/// A Galera cluster of one.
+fn galera() -> Server {
+    let free = free_port();
+    let listen =
+        format!("--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{free};pc.recovery=false");
+    mariadb::start_with(&[
+        "--wsrep-on=ON",
+        "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
+        "--wsrep-cluster-address=gcomm://",
+        "--wsrep-node-address=127.0.0.1",
+        "--binlog-format=ROW",
+        "--innodb-autoinc-lock-mode=2",
+        &listen,
+    ])
+}
+
+#[test]
+fn several_servers_that_all_take_writes_are_refused_and_one_of_them_is_not() {
+    let node = galera();
+    let one = bed_on(&node);
+    run_with(&one, &[]).silently(0);
+    let holder = one.held(&["-q", "--name", "x"]);
+    one.assert_busy("x");
+    assert_eq!(holder.release().code(), Some(0));
+    let port = node.port();
+    let several = bed_at(format!("mysql://root@127.0.0.1:{port},localhost:{port}/locks"));
+    run_with(&several, &[]).failed(64, &["Galera", "name one server"]);
+}
+
+#[test]
+fn a_binary_log_of_rows_is_fine_and_one_of_statements_is_refused() {
+    let server = mariadb::start_with(&["--log-bin=log", "--binlog-format=ROW"]);
+    let bed = bed_on(&server);
+    run_with(&bed, &[]).silently(0);
+    bed.assert_free("x");
+    mariadb::ask(&server, "SET GLOBAL binlog_format = STATEMENT");
+    run_with(&bed, &[]).failed(69, &["binlog_format = ROW"]);
+}
+
 #[test]
 fn a_full_server_is_waited_for() {
     let server = mariadb::start_with(&["--max-connections=10"]);
@@ -190,7 +252,14 @@ fn a_full_server_is_waited_for() {
     let port = format!("--port={}", server.port());
     let guest = || {
         let mut command = bed.command("mariadb");
-        command.args(["--no-defaults", "--user=ci", "--host=127.0.0.1", &port, "--execute", "SELECT SLEEP(600)"]);
+        command.args([
+            "--no-defaults",
+            "--user=ci",
+            "--host=127.0.0.1",
+            &port,
+            "--execute",
+            "SELECT SLEEP(600)",
+        ]);
         bed.start(&mut command)
     };
     let guests: Vec<_> = (0..10).map(|_| guest()).collect();

@@ -158,10 +158,9 @@ impl Site {
         let endpoint = kind.address(self.server().port());
         let (endpoint, prefix) = match kind {
             Kind::Etcd => (endpoint, Some(format!("t{n}/"))),
-            Kind::Mysql => (endpoint, Some(format!("t{n}_"))),
             Kind::Redis => (format!("{endpoint}/{n}"), None),
             Kind::Zk => (endpoint, Some(format!("/t{n}/"))),
-            Kind::Postgres => (endpoint, Some(format!("t{n}_"))),
+            Kind::Mysql | Kind::Postgres => (endpoint, Some(format!("t{n}_"))),
         };
         Service { backend: kind.backend(), endpoint, prefix }
     }

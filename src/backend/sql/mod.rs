@@ -35,8 +35,8 @@ use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenS
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 pub use config::SqlConfig;
-pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};
 use dialect::Dialect;
+pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};
 pub use postgres::{PgConfig, PgMode, PgPlace};
 use service::Service;
 

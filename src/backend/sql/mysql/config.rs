@@ -120,12 +120,14 @@ impl MysqlConfig {
         for endpoint in &options.endpoints {
             address.read(endpoint)?;
         }
-        let said = |option: &str| around.said.get(option).filter(|value| !value.is_empty()).map(str::to_owned);
+        let said =
+            |option: &str| around.said.get(option).filter(|value| !value.is_empty()).map(str::to_owned);
         let database = address.database.take().or_else(|| said("database"));
         if database.is_none() && !options.prefix.as_deref().is_some_and(|prefix| prefix.contains('.')) {
             return Err("no database is named; write mysql://USER@HOST/DATABASE".to_owned());
         }
-        let user = options.user.clone().or(address.user.take()).or_else(|| said("user")).or(around.user.clone());
+        let user =
+            options.user.clone().or(address.user.take()).or_else(|| said("user")).or(around.user.clone());
         let user = user.ok_or("nobody says who; write mysql://USER@HOST/DATABASE, or give --user")?;
         let password = options.password.clone().or(address.password.take());
         let password = password
@@ -150,7 +152,9 @@ impl Address {
     fn read(&mut self, endpoint: &str) -> Result<(), String> {
         let rest = ["mysql://", "mariadb://"]
             .into_iter()
-            .find(|scheme| endpoint.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+            .find(|scheme| {
+                endpoint.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+            })
             .map_or(endpoint, |scheme| &endpoint[scheme.len()..]);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         // A password may hold a slash, so the login comes off first.
@@ -174,7 +178,9 @@ impl Address {
         match name {
             "socket" => self.socket = Some(PathBuf::from(value)),
             "ssl-mode" | "sslmode" | "ssl_mode" => self.mode = Some(mode_of(value)?),
-            _ => return Err(format!("{name} is no option of a mysql address; there are socket and ssl-mode")),
+            _ => {
+                return Err(format!("{name} is no option of a mysql address; there are socket and ssl-mode"));
+            }
         }
         Ok(())
     }
@@ -262,9 +268,11 @@ fn encryption(
     places: &[MysqlPlace],
 ) -> Result<Encryption, String> {
     if given.server_name.is_some() {
-        return Err("the backend mysql checks the certificate for the host of the address; --tls-server-name \
+        return Err(
+            "the backend mysql checks the certificate for the host of the address; --tls-server-name \
                     cannot be given"
-            .to_owned());
+                .to_owned(),
+        );
     }
     if given.is_given() {
         let least = MysqlTls::VerifyIdentity;
@@ -273,14 +281,17 @@ fn encryption(
         }
         return Ok((mode.unwrap_or(least), given.authority.clone(), given.identity.clone()));
     }
-    let file = |option: &str| said.get(option).filter(|path| !path.is_empty()).map(|path| pem(Path::new(path)));
+    let file =
+        |option: &str| said.get(option).filter(|path| !path.is_empty()).map(|path| pem(Path::new(path)));
     let authority = file("ssl-ca").transpose()?;
     let identity = match (file("ssl-cert").transpose()?, file("ssl-key").transpose()?) {
         (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
         (None, None) => None,
         _ => return Err("an option file names one of ssl-cert and ssl-key without the other".to_owned()),
     };
-    let flag = |option: &str| said.get(option).map(|value| !matches!(value, "0" | "OFF" | "off" | "FALSE" | "false"));
+    let flag = |option: &str| {
+        said.get(option).map(|value| !matches!(value, "0" | "OFF" | "off" | "FALSE" | "false"))
+    };
     let said_mode = match said.get("ssl-mode") {
         Some(text) => Some(mode_of(text)?),
         None if flag("skip-ssl") == Some(true) || flag("ssl") == Some(false) => Some(MysqlTls::Disabled),
@@ -289,14 +300,14 @@ fn encryption(
         None if identity.is_some() || flag("ssl") == Some(true) => Some(MysqlTls::Required),
         None => None,
     };
-    let usual =
-        if places.iter().all(MysqlPlace::is_here) { MysqlTls::Disabled } else { MysqlTls::Preferred };
+    let usual = if places.iter().all(MysqlPlace::is_here) { MysqlTls::Disabled } else { MysqlTls::Preferred };
     Ok((mode.or(said_mode).unwrap_or(usual), authority, identity))
 }
 
 fn pem(path: &Path) -> Result<Pem, String> {
-    let text = std::fs::read(path)
-        .map_err(|error| format!("{}, which an option file names, cannot be read: {error}", path.display()))?;
+    let text = std::fs::read(path).map_err(|error| {
+        format!("{}, which an option file names, cannot be read: {error}", path.display())
+    })?;
     Ok(Pem::new(text))
 }
 

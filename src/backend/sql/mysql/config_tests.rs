@@ -75,7 +75,8 @@ const CNF: &str = "[client]\nuser=filed\npassword=from file\nhost=filehost\nport
 
 #[test]
 fn what_an_address_leaves_out_is_in_the_option_files() {
-    let found = config_of(&Options::default(), CNF, &[("MYSQL_HOST", "no"), ("MYSQL_PWD", "no")]).expect("valid");
+    let found =
+        config_of(&Options::default(), CNF, &[("MYSQL_HOST", "no"), ("MYSQL_PWD", "no")]).expect("valid");
     assert_eq!(found.identity(), "mysql://filehost:3310/filebase");
     assert_eq!(found.user, "filed");
     assert_eq!(found.password.as_ref().map(Secret::reveal), Some("from file"));
@@ -102,7 +103,8 @@ fn what_no_file_says_is_in_the_environment() {
 
 #[test]
 fn localhost_is_the_socket_unless_a_port_is_said() {
-    let places = |endpoint: &str, cnf: &str| config_of(&options(&[endpoint]), cnf, &[]).expect(endpoint).places;
+    let places =
+        |endpoint: &str, cnf: &str| config_of(&options(&[endpoint]), cnf, &[]).expect(endpoint).places;
     let socket = [MysqlPlace::Socket("/run/file.sock".into())];
     let tcp = |port| [MysqlPlace::Tcp { host: "localhost".into(), port }];
     let file = "[client-server]\nsocket=/run/file.sock\n";
@@ -153,8 +155,12 @@ fn what_leads_nowhere_says_why() {
         assert!(error.contains(part) && !error.contains("secret") && !error.contains('\n'), "{error}");
     }
     let tls = Tls { server_name: Some("x".into()), ..Tls::default() };
-    let error = config_of(&Options { tls, ..options(&["mysql://h/d"]) }, "", &[]).expect_err("no such option");
+    let error =
+        config_of(&Options { tls, ..options(&["mysql://h/d"]) }, "", &[]).expect_err("no such option");
     assert!(error.contains("--tls-server-name"), "{error}");
     let prefix = Some("ops.dlock_".to_owned());
-    assert!(config_of(&Options { prefix, ..options(&["mysql://h"]) }, "", &[]).is_ok(), "it names the database");
+    assert!(
+        config_of(&Options { prefix, ..options(&["mysql://h"]) }, "", &[]).is_ok(),
+        "it names the database"
+    );
 }

@@ -99,7 +99,9 @@ impl Dialer {
         options = options.ssl_mode(mode);
         options = match place {
             // Asking for the addresses of a name takes a thread.
-            MysqlPlace::Tcp { host, port } if host == "localhost" && config.mode < MysqlTls::VerifyIdentity => {
+            MysqlPlace::Tcp { host, port }
+                if host == "localhost" && config.mode < MysqlTls::VerifyIdentity =>
+            {
                 options.host("127.0.0.1").port(*port)
             }
             MysqlPlace::Tcp { host, port } => options.host(host).port(*port),
@@ -122,6 +124,3 @@ impl Dialer {
         options
     }
 }
-
-
-

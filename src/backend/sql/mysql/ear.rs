@@ -112,12 +112,12 @@ impl Listener {
     async fn serve(mut self) {
         let mut wishes = self.wish.subscribe();
         loop {
-            let wait = match tokio::time::timeout(IDLE, next(&mut wishes)).await {
-                Ok(wait) => wait,
-                Err(_) => {
-                    self.connection = None;
-                    next(&mut wishes).await
-                }
+            let wait = tokio::time::timeout(IDLE, next(&mut wishes)).await;
+            let wait = if let Ok(wait) = wait {
+                wait
+            } else {
+                self.connection = None;
+                next(&mut wishes).await
             };
             let Some(wait) = wait else { return };
             let heard = tokio::select! {
@@ -150,7 +150,9 @@ impl Listener {
             Some(End::Free) if ahead.is_some() => self.free = ahead,
             Some(End::Pooled) => self.news.pooled.store(true, Ordering::Relaxed),
             // The own session has lost its connection, or something has changed. Once that is news.
-            Some(End::Free | End::Changed) if !self.is_told(wait) => self.told = Some((wait.clone(), Instant::now())),
+            Some(End::Free | End::Changed) if !self.is_told(wait) => {
+                self.told = Some((wait.clone(), Instant::now()));
+            }
             Some(End::Free | End::Changed) | None => tokio::time::sleep(UNTOLD).await,
         }
         end.map(drop)

@@ -38,7 +38,8 @@ pub(super) async fn examine(
 ) -> Outcome<Examination> {
     let sets = session.run(QUESTION).await?;
     let mut rows = sets.into_iter().flatten();
-    let version = rows.next().and_then(|row| row.into_iter().next()?).ok_or_else(|| Fault::nonsense("no version"))?;
+    let version =
+        rows.next().and_then(|row| row.into_iter().next()?).ok_or_else(|| Fault::nonsense("no version"))?;
     let pair = |row: Vec<Option<String>>| {
         let mut row = row.into_iter();
         Some((row.next()??, row.next()??))
@@ -101,20 +102,25 @@ fn risks(facts: &Facts) -> Vec<Risk> {
             "name the same single server everywhere, or use the single-primary mode",
         ));
     }
-    let synchronous = facts.number("Rpl_semi_sync_master_clients") + facts.number("Rpl_semi_sync_source_clients");
+    let synchronous =
+        facts.number("Rpl_semi_sync_master_clients") + facts.number("Rpl_semi_sync_source_clients");
     if facts.number("Slaves_connected") > 0 && synchronous == 0 {
         risks.push(Risk::warning(
             "its replicas are asynchronous, so a failover can give a lock twice and turn tokens back",
             "use semi-synchronous replication",
         ));
     } else if facts.text("log_bin") == "ON" && synchronous == 0 {
-        risks.push(Risk::note("a failover to an asynchronous replica can give a lock twice and turn tokens back"));
+        risks.push(Risk::note(
+            "a failover to an asynchronous replica can give a lock twice and turn tokens back",
+        ));
     }
     let free = facts.number("max_connections").saturating_sub(facts.number("Threads_connected"));
     if free < FEW {
         let all = facts.number("max_connections");
         risks.push(Risk::warning(
-            format!("only {free} of its {all} connections are free, and each dlock that waits or holds takes two"),
+            format!(
+                "only {free} of its {all} connections are free, and each dlock that waits or holds takes two"
+            ),
             "raise max_connections",
         ));
     }

@@ -47,7 +47,9 @@ fn of_server(number: u16, text: &str) -> Fault {
             ErrorKind::Denied,
             format!("{text}; see --user, --password-file, MYSQL_PWD and ~/.my.cnf"),
         ),
-        1049 | 1046 => Fault::new(ErrorKind::Corrupt, format!("{text}; name another, or make it with CREATE DATABASE")),
+        1049 | 1046 => {
+            Fault::new(ErrorKind::Corrupt, format!("{text}; name another, or make it with CREATE DATABASE"))
+        }
         // The transaction was undone for another's sake, or waited too long for its turn; a statement was ended by
         // somebody; somebody has just made what this one was to make.
         1205 | 1213 | 1317 | 3024 | 1969 | 1020 | 1062 | 1050 | 1412 | 1684 => Fault::again(text),
@@ -59,15 +61,20 @@ fn of_server(number: u16, text: &str) -> Fault {
             Fault::new(ErrorKind::Unavailable, text)
         }
         // It goes, is not there yet, or has ended this connection.
-        1047 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 2013 | 3032 | 3169 | 4031 => Fault::spent(text),
+        1047 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 2013 | 3032 | 3169 | 4031 => {
+            Fault::spent(text)
+        }
         1054 | 1136 | 1366 | 1406 => Fault::new(
             ErrorKind::Corrupt,
             format!("{text}; the tables are another program's, or another version's: use another --prefix"),
         ),
-        1064 | 1305 | 1193 | 1231 => Fault::new(
+        1665 => Fault::new(
             ErrorKind::Corrupt,
-            format!("{text}; dlock needs MySQL 8.0, MariaDB 10.5 or newer"),
+            "its binlog_format is STATEMENT, in which nothing can be decided about locks; set binlog_format = ROW",
         ),
+        1064 | 1305 | 1193 | 1231 => {
+            Fault::new(ErrorKind::Corrupt, format!("{text}; dlock needs MySQL 8.0, MariaDB 10.5 or newer"))
+        }
         other => Fault::new(ErrorKind::Corrupt, format!("{text} (error {other})")),
     }
 }
@@ -77,7 +84,9 @@ fn of_stream(error: &std::io::Error) -> Fault {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::AlertReceived(alert)) => Fault::new(
             ErrorKind::Denied,
-            format!("it refused this client's certificate, or the lack of one ({alert:?}); see --cert and --key"),
+            format!(
+                "it refused this client's certificate, or the lack of one ({alert:?}); see --cert and --key"
+            ),
         ),
         Some(rustls::Error::InvalidCertificate(why)) => Fault::new(
             ErrorKind::Denied,

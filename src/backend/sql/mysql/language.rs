@@ -153,7 +153,8 @@ pub(super) fn schema(tables: &Tables) -> Vec<String> {
 /// The rights that users of locks need where somebody else makes the tables, as statements to take over.
 pub(super) fn rights(config: &MysqlConfig) -> Vec<String> {
     let Tables { lock, claim, gone, .. } = &config.tables;
-    let grant = |table: &String| format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO 'SOMEBODY'@'%';");
+    let grant =
+        |table: &String| format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO 'SOMEBODY'@'%';");
     let mut lines = vec!["-- Who uses locks needs:".to_owned()];
     lines.extend([lock, claim, gone].map(grant));
     lines

@@ -74,8 +74,9 @@ impl Said {
 
     /// `!include FILE` and `!includedir DIR`.
     fn follow(&mut self, directive: &str, depth: u32) -> Result<(), String> {
-        let (word, target) =
-            directive.split_once(char::is_whitespace).map_or((directive, ""), |(word, rest)| (word, rest.trim()));
+        let (word, target) = directive
+            .split_once(char::is_whitespace)
+            .map_or((directive, ""), |(word, rest)| (word, rest.trim()));
         // The clients take such a path as one of the folder that they were started in.
         let target = Path::new(target);
         match word {
@@ -226,8 +227,12 @@ mod tests {
         folder.file("d/3.txt", "[client]\nuser=three\n");
         let other = folder.file("other", "[client]\nport=7\n");
         let (folder_path, other) = (folder.0.join("d"), other.display());
-        let first = format!("[client]\nuser=a\n!includedir {}\ndatabase=d\n!include {other}\n", folder_path.display());
-        let files = [folder.file("first", &first), folder.0.join("none"), folder.file("last", "[mysql]\nhost=z\n")];
+        let first = format!(
+            "[client]\nuser=a\n!includedir {}\ndatabase=d\n!include {other}\n",
+            folder_path.display()
+        );
+        let files =
+            [folder.file("first", &first), folder.0.join("none"), folder.file("last", "[mysql]\nhost=z\n")];
         let said = Said::of_files(&files).expect("valid");
         let got = ["user", "host", "port", "database"].map(|option| said.get(option));
         assert_eq!(got, [Some("two"), Some("z"), Some("7"), Some("d")]);

@@ -98,7 +98,10 @@ impl MysqlSession {
                 match replies.try_next().await {
                     Ok(Some(_)) => done += 1,
                     Ok(None) => break Ok(()),
-                    Err(error) if fault::number(&error).is_some() => break Ok(done += 1),
+                    Err(error) if fault::number(&error).is_some() => {
+                        done += 1;
+                        break Ok(());
+                    }
                     Err(error) => break Err(error),
                 }
             };
@@ -119,7 +122,9 @@ impl MysqlSession {
             Err(error) => {
                 let fault = fault::of(&error);
                 // The batch began a transaction, and that stays until somebody ends it.
-                if fault::number(&error).is_some() && connection.execute(sqlx::raw_sql("ROLLBACK")).await.is_ok() {
+                if fault::number(&error).is_some()
+                    && connection.execute(sqlx::raw_sql("ROLLBACK")).await.is_ok()
+                {
                     unfinished.0 = None;
                 }
                 return Err(fault);
