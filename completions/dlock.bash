@@ -233,7 +233,7 @@ _dlock() {
             return 0
             ;;
         dlock__subcmd__doctor)
-            opts="-q -v -h --json --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --config --profile --allow-network-fs --quiet --verbose --log-format --help"
+            opts="-q -v -h --json --schema --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --config --profile --allow-network-fs --quiet --verbose --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

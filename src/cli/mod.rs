@@ -16,6 +16,8 @@ pub mod man;
 pub mod man_text;
 mod man_text_etcd;
 pub mod man_text_looks;
+mod man_text_mysql;
+mod man_text_postgres;
 mod man_text_redis;
 pub mod man_text_services;
 mod man_text_zookeeper;

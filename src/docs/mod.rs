@@ -72,4 +72,14 @@ pub mod adr {
     pub mod r0043_zookeeper_renewal_is_a_write {}
     #[doc = include_str!("adr/0044-zookeeper-success-beside-the-lines.md")]
     pub mod r0044_zookeeper_success_beside_the_lines {}
+    #[doc = include_str!("adr/0061-tokio-postgres.md")]
+    pub mod r0061_tokio_postgres {}
+    #[doc = include_str!("adr/0062-sql-one-batch-per-step.md")]
+    pub mod r0062_sql_one_batch_per_step {}
+    #[doc = include_str!("adr/0063-postgres-messages.md")]
+    pub mod r0063_postgres_messages {}
+    #[doc = include_str!("adr/0066-mysql-batches.md")]
+    pub mod r0066_mysql_batches {}
+    #[doc = include_str!("adr/0067-mysql-latches.md")]
+    pub mod r0067_mysql_latches {}
 }

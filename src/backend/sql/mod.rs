@@ -5,7 +5,7 @@
 //! expired, and does its work; so no transaction ever waits for a client. The counter gives the place in the line and
 //! the fencing token. Who waits is woken by the database's own means, which are hints only: the state is read.
 //!
-//! What is common is here; what a kind of database is like is behind [`dialect::Dialect`].
+//! What is common is here; what a kind of database is like is behind the trait `Dialect`.
 
 mod address;
 mod claim;

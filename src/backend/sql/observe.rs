@@ -41,7 +41,7 @@ impl LineObserver {
     async fn look(&mut self) -> Outcome<LockStatus> {
         let deadline = self.service.clock.now() + LOOK;
         let dialect = Arc::clone(&self.service.dialect);
-        let watch = dialect.watch(&self.name);
+        let watch = if self.can_be_told(deadline).await? { dialect.watch(&self.name) } else { String::new() };
         let batch = format!("{watch}{}", steps::line(&*dialect, Some(&self.name)));
         let (status, tells) = match self.service.read(deadline, &batch).await? {
             Some(answer) => {
@@ -60,6 +60,15 @@ impl LineObserver {
         let foreseen = lives.min().map_or(AT_LEAST, |least| (least + SLACK).min(AT_LEAST));
         self.look_at = now + if tells { foreseen } else { foreseen.min(UNTOLD) };
         Ok(status)
+    }
+
+    /// Whether the session is this client's own; one that a pooler lends must be left as it is.
+    async fn can_be_told(&self, deadline: Moment) -> Outcome<bool> {
+        if let Some((session, _)) = self.told.as_ref().filter(|(session, _)| session.is_open()) {
+            return Ok(session.tells());
+        }
+        let answer = self.service.read(deadline, "SELECT 1;").await?;
+        Ok(answer.is_some_and(|answer| answer.session.tells()))
     }
 
     async fn follow(&mut self) -> Outcome<LockStatus> {

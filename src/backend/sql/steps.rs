@@ -99,8 +99,8 @@ impl<'a> Steps<'a> {
         );
     }
 
-    /// Takes older waiters that say so too out of the lines, if there is anything left to wait for: who came first
-    /// may hold already and not know it.
+    /// Takes older waiters that say so too out of the lines. Who was given no fence has not started a command, also if
+    /// the line would let it hold by now.
     fn supersede(&self, sql: &mut String, request: &Request) {
         let tables = self.dialect.tables();
         let (claims, gone) = (&tables.claim, &tables.gone);

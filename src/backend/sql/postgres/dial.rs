@@ -1,10 +1,10 @@
 //! From an address to an open connection.
 
-use std::fmt::Write as _;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
@@ -44,17 +44,10 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// What no other connection is called.
+/// What no other connection is called: the keys of hash tables are random.
 fn mark() -> String {
-    let mut bytes = [0; 12];
-    // Should the kernel have nothing random yet, two connections at one moment could be taken for one.
-    if getrandom(&mut bytes, GetRandomFlags::empty()).is_err() {
-        bytes[..8].copy_from_slice(&crate::clock::now().as_nanos().to_be_bytes());
-    }
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
 }
 
 async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Result<PgSession, Refusal> {

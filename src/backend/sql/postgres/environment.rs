@@ -100,9 +100,9 @@ impl Line {
     }
 }
 
-/// The login name of the effective user.
+/// The login name of the effective user, whose own this process is.
 fn login() -> Option<String> {
-    let uid = rustix::process::geteuid().as_raw().to_string();
+    let uid = fs::metadata("/proc/self").ok()?.uid().to_string();
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let line = passwd.lines().find(|line| line.split(':').nth(2) == Some(uid.as_str()))?;
     line.split(':').next().filter(|name| !name.is_empty() && !name.starts_with(['+', '-'])).map(str::to_owned)
