@@ -48,7 +48,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand run" -s c -l command -d 'Run
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l label -d 'A text that others see in status' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l report -d 'Write a JSON object on how it went to FILE' -r -F
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l metrics-file -d 'Write the same to FILE as Prometheus text, for the node exporter\'s textfile collector' -r -F
-complete -c dlock -n "__fish_dlock_using_subcommand run" -l backend -d 'The kind of lock service: file, etcd, redis or zk [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand run" -l backend -d 'The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l endpoint -d 'Where the service is, several times or as a comma list; for file the lock directory [default: the service\'s usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID] [env: DLOCK_ENDPOINT]' -r -f -a "(__fish_complete_directories)"
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l prefix -d 'What stands before each name at the service, also empty [default: the backend\'s own] [env: DLOCK_PREFIX]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l user -d 'The user to log in as [env: DLOCK_USER]' -r
@@ -73,7 +73,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand run" -l allow-network-fs -d 
 complete -c dlock -n "__fish_dlock_using_subcommand run" -s q -l quiet -d 'Say nothing of waiting and busy locks; other failures are still told'
 complete -c dlock -n "__fish_dlock_using_subcommand run" -s v -l verbose -d 'Say how it goes'
 complete -c dlock -n "__fish_dlock_using_subcommand run" -s h -l help -d 'Print help'
-complete -c dlock -n "__fish_dlock_using_subcommand status" -l backend -d 'The kind of lock service: file, etcd, redis or zk [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand status" -l backend -d 'The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l endpoint -d 'Where the service is, several times or as a comma list; for file the lock directory [default: the service\'s usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID] [env: DLOCK_ENDPOINT]' -r -f -a "(__fish_complete_directories)"
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l prefix -d 'What stands before each name at the service, also empty [default: the backend\'s own] [env: DLOCK_PREFIX]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l user -d 'The user to log in as [env: DLOCK_USER]' -r
@@ -93,7 +93,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand status" -l allow-network-fs 
 complete -c dlock -n "__fish_dlock_using_subcommand status" -s q -l quiet -d 'Say nothing of waiting and busy locks; other failures are still told'
 complete -c dlock -n "__fish_dlock_using_subcommand status" -s v -l verbose -d 'Say how it goes'
 complete -c dlock -n "__fish_dlock_using_subcommand status" -s h -l help -d 'Print help'
-complete -c dlock -n "__fish_dlock_using_subcommand list" -l backend -d 'The kind of lock service: file, etcd, redis or zk [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand list" -l backend -d 'The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand list" -l endpoint -d 'Where the service is, several times or as a comma list; for file the lock directory [default: the service\'s usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID] [env: DLOCK_ENDPOINT]' -r -f -a "(__fish_complete_directories)"
 complete -c dlock -n "__fish_dlock_using_subcommand list" -l prefix -d 'What stands before each name at the service, also empty [default: the backend\'s own] [env: DLOCK_PREFIX]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand list" -l user -d 'The user to log in as [env: DLOCK_USER]' -r
@@ -113,7 +113,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand list" -l allow-network-fs -d
 complete -c dlock -n "__fish_dlock_using_subcommand list" -s q -l quiet -d 'Say nothing of waiting and busy locks; other failures are still told'
 complete -c dlock -n "__fish_dlock_using_subcommand list" -s v -l verbose -d 'Say how it goes'
 complete -c dlock -n "__fish_dlock_using_subcommand list" -s h -l help -d 'Print help'
-complete -c dlock -n "__fish_dlock_using_subcommand watch" -l backend -d 'The kind of lock service: file, etcd, redis or zk [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand watch" -l backend -d 'The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l endpoint -d 'Where the service is, several times or as a comma list; for file the lock directory [default: the service\'s usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID] [env: DLOCK_ENDPOINT]' -r -f -a "(__fish_complete_directories)"
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l prefix -d 'What stands before each name at the service, also empty [default: the backend\'s own] [env: DLOCK_PREFIX]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l user -d 'The user to log in as [env: DLOCK_USER]' -r
@@ -134,7 +134,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand watch" -s q -l quiet -d 'Say
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -s v -l verbose -d 'Say how it goes'
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -s h -l help -d 'Print help'
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l claim -d 'The claim to end, as status shows it; its first digits are enough, at least eight' -r
-complete -c dlock -n "__fish_dlock_using_subcommand break" -l backend -d 'The kind of lock service: file, etcd, redis or zk [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand break" -l backend -d 'The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l endpoint -d 'Where the service is, several times or as a comma list; for file the lock directory [default: the service\'s usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID] [env: DLOCK_ENDPOINT]' -r -f -a "(__fish_complete_directories)"
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l prefix -d 'What stands before each name at the service, also empty [default: the backend\'s own] [env: DLOCK_PREFIX]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l user -d 'The user to log in as [env: DLOCK_USER]' -r
@@ -156,7 +156,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand break" -l allow-network-fs -
 complete -c dlock -n "__fish_dlock_using_subcommand break" -s q -l quiet -d 'Say nothing of waiting and busy locks; other failures are still told'
 complete -c dlock -n "__fish_dlock_using_subcommand break" -s v -l verbose -d 'Say how it goes'
 complete -c dlock -n "__fish_dlock_using_subcommand break" -s h -l help -d 'Print help'
-complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l backend -d 'The kind of lock service: file, etcd, redis or zk [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l backend -d 'The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l endpoint -d 'Where the service is, several times or as a comma list; for file the lock directory [default: the service\'s usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID] [env: DLOCK_ENDPOINT]' -r -f -a "(__fish_complete_directories)"
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l prefix -d 'What stands before each name at the service, also empty [default: the backend\'s own] [env: DLOCK_PREFIX]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l user -d 'The user to log in as [env: DLOCK_USER]' -r
@@ -172,6 +172,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l profile -d 'The p
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l log-format -d 'How messages are written: human or json, one object a line [default: human] [env: DLOCK_LOG_FORMAT]' -r -f -a "human\t''
 json\t''"
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l json -d 'Print a JSON object'
+complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l schema -d 'Print the statements that make a database\'s tables, and connect to nothing'
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -l allow-network-fs -d 'Use a lock directory on a network file system, where locks may not hold between hosts'
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -s q -l quiet -d 'Say nothing of waiting and busy locks; other failures are still told'
 complete -c dlock -n "__fish_dlock_using_subcommand doctor" -s v -l verbose -d 'Say how it goes'

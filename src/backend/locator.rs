@@ -8,6 +8,7 @@ use super::etcd::{EtcdBackend, EtcdConfig};
 use super::file::{FileBackend, FileConfig};
 use super::redis::redlock::{RedlockBackend, RedlockConfig};
 use super::redis::{RedisBackend, RedisConfig};
+use super::sql::{SqlBackend, SqlConfig};
 use super::zookeeper::{ZkBackend, ZkConfig};
 use super::{Backend, Options};
 use crate::lock::Result;
@@ -25,6 +26,8 @@ pub enum Address {
     Redis(RedisConfig),
     /// Several independent Redis servers.
     Redlock(RedlockConfig),
+    /// A SQL database.
+    Sql(SqlConfig),
 }
 
 impl Address {
@@ -35,6 +38,15 @@ impl Address {
             Self::Zk(_) => "zk",
             Self::Etcd(_) => "etcd",
             Self::Redis(_) | Self::Redlock(_) => "redis",
+            Self::Sql(config) => config.backend(),
+        }
+    }
+
+    /// The statements that make the tables, if the service has tables.
+    pub fn schema(&self) -> Option<String> {
+        match self {
+            Self::Sql(config) => Some(config.schema()),
+            _ => None,
         }
     }
 }
@@ -69,7 +81,7 @@ const BACKENDS: [(&str, &[&str]); 6] = [
 ];
 
 /// Those that this build has.
-const BUILT_IN: [&str; 4] = ["file", "etcd", "redis", "zk"];
+const BUILT_IN: [&str; 6] = ["file", "etcd", "redis", "zk", "mysql", "postgres"];
 
 /// Opens the backend at `address`.
 ///
@@ -81,6 +93,7 @@ pub fn open(address: &Address) -> Result<Arc<dyn Backend>> {
         Address::Etcd(config) => Ok(Arc::new(EtcdBackend::open(config))),
         Address::Redis(config) => Ok(Arc::new(RedisBackend::open(config.clone()))),
         Address::Redlock(config) => Ok(Arc::new(RedlockBackend::open(config.clone()))),
+        Address::Sql(config) => Ok(Arc::new(SqlBackend::open(config))),
     }
 }
 
@@ -94,6 +107,9 @@ pub fn parse(options: &Options) -> std::result::Result<Address, LocatorError> {
             EtcdConfig::parse(options).map(Address::Etcd).map_err(|error| LocatorError(error.to_string()))
         }
         "zk" => ZkConfig::parse(options).map(Address::Zk).map_err(LocatorError),
+        name if BUILT_IN.contains(&name) => {
+            SqlConfig::parse(name, options).map(Address::Sql).map_err(LocatorError)
+        }
         name => Err(LocatorError(format!(
             "the backend {name} is not part of this build, which has {}",
             BUILT_IN.join(", ")
@@ -217,6 +233,7 @@ mod tests {
             Ok(Address::Redis(config)) => Ok(Some(config.identity().into())),
             Ok(Address::Redlock(config)) => Ok(Some(config.identity().into())),
             Ok(Address::Zk(config)) => Ok(Some(config.address().into())),
+            Ok(Address::Sql(config)) => Ok(Some(config.identity().into())),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -259,6 +276,16 @@ mod tests {
     }
 
     #[test]
+    fn databases_are_found_by_their_scheme() {
+        for (backend, endpoint, found) in [
+            (None, "postgresql://u@h/d", "postgres://h:5432/d"),
+            (Some("postgres"), "u@h:7/d", "postgres://h:7/d"),
+        ] {
+            assert_eq!(said(backend, &[endpoint]), Ok(Some(found.into())));
+        }
+    }
+
+    #[test]
     fn credentials_without_a_service_do_not_lead_to_a_directory() {
         let given = Options { user: Some("u".to_owned()), ..Options::default() };
         let error = parse(&given).expect_err("a forgotten service");
@@ -272,7 +299,7 @@ mod tests {
         for (backend, endpoints, part) in [
             (Some("etcd"), &["h:1/x"] as &[&str], "no address of an etcd server"),
             (None, &["redis://h:x"], "no HOST:PORT"),
-            (None, &["mariadb://u@h/d"], "mysql is not part"),
+            (None, &["mariadb://u@h"], "no database is named"),
             (None, &["h:1"], "could be a server or a directory"),
             (None, &["10.0.0.1:2379,10.0.0.2:2379"], "say which service with --backend"),
             (Some("fil"), &[], "did you mean file?"),

@@ -41,6 +41,7 @@ pub mod options;
 pub mod record;
 pub mod redis;
 pub mod sequence;
+pub mod sql;
 pub mod tls;
 pub mod zookeeper;
 

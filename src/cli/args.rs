@@ -119,7 +119,7 @@ Examples:
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
-    /// The kind of lock service: file, etcd, redis or zk [default: what the endpoint says, else file]
+    /// The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file]
     /// [env: DLOCK_BACKEND]
     #[arg(long, value_name = "BACKEND")]
     pub backend: Option<OsString>,
@@ -342,6 +342,9 @@ pub struct DoctorArgs {
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
+    /// Print the statements that make a database's tables, and connect to nothing
+    #[arg(long, conflicts_with = "json")]
+    pub schema: bool,
     /// Where the lock service is.
     #[command(flatten)]
     pub connection: ConnectionArgs,

@@ -23,6 +23,8 @@ pub struct DoctorSettings {
     pub files: Vec<String>,
     /// Every option that has a value.
     pub settings: Vec<Setting>,
+    /// Whether only the tables are to be printed.
+    pub schema: bool,
     /// The rest.
     pub viewing: Viewing,
 }
@@ -42,7 +44,8 @@ impl DoctorSettings {
             settings.extend(setting(option, layers.sources.find(option)));
         }
         let files = layers.files().map(|path| sanitise::os(path.as_os_str())).collect();
-        Ok(Self { files, settings, viewing: Viewing { json: args.json, connection, verbosity, log_format } })
+        let viewing = Viewing { json: args.json, connection, verbosity, log_format };
+        Ok(Self { files, settings, schema: args.schema, viewing })
     }
 
     fn findings(&self, backend: &'static str, examination: Result<Examination, String>) -> Findings {
@@ -65,6 +68,10 @@ fn setting(option: &'static str, found: Option<&Resolved>) -> Option<Setting> {
 /// Prints what was found; if the service could not be asked, that failure comes after it.
 pub fn run(settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
     let address = connect::locate(&settings.viewing.connection)?;
+    if settings.schema {
+        let none = || Failure::usage(format!("the backend {} has no tables", address.backend()));
+        return out.write(&address.schema().ok_or_else(none)?);
+    }
     connect::block_on(async {
         match connect::open(&settings.viewing.connection) {
             Ok(backend) => examine(&*backend, settings, out).await,
@@ -130,6 +137,7 @@ mod tests {
         let settings = DoctorSettings {
             files: Vec::new(),
             settings: setting("ttl", None).into_iter().collect(),
+            schema: false,
             viewing: viewing(false),
         };
         let mut page = Page::default();

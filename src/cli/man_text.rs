@@ -77,7 +77,7 @@ pub const RUN: &[Section] = &[(
               deadlock among dlocks that name the same ones.",
         ),
         Text(
-            "The backend file locks on one host, together with flock(1) on the same file; etcd, redis and zk lock \
+            "The backend file locks on one host, together with flock(1) on the same file; etcd, redis, zk, mysql and postgres lock \
               between hosts, and have sections of their own below. mysql and postgres are a usage error in this build.",
         ),
         Text(

@@ -16,6 +16,8 @@ pub mod man;
 pub mod man_text;
 mod man_text_etcd;
 pub mod man_text_looks;
+mod man_text_mysql;
+mod man_text_postgres;
 mod man_text_redis;
 mod man_text_redlock;
 pub mod man_text_services;

@@ -76,6 +76,16 @@ pub mod adr {
     pub mod r0051_redlock_same_order_everywhere {}
     #[doc = include_str!("adr/0052-redlock-abstention-and-tokens.md")]
     pub mod r0052_redlock_abstention_and_tokens {}
+    #[doc = include_str!("adr/0061-tokio-postgres.md")]
+    pub mod r0061_tokio_postgres {}
+    #[doc = include_str!("adr/0062-sql-one-batch-per-step.md")]
+    pub mod r0062_sql_one_batch_per_step {}
+    #[doc = include_str!("adr/0063-postgres-messages.md")]
+    pub mod r0063_postgres_messages {}
+    #[doc = include_str!("adr/0066-mysql-batches.md")]
+    pub mod r0066_mysql_batches {}
+    #[doc = include_str!("adr/0067-mysql-latches.md")]
+    pub mod r0067_mysql_latches {}
     #[doc = include_str!("adr/0071-one-after-another.md")]
     pub mod r0071_one_after_another {}
 }

@@ -6,7 +6,9 @@
 
 pub(crate) mod certificates;
 pub(crate) mod etcd;
+pub(crate) mod mariadb;
 pub(crate) mod peers;
+pub(crate) mod postgres;
 mod process;
 pub(crate) mod proxy;
 pub(crate) mod redis;

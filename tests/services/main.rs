@@ -10,6 +10,13 @@ mod etcd;
 mod etcd_cluster;
 mod etcd_cut;
 mod hostile;
+mod mysql;
+mod mysql_many;
+#[allow(dead_code, reason = "its enemies here fell no command themselves")]
+#[path = "../faults/oracle.rs"]
+mod oracle;
+mod postgres;
+mod postgres_many;
 mod redis;
 mod redis_many;
 mod redis_moving;
@@ -26,7 +33,7 @@ mod support;
 
 /// The tests of one service.
 macro_rules! tests_of {
-    ($service:ident) => {
+    ($service:ident $(, $more:ident)*) => {
         #[path = "."]
         mod $service {
             #[path = "../cli/breaking.rs"]
@@ -37,8 +44,6 @@ macro_rules! tests_of {
             mod crash;
             #[path = "../cli/failures.rs"]
             mod failures;
-            #[path = "herd.rs"]
-            mod herd;
             #[path = "../supervise/jobs.rs"]
             mod jobs;
             #[path = "../cli/look.rs"]
@@ -53,14 +58,17 @@ macro_rules! tests_of {
             mod reports;
             #[path = "../supervise/waiting.rs"]
             mod waiting;
+            $(mod $more;)*
         }
     };
 }
 
-tests_of!(on_etcd);
-tests_of!(on_redis);
-tests_of!(on_redlock);
-tests_of!(on_zk);
+tests_of!(on_etcd, herd);
+tests_of!(on_mysql);
+tests_of!(on_postgres);
+tests_of!(on_redis, herd);
+tests_of!(on_redlock, herd);
+tests_of!(on_zk, herd);
 
 /// Locks of a test are in a part of the service that its name begins with; if that is none, in its own folder.
 fn service(root: &std::path::Path) -> support::Service {

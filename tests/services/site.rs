@@ -5,16 +5,19 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::servers::etcd::{self, Etcd};
-use crate::servers::{Server, redis, zookeeper};
+use crate::servers::postgres::{self, Postgres};
+use crate::servers::{Server, mariadb, redis, zookeeper};
 use crate::support::Service;
 
 /// A kind of service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Etcd,
+    Mysql,
     Redis,
     Redlock,
     Zk,
+    Postgres,
 }
 
 /// The longest ttl on a Redlock: a node that is younger has no say, and its tests wait for that.
@@ -27,9 +30,11 @@ impl Kind {
     pub(crate) fn of_this_test() -> Option<Self> {
         match std::thread::current().name()?.split("::").next()? {
             "on_etcd" => Some(Self::Etcd),
+            "on_mysql" => Some(Self::Mysql),
             "on_redis" => Some(Self::Redis),
             "on_redlock" => Some(Self::Redlock),
             "on_zk" => Some(Self::Zk),
+            "on_postgres" => Some(Self::Postgres),
             _ => None,
         }
     }
@@ -38,8 +43,10 @@ impl Kind {
     pub(crate) fn backend(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
+            Self::Mysql => "mysql",
             Self::Redis | Self::Redlock => "redis",
             Self::Zk => "zk",
+            Self::Postgres => "postgres",
         }
     }
 
@@ -50,8 +57,10 @@ impl Kind {
         }
         let scheme = match self {
             Self::Etcd => "http",
+            Self::Mysql => return mariadb::address_at(port),
             Self::Redis | Self::Redlock => "redis",
             Self::Zk => "zk",
+            Self::Postgres => return format!("postgres://postgres@127.0.0.1:{port}/postgres"),
         };
         format!("{scheme}://127.0.0.1:{port}")
     }
@@ -59,8 +68,8 @@ impl Kind {
     /// How long after a loss at the service dlock may hear of it: where that is not pushed, at the next renewal.
     pub(crate) fn news_within(self, ttl: Duration) -> Duration {
         match self {
-            Self::Etcd | Self::Zk => Duration::ZERO,
-            Self::Redis | Self::Redlock => ttl / 3,
+            Self::Etcd | Self::Mysql | Self::Zk => Duration::ZERO,
+            Self::Redis | Self::Redlock | Self::Postgres => ttl / 3,
         }
     }
 
@@ -68,7 +77,7 @@ impl Kind {
     pub(crate) fn abandoned_bound(self) -> Duration {
         match self {
             Self::Etcd => Duration::from_secs(2),
-            Self::Redis | Self::Redlock => Duration::from_secs(1),
+            Self::Mysql | Self::Redis | Self::Redlock | Self::Postgres => Duration::from_secs(1),
             Self::Zk => zookeeper::TICK * 2,
         }
     }
@@ -76,8 +85,10 @@ impl Kind {
     fn missing(self) -> Option<String> {
         match self {
             Self::Etcd => etcd::missing(),
+            Self::Mysql => mariadb::missing(),
             Self::Redis | Self::Redlock => redis::missing(),
             Self::Zk => zookeeper::missing(),
+            Self::Postgres => postgres::missing(),
         }
     }
 }
@@ -85,14 +96,16 @@ impl Kind {
 /// A running service.
 pub(crate) enum Site {
     Etcd(Etcd),
+    Mysql(Server),
     Redis(Server),
     Redlock(Vec<Server>),
     Zk(Server),
+    Postgres(Postgres),
 }
 
 /// The one that most tests of a kind share. It ends with this process, and its folder with it.
 pub(crate) fn shared() -> &'static Site {
-    static ALL: [OnceLock<Site>; 4] = [const { OnceLock::new() }; 4];
+    static ALL: [OnceLock<Site>; 6] = [const { OnceLock::new() }; 6];
     let kind = Kind::of_this_test().expect("a test of a service");
     ALL[kind as usize].get_or_init(Site::start)
 }
@@ -106,38 +119,49 @@ impl Site {
         }
         match kind {
             Kind::Etcd => Self::Etcd(Etcd::start()),
+            Kind::Mysql => Self::Mysql(mariadb::start()),
             // A database for each test.
             Kind::Redis => Self::Redis(redis::start_with(&["--databases", "4096"])),
             Kind::Redlock => Self::Redlock(nodes()),
             Kind::Zk => Self::Zk(zookeeper::start()),
+            Kind::Postgres => Self::Postgres(postgres::start_with(&["fsync=on"])),
         }
     }
 
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Etcd(_) => Kind::Etcd,
+            Self::Mysql(_) => Kind::Mysql,
             Self::Redis(_) => Kind::Redis,
             Self::Redlock(_) => Kind::Redlock,
             Self::Zk(_) => Kind::Zk,
+            Self::Postgres(_) => Kind::Postgres,
         }
     }
 
     fn servers(&self) -> &[Server] {
         match self {
             Self::Etcd(etcd) => std::slice::from_ref(etcd.server()),
-            Self::Redis(server) | Self::Zk(server) => std::slice::from_ref(server),
+            Self::Mysql(server) | Self::Redis(server) | Self::Zk(server) => std::slice::from_ref(server),
             Self::Redlock(nodes) => nodes,
+            Self::Postgres(postgres) => std::slice::from_ref(postgres.server()),
         }
     }
 
-    /// All of it accepts and answers nothing.
+    /// All of it accepts and answers nothing, until [`Site::thaw`].
     pub(crate) fn freeze(&self) {
-        self.servers().iter().for_each(Server::freeze);
+        match self {
+            Self::Postgres(postgres) => postgres.freeze(),
+            _ => self.servers().iter().for_each(Server::freeze),
+        }
     }
 
     /// Ends a freeze.
     pub(crate) fn thaw(&self) {
-        self.servers().iter().for_each(Server::thaw);
+        match self {
+            Self::Postgres(postgres) => postgres.thaw(),
+            _ => self.servers().iter().for_each(Server::thaw),
+        }
     }
 
     /// A part of the service that no other test uses.
@@ -154,6 +178,7 @@ impl Site {
             Kind::Etcd => (endpoint, Some(format!("t{n}/"))),
             Kind::Redis => (format!("{endpoint}/{n}"), None),
             Kind::Zk => (endpoint, Some(format!("/t{n}/"))),
+            Kind::Mysql | Kind::Postgres => (endpoint, Some(format!("t{n}_"))),
         };
         Service { backend: kind.backend(), endpoint, prefix }
     }
@@ -163,6 +188,7 @@ impl Site {
         let raw = format!("{}{name}", part.prefix.as_deref().unwrap_or_default());
         match self {
             Self::Etcd(etcd) => etcd.lose(&raw),
+            Self::Mysql(server) => mariadb::lose(server, part.prefix.as_deref().unwrap_or_default(), name),
             Self::Redis(server) => {
                 let database = part.endpoint.rsplit('/').next().expect("a number");
                 redis::lose_in(server.port(), database, name);
@@ -175,23 +201,26 @@ impl Site {
                 }
             }
             Self::Zk(server) => zookeeper::remove_first(server.port(), &raw),
+            Self::Postgres(postgres) => postgres.lose(part.prefix.as_deref().unwrap_or_default(), name),
         }
     }
 
     /// How many requests it has had. On Redis commands inside scripts count as well.
     pub(crate) fn requests(&self) -> u64 {
-        let number = |text: &str| text.trim().parse().expect("a number");
+        let number = |text: &str| text.trim().parse::<u64>().expect("a number");
+        let commands = |server: &Server| {
+            let said = redis::raw(server.port(), &["INFO", "stats"]);
+            said.lines().find_map(|line| line.strip_prefix("total_commands_processed:")).map(number)
+        };
         match self {
             Self::Etcd(etcd) => etcd.requests(),
-            Self::Redis(server) => {
-                let said = redis::raw(server.port(), &["INFO", "stats"]);
-                said.lines().find_map(|line| line.strip_prefix("total_commands_processed:")).map(number)
-            }
-            .expect("a count"),
+            Self::Redis(server) => commands(server).expect("a count"),
+            Self::Redlock(nodes) => nodes.iter().map(|node| commands(node).expect("a count")).sum(),
             Self::Zk(server) => {
                 let said = zookeeper::said(server.port(), *b"srvr").expect("answers");
                 said.lines().find_map(|line| line.strip_prefix("Received: ")).map(number).expect("a count")
             }
+            Self::Mysql(_) | Self::Postgres(_) => unreachable!("their own tests count statements"),
         }
     }
 
@@ -199,6 +228,7 @@ impl Site {
     pub(crate) fn restart(&self) {
         match self {
             Self::Etcd(etcd) => etcd.restart(),
+            Self::Mysql(server) => mariadb::restart(server),
             Self::Redis(server) => {
                 server.restart();
                 redis::ready(server);
@@ -211,6 +241,7 @@ impl Site {
                 }
             }
             Self::Zk(server) => server.restart(),
+            Self::Postgres(postgres) => postgres.crash(),
         }
     }
 }

@@ -1,0 +1,274 @@
+//! One client's end of a claim.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use super::dialect::{Session, UNTOLD};
+use super::fault::{Fault, Outcome};
+use super::service::{Answer, Patience, Service};
+use super::standing::Standing;
+use super::steps::{Steps, in_order};
+use super::view::{Armed, View, is_final};
+use crate::backend::Claim;
+use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Mode, Moment, Request, Result};
+
+/// A hold that ends sooner is not worth listening for its loss.
+const SHORT_HOLD: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub(super) struct SqlClaim {
+    service: Arc<Service>,
+    id: ClaimId,
+    names: Vec<LockName>,
+    /// Where the names are in the order in which lines are locked.
+    order: Vec<usize>,
+    mode: Mode,
+    ttl: Duration,
+    /// How many sessions had been opened when it was entered.
+    opened: u64,
+    news: watch::Sender<ClaimState>,
+    view: Mutex<View>,
+}
+
+impl SqlClaim {
+    /// The claim of `request`, of which the database has said `standings`; its ttl counts from `entered`.
+    pub(super) fn new(
+        service: &Arc<Service>,
+        request: &Request,
+        standings: Vec<Standing>,
+        opened: u64,
+        entered: Moment,
+    ) -> Self {
+        let sorted = in_order(&request.names);
+        let place = |name: &LockName| {
+            let stored = super::dialect::stored(name);
+            sorted.iter().position(|other| *other == stored).unwrap_or(0)
+        };
+        let order: Vec<usize> = request.names.iter().map(place).collect();
+        let mut view = View::new(request.mode, request.ttl, entered);
+        let state = view.take(standings, &order, service.clock.now());
+        Self {
+            service: Arc::clone(service),
+            id: request.id,
+            names: request.names.clone(),
+            order,
+            mode: request.mode,
+            ttl: request.ttl,
+            opened,
+            news: watch::channel(state).0,
+            view: Mutex::new(view),
+        }
+    }
+
+    /// Whether it stood in line when the database last answered.
+    pub(super) fn waits(&self) -> bool {
+        matches!(*self.news.borrow(), ClaimState::Waiting { .. })
+    }
+
+    fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn steps(&self) -> Steps<'_> {
+        Steps::new(&*self.service.dialect, &self.names, self.id)
+    }
+
+    /// How long a look may take that nobody gave a deadline.
+    fn soon(&self) -> Moment {
+        self.service.clock.now() + (self.ttl / 6).min(Duration::from_secs(5))
+    }
+
+    /// Takes over what the database said.
+    fn take(&self, standings: Vec<Standing>) {
+        let now = self.service.clock.now();
+        let mut view = self.view();
+        if view.left || is_final(&self.news.borrow()) {
+            return;
+        }
+        let state = view.take(standings, &self.order, now);
+        self.news.send_if_modified(|old| std::mem::replace(old, state.clone()) != state);
+    }
+
+    /// From now on the session of `answer` tells of what comes after it.
+    fn arm(&self, answer: &Answer, asked: bool) {
+        let mut view = self.view();
+        let tells = asked && answer.session.tells();
+        if !tells {
+            let soon = self.service.clock.now() + UNTOLD;
+            view.look_at = view.look_at.min(soon);
+        }
+        // One that could tell and was not asked is asked with the next look.
+        view.armed = (tells || !answer.session.tells())
+            .then(|| Armed { session: Arc::clone(&answer.session), told: answer.told });
+    }
+
+    /// Whether `session` was told already that it is to tell.
+    fn is_armed(&self, session: &Arc<dyn Session>) -> bool {
+        self.view().armed.as_ref().is_some_and(|armed| Arc::ptr_eq(&armed.session, session))
+    }
+
+    /// Reads how the claim stands, with another ttl if `renew` says so, and has the server tell of what comes after.
+    async fn look(&self, renew: bool, listen: bool, deadline: Moment) -> Outcome<()> {
+        let ttl = renew.then_some(self.ttl);
+        let asked = AtomicBool::new(false);
+        let batch = |session: &Arc<dyn Session>| {
+            let ask = listen && session.tells() && !self.is_armed(session);
+            asked.store(ask, Ordering::Relaxed);
+            self.steps().look(self.mode, ttl, ask)
+        };
+        let mut answer = self.service.call(deadline, Patience::Once, &batch).await?;
+        // What can tell is known only when it has answered something.
+        if listen
+            && answer.session.tells()
+            && !asked.load(Ordering::Relaxed)
+            && !self.is_armed(&answer.session)
+        {
+            answer = self.service.call(deadline, Patience::Once, &batch).await?;
+        }
+        let told = asked.load(Ordering::Relaxed) || self.is_armed(&answer.session);
+        self.take(Standing::all(&answer.sets, self.names.len())?);
+        if listen {
+            self.arm(&answer, told);
+        }
+        self.collect(deadline).await?;
+        if is_final(&self.news.borrow()) {
+            self.withdraw_rest().await;
+        }
+        Ok(())
+    }
+
+    /// Gets the tokens if it was found to hold.
+    pub(super) async fn collect(&self, deadline: Moment) -> Outcome<()> {
+        if !self.view().is_due() {
+            return Ok(());
+        }
+        let batch = |_: &Arc<dyn Session>| self.steps().grant(self.mode);
+        let answer = self.service.call(deadline, Patience::Once, batch).await?;
+        self.take(Standing::all(&answer.sets, self.names.len())?);
+        Ok(())
+    }
+
+    /// A claim that is gone from one of its lines leaves the others.
+    async fn withdraw_rest(&self) {
+        if self.names.len() > 1 {
+            // If this fails, the entries end with their ttl.
+            drop(self.send_leave(false, self.soon()).await);
+        }
+    }
+
+    pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
+        let batch = |_: &Arc<dyn Session>| {
+            // What was sent over another session may still arrive.
+            let keep_out = self.service.opened() > self.opened;
+            self.steps().leave(succeeded, keep_out)
+        };
+        self.service.call(deadline, Patience::Deadline, batch).await.map(drop)
+    }
+
+    /// Completes when the state may have changed.
+    async fn something_happens(&self, waits: bool) {
+        let (armed, look_at, held_at, wait) = {
+            let view = self.view();
+            (view.armed.clone(), view.look_at, view.held_at, view.wait(self.id))
+        };
+        match armed {
+            Some(Armed { session, told }) => tokio::select! {
+                () = session.news_after(told, Some(&wait)) => {}
+                () = self.service.clock.sleep_until(look_at) => {}
+            },
+            None if waits => {}
+            None => {
+                let look_at = look_at.min(held_at.map_or(Moment::NEVER, |at| at + SHORT_HOLD));
+                self.service.clock.sleep_until(look_at).await;
+            }
+        }
+    }
+
+    async fn follow(&self, seen: Option<&ClaimState>) -> Outcome<ClaimState> {
+        let mut news = self.news.subscribe();
+        let mut anew = seen.is_none();
+        loop {
+            let state = news.borrow_and_update().clone();
+            {
+                let mut view = self.view();
+                if view.left {
+                    return Err(Fault::new(ErrorKind::Invalid, "the claim has left it"));
+                }
+                let now = self.service.clock.now();
+                if (!anew || is_final(&state) || view.is_fresh(now)) && seen != Some(&state) {
+                    view.unasked = false;
+                    return Ok(state);
+                }
+            }
+            if !anew {
+                let waits = matches!(state, ClaimState::Waiting { .. });
+                tokio::select! {
+                    _ = news.changed() => continue,
+                    () = self.something_happens(waits), if !is_final(&state) => {}
+                }
+            }
+            if let Err(fault) = self.look(false, true, self.soon()).await {
+                self.view().armed = None;
+                return Err(fault);
+            }
+            anew = false;
+        }
+    }
+
+    fn error(&self, fault: Fault, operation: &'static str) -> Error {
+        fault.during(self.service.dialect.name(), operation, self.names.first())
+    }
+}
+
+#[async_trait]
+impl Claim for SqlClaim {
+    fn ttl(&self) -> Option<Duration> {
+        Some(self.ttl)
+    }
+
+    async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
+        self.follow(seen).await.map_err(|fault| self.error(fault, "follow the line"))
+    }
+
+    async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        let begin = self.service.clock.now();
+        if !is_final(&self.news.borrow()) {
+            let listens = self.view().armed.is_some();
+            let renewed = self.look(true, listens, deadline).await;
+            renewed.map_err(|fault| self.error(fault, "renew the claim"))?;
+            if !is_final(&self.news.borrow()) {
+                let mut view = self.view();
+                view.last_good = view.last_good.max(begin);
+            }
+        }
+        Ok(self.view().last_good)
+    }
+
+    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
+        let batch = |_: &Arc<dyn Session>| self.steps().publish(value);
+        let answer = self.service.call(deadline, Patience::Once, batch).await;
+        let answer = answer.map_err(|fault| self.error(fault, "publish in the line"))?;
+        let count = answer.sets.first().and_then(|set| set.first()).and_then(|row| row.first().cloned());
+        if count.flatten().is_some_and(|count| count != "0") {
+            return Ok(());
+        }
+        let gone = Fault::new(ErrorKind::Invalid, "the claim is no longer in it");
+        Err(self.error(gone, "publish in the line"))
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
+        self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the line"))?;
+        self.view().left = true;
+        self.news.send_modify(|_| {});
+        Ok(())
+    }
+
+    fn anchors(&self) -> Result<Vec<OwnedFd>> {
+        Ok(Vec::new())
+    }
+}

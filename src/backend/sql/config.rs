@@ -1,0 +1,55 @@
+//! Which database.
+
+use std::sync::Arc;
+
+use super::dialect::Dialect;
+use super::mysql::{Mysql, MysqlConfig};
+use super::postgres::{PgConfig, Postgres};
+use crate::backend::Options;
+
+/// Where a database is, and how to get in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SqlConfig {
+    /// A MySQL or MariaDB.
+    Mysql(MysqlConfig),
+    /// A PostgreSQL.
+    Postgres(PgConfig),
+}
+
+impl SqlConfig {
+    /// Reads the connection options for `backend`: `postgres`, or `mysql`. An error is one line without secrets.
+    pub fn parse(backend: &str, options: &Options) -> Result<Self, String> {
+        match backend {
+            "mysql" => MysqlConfig::parse(options).map(Self::Mysql),
+            "postgres" => PgConfig::parse(options).map(Self::Postgres),
+            other => Err(format!("the backend {other} is not part of this build")),
+        }
+    }
+
+    /// The backend's name.
+    pub fn backend(&self) -> &'static str {
+        match self {
+            Self::Mysql(_) => "mysql",
+            Self::Postgres(_) => "postgres",
+        }
+    }
+
+    /// Which database, the same for all who mean it; without secrets.
+    pub fn identity(&self) -> String {
+        self.dialect().identity()
+    }
+
+    /// The statements that make the tables, and the rights that users of locks need, for whoever may not make tables.
+    pub fn schema(&self) -> String {
+        let mut text = self.dialect().schema().join("\n");
+        text.push('\n');
+        text
+    }
+
+    pub(super) fn dialect(&self) -> Arc<dyn Dialect> {
+        match self {
+            Self::Mysql(config) => Arc::new(Mysql::new(config.clone())),
+            Self::Postgres(config) => Arc::new(Postgres::new(config.clone())),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The seam between what is common to SQL databases and what one kind of them is like.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::fault::Outcome;
+use super::tables::Tables;
+use crate::backend::Examination;
+use crate::lock::{ClaimId, LockName};
+
+/// One row, as text; `None` for NULL.
+pub(super) type Row = Vec<Option<String>>;
+
+/// What the statements of one batch gave, in order; those that gave no row may be left out.
+pub(super) type Sets = Vec<Vec<Row>>;
+
+/// An open connection.
+#[async_trait]
+pub(super) trait Session: fmt::Debug + Send + Sync {
+    /// Has the whole of `batch` done in one exchange. After an error no transaction is left open. Dropping the
+    /// future does not undo what was sent; the session must then be given up.
+    async fn run(&self, batch: &str) -> Outcome<Sets>;
+
+    /// Where it leads, without secrets.
+    fn peer(&self) -> &str;
+
+    /// Whether the server still has the other end, as far as known.
+    fn is_open(&self) -> bool;
+
+    /// Whether the server can wake this client; if not (a pooler stands between), one looks every 500 ms.
+    fn tells(&self) -> bool;
+
+    /// How often the server has told of something.
+    fn told(&self) -> u64;
+
+    /// Completes when the server has told more often than `told`, or the session has ended. `wait` says what
+    /// a claim waits for, for databases where one waits for that. Cancel-safe.
+    async fn news_after(&self, told: u64, wait: Option<&Wait>);
+}
+
+/// What a claim waits for, and what it has seen: where nothing is told to who does not listen yet, that is compared
+/// once more before waiting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Wait {
+    /// The claim that waits, or holds.
+    pub(super) own: ClaimId,
+    /// The claim ahead whose end may let it hold; none if it holds, or if that may be the end of any of several.
+    pub(super) ahead: Option<ClaimId>,
+    /// How many entries it has.
+    pub(super) entries: usize,
+    /// How many entries stand ahead of them.
+    pub(super) crowd: usize,
+    /// Whether it knows that it was asked to leave.
+    pub(super) asked: bool,
+}
+
+/// A kind of database: its language, and how one gets in.
+///
+/// Times are microseconds since 1970 by the database's clock, in columns of 64 bits; texts are ASCII. Statements end
+/// with a semicolon.
+#[async_trait]
+pub(super) trait Dialect: fmt::Debug + Send + Sync {
+    /// As `--backend` calls it.
+    fn name(&self) -> &'static str;
+
+    /// Which database, the same for all who mean it; without secrets.
+    fn identity(&self) -> String;
+
+    /// The tables.
+    fn tables(&self) -> &Tables;
+
+    /// How many servers there are to try.
+    fn servers(&self) -> usize;
+
+    /// Opens a session with the server of that number, which must take writes; one attempt. `Fault::spent` says
+    /// that another may be tried.
+    async fn dial(&self, server: usize) -> Outcome<Arc<dyn Session>>;
+
+    /// How the server itself is; `session` is one of its own.
+    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> Outcome<Examination>;
+
+    /// The statements that make the tables where they are missing.
+    fn schema(&self) -> Vec<String>;
+
+    /// The batch that makes the tables on first use, safe against others who do the same.
+    fn create(&self) -> String;
+
+    /// `text`, which is ASCII, as a literal.
+    fn text(&self, text: &str) -> String;
+
+    /// The clock now, as an expression: never that of the beginning of the transaction.
+    fn now(&self) -> &'static str;
+
+    /// Begins a transaction, READ COMMITTED, whose commit is on disk when it is answered if it is to be `durable`.
+    fn begin(&self, durable: bool) -> &'static str;
+
+    /// Makes or counts up the row of the lock, and so locks it until the end of the transaction.
+    fn bump(&self, lock: &str) -> String;
+
+    /// Gives the claim the fence of each of its locks if it is first in all of the lines.
+    fn grant_first(&self, claim: &str, locks: &[String]) -> String;
+
+    /// Gives the claim, which is known to hold in all lines, the fence of each of its locks, and a slot.
+    fn grant(&self, claim: &str, locks: &[String]) -> String;
+
+    /// After somebody has left the line of `lock`: wakes those who may hold now, and who watches. A hint.
+    fn wake_next(&self, lock: &str) -> String;
+
+    /// Wakes the clients of the claims `c` for which `condition` holds. A hint.
+    fn wake(&self, condition: &str) -> String;
+
+    /// Wakes who watches the line. A hint.
+    fn wake_watchers(&self, lock: &str) -> String;
+
+    /// Within a transaction, before the claim can be seen: that its client is there; empty if that needs no
+    /// statement.
+    fn arrive(&self, _claim: ClaimId) -> String {
+        String::new()
+    }
+
+    /// The reverse, before those who may hold now are woken and the transaction is committed.
+    fn depart(&self, _claim: ClaimId) -> String {
+        String::new()
+    }
+
+    /// Within a transaction: this session is to be told what concerns the claim; empty if that needs no statement.
+    fn listen(&self, claim: ClaimId) -> String;
+
+    /// The session is to be told of every change in the line; empty if that cannot be, and then one looks every
+    /// 500 ms.
+    fn watch(&self, name: &LockName) -> String;
+}
+
+/// A name as it is kept: ASCII, compared as bytes.
+pub(super) fn stored(name: &LockName) -> String {
+    name.percent_encoded()
+}
+
+/// What [`stored`] made.
+pub(super) fn unstored(text: &str) -> Option<LockName> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let pair = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    LockName::new(String::from_utf8(bytes).ok()?).ok()
+}
+
+/// JSON without a character beyond ASCII, so that no encoding of a database can matter.
+pub(super) fn ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_ascii() {
+            out.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                write!(out, "\\u{unit:04x}").expect("writing to a String cannot fail");
+            }
+        }
+    }
+    out
+}
+
+/// A length in microseconds.
+pub(super) fn micros(length: Duration) -> i64 {
+    i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4)
+}
+
+/// The end of a wait for news that is none: a look every so often where the server does not tell.
+pub(super) const UNTOLD: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for name in ["deploy", ".a b%/ü", "日本", "'; DROP TABLE x --"] {
+            let name = LockName::new(name).expect("valid");
+            assert!(stored(&name).is_ascii() && !stored(&name).contains('\''));
+            assert_eq!(unstored(&stored(&name)), Some(name));
+        }
+        assert_eq!(unstored("%4"), None);
+    }
+
+    #[test]
+    fn ascii_json_is_the_same_json() {
+        let value = serde_json::json!({"a": "ü日😀\"\\'"});
+        let text = ascii(&value.to_string());
+        assert!(text.is_ascii());
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("JSON"), value);
+    }
+}

@@ -1,0 +1,35 @@
+//! Removing entries, or asking them to leave.
+
+use std::sync::Arc;
+
+use super::dialect::{Session, unstored};
+use super::fault::Outcome;
+use super::service::{Patience, Service};
+use super::steps::Steps;
+use crate::backend::Evict;
+use crate::lock::{ClaimId, Holder, LockName, Moment};
+
+/// Does to the claim `id`, of which an entry may stand in the line of `name`, what `how` says; on all of its locks.
+pub(super) async fn evict(
+    service: &Service,
+    name: &LockName,
+    id: ClaimId,
+    how: Evict,
+    by: &Holder,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let only = std::slice::from_ref(name);
+    let question = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, only, id).names();
+    let answer = service.call(deadline, Patience::Deadline, question).await?;
+    let texts = answer.sets.iter().flatten().filter_map(|row| row.first()?.as_deref());
+    let names: Vec<LockName> = texts.filter_map(unstored).collect();
+    // A claim that is in other lines only is not the one that is meant.
+    let names = if names.contains(name) { names } else { only.to_vec() };
+    let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).evict(how, by);
+    let answer = service.call(deadline, Patience::Deadline, batch).await?;
+    let count = |n: usize| -> u64 {
+        let row = answer.sets.first().and_then(|set| set.first());
+        row.and_then(|row| row.get(n)?.as_deref()?.parse().ok()).unwrap_or(0)
+    };
+    Ok(count(0) > 0 && (how != Evict::IfWaiting || count(1) == 0))
+}

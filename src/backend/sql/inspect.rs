@@ -1,0 +1,110 @@
+//! Reading lines.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use super::dialect::{Row, Sets, unstored};
+use super::fault::{Fault, Outcome};
+use super::service::Service;
+use super::standing::{granted, instant, length, quoted};
+use super::steps;
+use crate::backend::record::Record;
+use crate::lock::queue::held;
+use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
+
+/// One claim in a line.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) id: ClaimId,
+    pub(super) record: Record,
+    pub(super) since: Option<SystemTime>,
+    label: Option<String>,
+    granted: Option<Granted>,
+    held: Option<SystemTime>,
+    ttl: Option<Duration>,
+}
+
+/// Lines by name.
+pub(super) type Lines = BTreeMap<LockName, Vec<Found>>;
+
+pub(super) fn lines(sets: &Sets) -> Outcome<Lines> {
+    let mut lines = Lines::new();
+    for row in sets.iter().flatten() {
+        let (name, found) = Found::parse(row).ok_or_else(|| Fault::nonsense("no entry of a line"))?;
+        lines.entry(name).or_default().push(found);
+    }
+    Ok(lines)
+}
+
+/// All lines, as they are at one moment.
+pub(super) async fn all(service: &Service, deadline: Moment) -> Outcome<Lines> {
+    let answer = service.read(deadline, &steps::line(&*service.dialect, None)).await?;
+    answer.map_or_else(|| Ok(Lines::new()), |answer| lines(&answer.sets))
+}
+
+/// The status of one line.
+pub(super) async fn one(service: &Service, name: &LockName, deadline: Moment) -> Outcome<LockStatus> {
+    let answer = service.read(deadline, &steps::line(&*service.dialect, Some(name))).await?;
+    answer.map_or_else(|| Ok(status(name, &[])), |answer| Ok(status_of(name, &lines(&answer.sets)?)))
+}
+
+/// The status of the line of `name` among `lines`.
+pub(super) fn status_of(name: &LockName, lines: &Lines) -> LockStatus {
+    status(name, lines.get(name).map(Vec::as_slice).unwrap_or_default())
+}
+
+/// The lines with claims whose names start with `prefix`.
+pub(super) async fn starting_with(
+    service: &Service,
+    prefix: &str,
+    deadline: Moment,
+) -> Outcome<Vec<LockStatus>> {
+    let lines = all(service, deadline).await?;
+    let wanted = lines.iter().filter(|(name, _)| name.as_str().starts_with(prefix));
+    Ok(wanted.map(|(name, line)| status(name, line)).collect())
+}
+
+fn status(name: &LockName, line: &[Found]) -> LockStatus {
+    let modes: Vec<Mode> = line.iter().map(|found| found.record.mode().unwrap_or(Mode::Exclusive)).collect();
+    let (mut holders, mut waiters) = (Vec::new(), Vec::new());
+    let holding = held(&modes);
+    for (index, found) in line.iter().enumerate() {
+        let mut entry = found.entry();
+        if index < holding {
+            holders.push(entry);
+        } else {
+            entry.ahead = u32::try_from(index).ok();
+            waiters.push(entry);
+        }
+    }
+    LockStatus { name: name.clone(), holders, waiters }
+}
+
+impl Found {
+    fn parse(row: &Row) -> Option<(LockName, Self)> {
+        if row.len() != 10 {
+            return None;
+        }
+        let text = |n: usize| row[n].as_deref();
+        let found = Self {
+            id: text(2)?.trim().parse().ok()?,
+            record: Record::parse(text(3)?.as_bytes())?,
+            label: text(4).and_then(quoted),
+            granted: granted(text(5), text(6)),
+            held: text(7).and_then(instant),
+            since: text(8).and_then(instant),
+            ttl: text(9).and_then(length),
+        };
+        Some((unstored(text(0)?)?, found))
+    }
+
+    fn entry(&self) -> Entry {
+        let mut entry = self.record.entry();
+        entry.label = self.label.clone().or(entry.label);
+        entry.token = self.granted.map(|granted| granted.token);
+        entry.slot = self.granted.and_then(|granted| granted.slot);
+        entry.since = self.held.or(self.since);
+        entry.ttl = self.ttl;
+        entry
+    }
+}

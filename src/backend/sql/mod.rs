@@ -1,0 +1,134 @@
+//! Locks in SQL databases: rows in dlock's own tables, decided about under row locks and on the database's clock.
+//!
+//! A lock is a row with a counter, a claim is one row for each of its locks. Every step is one batch of statements in
+//! one exchange and one transaction: it counts up the rows of its locks, which locks those rows, deletes what has
+//! expired, and does its work; so no transaction ever waits for a client. The counter gives the place in the line and
+//! the fencing token. Who waits is woken by the database's own means, which are hints only: the state is read.
+//!
+//! What is common is here; what a kind of database is like is behind the trait `Dialect`.
+
+mod address;
+mod claim;
+mod config;
+mod deadlock;
+mod dialect;
+mod enter;
+mod evict;
+mod examine;
+mod fault;
+mod inspect;
+mod mysql;
+mod observe;
+mod postgres;
+mod service;
+mod standing;
+mod steps;
+mod tables;
+mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
+use crate::clock::Clock;
+use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+pub use config::SqlConfig;
+use dialect::Dialect;
+pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};
+pub use postgres::{PgConfig, PgMode, PgPlace};
+use service::Service;
+
+/// One database.
+#[derive(Debug)]
+pub struct SqlBackend {
+    service: Arc<Service>,
+}
+
+impl SqlBackend {
+    /// Takes `config`; nothing is connected before the first call.
+    pub fn open(config: &SqlConfig) -> Self {
+        Self::with_clock(config, Clock::Boot)
+    }
+
+    /// As [`SqlBackend::open`], for a client whose clock may tell another time than the server's.
+    pub fn with_clock(config: &SqlConfig, clock: Clock) -> Self {
+        Self { service: Arc::new(Service::new(config.dialect(), clock)) }
+    }
+
+    fn dialect(&self) -> &dyn Dialect {
+        &*self.service.dialect
+    }
+}
+
+#[async_trait]
+impl Backend for SqlBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: self.dialect().name(),
+            atomic_names: true,
+            ordered: true,
+            token: TokenStrength::Durable,
+            leased: true,
+            renewals_per_ttl: 3,
+            look_while_running: true,
+            abandoned_bound: Duration::from_secs(1),
+        }
+    }
+
+    fn identity(&self) -> String {
+        self.dialect().identity()
+    }
+
+    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
+        let claim = enter::enter(&self.service, request, deadline).await;
+        let named = |fault: fault::Fault| {
+            fault.during(self.dialect().name(), "enter the line", request.names.first())
+        };
+        Ok(Arc::new(claim.map_err(named)?))
+    }
+
+    async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
+        let status = inspect::one(&self.service, name, deadline).await;
+        status.map_err(|fault| fault.during(self.dialect().name(), "inspect the line", Some(name)))
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
+        let lines = inspect::starting_with(&self.service, prefix, deadline).await;
+        lines.map_err(|fault| fault.during(self.dialect().name(), "list the lines", None))
+    }
+
+    async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
+        Ok(Box::new(observe::LineObserver::new(&self.service, name.clone())))
+    }
+
+    async fn evict(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        how: Evict,
+        by: &Holder,
+        deadline: Moment,
+    ) -> Result<bool> {
+        let evicted = evict::evict(&self.service, name, id, how, by, deadline).await;
+        evicted.map_err(|fault| fault.during(self.dialect().name(), "evict from the line", Some(name)))
+    }
+
+    async fn examine(&self, deadline: Moment) -> Result<Examination> {
+        // On a session of its own: what it tries out must not disturb who listens.
+        let own = Service::new(Arc::clone(&self.service.dialect), self.service.clock);
+        let found = examine::examine(&own, deadline).await;
+        found.map_err(|fault| fault.during(self.dialect().name(), "examine the service", None))
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
+        let question = steps::last_success(self.dialect(), name);
+        let answer = self.service.read(deadline, &question).await;
+        let named =
+            |fault: fault::Fault| fault.during(self.dialect().name(), "read the last success", Some(name));
+        let Some(answer) = answer.map_err(named)? else { return Ok(None) };
+        let age = answer.sets.first().and_then(|set| set.first()).and_then(|row| row.first()?.clone());
+        Ok(age.as_deref().and_then(standing::length))
+    }
+}

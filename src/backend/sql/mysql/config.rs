@@ -1,0 +1,329 @@
+//! Reading addresses, and what else says where the database is.
+//!
+//! What an address leaves out is taken as the databases' own clients take it: from the option files, then from
+//! `MYSQL_HOST`, `MYSQL_TCP_PORT`, `MYSQL_UNIX_PORT` and `MYSQL_PWD`, then the client's own defaults.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::option_file::Said;
+use crate::backend::Options;
+use crate::backend::options::{Identity, Pem, Secret, Tls};
+use crate::backend::sql::address::{decoded, hosts_of};
+use crate::backend::sql::tables::Tables;
+
+/// The port of a server.
+const PORT: u16 = 3306;
+/// Where distributions put the socket.
+const SOCKETS: [&str; 3] = ["/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock"];
+
+/// Where a server listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MysqlPlace {
+    /// At a host's port.
+    Tcp {
+        /// A name or an address, an IPv6 one without brackets.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// On a socket of this host.
+    Socket(PathBuf),
+}
+
+impl MysqlPlace {
+    /// Whether nobody else's network lies between.
+    fn is_here(&self) -> bool {
+        match self {
+            Self::Tcp { host, .. } => host == "localhost" || host == "::1" || host.starts_with("127."),
+            Self::Socket(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for MysqlPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Socket(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// How far a server is believed: the clients' `--ssl-mode`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum MysqlTls {
+    /// No encryption.
+    Disabled,
+    /// Encryption where the server offers it.
+    Preferred,
+    /// Encryption, with whomever.
+    Required,
+    /// A certificate of a known authority.
+    VerifyCa,
+    /// And for the host of the address.
+    VerifyIdentity,
+}
+
+/// Which database, and how to get in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MysqlConfig {
+    /// Where it may be, in the order in which they are tried.
+    pub places: Vec<MysqlPlace>,
+    /// The database; none if the prefix names one.
+    pub database: Option<String>,
+    /// Who.
+    pub user: String,
+    /// With what.
+    pub password: Option<Secret>,
+    /// Encryption.
+    pub mode: MysqlTls,
+    /// Whose servers are believed, beside those of the system's authorities.
+    pub authority: Option<Pem>,
+    /// Who this client is.
+    pub identity: Option<Identity>,
+    pub(in crate::backend::sql) tables: Tables,
+}
+
+/// What lies around: option files, the environment, who runs this.
+struct Around<'a> {
+    said: &'a Said,
+    variable: &'a dyn Fn(&str) -> Option<String>,
+    user: Option<String>,
+}
+
+/// An address, taken apart.
+#[derive(Default)]
+struct Address {
+    /// Host and port as given.
+    hosts: Vec<(String, Option<u16>)>,
+    socket: Option<PathBuf>,
+    database: Option<String>,
+    user: Option<String>,
+    password: Option<Secret>,
+    mode: Option<MysqlTls>,
+}
+
+impl MysqlConfig {
+    /// Reads the connection options, the option files and the environment. An error is one line without secrets.
+    pub fn parse(options: &Options) -> Result<Self, String> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let said = Said::of_user(home.as_deref())?;
+        Self::gather(options, &Around { said: &said, variable: &variable, user: own_user() })
+    }
+
+    fn gather(options: &Options, around: &Around) -> Result<Self, String> {
+        let tables = Tables::under(options.prefix.as_deref(), '`')?;
+        let mut address = Address::default();
+        for endpoint in &options.endpoints {
+            address.read(endpoint)?;
+        }
+        let said =
+            |option: &str| around.said.get(option).filter(|value| !value.is_empty()).map(str::to_owned);
+        let database = address.database.take().or_else(|| said("database"));
+        if database.is_none() && !options.prefix.as_deref().is_some_and(|prefix| prefix.contains('.')) {
+            return Err("no database is named; write mysql://USER@HOST/DATABASE".to_owned());
+        }
+        let user =
+            options.user.clone().or(address.user.take()).or_else(|| said("user")).or(around.user.clone());
+        let user = user.ok_or("nobody says who; write mysql://USER@HOST/DATABASE, or give --user")?;
+        let password = options.password.clone().or(address.password.take());
+        let password = password
+            .or_else(|| said("password").map(Secret::new))
+            .or_else(|| (around.variable)("MYSQL_PWD").map(Secret::new));
+        let places = address.places(around)?;
+        let (mode, authority, identity) = encryption(&options.tls, address.mode, around.said, &places)?;
+        Ok(Self { places, database, user, password, mode, authority, identity, tables })
+    }
+
+    /// The database as text, the same for all who mean it, without secrets.
+    pub fn identity(&self) -> String {
+        let mut places: Vec<String> = self.places.iter().map(ToString::to_string).collect();
+        places.sort();
+        let database = self.database.as_deref().unwrap_or_default();
+        format!("mysql://{}/{database}", places.join(","))
+    }
+}
+
+impl Address {
+    /// Takes one endpoint apart: `[mysql://][USER[:PASSWORD]@]HOST[:PORT][,…][/DATABASE][?OPTION=VALUE&…]`.
+    fn read(&mut self, endpoint: &str) -> Result<(), String> {
+        let rest = ["mysql://", "mariadb://"]
+            .into_iter()
+            .find(|scheme| {
+                endpoint.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+            })
+            .map_or(endpoint, |scheme| &endpoint[scheme.len()..]);
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        // A password may hold a slash, so the login comes off first.
+        let (login, rest) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
+        let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
+        if let Some(login) = login {
+            let (user, password) = login.split_once(':').unwrap_or((login, ""));
+            once(&mut self.user, decoded(user)?, "users")?;
+            once(&mut self.password, Secret::new(decoded(password)?), "passwords")?;
+        }
+        once(&mut self.database, decoded(database)?, "databases")?;
+        self.hosts.extend(hosts_of(hosts)?);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            self.option(name, &decoded(value)?)?;
+        }
+        Ok(())
+    }
+
+    fn option(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "socket" => self.socket = Some(PathBuf::from(value)),
+            "ssl-mode" | "sslmode" | "ssl_mode" => self.mode = Some(mode_of(value)?),
+            _ => {
+                return Err(format!("{name} is no option of a mysql address; there are socket and ssl-mode"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the servers are, with what the address leaves out.
+    fn places(&self, around: &Around) -> Result<Vec<MysqlPlace>, String> {
+        let first = |option: &str, variable: &str| {
+            let said = around.said.get(option).filter(|value| !value.is_empty()).map(str::to_owned);
+            said.or_else(|| (around.variable)(variable))
+        };
+        let usual_host = first("host", "MYSQL_HOST").unwrap_or_else(|| "localhost".to_owned());
+        let usual_port = match first("port", "MYSQL_TCP_PORT").as_deref() {
+            None | Some("0") => None,
+            Some(text) => Some(text.parse::<u16>().map_err(|_| format!("{text:?} is no port"))?),
+        };
+        let tcp = around.said.get("protocol").is_some_and(|protocol| protocol.eq_ignore_ascii_case("tcp"));
+        let usual_socket = || first("socket", "MYSQL_UNIX_PORT").map(PathBuf::from);
+        if let Some(socket) = self.socket.clone() {
+            return Ok(vec![MysqlPlace::Socket(socket)]);
+        }
+        let none = [(String::new(), None)];
+        let hosts = if self.hosts.is_empty() { &none[..] } else { &self.hosts };
+        let place = |(host, port): &(String, Option<u16>)| {
+            let host = if host.is_empty() { usual_host.clone() } else { host.clone() };
+            // With a port in the address it is not the socket that is meant.
+            if host == "localhost" && port.is_none() && !tcp {
+                let there = || SOCKETS.iter().map(PathBuf::from).find(|path| path.exists());
+                if let Some(socket) = usual_socket().or_else(there) {
+                    return MysqlPlace::Socket(socket);
+                }
+            }
+            MysqlPlace::Tcp { host, port: port.or(usual_port).unwrap_or(PORT) }
+        };
+        Ok(hosts.iter().map(place).collect())
+    }
+}
+
+/// Sets what may be said once, or several times the same.
+fn once<T: Omissible + PartialEq>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
+    if value.is_nothing() {
+        return Ok(());
+    }
+    if slot.as_ref().is_some_and(|old| *old != value) {
+        return Err(format!("the endpoints name different {what}; they are servers of one database"));
+    }
+    *slot = Some(value);
+    Ok(())
+}
+
+/// What may have been left out.
+trait Omissible {
+    fn is_nothing(&self) -> bool;
+}
+
+impl Omissible for String {
+    fn is_nothing(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl Omissible for Secret {
+    fn is_nothing(&self) -> bool {
+        self.reveal().is_empty()
+    }
+}
+
+fn mode_of(text: &str) -> Result<MysqlTls, String> {
+    match text.to_ascii_lowercase().replace('-', "_").as_str() {
+        "disabled" => Ok(MysqlTls::Disabled),
+        "preferred" => Ok(MysqlTls::Preferred),
+        "required" => Ok(MysqlTls::Required),
+        "verify_ca" => Ok(MysqlTls::VerifyCa),
+        "verify_identity" => Ok(MysqlTls::VerifyIdentity),
+        _ => Err("an ssl-mode is disabled, preferred, required, verify_ca or verify_identity".to_owned()),
+    }
+}
+
+type Encryption = (MysqlTls, Option<Pem>, Option<Identity>);
+
+/// dlock's own options win over the address, and that over the option files.
+fn encryption(
+    given: &Tls,
+    mode: Option<MysqlTls>,
+    said: &Said,
+    places: &[MysqlPlace],
+) -> Result<Encryption, String> {
+    if given.server_name.is_some() {
+        return Err(
+            "the backend mysql checks the certificate for the host of the address; --tls-server-name \
+                    cannot be given"
+                .to_owned(),
+        );
+    }
+    if given.is_given() {
+        let least = MysqlTls::VerifyIdentity;
+        if mode.is_some_and(|mode| mode < MysqlTls::Required) {
+            return Err("certificates are given, and an ssl-mode that does without encryption".to_owned());
+        }
+        return Ok((mode.unwrap_or(least), given.authority.clone(), given.identity.clone()));
+    }
+    let file =
+        |option: &str| said.get(option).filter(|path| !path.is_empty()).map(|path| pem(Path::new(path)));
+    let authority = file("ssl-ca").transpose()?;
+    let identity = match (file("ssl-cert").transpose()?, file("ssl-key").transpose()?) {
+        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+        (None, None) => None,
+        _ => return Err("an option file names one of ssl-cert and ssl-key without the other".to_owned()),
+    };
+    let flag = |option: &str| {
+        said.get(option).map(|value| !matches!(value, "0" | "OFF" | "off" | "FALSE" | "false"))
+    };
+    let said_mode = match said.get("ssl-mode") {
+        Some(text) => Some(mode_of(text)?),
+        None if flag("skip-ssl") == Some(true) || flag("ssl") == Some(false) => Some(MysqlTls::Disabled),
+        None if flag("ssl-verify-server-cert") == Some(true) => Some(MysqlTls::VerifyIdentity),
+        None if authority.is_some() => Some(MysqlTls::VerifyCa),
+        None if identity.is_some() || flag("ssl") == Some(true) => Some(MysqlTls::Required),
+        None => None,
+    };
+    let usual = if places.iter().all(MysqlPlace::is_here) { MysqlTls::Disabled } else { MysqlTls::Preferred };
+    Ok((mode.or(said_mode).unwrap_or(usual), authority, identity))
+}
+
+fn pem(path: &Path) -> Result<Pem, String> {
+    let text = std::fs::read(path).map_err(|error| {
+        format!("{}, which an option file names, cannot be read: {error}", path.display())
+    })?;
+    Ok(Pem::new(text))
+}
+
+/// Who runs this, as the clients find it out.
+fn own_user() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?;
+    if uid == "0" {
+        return Some("root".to_owned());
+    }
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let found = users.lines().find(|line| line.split(':').nth(2) == Some(uid));
+    let named = found.and_then(|line| line.split(':').next()).map(str::to_owned);
+    named.or_else(|| ["USER", "LOGNAME", "LOGIN"].into_iter().find_map(|name| std::env::var(name).ok()))
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -1,0 +1,166 @@
+//! Addresses, and what else says where the database is.
+
+use std::path::Path;
+
+use super::*;
+
+/// A file that is gone with the test.
+struct Cnf(PathBuf);
+
+impl Cnf {
+    fn new(text: &str) -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("dlock-config-{}-{n}.cnf", std::process::id()));
+        std::fs::write(&path, text).expect("writes");
+        Self(path)
+    }
+}
+
+impl Drop for Cnf {
+    fn drop(&mut self) {
+        // What is left behind is in the way of nobody.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn options(endpoints: &[&str]) -> Options {
+    Options { endpoints: endpoints.iter().map(|e| (*e).to_owned()).collect(), ..Options::default() }
+}
+
+fn config_of(options: &Options, cnf: &str, variables: &[(&str, &str)]) -> Result<MysqlConfig, String> {
+    let file = Cnf::new(cnf);
+    let said = Said::of_files(std::slice::from_ref(&file.0))?;
+    let variable = |name: &str| {
+        let found = variables.iter().find(|(n, _)| *n == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    MysqlConfig::gather(options, &Around { said: &said, variable: &variable, user: Some("me".to_owned()) })
+}
+
+fn config(endpoint: &str) -> MysqlConfig {
+    config_of(&options(&[endpoint]), "", &[]).expect(endpoint)
+}
+
+#[test]
+fn addresses_are_read_as_documented() {
+    for (endpoint, identity, user) in [
+        ("mysql://u@h/d", "mysql://h:3306/d", "u"),
+        ("MariaDB://u@h:7/d", "mysql://h:7/d", "u"),
+        ("h/d", "mysql://h:3306/d", "me"),
+        ("mysql://u@[::1]:7/d", "mysql://[::1]:7/d", "u"),
+        ("mysql://u@b:1,a/d", "mysql://a:3306,b:1/d", "u"),
+        ("mysql://u%40x:p%2Fq@h/d", "mysql://h:3306/d", "u@x"),
+        ("mysql://u@localhost:3307/d", "mysql://localhost:3307/d", "u"),
+        ("mysql:///d?socket=/run/x.sock", "mysql:///run/x.sock/d", "me"),
+    ] {
+        let config = config(endpoint);
+        assert_eq!((config.identity().as_str(), config.user.as_str()), (identity, user), "{endpoint}");
+    }
+    let several = config_of(&options(&["mysql://u@b/d", "mysql://u@a"]), "", &[]).expect("one database");
+    assert_eq!(several.identity(), "mysql://a:3306,b:3306/d");
+    assert_eq!(several.places[0].to_string(), "b:3306", "tried in the order given");
+}
+
+#[test]
+fn secrets_are_taken_off_and_not_shown() {
+    let config = config("mysql://me:p%40ss:w/x@h/d");
+    assert_eq!(config.password.as_ref().map(Secret::reveal), Some("p@ss:w/x"));
+    assert!(!format!("{config:?}{}", config.identity()).contains("p@ss"));
+}
+
+const CNF: &str = "[client]\nuser=filed\npassword=from file\nhost=filehost\nport=3310\n\
+                   socket=/run/file.sock\n[mysql]\ndatabase=filebase\n";
+
+#[test]
+fn what_an_address_leaves_out_is_in_the_option_files() {
+    let found =
+        config_of(&Options::default(), CNF, &[("MYSQL_HOST", "no"), ("MYSQL_PWD", "no")]).expect("valid");
+    assert_eq!(found.identity(), "mysql://filehost:3310/filebase");
+    assert_eq!(found.user, "filed");
+    assert_eq!(found.password.as_ref().map(Secret::reveal), Some("from file"));
+    // What is said wins, and a port in a file is not that of another host's address alone.
+    let said = options(&["mysql://u:p@h:1/d"]);
+    let found = config_of(&said, CNF, &[]).expect("valid");
+    assert_eq!((found.identity().as_str(), found.user.as_str()), ("mysql://h:1/d", "u"));
+    assert_eq!(found.password.as_ref().map(Secret::reveal), Some("p"));
+    let given = Options { user: Some("o".into()), password: Some(Secret::new("w")), ..said };
+    let found = config_of(&given, CNF, &[]).expect("valid");
+    assert_eq!((found.user.as_str(), found.password.as_ref().map(Secret::reveal)), ("o", Some("w")));
+}
+
+#[test]
+fn what_no_file_says_is_in_the_environment() {
+    let variables =
+        [("MYSQL_HOST", "e"), ("MYSQL_TCP_PORT", "9"), ("MYSQL_UNIX_PORT", "/e.sock"), ("MYSQL_PWD", "w")];
+    let found = config_of(&options(&["/d"]), "", &variables).expect("valid");
+    assert_eq!(found.identity(), "mysql://e:9/d");
+    assert_eq!(found.password.as_ref().map(Secret::reveal), Some("w"));
+    let found = config_of(&options(&["mysql://localhost/d"]), "", &variables).expect("valid");
+    assert_eq!(found.places, [MysqlPlace::Socket("/e.sock".into())]);
+}
+
+#[test]
+fn localhost_is_the_socket_unless_a_port_is_said() {
+    let places =
+        |endpoint: &str, cnf: &str| config_of(&options(&[endpoint]), cnf, &[]).expect(endpoint).places;
+    let socket = [MysqlPlace::Socket("/run/file.sock".into())];
+    let tcp = |port| [MysqlPlace::Tcp { host: "localhost".into(), port }];
+    let file = "[client-server]\nsocket=/run/file.sock\n";
+    assert_eq!(places("mysql://localhost/d", file), socket);
+    assert_eq!(places("/d", file), socket);
+    assert_eq!(places("mysql://localhost:3306/d", file), tcp(3306));
+    assert_eq!(places("/d", &format!("{file}protocol=TCP\nport=5\n")), tcp(5));
+}
+
+#[test]
+fn encryption_is_as_strict_as_it_was_said() {
+    let mode = |endpoint: &str, cnf: &str| config_of(&options(&[endpoint]), cnf, &[]).expect(endpoint).mode;
+    assert_eq!(mode("mysql://127.0.0.1/d", ""), MysqlTls::Disabled);
+    assert_eq!(mode("mysql://db.example/d", ""), MysqlTls::Preferred);
+    assert_eq!(mode("mysql://db.example/d?ssl-mode=verify_ca", ""), MysqlTls::VerifyCa);
+    assert_eq!(mode("mysql://db.example/d?ssl-mode=REQUIRED", "[client]\nskip-ssl\n"), MysqlTls::Required);
+    assert_eq!(mode("mysql://db.example/d", "[client]\nskip-ssl\n"), MysqlTls::Disabled);
+    assert_eq!(mode("mysql://h/d", "[client]\nssl-mode=VERIFY_IDENTITY\n"), MysqlTls::VerifyIdentity);
+    assert_eq!(mode("mysql://h/d", "[client]\nssl-verify-server-cert\n"), MysqlTls::VerifyIdentity);
+    let (ca, key) = (Cnf::new("authority"), Cnf::new("key"));
+    let shown = |path: &Path| path.display().to_string();
+    let found = config_of(&options(&["mysql://h/d"]), &format!("[client]\nssl-ca={}\n", shown(&ca.0)), &[]);
+    let found = found.expect("valid");
+    assert_eq!((found.mode, found.authority), (MysqlTls::VerifyCa, Some(Pem::new(b"authority".to_vec()))));
+    let both = format!("[client]\nssl-cert={}\nssl-key={}\n", shown(&ca.0), shown(&key.0));
+    let found = config_of(&options(&["mysql://h/d"]), &both, &[]).expect("valid");
+    assert_eq!((found.mode, found.identity.is_some()), (MysqlTls::Required, true));
+    let given = Tls { authority: Some(Pem::new(b"x".to_vec())), ..Tls::default() };
+    let found = config_of(&Options { tls: given, ..options(&["mysql://h/d"]) }, &both, &[]).expect("valid");
+    assert_eq!((found.mode, found.identity.is_some()), (MysqlTls::VerifyIdentity, false));
+}
+
+#[test]
+fn what_leads_nowhere_says_why() {
+    for (endpoints, cnf, part) in [
+        (&["mysql://u@h"] as &[&str], "", "no database is named"),
+        (&["mysql://u@h:x/d"], "", "no HOST:PORT"),
+        (&["mysql://a@h/d", "mysql://b@i/d"], "", "different users"),
+        (&["mysql://h/d", "mysql://i/e"], "", "different databases"),
+        (&["mysql://h/d?ssl=1"], "", "ssl is no option"),
+        (&["mysql://h/d?ssl-mode=yes"], "", "an ssl-mode is"),
+        (&["mysql://%zz@h/d"], "", "hexadecimal"),
+        (&["mysql://u:secret@h/d"], "[client]\nssl-ca=/nonexistent\n", "/nonexistent"),
+        (&["mysql://u:secret@h/d"], "[client]\nssl-cert=/dev/null\n", "without the other"),
+        (&["mysql://u:secret@/d"], "[client]\nport=x\n", "is no port"),
+    ] {
+        let error = config_of(&options(endpoints), cnf, &[]).expect_err(part);
+        assert!(error.contains(part) && !error.contains("secret") && !error.contains('\n'), "{error}");
+    }
+    let tls = Tls { server_name: Some("x".into()), ..Tls::default() };
+    let error =
+        config_of(&Options { tls, ..options(&["mysql://h/d"]) }, "", &[]).expect_err("no such option");
+    assert!(error.contains("--tls-server-name"), "{error}");
+    let prefix = Some("ops.dlock_".to_owned());
+    assert!(
+        config_of(&Options { prefix, ..options(&["mysql://h"]) }, "", &[]).is_ok(),
+        "it names the database"
+    );
+}

@@ -1,0 +1,126 @@
+//! From an address to an open connection.
+
+use sqlx::ConnectOptions as _;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+
+use super::config::{MysqlConfig, MysqlPlace, MysqlTls};
+use super::fault;
+use super::session::ask;
+use crate::backend::options::Secret;
+use crate::backend::sql::fault::{Fault, Outcome};
+use crate::backend::sql::tables::Tables;
+use crate::lock::ErrorKind;
+
+/// What is wrong with a server of several, which must take writes and be the only one that does.
+const FACTS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+     ('read_only', 'wsrep_on', 'group_replication_single_primary_mode');";
+
+/// What the first batch of a session begins with. A lock that is waited for has to come while the client still may
+/// be there, and a holder is silent for a third of its ttl. The last of it fails where no writes are taken, before
+/// anything is done there by a user whom `read_only` does not bind.
+pub(super) const PRELUDE: &str = "SET SESSION wait_timeout = 2000000, SESSION innodb_lock_wait_timeout = 5;\
+     SET @dlock_writes = (SELECT 1 UNION SELECT IF(@@global.read_only, 2, 1));";
+
+/// Makes connections.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    config: MysqlConfig,
+}
+
+impl Dialer {
+    pub(super) fn new(config: MysqlConfig) -> Self {
+        Self { config }
+    }
+
+    pub(super) fn config(&self) -> &MysqlConfig {
+        &self.config
+    }
+
+    pub(super) fn tables(&self) -> &Tables {
+        &self.config.tables
+    }
+
+    pub(super) fn peer(&self, server: usize) -> String {
+        self.config.places[server].to_string()
+    }
+
+    /// Opens a connection to the server of that number.
+    pub(super) async fn connect(&self, server: usize) -> Outcome<MySqlConnection> {
+        if self.config.mode != MysqlTls::Disabled {
+            // sqlx asks for it in one of its ways to check certificates; that it is there already is no failure.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let options = self.options(&self.config.places[server]);
+        options.connect().await.map_err(|error| fault::of(&error).from(&self.peer(server)))
+    }
+
+    /// As [`Dialer::connect`], and sees that the server is the one of several that takes writes.
+    pub(super) async fn connect_to_writer(&self, server: usize) -> Outcome<MySqlConnection> {
+        let mut connection = self.connect(server).await?;
+        if self.config.places.len() > 1 {
+            let facts = ask(&mut connection, FACTS).await;
+            let (facts, _) = facts.map_err(|error| fault::of(&error).from(&self.peer(server)))?;
+            let is = |name: &str, value: &str| {
+                let mut rows = facts.iter().flatten();
+                rows.any(|row| row[0].as_deref() == Some(name) && row[1].as_deref() == Some(value))
+            };
+            if is("wsrep_on", "ON") || is("group_replication_single_primary_mode", "OFF") {
+                return Err(Fault::new(
+                    ErrorKind::Unsupported,
+                    "several of these servers take writes at once (Galera or group replication), and dlock needs one \
+                     that decides; name one server, the same for everybody",
+                ));
+            }
+            if is("read_only", "ON") {
+                return Err(Fault::spent(format!("{}: it takes no writes (read_only)", self.peer(server))));
+            }
+        }
+        Ok(connection)
+    }
+
+    fn options(&self, place: &MysqlPlace) -> MySqlConnectOptions {
+        let config = &self.config;
+        // Nothing is set that would cost an exchange; no statement depends on it.
+        let mut options = MySqlConnectOptions::new()
+            .username(&config.user)
+            .pipes_as_concat(false)
+            .no_engine_substitution(false)
+            .timezone(None::<String>)
+            .set_names(false)
+            .statement_cache_capacity(0)
+            .disable_statement_logging();
+        let mode = match config.mode {
+            MysqlTls::Disabled => MySqlSslMode::Disabled,
+            MysqlTls::Preferred => MySqlSslMode::Preferred,
+            MysqlTls::Required => MySqlSslMode::Required,
+            MysqlTls::VerifyCa => MySqlSslMode::VerifyCa,
+            MysqlTls::VerifyIdentity => MySqlSslMode::VerifyIdentity,
+        };
+        options = options.ssl_mode(mode);
+        options = match place {
+            // Asking for the addresses of a name takes a thread.
+            MysqlPlace::Tcp { host, port }
+                if host == "localhost" && config.mode < MysqlTls::VerifyIdentity =>
+            {
+                options.host("127.0.0.1").port(*port)
+            }
+            MysqlPlace::Tcp { host, port } => options.host(host).port(*port),
+            MysqlPlace::Socket(path) => options.socket(path),
+        };
+        if let Some(database) = &config.database {
+            options = options.database(database);
+        }
+        if let Some(password) = config.password.as_ref().map(Secret::reveal) {
+            options = options.password(password);
+        }
+        if let Some(authority) = &config.authority {
+            options = options.ssl_ca_from_pem(authority.as_bytes().to_vec());
+        }
+        if let Some(identity) = &config.identity {
+            options = options
+                .ssl_client_cert_from_pem(identity.certificate.as_bytes())
+                .ssl_client_key_from_pem(identity.key.as_bytes());
+        }
+        options
+    }
+}

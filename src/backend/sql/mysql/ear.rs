@@ -1,0 +1,209 @@
+//! The connection over which a claim is told of changes.
+//!
+//! MySQL has no messages between clients. What it has is a user-level lock, which ends with its session, and which
+//! one can wait for. A claim's own session has one as long as the claim is in line: its *latch*. Who waits for a
+//! claim waits, on a connection of its own, for that claim's latch. Where anybody's end may matter, or none in
+//! particular, the connection waits for another lock of its own session, which is not given back, until somebody ends
+//! the statement with `KILL QUERY`, which needs no right among connections of one user. Such a connection says by
+//! another user-level lock which claim it listens for.
+//!
+//! A wake-up that comes before the wait begins would be lost. So the connection first says that it listens, then
+//! compares what the claim has seen with what is so now, and waits only if that is the same.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sqlx::mysql::MySqlConnection;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::dial::Dialer;
+use super::language::{bed, ear, home, latch};
+use super::session::{News, ask};
+use crate::backend::sql::dialect::{UNTOLD, Wait};
+use crate::lock::ClaimId;
+
+/// How long one wait is. Nothing depends on it but how often a claim looks that nobody tells anything.
+const LONGEST: Duration = Duration::from_secs(600);
+/// A connection that nobody listens on is closed after this time.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// Listens for one claim. Its connection closes when it is dropped.
+#[derive(Debug)]
+pub(super) struct Ear {
+    wish: watch::Sender<Option<Wait>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Ear {
+    pub(super) fn new(dialer: &Arc<Dialer>, server: usize, news: &Arc<News>) -> Self {
+        let wish = watch::Sender::new(None);
+        let listener = Listener {
+            dialer: Arc::clone(dialer),
+            server,
+            news: Arc::clone(news),
+            wish: wish.clone(),
+            connection: None,
+            free: None,
+            told: None,
+        };
+        Self { wish, task: tokio::spawn(listener.serve()) }
+    }
+
+    /// Has the news told once when `wait` may be over.
+    pub(super) fn wait_for(&self, wait: &Wait) {
+        self.wish.send_if_modified(|wish| {
+            let other = wish.as_ref() != Some(wait);
+            if other {
+                *wish = Some(wait.clone());
+            }
+            other
+        });
+    }
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// The latch that was waited for is free.
+    Free,
+    /// Somebody has ended it, or it took too long.
+    Woken,
+    /// It did not begin, since something has changed already.
+    Changed,
+    /// The second statement went to another connection than the first.
+    Pooled,
+}
+
+struct Listener {
+    dialer: Arc<Dialer>,
+    server: usize,
+    news: Arc<News>,
+    wish: watch::Sender<Option<Wait>>,
+    connection: Option<MySqlConnection>,
+    /// Whose latch was found free. If that claim is still ahead, its client has lost its connection.
+    free: Option<ClaimId>,
+    /// Which wait did not begin, or ended for want of an own session, and when. If it is wished for again at once, that
+    /// is so still.
+    told: Option<(Wait, Instant)>,
+}
+
+/// The next wait that is wished for.
+async fn next(wishes: &mut watch::Receiver<Option<Wait>>) -> Option<Wait> {
+    wishes.wait_for(Option::is_some).await.ok()?.clone()
+}
+
+/// Completes when another wait is wished for than `wait`.
+async fn other(wishes: &mut watch::Receiver<Option<Wait>>, wait: &Wait) {
+    if wishes.wait_for(|wish| wish.as_ref() != Some(wait)).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+impl Listener {
+    async fn serve(mut self) {
+        let mut wishes = self.wish.subscribe();
+        loop {
+            let wait = tokio::time::timeout(IDLE, next(&mut wishes)).await;
+            let wait = if let Ok(wait) = wait {
+                wait
+            } else {
+                self.connection = None;
+                next(&mut wishes).await
+            };
+            let Some(wait) = wait else { return };
+            let heard = tokio::select! {
+                heard = self.listen(&wait) => heard,
+                // What is waited for now is something else; the statement cannot be called back.
+                () = other(&mut wishes, &wait) => None,
+            };
+            if heard.is_none() {
+                self.connection = None;
+            }
+            let done = self.wish.send_if_modified(|wish| {
+                let same = wish.as_ref() == Some(&wait);
+                if same {
+                    *wish = None;
+                }
+                same
+            });
+            if done {
+                self.news.tell();
+            }
+        }
+    }
+
+    /// Waits; `None` if the connection broke or is in the midst of something.
+    async fn listen(&mut self, wait: &Wait) -> Option<()> {
+        let end = self.hear(wait).await;
+        let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
+        match end {
+            Some(End::Woken) => {}
+            Some(End::Free) if ahead.is_some() => self.free = ahead,
+            Some(End::Pooled) => self.news.pooled.store(true, Ordering::Relaxed),
+            // The own session has lost its connection, or something has changed. Once that is news.
+            Some(End::Free | End::Changed) if !self.is_told(wait) => {
+                self.told = Some((wait.clone(), Instant::now()));
+            }
+            Some(End::Free | End::Changed) | None => tokio::time::sleep(UNTOLD).await,
+        }
+        end.map(drop)
+    }
+
+    fn is_told(&self, wait: &Wait) -> bool {
+        self.told.as_ref().is_some_and(|(told, at)| told == wait && at.elapsed() < 2 * UNTOLD)
+    }
+
+    async fn hear(&mut self, wait: &Wait) -> Option<End> {
+        if self.connection.is_none() {
+            let mut connection = self.dialer.connect(self.server).await.ok()?;
+            ask(&mut connection, "SET @dlock_session = CONNECTION_ID();").await.ok()?;
+            self.connection = Some(connection);
+        }
+        let batch = self.batch(wait);
+        let answer = ask(self.connection.as_mut()?, &batch).await;
+        let (sets, _) = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.connection = None;
+                // Where the end of a statement is an error.
+                return super::fault::number(&error).map(|_| End::Woken);
+            }
+        };
+        match sets.first()?.first()?.first()?.as_deref() {
+            Some("1") => Some(End::Free),
+            Some("2") => Some(End::Changed),
+            Some("3") => Some(End::Pooled),
+            _ => Some(End::Woken),
+        }
+    }
+
+    fn batch(&self, wait: &Wait) -> String {
+        let own = super::language::text(&wait.own.to_string());
+        let claims = &self.dialer.tables().claim;
+        let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
+        let (says, target) = match ahead {
+            Some(ahead) => (ear(wait.own), latch(ahead)),
+            None => (bed(wait.own), home(wait.own)),
+        };
+        let asked = if wait.asked { "1" } else { "COUNT(c.asked) = 0" };
+        let (entries, crowd, longest) = (wait.entries, wait.crowd, LONGEST.as_secs());
+        format!(
+            "DO GET_LOCK('{says}', 0);\
+             SET @dlock_same = (SELECT COUNT(*) = {entries} AND {asked} FROM {claims} c WHERE c.claim = {own}) \
+             AND (SELECT COUNT(*) = {crowd} FROM {claims} m JOIN {claims} p ON p.name = m.name AND p.seq < m.seq \
+             WHERE m.claim = {own});\
+             SELECT IF(@dlock_session <=> CONNECTION_ID(), IF(@dlock_same, \
+             IF(GET_LOCK('{target}', {longest}), RELEASE_LOCK('{target}'), 0), 2), 3);\
+             DO RELEASE_LOCK('{says}');"
+        )
+    }
+}

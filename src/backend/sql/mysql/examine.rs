@@ -1,0 +1,128 @@
+//! What can go wrong with this MySQL or MariaDB.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::MysqlConfig;
+use crate::backend::sql::dialect::Session;
+use crate::backend::sql::fault::{Fault, Outcome};
+use crate::backend::{Examination, Risk};
+
+/// So few connections are left that a line of waiters may use them up.
+const FEW: u64 = 20;
+
+const QUESTION: &str = "SELECT @@version;\
+     SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'wsrep_on', 'innodb_flush_log_at_trx_commit', \
+     'innodb_doublewrite', 'max_connections', 'group_replication_single_primary_mode', 'log_bin');\
+     SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_cluster_size', 'Threads_connected', 'Slaves_connected', \
+     'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients');";
+
+/// What the server says of itself.
+struct Facts(HashMap<String, String>);
+
+impl Facts {
+    fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.text(name).parse().unwrap_or(0)
+    }
+}
+
+pub(super) async fn examine(
+    config: &MysqlConfig,
+    session: &Arc<dyn Session>,
+    round_trip: Duration,
+) -> Outcome<Examination> {
+    let sets = session.run(QUESTION).await?;
+    let mut rows = sets.into_iter().flatten();
+    let version =
+        rows.next().and_then(|row| row.into_iter().next()?).ok_or_else(|| Fault::nonsense("no version"))?;
+    let pair = |row: Vec<Option<String>>| {
+        let mut row = row.into_iter();
+        Some((row.next()??, row.next()??))
+    };
+    let facts = Facts(rows.filter_map(pair).collect());
+    let maria = version.contains("MariaDB");
+    let kind = if maria { "MariaDB" } else { "MySQL" };
+    let plain = version.split('-').find(|part| part.contains('.') && *part != "5.5.5").unwrap_or(&version);
+    let mut risks = risks(&facts);
+    let (least, text) = if maria { ((10, 5), "MariaDB 10.5") } else { ((8, 0), "MySQL 8.0") };
+    if of_version(plain) < least {
+        risks.push(Risk::warning(format!("it is older than {text}"), format!("use {text} or newer")));
+    }
+    if !session.tells() {
+        risks.push(Risk::warning(
+            "something stands between that gives each statement another connection, so waiters look every 500 ms",
+            "connect to the server itself",
+        ));
+    }
+    let database = config.database.as_deref().unwrap_or("named by the prefix");
+    let reached = format!("{} (database {database})", session.peer());
+    Ok(Examination { server: format!("{kind} {plain}"), reached, round_trip, risks })
+}
+
+fn of_version(text: &str) -> (u32, u32) {
+    let mut numbers = text.split('.').map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn risks(facts: &Facts) -> Vec<Risk> {
+    let mut risks =
+        vec![Risk::note("a claim counts on the database's clock: a jump of it forward ends leases early")];
+    if facts.text("read_only") == "ON" {
+        risks.push(Risk::warning(
+            "this server takes no writes",
+            "name the primary, or several servers of which one is the primary",
+        ));
+    }
+    if !matches!(facts.text("innodb_flush_log_at_trx_commit"), "1" | "3") {
+        risks.push(Risk::warning(
+            "innodb_flush_log_at_trx_commit is not 1, so a crash of the database's host can give a lock twice",
+            "set innodb_flush_log_at_trx_commit = 1",
+        ));
+    }
+    if facts.text("innodb_doublewrite") == "OFF" {
+        risks.push(Risk::warning(
+            "innodb_doublewrite is off, so a crash of the database's host can damage the tables",
+            "set innodb_doublewrite = ON, unless the file system writes pages whole",
+        ));
+    }
+    if facts.text("wsrep_on") == "ON" && facts.number("wsrep_cluster_size") > 1 {
+        risks.push(Risk::warning(
+            "it is a node of a Galera cluster: two of dlock's users at different nodes can hold one lock",
+            "name the same single node everywhere, and let no proxy spread the connections",
+        ));
+    }
+    if facts.text("group_replication_single_primary_mode") == "OFF" {
+        risks.push(Risk::warning(
+            "every server of its group takes writes: two of dlock's users at different ones can hold one lock",
+            "name the same single server everywhere, or use the single-primary mode",
+        ));
+    }
+    let synchronous =
+        facts.number("Rpl_semi_sync_master_clients") + facts.number("Rpl_semi_sync_source_clients");
+    if facts.number("Slaves_connected") > 0 && synchronous == 0 {
+        risks.push(Risk::warning(
+            "its replicas are asynchronous, so a failover can give a lock twice and turn tokens back",
+            "use semi-synchronous replication",
+        ));
+    } else if facts.text("log_bin") == "ON" && synchronous == 0 {
+        risks.push(Risk::note(
+            "a failover to an asynchronous replica can give a lock twice and turn tokens back",
+        ));
+    }
+    let free = facts.number("max_connections").saturating_sub(facts.number("Threads_connected"));
+    if free < FEW {
+        let all = facts.number("max_connections");
+        risks.push(Risk::warning(
+            format!(
+                "only {free} of its {all} connections are free, and each dlock that waits or holds takes two"
+            ),
+            "raise max_connections",
+        ));
+    }
+    risks
+}

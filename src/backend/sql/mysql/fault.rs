@@ -1,0 +1,98 @@
+//! What the errors of MySQL and MariaDB mean.
+
+use sqlx::Error;
+use sqlx::mysql::MySqlDatabaseError;
+
+use crate::backend::sql::fault::{Fault, Remedy};
+use crate::lock::ErrorKind;
+
+/// What `error` means.
+pub(super) fn of(error: &Error) -> Fault {
+    match error {
+        Error::Database(said) => match said.try_downcast_ref::<MySqlDatabaseError>() {
+            Some(said) => of_server(said.number(), said.message()),
+            None => Fault::nonsense(said.message()),
+        },
+        Error::Io(error) => of_stream(error),
+        Error::Tls(error) => Fault::new(
+            ErrorKind::Denied,
+            format!("no encrypted connection: {error}; see --cacert, --cert, --key and ?ssl-mode="),
+        ),
+        Error::Configuration(error) => {
+            Fault::new(ErrorKind::Invalid, format!("the certificate or key cannot be used: {error}"))
+        }
+        Error::Protocol(text) if text.contains("authentication plugin") => Fault::new(
+            ErrorKind::Denied,
+            format!("{text}; dlock knows mysql_native_password, caching_sha2_password and sha256_password"),
+        ),
+        other => Fault { remedy: Remedy::OtherSession, ..nonsense(other) },
+    }
+}
+
+fn nonsense(error: &Error) -> Fault {
+    let reason = format!("the reply makes no sense ({error}); is this a MySQL or MariaDB server?");
+    Fault::new(ErrorKind::Corrupt, reason)
+}
+
+/// The number of the server's error, if it is one.
+pub(super) fn number(error: &Error) -> Option<u16> {
+    Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
+}
+
+fn of_server(number: u16, text: &str) -> Fault {
+    match number {
+        1146 => Fault::no_tables(text),
+        1044 | 1142 | 1143 | 1227 | 1370 => Fault::no_right(text),
+        1045 | 1130 | 1698 | 1820 | 1862 | 3118 | 3159 | 3955 => Fault::new(
+            ErrorKind::Denied,
+            format!("{text}; see --user, --password-file, MYSQL_PWD and ~/.my.cnf"),
+        ),
+        1049 | 1046 => {
+            Fault::new(ErrorKind::Corrupt, format!("{text}; name another, or make it with CREATE DATABASE"))
+        }
+        // The transaction was undone for another's sake, or waited too long for its turn; a statement was ended by
+        // somebody; somebody has just made what this one was to make.
+        1205 | 1213 | 1317 | 3024 | 1969 | 1020 | 1062 | 1050 | 1412 | 1684 => Fault::again(text),
+        // Not a statement that dlock sends: the one that asks whether writes are taken.
+        1242 => Fault::spent("it takes no writes (read_only)"),
+        1290 | 1792 | 1836 | 1874 => Fault::spent(format!("it takes no writes ({text})")),
+        // Out of connections, memory or disk: time may help.
+        1040 | 1203 | 1226 | 1037 | 1038 | 1041 | 1021 | 1114 | 1135 | 3168 => {
+            Fault::new(ErrorKind::Unavailable, text)
+        }
+        // It goes, is not there yet, or has ended this connection.
+        1047 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 2013 | 3032 | 3169 | 4031 => {
+            Fault::spent(text)
+        }
+        1054 | 1136 | 1366 | 1406 => Fault::new(
+            ErrorKind::Corrupt,
+            format!("{text}; the tables are another program's, or another version's: use another --prefix"),
+        ),
+        1665 => Fault::new(
+            ErrorKind::Corrupt,
+            "its binlog_format is STATEMENT, in which nothing can be decided about locks; set binlog_format = ROW",
+        ),
+        1064 | 1305 | 1193 | 1231 => {
+            Fault::new(ErrorKind::Corrupt, format!("{text}; dlock needs MySQL 8.0, MariaDB 10.5 or newer"))
+        }
+        other => Fault::new(ErrorKind::Corrupt, format!("{text} (error {other})")),
+    }
+}
+
+/// A server refuses a client's certificate only after the client believes it is connected.
+fn of_stream(error: &std::io::Error) -> Fault {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::AlertReceived(alert)) => Fault::new(
+            ErrorKind::Denied,
+            format!(
+                "it refused this client's certificate, or the lack of one ({alert:?}); see --cert and --key"
+            ),
+        ),
+        Some(rustls::Error::InvalidCertificate(why)) => Fault::new(
+            ErrorKind::Denied,
+            format!("its certificate is not believed ({why:?}); see --cacert and the host of the address"),
+        ),
+        Some(other) => Fault::spent(format!("no encrypted connection: {other}")),
+        None => Fault::spent(error),
+    }
+}

@@ -1,0 +1,161 @@
+//! How one says it in MySQL and MariaDB.
+//!
+//! Everything is plain SQL of MySQL 8.0 and MariaDB 10.5, without routines or events, which take rights of their own.
+//! An UPDATE may not read the table that it changes, so what it depends on is first put into a variable.
+
+use std::fmt::Write as _;
+
+use super::config::MysqlConfig;
+use crate::backend::sql::tables::Tables;
+use crate::lock::ClaimId;
+
+/// Microseconds since 1970. `UTC_TIMESTAMP` is taken when its statement begins, which in a batch is after the
+/// statement before it has got its row lock; unlike `SYSDATE` no option of the server redefines it.
+pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
+/// How the column is called that holds the number of a connection that is to be woken.
+pub(super) const WAKE: &str = "dlock_wake";
+
+/// A literal that means the same whatever `sql_mode` and the character sets say.
+pub(super) fn text(text: &str) -> String {
+    let mut literal = String::with_capacity(2 * text.len() + 3);
+    literal.push_str("x'");
+    for byte in text.bytes() {
+        let _ = write!(literal, "{byte:02x}");
+    }
+    literal.push('\'');
+    literal
+}
+
+/// How durable a commit is, is the server's setting alone. What an undone batch has left in the variables must not
+/// matter.
+pub(super) const BEGIN: &str =
+    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION;SET @dlock_latch = NULL;";
+
+pub(super) fn bump(tables: &Tables, lock: &str) -> String {
+    let locks = &tables.lock;
+    format!("INSERT INTO {locks} (name, fence) VALUES ({lock}, 1) ON DUPLICATE KEY UPDATE fence = fence + 1;")
+}
+
+pub(super) fn grant_first(tables: &Tables, claim: &str, locks: &[String]) -> String {
+    let (claims, fences, all) = (&tables.claim, &tables.lock, locks.join(", "));
+    format!(
+        "SET @dlock_ahead = (SELECT COUNT(*) FROM {claims} m JOIN {claims} p ON p.name = m.name AND p.seq < m.seq \
+         WHERE m.claim = {claim} AND m.name IN ({all}));\
+         UPDATE {claims} c SET c.held = {NOW}, c.slot = IF(c.kind <> '', 1, NULL), \
+         c.fence = (SELECT l.fence FROM {fences} l WHERE l.name = c.name) \
+         WHERE @dlock_ahead = 0 AND c.claim = {claim} AND c.name IN ({all}) AND c.fence IS NULL;"
+    )
+}
+
+pub(super) fn grant(tables: &Tables, claim: &str, locks: &[String]) -> String {
+    let (claims, fences) = (&tables.claim, &tables.lock);
+    let mut sql = String::new();
+    for lock in locks {
+        let taken = format!("FROM {claims} u WHERE u.name = {lock} AND u.slot IS NOT NULL");
+        let _ = write!(
+            sql,
+            "SET @dlock_slot = (SELECT MIN(free.slot) FROM (SELECT 1 AS slot UNION SELECT u.slot + 1 {taken}) free \
+             WHERE free.slot NOT IN (SELECT u.slot {taken}));\
+             UPDATE {claims} c SET c.held = {NOW}, c.slot = IF(c.kind <> '', @dlock_slot, NULL), \
+             c.fence = (SELECT l.fence FROM {fences} l WHERE l.name = {lock}) \
+             WHERE c.claim = {claim} AND c.name = {lock} AND c.fence IS NULL;"
+        );
+    }
+    sql
+}
+
+/// The user-level lock that a claim's own session has as long as the claim is in line. Its end wakes who waits for
+/// that claim, also if it is the end of a process.
+pub(super) fn latch(claim: ClaimId) -> String {
+    format!("dlock.{claim}")
+}
+
+/// One that the session has beside it and nobody else asks for.
+pub(super) fn home(claim: ClaimId) -> String {
+    format!("dlock.h.{claim}")
+}
+
+/// That of a connection which waits for the latch of another claim, and which is woken otherwise only if something
+/// is told to this claim itself.
+pub(super) fn ear(claim: ClaimId) -> String {
+    format!("dlock.e.{claim}")
+}
+
+/// That of a connection which waits until it is woken.
+pub(super) fn bed(claim: ClaimId) -> String {
+    format!("dlock.s.{claim}")
+}
+
+/// Taken before the claim can be seen: a latch that is free means that a connection has ended. Once, since the server
+/// counts.
+pub(super) fn arrive(claim: ClaimId) -> String {
+    let (latch, home) = (latch(claim), home(claim));
+    format!(
+        "DO IF(IS_USED_LOCK('{latch}') <=> CONNECTION_ID(), 1, GET_LOCK('{latch}', 0) + GET_LOCK('{home}', 0));"
+    )
+}
+
+/// Given back before the commit: who is woken by it waits for the row lock, which the commit lets go before it waits
+/// for the disk.
+pub(super) fn depart(claim: ClaimId) -> String {
+    format!("SET @dlock_latch = RELEASE_LOCK('{}');DO RELEASE_LOCK('{}');", latch(claim), home(claim))
+}
+
+/// How many of the first in a line are looked at for who may hold now.
+const FIRST: u32 = 256;
+
+/// Wakes those who may hold now and wait to be woken; who waits for a latch only if it was not given back just now.
+pub(super) fn wake_next(tables: &Tables, lock: &str) -> String {
+    let claims = &tables.claim;
+    format!(
+        "SELECT COALESCE(IS_USED_LOCK(CONCAT('dlock.s.', w.claim)), \
+         IF(@dlock_latch = 1, NULL, IS_USED_LOCK(CONCAT('dlock.e.', w.claim)))) AS {WAKE} FROM (\
+         SELECT f.claim, f.mode, f.fence, ROW_NUMBER() OVER (ORDER BY f.seq) AS place, \
+         SUM(f.mode <> 'shared') OVER (ORDER BY f.seq) AS others FROM (\
+         SELECT c.claim, c.mode, c.fence, c.seq FROM {claims} c WHERE c.name = {lock} AND c.lease_until > {NOW} \
+         ORDER BY c.seq LIMIT {FIRST}) f) w WHERE w.fence IS NULL \
+         AND (w.place = 1 OR w.others = 0 OR (w.mode LIKE 'slots:%' AND w.place <= \
+         CAST(SUBSTRING(w.mode, 7) AS UNSIGNED)));"
+    )
+}
+
+pub(super) fn wake(tables: &Tables, condition: &str) -> String {
+    let claims = &tables.claim;
+    format!(
+        "SELECT COALESCE(IS_USED_LOCK(CONCAT('dlock.e.', c.claim)), IS_USED_LOCK(CONCAT('dlock.s.', c.claim))) \
+         AS {WAKE} FROM {claims} c WHERE {condition};"
+    )
+}
+
+/// Texts are bytes: no collation makes two names equal, and no character set is in the way.
+pub(super) fn schema(tables: &Tables) -> Vec<String> {
+    let Tables { lock, claim, gone, .. } = tables;
+    let (name, id) = ("varbinary(700) NOT NULL", "varbinary(40) NOT NULL");
+    vec![
+        format!(
+            "CREATE TABLE IF NOT EXISTS {lock} (name {name} PRIMARY KEY, fence bigint NOT NULL, success bigint) \
+             ENGINE=InnoDB;"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {id}, mode {id}, kind {id}, \
+             since bigint NOT NULL, lease_until bigint NOT NULL, about mediumblob NOT NULL, label mediumblob, \
+             newest int NOT NULL, nested int NOT NULL, fence bigint, held bigint, slot bigint, asked mediumblob, \
+             PRIMARY KEY (name, seq), UNIQUE KEY claim_name (claim, name)) ENGINE=InnoDB;"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {gone} (claim {id} PRIMARY KEY, why varbinary(40) NOT NULL, \
+             told_by mediumblob, until bigint NOT NULL, KEY until_when (until)) ENGINE=InnoDB;"
+        ),
+    ]
+}
+
+/// The rights that users of locks need where somebody else makes the tables, as statements to take over.
+pub(super) fn rights(config: &MysqlConfig) -> Vec<String> {
+    let Tables { lock, claim, gone, .. } = &config.tables;
+    let grant =
+        |table: &String| format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO 'SOMEBODY'@'%';");
+    let mut lines = vec!["-- Who uses locks needs:".to_owned()];
+    lines.extend([lock, claim, gone].map(grant));
+    lines
+}

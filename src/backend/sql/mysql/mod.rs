@@ -1,0 +1,129 @@
+//! MySQL from version 8.0, MariaDB from 10.5.
+
+mod config;
+mod dial;
+mod ear;
+mod examine;
+mod fault;
+mod language;
+mod option_file;
+mod session;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::dialect::{Dialect, Session};
+use super::fault::Outcome;
+use super::tables::Tables;
+use crate::backend::Examination;
+use crate::lock::{ClaimId, LockName};
+pub use config::{MysqlConfig, MysqlPlace, MysqlTls};
+use dial::Dialer;
+use session::MysqlSession;
+
+/// The backend's name.
+const NAME: &str = "mysql";
+
+/// A MySQL or MariaDB.
+#[derive(Debug)]
+pub(super) struct Mysql {
+    dialer: Arc<Dialer>,
+}
+
+impl Mysql {
+    pub(super) fn new(config: MysqlConfig) -> Self {
+        Self { dialer: Arc::new(Dialer::new(config)) }
+    }
+}
+
+#[async_trait]
+impl Dialect for Mysql {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn identity(&self) -> String {
+        self.dialer.config().identity()
+    }
+
+    fn tables(&self) -> &Tables {
+        self.dialer.tables()
+    }
+
+    fn servers(&self) -> usize {
+        self.dialer.config().places.len()
+    }
+
+    async fn dial(&self, server: usize) -> Outcome<Arc<dyn Session>> {
+        let connection = self.dialer.connect_to_writer(server).await?;
+        Ok(Arc::new(MysqlSession::over(connection, &self.dialer, server)))
+    }
+
+    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> Outcome<Examination> {
+        examine::examine(self.dialer.config(), session, round_trip).await
+    }
+
+    fn schema(&self) -> Vec<String> {
+        let mut statements = language::schema(self.tables());
+        statements.extend(language::rights(self.dialer.config()));
+        statements
+    }
+
+    fn create(&self) -> String {
+        language::schema(self.tables()).concat()
+    }
+
+    fn text(&self, text: &str) -> String {
+        language::text(text)
+    }
+
+    fn now(&self) -> &'static str {
+        language::NOW
+    }
+
+    fn begin(&self, _durable: bool) -> &'static str {
+        language::BEGIN
+    }
+
+    fn bump(&self, lock: &str) -> String {
+        language::bump(self.tables(), lock)
+    }
+
+    fn grant_first(&self, claim: &str, locks: &[String]) -> String {
+        language::grant_first(self.tables(), claim, locks)
+    }
+
+    fn grant(&self, claim: &str, locks: &[String]) -> String {
+        language::grant(self.tables(), claim, locks)
+    }
+
+    fn wake_next(&self, lock: &str) -> String {
+        language::wake_next(self.tables(), lock)
+    }
+
+    fn wake(&self, condition: &str) -> String {
+        language::wake(self.tables(), condition)
+    }
+
+    fn wake_watchers(&self, _lock: &str) -> String {
+        String::new()
+    }
+
+    fn arrive(&self, claim: ClaimId) -> String {
+        language::arrive(claim)
+    }
+
+    fn depart(&self, claim: ClaimId) -> String {
+        language::depart(claim)
+    }
+
+    fn listen(&self, claim: ClaimId) -> String {
+        language::arrive(claim)
+    }
+
+    fn watch(&self, _name: &LockName) -> String {
+        String::new()
+    }
+}

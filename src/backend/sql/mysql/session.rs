@@ -1,0 +1,210 @@
+//! One session: a connection for what is asked, and one for each claim that listens.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::TryStreamExt as _;
+use sqlx::mysql::{MySqlConnection, MySqlRow};
+use sqlx::{Column as _, Either, Executor as _, Row as _};
+use tokio::sync::{Mutex as Gate, watch};
+
+use super::dial::{Dialer, PRELUDE};
+use super::ear::Ear;
+use super::{fault, language};
+use crate::backend::sql::dialect::{Row, Session, Sets, Wait};
+use crate::backend::sql::fault::{Fault, Outcome};
+use crate::lock::ClaimId;
+
+/// A session. Its connections close when it is dropped; what is on its way then may still be done.
+pub(super) struct MysqlSession {
+    dialer: Arc<Dialer>,
+    server: usize,
+    peer: String,
+    connection: Gate<MySqlConnection>,
+    /// Whether nothing was asked yet.
+    fresh: AtomicBool,
+    open: AtomicBool,
+    news: Arc<News>,
+    ears: Mutex<HashMap<ClaimId, Ear>>,
+}
+
+/// What the connections that listen say.
+#[derive(Debug)]
+pub(super) struct News {
+    /// How often the server has told of something.
+    pub(super) told: watch::Sender<u64>,
+    /// Whether somebody stands between who gives each statement to another connection.
+    pub(super) pooled: AtomicBool,
+}
+
+impl News {
+    pub(super) fn tell(&self) {
+        self.told.send_modify(|told| *told += 1);
+    }
+}
+
+impl fmt::Debug for MysqlSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MysqlSession({})", self.peer)
+    }
+}
+
+/// Closes the session if the work it stands for is not finished.
+struct Unfinished<'a>(Option<&'a MysqlSession>);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.0 {
+            session.close();
+        }
+    }
+}
+
+impl MysqlSession {
+    /// Takes over an open connection to the server of that number.
+    pub(super) fn over(connection: MySqlConnection, dialer: &Arc<Dialer>, server: usize) -> Self {
+        let news = News { told: watch::Sender::new(0), pooled: AtomicBool::new(false) };
+        Self {
+            dialer: Arc::clone(dialer),
+            server,
+            peer: dialer.peer(server),
+            connection: Gate::new(connection),
+            fresh: AtomicBool::new(true),
+            open: AtomicBool::new(true),
+            news: Arc::new(news),
+            ears: Mutex::default(),
+        }
+    }
+
+    fn close(&self) {
+        self.open.store(false, Ordering::Relaxed);
+        self.news.tell();
+    }
+
+    /// Wakes those connections. Somebody else may have done so, and they may have gone.
+    async fn wake(&self, connection: &mut MySqlConnection, numbers: &[String]) -> Outcome<()> {
+        let mut left = numbers;
+        while !left.is_empty() {
+            let words: Vec<String> = left.iter().map(|number| format!("KILL QUERY {number};")).collect();
+            let words = words.concat();
+            // As many were done as said so; the next one failed.
+            let mut done = 0;
+            let mut replies = connection.fetch_many(sqlx::raw_sql(&words));
+            let ended = loop {
+                match replies.try_next().await {
+                    Ok(Some(_)) => done += 1,
+                    Ok(None) => break Ok(()),
+                    Err(error) if fault::number(&error).is_some() => {
+                        done += 1;
+                        break Ok(());
+                    }
+                    Err(error) => break Err(error),
+                }
+            };
+            ended.map_err(|error| fault::of(&error))?;
+            left = &left[done.min(left.len())..];
+        }
+        Ok(())
+    }
+
+    async fn exchange(&self, batch: &str) -> Outcome<Sets> {
+        let mut connection = self.connection.lock().await;
+        if !self.is_open() {
+            return Err(Fault::spent("the connection was closed"));
+        }
+        let mut unfinished = Unfinished(Some(self));
+        let (sets, wake) = match ask(&mut connection, batch).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                let fault = fault::of(&error);
+                // The batch began a transaction, and that stays until somebody ends it.
+                if fault::number(&error).is_some()
+                    && connection.execute(sqlx::raw_sql("ROLLBACK")).await.is_ok()
+                {
+                    unfinished.0 = None;
+                }
+                return Err(fault);
+            }
+        };
+        self.wake(&mut connection, &wake).await?;
+        unfinished.0 = None;
+        Ok(sets)
+    }
+}
+
+/// The rows of one set.
+type Set = (bool, Vec<Row>);
+
+/// What the statements of `batch` gave, and which connections are to be woken.
+pub(super) async fn ask(
+    connection: &mut MySqlConnection,
+    batch: &str,
+) -> Result<(Sets, Vec<String>), sqlx::Error> {
+    let (mut sets, mut wake) = (Sets::new(), Vec::new());
+    let mut current: Option<Set> = None;
+    let mut replies = connection.fetch_many(sqlx::raw_sql(batch));
+    while let Some(reply) = replies.try_next().await? {
+        match reply {
+            Either::Right(row) => {
+                let (_, rows) = current.get_or_insert_with(|| (wakes(&row), Vec::new()));
+                rows.push(columns(&row)?);
+            }
+            Either::Left(_) => match current.take() {
+                Some((true, rows)) => wake.extend(rows.into_iter().filter_map(|row| row.into_iter().next()?)),
+                Some((false, rows)) => sets.push(rows),
+                None => {}
+            },
+        }
+    }
+    Ok((sets, wake))
+}
+
+fn wakes(row: &MySqlRow) -> bool {
+    row.columns().first().is_some_and(|column| column.name() == language::WAKE)
+}
+
+fn columns(row: &MySqlRow) -> Result<Row, sqlx::Error> {
+    (0..row.len()).map(|n| row.try_get_unchecked::<Option<String>, _>(n)).collect()
+}
+
+#[async_trait]
+impl Session for MysqlSession {
+    async fn run(&self, batch: &str) -> Outcome<Sets> {
+        if self.fresh.swap(false, Ordering::Relaxed) {
+            return self.exchange(&format!("{PRELUDE}{batch}")).await;
+        }
+        self.exchange(batch).await
+    }
+
+    fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    fn tells(&self) -> bool {
+        !self.news.pooled.load(Ordering::Relaxed)
+    }
+
+    fn told(&self) -> u64 {
+        *self.news.told.borrow()
+    }
+
+    async fn news_after(&self, told: u64, wait: Option<&Wait>) {
+        let mut news = self.news.told.subscribe();
+        if let (Some(wait), true) = (wait, *news.borrow() == told) {
+            let mut ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
+            let ear = ears.entry(wait.own).or_insert_with(|| Ear::new(&self.dialer, self.server, &self.news));
+            ear.wait_for(wait);
+        }
+        if news.wait_for(|now| *now != told).await.is_err() {
+            pending::<()>().await;
+        }
+    }
+}

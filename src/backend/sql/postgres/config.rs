@@ -1,0 +1,285 @@
+//! Reading addresses, and what they leave out.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::environment::{self, Environment};
+use crate::backend::Options;
+use crate::backend::options::{Identity, Secret, Tls};
+use crate::backend::sql::address::{decoded, hosts_of};
+use crate::backend::sql::tables::Tables;
+
+/// The port of a server.
+const PORT: u16 = 5432;
+/// Where servers of this host have their sockets if nobody says otherwise.
+const SOCKETS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+
+/// How far a server is believed, and whether the connection is encrypted: libpq's `sslmode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PgMode {
+    /// Never encrypted.
+    Disable,
+    /// As `Disable`: a server that wants encryption refuses.
+    Allow,
+    /// Encrypted if the server can; nobody is checked.
+    Prefer,
+    /// Encrypted; the authority is checked if one is given.
+    Require,
+    /// The authority is checked.
+    VerifyCa,
+    /// The authority and the name are checked.
+    VerifyFull,
+}
+
+impl PgMode {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "disable" => Self::Disable,
+            "allow" => Self::Allow,
+            "prefer" => Self::Prefer,
+            "require" => Self::Require,
+            "verify-ca" => Self::VerifyCa,
+            "verify-full" => Self::VerifyFull,
+            _ => {
+                return Err(format!(
+                    "{text:?} is no sslmode; there are disable, allow, prefer, require, verify-ca and verify-full"
+                ));
+            }
+        })
+    }
+}
+
+/// One server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PgPlace {
+    /// A name, an address, or the directory of a socket.
+    pub host: String,
+    /// The port, which is also part of a socket's name.
+    pub port: u16,
+    /// The password for it, from wherever it was kept.
+    pub password: Option<Secret>,
+}
+
+impl PgPlace {
+    /// The path of its socket, if it has one.
+    pub fn socket(&self) -> Option<PathBuf> {
+        let is_directory = self.host.starts_with('/');
+        is_directory.then(|| Path::new(&self.host).join(format!(".s.PGSQL.{}", self.port)))
+    }
+}
+
+impl fmt::Display for PgPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.socket() {
+            Some(path) => write!(f, "{}", path.display()),
+            None if self.host.contains(':') => write!(f, "[{}]:{}", self.host, self.port),
+            None => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Where a PostgreSQL is, and how to get in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PgConfig {
+    /// Its servers, of which one takes writes.
+    pub places: Vec<PgPlace>,
+    /// The user.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// How far the server is believed.
+    pub mode: PgMode,
+    /// Certificates.
+    pub tls: Tls,
+    pub(in crate::backend::sql) tables: Tables,
+}
+
+/// What the addresses themselves say.
+#[derive(Default)]
+struct Said {
+    hosts: Vec<(String, Option<u16>)>,
+    user: Option<String>,
+    password: Option<Secret>,
+    database: Option<String>,
+    mode: Option<String>,
+    authority: Option<String>,
+}
+
+impl PgConfig {
+    /// Reads the connection options and what libpq would look at; an error is one line without secrets.
+    pub fn parse(options: &Options) -> Result<Self, String> {
+        Self::within(options, &Environment::of_process())
+    }
+
+    pub(super) fn within(options: &Options, around: &Environment) -> Result<Self, String> {
+        let mut said = Said::default();
+        for endpoint in &options.endpoints {
+            said.endpoint(endpoint)?;
+        }
+        let user = options.user.clone().or(said.user.take()).or_else(|| around.get("PGUSER"));
+        let user = user.or_else(|| around.user.clone());
+        let user = user.ok_or("this uid has no name, so the database's user must be said: --user")?;
+        let database = said.database.take().or_else(|| around.get("PGDATABASE"));
+        let database = database.unwrap_or_else(|| user.clone());
+        let password = options.password.clone().or(said.password.take());
+        let password = password.or_else(|| around.get("PGPASSWORD").map(Secret::new));
+        let mut places = said.places(around)?;
+        if password.is_some() {
+            for place in &mut places {
+                place.password.clone_from(&password);
+            }
+        } else {
+            look_up_passwords(&mut places, around, &database, &user);
+        }
+        let (mode, tls) = encryption(&said, options, around, &places)?;
+        let tables = Tables::under(options.prefix.as_deref(), '"')?;
+        Ok(Self { places, user, database, mode, tls, tables })
+    }
+
+    /// The database as text, the same for all who mean it, without secrets.
+    pub fn identity(&self) -> String {
+        let mut places: Vec<String> = self.places.iter().map(ToString::to_string).collect();
+        places.sort();
+        format!("postgres://{}/{}", places.join(","), self.database)
+    }
+}
+
+impl Said {
+    fn endpoint(&mut self, endpoint: &str) -> Result<(), String> {
+        let lower = endpoint.to_ascii_lowercase();
+        let scheme = ["postgres://", "postgresql://"].into_iter().find(|scheme| lower.starts_with(scheme));
+        let rest = &endpoint[scheme.map_or(0, str::len)..];
+        let (rest, settings) = rest.split_once('?').unwrap_or((rest, ""));
+        let (login, rest) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
+        let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
+        if let Some(login) = login {
+            let (user, password) = login.split_once(':').unwrap_or((login, ""));
+            set(&mut self.user, user)?;
+            if !password.is_empty() {
+                self.password = Some(Secret::new(decoded(password)?));
+            }
+        }
+        set(&mut self.database, database)?;
+        self.hosts.extend(hosts_of(hosts)?);
+        for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
+            self.setting(setting)?;
+        }
+        Ok(())
+    }
+
+    fn setting(&mut self, setting: &str) -> Result<(), String> {
+        let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+        match name {
+            "sslmode" => set(&mut self.mode, value),
+            "sslrootcert" => set(&mut self.authority, value),
+            "user" => set(&mut self.user, value),
+            "dbname" => set(&mut self.database, value),
+            "host" => {
+                self.hosts.push((decoded(value)?, None));
+                Ok(())
+            }
+            "port" => {
+                let port = value.parse().map_err(|_| format!("{value:?} is no port"))?;
+                self.hosts.iter_mut().for_each(|(_, own)| *own = own.or(Some(port)));
+                Ok(())
+            }
+            _ => Err(format!(
+                "an address of postgres has no setting {name:?}; there are sslmode, sslrootcert, user, dbname, host and port"
+            )),
+        }
+    }
+
+    /// The servers, each with its port.
+    fn places(&self, around: &Environment) -> Result<Vec<PgPlace>, String> {
+        let ports = around.get("PGPORT").unwrap_or_default();
+        let ports: Vec<u16> = ports
+            .split(',')
+            .filter(|port| !port.is_empty())
+            .map(|port| port.trim().parse().map_err(|_| format!("PGPORT: {port:?} is no port")))
+            .collect::<Result<_, _>>()?;
+        let port_of = |n: usize| ports.get(n).or(ports.last()).copied().unwrap_or(PORT);
+        let mut hosts = self.hosts.clone();
+        if hosts.is_empty() || hosts.iter().all(|(host, port)| host.is_empty() && port.is_none()) {
+            let named = around.get("PGHOST").unwrap_or_default();
+            hosts = named.split(',').filter(|host| !host.is_empty()).map(|h| (h.to_owned(), None)).collect();
+        }
+        if hosts.is_empty() {
+            hosts.push((String::new(), None));
+        }
+        let place = |(n, (host, port)): (usize, (String, Option<u16>))| {
+            let port = port.unwrap_or_else(|| port_of(n));
+            let host = if host.is_empty() { usual_host(port) } else { host };
+            PgPlace { host, port, password: None }
+        };
+        Ok(hosts.into_iter().enumerate().map(place).collect())
+    }
+}
+
+/// The socket of this host's server, if there is one, as psql has it.
+fn usual_host(port: u16) -> String {
+    let has = |directory: &&str| Path::new(directory).join(format!(".s.PGSQL.{port}")).exists();
+    SOCKETS.iter().find(|directory| has(directory)).map_or("localhost", |directory| directory).to_owned()
+}
+
+fn set(place: &mut Option<String>, text: &str) -> Result<(), String> {
+    if !text.is_empty() {
+        *place = Some(decoded(text)?);
+    }
+    Ok(())
+}
+
+fn look_up_passwords(places: &mut [PgPlace], around: &Environment, database: &str, user: &str) {
+    let lines = around.passwords();
+    for place in places {
+        // libpq looks for the usual sockets under this name.
+        let usual = SOCKETS.contains(&place.host.as_str());
+        let host = if usual { "localhost" } else { place.host.as_str() };
+        place.password = lines.iter().find_map(|line| line.password(host, place.port, database, user));
+    }
+}
+
+fn encryption(
+    said: &Said,
+    options: &Options,
+    around: &Environment,
+    places: &[PgPlace],
+) -> Result<(PgMode, Tls), String> {
+    let mut tls = options.tls.clone();
+    let mode = match said.mode.clone().or_else(|| around.get("PGSSLMODE")) {
+        Some(text) => PgMode::parse(&text)?,
+        // Who names certificates or a server's name wants them checked.
+        None if tls.authority.is_some() || tls.server_name.is_some() => PgMode::VerifyFull,
+        None if tls.identity.is_some() => PgMode::Require,
+        None => PgMode::Prefer,
+    };
+    if matches!(mode, PgMode::Disable | PgMode::Allow) {
+        if tls.is_given() {
+            return Err(
+                "sslmode says not to encrypt, and certificates or a server's name are given".to_owned()
+            );
+        }
+        return Ok((mode, tls));
+    }
+    if places.iter().all(|place| place.socket().is_some()) {
+        return Ok((mode, tls));
+    }
+    if tls.authority.is_none() {
+        tls.authority = match &said.authority {
+            Some(path) if path == "system" => None,
+            Some(path) => Some(environment::read(Path::new(path), "sslrootcert")?),
+            None if around.get("PGSSLROOTCERT").as_deref() == Some("system") => None,
+            None => around.pem("PGSSLROOTCERT", "root.crt")?,
+        };
+    }
+    if tls.identity.is_none()
+        && let Some(certificate) = around.pem("PGSSLCERT", "postgresql.crt")?
+        && let Some(key) = around.pem("PGSSLKEY", "postgresql.key")?
+    {
+        tls.identity = Some(Identity { certificate, key });
+    }
+    Ok((mode, tls))
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

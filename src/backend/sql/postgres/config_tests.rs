@@ -1,0 +1,92 @@
+//! What addresses and the environment come to.
+
+use super::*;
+
+fn alone() -> Environment {
+    Environment { variable: |_| None, home: None, user: Some("me".into()) }
+}
+
+fn options(endpoints: &[&str]) -> Options {
+    Options { endpoints: endpoints.iter().map(|e| (*e).to_owned()).collect(), ..Options::default() }
+}
+
+fn parsed(endpoints: &[&str], around: &Environment) -> PgConfig {
+    PgConfig::within(&options(endpoints), around).expect("valid")
+}
+
+#[test]
+fn addresses_are_read_as_documented() {
+    for (endpoints, identity) in [
+        (&["postgres://h"] as &[&str], "postgres://h:5432/me"),
+        (&["postgresql://you@h:7/d"], "postgres://h:7/d"),
+        (&["POSTGRES://you@h:7"], "postgres://h:7/you"),
+        (&["h:7/d"], "postgres://h:7/d"),
+        (&["postgres://b:2,a/d"], "postgres://a:5432,b:2/d"),
+        (&["postgres://b:2/d", "postgres://a/d"], "postgres://a:5432,b:2/d"),
+        (&["postgres://[::1]:7/d"], "postgres://[::1]:7/d"),
+        (&["postgres://%2Frun%2Fpg:7/d"], "postgres:///run/pg/.s.PGSQL.7/d"),
+        (&["postgres:///d?host=/run/pg&port=8"], "postgres:///run/pg/.s.PGSQL.8/d"),
+    ] {
+        assert_eq!(parsed(endpoints, &alone()).identity(), identity, "{endpoints:?}");
+    }
+}
+
+#[test]
+fn what_is_left_out_comes_from_the_variables_of_libpq() {
+    let variable = |name: &str| {
+        let value = match name {
+            "PGHOST" => "a,b",
+            "PGPORT" => "1,2",
+            "PGUSER" => "u",
+            "PGDATABASE" => "d",
+            "PGPASSWORD" => "p",
+            "PGSSLMODE" => "disable",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    };
+    let around = Environment { variable, ..alone() };
+    let config = parsed(&[], &around);
+    assert_eq!((config.identity().as_str(), config.user.as_str()), ("postgres://a:1,b:2/d", "u"));
+    assert_eq!(config.mode, PgMode::Disable);
+    assert_eq!(config.places[1].password.as_ref().map(Secret::reveal), Some("p"));
+    let config = parsed(&["postgres://x@h:9/e?sslmode=require"], &around);
+    assert_eq!((config.identity().as_str(), config.user.as_str()), ("postgres://h:9/e", "x"));
+    assert_eq!(config.mode, PgMode::Require);
+}
+
+#[test]
+fn a_login_is_taken_off_and_stays_secret() {
+    let config = parsed(&["postgres://me:p%40ss@h/d"], &alone());
+    assert_eq!(config.places[0].password.as_ref().map(Secret::reveal), Some("p@ss"));
+    assert!(!format!("{config:?}{}", config.identity()).contains("p@ss"));
+    let given = Options { user: Some("you".into()), ..options(&["postgres://me@h"]) };
+    assert_eq!(PgConfig::within(&given, &alone()).expect("valid").user, "you");
+}
+
+#[test]
+fn who_names_an_authority_wants_it_checked() {
+    let tls = Tls { server_name: Some("x".into()), ..Tls::default() };
+    let given = Options { tls, ..options(&["postgres://h/d"]) };
+    assert_eq!(PgConfig::within(&given, &alone()).expect("valid").mode, PgMode::VerifyFull);
+    let error = PgConfig::within(
+        &Options { endpoints: vec!["postgres://h/d?sslmode=disable".into()], ..given },
+        &alone(),
+    );
+    assert!(error.expect_err("a contradiction").contains("not to encrypt"));
+    assert_eq!(parsed(&["postgres://h/d"], &alone()).mode, PgMode::Prefer);
+}
+
+#[test]
+fn what_leads_nowhere_says_why() {
+    for (endpoint, part) in [
+        ("postgres://h:x", "no HOST:PORT"),
+        ("postgres://h/d?sslmode=on", "no sslmode"),
+        ("postgres://h/d?slmode=disable", "no setting"),
+        ("postgres://%zz@h", "hexadecimal"),
+        ("postgres://[::1/d", "no HOST:PORT"),
+    ] {
+        let error = PgConfig::within(&options(&[endpoint]), &alone()).expect_err(endpoint);
+        assert!(error.contains(part) && !error.contains('\n'), "{error}");
+    }
+}

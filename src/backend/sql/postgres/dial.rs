@@ -1,0 +1,149 @@
+//! From an address to an open connection.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Config, NoTls};
+
+use super::config::{PgConfig, PgMode, PgPlace};
+use super::fault;
+use super::session::{MARK, PgSession};
+use super::tls::Encryption;
+use crate::backend::sql::dialect::Session;
+use crate::backend::sql::fault::{Fault, Outcome};
+use crate::lock::ErrorKind;
+
+/// Opens a connection to the server at `place`, which must take writes.
+pub(super) async fn dial(config: &PgConfig, place: &PgPlace) -> Outcome<PgSession> {
+    let mark = mark();
+    let session = match greet(config, place, Some(mark)).await {
+        // A pooler knows what settings it can pass on.
+        Err(Refusal::Mark) => greet(config, place, None).await,
+        other => other,
+    };
+    let session = session.map_err(|refusal| match refusal {
+        Refusal::Fault(fault) => fault.from(&place.to_string()),
+        Refusal::Mark => Fault::spent(format!("{place} refuses every greeting")),
+    })?;
+    Ok(session)
+}
+
+enum Refusal {
+    Fault(Fault),
+    /// It does not take the setting by which this connection is known.
+    Mark,
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// What no other connection is called: the keys of hash tables are random.
+fn mark() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
+}
+
+async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Result<PgSession, Refusal> {
+    let mut wanted = Config::new();
+    wanted.user(&config.user).dbname(&config.database).application_name("dlock");
+    if let Some(password) = &place.password {
+        wanted.password(password.reveal());
+    }
+    if let Some(mark) = &mark {
+        wanted.options(format!("-c {MARK}={mark}"));
+    }
+    if let Some(path) = place.socket() {
+        let stream = UnixStream::connect(&path).await.map_err(unreached)?;
+        wanted.ssl_mode(SslMode::Disable);
+        let open = wanted.connect_raw(stream, NoTls).await;
+        let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some()))?;
+        let standby = standby(connection.parameter("in_hot_standby"))?;
+        return finish(PgSession::over(client, connection, place.to_string(), mark), standby).await;
+    }
+    let stream = tcp(&place.host, place.port).await.map_err(unreached)?;
+    // A request is one small write; waiting for more to send would only be late.
+    stream.set_nodelay(true).map_err(unreached)?;
+    match config.mode {
+        PgMode::Disable | PgMode::Allow => {
+            wanted.ssl_mode(SslMode::Disable);
+            let open = wanted.connect_raw(stream, NoTls).await;
+            let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some()))?;
+            let standby = standby(connection.parameter("in_hot_standby"))?;
+            finish(PgSession::over(client, connection, place.to_string(), mark), standby).await
+        }
+        mode => {
+            wanted.ssl_mode(if mode == PgMode::Prefer { SslMode::Prefer } else { SslMode::Require });
+            let encryption = Encryption::new(mode, &config.tls, &place.host)?;
+            let open = wanted.connect_raw(stream, encryption).await;
+            let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some()))?;
+            let standby = standby(connection.parameter("in_hot_standby"))?;
+            finish(PgSession::over(client, connection, place.to_string(), mark), standby).await
+        }
+    }
+}
+
+/// Whether the server said that it is no standby; it says so from version 14 on.
+fn standby(said: Option<&str>) -> Outcome<Option<bool>> {
+    match said {
+        Some("on") => Err(read_only()),
+        Some(_) => Ok(Some(false)),
+        None => Ok(None),
+    }
+}
+
+fn read_only() -> Fault {
+    Fault::spent("it is a standby and takes no writes")
+}
+
+async fn finish(session: PgSession, standby: Option<bool>) -> Result<PgSession, Refusal> {
+    if standby.is_none() {
+        let sets = session.run("SHOW transaction_read_only;").await?;
+        let said = sets.first().and_then(|set| set.first()).and_then(|row| row.first()?.as_deref());
+        if said == Some("on") {
+            return Err(read_only().into());
+        }
+    }
+    Ok(session)
+}
+
+fn refusal(error: &tokio_postgres::Error, marked: bool) -> Refusal {
+    if let Some(said) = error.as_db_error()
+        && marked
+        && (said.message().contains("startup parameter") || said.message().contains("options"))
+    {
+        return Refusal::Mark;
+    }
+    Refusal::Fault(fault::of(error))
+}
+
+fn unreached(error: io::Error) -> Refusal {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return Refusal::Fault(Fault::new(ErrorKind::Denied, error));
+    }
+    Refusal::Fault(Fault::spent(error))
+}
+
+/// Without asking the system for what needs no asking: that takes a thread.
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return TcpStream::connect(SocketAddr::new(address, port)).await;
+    }
+    if host.eq_ignore_ascii_case("localhost") {
+        let four = TcpStream::connect(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)).await;
+        return match four {
+            Ok(stream) => Ok(stream),
+            Err(error) => {
+                let six = TcpStream::connect(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port)).await;
+                six.map_err(|_| error)
+            }
+        };
+    }
+    TcpStream::connect((host, port)).await
+}

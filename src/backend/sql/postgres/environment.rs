@@ -1,0 +1,141 @@
+//! What PostgreSQL's own programs know without being told: `PG*` variables, `~/.pgpass`, `~/.postgresql`.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::backend::options::{Pem, Secret};
+
+/// Where such things are looked up.
+#[derive(Clone, Debug)]
+pub(super) struct Environment {
+    /// The value of a variable.
+    pub(super) variable: fn(&str) -> Option<String>,
+    /// The user's folder.
+    pub(super) home: Option<PathBuf>,
+    /// The user's login name.
+    pub(super) user: Option<String>,
+}
+
+impl Environment {
+    /// That of this process.
+    pub(super) fn of_process() -> Self {
+        let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+        Self {
+            variable: |name| std::env::var(name).ok().filter(|value| !value.is_empty()),
+            home,
+            user: login(),
+        }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<String> {
+        (self.variable)(name)
+    }
+
+    /// The file that the variable names, else that of the user's folder if it is there.
+    pub(super) fn pem(&self, variable: &str, usual: &str) -> Result<Option<Pem>, String> {
+        if let Some(path) = self.get(variable) {
+            return read(Path::new(&path), variable).map(Some);
+        }
+        let Some(home) = &self.home else { return Ok(None) };
+        match fs::read(home.join(".postgresql").join(usual)) {
+            Ok(text) => Ok(Some(Pem::new(text))),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The lines of the password file, none if others may read it, as libpq has it.
+    pub(super) fn passwords(&self) -> Vec<Line> {
+        let usual = || self.home.as_ref().map(|home| home.join(".pgpass"));
+        let Some(path) = self.get("PGPASSFILE").map(PathBuf::from).or_else(usual) else { return Vec::new() };
+        let private =
+            fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.mode().trailing_zeros() >= 6);
+        let text = if private { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
+        text.lines().filter(|line| !line.starts_with('#')).filter_map(Line::parse).collect()
+    }
+}
+
+/// The text of a PEM file, which `whose` names.
+pub(super) fn read(path: &Path, whose: &str) -> Result<Pem, String> {
+    fs::read(path)
+        .map(Pem::new)
+        .map_err(|error| format!("{whose}: {} cannot be read: {error}", path.display()))
+}
+
+/// One line of a password file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Line {
+    host: String,
+    port: String,
+    database: String,
+    user: String,
+    password: Secret,
+}
+
+impl Line {
+    /// `host:port:database:user:password`; a backslash takes the meaning from what follows it.
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = vec![String::new()];
+        let mut chars = line.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                '\\' => fields.last_mut()?.extend(chars.next()),
+                // The password may have colons that are not marked.
+                ':' if fields.len() < 5 => fields.push(String::new()),
+                _ => fields.last_mut()?.push(c),
+            }
+        }
+        let [host, port, database, user, password] = <[String; 5]>::try_from(fields).ok()?;
+        Some(Self { host, port, database, user, password: Secret::new(password) })
+    }
+
+    /// The password, if the line is about that.
+    pub(super) fn password(&self, host: &str, port: u16, database: &str, user: &str) -> Option<Secret> {
+        let fits = |pattern: &str, text: &str| pattern == "*" || pattern == text;
+        let all = fits(&self.host, host)
+            && fits(&self.port, &port.to_string())
+            && fits(&self.database, database)
+            && fits(&self.user, user);
+        all.then(|| self.password.clone())
+    }
+}
+
+/// The login name of the effective user, whose own this process is.
+fn login() -> Option<String> {
+    let uid = fs::metadata("/proc/self").ok()?.uid().to_string();
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let line = passwd.lines().find(|line| line.split(':').nth(2) == Some(uid.as_str()))?;
+    line.split(':').next().filter(|name| !name.is_empty() && !name.starts_with(['+', '-'])).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_libpq_reads_them() {
+        let line = Line::parse(r"h:5432:*:me:pa\:ss:w\\").expect("a line");
+        let found = line.password("h", 5432, "any", "me").expect("fits");
+        assert_eq!(found.reveal(), r"pa:ss:w\");
+        assert_eq!(line.password("h", 5433, "any", "me"), None);
+        assert_eq!(line.password("h", 5432, "any", "you"), None);
+        assert_eq!(Line::parse("h:5432:x"), None);
+        let six = Line::parse(r"\:\:1:*:*:*:x").expect("a line");
+        assert!(six.password("::1", 1, "d", "u").is_some());
+    }
+
+    #[test]
+    fn a_password_file_that_others_may_read_is_left_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let home = std::env::temp_dir().join(format!("dlock-pgpass-{}", std::process::id()));
+        fs::create_dir_all(&home).expect("a folder");
+        let file = home.join(".pgpass");
+        fs::write(&file, "# all\n*:*:*:*:secret\n").expect("writes");
+        let around = Environment { variable: |_| None, home: Some(home.clone()), user: None };
+        for (mode, lines) in [(0o600, 1), (0o644, 0)] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("sets");
+            assert_eq!(around.passwords().len(), lines, "{mode:o}");
+        }
+        fs::remove_dir_all(home).expect("removes");
+    }
+}

@@ -1,0 +1,93 @@
+//! What PostgreSQL's errors mean.
+
+use std::error::Error as _;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::DbError;
+
+use crate::backend::sql::fault::Fault;
+use crate::lock::ErrorKind;
+
+/// What `error` means.
+pub(super) fn of(error: &Error) -> Fault {
+    match error.as_db_error() {
+        Some(said) => of_server(said),
+        None => of_client(error),
+    }
+}
+
+fn of_server(said: &DbError) -> Fault {
+    let text = match said.hint() {
+        Some(hint) => format!("{} ({hint})", said.message()),
+        None => said.message().to_owned(),
+    };
+    match said.code().code() {
+        "42P01" => Fault::no_tables(text),
+        "42501" => Fault::no_right(text),
+        "3F000" => Fault::no_right(format!("{text}: there is no place for the tables")),
+        "42703" => Fault::new(
+            ErrorKind::Corrupt,
+            format!("{text}; the tables are another program's, or another version's: use another --prefix"),
+        ),
+        // The transaction was undone for another's sake, or somebody has just made what this one was to make.
+        "40001" | "40P01" | "23505" | "42P07" | "55P03" => Fault::again(text),
+        "25006" => Fault::spent(format!("it takes no writes ({text})")),
+        "28P01" | "28000" => Fault::new(
+            ErrorKind::Denied,
+            format!("{text}; see --user, --password-file, PGPASSWORD and ~/.pgpass"),
+        ),
+        "3D000" => Fault::new(ErrorKind::Corrupt, format!("{text}; name another, or make it with createdb")),
+        code if code.starts_with("08") || code.starts_with("57P") || code.starts_with("25") => {
+            Fault::spent(text)
+        }
+        // Out of connections, memory or disk; cancelled by a time limit of the server's.
+        code if code.starts_with("53") || code == "57014" => Fault::new(ErrorKind::Unavailable, text),
+        code => Fault::new(ErrorKind::Corrupt, format!("{text} (SQLSTATE {code})")),
+    }
+}
+
+fn of_client(error: &Error) -> Fault {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let own = inner.downcast_ref::<Fault>().cloned();
+        if let Some(fault) = own.or_else(|| inner.downcast_ref::<std::io::Error>().and_then(of_stream)) {
+            return fault;
+        }
+        cause = inner.source();
+    }
+    let text = match error.source() {
+        Some(inner) => format!("{error}: {inner}"),
+        None => error.to_string(),
+    };
+    if text.contains("password missing") {
+        let reason = "it wants a password; see --password-file, PGPASSWORD and ~/.pgpass";
+        return Fault::new(ErrorKind::Denied, reason);
+    }
+    if text.contains("authentication") {
+        return Fault::new(ErrorKind::Denied, text);
+    }
+    if text.contains("server does not support TLS") {
+        let reason =
+            "it does not encrypt, and encryption was asked for (sslmode); turn on ssl in postgresql.conf";
+        return Fault::new(ErrorKind::Denied, reason);
+    }
+    Fault::spent(text)
+}
+
+/// A server refuses a client's certificate only after the client believes it is connected.
+fn of_stream(error: &std::io::Error) -> Option<Fault> {
+    let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(match inner {
+        rustls::Error::AlertReceived(alert) => Fault::new(
+            ErrorKind::Denied,
+            format!(
+                "it refused this client's certificate, or the lack of one ({alert:?}); see --cert and --key"
+            ),
+        ),
+        rustls::Error::InvalidCertificate(why) => Fault::new(
+            ErrorKind::Denied,
+            format!("its certificate is not believed ({why:?}); see --cacert and --tls-server-name"),
+        ),
+        other => Fault::spent(format!("no encrypted connection: {other}")),
+    })
+}

@@ -1,0 +1,162 @@
+//! How one says it in PostgreSQL.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use crate::backend::sql::dialect::stored;
+use crate::backend::sql::tables::Tables;
+use crate::lock::{ClaimId, LockName};
+
+/// Microseconds since 1970, now and not at the beginning of the transaction.
+pub(super) const NOW: &str = "(extract(epoch from clock_timestamp()) * 1000000)::bigint";
+
+/// A literal that means the same whatever `standard_conforming_strings` says.
+pub(super) fn text(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// A commit that must survive a crash waits for the disk, whatever the server's own setting says.
+pub(super) fn begin(durable: bool) -> &'static str {
+    if durable {
+        "BEGIN ISOLATION LEVEL READ COMMITTED;SET LOCAL synchronous_commit = on;"
+    } else {
+        "BEGIN ISOLATION LEVEL READ COMMITTED;SET LOCAL synchronous_commit = off;"
+    }
+}
+
+pub(super) fn bump(tables: &Tables, lock: &str) -> String {
+    let locks = &tables.lock;
+    format!(
+        "INSERT INTO {locks} AS l (name, fence) VALUES ({lock}, 1) \
+         ON CONFLICT (name) DO UPDATE SET fence = l.fence + 1;"
+    )
+}
+
+pub(super) fn grant_first(tables: &Tables, claim: &str, locks: &[String]) -> String {
+    let claims = &tables.claim;
+    let mut sql = give(tables, claim, locks, "CASE WHEN c.kind <> '' THEN 1 END");
+    for lock in locks {
+        let _ = write!(
+            sql,
+            " AND NOT EXISTS (SELECT 1 FROM {claims} p WHERE p.name = {lock} AND p.seq < \
+             (SELECT m.seq FROM {claims} m WHERE m.name = {lock} AND m.claim = {claim}))"
+        );
+    }
+    sql.push(';');
+    sql
+}
+
+/// The lowest slot that nobody in the line has.
+fn lowest_slot(claims: &str) -> String {
+    let free = |slot: &str| {
+        format!("NOT EXISTS (SELECT 1 FROM {claims} v WHERE v.name = c.name AND v.slot = {slot})")
+    };
+    format!(
+        "CASE WHEN c.kind = '' THEN NULL WHEN {first} THEN 1 ELSE \
+         (SELECT min(u.slot) + 1 FROM {claims} u WHERE u.name = c.name AND {next}) END",
+        first = free("1"),
+        next = free("u.slot + 1"),
+    )
+}
+
+pub(super) fn grant(tables: &Tables, claim: &str, locks: &[String]) -> String {
+    format!("{};", give(tables, claim, locks, &lowest_slot(&tables.claim)))
+}
+
+fn give(tables: &Tables, claim: &str, names: &[String], slot: &str) -> String {
+    let (claims, locks, all) = (&tables.claim, &tables.lock, names.join(", "));
+    format!(
+        "UPDATE {claims} c SET fence = l.fence, held = {NOW}, slot = {slot} FROM {locks} l \
+         WHERE l.name = c.name AND c.claim = {claim} AND c.name IN ({all}) AND c.fence IS NULL"
+    )
+}
+
+/// What the client of a claim listens to.
+fn channel(tables: &Tables) -> String {
+    format!("{}c_", tables.tag())
+}
+
+/// Wakes the next one, and those behind it who can hold with it.
+pub(super) fn wake_next(tables: &Tables, lock: &str) -> String {
+    let (claims, channel) = (&tables.claim, channel(tables));
+    format!(
+        "SELECT pg_notify('{channel}' || c.claim, '') FROM {claims} c \
+         WHERE c.name = {lock} AND c.fence IS NULL AND c.seq <= COALESCE((\
+         SELECT CASE WHEN h.mode = 'exclusive' THEN h.seq \
+         WHEN h.mode = 'shared' THEN (SELECT x.seq - 1 FROM {claims} x WHERE x.name = {lock} \
+         AND x.mode <> 'shared' ORDER BY x.seq LIMIT 1) \
+         ELSE (SELECT x.seq - 1 FROM {claims} x WHERE x.name = {lock} ORDER BY x.seq \
+         OFFSET substr(h.kind, 7)::bigint LIMIT 1) END \
+         FROM {claims} h WHERE h.name = {lock} ORDER BY h.seq LIMIT 1), 9223372036854775807);{}",
+        wake_watchers(tables, lock)
+    )
+}
+
+pub(super) fn wake(tables: &Tables, condition: &str) -> String {
+    let (claims, channel) = (&tables.claim, channel(tables));
+    format!("SELECT pg_notify('{channel}' || c.claim, '') FROM {claims} c WHERE {condition};")
+}
+
+pub(super) fn listen(tables: &Tables, claim: ClaimId) -> String {
+    format!("LISTEN \"{}{claim}\";", channel(tables))
+}
+
+/// The channel of those who watch a line, and the advisory lock by which they are known to be there.
+fn watchers(tables: &Tables, lock: &str) -> (String, i64) {
+    let mut hash = Sha256::new();
+    hash.update(tables.claim.as_bytes());
+    hash.update([0]);
+    hash.update(lock.as_bytes());
+    let digest = hash.finalize();
+    let mut key = [0; 8];
+    key.copy_from_slice(&digest[..8]);
+    let key = i64::from_be_bytes(key);
+    (format!("{}w_{:016x}", tables.tag(), key), key)
+}
+
+/// Messages make commits wait for one another, so there are none where nobody listens.
+pub(super) fn wake_watchers(tables: &Tables, lock: &str) -> String {
+    let (channel, key) = watchers(tables, lock);
+    format!("SELECT pg_notify('{channel}', '') WHERE NOT pg_try_advisory_xact_lock({key});")
+}
+
+pub(super) fn watch(tables: &Tables, name: &LockName) -> String {
+    let (channel, key) = watchers(tables, &text(&stored(name)));
+    format!(
+        "LISTEN \"{channel}\"; SELECT pg_advisory_lock_shared({key}) WHERE NOT EXISTS (\
+         SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid());"
+    )
+}
+
+pub(super) fn schema(tables: &Tables) -> Vec<String> {
+    let Tables { lock, claim, gone, .. } = tables;
+    let name = "text COLLATE \"C\" NOT NULL";
+    vec![
+        format!(
+            "CREATE TABLE IF NOT EXISTS {lock} (name {name} PRIMARY KEY, fence bigint NOT NULL, success bigint) \
+             WITH (fillfactor = 50);"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {name}, mode {name}, \
+             kind {name}, since bigint NOT NULL, lease_until bigint NOT NULL, about text NOT NULL, label text, \
+             newest integer NOT NULL, nested integer NOT NULL, fence bigint, held bigint, slot bigint, asked text, \
+             PRIMARY KEY (name, seq), UNIQUE (claim, name)) WITH (fillfactor = 70);"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {gone} (claim {name} PRIMARY KEY, why text NOT NULL, told_by text, \
+             until bigint NOT NULL);"
+        ),
+        format!(
+            "-- Who uses locks needs: GRANT SELECT, INSERT, UPDATE, DELETE ON {lock}, {claim}, {gone} TO somebody;"
+        ),
+    ]
+}
+
+/// Makes the tables; who comes at the same time waits.
+pub(super) fn create(tables: &Tables) -> String {
+    let (_, key) = watchers(tables, "");
+    let statements = schema(tables);
+    let made: String = statements.iter().filter(|sql| !sql.starts_with("--")).map(String::as_str).collect();
+    format!("BEGIN; SELECT pg_advisory_xact_lock({key}); {made} COMMIT;")
+}

@@ -1,0 +1,118 @@
+//! PostgreSQL, from version 13.
+
+mod config;
+mod dial;
+mod environment;
+mod examine;
+mod fault;
+mod language;
+mod session;
+mod tls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::dialect::{Dialect, Session};
+use super::fault::Outcome;
+use super::tables::Tables;
+use crate::backend::Examination;
+use crate::lock::{ClaimId, LockName};
+pub use config::{PgConfig, PgMode, PgPlace};
+
+/// The backend's name.
+const NAME: &str = "postgres";
+
+/// A PostgreSQL.
+#[derive(Debug)]
+pub(super) struct Postgres {
+    config: PgConfig,
+    tables: Tables,
+}
+
+impl Postgres {
+    pub(super) fn new(config: PgConfig) -> Self {
+        let tables = config.tables.clone();
+        Self { config, tables }
+    }
+}
+
+#[async_trait]
+impl Dialect for Postgres {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn identity(&self) -> String {
+        self.config.identity()
+    }
+
+    fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    fn servers(&self) -> usize {
+        self.config.places.len()
+    }
+
+    async fn dial(&self, server: usize) -> Outcome<Arc<dyn Session>> {
+        Ok(Arc::new(dial::dial(&self.config, &self.config.places[server]).await?))
+    }
+
+    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> Outcome<Examination> {
+        examine::examine(&self.config, session, round_trip).await
+    }
+
+    fn schema(&self) -> Vec<String> {
+        language::schema(&self.tables)
+    }
+
+    fn create(&self) -> String {
+        language::create(&self.tables)
+    }
+
+    fn text(&self, text: &str) -> String {
+        language::text(text)
+    }
+
+    fn now(&self) -> &'static str {
+        language::NOW
+    }
+
+    fn begin(&self, durable: bool) -> &'static str {
+        language::begin(durable)
+    }
+
+    fn bump(&self, lock: &str) -> String {
+        language::bump(&self.tables, lock)
+    }
+
+    fn grant_first(&self, claim: &str, locks: &[String]) -> String {
+        language::grant_first(&self.tables, claim, locks)
+    }
+
+    fn grant(&self, claim: &str, locks: &[String]) -> String {
+        language::grant(&self.tables, claim, locks)
+    }
+
+    fn wake_next(&self, lock: &str) -> String {
+        language::wake_next(&self.tables, lock)
+    }
+
+    fn wake(&self, condition: &str) -> String {
+        language::wake(&self.tables, condition)
+    }
+
+    fn wake_watchers(&self, lock: &str) -> String {
+        language::wake_watchers(&self.tables, lock)
+    }
+
+    fn listen(&self, claim: ClaimId) -> String {
+        language::listen(&self.tables, claim)
+    }
+
+    fn watch(&self, name: &LockName) -> String {
+        language::watch(&self.tables, name)
+    }
+}

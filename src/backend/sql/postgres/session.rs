@@ -1,0 +1,146 @@
+//! One connection.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use async_trait::async_trait;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage};
+
+use super::fault;
+use crate::backend::sql::dialect::{Row, Session, Sets, Wait};
+use crate::backend::sql::fault::{Fault, Outcome};
+
+/// The setting that a server process got with this connection's first words and no other has.
+pub(super) const MARK: &str = "dlock.session";
+
+const UNKNOWN: u8 = 0;
+const DIRECT: u8 = 1;
+const POOLED: u8 = 2;
+
+/// A connection. It closes when it is dropped; what is on its way then may still be done.
+pub(super) struct PgSession {
+    client: Client,
+    peer: String,
+    news: watch::Sender<u64>,
+    end: watch::Receiver<Option<Fault>>,
+    /// What [`MARK`] is set to, unless who answered refused that.
+    mark: Option<String>,
+    /// Whether the same server process does everything that is asked here.
+    direct: AtomicU8,
+    task: JoinHandle<()>,
+}
+
+impl fmt::Debug for PgSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PgSession({})", self.peer)
+    }
+}
+
+impl Drop for PgSession {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl PgSession {
+    /// Takes over an open connection, which leads to `peer`.
+    pub(super) fn over<S, T>(
+        client: Client,
+        mut connection: Connection<S, T>,
+        peer: String,
+        mark: Option<String>,
+    ) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (news, (ended, end)) = (watch::Sender::new(0), watch::channel(None));
+        let tell = news.clone();
+        let task = tokio::spawn(async move {
+            let why = loop {
+                match poll_fn(|context| connection.poll_message(context)).await {
+                    Some(Ok(AsyncMessage::Notification(_))) => tell.send_modify(|told| *told += 1),
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => break fault::of(&error),
+                    None => break Fault::spent("the connection was closed"),
+                }
+            };
+            ended.send_replace(Some(why));
+        });
+        let direct = AtomicU8::new(if mark.is_some() { UNKNOWN } else { POOLED });
+        Self { client, peer, news, end, mark, direct, task }
+    }
+
+    async fn exchange(&self, batch: &str) -> Outcome<Sets> {
+        match self.client.simple_query(batch).await {
+            Ok(messages) => Ok(sets(messages)),
+            Err(error) if error.as_db_error().is_some() => {
+                // The batch began a transaction, and that stays until somebody ends it.
+                let ended = self.client.batch_execute("ROLLBACK").await;
+                ended.map_err(|error| fault::of(&error))?;
+                Err(fault::of(&error))
+            }
+            // What broke the connection is known to the task that serves it.
+            Err(error) => Err(self.end.borrow().clone().unwrap_or_else(|| fault::of(&error))),
+        }
+    }
+}
+
+fn sets(messages: Vec<SimpleQueryMessage>) -> Sets {
+    let mut sets = Sets::new();
+    for message in messages {
+        match message {
+            SimpleQueryMessage::RowDescription(_) => sets.push(Vec::new()),
+            SimpleQueryMessage::Row(row) => {
+                let columns: Row = (0..row.len()).map(|n| row.get(n).map(str::to_owned)).collect();
+                if let Some(set) = sets.last_mut() {
+                    set.push(columns);
+                }
+            }
+            _ => {}
+        }
+    }
+    sets
+}
+
+#[async_trait]
+impl Session for PgSession {
+    async fn run(&self, batch: &str) -> Outcome<Sets> {
+        let ask = self.direct.load(Ordering::Relaxed) == UNKNOWN || batch.contains("LISTEN ");
+        let Some(mark) = self.mark.as_ref().filter(|_| ask) else { return self.exchange(batch).await };
+        let batch = format!("{batch}SELECT current_setting('{MARK}', true);");
+        let mut sets = self.exchange(&batch).await?;
+        let found = sets.pop().and_then(|set| set.into_iter().next()?.into_iter().next()?);
+        let direct = if found.as_ref() == Some(mark) { DIRECT } else { POOLED };
+        self.direct.store(direct, Ordering::Relaxed);
+        Ok(sets)
+    }
+
+    fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    fn is_open(&self) -> bool {
+        self.end.borrow().is_none() && !self.client.is_closed()
+    }
+
+    fn tells(&self) -> bool {
+        self.direct.load(Ordering::Relaxed) == DIRECT
+    }
+
+    fn told(&self) -> u64 {
+        *self.news.borrow()
+    }
+
+    async fn news_after(&self, told: u64, _: Option<&Wait>) {
+        let (mut news, mut end) = (self.news.subscribe(), self.end.clone());
+        tokio::select! {
+            _ = news.wait_for(|now| *now != told) => {}
+            _ = end.wait_for(Option::is_some) => {}
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Encrypted connections, believed as far as `sslmode` says.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
+use tokio_rustls::TlsConnector;
+
+use super::config::PgMode;
+use crate::backend::options::{Pem, Tls};
+use crate::backend::sql::fault::{Fault, Outcome};
+use crate::lock::ErrorKind;
+
+/// How to encrypt a connection to one host.
+pub(super) struct Encryption {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl Encryption {
+    /// What `mode` and `tls` say, for a connection to `host`.
+    pub(super) fn new(mode: PgMode, tls: &Tls, host: &str) -> Outcome<Self> {
+        let name = tls.server_name.as_deref().unwrap_or(host);
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
+            Fault::new(ErrorKind::Invalid, format!("{name:?} can be no name of a certificate"))
+        })?;
+        Ok(Self { connector: TlsConnector::from(Arc::new(client(mode, tls)?)), name })
+    }
+}
+
+fn client(mode: PgMode, tls: &Tls) -> Outcome<ClientConfig> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = verifier(mode, tls, &provider)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Fault::new(ErrorKind::Internal, error))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let Some(identity) = &tls.identity else { return Ok(builder.with_no_client_auth()) };
+    let unusable = |error: &dyn std::fmt::Display| {
+        let reason = format!("the certificate or key of this client cannot be used: {error}");
+        Fault::new(ErrorKind::Invalid, reason)
+    };
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|error| unusable(&error))?;
+    let certificates = certificates(&identity.certificate)?;
+    builder.with_client_auth_cert(certificates, key).map_err(|error| unusable(&error))
+}
+
+fn verifier(mode: PgMode, tls: &Tls, provider: &Arc<CryptoProvider>) -> Outcome<Arc<dyn ServerCertVerifier>> {
+    // As libpq does: without a name to check, an authority that is given is asked all the same.
+    let chain = match mode {
+        PgMode::VerifyFull | PgMode::VerifyCa => true,
+        PgMode::Require => tls.authority.is_some(),
+        PgMode::Disable | PgMode::Allow | PgMode::Prefer => false,
+    };
+    let inner = if chain {
+        let roots = Arc::new(roots(tls.authority.as_ref())?);
+        let built = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider)).build();
+        Some(built.map_err(|error| Fault::new(ErrorKind::Invalid, error))?)
+    } else {
+        None
+    };
+    match inner {
+        Some(inner) if mode == PgMode::VerifyFull => Ok(inner),
+        inner => Ok(Arc::new(Lenient { inner, provider: Arc::clone(provider) })),
+    }
+}
+
+/// The given authorities alone, or the system's.
+fn roots(authority: Option<&Pem>) -> Outcome<RootCertStore> {
+    let mut store = RootCertStore::empty();
+    let (given, certificates) = match authority {
+        Some(pem) => (true, certificates(pem)?),
+        None => (false, rustls_native_certs::load_native_certs().certs),
+    };
+    let (added, _) = store.add_parsable_certificates(certificates);
+    if added == 0 {
+        let whose = if given { "the given file" } else { "the system's store; see --cacert" };
+        let reason = format!("there is no certificate of an authority in {whose}");
+        return Err(Fault::new(ErrorKind::Invalid, reason));
+    }
+    Ok(store)
+}
+
+fn certificates(pem: &Pem) -> Outcome<Vec<CertificateDer<'static>>> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    read.map_err(|error| Fault::new(ErrorKind::Invalid, format!("a certificate cannot be read: {error}")))
+}
+
+/// Believes whom `sslmode` says to believe without looking at the name, or at all.
+#[derive(Debug)]
+struct Lenient {
+    /// Who asks the authority.
+    inner: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Lenient {
+    fn verify_server_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(inner) = &self.inner else { return Ok(ServerCertVerified::assertion()) };
+        match inner.verify_server_cert(end, between, name, ocsp, now) {
+            // The chain is checked before the name.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verdict => verdict,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// An encrypted stream, as the client library takes it.
+pub(super) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
+
+impl<S> TlsConnect<S> for Encryption
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    type Stream = Encrypted<S>;
+    type Error = std::io::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Encrypted<S>, std::io::Error>> + Send>>;
+
+    fn connect(self, stream: S) -> Self::Future {
+        Box::pin(async move { self.connector.connect(self.name, stream).await.map(Encrypted) })
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,246 @@
+//! Requests to the database, whichever of its servers takes writes at the moment.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Mutex as Gate;
+
+use super::dialect::{Dialect, Session, Sets};
+use super::fault::{Fault, Outcome, Remedy};
+use crate::clock::Clock;
+use crate::lock::{ErrorKind, Moment};
+
+/// Between two attempts to reach a database that is down.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Between two attempts at a transaction that was undone for another's sake.
+const STEP_BACK: Duration = Duration::from_millis(3);
+/// How long one server of several may take to connect.
+const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
+
+/// How long a request tries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Patience {
+    /// A database that cannot be reached is an answer; a session that breaks is made again once.
+    Once,
+    /// Until the deadline.
+    Deadline,
+}
+
+/// The sessions of one client.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) dialect: Arc<dyn Dialect>,
+    pub(super) clock: Clock,
+    open: Mutex<Option<Arc<dyn Session>>>,
+    /// Held while one is opened.
+    gate: Gate<()>,
+    /// Which server is tried first.
+    server: AtomicUsize,
+    opened: AtomicU64,
+}
+
+/// What came back, and over which session.
+pub(super) struct Answer {
+    pub(super) sets: Sets,
+    pub(super) session: Arc<dyn Session>,
+    /// How often the session had told before the batch was sent.
+    pub(super) told: u64,
+}
+
+impl Service {
+    pub(super) fn new(dialect: Arc<dyn Dialect>, clock: Clock) -> Self {
+        let (server, opened) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { dialect, clock, open: Mutex::default(), gate: Gate::default(), server, opened }
+    }
+
+    /// How many sessions have been opened so far.
+    pub(super) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Option<Arc<dyn Session>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn current(&self) -> Option<Arc<dyn Session>> {
+        self.open().as_ref().filter(|session| session.is_open()).cloned()
+    }
+
+    async fn session(&self) -> Outcome<Arc<dyn Session>> {
+        if let Some(session) = self.current() {
+            return Ok(session);
+        }
+        let _gate = self.gate.lock().await;
+        // Whoever was before may have opened one.
+        if let Some(session) = self.current() {
+            return Ok(session);
+        }
+        let session = self.dial().await?;
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        *self.open() = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// The first server that can be reached and takes writes. What one says of who this is, is said only if no other
+    /// lets it in.
+    async fn dial(&self) -> Outcome<Arc<dyn Session>> {
+        let (count, first) = (self.dialect.servers(), self.server.load(Ordering::Relaxed));
+        let mut worst: Option<Fault> = None;
+        for n in 0..count {
+            let server = (first + n) % count;
+            let attempt = self.dialect.dial(server);
+            let attempt = if count == 1 {
+                attempt.await
+            } else {
+                let late = self.clock.sleep_until(self.clock.now() + ONE_OF_SEVERAL);
+                tokio::select! {
+                    answer = attempt => answer,
+                    () = late => Err(Fault::spent("a server did not answer within a second")),
+                }
+            };
+            match attempt {
+                Ok(session) => {
+                    self.server.store(server, Ordering::Relaxed);
+                    return Ok(session);
+                }
+                Err(fault) => {
+                    let keep = worst.as_ref().is_some_and(|worst| worst.kind != ErrorKind::Unavailable);
+                    if !keep {
+                        worst = Some(fault);
+                    }
+                }
+            }
+        }
+        Err(worst.unwrap_or_else(|| Fault::spent("there is no address")))
+    }
+
+    /// Makes the next request open another session.
+    fn give_up(&self, session: &Arc<dyn Session>) {
+        let mut open = self.open();
+        if open.as_ref().is_some_and(|open| Arc::ptr_eq(open, session)) {
+            *open = None;
+        }
+    }
+
+    /// Has `batch` done by `deadline`. What was sent may still be done after an error, so it must bear repetition.
+    /// Tables that are missing are made.
+    pub(super) async fn call(
+        &self,
+        deadline: Moment,
+        patience: Patience,
+        batch: impl Fn(&Arc<dyn Session>) -> String + Send + Sync,
+    ) -> Outcome<Answer> {
+        let (mut current, mut last) = (None, None);
+        let work = self.attempts(patience, batch, &mut current, &mut last);
+        let late = tokio::select! {
+            biased;
+            answer = work => return answer,
+            () = self.clock.sleep_until(deadline) => last,
+        };
+        let Some(session) = current else {
+            let at = self.dialect.identity();
+            return Err(late.unwrap_or_else(|| Fault::spent(format!("{at} was not reached by the deadline"))));
+        };
+        // Whatever holds it up, another session need not wait for it.
+        self.give_up(&session);
+        let reason = format!("{} did not answer by the deadline", session.peer());
+        Err(late.unwrap_or_else(|| Fault::spent(reason)))
+    }
+
+    async fn attempts(
+        &self,
+        patience: Patience,
+        batch: impl Fn(&Arc<dyn Session>) -> String + Send + Sync,
+        current: &mut Option<Arc<dyn Session>>,
+        last: &mut Option<Fault>,
+    ) -> Outcome<Answer> {
+        let (mut broken, mut made) = (0, false);
+        loop {
+            *current = None;
+            let session = match self.session().await {
+                Ok(session) => session,
+                Err(fault) if patience == Patience::Once || fault.kind != ErrorKind::Unavailable => {
+                    return Err(fault);
+                }
+                Err(fault) => {
+                    *last = Some(fault);
+                    self.pause(PAUSE).await;
+                    continue;
+                }
+            };
+            *current = Some(Arc::clone(&session));
+            let told = session.told();
+            let fault = match session.run(&batch(&session)).await {
+                Ok(sets) => return Ok(Answer { sets, session, told }),
+                Err(fault) => fault,
+            };
+            match fault.remedy {
+                Remedy::Again => self.pause(STEP_BACK).await,
+                Remedy::Tables if !made => {
+                    made = true;
+                    self.make_tables(&session).await?;
+                    continue;
+                }
+                Remedy::OtherSession => {
+                    self.give_up(&session);
+                    self.server.fetch_add(1, Ordering::Relaxed);
+                    broken += 1;
+                    if fault.kind != ErrorKind::Unavailable || (patience == Patience::Once && broken > 1) {
+                        return Err(fault.from(session.peer()));
+                    }
+                    if broken > 1 {
+                        self.pause(PAUSE).await;
+                    }
+                }
+                Remedy::Nothing if fault.kind == ErrorKind::Unavailable && patience == Patience::Deadline => {
+                    self.pause(PAUSE).await;
+                }
+                Remedy::Nothing | Remedy::Tables => return Err(fault.from(session.peer())),
+            }
+            *last = Some(fault.from(session.peer()));
+        }
+    }
+
+    async fn pause(&self, length: Duration) {
+        self.clock.sleep_until(self.clock.now() + length).await;
+    }
+
+    async fn make_tables(&self, session: &Arc<dyn Session>) -> Outcome<()> {
+        loop {
+            match session.run(&self.dialect.create()).await {
+                Ok(_) => return Ok(()),
+                Err(fault) if fault.remedy == Remedy::Again => self.pause(STEP_BACK).await,
+                Err(fault) => return Err(fault.from(session.peer())),
+            }
+        }
+    }
+
+    /// Reads by `deadline`; `None` if there are no tables yet. Changes nothing.
+    pub(super) async fn read(&self, deadline: Moment, batch: &str) -> Outcome<Option<Answer>> {
+        let look = async {
+            let mut broken = false;
+            loop {
+                let session = self.session().await?;
+                let told = session.told();
+                match session.run(batch).await {
+                    Ok(sets) => return Ok(Some(Answer { sets, session, told })),
+                    Err(fault) if fault.remedy == Remedy::Tables => return Ok(None),
+                    Err(fault) if fault.remedy == Remedy::OtherSession && !broken => {
+                        broken = true;
+                        self.give_up(&session);
+                    }
+                    Err(fault) => return Err(fault.from(session.peer())),
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = look => return answer,
+            () = self.clock.sleep_until(deadline) => {}
+        }
+        *self.open() = None;
+        let at = self.dialect.identity();
+        Err(Fault::spent(format!("{at} did not answer by the deadline")))
+    }
+}

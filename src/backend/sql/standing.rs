@@ -1,0 +1,162 @@
+//! How a claim stands in one line, as the database says.
+
+use std::time::{Duration, SystemTime};
+
+use super::dialect::{Row, Sets};
+use super::fault::{Fault, Outcome};
+use crate::backend::record::Record;
+use crate::lock::queue::held;
+use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, Mode};
+
+/// How a claim stands in one line.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    /// Whether it is in the line.
+    pub(super) present: bool,
+    /// What it was given.
+    pub(super) granted: Option<Granted>,
+    /// Who asked it to leave.
+    pub(super) asked: Option<Holder>,
+    /// How many stand ahead, and how many of them are not shared.
+    pub(super) ahead: usize,
+    others: usize,
+    /// Of those ahead, whose end may let it hold.
+    pub(super) behind: Option<ClaimId>,
+    /// After how long time alone may change something: the end of that one's lease, or of the own one.
+    pub(super) horizon: Option<Duration>,
+    /// Why it is gone, if that was written, and who did it.
+    pub(super) gone: Option<String>,
+    pub(super) by: Option<Holder>,
+    /// The first of the line, if that is another claim.
+    pub(super) lead: Option<Entry>,
+}
+
+impl Standing {
+    /// The standings in all `locks` lines, with which `sets` ends; in the order in which lines are locked.
+    pub(super) fn all(sets: &Sets, locks: usize) -> Outcome<Vec<Self>> {
+        let start = sets.len().checked_sub(locks).ok_or_else(|| Fault::nonsense("too few rows"))?;
+        let rows = sets[start..].iter().map(|set| set.first().ok_or_else(|| Fault::nonsense("no row")));
+        rows.map(|row| row.and_then(Self::parse)).collect()
+    }
+
+    fn parse(row: &Row) -> Outcome<Self> {
+        if row.len() != 17 {
+            return Err(Fault::nonsense(format!("{} columns", row.len())));
+        }
+        let text = |n: usize| row[n].as_deref();
+        let holder = |n: usize| text(n).and_then(|text| serde_json::from_str(text).ok());
+        let number = |n: usize| text(n).and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
+        Ok(Self {
+            present: text(0).is_some(),
+            granted: granted(text(1), text(2)),
+            asked: holder(3),
+            ahead: number(5),
+            others: number(6),
+            behind: text(7).and_then(|id| id.trim().parse().ok()),
+            horizon: [text(4), text(8)].into_iter().flatten().filter_map(length).min(),
+            gone: text(9).map(str::to_owned),
+            by: holder(10),
+            lead: lead(row),
+        })
+    }
+
+    /// Whether the claim holds here by its place in the line, whether or not it was given its token yet.
+    pub(super) fn holds(&self, mode: Mode) -> bool {
+        if !self.present {
+            return false;
+        }
+        // Of those ahead only this matters to the rule, not their order.
+        let others = if let Mode::Slots(_) = mode { mode } else { Mode::Exclusive };
+        let mut line = vec![Mode::Shared; self.ahead - self.others.min(self.ahead)];
+        line.resize(self.ahead, others);
+        line.push(mode);
+        held(&line) > self.ahead
+    }
+
+    /// How many stand ahead.
+    pub(super) fn ahead(&self) -> u32 {
+        u32::try_from(self.ahead).unwrap_or(u32::MAX)
+    }
+}
+
+/// Who is first in the line.
+fn lead(row: &Row) -> Option<Entry> {
+    let text = |n: usize| row[n].as_deref();
+    let mut entry = Record::parse(text(12)?.as_bytes())?.entry();
+    entry.ttl = None;
+    entry.label = text(13).and_then(quoted).or(entry.label);
+    if let Some(granted) = granted(text(14), text(15)) {
+        (entry.token, entry.slot) = (Some(granted.token), granted.slot);
+        entry.since = text(16).and_then(instant);
+    }
+    Some(entry)
+}
+
+pub(super) fn granted(token: Option<&str>, slot: Option<&str>) -> Option<Granted> {
+    let token = FencingToken::new(token?.parse().ok()?)?;
+    Some(Granted { token, slot: slot.and_then(|slot| slot.parse().ok()) })
+}
+
+/// A text that is kept as a JSON string.
+pub(super) fn quoted(text: &str) -> Option<String> {
+    serde_json::from_str(text).ok()
+}
+
+/// Microseconds since 1970, by the database's clock.
+pub(super) fn instant(text: &str) -> Option<SystemTime> {
+    text.parse().ok().map(|micros| SystemTime::UNIX_EPOCH + Duration::from_micros(micros))
+}
+
+/// Microseconds, none if they are negative.
+pub(super) fn length(text: &str) -> Option<Duration> {
+    text.parse::<i64>().ok().map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::num::NonZeroU32;
+
+    fn standing(line: &[Mode]) -> Standing {
+        let others = line.iter().filter(|mode| **mode != Mode::Shared).count();
+        Standing {
+            present: true,
+            granted: None,
+            asked: None,
+            ahead: line.len(),
+            others,
+            behind: None,
+            horizon: None,
+            gone: None,
+            by: None,
+            lead: None,
+        }
+    }
+
+    fn agrees(line: &[Mode]) {
+        for index in 0..line.len() {
+            let holds = index < held(line);
+            assert_eq!(standing(&line[..index]).holds(line[index]), holds, "{line:?} at {index}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn counting_those_ahead_agrees_with_the_rule(
+            line in prop::collection::vec(prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared)], 0..20)
+        ) {
+            agrees(&line);
+        }
+
+        #[test]
+        fn counting_slots_agrees_with_the_rule(n in 1u32..6, length in 0usize..12) {
+            agrees(&vec![Mode::Slots(NonZeroU32::new(n).expect("positive")); length]);
+        }
+    }
+
+    #[test]
+    fn who_is_not_in_the_line_does_not_hold() {
+        assert!(!Standing { present: false, ..standing(&[]) }.holds(Mode::Exclusive));
+    }
+}

@@ -1,0 +1,325 @@
+//! The batches: each is one exchange and one transaction, so that no transaction ever waits for a client.
+//!
+//! Every step that decides about a line counts up the row of its lock first, which locks that row until the commit,
+//! and reads the line in later statements, which see what was committed before. What is found expired under that row
+//! lock is deleted in the same transaction, so that nothing that somebody has judged expired is ever revived. Several
+//! locks are locked in the order of their names.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::dialect::{Dialect, ascii, micros, stored};
+use crate::backend::Evict;
+use crate::backend::record::Record;
+use crate::lock::{ClaimId, Holder, LockName, Mode, Request};
+
+/// For how long a claim that is not there, but may be on its way, is kept out.
+const KEEP_OUT: Duration = Duration::from_secs(10);
+
+/// One claim and the locks that it is about.
+#[derive(Clone, Debug)]
+pub(super) struct Steps<'a> {
+    dialect: &'a dyn Dialect,
+    /// As literals, in the order in which they are locked.
+    locks: Vec<String>,
+    /// As a literal.
+    claim: String,
+    id: ClaimId,
+}
+
+/// The kind of a line: claims of different kinds do not mix.
+fn kind(mode: Mode) -> String {
+    if let Mode::Slots(_) = mode { mode.to_string() } else { String::new() }
+}
+
+/// Names in the order in which they are locked: that of their bytes as they are kept.
+pub(super) fn in_order(names: &[LockName]) -> Vec<String> {
+    let mut stored: Vec<String> = names.iter().map(stored).collect();
+    stored.sort();
+    stored
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(dialect: &'a dyn Dialect, names: &[LockName], id: ClaimId) -> Self {
+        let locks = in_order(names).iter().map(|name| dialect.text(name)).collect();
+        Self { dialect, locks, claim: dialect.text(&id.to_string()), id }
+    }
+
+    /// Begins, and locks and cleans the lines.
+    fn begin(&self, durable: bool) -> String {
+        let mut sql = self.dialect.begin(durable).to_owned();
+        for lock in &self.locks {
+            sql.push_str(&self.dialect.bump(lock));
+        }
+        for lock in &self.locks {
+            self.clean(&mut sql, lock);
+        }
+        sql
+    }
+
+    fn clean(&self, sql: &mut String, lock: &str) {
+        let (claims, now) = (&self.dialect.tables().claim, self.dialect.now());
+        let _ = write!(sql, "DELETE FROM {claims} WHERE name = {lock} AND lease_until <= {now};");
+    }
+
+    /// Joins the lines at the end; holds at once if it is the first in all of them.
+    pub(super) fn enter(&self, request: &Request) -> String {
+        let mut sql = self.begin(true);
+        sql.push_str(&self.dialect.arrive(self.id));
+        if request.supersede {
+            self.supersede(&mut sql, request);
+        }
+        for lock in &self.locks {
+            self.insert(&mut sql, lock, request);
+        }
+        sql.push_str(&self.dialect.grant_first(&self.claim, &self.locks));
+        self.wake_watchers(&mut sql);
+        self.standing(&mut sql, request.mode);
+        sql.push_str("COMMIT;");
+        sql
+    }
+
+    fn insert(&self, sql: &mut String, lock: &str, request: &Request) {
+        let tables = self.dialect.tables();
+        let (claims, locks, gone, now) = (&tables.claim, &tables.lock, &tables.gone, self.dialect.now());
+        let text = |text: &str| self.dialect.text(text);
+        let record = text(&ascii(&Record::of(request, request.ttl).to_text()));
+        let (mode, kind) = (text(&request.mode.to_string()), text(&kind(request.mode)));
+        let flag = |flag: bool| i32::from(flag);
+        let (newest, nested) = (flag(request.supersede), flag(!request.ancestors.is_empty()));
+        let (claim, ttl, all) = (&self.claim, micros(request.ttl), self.locks.join(", "));
+        let _ = write!(
+            sql,
+            "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, nested) \
+             SELECT l.name, l.fence, {claim}, {mode}, {kind}, {now}, {now} + {ttl}, {record}, {newest}, {nested} \
+             FROM {locks} l WHERE l.name = {lock} \
+             AND NOT EXISTS (SELECT 1 FROM {claims} c WHERE c.name IN ({all}) AND c.kind <> {kind}) \
+             AND NOT EXISTS (SELECT 1 FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}) \
+             AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim});"
+        );
+    }
+
+    /// Takes older waiters that say so too out of the lines. Who was given no fence has not started a command, also if
+    /// the line would let it hold by now.
+    fn supersede(&self, sql: &mut String, request: &Request) {
+        let tables = self.dialect.tables();
+        let (claims, gone) = (&tables.claim, &tables.gone);
+        let by = self.dialect.text(&ascii(&serde_json::to_string(&request.holder).unwrap_or_default()));
+        let (claim, all, until) = (&self.claim, self.locks.join(", "), self.until());
+        let kind = self.dialect.text(&kind(request.mode));
+        let older = format!(
+            "c.name IN ({all}) AND c.newest = 1 AND c.fence IS NULL AND c.claim <> {claim} AND c.kind = {kind}"
+        );
+        sql.push_str(&self.dialect.wake(&older));
+        let _ = write!(
+            sql,
+            "DELETE FROM {gone} WHERE until <= {now};\
+             INSERT INTO {gone} (claim, why, told_by, until) SELECT DISTINCT c.claim, 'superseded', {by}, {until} \
+             FROM {claims} c WHERE {older} AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = c.claim);\
+             DELETE FROM {claims} WHERE fence IS NULL AND newest = 1 AND claim <> {claim} \
+             AND claim IN (SELECT g.claim FROM {gone} g WHERE g.why = 'superseded');",
+            now = self.dialect.now(),
+        );
+    }
+
+    fn until(&self) -> String {
+        // A client that is told nothing looks at its next renewal.
+        format!("{} + {}", self.dialect.now(), micros(KEEP_OUT * 6))
+    }
+
+    /// Reads how the claim stands, and gives it what is its own if it is the first in all lines; `renew` gives it
+    /// another ttl; `listen` has the server tell from now on.
+    pub(super) fn look(&self, mode: Mode, renew: Option<Duration>, listen: bool) -> String {
+        let mut sql = self.begin(true);
+        let (claims, now, claim) = (&self.dialect.tables().claim, self.dialect.now(), &self.claim);
+        if let Some(ttl) = renew {
+            for lock in &self.locks {
+                let _ = write!(
+                    sql,
+                    "UPDATE {claims} SET lease_until = {now} + {ttl} WHERE name = {lock} AND claim = {claim};",
+                    ttl = micros(ttl),
+                );
+            }
+        }
+        sql.push_str(&self.dialect.grant_first(&self.claim, &self.locks));
+        self.wake_watchers(&mut sql);
+        self.standing(&mut sql, mode);
+        if listen {
+            sql.push_str(&self.dialect.listen(self.id));
+        }
+        sql.push_str("COMMIT;");
+        sql
+    }
+
+    /// Gives the claim what it has been found to hold. An arrival changes no holder and a departure takes no hold
+    /// away, so what was found in an earlier transaction is still so, as long as the claim itself is there.
+    pub(super) fn grant(&self, mode: Mode) -> String {
+        let mut sql = self.begin(true);
+        sql.push_str(&self.dialect.grant(&self.claim, &self.locks));
+        self.wake_watchers(&mut sql);
+        self.standing(&mut sql, mode);
+        sql.push_str("COMMIT;");
+        sql
+    }
+
+    /// One row for each lock; [`super::standing::Standing`] reads them.
+    fn standing(&self, sql: &mut String, mode: Mode) {
+        let tables = self.dialect.tables();
+        let (claims, gone, now, claim) = (&tables.claim, &tables.gone, self.dialect.now(), &self.claim);
+        // Of those ahead, whose end may let this one hold: the last that must end, or with slots whoever ends first.
+        let last = match mode {
+            Mode::Exclusive => "ORDER BY p.seq DESC LIMIT 1",
+            Mode::Shared => "AND p.mode <> 'shared' ORDER BY p.seq DESC LIMIT 1",
+            Mode::Slots(_) => "ORDER BY p.lease_until LIMIT 1",
+        };
+        for lock in &self.locks {
+            let ahead = |what: &str, rest: &str| {
+                format!("(SELECT {what} FROM {claims} p WHERE p.name = {lock} AND p.seq < m.seq {rest})")
+            };
+            let _ = write!(
+                sql,
+                "SELECT m.seq, m.fence, m.slot, m.asked, m.lease_until - {now}, {count}, {others}, {who}, \
+                 {left} - {now}, g.why, g.told_by, h.mode, h.about, h.label, h.fence, h.slot, h.held \
+                 FROM (SELECT {claim} AS claim) one \
+                 LEFT JOIN {claims} m ON m.claim = one.claim AND m.name = {lock} \
+                 LEFT JOIN {gone} g ON g.claim = one.claim \
+                 LEFT JOIN (SELECT * FROM {claims} WHERE name = {lock} ORDER BY seq LIMIT 1) h ON h.claim <> one.claim;",
+                count = ahead("count(*)", ""),
+                others = ahead("count(*)", "AND p.mode <> 'shared'"),
+                who = ahead("p.claim", last),
+                left = ahead("p.lease_until", last),
+            );
+        }
+    }
+
+    /// Leaves the lines. The release itself need not survive a crash of the database, which would only give the
+    /// rest of the lease back. `keep_out` says that something sent earlier may still arrive.
+    pub(super) fn leave(&self, succeeded: bool, keep_out: bool) -> String {
+        let mut sql = self.dialect.begin(false).to_owned();
+        let tables = self.dialect.tables();
+        let (claims, locks, claim) = (&tables.claim, &tables.lock, &self.claim);
+        for lock in &self.locks {
+            sql.push_str(&self.dialect.bump(lock));
+        }
+        for lock in &self.locks {
+            if succeeded {
+                let held =
+                    format!("(SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim})");
+                let _ = write!(
+                    sql,
+                    "UPDATE {locks} SET success = {held} WHERE name = {lock} AND {held} IS NOT NULL;"
+                );
+            }
+            let _ = write!(sql, "DELETE FROM {claims} WHERE name = {lock} AND claim = {claim};");
+        }
+        if keep_out {
+            self.keep_out(&mut sql, "left", None);
+        }
+        sql.push_str(&self.dialect.depart(self.id));
+        for lock in &self.locks {
+            sql.push_str(&self.dialect.wake_next(lock));
+        }
+        sql.push_str("COMMIT;");
+        sql
+    }
+
+    /// Writes why the claim is gone, unless that is written already.
+    fn keep_out(&self, sql: &mut String, why: &str, by: Option<&str>) {
+        let (gone, claim, now) = (&self.dialect.tables().gone, &self.claim, self.dialect.now());
+        let by = by.map_or_else(|| "NULL".to_owned(), |by| self.dialect.text(by));
+        let _ = write!(
+            sql,
+            "DELETE FROM {gone} WHERE until <= {now};\
+             INSERT INTO {gone} (claim, why, told_by, until) SELECT {claim}, '{why}', {by}, {until} \
+             FROM (SELECT 1 AS one) x WHERE NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim});",
+            until = self.until(),
+        );
+    }
+
+    /// Which locks the claim is about.
+    pub(super) fn names(&self) -> String {
+        let claims = &self.dialect.tables().claim;
+        format!("SELECT name FROM {claims} WHERE claim = {};", self.claim)
+    }
+
+    /// Removes the claim, or asks it to leave. The first row says how many of its entries were there, and how many of
+    /// them held; for `IfWaiting` nothing happens if one did.
+    pub(super) fn evict(&self, how: Evict, by: &Holder) -> String {
+        let by = ascii(&serde_json::to_string(by).unwrap_or_default());
+        let mut sql = self.begin(true);
+        let (claims, claim) = (&self.dialect.tables().claim, &self.claim);
+        let own = format!("claim = {claim} AND name IN ({})", self.locks.join(", "));
+        let _ = write!(sql, "SELECT count(*), count(fence) FROM {claims} WHERE {own};");
+        sql.push_str(&self.dialect.wake(&format!("c.claim = {claim}")));
+        if how == Evict::Ask {
+            let by = self.dialect.text(&by);
+            let _ = write!(sql, "UPDATE {claims} SET asked = {by} WHERE {own};");
+        } else {
+            let waiting = if how == Evict::IfWaiting { "AND fence IS NULL" } else { "" };
+            let _ = write!(sql, "DELETE FROM {claims} WHERE {own} {waiting};");
+            // If it still holds, it is no claim that must not come back.
+            self.keep_out_if_absent(&mut sql, &by);
+            for lock in &self.locks {
+                sql.push_str(&self.dialect.wake_next(lock));
+            }
+        }
+        sql.push_str("COMMIT;");
+        sql
+    }
+
+    fn keep_out_if_absent(&self, sql: &mut String, by: &str) {
+        let tables = self.dialect.tables();
+        let (claims, gone, claim, now) = (&tables.claim, &tables.gone, &self.claim, self.dialect.now());
+        let _ = write!(
+            sql,
+            "DELETE FROM {gone} WHERE until <= {now};\
+             INSERT INTO {gone} (claim, why, told_by, until) SELECT {claim}, 'evicted', {by}, {until} \
+             FROM (SELECT 1 AS one) x WHERE NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim}) \
+             AND NOT EXISTS (SELECT 1 FROM {claims} c WHERE c.claim = {claim});",
+            by = self.dialect.text(by),
+            until = self.until(),
+        );
+    }
+
+    /// Changes the label. The first row says how many entries have it now.
+    pub(super) fn publish(&self, value: &str) -> String {
+        let mut sql = self.begin(true);
+        let (claims, claim) = (&self.dialect.tables().claim, &self.claim);
+        // A quotation, so that it is ASCII.
+        let value = serde_json::to_string(value).unwrap_or_default();
+        let value = self.dialect.text(&ascii(&value));
+        let _ = write!(
+            sql,
+            "UPDATE {claims} SET label = {value} WHERE claim = {claim};\
+             SELECT count(*) FROM {claims} WHERE claim = {claim};"
+        );
+        self.wake_watchers(&mut sql);
+        sql.push_str("COMMIT;");
+        sql
+    }
+
+    fn wake_watchers(&self, sql: &mut String) {
+        for lock in &self.locks {
+            sql.push_str(&self.dialect.wake_watchers(lock));
+        }
+    }
+}
+
+/// The columns of an entry that is shown; [`super::inspect::Found`] reads them.
+const ENTRY: &str =
+    "c.name, c.seq, c.claim, c.about, c.label, c.fence, c.slot, c.held, c.since, c.lease_until";
+
+/// The living entries of one line, or with `None` of all lines; changes nothing.
+pub(super) fn line(dialect: &dyn Dialect, name: Option<&LockName>) -> String {
+    let (claims, now) = (&dialect.tables().claim, dialect.now());
+    let only = name.map(|name| format!("c.name = {} AND ", dialect.text(&stored(name)))).unwrap_or_default();
+    format!(
+        "SELECT {ENTRY} - {now} FROM {claims} c WHERE {only}c.lease_until > {now} ORDER BY c.name, c.seq;"
+    )
+}
+
+/// When the last successful run acquired, and now.
+pub(super) fn last_success(dialect: &dyn Dialect, name: &LockName) -> String {
+    let (locks, name) = (&dialect.tables().lock, dialect.text(&stored(name)));
+    format!("SELECT {} - l.success FROM {locks} l WHERE l.name = {name};", dialect.now())
+}

@@ -1,0 +1,77 @@
+//! The tables and what they are called.
+//!
+//! | table | row | columns |
+//! |---|---|---|
+//! | `dlock_lock` | a lock; never deleted | `name`, `fence` (counted up by every step; the latest token), `success` |
+//! | `dlock_claim` | an entry in a line | `name`, `seq` (the fence at its arrival), `claim`, `mode`, `kind`, `since`, `lease_until`, `about`, `label`, `newest`, `nested`, and of a hold `fence`, `held`, `slot`; `asked` |
+//! | `dlock_gone` | a claim that must not (re)appear, for a while | `claim`, `why`, `told_by`, `until` |
+
+/// The names of the tables.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Tables {
+    pub(super) lock: String,
+    pub(super) claim: String,
+    pub(super) gone: String,
+    /// What they begin with, as it was given.
+    pub(super) prefix: String,
+}
+
+/// What table names begin with if nobody says otherwise.
+const PREFIX: &str = "dlock_";
+
+/// PostgreSQL cuts longer names, MySQL refuses them; `claim` and an index's suffix follow.
+const LONGEST_PREFIX: usize = 40;
+
+impl Tables {
+    /// The tables under `prefix`, which may name a schema first: `ops.dlock_`. `quote` is the database's own mark
+    /// around an identifier.
+    pub(super) fn under(prefix: Option<&str>, quote: char) -> Result<Self, String> {
+        let prefix = prefix.unwrap_or(PREFIX);
+        let (schema, start) = match prefix.split_once('.') {
+            Some((schema, start)) => (Some(schema), start),
+            None => (None, prefix),
+        };
+        let is_word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let too_long = schema.map_or(0, str::len).max(start.len()) > LONGEST_PREFIX;
+        if !is_word(start) || too_long || schema.is_some_and(|schema| schema.is_empty() || !is_word(schema)) {
+            return Err(format!(
+                "the prefix {prefix:?} cannot begin a table's name: it has at most {LONGEST_PREFIX} of A-Z, a-z, 0-9 and _, and may name a schema first (ops.dlock_)"
+            ));
+        }
+        let table = |name: &str| match schema {
+            Some(schema) => format!("{quote}{schema}{quote}.{quote}{start}{name}{quote}"),
+            None => format!("{quote}{start}{name}{quote}"),
+        };
+        Ok(Self {
+            lock: table("lock"),
+            claim: table("claim"),
+            gone: table("gone"),
+            prefix: prefix.to_owned(),
+        })
+    }
+
+    /// An identifier for what belongs to these tables, of letters, digits and `_`.
+    pub(super) fn tag(&self) -> String {
+        self.prefix.replace('.', "_")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_begins_the_names() {
+        let tables = Tables::under(None, '"').expect("valid");
+        assert_eq!((tables.lock.as_str(), tables.claim.as_str()), ("\"dlock_lock\"", "\"dlock_claim\""));
+        assert_eq!(Tables::under(Some("ops.x_"), '`').expect("valid").gone, "`ops`.`x_gone`");
+        assert_eq!(Tables::under(Some(""), '"').expect("valid").lock, "\"lock\"");
+    }
+
+    #[test]
+    fn what_is_no_part_of_a_name_is_refused() {
+        for prefix in ["a\"b", "a;b", "a.b.c", ".a", "ä", "a b", &"x".repeat(41)] {
+            assert!(Tables::under(Some(prefix), '"').is_err(), "{prefix}");
+        }
+    }
+}

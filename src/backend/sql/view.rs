@@ -1,0 +1,124 @@
+//! What a client knows of its claim.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::dialect::{Session, Wait};
+use super::standing::Standing;
+use crate::lock::{ClaimId, ClaimState, Grant, Granted, LossReason, Mode, Moment};
+
+/// Beyond the database's own resolution of time.
+const SLACK: Duration = Duration::from_millis(2);
+
+/// A session that tells of changes, and how often it had told when the state was read.
+#[derive(Clone, Debug)]
+pub(super) struct Armed {
+    pub(super) session: Arc<dyn Session>,
+    pub(super) told: u64,
+}
+
+/// What a client knows of its claim.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) mode: Mode,
+    ttl: Duration,
+    pub(super) standings: Vec<Standing>,
+    /// From when the last confirmed ttl counts.
+    pub(super) last_good: Moment,
+    /// That of the hold, as it was when the hold was first seen.
+    grant_from: Option<Moment>,
+    pub(super) held_at: Option<Moment>,
+    /// When time alone may have changed something.
+    pub(super) look_at: Moment,
+    pub(super) armed: Option<Armed>,
+    /// Nobody has asked yet since the database last answered.
+    pub(super) unasked: bool,
+    pub(super) left: bool,
+}
+
+impl View {
+    pub(super) fn new(mode: Mode, ttl: Duration, entered: Moment) -> Self {
+        Self {
+            mode,
+            ttl,
+            standings: Vec::new(),
+            last_good: entered,
+            grant_from: None,
+            held_at: None,
+            look_at: Moment::NEVER,
+            armed: None,
+            unasked: true,
+            left: false,
+        }
+    }
+
+    /// Takes over what the database said, and says how the claim stands. `order` is where the names of the request
+    /// are among the standings.
+    pub(super) fn take(&mut self, standings: Vec<Standing>, order: &[usize], now: Moment) -> ClaimState {
+        let horizon = standings.iter().filter_map(|standing| standing.horizon).min();
+        self.look_at = horizon.map_or(Moment::NEVER, |length| now + length + SLACK);
+        self.standings = standings;
+        self.state(order, now)
+    }
+
+    fn state(&mut self, order: &[usize], now: Moment) -> ClaimState {
+        if let Some(standing) = self.standings.iter().find(|standing| !standing.present) {
+            return self.gone(standing, now);
+        }
+        if let Some(by) = self.standings.iter().find_map(|standing| standing.asked.clone()) {
+            return ClaimState::AskedToLeave { by };
+        }
+        let granted: Option<Vec<Granted>> = order.iter().map(|at| self.standings[*at].granted).collect();
+        if let Some(names) = granted {
+            self.held_at.get_or_insert(now);
+            let counts_from = *self.grant_from.get_or_insert(self.last_good);
+            return ClaimState::Held(Grant { names, counts_from });
+        }
+        let waits = |standing: &&Standing| !standing.holds(self.mode);
+        let ahead = self.standings.iter().filter(waits).map(Standing::ahead).max();
+        let holder = self.standings.iter().find(waits).and_then(|standing| standing.lead.clone());
+        ClaimState::Waiting { ahead, holder: holder.map(Box::new) }
+    }
+
+    fn gone(&self, standing: &Standing, now: Moment) -> ClaimState {
+        let reason = match (standing.gone.as_deref(), &standing.by) {
+            (Some("superseded"), Some(by)) => return ClaimState::Superseded { by: by.clone() },
+            (Some("evicted"), by) => LossReason::Evicted(by.clone()),
+            _ if now >= self.last_good + self.ttl => LossReason::Expired,
+            _ => LossReason::SessionEnded,
+        };
+        ClaimState::Lost(reason)
+    }
+
+    /// Whether it holds in all lines and was not given its tokens yet.
+    pub(super) fn is_due(&self) -> bool {
+        self.standings.iter().all(|standing| standing.holds(self.mode))
+            && self.standings.iter().any(|standing| standing.granted.is_none())
+    }
+
+    /// What the claim waits for: the end of one ahead, in the first line where it must wait.
+    pub(super) fn wait(&self, own: ClaimId) -> Wait {
+        let waits = self.standings.iter().find(|standing| !standing.holds(self.mode));
+        let anybody = matches!(self.mode, Mode::Slots(_));
+        Wait {
+            own,
+            ahead: waits.filter(|_| !anybody).and_then(|standing| standing.behind),
+            entries: self.standings.len(),
+            crowd: self.standings.iter().map(|standing| standing.ahead).sum(),
+            asked: self.standings.iter().any(|standing| standing.asked.is_some()),
+        }
+    }
+
+    /// Whether nothing can have changed since the database last answered.
+    pub(super) fn is_fresh(&self, now: Moment) -> bool {
+        let armed = self.armed.as_ref().is_some_and(|armed| {
+            armed.session.is_open() && armed.session.told() == armed.told && now < self.look_at
+        });
+        armed || self.unasked
+    }
+}
+
+/// Whether nothing can follow.
+pub(super) fn is_final(state: &ClaimState) -> bool {
+    matches!(state, ClaimState::Lost(_) | ClaimState::Superseded { .. })
+}

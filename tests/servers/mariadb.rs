@@ -1,0 +1,150 @@
+//! MariaDB servers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::process::{Server, dying_with_us, free_port, shared_folder};
+
+/// The database that every server has.
+pub(crate) const DATABASE: &str = "locks";
+
+/// Why there is none on this machine.
+pub(crate) fn missing() -> Option<String> {
+    let lacks = ["mariadbd", "mariadb-install-db", "mariadb"]
+        .into_iter()
+        .find(|program| Command::new(program).arg("--version").output().is_err());
+    lacks.map(|program| format!("{program} is not installed (Debian: mariadb-server)"))
+}
+
+/// A server with one database, which `root` may use without a password, as from the address.
+pub(crate) fn start() -> Server {
+    start_with(&[])
+}
+
+/// A server with further options.
+pub(crate) fn start_with(options: &[&str]) -> Server {
+    start_in(shared_folder("mariadb"), options)
+}
+
+/// As [`start_with`], in a folder in which files that the options name may lie.
+pub(crate) fn start_in(folder: PathBuf, options: &[&str]) -> Server {
+    install(&folder);
+    let port = free_port();
+    let options: Vec<String> = options.iter().map(|word| (*word).to_owned()).collect();
+    let place = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());
+    let temporary = folder.clone();
+    let places = [place("datadir", "data"), place("socket", "sock"), place("pid-file", "pid")];
+    let server = Server::start(folder, port, move || {
+        let mut command = dying_with_us("mariadbd");
+        // A starting server clears away what it takes for another's leavings.
+        command.env("TMPDIR", &temporary);
+        command.args(common()).args(&places);
+        command.args([format!("--port={port}"), "--bind-address=127.0.0.1".to_owned()]);
+        command.args(["--skip-name-resolve", "--performance-schema=OFF"]);
+        command.args(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M"]);
+        command.args(["--key-buffer-size=1M", "--aria-pagecache-buffer-size=8M", "--max-connections=500"]);
+        command.args(&options);
+        command
+    });
+    ready(&server);
+    ask(&server, &format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"));
+    server
+}
+
+/// No settings of this machine; root is one that mariadbd wants to be told of.
+fn common() -> Vec<&'static str> {
+    let mut words = vec!["--no-defaults"];
+    if rustix::process::getuid().is_root() {
+        words.push("--user=root");
+    }
+    words
+}
+
+/// The tables that the server itself needs.
+fn install(folder: &Path) {
+    let mut command = Command::new("mariadb-install-db");
+    command.env("TMPDIR", folder);
+    command.args(common()).arg(format!("--datadir={}", folder.join("data").display()));
+    command.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
+    command.args(["--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M"]);
+    let made = command.stdin(Stdio::null()).output().expect("mariadb-install-db runs");
+    assert!(made.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// The address of a server's database for `root`.
+pub(crate) fn address(server: &Server) -> String {
+    address_at(server.port())
+}
+
+/// The same behind a relay.
+pub(crate) fn address_at(port: u16) -> String {
+    format!("mysql://root@127.0.0.1:{port}/{DATABASE}")
+}
+
+/// The server's socket.
+pub(crate) fn socket(server: &Server) -> PathBuf {
+    server.folder().join("sock")
+}
+
+/// The server's own client, with `root`'s rights.
+pub(crate) fn client(server: &Server) -> Command {
+    let mut command = Command::new("mariadb");
+    command.args(["--no-defaults", "--user=root", "--batch", "--raw", "--skip-column-names"]);
+    command.arg(format!("--socket={}", socket(server).display()));
+    command
+}
+
+/// What the server answers to `statements`, a line a row and a tab between the columns.
+#[track_caller]
+pub(crate) fn ask(server: &Server, statements: &str) -> String {
+    match try_ask(server, statements) {
+        Ok(answer) => answer,
+        Err(error) => panic!("{statements}: {error}"),
+    }
+}
+
+/// As [`ask`], with the server's complaint.
+pub(crate) fn try_ask(server: &Server, statements: &str) -> Result<String, String> {
+    let output = client(server).args(["--execute", statements]).output().expect("mariadb runs");
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Waits until the server answers: it listens before it has looked through its log.
+pub(crate) fn ready(server: &Server) {
+    let begun = Instant::now();
+    while let Err(error) = try_ask(server, "SELECT 1") {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{error}: {}", server.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// SIGKILL, and up again with its data.
+pub(crate) fn restart(server: &Server) {
+    server.down();
+    // A socket that nobody listens on is in the way of nobody but whoever takes it for the server.
+    let _ = fs::remove_file(socket(server));
+    server.up();
+    ready(server);
+}
+
+/// Takes the claim `id` away behind dlock's back, with the connection that carries it.
+pub(crate) fn lose_claim(server: &Server, prefix: &str, id: &str) {
+    let table = format!("{DATABASE}.{prefix}claim");
+    let gone = ask(server, &format!("DELETE FROM {table} WHERE claim = '{id}'; SELECT ROW_COUNT()"));
+    assert_ne!(gone.trim(), "0", "{id} was in line");
+    // Who waits for its end is woken by that of its connection.
+    let carrier = ask(server, &format!("SELECT COALESCE(IS_USED_LOCK('dlock.{id}'), 0)"));
+    let _ = try_ask(server, &format!("KILL {}", carrier.trim()));
+}
+
+/// Takes the claim that holds the lock `name` away, likewise.
+pub(crate) fn lose(server: &Server, prefix: &str, name: &str) {
+    let first =
+        format!("SELECT claim FROM {DATABASE}.{prefix}claim WHERE name = '{name}' ORDER BY seq LIMIT 1");
+    lose_claim(server, prefix, ask(server, &first).trim());
+}

@@ -1,0 +1,269 @@
+//! PostgreSQL servers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::process::{Server, free_port, shared_folder};
+
+/// How long a server may take to do what it is told.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The folder of its programs; Debian keeps one for each version.
+fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let folders = versions.map(|version| version.path().join("bin"));
+    folders.filter(|folder| folder.join("initdb").exists()).max()
+}
+
+/// Why there is none on this machine.
+pub(crate) fn missing() -> Option<String> {
+    programs().is_none().then(|| "PostgreSQL's server is not installed (Debian: postgresql)".to_owned())
+}
+
+/// `program`, by a user whom it lets start it: root may not.
+pub(crate) fn as_somebody(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    if rustix::process::geteuid().is_root() {
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    }
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
+}
+
+fn done(mut command: Command) -> String {
+    let output = command.output().expect("starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// A folder that the server's user owns.
+fn own_folder(parent: &Path, name: &str) -> PathBuf {
+    let folder = parent.join(name);
+    fs::create_dir(&folder).expect("a new folder");
+    fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("sets");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534)).expect("changes the owner");
+    }
+    folder
+}
+
+/// The data of a server that was never used, made once for a test process.
+fn template() -> &'static Path {
+    static TEMPLATE: OnceLock<PathBuf> = OnceLock::new();
+    TEMPLATE.get_or_init(|| {
+        let folder = own_folder(&shared_folder("postgres-template"), "data");
+        let mut initdb = as_somebody(&programs().expect("installed").join("initdb"));
+        initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]);
+        initdb.args(["--wal-segsize=1", "-D"]).arg(&folder).current_dir("/");
+        done(initdb);
+        folder
+    })
+}
+
+/// A running server.
+pub(crate) struct Postgres {
+    server: Server,
+}
+
+/// A server that does without what only a crash of the host needs.
+pub(crate) fn start() -> Postgres {
+    start_with(&[])
+}
+
+/// A server with further settings: `name=value`.
+pub(crate) fn start_with(settings: &[&str]) -> Postgres {
+    let folder = shared_folder("postgres");
+    let data = own_folder(&folder, "data");
+    let mut copy = as_somebody(Path::new("cp"));
+    copy.arg("-a").arg(template().join(".")).arg(&data).current_dir("/");
+    done(copy);
+    start_in(folder, settings)
+}
+
+/// A server with the data in `folder/data`.
+pub(crate) fn start_in(folder: PathBuf, settings: &[&str]) -> Postgres {
+    let port = free_port();
+    let data = folder.join("data");
+    let usual = [
+        "fsync=off",
+        "max_wal_size=32MB",
+        "shared_buffers=16MB",
+        "autovacuum=off",
+        "listen_addresses=127.0.0.1",
+        "unix_socket_directories=",
+        "max_connections=200",
+        "log_min_messages=warning",
+    ];
+    let all: Vec<String> = usual.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
+    let program = programs().expect("installed").join("postgres");
+    let server = Server::start(folder, port, move || {
+        let mut command = as_somebody(&program);
+        command.arg("-D").arg(&data).args(["-p", &port.to_string()]);
+        for setting in &all {
+            command.args(["-c", setting]);
+        }
+        command
+    });
+    let postgres = Postgres { server };
+    postgres.await_ready();
+    postgres
+}
+
+impl Postgres {
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// The folder of its data.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.server.folder().join("data")
+    }
+
+    /// The address of the database that every server has, for its superuser.
+    pub(crate) fn address(&self) -> String {
+        self.address_of("postgres")
+    }
+
+    /// The address of a database.
+    pub(crate) fn address_of(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port())
+    }
+
+    fn psql(&self, database: &str, words: &[&str]) -> Command {
+        let mut command = Command::new(programs().expect("installed").join("psql"));
+        command.env_clear().env("PGCONNECT_TIMEOUT", "10").args(["-XAtq", "-v", "ON_ERROR_STOP=1"]);
+        command.args(["-h", "127.0.0.1", "-p", &self.port().to_string(), "-U", "postgres", "-d", database]);
+        command.args(words);
+        command
+    }
+
+    /// What the server answers to a statement.
+    pub(crate) fn sql(&self, statement: &str) -> String {
+        done(self.psql("postgres", &["-c", statement])).trim_end().to_owned()
+    }
+
+    /// Has a script done in `database`.
+    pub(crate) fn script(&self, database: &str, path: &Path) {
+        done(self.psql(database, &["-f", path.to_str().expect("UTF-8")]));
+    }
+
+    /// Waits until it lets somebody in.
+    pub(crate) fn await_ready(&self) {
+        let begun = Instant::now();
+        while !self.psql("postgres", &["-c", "SELECT 1"]).output().expect("starts").status.success() {
+            assert!(begun.elapsed() < LIMIT, "no answer: {}", self.server.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Its processes, the first of them first.
+    fn processes(&self) -> Vec<Pid> {
+        let text = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
+        let first: Option<i32> = text.lines().next().and_then(|line| line.trim().parse().ok());
+        let Some(first) = first.and_then(Pid::from_raw) else { return Vec::new() };
+        let path = format!("/proc/{0}/task/{0}/children", first.as_raw_nonzero());
+        let children = fs::read_to_string(path).unwrap_or_default();
+        let children = children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+        std::iter::once(first).chain(children).collect()
+    }
+
+    /// It accepts and answers nothing.
+    pub(crate) fn freeze(&self) {
+        self.server.freeze();
+        // The first makes no more of the others now.
+        for process in &self.processes()[1..] {
+            // It may have ended just now.
+            let _ = kill_process(*process, Signal::STOP);
+        }
+    }
+
+    /// Ends a freeze.
+    pub(crate) fn thaw(&self) {
+        for process in self.processes() {
+            // It may have ended before.
+            let _ = kill_process(process, Signal::CONT);
+        }
+    }
+
+    /// SIGKILL to all of it.
+    pub(crate) fn down(&self) {
+        let processes = self.processes();
+        self.server.down();
+        let begun = Instant::now();
+        for process in processes.iter().skip(1) {
+            let path = format!("/proc/{}", process.as_raw_nonzero());
+            while Path::new(&path).exists() {
+                // They go by themselves when the first is gone; this is faster.
+                let _ = kill_process(*process, Signal::KILL);
+                assert!(begun.elapsed() < LIMIT, "{path} stays");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+
+    /// Up again, with its data.
+    pub(crate) fn up(&self) {
+        self.server.up();
+        self.await_ready();
+    }
+
+    /// SIGKILL, and up again with its data, but perhaps with what was released in the last half second: releases are
+    /// not waited for to reach the disk.
+    pub(crate) fn crash(&self) {
+        self.down();
+        self.up();
+    }
+
+    /// Ends it as an administrator does, and has it up again.
+    pub(crate) fn restart(&self) {
+        let processes = self.processes();
+        kill_process(processes[0], Signal::INT).expect("is told to stop");
+        let begun = Instant::now();
+        while self.data().join("postmaster.pid").exists() {
+            assert!(begun.elapsed() < LIMIT, "it does not stop: {}", self.server.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.down();
+        self.up();
+    }
+
+    /// Takes the hold on `name` away behind dlock's back.
+    pub(crate) fn lose(&self, prefix: &str, name: &str) {
+        let lost =
+            format!("DELETE FROM {prefix}claim WHERE name = '{name}' AND fence IS NOT NULL RETURNING 'gone'");
+        assert_eq!(self.sql(&lost), "gone", "{name} was held");
+    }
+
+    /// A server that follows this one and takes no writes.
+    pub(crate) fn standby(&self) -> Postgres {
+        let folder = shared_folder("postgres");
+        let data = own_folder(&folder, "data");
+        let mut copy = as_somebody(&programs().expect("installed").join("pg_basebackup"));
+        copy.args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &self.port().to_string(),
+            "-U",
+            "postgres",
+            "-R",
+            "-X",
+            "stream",
+        ]);
+        copy.args(["--checkpoint=fast", "--no-sync", "-D"]).arg(&data).current_dir("/");
+        done(copy);
+        let standby = start_in(folder, &[]);
+        assert_eq!(standby.sql("SELECT pg_is_in_recovery()"), "t");
+        standby
+    }
+}

@@ -1,0 +1,243 @@
+//! One PostgreSQL: who gets in and how, where what is not said comes from, and what is said of it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::servers::postgres::{self, Postgres};
+use crate::servers::{certificates, free_port};
+use crate::support::wait::until_true;
+use crate::support::{Bed, Finished, Service};
+
+pub(super) fn bed_at(endpoint: String) -> Bed {
+    Bed::on(Service { backend: "postgres", endpoint, prefix: None })
+}
+
+pub(super) fn bed_on(server: &Postgres) -> Bed {
+    bed_at(server.address())
+}
+
+/// A server about which there is nothing to warn of.
+pub(super) fn start() -> Postgres {
+    postgres::start_with(&["fsync=on"])
+}
+
+/// What dlock answers to a run of `true` under the lock x, with these variables.
+fn run_with(bed: &Bed, variables: &[(&str, &Path)]) -> Finished {
+    let mut command = bed.run(["--try", "--name", "x", "--", "true"]);
+    bed.finish(command.envs(variables.iter().copied()))
+}
+
+/// Who gets in is decided by `lines`, and the superuser is let in by whatever they leave over.
+fn admit(server: &Postgres, lines: &str) {
+    let all = format!("{lines}\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n");
+    fs::write(server.data().join("pg_hba.conf"), all).expect("writes");
+    assert_eq!(server.sql("SELECT pg_reload_conf()"), "t");
+    let valid = "SELECT count(*) FROM pg_hba_file_rules WHERE error IS NOT NULL";
+    assert_eq!(server.sql(valid), "0");
+}
+
+/// The server's processes read new rules at their leisure.
+fn await_refusal(bed: &Bed) -> Finished {
+    until_true("the new rules", || run_with(bed, &[]).code() != Some(0));
+    run_with(bed, &[])
+}
+
+#[test]
+fn users_and_passwords_let_in_and_wrong_ones_do_not() {
+    let server = start();
+    server.sql("CREATE ROLE ci LOGIN PASSWORD 'right'");
+    server.sql("CREATE DATABASE ci OWNER ci");
+    admit(&server, "host all ci 127.0.0.1/32 scram-sha-256");
+    let bed = bed_at(format!("postgres://ci@127.0.0.1:{}/ci", server.port()));
+    let refused = await_refusal(&bed).failed(77, &["--password-file", "PGPASSWORD"]);
+    assert!(!refused.err.contains("right"), "{}", refused.err);
+    run_with(&bed, &[("DLOCK_PASSWORD", Path::new("right"))]).silently(0);
+    run_with(&bed, &[("PGPASSWORD", Path::new("right"))]).silently(0);
+    run_with(&bed, &[("DLOCK_PASSWORD", Path::new("wr0ng")), ("PGPASSWORD", Path::new("right"))])
+        .failed(77, &["password authentication failed"])
+        .said_one_line(&["postgres"]);
+    // The bed's folder is the home of what runs in it.
+    let file = bed.write(".pgpass", &format!("other:*:*:*:no\n127.0.0.1:{}:ci:ci:right\n", server.port()));
+    let mode = |mode: u32| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("sets");
+    };
+    mode(0o644);
+    run_with(&bed, &[]).failed(77, &["--password-file"]);
+    mode(0o600);
+    run_with(&bed, &[]).silently(0);
+    let elsewhere = bed.path("elsewhere");
+    fs::rename(&file, &elsewhere).expect("moves");
+    run_with(&bed, &[("PGPASSFILE", &elsewhere)]).silently(0);
+}
+
+#[test]
+fn what_is_not_said_comes_from_the_variables_that_psql_reads() {
+    let server = start();
+    let bed = Bed::on(Service { backend: "postgres", endpoint: String::new(), prefix: None });
+    let port = server.port().to_string();
+    let around =
+        [("PGHOST", "127.0.0.1"), ("PGPORT", &port), ("PGUSER", "postgres"), ("PGDATABASE", "postgres")];
+    let with = |words: &[&str]| {
+        let mut command = bed.dlock(words.iter().copied());
+        bed.finish(command.envs(around))
+    };
+    with(&["run", "--backend", "postgres", "--name", "x", "--", "true"]).silently(0);
+    let seen = with(&["doctor", "--backend", "postgres"]);
+    assert!(seen.text().contains("PostgreSQL 1") && seen.text().contains(&port), "{}", seen.text());
+    let mode = [("PGSSLMODE", "require"), ("PGHOST", "127.0.0.1")];
+    let mut encrypted = bed.dlock(["run", "--backend", "postgres", "-n", "--name", "x", "--", "true"]);
+    bed.finish(encrypted.envs(around).envs(mode)).failed(77, &["does not encrypt"]);
+}
+
+#[test]
+fn a_socket_of_this_host_leads_to_the_same_locks() {
+    let folder = crate::servers::shared_folder("postgres-socket");
+    fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("sets");
+    let directory = folder.to_str().expect("UTF-8");
+    let server = postgres::start_with(&["fsync=on", &format!("unix_socket_directories={directory}")]);
+    let port = server.port();
+    let (tcp, unix) = (
+        bed_on(&server),
+        bed_at(format!("postgres://postgres@{}:{port}/postgres", directory.replace('/', "%2F"))),
+    );
+    let holder = unix.held(&["--name", "x"]);
+    tcp.assert_busy("x");
+    holder.release().silently(0);
+    tcp.assert_free("x");
+    fs::remove_dir_all(folder).expect("removes");
+}
+
+#[test]
+fn databases_and_prefixes_are_apart() {
+    let server = start();
+    server.sql("CREATE DATABASE other");
+    let (one, other) = (bed_on(&server), bed_at(server.address_of("other")));
+    let tables = Service { backend: "postgres", endpoint: server.address(), prefix: Some("my_".into()) };
+    let tables = Bed::on(tables);
+    let holder = one.held(&["--name", "x"]);
+    other.assert_free("x");
+    tables.assert_free("x");
+    holder.release().silently(0);
+    assert_eq!(server.sql("SELECT count(*) FROM my_lock"), "1");
+    run_with(&bed_at(server.address_of("none")), &[]).failed(69, &["\"none\" does not exist"]);
+    let wrong = Service { backend: "postgres", endpoint: server.address(), prefix: Some("a/".into()) };
+    run_with(&Bed::on(wrong), &[]).failed(64, &["cannot begin a table's name"]);
+}
+
+#[test]
+fn who_may_not_make_tables_is_told_how_they_are_made() {
+    let server = start();
+    server.sql("CREATE ROLE poor LOGIN");
+    server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    let bed = bed_at(format!("postgres://poor@127.0.0.1:{}/postgres", server.port()));
+    run_with(&bed, &[]).failed(77, &["doctor --schema"]).said_one_line(&["permission denied"]);
+    // Looking is no reason to make tables.
+    assert_eq!(bed.status("x")["holders"].as_array().map(Vec::len), Some(0));
+    let schema = bed.finish(&mut bed.verb("doctor", ["--schema"])).silently(0);
+    let text = schema.text();
+    let script = bed.write("schema.sql", &text);
+    server.script("postgres", &script);
+    run_with(&bed, &[]).failed(77, &["doctor --schema"]);
+    let grant = text.lines().find_map(|line| line.split_once("GRANT ")).expect("the rights").1;
+    server.sql(&format!("GRANT {}", grant.replace("somebody", "poor")));
+    run_with(&bed, &[]).silently(0);
+    bed.assert_free("x");
+}
+
+#[test]
+fn encryption_with_a_private_authority_and_a_client_certificate() {
+    let server = start();
+    let folder = certificates::folder();
+    let copy = |from: &str, to: &str| {
+        let path = server.data().join(to);
+        fs::copy(folder.join(from), &path).expect("copies");
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("sets");
+        let owner = fs::metadata(server.data()).expect("a folder");
+        let (user, group) =
+            (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
+        std::os::unix::fs::chown(&path, Some(user), Some(group)).expect("changes the owner");
+    };
+    for (from, to) in [("server.pem", "server.crt"), ("server.key", "server.key"), ("ca.pem", "root.crt")] {
+        copy(from, to);
+    }
+    server.sql("CREATE ROLE client LOGIN SUPERUSER");
+    fs::write(server.data().join("postgresql.auto.conf"), "ssl = on\nssl_ca_file = 'root.crt'\n")
+        .expect("writes");
+    admit(&server, "hostssl all client 127.0.0.1/32 cert\nhostnossl all client 127.0.0.1/32 reject");
+    let file = |name: &str| folder.join(name);
+    let (ca, other, cert, key) = (file("ca.pem"), file("other.pem"), file("client.pem"), file("client.key"));
+    let all = [("DLOCK_CACERT", ca.as_path()), ("DLOCK_CERT", &cert), ("DLOCK_KEY", &key)];
+    let bed = bed_at(format!("postgres://client@127.0.0.1:{}/postgres", server.port()));
+    until_true("encryption", || run_with(&bed, &all).code() == Some(0));
+    let stranger = [("DLOCK_CACERT", other.as_path()), all[1], all[2]];
+    run_with(&bed, &stranger).failed(77, &["certificate is not believed", "--cacert"]);
+    let misnamed = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("other.test"))]].concat();
+    run_with(&bed, &misnamed).failed(77, &["certificate is not believed"]);
+    // Without a certificate of its own the server does not let it in.
+    run_with(&bed, &all[..1]).failed(77, &["certificate"]);
+    let as_psql = [
+        ("PGSSLMODE", Path::new("verify-ca")),
+        ("PGSSLROOTCERT", &ca),
+        ("PGSSLCERT", &cert),
+        ("PGSSLKEY", &key),
+    ];
+    run_with(&bed, &as_psql).silently(0);
+    // Nobody said anything of encryption: it is used where the server can.
+    run_with(&bed, &as_psql[2..]).silently(0);
+}
+
+#[test]
+fn a_full_server_is_waited_for() {
+    let server = postgres::start_with(&["fsync=on", "max_connections=4", "superuser_reserved_connections=0"]);
+    let bed = bed_on(&server);
+    run_with(&bed, &[]).silently(0);
+    let guests: Vec<_> = (0..4).map(|_| bed.start(&mut guest(&bed, server.port()))).collect();
+    until_true("a full server", || run_with(&bed, &[]).code() == Some(69));
+    run_with(&bed, &[]).failed(69, &["too many clients"]);
+    let waiter = bed.start(&mut bed.run(["-q", "-w", "20s", "--name", "x", "--", "true"]));
+    let refused = bed.finish(&mut bed.run(["-w", "1s", "--name", "x", "--", "true"]));
+    refused.failed(69, &["too many clients"]);
+    for guest in guests {
+        guest.signal(rustix::process::Signal::KILL);
+        guest.finish();
+    }
+    waiter.finish().silently(0);
+}
+
+/// Somebody who connects, and says nothing more.
+fn guest(bed: &Bed, port: u16) -> Command {
+    let script = "import socket, struct, sys, time\n\
+        s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n\
+        b = struct.pack('!I', 196608) + b'user\\0postgres\\0\\0'\n\
+        s.sendall(struct.pack('!I', len(b) + 4) + b)\n\
+        time.sleep(600)";
+    let mut command = bed.command("python3");
+    command.args(["-c", script, &port.to_string()]);
+    command
+}
+
+#[test]
+fn what_can_cost_a_lock_is_said() {
+    let server = postgres::start();
+    let bed = bed_on(&server);
+    let holder = bed.held(&["--name", "x"]);
+    until_true("a warning", || holder.running.err_so_far().contains("fsync"));
+    holder.release().said_one_line(&["fsync = on"]);
+    let looked = bed.finish(&mut bed.verb("doctor", [] as [&str; 0])).text();
+    for part in ["PostgreSQL 1", "fsync is off", "note: a claim counts on the database's clock"] {
+        assert!(looked.contains(part), "{looked}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_said_with_its_address() {
+    let port = free_port();
+    let bed = bed_at(format!("postgres://me@127.0.0.1:{port}/d"));
+    run_with(&bed, &[]).failed(69, &[&port.to_string(), "refused"]);
+    let waited =
+        bed.finish(&mut bed.run(["--wait", "1s", "--name", "x", "--", "true"])).failed(69, &["127.0.0.1"]);
+    assert!(waited.took < Duration::from_secs(3), "{:?}", waited.took);
+}
