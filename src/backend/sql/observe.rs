@@ -51,8 +51,8 @@ impl LineObserver {
         }
         let status = inspect::status_of(&self.name, &lines);
         let now = self.service.clock.now();
-        let lives = status.holders.iter().chain(&status.waiters).filter_map(|entry| entry.ttl);
-        let foreseen = lives.min().map_or(AT_LEAST, |least| (least + SLACK).min(AT_LEAST));
+        let ends = status.holders.iter().chain(&status.waiters).filter_map(|entry| entry.ttl);
+        let foreseen = ends.min().map_or(AT_LEAST, |least| (least + SLACK).min(AT_LEAST));
         self.look_at = now + if tells { foreseen } else { foreseen.min(UNTOLD) };
         Ok(status)
     }
