@@ -195,7 +195,7 @@ fn a_full_server_is_waited_for() {
     let bed = bed_on(&server);
     run_with(&bed, &[]).silently(0);
     let guests: Vec<_> = (0..4).map(|_| bed.start(&mut guest(&bed, server.port()))).collect();
-    until_true("a full server", || run_with(&bed, &[]).code() == Some(69));
+    until_true("a full server", || guests.iter().all(|guest| guest.err_so_far() == "in"));
     run_with(&bed, &[]).failed(69, &["too many clients"]);
     let waiter = bed.start(&mut bed.run(["-q", "-w", "20s", "--name", "x", "--", "true"]));
     let refused = bed.finish(&mut bed.run(["-w", "1s", "--name", "x", "--", "true"]));
@@ -207,13 +207,16 @@ fn a_full_server_is_waited_for() {
     waiter.finish().silently(0);
 }
 
-/// Somebody who connects, and says nothing more.
+/// Somebody who connects as soon as there is room, and says nothing more.
 fn guest(bed: &Bed, port: u16) -> Command {
     let script = "import socket, struct, sys, time\n\
-        s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n\
         b = struct.pack('!I', 196608) + b'user\\0postgres\\0\\0'\n\
-        s.sendall(struct.pack('!I', len(b) + 4) + b)\n\
-        time.sleep(600)";
+        kind = b'E'\n\
+        while kind != b'R':\n\
+        \x20   s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n\
+        \x20   s.sendall(struct.pack('!I', len(b) + 4) + b)\n\
+        \x20   kind = s.recv(1)\n\
+        sys.stderr.write('in'); sys.stderr.flush(); time.sleep(600)";
     let mut command = bed.command("python3");
     command.args(["-c", script, &port.to_string()]);
     command

@@ -210,7 +210,13 @@ impl Core {
         let inner = self.inner();
         if !inner.leaving && !is_final(&self.news.borrow()) {
             let state = self.state(&inner, now);
-            self.news.send_if_modified(|old| std::mem::replace(old, state.clone()) != state);
+            self.news.send_if_modified(|old| {
+                let differs = *old != state && !is_the_same_wait(old, &state);
+                if differs {
+                    *old = state;
+                }
+                differs
+            });
         }
     }
 
@@ -218,6 +224,17 @@ impl Core {
     pub(super) fn is_over(&self) -> bool {
         self.inner().leaving || is_final(&self.news.borrow())
     }
+}
+
+/// Whether both say that it waits for the same one: nodes know different things of that one, and some hear later
+/// than others that it has gone.
+fn is_the_same_wait(old: &ClaimState, new: &ClaimState) -> bool {
+    let (ClaimState::Waiting { holder: old, .. }, ClaimState::Waiting { holder: new, .. }) = (old, new)
+    else {
+        return false;
+    };
+    let who = |entry: &crate::lock::Entry| (entry.claim, entry.foreign, entry.label.clone());
+    new.is_none() || old.as_deref().map(who) == new.as_deref().map(who)
 }
 
 /// `script` on the lines of `names`, about the claim `id`; tokens that it gives are `hint` where that is possible.
