@@ -91,7 +91,7 @@ _dlock() {
             return 0
             ;;
         dlock__subcmd__break)
-            opts="-y -q -v -h --claim --all --yes --force --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --config --profile --allow-network-fs --quiet --verbose --log-format --help"
+            opts="-y -q -v -h --claim --all --yes --force --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -188,6 +188,10 @@ _dlock() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --max-ttl)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --config)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
@@ -233,7 +237,7 @@ _dlock() {
             return 0
             ;;
         dlock__subcmd__doctor)
-            opts="-q -v -h --json --schema --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --config --profile --allow-network-fs --quiet --verbose --log-format --help"
+            opts="-q -v -h --json --schema --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -323,6 +327,10 @@ _dlock() {
                     return 0
                     ;;
                 --zk-layout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-ttl)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -497,7 +505,7 @@ _dlock() {
             return 0
             ;;
         dlock__subcmd__list)
-            opts="-q -v -h --json --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --config --profile --allow-network-fs --quiet --verbose --log-format --help"
+            opts="-q -v -h --json --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -590,6 +598,10 @@ _dlock() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --max-ttl)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --config)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
@@ -642,7 +654,7 @@ _dlock() {
             return 0
             ;;
         dlock__subcmd__run)
-            opts="-s -x -n -w -E -c -q -v -h --name --shared --exclusive --slots --try --wait --busy-exit-code --ttl --grace --max-run --hold-at-least --once-per --supersede --whole-tree --no-nest --command --label --report --metrics-file --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --config --profile --allow-network-fs --quiet --verbose --log-format --help"
+            opts="-s -x -n -w -E -c -q -v -h --name --shared --exclusive --slots --try --wait --busy-exit-code --ttl --grace --max-run --hold-at-least --once-per --supersede --whole-tree --no-nest --command --label --report --metrics-file --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -821,6 +833,10 @@ _dlock() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --max-ttl)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --config)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
@@ -852,7 +868,7 @@ _dlock() {
             return 0
             ;;
         dlock__subcmd__status)
-            opts="-q -v -h --json --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --config --profile --allow-network-fs --quiet --verbose --log-format --help"
+            opts="-q -v -h --json --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -942,6 +958,10 @@ _dlock() {
                     return 0
                     ;;
                 --zk-layout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-ttl)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -976,7 +996,7 @@ _dlock() {
             return 0
             ;;
         dlock__subcmd__watch)
-            opts="-q -v -h --json --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --config --profile --allow-network-fs --quiet --verbose --log-format --help"
+            opts="-q -v -h --json --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1066,6 +1086,10 @@ _dlock() {
                     return 0
                     ;;
                 --zk-layout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-ttl)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
