@@ -40,7 +40,7 @@ pub(super) async fn objection(wanted: &Tls, server: &str, stream: TcpStream) -> 
 }
 
 fn is_word_of_tls(error: &std::io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+    error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some()
 }
 
 fn meaning(error: &std::io::Error) -> String {
