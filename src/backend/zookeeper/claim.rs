@@ -15,6 +15,10 @@ use super::{evict, success};
 use crate::backend::Claim;
 use crate::lock::{ClaimState, ErrorKind, LossReason, Moment, Result};
 
+/// How often all other tasks of this thread have their turn before one goes on that does not wait for them: one for those
+/// who let go of the session, one for the session to see that, and some to spare.
+const LAST_WORD: u32 = 6;
+
 /// One entry, alive as long as its session. Dropped without leaving, it closes the session all the same.
 #[derive(Debug)]
 pub(super) struct ZkClaim(pub(super) Arc<Shared>);
@@ -108,6 +112,17 @@ async fn renew(shared: &Shared, client: &Client, begun: Moment) -> Outcome<()> {
     }
 }
 
+/// Lets the session's own task send its last word, whose answer nobody has to wait for: nothing ends with the session
+/// any more, and should the word be lost it ends with its ttl.
+async fn part(shared: &Shared) {
+    for _ in 0..LAST_WORD {
+        if shared.watcher.peek_state().is_terminated() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 #[async_trait]
 impl Claim for ZkClaim {
     fn ttl(&self) -> Option<Duration> {
@@ -178,10 +193,21 @@ impl Claim for ZkClaim {
         let shared = &self.0;
         let call = self.call("leave the line", deadline);
         let due = succeeded && shared.held_at().is_some() && !shared.recorded.load(Ordering::Acquire);
-        let sent = if due { success::send(shared) } else { None };
+        let client = due.then(|| shared.client()).flatten();
         shared.left.store(true, Ordering::Release);
-        shared.close();
         let closed = call.run(async {
+            if let Some(client) = client {
+                shared.hush();
+                if success::leave(shared, &client).await {
+                    shared.recorded.store(true, Ordering::Release);
+                    shared.close();
+                    drop(client);
+                    part(shared).await;
+                    return Ok(());
+                }
+            }
+            let sent = if due { success::send(shared) } else { None };
+            shared.close();
             let mut recorded = sent.is_some();
             for answer in sent.into_iter().flatten() {
                 recorded &= answer.await;
@@ -196,7 +222,10 @@ impl Claim for ZkClaim {
             }
             Ok(())
         });
-        match closed.await {
+        let closed = closed.await;
+        // Also when there was no time for more: the session's own signs of life would keep the claim.
+        shared.close();
+        match closed {
             Err(error) if !shared.is_over() => Err(error),
             _ => Ok(()),
         }

@@ -29,12 +29,18 @@ pub(super) async fn objection(wanted: &Tls, server: &str, stream: TcpStream) -> 
     // A server refuses a client's certificate only after the client believes that it is connected.
     let mut byte = [0];
     match tokio::time::timeout(OBJECTION, stream.read(&mut byte)).await {
-        Ok(Err(error)) => Some(meaning(&error)),
-        Ok(Ok(0)) => Some(
-            "it closed the encrypted connection; does it want a certificate? see --cert and --key".to_owned(),
-        ),
+        Ok(Err(error)) if is_word_of_tls(&error) => Some(meaning(&error)),
+        // The end of the connection may overtake the server's last words.
+        Ok(Err(_) | Ok(0)) => {
+            let wish = "it closed the encrypted connection; does it want a certificate? see --cert and --key";
+            Some(wish.to_owned())
+        }
         _ => None,
     }
+}
+
+fn is_word_of_tls(error: &std::io::Error) -> bool {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some()
 }
 
 fn meaning(error: &std::io::Error) -> String {

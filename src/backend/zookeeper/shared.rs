@@ -165,6 +165,11 @@ impl Shared {
         }
     }
 
+    /// Nobody listens any more, and nothing is done that was begun; the session stays.
+    pub(super) fn hush(&self) {
+        locked(&self.tasks).abort_all();
+    }
+
     /// Closes the session, which removes all nodes of the claim. It ends once everything that uses it has let
     /// go; `watcher` tells when.
     pub(super) fn close(&self) {

@@ -86,6 +86,30 @@ pub(super) fn send(shared: &Shared) -> Option<Vec<Answer>> {
     Some(answers)
 }
 
+/// Removes the claim's nodes and writes that its run was a success, in one step, which the server keeps with one write
+/// of its log. Whether it came about: what is missing, or is there already, is another matter.
+pub(super) async fn leave(shared: &Shared, client: &Client) -> bool {
+    let (Some(held), memory) = (held(shared), shared.memory()) else { return false };
+    if !memory.folder && !memory.nodes {
+        return false;
+    }
+    let options = CreateMode::Persistent.with_acls(shared.door.acls());
+    let mut step = client.new_multi_writer();
+    for own in shared.own() {
+        let path = shared.door.paths.success(&own.line);
+        let removed = own.nodes.iter().all(|node| step.add_delete(node, None).is_ok());
+        let written = if memory.nodes {
+            step.add_set_data(&path, held.as_bytes(), None)
+        } else {
+            step.add_create(&path, held.as_bytes(), &options)
+        };
+        if !removed || written.is_err() {
+            return false;
+        }
+    }
+    step.commit().await.is_ok()
+}
+
 /// Remembers it in a session of its own, after the claim's is gone.
 pub(super) async fn record(shared: &Shared) -> Outcome<()> {
     let Some(held) = held(shared) else { return Ok(()) };
