@@ -152,6 +152,31 @@ fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
     overlap.assert_none(&bed);
 }
 
+/// A majority that forgot the hold could give the lock away at once, if it had a say.
+#[test]
+fn a_majority_that_restarts_empty_gives_nothing_away_while_the_tree_lives() {
+    let nodes = redis::start_nodes(&[]);
+    let bed = bed_on(&nodes);
+    let short = ["--max-ttl", "3s", "--ttl", "3s", "--name", "x"];
+    for node in &nodes {
+        redis::await_age(node, Duration::from_secs(3));
+    }
+    let (tree, words) = Tree::words(&bed, "tree");
+    let holder = bed.start(bed.run(short).arg("--").args(words));
+    let members = tree.await_grown(&bed);
+    let (overlap, words) = Overlap::words(&bed, &members);
+    for node in &nodes[1..4] {
+        node.restart();
+        redis::ready(node);
+    }
+    let next = bed.start(bed.run(short).args(["-q", "--wait", "30s", "--"]).args(words));
+    let ended = holder.finish();
+    assert_eq!(ended.code(), Some(76), "{}", ended.err);
+    let next = next.finish();
+    assert_eq!(next.code(), Some(0), "{}", next.err);
+    overlap.assert_none(&bed);
+}
+
 #[test]
 fn a_node_that_was_restarted_has_no_say() {
     let (nodes, n) = site::shared_nodes();
