@@ -256,6 +256,38 @@ fn of_many_that_try_at_the_same_moment_one_runs() {
     }
 }
 
+/// Each is first at a minority: two nodes were told of one first, two of another, and one of the third.
+#[test]
+fn claims_that_are_each_first_at_a_minority_hold_one_by_one() {
+    let (nodes, n) = site::shared_nodes();
+    for mode in [&["-x"][..], &["--slots", "1"]] {
+        let name = format!("x{}", mode.len());
+        let ways: Vec<Vec<Proxy>> =
+            (0..3).map(|_| nodes.iter().map(|node| Proxy::to(node.port())).collect()).collect();
+        ways.iter().flatten().for_each(|way| way.set(Conduct::Hole));
+        let beds: Vec<Bed> = ways
+            .iter()
+            .map(|ways| {
+                bed_at(joined(ways.iter().map(|way| format!("redis://127.0.0.1:{}/{n}", way.port()))))
+            })
+            .collect();
+        let words = [&["-q", "--ttl", "10s", "--name", &name], mode].concat();
+        let mut claims: Vec<Holder> = beds.iter().map(|bed| bed.hold(&words)).collect();
+        for (at, node) in nodes.iter().enumerate() {
+            ways[at / 2][at].set(Conduct::Pass);
+            let script = format!("redis.call('SELECT', '{n}') return redis.call('EXISTS', 'dlock:{name}')");
+            until_true("a grant", || redis::raw(node.port(), &["EVAL", &script, "0"]) == ":1\r\n");
+        }
+        ways.iter().flatten().for_each(|way| way.set(Conduct::Pass));
+        while !claims.is_empty() {
+            until_true("a hold", || claims.iter().any(Holder::has_started));
+            assert_eq!(claims.iter().filter(|claim| claim.has_started()).count(), 1);
+            let at = claims.iter().position(Holder::has_started).expect("one");
+            assert_eq!(claims.remove(at).release().code(), Some(0));
+        }
+    }
+}
+
 #[test]
 fn nothing_is_left_behind() {
     let (nodes, n) = site::shared_nodes();
