@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dlock::lock::{Mode, queue};
+use dlock::lock::{ClaimState, Mode, queue};
 
-use crate::bench::{Bench, slots};
+use crate::bench::{Bench, Member, slots};
 use crate::cases::cases;
 
 cases![
@@ -17,6 +17,7 @@ cases![
     c01_slots_exhausted_and_returned[],
     c01_freed_slot_number_is_given_again[],
     c01_exclusive_and_shared_contenders_never_overlap[],
+    c01_claims_that_come_at_once_hold_one_by_one[],
     c01_line_always_satisfies_the_grant_rule[],
     c01_several_names_hold_all_or_none[],
     c01_several_names_exclude_on_each[],
@@ -137,6 +138,49 @@ async fn c01_exclusive_and_shared_contenders_never_overlap(b: Bench) {
         .collect();
     for contender in contenders {
         contender.await.expect("no contender fails");
+    }
+}
+
+/// Wherever the service keeps its lines, at the same moment they may be told of different claims first.
+async fn c01_claims_that_come_at_once_hold_one_by_one(b: Bench) {
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        let client = b.connect().await;
+        client.inspect(&b.name("other"), b.soon()).await.expect("inspects");
+        clients.push(client);
+    }
+    for round in 0..8 {
+        let lock = b.name(&round.to_string());
+        let entering = clients.iter().map(|client| {
+            let (b, client, request) = (b.clone(), client.clone(), b.ask(&lock));
+            tokio::spawn(async move { b.enter_with(&client, request).await })
+        });
+        let mut members = Vec::new();
+        for one in entering.collect::<Vec<_>>() {
+            members.push(one.await.expect("enters"));
+        }
+        while !members.is_empty() {
+            let holder = first_of(&b, &members).await;
+            for (n, member) in members.iter().enumerate().filter(|(n, _)| *n != holder) {
+                let state = member.state().await;
+                assert!(matches!(state, ClaimState::Waiting { .. }), "{n} beside {holder}: {state:?}");
+            }
+            members.remove(holder).leave().await;
+        }
+    }
+}
+
+/// Which of them holds first, as one must soon.
+async fn first_of(b: &Bench, members: &[Member]) -> usize {
+    let deadline = b.soon();
+    loop {
+        for (n, member) in members.iter().enumerate() {
+            if matches!(member.state().await, ClaimState::Held(_)) {
+                return n;
+            }
+        }
+        assert!(b.clock.now() < deadline, "nobody holds");
+        b.sleep(std::time::Duration::from_millis(1)).await;
     }
 }
 

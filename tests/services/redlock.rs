@@ -152,6 +152,31 @@ fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
     overlap.assert_none(&bed);
 }
 
+/// A majority that forgot the hold could give the lock away at once, if it had a say.
+#[test]
+fn a_majority_that_restarts_empty_gives_nothing_away_while_the_tree_lives() {
+    let nodes = redis::start_nodes(&[]);
+    let bed = bed_on(&nodes);
+    let short = ["--max-ttl", "3s", "--ttl", "3s", "--name", "x"];
+    for node in &nodes {
+        redis::await_age(node, Duration::from_secs(3));
+    }
+    let (tree, words) = Tree::words(&bed, "tree");
+    let holder = bed.start(bed.run(short).arg("--").args(words));
+    let members = tree.await_grown(&bed);
+    let (overlap, words) = Overlap::words(&bed, &members);
+    for node in &nodes[1..4] {
+        node.restart();
+        redis::ready(node);
+    }
+    let next = bed.start(bed.run(short).args(["-q", "--wait", "30s", "--"]).args(words));
+    let ended = holder.finish();
+    assert_eq!(ended.code(), Some(76), "{}", ended.err);
+    let next = next.finish();
+    assert_eq!(next.code(), Some(0), "{}", next.err);
+    overlap.assert_none(&bed);
+}
+
 #[test]
 fn a_node_that_was_restarted_has_no_say() {
     let (nodes, n) = site::shared_nodes();
@@ -227,6 +252,38 @@ fn of_many_that_try_at_the_same_moment_one_runs() {
         }
         for holder in holding {
             holder.release().silently(0);
+        }
+    }
+}
+
+/// Each is first at a minority: two nodes were told of one first, two of another, and one of the third.
+#[test]
+fn claims_that_are_each_first_at_a_minority_hold_one_by_one() {
+    let (nodes, n) = site::shared_nodes();
+    for mode in [&["-x"][..], &["--slots", "1"]] {
+        let name = format!("x{}", mode.len());
+        let ways: Vec<Vec<Proxy>> =
+            (0..3).map(|_| nodes.iter().map(|node| Proxy::to(node.port())).collect()).collect();
+        ways.iter().flatten().for_each(|way| way.set(Conduct::Hole));
+        let beds: Vec<Bed> = ways
+            .iter()
+            .map(|ways| {
+                bed_at(joined(ways.iter().map(|way| format!("redis://127.0.0.1:{}/{n}", way.port()))))
+            })
+            .collect();
+        let words = [&["-q", "--ttl", "10s", "--name", &name], mode].concat();
+        let mut claims: Vec<Holder> = beds.iter().map(|bed| bed.hold(&words)).collect();
+        for (at, node) in nodes.iter().enumerate() {
+            ways[at / 2][at].set(Conduct::Pass);
+            let script = format!("redis.call('SELECT', '{n}') return redis.call('EXISTS', 'dlock:{name}')");
+            until_true("a grant", || redis::raw(node.port(), &["EVAL", &script, "0"]) == ":1\r\n");
+        }
+        ways.iter().flatten().for_each(|way| way.set(Conduct::Pass));
+        while !claims.is_empty() {
+            until_true("a hold", || claims.iter().any(Holder::has_started));
+            assert_eq!(claims.iter().filter(|claim| claim.has_started()).count(), 1);
+            let at = claims.iter().position(Holder::has_started).expect("one");
+            assert_eq!(claims.remove(at).release().code(), Some(0));
         }
     }
 }
