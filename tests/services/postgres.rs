@@ -223,6 +223,39 @@ fn guest(bed: &Bed, port: u16) -> Command {
 }
 
 #[test]
+fn settings_of_the_server_change_nothing() {
+    let server = postgres::start_with(&[
+        "fsync=on",
+        "default_transaction_isolation=serializable",
+        "standard_conforming_strings=off",
+        "synchronous_commit=off",
+        "lock_timeout=50ms",
+        "log_statement=all",
+    ]);
+    server.sql("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'");
+    let bed = bed_at(server.address_of("latin"));
+    let name = "日本 \\' \"; x--";
+    let holder = bed.held(&["--name", name, "--label", "ü\\'日"]);
+    let shown = bed.status(name);
+    assert_eq!((&shown["lock"], &shown["holders"][0]["label"]), (&name.into(), &"ü\\'日".into()));
+    let mut waiter = bed.hold(&["--name", name, "-q"]);
+    bed.await_waiters(name, 1);
+    holder.release().silently(0);
+    waiter.await_start();
+    waiter.release().silently(0);
+    // Somebody has the row for longer than the server lets anybody wait for it.
+    let sleeper = "BEGIN; SELECT fence FROM dlock_lock FOR UPDATE; SELECT pg_sleep(3); COMMIT";
+    let mut psql = bed.command("psql");
+    let sleeper = bed.start(psql.args([&server.address_of("latin"), "-Xqc", sleeper]));
+    let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    until_true("a lock on the row", || server.sql(asleep) == "1");
+    // It may say that nobody has answered yet.
+    assert_eq!(bed.finish(&mut bed.run(["-w", "20s", "--name", name, "--", "true"])).code(), Some(0));
+    assert!(server.server().log().contains("lock timeout"), "{}", server.server().log());
+    sleeper.finish();
+}
+
+#[test]
 fn what_can_cost_a_lock_is_said() {
     let server = postgres::start();
     let bed = bed_on(&server);

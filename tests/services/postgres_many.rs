@@ -248,3 +248,20 @@ fn a_watch_shows_each_change_without_asking_all_the_time() {
     let shown = watch.finish().text();
     assert!(shown.lines().count() >= 3 && shown.lines().any(|l| l.contains("\"token\":\"")), "{shown}");
 }
+
+#[test]
+fn a_wake_up_that_is_lost_costs_no_more_than_the_time_to_the_next_renewal() {
+    let server = start();
+    let bed = bed_on(&server);
+    let holder = bed.held(&["--name", "x", "--ttl", "10m"]);
+    let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "9s"]);
+    bed.await_waiters("x", 1);
+    let begun = Instant::now();
+    // Whoever removes a row by hand tells nobody.
+    server.lose("dlock_", "x");
+    waiter.await_start();
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    waiter.release();
+    holder.let_go();
+    holder.running.finish();
+}
