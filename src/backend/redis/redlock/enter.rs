@@ -120,10 +120,13 @@ async fn join(core: &Arc<Core>, request: &Request, deadline: Moment) -> Outcome<
     }
     let score = {
         let mut inner = core.inner();
-        let rows = inner.legs.iter().filter(|leg| leg.phase == Phase::In).flat_map(|leg| &leg.rows);
-        let score = rows.filter_map(|row| row.score).max();
-        inner.score = score;
-        score.unwrap_or(0)
+        // When a majority knew of it. Of whoever comes after a majority has its place, at least so many nodes say later.
+        let entered = inner.legs.iter().filter(|leg| leg.phase == Phase::In);
+        let mut scores: Vec<u64> =
+            entered.filter_map(|leg| leg.rows.iter().filter_map(|row| row.score).max()).collect();
+        scores.sort_unstable();
+        inner.score = scores.get(core.nodes.majority() - 1).or(scores.last()).copied();
+        inner.score.unwrap_or(0)
     };
     let by = serde_json::to_string(&request.holder).unwrap_or_default();
     let newest = if request.supersede { "1" } else { "0" }.to_owned();

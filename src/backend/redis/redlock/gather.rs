@@ -1,5 +1,6 @@
 //! One question to all nodes.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,35 +11,28 @@ use super::core::Nodes;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::fault::{Fault, Outcome};
 use crate::backend::redis::script::Step;
-use crate::backend::redis::service::Patience;
+use crate::backend::redis::service::{Patience, Service};
 use crate::lock::Moment;
 
-/// What each node answers to `steps`, `None` where there is no answer. Waits for all, but once a majority has
-/// answered at most for `straggle`. Too few answers are an error.
-pub(super) async fn answers(
+/// What `ask` learns of each node, `None` where that is nothing. Waits for all, but once a majority has answered at
+/// most for `straggle`. Too few answers are an error.
+pub(super) async fn of_each<T, F>(
     nodes: &Arc<Nodes>,
     straggle: Duration,
     deadline: Moment,
-    steps: Vec<Step>,
-) -> Outcome<Vec<Option<Vec<Value>>>> {
+    ask: impl Fn(Arc<Service>) -> F,
+) -> Outcome<Vec<Option<T>>>
+where
+    T: Send + 'static,
+    F: Future<Output = Outcome<T>> + Send + 'static,
+{
     let clock = nodes.services[0].clock;
     let mut under_way = JoinSet::new();
     for (at, service) in nodes.services.iter().enumerate() {
-        let (service, steps) = (Arc::clone(service), steps.clone());
-        under_way.spawn(async move {
-            let make = move |_: &Connection| steps.clone();
-            let answer = service.call(None, deadline, Patience::Once, make).await;
-            let answer = answer.and_then(|answer| {
-                let refused = answer.replies.iter().find_map(|reply| match reply {
-                    Value::ServerError(error) => Some(Fault::of(error)),
-                    _ => None,
-                });
-                refused.map_or(Ok(answer.replies), Err)
-            });
-            (at, answer)
-        });
+        let asked = ask(Arc::clone(service));
+        under_way.spawn(async move { (at, asked.await) });
     }
-    let mut found: Vec<Option<Vec<Value>>> = nodes.services.iter().map(|_| None).collect();
+    let mut found: Vec<Option<T>> = nodes.services.iter().map(|_| None).collect();
     let mut faults = Vec::new();
     let mut until = deadline + Duration::from_millis(5);
     loop {
@@ -46,7 +40,7 @@ pub(super) async fn answers(
             biased;
             ended = under_way.join_next() => match ended {
                 None => break,
-                Some(Ok((at, Ok(replies)))) => found[at] = Some(replies),
+                Some(Ok((at, Ok(answer)))) => found[at] = Some(answer),
                 Some(Ok((_, Err(fault)))) => faults.push(fault),
                 Some(Err(_)) => {}
             },
@@ -62,6 +56,28 @@ pub(super) async fn answers(
         return Err(nodes.too_few(answered, &faults));
     }
     Ok(found)
+}
+
+/// What each node answers to `steps`; otherwise as [`of_each`].
+pub(super) async fn answers(
+    nodes: &Arc<Nodes>,
+    straggle: Duration,
+    deadline: Moment,
+    steps: Vec<Step>,
+) -> Outcome<Vec<Option<Vec<Value>>>> {
+    let ask = |service: Arc<Service>| {
+        let steps = steps.clone();
+        async move {
+            let make = move |_: &Connection| steps.clone();
+            let answer = service.call(None, deadline, Patience::Once, make).await?;
+            let refused = answer.replies.iter().find_map(|reply| match reply {
+                Value::ServerError(error) => Some(Fault::of(error)),
+                _ => None,
+            });
+            refused.map_or(Ok(answer.replies), Err)
+        }
+    };
+    of_each(nodes, straggle, deadline, ask).await
 }
 
 /// As [`answers`], of one step, read by `parse`.

@@ -84,24 +84,12 @@ pub(super) async fn lines(
     prefix: &str,
     deadline: Moment,
 ) -> Outcome<Vec<LockStatus>> {
-    let scans = backend.nodes.services.iter().map(|service| {
-        let (service, naming) = (Arc::clone(service), backend.naming.clone());
-        tokio::spawn(async move { scan(&service, &naming, deadline).await })
-    });
-    let (mut names, mut answered, mut faults) = (BTreeSet::new(), 0, Vec::new());
-    for scan in scans.collect::<Vec<_>>() {
-        match scan.await {
-            Ok(Ok(found)) => {
-                answered += 1;
-                names.extend(found);
-            }
-            Ok(Err(fault)) => faults.push(fault),
-            Err(_) => {}
-        }
-    }
-    if answered < backend.nodes.majority() {
-        return Err(backend.nodes.too_few(answered, &faults));
-    }
+    let ask = |service: Arc<Service>| {
+        let naming = backend.naming.clone();
+        async move { scan(&service, &naming, deadline).await }
+    };
+    let scans = gather::of_each(&backend.nodes, STRAGGLE, deadline, ask).await?;
+    let names: BTreeSet<LockName> = scans.into_iter().flatten().flatten().collect();
     let names: Vec<LockName> = names.into_iter().filter(|name| name.as_str().starts_with(prefix)).collect();
     let mut found = Vec::new();
     for some in names.chunks(LINES_AT_ONCE) {

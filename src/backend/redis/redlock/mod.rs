@@ -2,7 +2,7 @@
 //!
 //! A claim enters the lines of all nodes at once and holds when more than half of them have given it the lock, for as
 //! long as the shortest-lived of these lasts, counted from when each was asked. Each node keeps its line as one server
-//! does, but in an order that all nodes come to: by the highest time of arrival that any node saw. Whoever holds at a
+//! does, but in an order that all nodes come to: by the time of arrival by which a majority knew of it. Whoever holds at a
 //! minority gives that back as soon as somebody waits there who comes first, so that of claims that came at the same
 //! moment exactly one gets the lock. A node's word counts only if it has run for longer than any ttl: a restarted one
 //! may have forgotten what it gave. Tokens are the highest of a majority, written back to a majority before the hold

@@ -1,8 +1,8 @@
 -- What every step on one node's lines begins with. Keys, for each name: the lock, its line, its holders, its
 -- counters, the claim that the step is about. Arguments: the id of that claim, then for each name what claims' keys
 -- begin and end with, then a proposal for the next token, the same for all nodes.
--- The order of a line is by score: first the node's own time of arrival, then what the claim took as the highest of
--- all nodes, so that all nodes come to the same order; 0 is that of a claim which holds a majority.
+-- The order of a line is by score: first the node's own time of arrival, then that by which a majority of all nodes
+-- knew of it, so that all nodes come to the same order; 0 is that of a claim which holds a majority.
 if redis.replicate_commands then redis.replicate_commands() end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]

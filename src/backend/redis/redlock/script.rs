@@ -7,23 +7,23 @@ macro_rules! script {
 }
 
 pub(super) static ENTER: Script =
-    script!("42094d2567703d9f7d80260561ee97ae11b5f381", "quorum.lua", "enter.lua");
+    script!("90dfd0886e6f08fbb762ab54f610959586cad7c1", "quorum.lua", "enter.lua");
 pub(super) static ORDER: Script =
-    script!("c8dcc4d2c82575b4b31ac23dab232526f948e587", "quorum.lua", "order.lua");
+    script!("27d2a1ca00c99a76f7ee19dcb7343070abe546fb", "quorum.lua", "order.lua");
 pub(super) static ADJUST: Script =
-    script!("c51cc5eea00728930b676b72751ff81ed79ff8b5", "quorum.lua", "adjust.lua");
+    script!("d3d822e0c0374be7b976d91bc424be4d7e3a9334", "quorum.lua", "adjust.lua");
 pub(super) static CONFIRM: Script =
-    script!("dff7b754a5a7f1f61b542dada62a81c13744694c", "quorum.lua", "confirm.lua");
+    script!("5f0ef38f6fc243af08a6ed571b7443cbc0abe1d2", "quorum.lua", "confirm.lua");
 pub(super) static LOOK: Script =
-    script!("689e7e77ff27026e315d07ecfc5dee76c3b3340d", "quorum.lua", "look.lua");
+    script!("80ac93dfa45da1f3d8548c34475b2dff6fdd3cfc", "quorum.lua", "look.lua");
 pub(super) static RENEW: Script =
-    script!("5ef7731c1553e278c618d10f7f875ddf689697c5", "quorum.lua", "renew.lua");
+    script!("eda6ad55af2d0592db60038756f441e8a4fb4eef", "quorum.lua", "renew.lua");
 pub(super) static LEAVE: Script =
-    script!("adf437c3ee10202cc07a3cc6b1c3c9fadc9bb6af", "quorum.lua", "leave.lua");
+    script!("55756f0f13af7dfa72a58eb85aebd554a28a2f1b", "quorum.lua", "leave.lua");
 pub(super) static PUBLISH: Script =
-    script!("0f6800eded000023cf6aab90be7efd4a22c2008b", "quorum.lua", "publish.lua");
+    script!("b6040921bf1f7569418819f3214238c175656714", "quorum.lua", "publish.lua");
 pub(super) static EVICT: Script =
-    script!("417b9ab85ba7ed75a528810e96389e64f217a0f7", "quorum.lua", "evict.lua");
+    script!("d9bb7b1bf93d3e3719cc3ce4557a15fa13fa8bc8", "quorum.lua", "evict.lua");
 pub(super) static INSPECT: Script = script!("0860fed64d4e7b5cf23b3f4608f8011ba6c0ccad", "inspect.lua");
 
 #[cfg(test)]
