@@ -20,13 +20,14 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::dial::Dialer;
-use super::language::{bed, ear, home, latch};
 use super::session::{News, ask};
 use crate::backend::sql::dialect::{UNTOLD, Wait};
 use crate::lock::ClaimId;
 
 /// How long one wait is. Nothing depends on it but how often a claim looks that nobody tells anything.
 const LONGEST: Duration = Duration::from_secs(600);
+/// Within this time the server notices that the connection which listened before is gone.
+const GONE: Duration = Duration::from_secs(3);
 /// A connection that nobody listens on is closed after this time.
 const IDLE: Duration = Duration::from_secs(2);
 
@@ -190,15 +191,16 @@ impl Listener {
         let own = super::language::text(&wait.own.to_string());
         let claims = &self.dialer.tables().claim;
         let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
+        let latches = self.dialer.latches();
         let (says, target) = match ahead {
-            Some(ahead) => (ear(wait.own), latch(ahead)),
-            None => (bed(wait.own), home(wait.own)),
+            Some(ahead) => (latches.ear(wait.own), latches.latch(ahead)),
+            None => (latches.bed(wait.own), latches.home(wait.own)),
         };
         let asked = if wait.asked { "1" } else { "COUNT(c.asked) = 0" };
-        let (entries, crowd, longest) = (wait.entries, wait.crowd, LONGEST.as_secs());
+        let (entries, crowd, longest, gone) = (wait.entries, wait.crowd, LONGEST.as_secs(), GONE.as_secs());
         format!(
-            "DO GET_LOCK('{says}', 0);\
-             SET @dlock_same = (SELECT COUNT(*) = {entries} AND {asked} FROM {claims} c WHERE c.claim = {own}) \
+            "SET @dlock_says = GET_LOCK('{says}', {gone});\
+             SET @dlock_same = @dlock_says = 1 AND (SELECT COUNT(*) = {entries} AND {asked} FROM {claims} c WHERE c.claim = {own}) \
              AND (SELECT COUNT(*) = {crowd} FROM {claims} m JOIN {claims} p ON p.name = m.name AND p.seq < m.seq \
              WHERE m.claim = {own});\
              SELECT IF(@dlock_session <=> CONNECTION_ID(), IF(@dlock_same, \
