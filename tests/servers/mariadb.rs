@@ -138,8 +138,13 @@ pub(crate) fn lose_claim(server: &Server, prefix: &str, id: &str) {
     let gone = ask(server, &format!("DELETE FROM {table} WHERE claim = '{id}'; SELECT ROW_COUNT()"));
     assert_ne!(gone.trim(), "0", "{id} was in line");
     // Who waits for its end is woken by that of its connection.
-    let carrier = ask(server, &format!("SELECT COALESCE(IS_USED_LOCK('dlock.{id}'), 0)"));
-    let _ = try_ask(server, &format!("KILL {}", carrier.trim()));
+    // Its name has a part that is the tables' own.
+    let tables =
+        ask(server, &format!("SELECT LEFT(SHA2(CONCAT('{DATABASE}', CHAR(0), '{prefix}'), 256), 12)"));
+    let latch = format!("dlock.{}.l.{id}", tables.trim());
+    let carrier = ask(server, &format!("SELECT COALESCE(IS_USED_LOCK('{latch}'), 0)"));
+    assert_ne!(carrier.trim(), "0", "{id} is carried by a connection");
+    ask(server, &format!("KILL {}", carrier.trim()));
 }
 
 /// Takes the claim that holds the lock `name` away, likewise.

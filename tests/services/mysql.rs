@@ -249,21 +249,16 @@ fn a_full_server_is_waited_for() {
     let server = mariadb::start_with(&["--max-connections=10"]);
     let bed = user(&server, "ci", "", "ALL");
     run_with(&bed, &[]).silently(0);
-    let port = format!("--port={}", server.port());
-    let guest = || {
-        let mut command = bed.command("mariadb");
-        command.args([
-            "--no-defaults",
-            "--user=ci",
-            "--host=127.0.0.1",
-            &port,
-            "--execute",
-            "SELECT SLEEP(600)",
-        ]);
-        bed.start(&mut command)
-    };
+    // One that finds no room comes again.
+    let script =
+        "until mariadb --no-defaults --user=ci --host=127.0.0.1 --port=$0 --execute 'SELECT SLEEP(600)'
+        do sleep 0.1; done";
+    let port = server.port().to_string();
+    let guest = || bed.start(bed.command("sh").args(["-c", script, &port]));
     let guests: Vec<_> = (0..10).map(|_| guest()).collect();
-    until_true("a full server", || run_with(&bed, &[]).code() == Some(69));
+    let full =
+        "SELECT COUNT(*) = 10 FROM information_schema.PROCESSLIST WHERE USER = 'ci' AND INFO LIKE '%SLEEP%'";
+    until_true("a full server", || mariadb::ask(&server, full) == "1\n");
     run_with(&bed, &[]).failed(69, &["Too many connections"]);
     let waiter = bed.start(&mut bed.run(["-q", "-w", "20s", "--name", "x", "--", "true"]));
     bed.finish(&mut bed.run(["-w", "1s", "--name", "x", "--", "true"])).failed(69, &["Too many connections"]);

@@ -5,6 +5,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 
 use super::config::{MysqlConfig, MysqlPlace, MysqlTls};
 use super::fault;
+use super::language::Latches;
 use super::session::ask;
 use crate::backend::options::Secret;
 use crate::backend::sql::fault::{Fault, Outcome};
@@ -25,11 +26,14 @@ pub(super) const PRELUDE: &str = "SET SESSION wait_timeout = 2000000, SESSION in
 #[derive(Debug)]
 pub(super) struct Dialer {
     config: MysqlConfig,
+    latches: Latches,
 }
 
 impl Dialer {
     pub(super) fn new(config: MysqlConfig) -> Self {
-        Self { config }
+        let database = config.database.as_deref().unwrap_or_default();
+        let latches = Latches::of(database, &config.tables.prefix);
+        Self { config, latches }
     }
 
     pub(super) fn config(&self) -> &MysqlConfig {
@@ -38,6 +42,10 @@ impl Dialer {
 
     pub(super) fn tables(&self) -> &Tables {
         &self.config.tables
+    }
+
+    pub(super) fn latches(&self) -> &Latches {
+        &self.latches
     }
 
     pub(super) fn peer(&self, server: usize) -> String {

@@ -20,13 +20,16 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::dial::Dialer;
-use super::language::{bed, ear, home, latch};
-use super::session::{News, ask};
+use super::session::{News, ask, say_goodbye};
 use crate::backend::sql::dialect::{UNTOLD, Wait};
 use crate::lock::ClaimId;
 
 /// How long one wait is. Nothing depends on it but how often a claim looks that nobody tells anything.
-const LONGEST: Duration = Duration::from_secs(600);
+const LONGEST: Duration = Duration::from_secs(300);
+/// How long a connection may take to open, and an answer longer than the wait.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Within this time the server notices that the connection which listened before is gone.
+const GONE: Duration = Duration::from_secs(3);
 /// A connection that nobody listens on is closed after this time.
 const IDLE: Duration = Duration::from_secs(2);
 
@@ -52,6 +55,7 @@ impl Ear {
             news: Arc::clone(news),
             wish: wish.clone(),
             connection: None,
+            elsewhere: false,
             free: None,
             told: None,
         };
@@ -89,6 +93,8 @@ struct Listener {
     news: Arc<News>,
     wish: watch::Sender<Option<Wait>>,
     connection: Option<MySqlConnection>,
+    /// Whether it waits for something that does not end with the own session.
+    elsewhere: bool,
     /// Whose latch was found free. If that claim is still ahead, its client has lost its connection.
     free: Option<ClaimId>,
     /// Which wait did not begin, or ended for want of an own session, and when. If it is wished for again at once, that
@@ -108,6 +114,15 @@ async fn other(wishes: &mut watch::Receiver<Option<Wait>>, wait: &Wait) {
     }
 }
 
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // A farewell that is not read keeps the server from noticing that nobody is there.
+        if let Some(connection) = self.connection.take().filter(|_| !self.elsewhere) {
+            say_goodbye(connection);
+        }
+    }
+}
+
 impl Listener {
     async fn serve(mut self) {
         let mut wishes = self.wish.subscribe();
@@ -116,7 +131,9 @@ impl Listener {
             let wait = if let Ok(wait) = wait {
                 wait
             } else {
-                self.connection = None;
+                if let Some(connection) = self.connection.take() {
+                    say_goodbye(connection);
+                }
                 next(&mut wishes).await
             };
             let Some(wait) = wait else { return };
@@ -164,15 +181,26 @@ impl Listener {
 
     async fn hear(&mut self, wait: &Wait) -> Option<End> {
         if self.connection.is_none() {
-            let mut connection = self.dialer.connect(self.server).await.ok()?;
-            ask(&mut connection, "SET @dlock_session = CONNECTION_ID();").await.ok()?;
-            self.connection = Some(connection);
+            let open = async {
+                let mut connection = self.dialer.connect(self.server).await.ok()?;
+                ask(&mut connection, "SET @dlock_session = CONNECTION_ID();").await.ok()?;
+                Some(connection)
+            };
+            self.connection = Some(tokio::time::timeout(PATIENCE, open).await.ok()??);
         }
         let batch = self.batch(wait);
-        let answer = ask(self.connection.as_mut()?, &batch).await;
+        self.elsewhere = wait.ahead.is_some();
+        let answer = ask(self.connection.as_mut()?, &batch);
+        // A connection that was forgotten on the way says nothing at all.
+        let answer = tokio::time::timeout(LONGEST + GONE + PATIENCE, answer).await;
+        self.elsewhere = false;
         let (sets, _) = match answer {
-            Ok(answer) => answer,
-            Err(error) => {
+            Ok(Ok(answer)) => answer,
+            Err(_) => {
+                self.connection = None;
+                return None;
+            }
+            Ok(Err(error)) => {
                 self.connection = None;
                 // Where the end of a statement is an error.
                 return super::fault::number(&error).map(|_| End::Woken);
@@ -190,15 +218,16 @@ impl Listener {
         let own = super::language::text(&wait.own.to_string());
         let claims = &self.dialer.tables().claim;
         let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
+        let latches = self.dialer.latches();
         let (says, target) = match ahead {
-            Some(ahead) => (ear(wait.own), latch(ahead)),
-            None => (bed(wait.own), home(wait.own)),
+            Some(ahead) => (latches.ear(wait.own), latches.latch(ahead)),
+            None => (latches.bed(wait.own), latches.home(wait.own)),
         };
         let asked = if wait.asked { "1" } else { "COUNT(c.asked) = 0" };
-        let (entries, crowd, longest) = (wait.entries, wait.crowd, LONGEST.as_secs());
+        let (entries, crowd, longest, gone) = (wait.entries, wait.crowd, LONGEST.as_secs(), GONE.as_secs());
         format!(
-            "DO GET_LOCK('{says}', 0);\
-             SET @dlock_same = (SELECT COUNT(*) = {entries} AND {asked} FROM {claims} c WHERE c.claim = {own}) \
+            "SET @dlock_says = GET_LOCK('{says}', {gone});\
+             SET @dlock_same = @dlock_says = 1 AND (SELECT COUNT(*) = {entries} AND {asked} FROM {claims} c WHERE c.claim = {own}) \
              AND (SELECT COUNT(*) = {crowd} FROM {claims} m JOIN {claims} p ON p.name = m.name AND p.seq < m.seq \
              WHERE m.claim = {own});\
              SELECT IF(@dlock_session <=> CONNECTION_ID(), IF(@dlock_same, \

@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use sha2::{Digest, Sha256};
+
 use super::config::MysqlConfig;
 use crate::backend::sql::tables::Tables;
 use crate::lock::ClaimId;
@@ -65,52 +67,84 @@ pub(super) fn grant(tables: &Tables, claim: &str, locks: &[String]) -> String {
     sql
 }
 
-/// The user-level lock that a claim's own session has as long as the claim is in line. Its end wakes who waits for
-/// that claim, also if it is the end of a process.
-pub(super) fn latch(claim: ClaimId) -> String {
-    format!("dlock.{claim}")
+/// The user-level locks of claims. They are the whole server's, so their names have a part that is these tables'.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Latches {
+    start: String,
 }
 
-/// One that the session has beside it and nobody else asks for.
-pub(super) fn home(claim: ClaimId) -> String {
-    format!("dlock.h.{claim}")
-}
+impl Latches {
+    /// Those for the tables that `prefix` begins in `database`.
+    pub(super) fn of(database: &str, prefix: &str) -> Self {
+        let (database, prefix) = prefix.split_once('.').unwrap_or((database, prefix));
+        let mut hash = Sha256::new();
+        hash.update(database.as_bytes());
+        hash.update([0]);
+        hash.update(prefix.as_bytes());
+        let digest = hash.finalize();
+        let mut start = "dlock.".to_owned();
+        for byte in &digest[..6] {
+            let _ = write!(start, "{byte:02x}");
+        }
+        Self { start }
+    }
 
-/// That of a connection which waits for the latch of another claim, and which is woken otherwise only if something
-/// is told to this claim itself.
-pub(super) fn ear(claim: ClaimId) -> String {
-    format!("dlock.e.{claim}")
-}
+    /// That which a claim's own session has as long as the claim is in line. Its end wakes who waits for that claim,
+    /// also if it is the end of a process.
+    pub(super) fn latch(&self, claim: ClaimId) -> String {
+        format!("{}.l.{claim}", self.start)
+    }
 
-/// That of a connection which waits until it is woken.
-pub(super) fn bed(claim: ClaimId) -> String {
-    format!("dlock.s.{claim}")
-}
+    /// One that the session has beside it and nobody else asks for.
+    pub(super) fn home(&self, claim: ClaimId) -> String {
+        format!("{}.h.{claim}", self.start)
+    }
 
-/// Taken before the claim can be seen: a latch that is free means that a connection has ended. Once, since the server
-/// counts.
-pub(super) fn arrive(claim: ClaimId) -> String {
-    let (latch, home) = (latch(claim), home(claim));
-    format!(
-        "DO IF(IS_USED_LOCK('{latch}') <=> CONNECTION_ID(), 1, GET_LOCK('{latch}', 0) + GET_LOCK('{home}', 0));"
-    )
-}
+    /// That of a connection which waits for the latch of another claim, and which is woken otherwise only if something
+    /// is told to this claim itself.
+    pub(super) fn ear(&self, claim: ClaimId) -> String {
+        format!("{}.e.{claim}", self.start)
+    }
 
-/// Given back before the commit: who is woken by it waits for the row lock, which the commit lets go before it waits
-/// for the disk.
-pub(super) fn depart(claim: ClaimId) -> String {
-    format!("SET @dlock_latch = RELEASE_LOCK('{}');DO RELEASE_LOCK('{}');", latch(claim), home(claim))
+    /// That of a connection which waits until it is woken.
+    pub(super) fn bed(&self, claim: ClaimId) -> String {
+        format!("{}.s.{claim}", self.start)
+    }
+
+    /// Which connection has the lock of that kind of the claim in `column`.
+    fn owner(&self, kind: char, column: &str) -> String {
+        format!("IS_USED_LOCK(CONCAT('{}.{kind}.', {column}))", self.start)
+    }
+
+    /// Taken before the claim can be seen: a latch that is free means that a connection has ended. Once, since the
+    /// server counts.
+    pub(super) fn arrive(&self, claim: ClaimId) -> String {
+        let (latch, home) = (self.latch(claim), self.home(claim));
+        format!(
+            "DO IF(IS_USED_LOCK('{latch}') <=> CONNECTION_ID(), 1, GET_LOCK('{latch}', 0) + GET_LOCK('{home}', 0));"
+        )
+    }
+
+    /// Given back before the commit: who is woken by it waits for the row lock, which the commit lets go before it
+    /// waits for the disk.
+    pub(super) fn depart(&self, claim: ClaimId) -> String {
+        format!(
+            "SET @dlock_latch = RELEASE_LOCK('{}');DO RELEASE_LOCK('{}');",
+            self.latch(claim),
+            self.home(claim)
+        )
+    }
 }
 
 /// How many of the first in a line are looked at for who may hold now.
 const FIRST: u32 = 256;
 
 /// Wakes those who may hold now and wait to be woken; who waits for a latch only if it was not given back just now.
-pub(super) fn wake_next(tables: &Tables, lock: &str) -> String {
+pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str) -> String {
     let claims = &tables.claim;
+    let (bed, ear) = (latches.owner('s', "w.claim"), latches.owner('e', "w.claim"));
     format!(
-        "SELECT COALESCE(IS_USED_LOCK(CONCAT('dlock.s.', w.claim)), \
-         IF(@dlock_latch = 1, NULL, IS_USED_LOCK(CONCAT('dlock.e.', w.claim)))) AS {WAKE} FROM (\
+        "SELECT COALESCE({bed}, IF(@dlock_latch = 1, NULL, {ear})) AS {WAKE} FROM (\
          SELECT f.claim, f.mode, f.fence, ROW_NUMBER() OVER (ORDER BY f.seq) AS place, \
          SUM(f.mode <> 'shared') OVER (ORDER BY f.seq) AS others FROM (\
          SELECT c.claim, c.mode, c.fence, c.seq FROM {claims} c WHERE c.name = {lock} AND c.lease_until > {NOW} \
@@ -120,12 +154,10 @@ pub(super) fn wake_next(tables: &Tables, lock: &str) -> String {
     )
 }
 
-pub(super) fn wake(tables: &Tables, condition: &str) -> String {
+pub(super) fn wake(tables: &Tables, latches: &Latches, condition: &str) -> String {
     let claims = &tables.claim;
-    format!(
-        "SELECT COALESCE(IS_USED_LOCK(CONCAT('dlock.e.', c.claim)), IS_USED_LOCK(CONCAT('dlock.s.', c.claim))) \
-         AS {WAKE} FROM {claims} c WHERE {condition};"
-    )
+    let (bed, ear) = (latches.owner('s', "c.claim"), latches.owner('e', "c.claim"));
+    format!("SELECT COALESCE({ear}, {bed}) AS {WAKE} FROM {claims} c WHERE {condition};")
 }
 
 /// Texts are bytes: no collation makes two names equal, and no character set is in the way.
@@ -158,4 +190,25 @@ pub(super) fn rights(config: &MysqlConfig) -> Vec<String> {
     let mut lines = vec!["-- Who uses locks needs:".to_owned()];
     lines.extend([lock, claim, gone].map(grant));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_locks_are_short_enough_and_these_tables_own() {
+        let id = ClaimId::from_bytes([0xab; 16]);
+        let here = Latches::of("ops", "dlock_");
+        assert!(here.latch(id).len() <= 64, "{}", here.latch(id));
+        assert_eq!(here, Latches::of("", "ops.dlock_"));
+        assert_ne!(here.latch(id), Latches::of("other", "dlock_").latch(id));
+        assert_ne!(here.latch(id), Latches::of("ops", "x_").latch(id));
+    }
+
+    #[test]
+    fn literals_say_nothing_but_their_bytes() {
+        assert_eq!(text("a'\\"), "x'61275c'");
+        assert_eq!(text(""), "x''");
+    }
 }

@@ -100,11 +100,11 @@ impl Dialect for Mysql {
     }
 
     fn wake_next(&self, lock: &str) -> String {
-        language::wake_next(self.tables(), lock)
+        language::wake_next(self.tables(), self.dialer.latches(), lock)
     }
 
     fn wake(&self, condition: &str) -> String {
-        language::wake(self.tables(), condition)
+        language::wake(self.tables(), self.dialer.latches(), condition)
     }
 
     fn wake_watchers(&self, _lock: &str) -> String {
@@ -112,15 +112,15 @@ impl Dialect for Mysql {
     }
 
     fn arrive(&self, claim: ClaimId) -> String {
-        language::arrive(claim)
+        self.dialer.latches().arrive(claim)
     }
 
     fn depart(&self, claim: ClaimId) -> String {
-        language::depart(claim)
+        self.dialer.latches().depart(claim)
     }
 
     fn listen(&self, claim: ClaimId) -> String {
-        language::arrive(claim)
+        self.dialer.latches().arrive(claim)
     }
 
     fn watch(&self, _name: &LockName) -> String {

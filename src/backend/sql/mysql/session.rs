@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures_util::TryStreamExt as _;
+use futures_util::{FutureExt as _, TryStreamExt as _};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
-use sqlx::{Column as _, Either, Executor as _, Row as _};
+use sqlx::{Column as _, Connection as _, Either, Executor as _, Row as _};
 use tokio::sync::{Mutex as Gate, watch};
 
 use super::dial::{Dialer, PRELUDE};
@@ -24,7 +24,8 @@ pub(super) struct MysqlSession {
     dialer: Arc<Dialer>,
     server: usize,
     peer: String,
-    connection: Gate<MySqlConnection>,
+    /// There until the session is dropped.
+    connection: Gate<Option<MySqlConnection>>,
     /// Whether nothing was asked yet.
     fresh: AtomicBool,
     open: AtomicBool,
@@ -53,6 +54,20 @@ impl fmt::Debug for MysqlSession {
     }
 }
 
+impl Drop for MysqlSession {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.get_mut().take().filter(|_| self.is_open()) {
+            say_goodbye(connection);
+        }
+    }
+}
+
+/// Closes a connection on which nothing is under way. Servers write a warning for each that just ends.
+pub(super) fn say_goodbye(connection: MySqlConnection) {
+    // The few bytes go out at once or not at all.
+    drop(connection.close().now_or_never());
+}
+
 /// Closes the session if the work it stands for is not finished.
 struct Unfinished<'a>(Option<&'a MysqlSession>);
 
@@ -72,7 +87,7 @@ impl MysqlSession {
             dialer: Arc::clone(dialer),
             server,
             peer: dialer.peer(server),
-            connection: Gate::new(connection),
+            connection: Gate::new(Some(connection)),
             fresh: AtomicBool::new(true),
             open: AtomicBool::new(true),
             news: Arc::new(news),
@@ -113,11 +128,11 @@ impl MysqlSession {
 
     async fn exchange(&self, batch: &str) -> Outcome<Sets> {
         let mut connection = self.connection.lock().await;
-        if !self.is_open() {
+        let Some(connection) = connection.as_mut().filter(|_| self.is_open()) else {
             return Err(Fault::spent("the connection was closed"));
-        }
+        };
         let mut unfinished = Unfinished(Some(self));
-        let (sets, wake) = match ask(&mut connection, batch).await {
+        let (sets, wake) = match ask(connection, batch).await {
             Ok(answer) => answer,
             Err(error) => {
                 let fault = fault::of(&error);
@@ -130,7 +145,7 @@ impl MysqlSession {
                 return Err(fault);
             }
         };
-        self.wake(&mut connection, &wake).await?;
+        self.wake(connection, &wake).await?;
         unfinished.0 = None;
         Ok(sets)
     }
