@@ -200,7 +200,7 @@ impl SqlClaim {
                     return Err(Fault::new(ErrorKind::Invalid, "the claim has left it"));
                 }
                 let now = self.service.clock.now();
-                if (!anew || is_final(&state) || view.is_fresh(now)) && seen != Some(&state) {
+                if (!anew || is_final(&state) || view.is_fresh(self.id, now)) && seen != Some(&state) {
                     view.unasked = false;
                     return Ok(state);
                 }

@@ -33,6 +33,13 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
     /// Whether the server can wake this client; if not (a pooler stands between), one looks every 500 ms.
     fn tells(&self) -> bool;
 
+    /// Whether a change that concerns the claim `own` would be told now; for databases where one is told only as long as
+    /// somebody waits in [`Session::news_after`].
+    fn hears(&self, own: ClaimId) -> bool {
+        let _ = own;
+        true
+    }
+
     /// How often the server has told of something.
     fn told(&self) -> u64;
 

@@ -110,9 +110,10 @@ impl View {
     }
 
     /// Whether nothing can have changed since the database last answered.
-    pub(super) fn is_fresh(&self, now: Moment) -> bool {
+    pub(super) fn is_fresh(&self, id: ClaimId, now: Moment) -> bool {
         let armed = self.armed.as_ref().is_some_and(|armed| {
-            armed.session.is_open() && armed.session.told() == armed.told && now < self.look_at
+            let session = &armed.session;
+            session.is_open() && session.hears(id) && session.told() == armed.told && now < self.look_at
         });
         armed || self.unasked
     }

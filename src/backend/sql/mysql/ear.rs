@@ -62,6 +62,11 @@ impl Ear {
         Self { wish, task: tokio::spawn(listener.serve()) }
     }
 
+    /// Whether the news will be told.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.wish.borrow().is_some()
+    }
+
     /// Has the news told once when `wait` may be over.
     pub(super) fn wait_for(&self, wait: &Wait) {
         self.wish.send_if_modified(|wish| {

@@ -207,6 +207,11 @@ impl Session for MysqlSession {
         !self.news.pooled.load(Ordering::Relaxed)
     }
 
+    fn hears(&self, own: ClaimId) -> bool {
+        let ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
+        ears.get(&own).is_some_and(Ear::is_waiting)
+    }
+
     fn told(&self) -> u64 {
         *self.news.told.borrow()
     }
