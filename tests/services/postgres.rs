@@ -195,7 +195,7 @@ fn a_full_server_is_waited_for() {
     let bed = bed_on(&server);
     run_with(&bed, &[]).silently(0);
     let guests: Vec<_> = (0..4).map(|_| bed.start(&mut guest(&bed, server.port()))).collect();
-    until_true("a full server", || run_with(&bed, &[]).code() == Some(69));
+    until_true("a full server", || guests.iter().all(|guest| guest.err_so_far() == "in"));
     run_with(&bed, &[]).failed(69, &["too many clients"]);
     let waiter = bed.start(&mut bed.run(["-q", "-w", "20s", "--name", "x", "--", "true"]));
     let refused = bed.finish(&mut bed.run(["-w", "1s", "--name", "x", "--", "true"]));
@@ -207,16 +207,52 @@ fn a_full_server_is_waited_for() {
     waiter.finish().silently(0);
 }
 
-/// Somebody who connects, and says nothing more.
+/// Somebody who connects as soon as there is room, and says nothing more.
 fn guest(bed: &Bed, port: u16) -> Command {
     let script = "import socket, struct, sys, time\n\
-        s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n\
         b = struct.pack('!I', 196608) + b'user\\0postgres\\0\\0'\n\
-        s.sendall(struct.pack('!I', len(b) + 4) + b)\n\
-        time.sleep(600)";
+        kind = b'E'\n\
+        while kind != b'R':\n\
+        \x20   s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n\
+        \x20   s.sendall(struct.pack('!I', len(b) + 4) + b)\n\
+        \x20   kind = s.recv(1)\n\
+        sys.stderr.write('in'); sys.stderr.flush(); time.sleep(600)";
     let mut command = bed.command("python3");
     command.args(["-c", script, &port.to_string()]);
     command
+}
+
+#[test]
+fn settings_of_the_server_change_nothing() {
+    let server = postgres::start_with(&[
+        "fsync=on",
+        "default_transaction_isolation=serializable",
+        "standard_conforming_strings=off",
+        "synchronous_commit=off",
+        "lock_timeout=50ms",
+        "log_statement=all",
+    ]);
+    server.sql("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'");
+    let bed = bed_at(server.address_of("latin"));
+    let name = "日本 \\' \"; x--";
+    let holder = bed.held(&["--name", name, "--label", "ü\\'日"]);
+    let shown = bed.status(name);
+    assert_eq!((&shown["lock"], &shown["holders"][0]["label"]), (&name.into(), &"ü\\'日".into()));
+    let mut waiter = bed.hold(&["--name", name, "-q"]);
+    bed.await_waiters(name, 1);
+    holder.release().silently(0);
+    waiter.await_start();
+    waiter.release().silently(0);
+    // Somebody has the row for longer than the server lets anybody wait for it.
+    let sleeper = "BEGIN; SELECT fence FROM dlock_lock FOR UPDATE; SELECT pg_sleep(3); COMMIT";
+    let mut psql = bed.command("psql");
+    let sleeper = bed.start(psql.args([&server.address_of("latin"), "-Xqc", sleeper]));
+    let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    until_true("a lock on the row", || server.sql(asleep) == "1");
+    // It may say that nobody has answered yet.
+    assert_eq!(bed.finish(&mut bed.run(["-w", "20s", "--name", name, "--", "true"])).code(), Some(0));
+    assert!(server.server().log().contains("lock timeout"), "{}", server.server().log());
+    sleeper.finish();
 }
 
 #[test]

@@ -235,14 +235,33 @@ fn a_watch_shows_each_change_without_asking_all_the_time() {
     bed.finish(&mut bed.run(["--name", "x", "--", "true"])).silently(0);
     let watch = bed.start(&mut bed.verb("watch", ["--json", "x"]));
     until_true("a watch", || server.server().log().contains("pg_advisory_lock_shared"));
-    let holder = bed.held(&["--name", "x", "--ttl", "10m"]);
-    holder.release().silently(0);
     let looks = || server.server().log().matches("ORDER BY c.name, c.seq").count();
-    until_true("a look after each change", || looks() >= 3);
+    until_true("the first look", || looks() >= 1);
+    let holder = bed.held(&["--name", "x", "--ttl", "10m"]);
+    until_true("a look after the grant", || looks() >= 2);
+    holder.release().silently(0);
+    until_true("a look after the release", || looks() >= 3);
     let before = looks();
     let_pass(Duration::from_secs(2));
     assert!(looks() <= before + 1, "it asks all the time");
     watch.signal(Signal::INT);
     let shown = watch.finish().text();
     assert!(shown.lines().count() >= 3 && shown.lines().any(|l| l.contains("\"token\":\"")), "{shown}");
+}
+
+#[test]
+fn a_wake_up_that_is_lost_costs_no_more_than_the_time_to_the_next_renewal() {
+    let server = start();
+    let bed = bed_on(&server);
+    let holder = bed.held(&["--name", "x", "--ttl", "10m"]);
+    let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "9s"]);
+    bed.await_waiters("x", 1);
+    let begun = Instant::now();
+    // Whoever removes a row by hand tells nobody.
+    server.lose("dlock_", "x");
+    waiter.await_start();
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    waiter.release();
+    holder.let_go();
+    holder.running.finish();
 }

@@ -55,11 +55,13 @@ impl Kind {
         format!("{scheme}://127.0.0.1:{port}")
     }
 
-    /// How long after a loss at the service dlock may hear of it: where that is not pushed, at the next renewal.
-    pub(crate) fn news_within(self, ttl: Duration) -> Duration {
+    /// How long after a loss at the service dlock may hear of it, if it renews every `interval`: where that is not
+    /// pushed, at the next renewal.
+    pub(crate) fn news_within(self, interval: Duration) -> Duration {
         match self {
             Self::Etcd | Self::Mysql | Self::Zk => Duration::ZERO,
-            Self::Redis | Self::Postgres => ttl / 3,
+            Self::Redis => interval / 3,
+            Self::Postgres => interval,
         }
     }
 
@@ -112,7 +114,7 @@ impl Site {
             // A database for each test.
             Kind::Redis => Self::Redis(redis::start_with(&["--databases", "4096"])),
             Kind::Zk => Self::Zk(zookeeper::start()),
-            Kind::Postgres => Self::Postgres(postgres::start_with(&["fsync=on"])),
+            Kind::Postgres => Self::Postgres(postgres::start_with(&["fsync=on", "max_connections=600"])),
         }
     }
 

@@ -37,38 +37,38 @@ impl LineObserver {
         Self { service, name, told: None, look_at: Moment::NEVER, last: None }
     }
 
-    /// Has the database tell of each change from now on, then reads the line.
+    /// Reads the line after having the database tell of each change from then on.
     async fn look(&mut self) -> Outcome<LockStatus> {
         let deadline = self.service.clock.now() + LOOK;
-        let dialect = Arc::clone(&self.service.dialect);
-        let watch = if self.can_be_told(deadline).await? { dialect.watch(&self.name) } else { String::new() };
-        let batch = format!("{watch}{}", steps::line(&*dialect, Some(&self.name)));
-        let (status, tells) = match self.service.read(deadline, &batch).await? {
-            Some(answer) => {
-                // A watch gives no row of ten columns.
-                let mut sets = answer.sets;
-                sets.retain(|set| set.first().is_some_and(|row| row.len() == 10));
-                let lines = inspect::lines(&sets)?;
-                let tells = !watch.is_empty() && answer.session.tells();
-                self.told = Some((answer.session, answer.told));
-                (inspect::status_of(&self.name, &lines), tells)
-            }
-            None => (inspect::status_of(&self.name, &inspect::Lines::new()), false),
-        };
+        let told_by = self.told_by(deadline).await?;
+        let question = steps::line(&*self.service.dialect, Some(&self.name));
+        let (mut lines, mut tells) = (inspect::Lines::new(), false);
+        self.told = None;
+        if let Some(answer) = self.service.read(deadline, &question).await? {
+            lines = inspect::lines(&answer.sets)?;
+            tells = told_by.is_some_and(|session| Arc::ptr_eq(&session, &answer.session));
+            self.told = tells.then_some((answer.session, answer.told));
+        }
+        let status = inspect::status_of(&self.name, &lines);
         let now = self.service.clock.now();
-        let lives = status.holders.iter().chain(&status.waiters).filter_map(|entry| entry.ttl);
-        let foreseen = lives.min().map_or(AT_LEAST, |least| (least + SLACK).min(AT_LEAST));
+        let ends = status.holders.iter().chain(&status.waiters).filter_map(|entry| entry.ttl);
+        let foreseen = ends.min().map_or(AT_LEAST, |least| (least + SLACK).min(AT_LEAST));
         self.look_at = now + if tells { foreseen } else { foreseen.min(UNTOLD) };
         Ok(status)
     }
 
-    /// Whether the session is this client's own; one that a pooler lends must be left as it is.
-    async fn can_be_told(&self, deadline: Moment) -> Outcome<bool> {
+    /// The session that tells of changes. One that a pooler lends must be left as it is, and tells nothing.
+    async fn told_by(&self, deadline: Moment) -> Outcome<Option<Arc<dyn Session>>> {
         if let Some((session, _)) = self.told.as_ref().filter(|(session, _)| session.is_open()) {
-            return Ok(session.tells());
+            return Ok(Some(Arc::clone(session)));
         }
-        let answer = self.service.read(deadline, "SELECT 1;").await?;
-        Ok(answer.is_some_and(|answer| answer.session.tells()))
+        let watch = self.service.dialect.watch(&self.name);
+        let first = self.service.read(deadline, "SELECT 1;").await?;
+        if watch.is_empty() || !first.is_some_and(|answer| answer.session.tells()) {
+            return Ok(None);
+        }
+        // An exchange of its own: what is told is told from its end on.
+        Ok(self.service.read(deadline, &watch).await?.map(|answer| answer.session))
     }
 
     async fn follow(&mut self) -> Outcome<LockStatus> {

@@ -112,7 +112,9 @@ impl Session for PgSession {
     async fn run(&self, batch: &str) -> Outcome<Sets> {
         let ask = self.direct.load(Ordering::Relaxed) == UNKNOWN || batch.contains("LISTEN ");
         let Some(mark) = self.mark.as_ref().filter(|_| ask) else { return self.exchange(batch).await };
-        let batch = format!("{batch}SELECT current_setting('{MARK}', true);");
+        // Within the transaction, if there is one: another would cost its own.
+        let (work, end) = batch.strip_suffix("COMMIT;").map_or((batch, ""), |work| (work, "COMMIT;"));
+        let batch = format!("{work}SELECT current_setting('{MARK}', true);{end}");
         let mut sets = self.exchange(&batch).await?;
         let found = sets.pop().and_then(|set| set.into_iter().next()?.into_iter().next()?);
         let direct = if found.as_ref() == Some(mark) { DIRECT } else { POOLED };
