@@ -15,6 +15,7 @@ cases![
     c01_another_id_of_the_same_holder_waits[],
     c01_pairs_of_modes[],
     c01_slots_exhausted_and_returned[],
+    c01_slots_are_all_different_whoever_looks_first[],
     c01_freed_slot_number_is_given_again[],
     c01_exclusive_and_shared_contenders_never_overlap[],
     c01_claims_that_come_at_once_hold_one_by_one[],
@@ -98,6 +99,27 @@ async fn c01_slots_exhausted_and_returned(b: Bench) {
     holders.remove(1).leave().await;
     fourth.held().await;
     fifth.waits().await;
+}
+
+/// Of those who may hold, the first in line need not be the first to notice.
+async fn c01_slots_are_all_different_whoever_looks_first(b: Bench) {
+    let lock = b.name("a");
+    let mut members = Vec::new();
+    for _ in 0..4 {
+        members.push(b.enter(b.ask_as(&lock, slots(2))).await);
+    }
+    let (fourth, third) = (members.pop().expect("four"), members.pop().expect("four"));
+    for holder in &members {
+        holder.held().await;
+    }
+    third.waits().await;
+    fourth.waits().await;
+    for holder in members {
+        holder.leave().await;
+    }
+    // Where one waits until the other has looked, it has its slot later.
+    fourth.held_by(b.clock.now() + b.fixture.blink() * 10).await;
+    assert_ne!(third.held().await.names[0].slot, fourth.held().await.names[0].slot);
 }
 
 async fn c01_freed_slot_number_is_given_again(b: Bench) {

@@ -35,7 +35,8 @@ pub(super) fn bump(tables: &Tables, lock: &str) -> String {
 
 pub(super) fn grant_first(tables: &Tables, claim: &str, locks: &[String]) -> String {
     let claims = &tables.claim;
-    let mut sql = give(tables, claim, locks, "CASE WHEN c.kind <> '' THEN 1 END");
+    // Those behind it may have looked before it, and have slots already.
+    let mut sql = give(tables, claim, locks, &lowest_slot(claims));
     for lock in locks {
         let _ = write!(
             sql,
