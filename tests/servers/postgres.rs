@@ -35,6 +35,12 @@ pub(crate) fn as_somebody(program: &Path) -> Command {
     command
 }
 
+/// Whether `process` is stopped, or no more.
+fn is_stopped(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 'Z', 'X']))
+}
+
 fn done(mut command: Command) -> String {
     let output = command.output().expect("starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -181,9 +187,16 @@ impl Postgres {
     pub(crate) fn freeze(&self) {
         self.server.freeze();
         // The first makes no more of the others now.
-        for process in &self.processes()[1..] {
+        let others = self.processes().split_off(1);
+        for process in &others {
             // It may have ended just now.
             let _ = kill_process(*process, Signal::STOP);
+        }
+        // One that waits for a processor stops only when it gets one.
+        let begun = Instant::now();
+        while !others.iter().all(|process| is_stopped(*process)) {
+            assert!(begun.elapsed() < LIMIT, "the server does not stop");
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -197,6 +210,10 @@ impl Postgres {
 
     /// SIGKILL to all of it.
     pub(crate) fn down(&self) {
+        if !self.server.is_up() {
+            // The pid in its folder may be somebody else's by now.
+            return;
+        }
         let processes = self.processes();
         self.server.down();
         let begun = Instant::now();
@@ -265,5 +282,12 @@ impl Postgres {
         let standby = start_in(folder, &[]);
         assert_eq!(standby.sql("SELECT pg_is_in_recovery()"), "t");
         standby
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // Those that are stopped do not notice that the first of them is gone.
+        self.down();
     }
 }
