@@ -75,7 +75,7 @@ struct Watch {
     fault: WhyFailed,
     /// The command whose stop was followed, until somebody resumes the job.
     followed: Option<i32>,
-    /// The command has just started: it needs the processors more than this process does.
+    /// It or the command has just started, and others need the processors more than this process does.
     settling: bool,
     /// Suspended with the job: stop, then begin again.
     suspending: bool,
@@ -164,7 +164,7 @@ impl Front {
                 act_by: patience.give_up_at + GIVING_UP,
                 fault: WhyFailed::Mute,
                 followed: None,
-                settling: false,
+                settling: true,
                 suspending: false,
                 anchors: Vec::new(),
                 died: None,
