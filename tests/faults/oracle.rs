@@ -3,9 +3,6 @@
 //! Every hold's command writes a line with its pid, token and mode before it does anything, and looks at its
 //! beginning and its end whether anybody of another hold's tree lives.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-
 use crate::support::{Bed, process};
 
 /// The command of each hold. It keeps an exclusion folder and an unprotected counter, and has a child in another
@@ -130,12 +127,5 @@ impl<'a> Oracle<'a> {
         let pairs = living.iter().flat_map(|a| living.iter().map(move |b| (*a, *b))).filter(|(a, b)| a < b);
         // One that lives before and after the look at the other lived with it.
         pairs.into_iter().find(|(a, b)| [a, b, a].into_iter().all(|pid| process::is_alive(*pid)))
-    }
-
-    /// Notes that the enemy is about to end the command `pid` itself; returns the child that it leaves behind.
-    pub(crate) fn fell(&self, pid: i32) -> Option<i32> {
-        let mut felled = OpenOptions::new().append(true).open(self.bed.path("felled")).expect("a list");
-        felled.write_all(format!("{pid}\n").as_bytes()).expect("a longer list");
-        self.bed.read(&format!("tree.{pid}")).trim().parse().ok()
     }
 }

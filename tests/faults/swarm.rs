@@ -1,6 +1,8 @@
 //! The swarm and its enemy.
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -106,7 +108,7 @@ fn rage(bed: &Bed, random: &mut Random, locker: Locker, length: Duration, oracle
         while swarm.len() < SWARM {
             swarm.push(bed.start(&mut locker(bed, random)));
         }
-        blows += usize::from(strike(bed, random, &mut stopped, oracle));
+        blows += usize::from(strike(bed, random, &mut stopped));
         assert_eq!(oracle.overlap(), None, "both hold exclusively and live");
         std::thread::sleep(Duration::from_millis(u64::try_from(random.below(30)).expect("small")));
     }
@@ -120,8 +122,15 @@ fn rage(bed: &Bed, random: &mut Random, locker: Locker, length: Duration, oracle
     blows
 }
 
+/// Notes for the oracle that the command `pid` is about to be felled; returns the child that it leaves behind.
+fn fell(bed: &Bed, pid: i32) -> Option<i32> {
+    let mut felled = OpenOptions::new().append(true).open(bed.path("felled")).expect("a list");
+    felled.write_all(format!("{pid}\n").as_bytes()).expect("a longer list");
+    bed.read(&format!("tree.{pid}")).trim().parse().ok()
+}
+
 /// One blow at a random front, keeper or command.
-fn strike(bed: &Bed, random: &mut Random, stopped: &mut BTreeSet<i32>, oracle: &Oracle<'_>) -> bool {
+fn strike(bed: &Bed, random: &mut Random, stopped: &mut BTreeSet<i32>) -> bool {
     let processes: Vec<Process> = bed.processes();
     stopped.retain(|pid| process::is_stopped(*pid));
     let blow = match random.below(10) {
@@ -142,7 +151,7 @@ fn strike(bed: &Bed, random: &mut Random, stopped: &mut BTreeSet<i32>, oracle: &
     let Some(victim) = victim else { return false };
     let is_command = processes.iter().any(|p| p.pid == victim && p.name == "bash");
     if is_command && matches!(blow, Blow::Kill | Blow::Terminate) {
-        let left = oracle.fell(victim);
+        let left = fell(bed, victim);
         process::signal(victim, blow.signal());
         if let Some(pid) = left {
             process::signal(pid, Signal::KILL);

@@ -12,7 +12,6 @@ mod etcd_cut;
 mod hostile;
 mod mysql;
 mod mysql_many;
-#[allow(dead_code, reason = "its enemies here fell no command themselves")]
 #[path = "../faults/oracle.rs"]
 mod oracle;
 mod postgres;
