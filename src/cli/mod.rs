@@ -56,7 +56,6 @@ use settings::{BreakSettings, ListSettings, RunSettings, StatusSettings, Viewing
 pub fn main() -> ! {
     let started = clock::now();
     sys::take_over();
-    sys::take_code();
     std::panic::set_hook(Box::new(defect));
     end(std::env::args_os().skip(1).collect(), started).end_process()
 }

@@ -310,26 +310,15 @@ unsafe extern "C" {
     static etext: u8;
 }
 
-/// Advises the kernel on the program's code and constants. They are a file's, never written and, unlike data that the
-/// loader relocates, have no contents of their own to lose.
-fn advise_code(advice: libc::c_int) {
-    const PAGE: usize = 4096;
-    let from = (&raw const __executable_start).expose_provenance() / PAGE * PAGE;
-    let to = (&raw const etext).expose_provenance() / PAGE * PAGE;
-    // SAFETY: see above: either advice changes only what has to be read from the page cache again.
-    unsafe { libc::madvise(ptr::with_exposed_provenance_mut(from), to - from, advice) };
-}
-
-/// Maps the program's code at once, instead of in a hundred page faults on the way to the command. Linux before 5.14
-/// cannot do that, and goes by the faults.
-pub fn take_code() {
-    advise_code(libc::MADV_POPULATE_READ);
-}
-
 /// Gives back the mapped pages of the program's code; those still needed come back from the page cache. A process that
 /// only waits does it beforehand, so that it takes less memory and its end, for which somebody waits, has less to undo.
 pub fn give_back_code() {
-    advise_code(libc::MADV_DONTNEED);
+    const PAGE: usize = 4096;
+    let from = (&raw const __executable_start).expose_provenance() / PAGE * PAGE;
+    let to = (&raw const etext).expose_provenance() / PAGE * PAGE;
+    // SAFETY: code and constants are a file's, never written, and have, unlike data that the loader relocates, no
+    // contents of their own to lose: only what has to be read from the page cache again changes.
+    unsafe { libc::madvise(ptr::with_exposed_provenance_mut(from), to - from, libc::MADV_DONTNEED) };
 }
 
 /// Lets whoever is ready to run on this processor go first, once.
