@@ -31,6 +31,7 @@
 //! - **C15** Kinds do not mix: a claim with slots on a line of another kind, or the reverse, is a `Mismatch`
 //!   error and changes nothing.
 
+pub mod approach;
 pub mod capability;
 pub mod etcd;
 pub mod file;
@@ -81,6 +82,11 @@ pub trait Backend: Debug + Send + Sync {
     fn place(&self) -> String {
         self.identity()
     }
+
+    /// Begins to connect, as far as that takes no waiting and no runtime, so that the service has accepted by the time
+    /// of the first request. Called once, before it, by who has other things to do until then. That it cannot connect
+    /// is the first request's affair.
+    fn approach(&self) {}
 
     /// Joins the lines of all names at once and returns, whether or not the locks are free.
     ///

@@ -52,12 +52,12 @@ use out::{Ended, Out as _, Stdout};
 use parse::Asked;
 use settings::{BreakSettings, ListSettings, RunSettings, StatusSettings, Viewing, WatchSettings};
 
-/// The program: does what the command line says, and ends the process as that ended.
-pub fn main() -> ! {
+/// The program: does what `words`, the command line without the program's name, say, and ends the process as that ended.
+pub fn main(words: Vec<OsString>) -> ! {
     let started = clock::now();
     sys::take_over();
     std::panic::set_hook(Box::new(defect));
-    end(std::env::args_os().skip(1).collect(), started).end_process()
+    end(words, started).end_process()
 }
 
 /// A defect of dlock is one line and exit status 70, also in the keeper: the front then ends the command.

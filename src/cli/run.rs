@@ -10,11 +10,11 @@ use super::ending::Ending;
 use super::exit_code::{ExitCode, Failure};
 use super::me;
 use super::settings::RunSettings;
-use crate::backend::Evict;
 use crate::backend::locator::{self, Address};
+use crate::backend::{Backend, Evict};
 use crate::clock;
 use crate::hold::{Ended, Job, Plan, Verdict, Wait, hold};
-use crate::lock::{ClaimId, Moment};
+use crate::lock::{ClaimId, Error, Moment};
 use crate::output::message::names;
 use crate::output::{Message, Printer, Verbosity, file, metrics};
 use crate::supervise::channel::ToFront;
@@ -120,20 +120,24 @@ impl Run<'_> {
 
     /// The keeper's whole life; it does not return to the front's code.
     fn keep(&self, seed: Seed<'_>) {
+        let backend = locator::open(&self.address);
+        if let Ok(backend) = &backend {
+            backend.approach();
+        }
         match connect::runtime() {
-            Ok(runtime) => runtime.block_on(self.keep_in_runtime(seed)),
+            Ok(runtime) => runtime.block_on(self.keep_in_runtime(seed, backend)),
             Err(error) => self.printer.print(&refused(error).message),
         }
         // Not by way of the runtime's and libc's clean-up: there is nothing to save, and somebody waits.
         sys::exit_now(ExitCode::System.number())
     }
 
-    async fn keep_in_runtime(&self, seed: Seed<'_>) {
+    async fn keep_in_runtime(&self, seed: Seed<'_>, backend: Result<Arc<dyn Backend>, Error>) {
         let keeper = match Keeper::settle(seed) {
             Ok(keeper) => keeper,
             Err(error) => return self.printer.print(&refused(error).message),
         };
-        let outcome = match self.hold(&keeper).await {
+        let outcome = match self.hold(&keeper, backend).await {
             Ok(Some(ended)) => match ended.verdict {
                 Verdict::Suspended => {
                     keeper.tell(ToFront::Suspended, &[]);
@@ -151,9 +155,13 @@ impl Run<'_> {
         sys::exit_now(0)
     }
 
-    async fn hold(&self, keeper: &Keeper<'_>) -> Result<Option<Ended>, Failure> {
+    async fn hold(
+        &self,
+        keeper: &Keeper<'_>,
+        backend: Result<Arc<dyn Backend>, Error>,
+    ) -> Result<Option<Ended>, Failure> {
         let settings = self.settings;
-        let backend = locator::open(&self.address)?;
+        let backend = backend?;
         if self.printer.verbosity == Verbosity::Verbose && !tree::can_be_found() {
             self.printer.print(&Message::TreeHidden { reason: "/proc does not show them".into() });
         }

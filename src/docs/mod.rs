@@ -88,4 +88,6 @@ pub mod adr {
     pub mod r0067_mysql_latches {}
     #[doc = include_str!("adr/0071-one-after-another.md")]
     pub mod r0071_one_after_another {}
+    #[doc = include_str!("adr/0072-musl-for-other-hosts.md")]
+    pub mod r0072_musl_for_other_hosts {}
 }

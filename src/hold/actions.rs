@@ -58,6 +58,9 @@ impl Driver<'_> {
     /// Prepares, and makes the command's variables once with any token, while there is time: what that takes of
     /// code and memory is then at hand when it counts.
     pub(super) fn rehearse(&mut self) {
+        if std::mem::replace(&mut self.rehearsed, true) {
+            return;
+        }
         self.prepare();
         self.keeper.prepare_start();
         let granted = FencingToken::new(1).map(|token| Granted { token, slot: None });

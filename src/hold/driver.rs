@@ -15,6 +15,8 @@ use super::machine::Machine;
 use super::nested::{self, Entered};
 use super::verdict::Verdict;
 use super::{new_id, service};
+use tokio::task::yield_now;
+
 use crate::backend::{Claim, Examination};
 use crate::clock::{Alarm, Clock};
 use crate::lease::{Attempt, LeaseKeeper, News, Wanted};
@@ -79,6 +81,7 @@ pub(super) struct Driver<'a> {
     /// The wait for the last nested run.
     pub(super) clearing: Option<Clearing>,
     pub(super) prepared: Option<Prepared>,
+    pub(super) rehearsed: bool,
     /// What carries the hold in the kernel, between the hold and the start.
     pub(super) anchors: Vec<OwnedFd>,
     pub(super) child: Option<Child>,
@@ -138,6 +141,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         board: None,
         clearing: None,
         prepared: None,
+        rehearsed: false,
         anchors: Vec::new(),
         child: None,
         command_over: false,
@@ -225,9 +229,7 @@ impl Driver<'_> {
             }
             (ClaimState::Waiting { ahead, holder }, _) => {
                 self.audience.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
-                if self.prepared.is_none() {
-                    self.rehearse();
-                }
+                self.rehearse();
             }
             _ => {}
         }
@@ -268,6 +270,7 @@ impl Driver<'_> {
                     self.shell_gone = true;
                     self.keeper.hang_up();
                 }
+                () = others_had_their_turn(), if self.entering.is_some() && !self.rehearsed => self.rehearse(),
                 () = self.alarm.sleep_until(self.clock, wake_at) => {
                     if let Some(event) = self.time_has_come(wake_at) {
                         return event;
@@ -366,6 +369,14 @@ impl Driver<'_> {
                 Event::FrontGone
             }
         }
+    }
+}
+
+/// Completes when the tasks that send what this one asked for have sent it: the service is at work then, and this
+/// process is not.
+async fn others_had_their_turn() {
+    for _ in 0..2 {
+        yield_now().await;
     }
 }
 

@@ -329,10 +329,11 @@ pub fn step_aside() {
 
 /// From now on this thread runs only when no other wants to: for work that nobody waits for.
 pub fn yield_to_others() {
-    let idle = libc::sched_param { sched_priority: 0 };
-    // SAFETY: a plain system call with a valid argument; that it is refused does not matter.
+    let priority: libc::c_int = 0;
+    // SAFETY: a plain system call with a valid argument; that it is refused does not matter. Not by way of the C
+    // library, since not every one has it.
     unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const idle);
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const priority);
     }
     step_aside();
 }

@@ -1,5 +1,6 @@
 //! From an address to an open connection.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +12,32 @@ use super::config::{HostPort, Place, RedisConfig};
 use super::connection::{Connection, Stream};
 use super::fault::{Fault, Outcome};
 use super::script::Step;
+use crate::backend::approach;
 use crate::lock::ErrorKind;
 
 /// How long one address of several may take.
 const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
 
-/// Opens a connection to the server that `config` means, or to the node of its cluster that is named.
-pub(super) async fn dial(config: &RedisConfig, node: Option<&HostPort>) -> Outcome<Arc<Connection>> {
+/// Begins to connect to the one server that `config` means, if its address is a number; does not wait, and needs no
+/// runtime.
+pub(super) fn begin(config: &RedisConfig) -> Option<std::net::TcpStream> {
+    let Place::Server(at) = &config.place else { return None };
+    approach::begin(SocketAddr::new(at.host.parse().ok()?, at.port))
+}
+
+/// Opens a connection to the server that `config` means, unless one is `begun`, or to the node of its cluster that is
+/// named.
+pub(super) async fn dial(
+    config: &RedisConfig,
+    node: Option<&HostPort>,
+    begun: Option<std::net::TcpStream>,
+) -> Outcome<Arc<Connection>> {
     let connection = match (node, &config.place) {
-        (Some(node), _) | (None, Place::Server(node)) => to_host(config, node).await?,
+        (None, Place::Server(node)) => match begun {
+            Some(begun) => over_tcp(config, node, approach::end(begun).await).await?,
+            None => to_host(config, node).await?,
+        },
+        (Some(node), _) => to_host(config, node).await?,
         (None, Place::Socket(path)) => {
             let peer = format!("unix:{}", path.display());
             let stream = UnixStream::connect(path).await.map_err(|e| Fault::spent(format!("{peer}: {e}")))?;
@@ -60,7 +78,11 @@ async fn by_way_of(config: &RedisConfig, host: &HostPort, master: Option<&str>) 
 }
 
 async fn to_host(config: &RedisConfig, at: &HostPort) -> Outcome<Connection> {
-    let stream = tcp(at).await.map_err(|error| Fault::spent(format!("{at}: {error}")))?;
+    over_tcp(config, at, tcp(at).await).await
+}
+
+async fn over_tcp(config: &RedisConfig, at: &HostPort, stream: io::Result<TcpStream>) -> Outcome<Connection> {
+    let stream = stream.map_err(|error| Fault::spent(format!("{at}: {error}")))?;
     // A request is one small write; waiting for more to send would only be late.
     stream.set_nodelay(true).map_err(Fault::spent)?;
     let stream: Box<dyn Stream> = match &config.tls {
@@ -74,7 +96,7 @@ async fn to_host(config: &RedisConfig, at: &HostPort) -> Outcome<Connection> {
 }
 
 /// Without asking the system for what needs no asking: that takes a thread.
-async fn tcp(at: &HostPort) -> std::io::Result<TcpStream> {
+async fn tcp(at: &HostPort) -> io::Result<TcpStream> {
     if let Ok(address) = at.host.parse::<IpAddr>() {
         return TcpStream::connect(SocketAddr::new(address, at.port)).await;
     }

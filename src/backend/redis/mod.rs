@@ -80,6 +80,10 @@ impl Backend for RedisBackend {
         self.service.config.identity()
     }
 
+    fn approach(&self) {
+        self.service.approach();
+    }
+
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
         slots::enter(&self.service, &self.naming, request, deadline).await
     }

@@ -1,6 +1,7 @@
 //! Requests to the service, whichever server has the keys at the moment.
 
 use std::collections::HashMap;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub(super) struct Service {
     /// Which node of a cluster has a slot, as far as nodes have said.
     routes: Mutex<HashMap<u16, HostPort>>,
     opened: AtomicU64,
+    /// A connection that is being made already.
+    begun: Mutex<Option<TcpStream>>,
 }
 
 /// Replies, and who gave them.
@@ -68,7 +71,19 @@ pub(super) struct Answer {
 
 impl Service {
     pub(super) fn new(config: RedisConfig, clock: Clock) -> Self {
-        Self { config, clock, open: Gate::default(), routes: Mutex::default(), opened: AtomicU64::new(0) }
+        Self {
+            config,
+            clock,
+            open: Gate::default(),
+            routes: Mutex::default(),
+            opened: AtomicU64::new(0),
+            begun: Mutex::default(),
+        }
+    }
+
+    /// Begins the first connection, if that can be done without asking anybody.
+    pub(super) fn approach(&self) {
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = dial::begin(&self.config);
     }
 
     /// How many connections have been opened so far.
@@ -91,7 +106,8 @@ impl Service {
         if let Some(connection) = open.get(&node).filter(|connection| connection.is_open()) {
             return Ok(Arc::clone(connection));
         }
-        let connection = dial::dial(&self.config, node.as_ref()).await?;
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let connection = dial::dial(&self.config, node.as_ref(), begun).await?;
         self.opened.fetch_add(1, Ordering::Relaxed);
         open.insert(node, Arc::clone(&connection));
         Ok(connection)

@@ -89,6 +89,10 @@ impl Backend for RedlockBackend {
         self.config.identity()
     }
 
+    fn approach(&self) {
+        self.nodes.services.iter().for_each(|node| node.approach());
+    }
+
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
         let claim = enter::enter(self, request, deadline).await;
         let claim = claim.map_err(|fault| fault.during("enter the line", request.names.first()))?;
