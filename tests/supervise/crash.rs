@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::support::process::{Process, is_alive, is_stopped};
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Finished, Running, process, quiet};
+use crate::support::{Bed, Finished, Running, process, quiet, within};
 
 /// A dlock with a tree that does not want to die, and a waiter that looks whether it lives.
 pub(crate) struct Scene {
@@ -54,6 +54,7 @@ impl Scene {
     }
 }
 
+/// Long before the end of a lease of the usual length.
 const AT_ONCE: Duration = Duration::from_millis(200);
 
 #[test]
@@ -63,7 +64,7 @@ fn a_killed_front_takes_the_whole_tree_with_it_at_once() {
     let begun = Instant::now();
     scene.running.signal(Signal::KILL);
     let took = scene.await_tree_gone() - begun;
-    assert!(took < AT_ONCE, "{took:?}");
+    within(took, AT_ONCE);
     assert_eq!(scene.conclude().signal(), Some(9));
 }
 
@@ -74,23 +75,21 @@ fn a_killed_keeper_takes_the_whole_tree_with_it_at_once() {
     let begun = Instant::now();
     process::signal(scene.keeper, Signal::KILL);
     let took = scene.await_tree_gone() - begun;
-    assert!(took < AT_ONCE, "{took:?}");
+    within(took, AT_ONCE);
     scene.conclude().failed(76, &["the command was ended"]);
 }
 
 #[test]
 fn a_stopped_keeper_costs_the_tree_its_life_before_the_lease_is_over() {
-    for ttl in [1, 3] {
-        let _alone = quiet::measuring();
-        let scene = Scene::new(&["--ttl", &format!("{ttl}s")]);
-        let begun = Instant::now();
-        process::signal(scene.keeper, Signal::STOP);
-        let took = scene.await_tree_gone() - begun;
-        assert!(took < Duration::from_secs(ttl), "{took:?} with a ttl of {ttl} s");
-        // The stalled keeper was killed first; waking it does nothing.
-        process::signal(scene.keeper, Signal::CONT);
-        scene.conclude().failed(76, &["the command was ended"]);
-    }
+    let _alone = quiet::measuring();
+    let scene = Scene::new(&["--ttl", "6s"]);
+    let begun = Instant::now();
+    process::signal(scene.keeper, Signal::STOP);
+    let took = scene.await_tree_gone() - begun;
+    within(took, Duration::from_secs(6));
+    // The stalled keeper was killed first; waking it does nothing.
+    process::signal(scene.keeper, Signal::CONT);
+    scene.conclude().failed(76, &["the command was ended"]);
 }
 
 #[test]
@@ -108,11 +107,11 @@ fn a_keeper_that_is_continued_in_time_changes_nothing() {
 #[test]
 fn a_stopped_front_ends_nothing() {
     let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--ttl", "1s"]);
+    let holder = bed.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
     holder.running.signal(Signal::STOP);
     until_true("a stopped front", || is_stopped(holder.running.pid()));
     // Longer than the lease would last without its keeper.
-    let_pass(Duration::from_millis(1_300));
+    let_pass(Duration::from_millis(3_300));
     assert!(is_alive(holder.command()));
     bed.assert_busy("x");
     holder.running.signal(Signal::CONT);

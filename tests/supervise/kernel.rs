@@ -54,13 +54,13 @@ fn killed_at_the_same_instant_both_leave_a_tree_that_keeps_the_lock() {
 #[test]
 fn with_front_and_keeper_stopped_the_kernel_keeps_the_lock() {
     let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--ttl", "1s"]);
+    let holder = bed.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
     let keeper = holder.running.keeper();
     for pid in [holder.running.pid(), keeper] {
         process::signal(pid, Signal::STOP);
         until_true("a stopped process", || is_stopped(pid));
     }
-    let_pass(Duration::from_millis(1_200));
+    let_pass(Duration::from_millis(3_200));
     bed.assert_busy("x");
     process::signal(keeper, Signal::CONT);
     holder.running.signal(Signal::CONT);
