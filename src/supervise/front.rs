@@ -31,6 +31,8 @@ use crate::lock::Moment;
 const LEAVING: Duration = Duration::from_secs(6);
 /// How long after the wait ran out the keeper may take to say so.
 const GIVING_UP: Duration = Duration::from_millis(800);
+/// A front that looks so much too late was held up itself, and its keeper with it: the machine stood still.
+const HELD_UP: Duration = Duration::from_millis(100);
 /// How long nothing must have happened after the start for a command to be a longer one.
 const SETTLED: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How long a keeper that has closed its end may take to say why and end.
@@ -256,7 +258,7 @@ impl Front {
             // After Ctrl-Z and `fg` the news may be old: only a command that is still stopped counts.
             ToFront::Stopped { pid } if tree::is_stopped(pid) => {
                 watch.followed = Some(pid);
-                stop_self();
+                sys::stop_self();
             }
             ToFront::Stopped { .. } => {}
             ToFront::Done(outcome) => {
@@ -267,7 +269,7 @@ impl Front {
             ToFront::Suspended => {
                 let _ = wait::await_end(watch.keeper);
                 if watch.suspending {
-                    stop_self();
+                    sys::stop_self();
                 }
                 return Step::Again;
             }
@@ -353,11 +355,15 @@ impl Front {
         if self.shared.has_passed() {
             let late = now() >= self.shared.guard_until();
             if late { self.keeper_failed(watch, Some(WhyFailed::Stalled)) } else { Step::Continue }
-        } else if now() >= watch.act_by {
+        } else if now() < watch.act_by {
+            Step::Continue
+        } else if now() >= watch.act_by + HELD_UP {
+            // Nothing is held, and a keeper that is only late leaves the line itself.
+            watch.act_by = now() + GIVING_UP;
+            Step::Continue
+        } else {
             let fault = watch.fault;
             self.keeper_failed(watch, Some(fault))
-        } else {
-            Step::Continue
         }
     }
 
@@ -390,9 +396,4 @@ impl Front {
             }
         }
     }
-}
-
-/// Stops this process as its command has stopped, until somebody lets it go on.
-fn stop_self() {
-    drop(sys::kill(getpid().as_raw_nonzero().get(), Signal::STOP));
 }

@@ -30,7 +30,7 @@ async fn every_verb(b: &Bench, after: std::time::Duration) -> Vec<(&'static str,
     macro_rules! verb {
         ($name:literal, |$deadline:ident| $call:expr) => {{
             let $deadline = b.clock.now() + after;
-            let late = $deadline + b.fixture.patience();
+            let late = $deadline + b.fixture.patience() + b.slack();
             let answer = b.by(late, $call).await;
             answers.push(($name, answer.expect(concat!($name, " is back by its deadline")).map(|_| ())));
         }};
