@@ -26,13 +26,12 @@ use super::wait::{self, ChildChange, Children};
 use crate::clock::{now, set_timer};
 use crate::lock::Moment;
 
-/// How long a keeper may take to leave the line after an ending signal: the time a release may take and a
-/// second.
-const LEAVING: Duration = Duration::from_secs(6);
-/// How long after the wait ran out the keeper may take to say so.
-const GIVING_UP: Duration = Duration::from_millis(800);
-/// A front that looks so much too late was held up itself, and its keeper with it: the machine stood still.
-const HELD_UP: Duration = Duration::from_millis(100);
+/// How long a keeper may take to leave the line after an ending signal: the time a release may take and, with the
+/// chances below, a second.
+const LEAVING: Duration = Duration::from_millis(5_200);
+/// What the keeper still has when its time has run out, to say so. It is counted in steps, each from when the front
+/// ran: if the machine stands still the keeper does too.
+const CHANCES: (u32, Duration) = (8, Duration::from_millis(100));
 /// How long nothing must have happened after the start for a command to be a longer one.
 const SETTLED: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How long a keeper that has closed its end may take to say why and end.
@@ -71,8 +70,9 @@ struct Watch {
     channel: Channel,
     /// The ending signal that came while waiting.
     ended_by: Option<Signal>,
-    /// The keeper must have acted by then.
+    /// The keeper must have acted by then, but for its last chances.
     act_by: Moment,
+    chances: u32,
     /// Why it would be at fault if not.
     fault: WhyFailed,
     /// The command whose stop was followed, until somebody resumes the job.
@@ -163,7 +163,8 @@ impl Front {
                 keeper,
                 channel,
                 ended_by: None,
-                act_by: patience.give_up_at + GIVING_UP,
+                act_by: patience.give_up_at,
+                chances: CHANCES.0,
                 fault: WhyFailed::Mute,
                 followed: None,
                 settling: true,
@@ -308,7 +309,7 @@ impl Front {
                     watch.fault = WhyFailed::Stalled;
                 }
                 ChildChange::Continued if !self.shared.has_passed() && watch.ended_by.is_none() => {
-                    watch.act_by = patience.give_up_at + GIVING_UP;
+                    watch.act_by = patience.give_up_at;
                     watch.fault = WhyFailed::Mute;
                 }
                 ChildChange::Stopped(_) | ChildChange::Continued => {}
@@ -355,15 +356,15 @@ impl Front {
         if self.shared.has_passed() {
             let late = now() >= self.shared.guard_until();
             if late { self.keeper_failed(watch, Some(WhyFailed::Stalled)) } else { Step::Continue }
-        } else if now() < watch.act_by {
-            Step::Continue
-        } else if now() >= watch.act_by + HELD_UP {
+        } else if now() >= watch.act_by {
             // Nothing is held, and a keeper that is only late leaves the line itself.
-            watch.act_by = now() + GIVING_UP;
+            let Some(left) = watch.chances.checked_sub(1) else {
+                return self.keeper_failed(watch, Some(watch.fault));
+            };
+            (watch.chances, watch.act_by) = (left, now() + CHANCES.1);
             Step::Continue
         } else {
-            let fault = watch.fault;
-            self.keeper_failed(watch, Some(fault))
+            Step::Continue
         }
     }
 
