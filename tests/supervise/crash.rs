@@ -156,7 +156,7 @@ fn a_start_that_hangs_is_ended_before_the_lease() {
     // The keeper waits for the exec of the command; the front guards meanwhile, though nothing has told it of
     // the start. strace holds the exec up for longer than the lease.
     let bed = Bed::new();
-    let script = r#"exec strace -f -qq -o trace -e trace=execve -e inject=execve:delay_enter=9000000:when=1 \
+    let script = r#"exec strace -f -qq -o trace -e trace=execve -e inject=execve:delay_enter=5000000:when=1 \
         "$dlock" run --endpoint "$locks" --name x --ttl 1s -- /usr/bin/touch started"#;
     let finished = bed.finish(&mut bed.bash(script));
     if finished.err.contains("ptrace") || finished.err.contains("PTRACE") {
