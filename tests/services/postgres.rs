@@ -204,7 +204,8 @@ fn a_full_server_is_waited_for() {
         guest.signal(rustix::process::Signal::KILL);
         guest.finish();
     }
-    waiter.finish().silently(0);
+    // It may say that nobody has answered yet.
+    assert_eq!(waiter.finish().code(), Some(0));
 }
 
 /// Somebody who connects as soon as there is room, and says nothing more.

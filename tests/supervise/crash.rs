@@ -133,6 +133,23 @@ fn a_command_killed_by_another_hand_frees_the_lock_and_leaves_the_rest_alone() {
 }
 
 #[test]
+fn a_command_ended_on_account_of_its_hold_has_not_done_its_work_though_the_keeper_dies_meanwhile() {
+    let bed = Bed::new();
+    let script = "(trap '' TERM; echo up >deaf; exec sleep 1000) & until [ -s deaf ]; do sleep 0.01; done; \
+                  echo $$ >pid; wait";
+    let running = bed.start(&mut bed.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", script]));
+    let command = bed.await_line("pid").parse().expect("a pid");
+    let keeper = running.keeper();
+    let breaking = bed.start(&mut bed.verb("break", ["x", "--all", "--yes"]));
+    until_true("a reaped command", || process::look(command).is_none());
+    process::signal(keeper, Signal::KILL);
+    running.finish().failed(76, &["the command was ended"]);
+    breaking.finish();
+    bed.await_no_process();
+    bed.assert_free("x");
+}
+
+#[test]
 fn a_tree_that_forks_all_the_time_is_ended_completely() {
     let bed = Bed::new();
     let script = r"
