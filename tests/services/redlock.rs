@@ -116,9 +116,7 @@ fn a_majority_that_goes_away_ends_the_tree_before_the_lease_does() {
     ways[..3].iter().for_each(|way| way.set(Conduct::Hole));
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
     within(cut.elapsed(), TTL);
-    let ended = holder.finish();
-    assert_eq!(ended.code(), Some(76), "{}", ended.err);
-    assert!(ended.err.contains("lost x"), "{}", ended.err);
+    holder.finish().lost_its_lease("x");
 }
 
 #[test]

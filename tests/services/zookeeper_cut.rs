@@ -109,9 +109,7 @@ fn cut_off(mode: &str, patience: u32) -> String {
     let took = cut.elapsed();
     within(took, TTL);
     let believed = ensemble.mode(member);
-    let ended = holder.finish();
-    let last = ended.err.lines().last().unwrap_or_default();
-    assert!(ended.code() == Some(76) && last.contains("lost x"), "{:?}: {}", ended.status, ended.err);
+    holder.finish().lost_its_lease("x");
     assert_eq!(waiter.finish().code(), Some(0), "the others give the lock on");
     overlap.assert_none(&bed);
     bed.await_no_process();
