@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::driver::Driver;
-use super::event::Event;
+use super::event::{Event, Phase, Reason};
 use super::job::Notice;
 use crate::lock::Moment;
 use crate::supervise::channel::ToFront;
@@ -53,7 +53,10 @@ impl Driver<'_> {
             return;
         }
         self.command_over = true;
-        self.keeper.publish_outcome(outcome);
+        // One that was ended on account of its hold has not done its work, even if this keeper cannot say so any more.
+        if matches!(self.machine.phase(), Phase::Running | Phase::Stopping(Reason::Asked)) {
+            self.keeper.publish_outcome(outcome);
+        }
         if self.board.as_ref().is_none_or(MarkBoard::try_clear) {
             self.events.push_back(Event::MarksGone);
         }

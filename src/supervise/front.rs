@@ -26,11 +26,12 @@ use super::wait::{self, ChildChange, Children};
 use crate::clock::{now, set_timer};
 use crate::lock::Moment;
 
-/// How long a keeper may take to leave the line after an ending signal: the time a release may take and a
-/// second.
-const LEAVING: Duration = Duration::from_secs(6);
-/// How long after the wait ran out the keeper may take to say so.
-const GIVING_UP: Duration = Duration::from_millis(800);
+/// How long a keeper may take to leave the line after an ending signal: the time a release may take and, with the
+/// chances below, a second.
+const LEAVING: Duration = Duration::from_millis(5_200);
+/// What the keeper still has when its time has run out, to say so. It is counted in steps, each from when the front
+/// ran: if the machine stands still the keeper does too.
+const CHANCES: (u32, Duration) = (8, Duration::from_millis(100));
 /// How long nothing must have happened after the start for a command to be a longer one.
 const SETTLED: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How long a keeper that has closed its end may take to say why and end.
@@ -69,8 +70,9 @@ struct Watch {
     channel: Channel,
     /// The ending signal that came while waiting.
     ended_by: Option<Signal>,
-    /// The keeper must have acted by then.
+    /// The keeper must have acted by then, but for its last chances.
     act_by: Moment,
+    chances: u32,
     /// Why it would be at fault if not.
     fault: WhyFailed,
     /// The command whose stop was followed, until somebody resumes the job.
@@ -161,7 +163,8 @@ impl Front {
                 keeper,
                 channel,
                 ended_by: None,
-                act_by: patience.give_up_at + GIVING_UP,
+                act_by: patience.give_up_at,
+                chances: CHANCES.0,
                 fault: WhyFailed::Mute,
                 followed: None,
                 settling: true,
@@ -256,7 +259,7 @@ impl Front {
             // After Ctrl-Z and `fg` the news may be old: only a command that is still stopped counts.
             ToFront::Stopped { pid } if tree::is_stopped(pid) => {
                 watch.followed = Some(pid);
-                stop_self();
+                sys::stop_self();
             }
             ToFront::Stopped { .. } => {}
             ToFront::Done(outcome) => {
@@ -267,7 +270,7 @@ impl Front {
             ToFront::Suspended => {
                 let _ = wait::await_end(watch.keeper);
                 if watch.suspending {
-                    stop_self();
+                    sys::stop_self();
                 }
                 return Step::Again;
             }
@@ -306,7 +309,7 @@ impl Front {
                     watch.fault = WhyFailed::Stalled;
                 }
                 ChildChange::Continued if !self.shared.has_passed() && watch.ended_by.is_none() => {
-                    watch.act_by = patience.give_up_at + GIVING_UP;
+                    watch.act_by = patience.give_up_at;
                     watch.fault = WhyFailed::Mute;
                 }
                 ChildChange::Stopped(_) | ChildChange::Continued => {}
@@ -354,8 +357,12 @@ impl Front {
             let late = now() >= self.shared.guard_until();
             if late { self.keeper_failed(watch, Some(WhyFailed::Stalled)) } else { Step::Continue }
         } else if now() >= watch.act_by {
-            let fault = watch.fault;
-            self.keeper_failed(watch, Some(fault))
+            // Nothing is held, and a keeper that is only late leaves the line itself.
+            let Some(left) = watch.chances.checked_sub(1) else {
+                return self.keeper_failed(watch, Some(watch.fault));
+            };
+            (watch.chances, watch.act_by) = (left, now() + CHANCES.1);
+            Step::Continue
         } else {
             Step::Continue
         }
@@ -390,9 +397,4 @@ impl Front {
             }
         }
     }
-}
-
-/// Stops this process as its command has stopped, until somebody lets it go on.
-fn stop_self() {
-    drop(sys::kill(getpid().as_raw_nonzero().get(), Signal::STOP));
 }

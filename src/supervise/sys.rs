@@ -364,3 +364,8 @@ pub fn kill(pid: i32, signal: Signal) -> io::Result<()> {
     // SAFETY: a plain system call.
     if unsafe { libc::kill(pid, signal.number()) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Stops this process as its command has stopped, until somebody lets it go on.
+pub fn stop_self() {
+    drop(kill(rustix::process::getpid().as_raw_nonzero().get(), Signal::STOP));
+}

@@ -102,8 +102,8 @@ fn busy_and_timeout() {
         &json!({"outcome": "busy", "exit_code": 9}),
     );
     let expected = json!({"outcome": "timeout", "exit_code": 75});
-    let late = reported(&bed, &["-w", "200ms", "--name", "x", "--", "true"], &expected);
-    assert!(late["waited_ms"].as_u64().is_some_and(|waited| waited >= 200), "{late}");
+    let late = reported(&bed, &["-w", "2s", "--name", "x", "--", "true"], &expected);
+    assert!(late["waited_ms"].as_u64().is_some_and(|waited| waited >= 2_000), "{late}");
     holder.release().silently(0);
 }
 

@@ -13,6 +13,7 @@ use dlock::lock::{
     Result,
 };
 
+use crate::bounds;
 use crate::fixture::{Fixture, Kind};
 
 /// The payload with which a case says that this backend does not offer what it is about.
@@ -95,7 +96,17 @@ impl Bench {
 
     /// By when anything is done that waits for no ttl.
     pub(crate) fn soon(&self) -> Moment {
-        self.clock.now() + self.fixture.patience()
+        self.clock.now() + self.fixture.patience() + self.slack()
+    }
+
+    /// What a real service, and the machine that it runs on, may lose on the way.
+    pub(crate) fn slack(&self) -> Duration {
+        if self.kind.paused { Duration::ZERO } else { bounds::slack() }
+    }
+
+    /// The slack beyond the ttl after which an abandoned claim is seen to be gone (C04).
+    pub(crate) async fn bound(&self) -> Duration {
+        self.fixture.bound().await + self.slack()
     }
 
     pub(crate) async fn sleep(&self, length: Duration) {

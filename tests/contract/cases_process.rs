@@ -13,8 +13,8 @@ cases![
 impl Bench {
     /// By when the claim of a process that is killed now is gone.
     async fn gone(&self, leased: bool) -> dlock::lock::Moment {
-        let ttl = if leased { self.fixture.min_ttl() } else { std::time::Duration::ZERO };
-        self.clock.now() + ttl + self.fixture.bound().await + self.fixture.patience()
+        let ttl = if leased { self.fixture.short_ttl() } else { std::time::Duration::ZERO };
+        self.clock.now() + ttl + self.bound().await + self.fixture.patience()
     }
 }
 

@@ -105,8 +105,8 @@ pub(crate) trait Fixture: Send + Sync {
     /// How long one looks on before believing that nothing happens.
     fn blink(&self) -> Duration;
 
-    /// The shortest ttl that the service grants.
-    fn min_ttl(&self) -> Duration;
+    /// A ttl that a case can wait out, and that outlasts a machine that stands still for a second.
+    fn short_ttl(&self) -> Duration;
 
     /// The slack beyond the ttl after which an abandoned claim is gone (C04).
     async fn bound(&self) -> Duration {

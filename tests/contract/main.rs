@@ -5,6 +5,8 @@
 //! failure; `DLOCK_TEST_SEED` repeats a run.
 
 mod bench;
+#[path = "../support/bounds.rs"]
+mod bounds;
 mod cases;
 mod cases_enter;
 mod cases_evict;

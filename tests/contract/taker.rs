@@ -31,12 +31,14 @@ impl Taker {
     /// Starts a process that enters the line of `lock` and stays; with `count` it adds to the number in that
     /// file instead, each time under the lock.
     pub(crate) fn start(b: &Bench, lock: &LockName, count: Option<&Path>) -> Self {
+        // It renews nothing. Nobody waits for the lease of one that counts.
+        let ttl = if count.is_some() { Duration::from_secs(3600) } else { b.fixture.short_ttl() };
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command
             .env(KIND, b.kind.name)
             .env(ADDRESS, b.fixture.address())
             .env(LOCK, lock.as_str())
-            .env(TTL_MS, b.fixture.min_ttl().as_millis().to_string())
+            .env(TTL_MS, ttl.as_millis().to_string())
             .env(SEED, b.random(u64::MAX).to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped());

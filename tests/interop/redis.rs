@@ -72,7 +72,7 @@ fn dlock_waits_for_redis_py() {
 fn dlock_outwaits_a_dead_redis_py() {
     let Some((python, bed)) = place() else { return };
     let mut peer = peer(&python);
-    peer.order(&format!("wait a {} 2", key(&bed)));
+    peer.order(&format!("wait a {} 6", key(&bed)));
     peer.says("held a");
     let mut next = bed.hold(&["-q", "--name", "x"]);
     bed.await_waiters("x", 1);

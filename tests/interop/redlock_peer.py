@@ -18,7 +18,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 kind = sys.argv[1]
-masters = [Redis(port=int(port), socket_timeout=0.5) for port in sys.argv[2].split(",")]
+masters = [Redis(port=int(port), socket_timeout=5) for port in sys.argv[2].split(",")]
 orders = {}
 speech = threading.Lock()
 

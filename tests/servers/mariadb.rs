@@ -48,8 +48,8 @@ pub(crate) fn start_in(folder: PathBuf, options: &[&str]) -> Server {
         command.args(&options);
         command
     });
-    ready(&server);
-    ask(&server, &format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"));
+    // A node of a cluster answers before it takes changes.
+    until_it_does(&server, &format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"));
     server
 }
 
@@ -116,8 +116,12 @@ pub(crate) fn try_ask(server: &Server, statements: &str) -> Result<String, Strin
 
 /// Waits until the server answers: it listens before it has looked through its log.
 pub(crate) fn ready(server: &Server) {
+    until_it_does(server, "SELECT 1");
+}
+
+fn until_it_does(server: &Server, statement: &str) {
     let begun = Instant::now();
-    while let Err(error) = try_ask(server, "SELECT 1") {
+    while let Err(error) = try_ask(server, statement) {
         assert!(begun.elapsed() < Duration::from_secs(60), "{error}: {}", server.log());
         std::thread::sleep(Duration::from_millis(10));
     }

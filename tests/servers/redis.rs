@@ -100,19 +100,18 @@ pub(crate) fn addresses(nodes: &[Server]) -> String {
     nodes.iter().map(address).collect::<Vec<_>>().join(",")
 }
 
-/// Waits until a node certainly has run for so long, as it says itself.
-pub(crate) fn await_age(node: &Server, age: Duration) {
+/// How long a node has run, in whole seconds, as it says itself.
+pub(crate) fn age(node: &Server) -> Option<Duration> {
+    let info = try_raw(node.port(), &["INFO", "server"]).ok()?;
+    let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"))?;
+    uptime.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// Waits until a node certainly has run for so long.
+pub(crate) fn await_age(node: &Server, length: Duration) {
     let begun = Instant::now();
-    loop {
-        let info = try_raw(node.port(), &["INFO", "server"]).unwrap_or_default();
-        let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-        if uptime
-            .and_then(|text| text.trim().parse().ok())
-            .is_some_and(|seconds: u64| seconds > age.as_secs())
-        {
-            return;
-        }
-        assert!(begun.elapsed() < age + Duration::from_secs(60), "the node does not grow older");
+    while age(node).is_none_or(|age| age.as_secs() <= length.as_secs()) {
+        assert!(begun.elapsed() < length + Duration::from_secs(60), "the node does not grow older");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -10,7 +10,7 @@ use crate::servers::etcd::{self, Etcd};
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{certificates, free_port};
 use crate::support::wait::until_true;
-use crate::support::{Bed, Service};
+use crate::support::{Bed, Service, within};
 
 /// Whether etcd can be tried here; where it must be, that it cannot is a failure.
 pub(crate) fn available() -> bool {
@@ -28,7 +28,11 @@ pub(crate) fn bed(endpoint: String) -> Bed {
 }
 
 fn one(bed: &Bed) -> Command {
-    bed.run(["--name", "x", "--wait", "3s", "--", "true"])
+    waiting(bed, "20s")
+}
+
+fn waiting(bed: &Bed, wait: &str) -> Command {
+    bed.run(["--name", "x", "--wait", wait, "--", "true"])
 }
 
 #[test]
@@ -41,7 +45,7 @@ fn a_private_authority_and_client_certificates() {
     let etcd = Etcd::secure(folder.clone(), true);
     let bed = bed(etcd.endpoint());
     let with = |words: &[(&str, &str)]| {
-        let mut command = bed.run(["--name", "x", "--wait", "2s"]);
+        let mut command = bed.run(["--name", "x", "--wait", "4s"]);
         for (flag, name) in words {
             command.arg(flag).arg(file(name));
         }
@@ -85,7 +89,7 @@ fn users_and_passwords() {
     };
     as_ci(&["--name", "x", "--", "true"], "se:cret").silently(0);
     // Longer than a token lasts: renewals and the release need new ones.
-    as_ci(&["--name", "x", "--ttl", "3s", "--", "sleep", "6"], "se:cret").silently(0);
+    as_ci(&["--name", "x", "--ttl", "6s", "--", "sleep", "6"], "se:cret").silently(0);
     let wrong = as_ci(&["--name", "x", "--", "true"], "sesame").failed(77, &["authentication failed"]);
     assert!(!wrong.err.contains("sesame"));
     as_ci(&["--prefix", "secret/", "--name", "x", "--", "true"], "se:cret")
@@ -104,13 +108,15 @@ fn one_dead_server_of_two_is_passed_over() {
     for endpoints in [format!("{dead},{}", etcd.endpoint()), format!("{},{dead}", etcd.endpoint())] {
         let bed = bed(endpoints);
         let finished = bed.finish(&mut one(&bed)).silently(0);
-        assert!(finished.took < Duration::from_secs(1), "{:?}", finished.took);
+        within(finished.took, Duration::from_secs(1));
     }
     // One that accepts and says nothing costs a moment more.
     let hole = Proxy::to(etcd.server().port());
     hole.set(Conduct::Hole);
     let bed = bed(format!("http://127.0.0.1:{},{}", hole.port(), etcd.endpoint()));
-    bed.finish(&mut bed.run(["--name", "x", "--wait", "10s", "--", "true"])).silently(0);
+    // It may say that nobody has answered yet.
+    let finished = bed.finish(&mut bed.run(["--name", "x", "--wait", "20s", "--", "true"]));
+    assert_eq!(finished.code(), Some(0), "{}", finished.err);
 }
 
 #[test]
@@ -131,11 +137,12 @@ fn a_server_that_is_not_there_or_does_not_answer_is_said() {
     for port in [free_port(), etcd.server().port(), babbler] {
         let bed = bed(format!("http://127.0.0.1:{port}"));
         let begun = Instant::now();
-        let finished = bed.finish(&mut one(&bed));
+        let finished = bed.finish(&mut waiting(&bed, "3s"));
         assert_eq!(finished.code(), Some(69), "{}", finished.err);
         assert!(finished.err.contains(&port.to_string()), "says which server: {}", finished.err);
         let took = begun.elapsed();
-        assert!(took > Duration::from_secs(2) && took < Duration::from_secs(8), "{took:?}");
+        assert!(took > Duration::from_secs(2), "{took:?}");
+        within(took, Duration::from_secs(4));
     }
     etcd.server().thaw();
 }
@@ -160,7 +167,7 @@ fn a_claim_that_was_taken_away_ends_the_command_at_once() {
     etcd.lose(&format!("{prefix}x"));
     let finished = running.finish();
     assert_eq!(finished.code(), Some(76), "{}", finished.err);
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    within(begun.elapsed(), Duration::from_secs(1));
 }
 
 #[test]

@@ -57,8 +57,8 @@ fn holds_and_waits_outlast_a_connection_that_breaks() {
 fn a_database_that_is_gone_for_longer_than_the_lease_loses_the_lock() {
     let server = mariadb::start();
     let bed = bed_on(&server);
-    let holder = bed.held(&["--name", "x", "--ttl", "2s"]);
-    let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "2s"]);
+    let holder = bed.held(&["--name", "x", "--ttl", "5s"]);
+    let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "5s"]);
     bed.await_waiters("x", 1);
     let command = holder.command();
     server.down();

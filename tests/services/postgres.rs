@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::servers::postgres::{self, Postgres};
 use crate::servers::{certificates, free_port};
 use crate::support::wait::until_true;
-use crate::support::{Bed, Finished, Service};
+use crate::support::{Bed, Finished, Service, within};
 
 pub(super) fn bed_at(endpoint: String) -> Bed {
     Bed::on(Service { backend: "postgres", endpoint, prefix: None })
@@ -204,7 +204,8 @@ fn a_full_server_is_waited_for() {
         guest.signal(rustix::process::Signal::KILL);
         guest.finish();
     }
-    waiter.finish().silently(0);
+    // It may say that nobody has answered yet.
+    assert_eq!(waiter.finish().code(), Some(0));
 }
 
 /// Somebody who connects as soon as there is room, and says nothing more.
@@ -275,5 +276,5 @@ fn a_server_that_is_not_there_is_said_with_its_address() {
     run_with(&bed, &[]).failed(69, &[&port.to_string(), "refused"]);
     let waited =
         bed.finish(&mut bed.run(["--wait", "1s", "--name", "x", "--", "true"])).failed(69, &["127.0.0.1"]);
-    assert!(waited.took < Duration::from_secs(3), "{:?}", waited.took);
+    within(waited.took, Duration::from_secs(3));
 }

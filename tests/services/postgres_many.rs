@@ -14,7 +14,7 @@ use crate::servers::{Server, free_port, shared_folder};
 use crate::support::process::is_alive;
 use crate::support::running::finish_all;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, process, quiet};
+use crate::support::{Bed, process, quiet, within};
 
 #[test]
 fn a_standby_is_passed_over_and_followed_when_it_takes_over() {
@@ -65,8 +65,8 @@ fn holds_and_waits_outlast_a_connection_that_breaks() {
 fn a_database_that_is_gone_for_longer_than_the_lease_loses_the_lock() {
     let server = start();
     let bed = bed_on(&server);
-    let holder = bed.held(&["--name", "x", "--ttl", "2s"]);
-    let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "2s"]);
+    let holder = bed.held(&["--name", "x", "--ttl", "5s"]);
+    let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "5s"]);
     bed.await_waiters("x", 1);
     let command = holder.command();
     server.down();
@@ -260,7 +260,7 @@ fn a_wake_up_that_is_lost_costs_no_more_than_the_time_to_the_next_renewal() {
     // Whoever removes a row by hand tells nobody.
     server.lose("dlock_", "x");
     waiter.await_start();
-    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    within(begun.elapsed(), Duration::from_secs(3));
     waiter.release();
     holder.let_go();
     holder.running.finish();

@@ -181,7 +181,7 @@ fn a_server_that_loads_its_data_is_waited_for() {
 fn a_full_server_takes_nobody_new_and_keeps_who_holds() {
     let server = redis::start_with(&["--maxmemory-policy", "noeviction"]);
     let (port, bed) = (server.port(), bed_on(&server));
-    let holder = bed.held(&["--name", "x", "--ttl", "3s"]);
+    let holder = bed.held(&["--name", "x", "--ttl", "6s"]);
     let mut waiter = bed.hold(&["--name", "x", "-q"]);
     bed.await_waiters("x", 1);
     let limit = |bytes: &str| assert_eq!(redis::raw(port, &["CONFIG", "SET", "maxmemory", bytes]), "+OK\r\n");
@@ -200,8 +200,8 @@ fn a_full_server_takes_nobody_new_and_keeps_who_holds() {
         said.trim_start_matches(':').trim_end().parse().expect("a number")
     };
     for _ in 0..2 {
-        until_true("a lease that runs", || (0..2500).contains(&life()));
-        until_true("a renewal", || life() > 2700);
+        until_true("a lease that runs", || (0..5000).contains(&life()));
+        until_true("a renewal", || life() > 5400);
     }
     done(holder);
     waiter.await_start();

@@ -1,7 +1,6 @@
 //! Names that lie in different slots of a Redis cluster.
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -78,7 +77,7 @@ fn whoever_waits_for_the_last_keeps_the_first_and_gives_it_back() {
     assert_eq!(waiter.running.finish().signal(), Some(Signal::TERM.as_raw()));
     bed.assert_free(&first);
     assert_eq!(bed.waiters(&last), 0);
-    let late = bed.finish(&mut bed.run([&both[..4], &["--wait", "500ms", "--", "true"]].concat()));
+    let late = bed.finish(&mut bed.run([&both[..4], &["--wait", "2s", "--", "true"]].concat()));
     assert_eq!(late.code(), Some(75), "{}", late.err);
     bed.assert_free(&first);
     // Killed, its claim on both goes at once: the front takes it out.
@@ -188,5 +187,4 @@ fn a_circle_that_is_closed_by_what_is_held_already_is_told() {
     let told = both.finish();
     assert_eq!(told.code(), Some(75), "{}", told.err);
     assert_eq!(outer.finish().code(), Some(0));
-    assert!(told.took < Duration::from_secs(60));
 }

@@ -9,9 +9,9 @@ use crate::support::bed::Holder;
 use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Service, quiet};
+use crate::support::{Bed, Service, quiet, within};
 
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(6);
 
 fn bed_at(endpoint: String) -> Bed {
     Bed::on(Service { backend: "redis", endpoint, prefix: None })
@@ -42,11 +42,11 @@ fn cuttable() -> (Vec<Proxy>, String) {
 /// What two nodes less change: nothing.
 #[track_caller]
 fn goes_on_without_two(bed: &Bed, disturb: impl FnOnce()) {
-    let holder = bed.held(&["--name", "x", "--ttl", "2s", "-q"]);
+    let holder = bed.held(&["--name", "x", "--ttl", "6s", "-q"]);
     disturb();
-    let_pass(TTL * 2);
+    let_pass(TTL + TTL / 4);
     assert!(is_alive(holder.command()), "the lease was not renewed: {}", holder.running.err_so_far());
-    let mut waiter = bed.hold(&["--name", "x", "--ttl", "2s", "-q"]);
+    let mut waiter = bed.hold(&["--name", "x", "--ttl", "6s", "-q"]);
     bed.await_waiters("x", 1);
     assert_eq!(holder.release().code(), Some(0));
     waiter.await_start();
@@ -86,7 +86,7 @@ fn without_a_majority_nothing_is_acquired() {
     for wait in ["0", "1s"] {
         let words = ["--wait", wait, "--name", "x", "--", "touch", "started"];
         let ended = bed.finish(&mut bed.run(words));
-        assert!(ended.took < Duration::from_secs(3), "{:?}", ended.took);
+        within(ended.took, Duration::from_secs(2));
         ended.failed(69, &["2 of 5 nodes", "refused"]);
     }
     assert!(!bed.exists("started"));
@@ -110,24 +110,24 @@ fn a_majority_that_goes_away_ends_the_tree_before_the_lease_does() {
     let (ways, endpoint) = cuttable();
     let bed = bed_at(endpoint);
     let (tree, words) = Tree::words(&bed, "tree");
-    let holder = bed.start(bed.run(["--name", "x", "--ttl", "2s", "--"]).args(words));
+    let holder = bed.start(bed.run(["--name", "x", "--ttl", "6s", "--"]).args(words));
     let members = tree.await_grown(&bed);
     let cut = Instant::now();
     ways[..3].iter().for_each(|way| way.set(Conduct::Hole));
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
-    assert!(cut.elapsed() < TTL, "alive {:?} after the majority went", cut.elapsed());
-    let ended = holder.finish();
-    assert_eq!(ended.code(), Some(76), "{}", ended.err);
-    assert!(ended.err.contains("lost x"), "{}", ended.err);
+    within(cut.elapsed(), TTL);
+    holder.finish().lost_its_lease("x");
 }
 
 #[test]
 fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
     let nodes = redis::start_nodes(&[]);
     let bed = bed_on(&nodes);
-    let short = ["--max-ttl", "2s", "--ttl", "2s", "--name", "x"];
+    // No grace, so that as much as can be of the lease is there for a renewal.
+    let short = ["--max-ttl", "3s", "--ttl", "3s", "--grace", "0", "--name", "x"];
+    let ttl = Duration::from_secs(3);
     for node in &nodes {
-        redis::await_age(node, TTL);
+        redis::await_age(node, ttl);
     }
     let (tree, words) = Tree::words(&bed, "tree");
     let holder = bed.start(bed.run(short).arg("--").args(words));
@@ -138,13 +138,12 @@ fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
     for node in &nodes {
         node.restart();
         redis::ready(node);
-        let empty = Instant::now();
         // Until the node has a say again and the holder, in a renewal, has taken its place there.
         let is_back = || redis::raw(node.port(), &["GET", "dlock:x"]).starts_with("$32");
         until_true("the lock at a restarted node", is_back);
-        redis::await_age(node, TTL);
+        redis::await_age(node, ttl);
         assert!(members.iter().all(|p| is_alive(p.pid)), "{}", holder.err_so_far());
-        assert!(!bed.exists("overlap"), "{:?}", empty.elapsed());
+        assert!(!bed.exists("overlap"), "two at once");
     }
     holder.signal(rustix::process::Signal::TERM);
     holder.finish();
@@ -188,11 +187,10 @@ fn a_node_that_was_restarted_has_no_say() {
     let examined = bed.finish(&mut bed.verb("doctor", ["-q"; 0])).text();
     assert!(examined.contains("has no say yet") && examined.contains("Redlock promises"), "{examined}");
     // Whoever waits gets the lock when the third is old enough, and not before.
-    redis::await_age(&young[2], MAX_TTL / 3);
-    let begun = Instant::now();
     let waited = bed.finish(&mut bed.run(["-q", "--wait", "30s", "--name", "x", "--", "true"]));
     assert_eq!(waited.code(), Some(0), "{}", waited.err);
-    assert!(begun.elapsed() > MAX_TTL / 3, "held after {:?}", begun.elapsed());
+    let age = redis::age(&young[2]).expect("an age");
+    assert!(age >= MAX_TTL, "held when the third was {age:?} old");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::support::process::{Process, is_alive, is_stopped};
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Finished, Running, process, quiet};
+use crate::support::{Bed, Finished, Running, process, quiet, within};
 
 /// A dlock with a tree that does not want to die, and a waiter that looks whether it lives.
 pub(crate) struct Scene {
@@ -54,6 +54,7 @@ impl Scene {
     }
 }
 
+/// Long before the end of a lease of the usual length.
 const AT_ONCE: Duration = Duration::from_millis(200);
 
 #[test]
@@ -63,7 +64,7 @@ fn a_killed_front_takes_the_whole_tree_with_it_at_once() {
     let begun = Instant::now();
     scene.running.signal(Signal::KILL);
     let took = scene.await_tree_gone() - begun;
-    assert!(took < AT_ONCE, "{took:?}");
+    within(took, AT_ONCE);
     assert_eq!(scene.conclude().signal(), Some(9));
 }
 
@@ -74,23 +75,21 @@ fn a_killed_keeper_takes_the_whole_tree_with_it_at_once() {
     let begun = Instant::now();
     process::signal(scene.keeper, Signal::KILL);
     let took = scene.await_tree_gone() - begun;
-    assert!(took < AT_ONCE, "{took:?}");
+    within(took, AT_ONCE);
     scene.conclude().failed(76, &["the command was ended"]);
 }
 
 #[test]
 fn a_stopped_keeper_costs_the_tree_its_life_before_the_lease_is_over() {
-    for ttl in [1, 3] {
-        let _alone = quiet::measuring();
-        let scene = Scene::new(&["--ttl", &format!("{ttl}s")]);
-        let begun = Instant::now();
-        process::signal(scene.keeper, Signal::STOP);
-        let took = scene.await_tree_gone() - begun;
-        assert!(took < Duration::from_secs(ttl), "{took:?} with a ttl of {ttl} s");
-        // The stalled keeper was killed first; waking it does nothing.
-        process::signal(scene.keeper, Signal::CONT);
-        scene.conclude().failed(76, &["the command was ended"]);
-    }
+    let _alone = quiet::measuring();
+    let scene = Scene::new(&["--ttl", "6s"]);
+    let begun = Instant::now();
+    process::signal(scene.keeper, Signal::STOP);
+    let took = scene.await_tree_gone() - begun;
+    within(took, Duration::from_secs(6));
+    // The stalled keeper was killed first; waking it does nothing.
+    process::signal(scene.keeper, Signal::CONT);
+    scene.conclude().failed(76, &["the command was ended"]);
 }
 
 #[test]
@@ -108,11 +107,11 @@ fn a_keeper_that_is_continued_in_time_changes_nothing() {
 #[test]
 fn a_stopped_front_ends_nothing() {
     let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--ttl", "1s"]);
+    let holder = bed.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
     holder.running.signal(Signal::STOP);
     until_true("a stopped front", || is_stopped(holder.running.pid()));
     // Longer than the lease would last without its keeper.
-    let_pass(Duration::from_millis(1_300));
+    let_pass(Duration::from_millis(3_300));
     assert!(is_alive(holder.command()));
     bed.assert_busy("x");
     holder.running.signal(Signal::CONT);
@@ -130,6 +129,23 @@ fn a_command_killed_by_another_hand_frees_the_lock_and_leaves_the_rest_alone() {
     let ended = running.finish();
     assert_eq!((ended.signal(), ended.err.as_str()), (Some(9), ""));
     assert!(is_alive(bed.await_line("rest").parse().expect("a pid")));
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_command_ended_on_account_of_its_hold_has_not_done_its_work_though_the_keeper_dies_meanwhile() {
+    let bed = Bed::new();
+    let script = "(trap '' TERM; echo up >deaf; exec sleep 1000) & until [ -s deaf ]; do sleep 0.01; done; \
+                  echo $$ >pid; wait";
+    let running = bed.start(&mut bed.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", script]));
+    let command = bed.await_line("pid").parse().expect("a pid");
+    let keeper = running.keeper();
+    let breaking = bed.start(&mut bed.verb("break", ["x", "--all", "--yes"]));
+    until_true("a reaped command", || process::look(command).is_none());
+    process::signal(keeper, Signal::KILL);
+    running.finish().failed(76, &["the command was ended"]);
+    breaking.finish();
+    bed.await_no_process();
     bed.assert_free("x");
 }
 
@@ -157,7 +173,7 @@ fn a_start_that_hangs_is_ended_before_the_lease() {
     // The keeper waits for the exec of the command; the front guards meanwhile, though nothing has told it of
     // the start. strace holds the exec up for longer than the lease.
     let bed = Bed::new();
-    let script = r#"exec strace -f -qq -o trace -e trace=execve -e inject=execve:delay_enter=9000000:when=1 \
+    let script = r#"exec strace -f -qq -o trace -e trace=execve -e inject=execve:delay_enter=5000000:when=1 \
         "$dlock" run --endpoint "$locks" --name x --ttl 1s -- /usr/bin/touch started"#;
     let finished = bed.finish(&mut bed.bash(script));
     if finished.err.contains("ptrace") || finished.err.contains("PTRACE") {

@@ -13,14 +13,14 @@ use crate::support::{Bed, process};
 fn ctrl_z_gives_the_prompt_back_and_keeps_the_lock_until_fg() {
     let bed = Bed::new();
     let gate = bed.gate("gate");
-    let (mut terminal, command) = running(&bed, "--ttl 1s", "read _ <gate; exit 6");
+    let (mut terminal, command) = running(&bed, "--ttl 3s --grace 0", "read _ <gate; exit 6");
     terminal.ctrl_z();
     terminal.expect("Stopped");
     terminal.expect_prompt();
     until_true("a stopped command", || is_stopped(command));
     assert!(terminal.command("jobs").contains("Stopped"));
     // The lock stays held and renewed: longer than its ttl.
-    let_pass(Duration::from_millis(1_300));
+    let_pass(Duration::from_millis(3_300));
     bed.assert_busy("x");
     assert!(is_stopped(command));
     terminal.type_line("fg");

@@ -54,13 +54,13 @@ fn killed_at_the_same_instant_both_leave_a_tree_that_keeps_the_lock() {
 #[test]
 fn with_front_and_keeper_stopped_the_kernel_keeps_the_lock() {
     let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--ttl", "1s"]);
+    let holder = bed.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
     let keeper = holder.running.keeper();
     for pid in [holder.running.pid(), keeper] {
         process::signal(pid, Signal::STOP);
         until_true("a stopped process", || is_stopped(pid));
     }
-    let_pass(Duration::from_millis(1_200));
+    let_pass(Duration::from_millis(3_200));
     bed.assert_busy("x");
     process::signal(keeper, Signal::CONT);
     holder.running.signal(Signal::CONT);
@@ -71,4 +71,28 @@ fn with_front_and_keeper_stopped_the_kernel_keeps_the_lock() {
     let ended = holder.running.finish();
     assert!(matches!(ended.code(), Some(0 | 76)), "{:?} {}", ended.status, ended.err);
     bed.assert_free("x");
+}
+
+#[test]
+fn a_wait_that_ran_out_while_everything_stood_still_is_that_and_leaves_nothing_behind() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let waiter = bed.start(&mut bed.run(["-q", "-w", "3s", "--name", "x", "--", "touch", "started"]));
+    bed.await_waiters("x", 1);
+    let keeper = waiter.keeper();
+    for pid in [waiter.pid(), keeper] {
+        process::signal(pid, Signal::STOP);
+        until_true("a stopped process", || is_stopped(pid));
+    }
+    // Longer than the keeper may take to give up.
+    let_pass(Duration::from_millis(4_200));
+    for pid in [waiter.pid(), keeper] {
+        process::signal(pid, Signal::CONT);
+    }
+    // With -q a lock that is not free is no line.
+    waiter.finish().silently(75);
+    assert_eq!(bed.waiters("x"), 0);
+    holder.release().silently(0);
+    bed.assert_free("x");
+    assert!(!bed.exists("started"));
 }

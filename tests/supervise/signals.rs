@@ -8,6 +8,9 @@ use crate::support::scripts::Logger;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Bed, Running, process};
 
+/// Ending signals within this of each other are one.
+const A_MOMENT: Duration = Duration::from_millis(200);
+
 /// A dlock in front of one logger that ends on the signals `ends`.
 fn logged(bed: &Bed, options: &[&str], ends: &[i32]) -> (Running, Logger) {
     let (logger, words) = Logger::words(bed, "command", ends);
@@ -87,14 +90,14 @@ fn a_command_that_dies_of_the_signal_lets_dlock_die_of_it() {
 #[test]
 fn the_grace_period_ends_by_kill() {
     let bed = Bed::new();
-    let (running, logger) = logged(&bed, &["--grace", "700ms"], &[]);
+    let (running, logger) = logged(&bed, &["--grace", "3s"], &[]);
     let begun = Instant::now();
     running.signal(Signal::TERM);
     logger.await_signal(&bed, 15);
     bed.assert_busy("x");
     let ended = running.finish();
     assert_eq!(ended.signal(), Some(9), "{}", ended.err);
-    assert!(begun.elapsed() >= Duration::from_millis(700), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
     bed.assert_free("x");
 }
 
@@ -109,21 +112,26 @@ fn no_grace_kills_at_once() {
 #[test]
 fn a_second_signal_within_a_moment_is_the_same_one() {
     let bed = Bed::new();
-    let (running, logger) = logged(&bed, &["--grace", "1h"], &[]);
+    let (mut running, logger) = logged(&bed, &["--grace", "1h"], &[]);
     let begun = Instant::now();
     running.signal(Signal::TERM);
     logger.await_signal(&bed, 15);
     running.signal(Signal::TERM);
     running.signal(Signal::INT);
-    let within = begun.elapsed() < Duration::from_millis(180);
     // Whatever came before this one has been dealt with when it arrives.
     running.signal(Signal::USR1);
-    if within {
-        logger.await_signal(&bed, 10);
+    until_true("a signal that was passed on, or the end", || {
+        logger.count(&bed, 10) > 0 || running.has_ended()
+    });
+    if running.has_ended() {
+        // For dlock the machine had stood still between the first and the others: they were later ones.
+        let since = begun.elapsed();
+        assert!(since >= A_MOMENT, "ended by signals that were one, within {since:?}");
+    } else {
         assert_eq!(logger.signals(&bed), [15, 18, 10]);
+        let_pass(A_MOMENT + Duration::from_millis(10));
+        running.signal(Signal::TERM);
     }
-    let_pass(Duration::from_millis(210).saturating_sub(begun.elapsed()));
-    running.signal(Signal::TERM);
     assert_eq!(running.finish().signal(), Some(9));
 }
 
@@ -133,7 +141,7 @@ fn a_later_signal_ends_the_tree_now() {
     let (running, logger) = logged(&bed, &["--grace", "1h"], &[]);
     running.signal(Signal::INT);
     logger.await_signal(&bed, 2);
-    let_pass(Duration::from_millis(210));
+    let_pass(A_MOMENT + Duration::from_millis(10));
     running.signal(Signal::INT);
     assert_eq!(running.finish().signal(), Some(9));
     assert_eq!(logger.signals(&bed), [2, 18]);

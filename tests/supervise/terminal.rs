@@ -222,11 +222,14 @@ fn timeout_around_dlock_ends_the_command_once() {
     let bed = Bed::new();
     let (logger, words) = Logger::words(&bed, "command", &[10]);
     let mut terminal = Terminal::bash(&bed);
-    let line = r#"timeout 1 "$dlock" run --endpoint "$locks" --grace 1h --name x --"#;
+    let line = r#"timeout 1h "$dlock" run --endpoint "$locks" --grace 1h --name x --"#;
     terminal.type_line(&format!("{line} {}", words.join(" ")));
     let command = logger.await_ready(&bed);
+    let front = front_of(command);
+    // What tells timeout that the time is up.
+    process::signal(process::look(front).expect("a front").parent, Signal::ALARM);
     logger.await_signal(&bed, 15);
-    process::signal(front_of(command), Signal::USR1);
+    process::signal(front, Signal::USR1);
     terminal.expect_prompt();
     assert_eq!(terminal.last_status(), 124);
     assert!(logger.count(&bed, 10) == 1 && logger.count(&bed, 15) <= 2, "{:?}", logger.signals(&bed));

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::support::wait::{LIMIT, until_true};
+use crate::support::wait::until_true;
 use crate::support::{Bed, process};
 
 #[test]
@@ -16,7 +16,6 @@ fn each_ending_signal_leaves_the_line_and_the_command_never_starts() {
         let ended = waiter.finish();
         assert_eq!(ended.signal(), Some(signal.as_raw()), "{}", ended.err);
         assert_eq!(bed.waiters("x"), 0);
-        assert!(ended.took < LIMIT);
         holder.release().silently(0);
         bed.assert_free("x");
         assert!(!bed.exists("started"), "the command ran after {signal:?}");
@@ -69,7 +68,7 @@ fn a_stopped_waiter_stands_in_nobodys_way() {
     let holder = bed.held(&["--name", "x"]);
     let script = "echo $0 >>order";
     let stopped =
-        bed.start(&mut bed.run(["--name", "x", "--ttl", "1s", "--", "sh", "-c", script, "stopped"]));
+        bed.start(&mut bed.run(["--name", "x", "--ttl", "3s", "--", "sh", "-c", script, "stopped"]));
     bed.await_waiters("x", 1);
     let later = bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", script, "later"]));
     bed.await_waiters("x", 2);
@@ -88,7 +87,7 @@ fn a_stopped_waiter_stands_in_nobodys_way() {
 fn a_waiter_whose_front_is_stopped_takes_the_lock_only_with_the_fronts_consent() {
     let bed = Bed::new();
     let holder = bed.held(&["--name", "x"]);
-    let waiter = bed.start(&mut bed.run(["--name", "x", "--ttl", "2s", "--", "touch", "started"]));
+    let waiter = bed.start(&mut bed.run(["--name", "x", "--ttl", "3s", "--", "touch", "started"]));
     bed.await_waiters("x", 1);
     waiter.signal(Signal::STOP);
     until_true("a stopped front", || process::is_stopped(waiter.pid()));

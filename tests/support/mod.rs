@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
 
 pub(crate) mod bed;
+pub(crate) mod bounds;
 pub(crate) mod gate;
 pub(crate) mod process;
 pub(crate) mod quiet;
@@ -13,6 +14,7 @@ pub(crate) mod terminal;
 pub(crate) mod wait;
 
 pub(crate) use bed::Bed;
+pub(crate) use bounds::within;
 pub(crate) use running::{Finished, Running};
 pub(crate) use service::Service;
 pub(crate) use wait::until;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use super::bounds::exact;
 use super::process;
 use super::wait::until;
 
@@ -98,6 +99,17 @@ impl Finished {
         assert_eq!(self.code(), Some(code), "signal {:?}; it said: {}", self.signal(), self.err);
         assert_eq!(self.text(), "", "standard output is the command's; it said: {}", self.err);
         self.said_one_line(words)
+    }
+
+    /// Its lease on `name` ran out and its command was ended for that. The front says so if the machine stood still
+    /// at the keeper's last moment.
+    #[track_caller]
+    pub(crate) fn lost_its_lease(self, name: &str) -> Self {
+        let last = self.err.lines().last().unwrap_or_default();
+        let told = last.contains(&format!("lost {name}"))
+            || (!exact() && last.contains(&format!("that renewed {name} stopped and the lease ran out")));
+        assert!(self.code() == Some(76) && told, "{:?}: {}", self.status, self.err);
+        self
     }
 
     /// Its errors are one line that begins with `dlock: ` and has all of `words`.
