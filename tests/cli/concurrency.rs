@@ -12,11 +12,7 @@ fn two_hundred_unprotected_updates_at_once_lose_none() {
     let script = "read n <counter; sleep 0.001; echo $((n + 1)) >counter";
     let running: Vec<_> =
         (0..200).map(|_| bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", script]))).collect();
-    for one in running {
-        // A service that two hundred ask at once may take its time, and that is said.
-        let ended = one.finish();
-        assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    }
+    finish_all(running);
     assert_eq!(bed.read("counter"), "200\n");
     bed.assert_free("x");
     bed.await_no_process();

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::site::{Kind, Site};
 use crate::support::Bed;
+use crate::support::running::finish_all;
 
 /// So long that no renewal falls into a run.
 const TTL: &str = "10m";
@@ -23,9 +24,7 @@ fn cost(site: &Site, waiters: u32) -> (f64, f64) {
     let begun = Instant::now();
     // It may have told of risks of the service.
     assert_eq!(holder.release().code(), Some(0));
-    for one in queue {
-        one.finish().silently(0);
-    }
+    finish_all(queue);
     let requests = site.requests() - before;
     let pings = if site.kind() == Kind::Zk { begun.elapsed().as_secs_f64() / PING.as_secs_f64() + 1.0 } else { 0.0 };
     (f64::from(u32::try_from(requests).expect("few")) / f64::from(waiters), pings)
