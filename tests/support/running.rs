@@ -53,8 +53,9 @@ impl Running {
         self.finish_within(LIMIT)
     }
 
+    /// As [`Running::finish`], where the machine's speed is in it.
     #[track_caller]
-    fn finish_within(mut self, limit: Duration) -> Finished {
+    pub(crate) fn finish_within(mut self, limit: Duration) -> Finished {
         let what = format!("the end of {} (its errors: {:?})", self.pid(), self.err_so_far());
         let status = until_within(limit, || what, || self.child.try_wait().expect("a child to wait for"));
         Finished {
@@ -134,7 +135,7 @@ impl Finished {
 }
 
 /// How long a crowd may take: the machine's speed is in it.
-const CROWD: Duration = Duration::from_secs(90);
+pub(crate) const CROWD: Duration = Duration::from_secs(90);
 
 /// Waits for the end of a crowd. Each ends with 0 and says nothing, but that a service which has a crowd before it has
 /// not answered yet.
