@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::site::{Kind, Site};
+use crate::site::{Kind, MAX_TTL, Site};
 use crate::support::Bed;
+use crate::support::running::finish_all;
 
-/// So long that no renewal falls into a run.
+/// So long that no renewal falls into a run, where that can be had.
 const TTL: &str = "10m";
 /// A session that has nothing to say says so to its server every 1.5 s; nobody else sends anything unasked.
 const PING: Duration = Duration::from_millis(1_500);
@@ -23,11 +24,15 @@ fn cost(site: &Site, waiters: u32) -> (f64, f64) {
     let begun = Instant::now();
     // It may have told of risks of the service.
     assert_eq!(holder.release().code(), Some(0));
-    for one in queue {
-        one.finish().silently(0);
-    }
+    finish_all(queue);
     let requests = site.requests() - before;
-    let pings = if site.kind() == Kind::Zk { begun.elapsed().as_secs_f64() / PING.as_secs_f64() + 1.0 } else { 0.0 };
+    let times = |every: Duration| begun.elapsed().as_secs_f64() / every.as_secs_f64() + 1.0;
+    let pings = match site.kind() {
+        Kind::Zk => times(PING),
+        // No ttl there is long; a renewal is a few commands at each node.
+        Kind::Redlock => times(MAX_TTL / 3) * 30.0,
+        _ => 0.0,
+    };
     (f64::from(u32::try_from(requests).expect("few")) / f64::from(waiters), pings)
 }
 

@@ -110,7 +110,9 @@ fn cut_off(mode: &str, patience: u32) -> String {
     within(took, TTL);
     let believed = ensemble.mode(member);
     holder.finish().lost_its_lease("x");
-    assert_eq!(waiter.finish().code(), Some(0), "the others give the lock on");
+    // They elect a leader first, which three servers on a busy machine may take long for.
+    let ended = waiter.finish_within(Duration::from_secs(90));
+    assert_eq!(ended.code(), Some(0), "the others give the lock on: {}", ended.err);
     overlap.assert_none(&bed);
     bed.await_no_process();
     believed.unwrap_or_default()

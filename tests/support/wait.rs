@@ -15,13 +15,23 @@ pub(crate) fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
 
 /// As [`until`], with `what` made up only in the end, when there is most to tell.
 #[track_caller]
-pub(crate) fn until_or_else<T>(what: impl FnOnce() -> String, mut probe: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until_or_else<T>(what: impl FnOnce() -> String, probe: impl FnMut() -> Option<T>) -> T {
+    until_within(LIMIT, what, probe)
+}
+
+/// As [`until_or_else`], with another limit.
+#[track_caller]
+pub(crate) fn until_within<T>(
+    limit: Duration,
+    what: impl FnOnce() -> String,
+    mut probe: impl FnMut() -> Option<T>,
+) -> T {
     let begun = Instant::now();
     loop {
         if let Some(answer) = probe() {
             return answer;
         }
-        assert!(begun.elapsed() < LIMIT, "waited {LIMIT:?} for this, in vain: {}", what());
+        assert!(begun.elapsed() < limit, "waited {limit:?} for this, in vain: {}", what());
         std::thread::sleep(STEP);
     }
 }
