@@ -141,7 +141,8 @@ impl Machine {
     }
 
     fn give_up_at(&self) -> Moment {
-        let unanswered = if self.answered || self.full { Moment::NEVER } else { self.plan.started + FIRST_ANSWER };
+        let unanswered =
+            if self.answered || self.full { Moment::NEVER } else { self.plan.started + FIRST_ANSWER };
         self.plan.give_up_at().min(unanswered)
     }
 

@@ -73,6 +73,20 @@ impl Standing {
         held(&line) > self.ahead
     }
 
+    /// It is the first of its line and was given this.
+    pub(super) fn give(&mut self, granted: Granted) {
+        (self.granted, self.ahead, self.others) = (Some(granted), 0, 0);
+        (self.behind, self.lead) = (None, None);
+    }
+
+    /// What was given stays given: an answer may be older than the news of it.
+    pub(super) fn keep(&mut self, known: &Self) {
+        if self.present && self.granted.is_none() && known.granted.is_some() {
+            (self.granted, self.ahead, self.others) = (known.granted, known.ahead, known.others);
+            (self.behind, self.lead) = (known.behind, known.lead.clone());
+        }
+    }
+
     /// How many stand ahead.
     pub(super) fn ahead(&self) -> u32 {
         u32::try_from(self.ahead).unwrap_or(u32::MAX)

@@ -87,8 +87,8 @@ impl Dialect for Mysql {
         language::BEGIN
     }
 
-    fn bump(&self, lock: &str) -> String {
-        language::bump(self.tables(), lock)
+    fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
+        language::bump(self.tables(), lock, succeeded)
     }
 
     fn grant_first(&self, claim: &str, locks: &[String]) -> String {
@@ -97,6 +97,10 @@ impl Dialect for Mysql {
 
     fn grant(&self, claim: &str, locks: &[String]) -> String {
         language::grant(self.tables(), claim, locks)
+    }
+
+    fn hand_over(&self, lock: &str, from: &str) -> String {
+        language::hand_over(self.tables(), lock, from)
     }
 
     fn wake_next(&self, lock: &str) -> String {

@@ -84,8 +84,8 @@ impl Dialect for Postgres {
         language::begin(durable)
     }
 
-    fn bump(&self, lock: &str) -> String {
-        language::bump(&self.tables, lock)
+    fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
+        language::bump(&self.tables, lock, succeeded)
     }
 
     fn grant_first(&self, claim: &str, locks: &[String]) -> String {
@@ -94,6 +94,10 @@ impl Dialect for Postgres {
 
     fn grant(&self, claim: &str, locks: &[String]) -> String {
         language::grant(&self.tables, claim, locks)
+    }
+
+    fn hand_over(&self, lock: &str, _from: &str) -> String {
+        language::hand_over(&self.tables, lock)
     }
 
     fn wake_next(&self, lock: &str) -> String {
