@@ -142,6 +142,32 @@ fn who_leaves_hands_over_and_the_next_asks_for_nothing() {
 }
 
 #[test]
+fn what_was_handed_over_outlasts_a_crash_of_the_database() {
+    let database = Database::start();
+    let bed = database.bed();
+    let long = ["--name", "x", "--ttl", "10m", "-q"];
+    let holder = bed.held(&long);
+    let mut next = bed.hold(&long);
+    bed.await_waiters("x", 1);
+    until_true("both listen", || database.listenings() >= 2);
+    holder.let_go();
+    next.await_start();
+    // The server's own habit is to write down within half a second what nobody has waited for.
+    database.0.restart();
+    assert_eq!(bed.status("x")["holders"][0]["token"], next.token().to_string());
+    let mut last = bed.hold(&long);
+    bed.await_waiters("x", 1);
+    let token = next.token();
+    assert_eq!(next.release().code(), Some(0));
+    last.await_start();
+    assert!(last.token() > token, "{} after {token}", last.token());
+    last.release();
+    // Its release may have met the crash.
+    assert_eq!(holder.running.finish().code(), Some(0));
+    bed.assert_free("x");
+}
+
+#[test]
 fn a_line_of_forty_holds_in_the_order_of_arrival() {
     let database = Database::start();
     let bed = database.bed();

@@ -144,8 +144,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// expired, is left out.
     fn hand_over(&self, lock: &str, from: &str) -> String;
 
-    /// After somebody has left the line of `lock`: wakes those who may hold now, and who watches. A hint.
-    fn wake_next(&self, lock: &str) -> String;
+    /// After the claim `from` has left the line of `lock`: wakes those who may hold now and were told nothing, and who
+    /// watches. A hint.
+    fn wake_next(&self, lock: &str, from: &str) -> String;
 
     /// Wakes the clients of the claims `c` for which `condition` holds. A hint.
     fn wake(&self, condition: &str) -> String;
@@ -219,6 +220,24 @@ pub(super) const UNTOLD: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_given_is_news_only_if_nothing_else_is() {
+        let (own, other) = (ClaimId::from_bytes([1; 16]), ClaimId::from_bytes([2; 16]));
+        let granted = Granted { token: crate::lock::FencingToken::new(7).expect("not zero"), slot: None };
+        let mut told = Told::default();
+        assert_eq!(told.given(own, 0), None);
+        told.add(Some((own, granted)));
+        assert_eq!(
+            (told.given(own, 0), told.given(other, 0), told.given(own, 1)),
+            (Some(granted), None, None)
+        );
+        // Somebody may have asked it to leave before or after.
+        told.add(None);
+        assert_eq!((told.given(own, 0), told.given(own, 1)), (None, None));
+        told.add(Some((own, granted)));
+        assert_eq!((told.given(own, 1), told.given(own, 2)), (None, Some(granted)));
+    }
 
     #[test]
     fn names_come_back() {

@@ -170,6 +170,24 @@ mod tests {
     }
 
     #[test]
+    fn an_older_answer_takes_back_nothing_that_was_given() {
+        let granted = Granted { token: FencingToken::new(7).expect("not zero"), slot: None };
+        let older = standing(&[Mode::Exclusive]);
+        let mut given = older.clone();
+        given.give(granted);
+        assert!(given.holds(Mode::Exclusive) && !older.holds(Mode::Exclusive));
+        let mut answer = older.clone();
+        answer.keep(&given);
+        assert!(answer.granted == Some(granted) && answer.holds(Mode::Exclusive));
+        let mut gone = Standing { present: false, ..older.clone() };
+        gone.keep(&given);
+        assert!(gone.granted.is_none() && !gone.holds(Mode::Exclusive));
+        let mut answer = given;
+        answer.keep(&older);
+        assert_eq!(answer.granted, Some(granted));
+    }
+
+    #[test]
     fn who_is_not_in_the_line_does_not_hold() {
         assert!(!Standing { present: false, ..standing(&[]) }.holds(Mode::Exclusive));
     }

@@ -213,7 +213,7 @@ impl<'a> Steps<'a> {
         sql.push_str(&self.dialect.depart(self.id));
         // Whoever was given the lock does not wait for this: others who can hold with it, or have to look.
         for lock in &self.locks {
-            sql.push_str(&self.dialect.wake_next(lock));
+            sql.push_str(&self.dialect.wake_next(lock, claim));
         }
         sql
     }
@@ -255,7 +255,7 @@ impl<'a> Steps<'a> {
             // If it still holds, it is no claim that must not come back.
             self.keep_out_if_absent(&mut sql, &by);
             for lock in &self.locks {
-                sql.push_str(&self.dialect.wake_next(lock));
+                sql.push_str(&self.dialect.wake_next(lock, claim));
             }
         }
         sql.push_str("COMMIT;");

@@ -163,16 +163,17 @@ impl Latches {
 /// How many of the first in a line are looked at for who may hold now.
 const FIRST: u32 = 256;
 
-/// Wakes those who may hold now and wait to be woken; who waits for a latch only if it was not given back just now.
-pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str) -> String {
+/// Wakes those who may hold now and wait to be woken, also whom [`hand_over`] gave something; who waits for a latch only
+/// if it was not given back just now.
+pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str, from: &str) -> String {
     let claims = &tables.claim;
     let (bed, ear) = (latches.owner('s', "w.claim"), latches.owner('e', "w.claim"));
     format!(
         "SELECT COALESCE({bed}, IF(@dlock_latch = 1, NULL, {ear})) AS {WAKE} FROM (\
-         SELECT f.claim, f.mode, f.fence, ROW_NUMBER() OVER (ORDER BY f.seq) AS place, \
+         SELECT f.claim, f.mode, f.fence, f.given_by, ROW_NUMBER() OVER (ORDER BY f.seq) AS place, \
          SUM(f.mode <> 'shared') OVER (ORDER BY f.seq) AS others FROM (\
-         SELECT c.claim, c.mode, c.fence, c.seq FROM {claims} c WHERE c.name = {lock} AND c.lease_until > {NOW} \
-         ORDER BY c.seq LIMIT {FIRST}) f) w WHERE w.fence IS NULL \
+         SELECT c.claim, c.mode, c.fence, c.given_by, c.seq FROM {claims} c WHERE c.name = {lock} AND c.lease_until > {NOW} \
+         ORDER BY c.seq LIMIT {FIRST}) f) w WHERE (w.fence IS NULL OR w.given_by = {from}) \
          AND (w.place = 1 OR w.others = 0 OR (w.mode LIKE 'slots:%' AND w.place <= \
          CAST(SUBSTRING(w.mode, 7) AS UNSIGNED)));"
     )

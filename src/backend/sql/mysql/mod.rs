@@ -103,8 +103,8 @@ impl Dialect for Mysql {
         language::hand_over(self.tables(), lock, from)
     }
 
-    fn wake_next(&self, lock: &str) -> String {
-        language::wake_next(self.tables(), self.dialer.latches(), lock)
+    fn wake_next(&self, lock: &str, from: &str) -> String {
+        language::wake_next(self.tables(), self.dialer.latches(), lock, from)
     }
 
     fn wake(&self, condition: &str) -> String {

@@ -100,7 +100,7 @@ impl Dialect for Postgres {
         language::hand_over(&self.tables, lock)
     }
 
-    fn wake_next(&self, lock: &str) -> String {
+    fn wake_next(&self, lock: &str, _from: &str) -> String {
         language::wake_next(&self.tables, lock)
     }
 
