@@ -207,8 +207,8 @@ impl Site {
         }
     }
 
-    /// How many requests it has had. On Redis commands inside scripts count as well, on MySQL every statement of a
-    /// batch; on PostgreSQL what was asked over connections that are younger than the first call.
+    /// How many requests it has had. On Redis commands inside scripts count as well, on MySQL steps on
+    /// lines; on PostgreSQL what was asked over connections that are younger than the first call.
     pub(crate) fn requests(&self) -> u64 {
         let number = |text: &str| text.trim().parse::<u64>().expect("a number");
         let commands = |server: &Server| {
@@ -225,7 +225,7 @@ impl Site {
             }
             Self::Mysql(server) => number(&mariadb::ask(
                 server,
-                "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'QUESTIONS'",
+                "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'COM_BEGIN'",
             )),
             Self::Postgres(postgres) => postgres.requests(),
         }

@@ -13,10 +13,11 @@ use crate::support::running::finish_all;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Bed, Service, process, quiet};
 
-/// A database that writes every request down.
+/// A database.
 struct Database(Site);
 
 impl Database {
+    /// One that writes every request down.
     fn start() -> Self {
         Self(match Kind::of_this_test().expect("a test of a service") {
             Kind::Postgres => Site::Postgres(postgres::start_with(&["fsync=on", "log_statement=all"])),
@@ -81,7 +82,7 @@ fn holds_and_waits_outlast_a_connection_that_breaks() {
 
 #[test]
 fn a_database_that_is_gone_for_longer_than_the_lease_loses_the_lock() {
-    let database = Database::start();
+    let database = Database(Site::start());
     let bed = database.bed();
     let holder = bed.held(&["--name", "x", "--ttl", "2s"]);
     let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "2s"]);
@@ -169,7 +170,7 @@ fn what_was_handed_over_outlasts_a_crash_of_the_database() {
 
 #[test]
 fn a_line_of_forty_holds_in_the_order_of_arrival() {
-    let database = Database::start();
+    let database = Database(Site::start());
     let bed = database.bed();
     let holder = bed.held(&["--name", "x", "--ttl", "10m", "-q"]);
     let mut line = Vec::new();
@@ -190,7 +191,7 @@ fn a_line_of_forty_holds_in_the_order_of_arrival() {
 #[test]
 fn thirty_at_once_of_whom_some_are_killed_never_overlap() {
     let _load = quiet::loading();
-    let database = Database::start();
+    let database = Database(Site::start());
     let bed = database.bed();
     let oracle = Oracle::new(&bed);
     let seed = u64::from(std::process::id());
@@ -227,7 +228,7 @@ fn thirty_at_once_of_whom_some_are_killed_never_overlap() {
 
 #[test]
 fn several_names_in_any_order_never_stand_in_each_others_way() {
-    let database = Database::start();
+    let database = Database(Site::start());
     let bed = database.bed();
     let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "a", "c"]];
     let script = "read n <counter; sleep 0.002; echo $((n + 1)) >counter";
