@@ -25,7 +25,8 @@
 //! - **C09** [`Backend::evict`] removes exactly the entry of that id, never "whoever holds now".
 //! - **C10** [`Backend::inspect`] and [`Backend::list`] change nothing.
 //! - **C11** Every call that takes a deadline returns by it, even if the service accepts and never answers.
-//! - **C12** Errors carry kind, operation, backend and lock; only `Unavailable` is transient.
+//! - **C12** Errors carry kind, operation, backend and lock; only `Unavailable` and `Full` are
+//!   transient.
 //! - **C13** No wall clock of the client decides anything.
 //! - **C14** Any valid name and any holder text come back byte for byte.
 //! - **C15** Kinds do not mix: a claim with slots on a line of another kind, or the reverse, is a `Mismatch`

@@ -91,7 +91,7 @@ impl From<ErrorKind> for ExitCode {
     fn from(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Invalid | ErrorKind::Mismatch | ErrorKind::Unsupported => Self::Usage,
-            ErrorKind::Unavailable | ErrorKind::Corrupt => Self::Unavailable,
+            ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::Corrupt => Self::Unavailable,
             ErrorKind::Internal => Self::Defect,
             ErrorKind::System => Self::System,
             ErrorKind::Unwritable => Self::CannotCreate,

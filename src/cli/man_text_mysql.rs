@@ -25,8 +25,7 @@ pub(super) const MYSQL: &[Piece] = &[
         "What it promises",
         "Claims hold in order of arrival, by the database's clock. They are as durable as innodb_flush_log_at_trx_commit = 1 \
          makes them. Who waits is woken by a user-level lock (GET_LOCK) or by KILL QUERY from a connection of the same user; \
-         where that is not allowed, or is lost, it costs a third of the ttl. Who waits, or holds for longer than 0.1 s, has \
-         two connections. Where each statement may go to another connection, those who wait look every 500 ms, as does \
+         where that is not allowed, or is lost, it costs a third of the ttl. Where each statement may go to another connection, those who wait look every 500 ms, as does \
          dlock watch.",
     ),
     Term(
@@ -34,8 +33,14 @@ pub(super) const MYSQL: &[Piece] = &[
         "The one that takes writes is used; read_only is respected also by users whom it does not bind. Several servers that \
          all take writes (Galera, group replication without a single primary) are refused with 64: name one, the same \
          everywhere. A replica that copies asynchronously may lack the last claims when it takes over, and a lock can then be \
-         given twice and tokens go back. A server without a free connection is tried again until the wait has run out, in \
-         its first minute at least. binlog_format = STATEMENT is refused.",
+         given twice and tokens go back. binlog_format = STATEMENT is refused.",
+    ),
+    Term(
+        "Connections",
+        "Each dlock that waits, or holds for longer than 0.1 s, has two; --slots and several names change nothing. A server \
+         without a free one (max_connections, MAX_USER_CONNECTIONS) is tried again every quarter of a second, as long as the \
+         wait is: who has no connection is not in line yet, and those come in as they find room. Who is in line and finds no \
+         second one looks every 500 ms instead of being told. max_connections of twice the longest line is enough.",
     ),
     Term(
         "Encryption",

@@ -21,15 +21,21 @@ pub(super) const POSTGRES: &[Piece] = &[
     Term(
         "What it promises",
         "Claims hold in order of arrival, by the database's clock. Claims and renewals are on disk before they count; \
-         a release is not waited for, so after a crash of the database within half a second the lock is free only when \
+         a release for which nobody waits is not waited for, so after a crash of the database within half a second the lock is free only when \
          its lease has run out. Who waits is woken by a message (NOTIFY); one that is lost costs a third of the ttl. \
          Behind a transaction pooler, which cannot pass messages on, those who wait look every 500 ms.",
     ),
     Term(
         "Several servers",
         "The one that takes writes is used. A standby that copies asynchronously may lack the last claims when it takes \
-         over, and a lock can then be given twice and tokens go back; set synchronous_standby_names. A server without \
-         a free connection is tried again until the wait has run out, in its first minute at least.",
+         over, and a lock can then be given twice and tokens go back; set synchronous_standby_names.",
+    ),
+    Term(
+        "Connections",
+        "Each dlock has one. A server without a free one (max_connections, a role's or database's CONNECTION LIMIT) is tried \
+         again every quarter of a second, as long as the wait is: who has no connection is not in line yet, and those come in \
+         as they find room. With each hand-over the server wakes its processes of all that wait in the database, so that \
+         lines of many hundreds are slow.",
     ),
     Term(
         "Encryption",

@@ -86,6 +86,8 @@ pub mod adr {
     pub mod r0066_mysql_batches {}
     #[doc = include_str!("adr/0067-mysql-latches.md")]
     pub mod r0067_mysql_latches {}
+    #[doc = include_str!("adr/0068-sql-who-leaves-hands-over.md")]
+    pub mod r0068_sql_who_leaves_hands_over {}
     #[doc = include_str!("adr/0071-one-after-another.md")]
     pub mod r0071_one_after_another {}
     #[doc = include_str!("adr/0072-musl-for-other-hosts.md")]

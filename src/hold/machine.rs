@@ -16,7 +16,7 @@ use super::event::{Action, Event, Phase, Reason};
 use super::plan::{Plan, Wait};
 use super::verdict::Verdict;
 use crate::lease::Window;
-use crate::lock::{ClaimState, Entry, Error, Grant, LossReason, Moment};
+use crate::lock::{ClaimState, Entry, Error, ErrorKind, Grant, LossReason, Moment};
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
 
@@ -35,6 +35,8 @@ pub struct Machine {
     pub(super) window: Option<Window>,
     pub(super) held_at: Option<Moment>,
     pub(super) answered: bool,
+    /// There is a service, which had no room for this client.
+    pub(super) full: bool,
     pub(super) retry_at: Moment,
     pub(super) last_error: Option<Error>,
     pub(super) ask_until: Moment,
@@ -59,6 +61,7 @@ impl Machine {
             window: None,
             held_at: None,
             answered: false,
+            full: false,
             retry_at: Moment::NEVER,
             last_error: None,
             ask_until: Moment::NEVER,
@@ -138,7 +141,8 @@ impl Machine {
     }
 
     fn give_up_at(&self) -> Moment {
-        let unanswered = if self.answered { Moment::NEVER } else { self.plan.started + FIRST_ANSWER };
+        let unanswered =
+            if self.answered || self.full { Moment::NEVER } else { self.plan.started + FIRST_ANSWER };
         self.plan.give_up_at().min(unanswered)
     }
 
@@ -177,6 +181,7 @@ impl Machine {
                 Vec::new()
             }
             Event::Refused(error) => {
+                self.full |= error.kind == ErrorKind::Full;
                 let again = now + RETRY;
                 if error.is_transient() && self.plan.wait != Wait::Once && again < self.give_up_at() {
                     self.retry_at = again;

@@ -150,6 +150,26 @@ fn a_service_that_never_answers_is_given_up_after_a_minute() {
 }
 
 #[test]
+fn a_full_service_is_waited_for_as_long_as_the_wait_is() {
+    let mut m = Machine::new(plan());
+    for time in [100, 59_800, 90_000, 7_200_000] {
+        assert_eq!(m.on(refused(ErrorKind::Full), at(time)), []);
+        assert_eq!(m.wake_at(), at(time + 250));
+        assert_eq!(m.on(Event::Tick, at(time + 250)), [Action::Enter]);
+    }
+    // It may be gone for a while as well.
+    assert_eq!(m.on(refused(ErrorKind::Unavailable), at(7_300_000)), []);
+    // That it is full is no busy lock.
+    let mut m = Machine::new(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
+    assert_eq!(m.on(refused(ErrorKind::Full), at(100)), []);
+    assert_eq!(m.on(Event::Tick, at(700)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::NotReached(Some(e)) if e.kind == ErrorKind::Full));
+    let mut m = Machine::new(Plan { wait: Wait::Once, ..plan() });
+    assert_eq!(m.on(refused(ErrorKind::Full), at(100)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Failed(e) if e.kind == ErrorKind::Full));
+}
+
+#[test]
 fn an_attempt_that_is_never_answered_is_no_busy_lock() {
     for wait in [Wait::Forever, Wait::Once, Wait::AtMost(ms(700))] {
         let mut m = Machine::new(Plan { wait, ..plan() });

@@ -10,8 +10,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What kind of failure it is; each kind has one exit code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
-    /// The service could not be reached or did not answer in time. The only kind for which a retry may help.
+    /// The service could not be reached or did not answer in time. A retry may help.
     Unavailable,
+    /// The service has answered that it has no room for another client now. A retry may help.
+    Full,
     /// The service refused the credentials or the access.
     Denied,
     /// The request cannot be expressed on this service.
@@ -30,6 +32,13 @@ pub enum ErrorKind {
     Corrupt,
     /// A defect of dlock.
     Internal,
+}
+
+impl ErrorKind {
+    /// Whether trying again may help.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Full)
+    }
 }
 
 /// A failure of one operation on one backend.
@@ -67,7 +76,7 @@ impl Error {
 
     /// Whether trying again may help.
     pub fn is_transient(&self) -> bool {
-        self.kind == ErrorKind::Unavailable
+        self.kind.is_transient()
     }
 }
 

@@ -172,6 +172,15 @@ impl Postgres {
         }
     }
 
+    /// How many requests it has had over connections that are younger than the first call. Its statistics come late.
+    pub(crate) fn requests(&self) -> u64 {
+        if self.sql("SHOW log_statement") != "all" {
+            self.sql("ALTER SYSTEM SET log_statement = 'all'");
+            self.sql("SELECT pg_reload_conf()");
+        }
+        u64::try_from(self.server.log().matches("LOG:  statement: ").count()).expect("fits")
+    }
+
     /// Its processes, the first of them first.
     fn processes(&self) -> Vec<Pid> {
         let text = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();

@@ -24,13 +24,18 @@ fn cost(site: &Site, waiters: u32) -> (f64, f64) {
     let begun = Instant::now();
     // It may have told of risks of the service.
     assert_eq!(holder.release().code(), Some(0));
-    finish_all(queue);
+    for one in queue {
+        // Sixty that start at once may have told that nobody answers yet.
+        assert_eq!(one.finish().code(), Some(0));
+    }
     let requests = site.requests() - before;
     let times = |every: Duration| begun.elapsed().as_secs_f64() / every.as_secs_f64() + 1.0;
     let pings = match site.kind() {
         Kind::Zk => times(PING),
         // No ttl there is long; a renewal is a few commands at each node.
         Kind::Redlock => times(MAX_TTL / 3) * 30.0,
+        // Who has just entered the line may have yet to ask to be told.
+        Kind::Mysql | Kind::Postgres => 1.0,
         _ => 0.0,
     };
     (f64::from(u32::try_from(requests).expect("few")) / f64::from(waiters), pings)
@@ -51,7 +56,7 @@ fn requests_for_one_hand_over_do_not_grow_with_the_line() {
         Kind::Redis => 80.0,
         Kind::Redlock => 800.0,
         Kind::Zk => 7.0,
-        Kind::Mysql | Kind::Postgres => unreachable!("their own tests count statements"),
+        Kind::Mysql | Kind::Postgres => 2.0,
     };
     assert!(short <= most + 1.0, "{short} for each hand-over");
 }

@@ -207,7 +207,8 @@ impl Site {
         }
     }
 
-    /// How many requests it has had. On Redis commands inside scripts count as well.
+    /// How many requests it has had. On Redis commands inside scripts count as well, on MySQL steps on
+    /// lines; on PostgreSQL what was asked over connections that are younger than the first call.
     pub(crate) fn requests(&self) -> u64 {
         let number = |text: &str| text.trim().parse::<u64>().expect("a number");
         let commands = |server: &Server| {
@@ -222,7 +223,19 @@ impl Site {
                 let said = zookeeper::said(server.port(), *b"srvr").expect("answers");
                 said.lines().find_map(|line| line.strip_prefix("Received: ")).map(number).expect("a count")
             }
-            Self::Mysql(_) | Self::Postgres(_) => unreachable!("their own tests count statements"),
+            Self::Mysql(server) => number(&mariadb::ask(
+                server,
+                "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'COM_BEGIN'",
+            )),
+            Self::Postgres(postgres) => postgres.requests(),
+        }
+    }
+
+    /// SIGKILL to a database.
+    pub(crate) fn down(&self) {
+        match self {
+            Self::Postgres(postgres) => postgres.down(),
+            _ => self.servers().iter().for_each(Server::down),
         }
     }
 

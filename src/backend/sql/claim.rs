@@ -212,12 +212,27 @@ impl SqlClaim {
                     () = self.something_happens(waits), if !is_final(&state) => {}
                 }
             }
+            if self.take_given() {
+                continue;
+            }
             if let Err(fault) = self.look(false, true, self.soon()).await {
                 self.view().armed = None;
                 return Err(fault);
             }
             anew = false;
         }
+    }
+
+    /// Takes over what the news said that the claim was given, if they did.
+    fn take_given(&self) -> bool {
+        let now = self.service.clock.now();
+        let mut view = self.view();
+        if view.left || is_final(&self.news.borrow()) {
+            return false;
+        }
+        let Some(state) = view.take_given(self.id, &self.order, now) else { return false };
+        self.news.send_replace(state);
+        true
     }
 
     fn error(&self, fault: Fault, operation: &'static str) -> Error {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::fault::Outcome;
 use super::tables::Tables;
 use crate::backend::Examination;
-use crate::lock::{ClaimId, LockName};
+use crate::lock::{ClaimId, Granted, LockName};
 
 /// One row, as text; `None` for NULL.
 pub(super) type Row = Vec<Option<String>>;
@@ -43,9 +43,34 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
     /// How often the server has told of something.
     fn told(&self) -> u64;
 
+    /// What the claim `own` was given, if that is all that was told since `told`, and survives a crash of the server.
+    fn given(&self, own: ClaimId, told: u64) -> Option<Granted>;
+
     /// Completes when the server has told more often than `told`, or the session has ended. `wait` says what
     /// a claim waits for, for databases where one waits for that. Cancel-safe.
     async fn news_after(&self, told: u64, wait: Option<&Wait>);
+}
+
+/// What the server has told of.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Told {
+    /// How often it has told.
+    pub(super) count: u64,
+    given: Option<(ClaimId, Granted)>,
+}
+
+impl Told {
+    /// Counts one more; `given` is what it says that a claim was given.
+    pub(super) fn add(&mut self, given: Option<(ClaimId, Granted)>) {
+        self.count += 1;
+        self.given = given;
+    }
+
+    /// As [`Session::given`].
+    pub(super) fn given(&self, own: ClaimId, told: u64) -> Option<Granted> {
+        let (claim, granted) = self.given.filter(|_| self.count == told + 1)?;
+        (claim == own).then_some(granted)
+    }
 }
 
 /// What a claim waits for, and what it has seen: where nothing is told to who does not listen yet, that is compared
@@ -104,8 +129,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Begins a transaction, READ COMMITTED, whose commit is on disk when it is answered if it is to be `durable`.
     fn begin(&self, durable: bool) -> &'static str;
 
-    /// Makes or counts up the row of the lock, and so locks it until the end of the transaction.
-    fn bump(&self, lock: &str) -> String;
+    /// Makes or counts up the row of the lock, and so locks it until the end of the transaction. When the claim
+    /// `succeeded` was given the lock, if it was, is the last success.
+    fn bump(&self, lock: &str, succeeded: Option<&str>) -> String;
 
     /// Gives the claim the fence of each of its locks if it is first in all of the lines.
     fn grant_first(&self, claim: &str, locks: &[String]) -> String;
@@ -113,8 +139,14 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Gives the claim, which is known to hold in all lines, the fence of each of its locks, and a slot.
     fn grant(&self, claim: &str, locks: &[String]) -> String;
 
-    /// After somebody has left the line of `lock`: wakes those who may hold now, and who watches. A hint.
-    fn wake_next(&self, lock: &str) -> String;
+    /// Within the transaction in which the claim `from` leaves the line of `lock`: gives the first one its fence. Its
+    /// client is told when that is on disk ([`Session::given`]); who may find more than a fence, and whoever has
+    /// expired, is left out.
+    fn hand_over(&self, lock: &str, from: &str) -> String;
+
+    /// After the claim `from` has left the line of `lock`: wakes those who may hold now and were told nothing, and who
+    /// watches. A hint.
+    fn wake_next(&self, lock: &str, from: &str) -> String;
 
     /// Wakes the clients of the claims `c` for which `condition` holds. A hint.
     fn wake(&self, condition: &str) -> String;
@@ -128,7 +160,7 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
         String::new()
     }
 
-    /// The reverse, before those who may hold now are woken and the transaction is committed.
+    /// The reverse, after the transaction is committed.
     fn depart(&self, _claim: ClaimId) -> String {
         String::new()
     }
@@ -188,6 +220,24 @@ pub(super) const UNTOLD: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_given_is_news_only_if_nothing_else_is() {
+        let (own, other) = (ClaimId::from_bytes([1; 16]), ClaimId::from_bytes([2; 16]));
+        let granted = Granted { token: crate::lock::FencingToken::new(7).expect("not zero"), slot: None };
+        let mut told = Told::default();
+        assert_eq!(told.given(own, 0), None);
+        told.add(Some((own, granted)));
+        assert_eq!(
+            (told.given(own, 0), told.given(other, 0), told.given(own, 1)),
+            (Some(granted), None, None)
+        );
+        // Somebody may have asked it to leave before or after.
+        told.add(None);
+        assert_eq!((told.given(own, 0), told.given(own, 1)), (None, None));
+        told.add(Some((own, granted)));
+        assert_eq!((told.given(own, 1), told.given(own, 2)), (None, Some(granted)));
+    }
 
     #[test]
     fn names_come_back() {

@@ -160,7 +160,7 @@ impl Service {
             *current = None;
             let session = match self.session().await {
                 Ok(session) => session,
-                Err(fault) if patience == Patience::Once || fault.kind != ErrorKind::Unavailable => {
+                Err(fault) if patience == Patience::Once || !fault.kind.is_transient() => {
                     return Err(fault);
                 }
                 Err(fault) => {
@@ -186,14 +186,14 @@ impl Service {
                     self.give_up(&session);
                     self.server.fetch_add(1, Ordering::Relaxed);
                     broken += 1;
-                    if fault.kind != ErrorKind::Unavailable || (patience == Patience::Once && broken > 1) {
+                    if !fault.kind.is_transient() || (patience == Patience::Once && broken > 1) {
                         return Err(fault.from(session.peer()));
                     }
                     if broken > 1 {
                         self.pause(PAUSE).await;
                     }
                 }
-                Remedy::Nothing if fault.kind == ErrorKind::Unavailable && patience == Patience::Deadline => {
+                Remedy::Nothing if fault.kind.is_transient() && patience == Patience::Deadline => {
                     self.pause(PAUSE).await;
                 }
                 Remedy::Nothing | Remedy::Tables => return Err(fault.from(session.peer())),

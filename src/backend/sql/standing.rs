@@ -73,6 +73,20 @@ impl Standing {
         held(&line) > self.ahead
     }
 
+    /// It is the first of its line and was given this.
+    pub(super) fn give(&mut self, granted: Granted) {
+        (self.granted, self.ahead, self.others) = (Some(granted), 0, 0);
+        (self.behind, self.lead) = (None, None);
+    }
+
+    /// What was given stays given: an answer may be older than the news of it.
+    pub(super) fn keep(&mut self, known: &Self) {
+        if self.present && self.granted.is_none() && known.granted.is_some() {
+            (self.granted, self.ahead, self.others) = (known.granted, known.ahead, known.others);
+            (self.behind, self.lead) = (known.behind, known.lead.clone());
+        }
+    }
+
     /// How many stand ahead.
     pub(super) fn ahead(&self) -> u32 {
         u32::try_from(self.ahead).unwrap_or(u32::MAX)
@@ -153,6 +167,24 @@ mod tests {
         fn counting_slots_agrees_with_the_rule(n in 1u32..6, length in 0usize..12) {
             agrees(&vec![Mode::Slots(NonZeroU32::new(n).expect("positive")); length]);
         }
+    }
+
+    #[test]
+    fn an_older_answer_takes_back_nothing_that_was_given() {
+        let granted = Granted { token: FencingToken::new(7).expect("not zero"), slot: None };
+        let older = standing(&[Mode::Exclusive]);
+        let mut given = older.clone();
+        given.give(granted);
+        assert!(given.holds(Mode::Exclusive) && !older.holds(Mode::Exclusive));
+        let mut answer = older.clone();
+        answer.keep(&given);
+        assert!(answer.granted == Some(granted) && answer.holds(Mode::Exclusive));
+        let mut gone = Standing { present: false, ..older.clone() };
+        gone.keep(&given);
+        assert!(gone.granted.is_none() && !gone.holds(Mode::Exclusive));
+        let mut answer = given;
+        answer.keep(&older);
+        assert_eq!(answer.granted, Some(granted));
     }
 
     #[test]

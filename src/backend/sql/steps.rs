@@ -49,7 +49,7 @@ impl<'a> Steps<'a> {
     fn begin(&self, durable: bool) -> String {
         let mut sql = self.dialect.begin(durable).to_owned();
         for lock in &self.locks {
-            sql.push_str(&self.dialect.bump(lock));
+            sql.push_str(&self.dialect.bump(lock, None));
         }
         for lock in &self.locks {
             self.clean(&mut sql, lock);
@@ -192,34 +192,29 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Leaves the lines. The release itself need not survive a crash of the database, which would only give the
-    /// rest of the lease back. `keep_out` says that something sent earlier may still arrive.
+    /// Leaves the lines, and hands over. The release itself need not survive a crash of the database, which would only
+    /// give the rest of the lease back. `keep_out` says that something sent earlier may still arrive.
     pub(super) fn leave(&self, succeeded: bool, keep_out: bool) -> String {
         let mut sql = self.dialect.begin(false).to_owned();
-        let tables = self.dialect.tables();
-        let (claims, locks, claim) = (&tables.claim, &tables.lock, &self.claim);
+        let (claims, claim) = (&self.dialect.tables().claim, &self.claim);
         for lock in &self.locks {
-            sql.push_str(&self.dialect.bump(lock));
+            sql.push_str(&self.dialect.bump(lock, succeeded.then_some(claim)));
         }
         for lock in &self.locks {
-            if succeeded {
-                let held =
-                    format!("(SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim})");
-                let _ = write!(
-                    sql,
-                    "UPDATE {locks} SET success = {held} WHERE name = {lock} AND {held} IS NOT NULL;"
-                );
-            }
             let _ = write!(sql, "DELETE FROM {claims} WHERE name = {lock} AND claim = {claim};");
         }
         if keep_out {
             self.keep_out(&mut sql, "left", None);
         }
-        sql.push_str(&self.dialect.depart(self.id));
         for lock in &self.locks {
-            sql.push_str(&self.dialect.wake_next(lock));
+            sql.push_str(&self.dialect.hand_over(lock, claim));
         }
         sql.push_str("COMMIT;");
+        sql.push_str(&self.dialect.depart(self.id));
+        // Whoever was given the lock does not wait for this: others who can hold with it, or have to look.
+        for lock in &self.locks {
+            sql.push_str(&self.dialect.wake_next(lock, claim));
+        }
         sql
     }
 
@@ -260,7 +255,7 @@ impl<'a> Steps<'a> {
             // If it still holds, it is no claim that must not come back.
             self.keep_out_if_absent(&mut sql, &by);
             for lock in &self.locks {
-                sql.push_str(&self.dialect.wake_next(lock));
+                sql.push_str(&self.dialect.wake_next(lock, claim));
             }
         }
         sql.push_str("COMMIT;");

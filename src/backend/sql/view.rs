@@ -54,11 +54,21 @@ impl View {
 
     /// Takes over what the database said, and says how the claim stands. `order` is where the names of the request
     /// are among the standings.
-    pub(super) fn take(&mut self, standings: Vec<Standing>, order: &[usize], now: Moment) -> ClaimState {
+    pub(super) fn take(&mut self, mut standings: Vec<Standing>, order: &[usize], now: Moment) -> ClaimState {
+        standings.iter_mut().zip(&self.standings).for_each(|(new, known)| new.keep(known));
         let horizon = standings.iter().filter_map(|standing| standing.horizon).min();
         self.look_at = horizon.map_or(Moment::NEVER, |length| now + length + SLACK);
         self.standings = standings;
         self.state(order, now)
+    }
+
+    /// The same with what the news say that the claim was given, if they are that and nothing else.
+    pub(super) fn take_given(&mut self, own: ClaimId, order: &[usize], now: Moment) -> Option<ClaimState> {
+        let (Some(armed), [standing]) = (&mut self.armed, &mut self.standings[..]) else { return None };
+        let granted = armed.session.given(own, armed.told).filter(|_| standing.present)?;
+        armed.told += 1;
+        standing.give(granted);
+        Some(self.state(order, now))
     }
 
     fn state(&mut self, order: &[usize], now: Moment) -> ClaimState {

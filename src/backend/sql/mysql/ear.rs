@@ -20,9 +20,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::dial::Dialer;
+use super::language;
 use super::session::{News, ask, say_goodbye};
-use crate::backend::sql::dialect::{UNTOLD, Wait};
-use crate::lock::ClaimId;
+use crate::backend::sql::dialect::{Row, UNTOLD, Wait};
+use crate::backend::sql::standing::granted;
+use crate::lock::{ClaimId, Granted};
 
 /// How long one wait is. Nothing depends on it but how often a claim looks that nobody tells anything.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -82,6 +84,8 @@ impl Ear {
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
+    /// The latch that was waited for is free, and its owner has handed over.
+    Given(Granted),
     /// The latch that was waited for is free.
     Free,
     /// Somebody has ended it, or it took too long.
@@ -150,6 +154,10 @@ impl Listener {
             if heard.is_none() {
                 self.connection = None;
             }
+            let given = match heard {
+                Some(End::Given(granted)) => Some((wait.own, granted)),
+                _ => None,
+            };
             let done = self.wish.send_if_modified(|wish| {
                 let same = wish.as_ref() == Some(&wait);
                 if same {
@@ -158,17 +166,17 @@ impl Listener {
                 same
             });
             if done {
-                self.news.tell();
+                self.news.tell(given);
             }
         }
     }
 
     /// Waits; `None` if the connection broke or is in the midst of something.
-    async fn listen(&mut self, wait: &Wait) -> Option<()> {
+    async fn listen(&mut self, wait: &Wait) -> Option<End> {
         let end = self.hear(wait).await;
         let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
         match end {
-            Some(End::Woken) => {}
+            Some(End::Woken | End::Given(_)) => {}
             Some(End::Free) if ahead.is_some() => self.free = ahead,
             Some(End::Pooled) => self.news.pooled.store(true, Ordering::Relaxed),
             // The own session has lost its connection, or something has changed. Once that is news.
@@ -177,7 +185,7 @@ impl Listener {
             }
             Some(End::Free | End::Changed) | None => tokio::time::sleep(UNTOLD).await,
         }
-        end.map(drop)
+        end
     }
 
     fn is_told(&self, wait: &Wait) -> bool {
@@ -211,16 +219,17 @@ impl Listener {
                 return super::fault::number(&error).map(|_| End::Woken);
             }
         };
-        match sets.first()?.first()?.first()?.as_deref() {
-            Some("1") => Some(End::Free),
-            Some("2") => Some(End::Changed),
-            Some("3") => Some(End::Pooled),
+        let first = |set: &Vec<Row>| set.first()?.first()?.clone();
+        match sets.first().and_then(first)?.as_str() {
+            "1" => Some(granted(sets.get(1).and_then(first).as_deref(), None).map_or(End::Free, End::Given)),
+            "2" => Some(End::Changed),
+            "3" => Some(End::Pooled),
             _ => Some(End::Woken),
         }
     }
 
     fn batch(&self, wait: &Wait) -> String {
-        let own = super::language::text(&wait.own.to_string());
+        let own = language::text(&wait.own.to_string());
         let claims = &self.dialer.tables().claim;
         let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
         let latches = self.dialer.latches();
@@ -228,6 +237,9 @@ impl Listener {
             Some(ahead) => (latches.ear(wait.own), latches.latch(ahead)),
             None => (latches.bed(wait.own), latches.home(wait.own)),
         };
+        let from =
+            |ahead: ClaimId| language::given(self.dialer.tables(), &own, &language::text(&ahead.to_string()));
+        let given = ahead.map_or_else(|| "NULL".to_owned(), from);
         let asked = if wait.asked { "1" } else { "COUNT(c.asked) = 0" };
         let (entries, crowd, longest, gone) = (wait.entries, wait.crowd, LONGEST.as_secs(), GONE.as_secs());
         format!(
@@ -237,7 +249,7 @@ impl Listener {
              WHERE m.claim = {own});\
              SELECT IF(@dlock_session <=> CONNECTION_ID(), IF(@dlock_same, \
              IF(GET_LOCK('{target}', {longest}), RELEASE_LOCK('{target}'), 0), 2), 3);\
-             DO RELEASE_LOCK('{says}');"
+             SELECT {given}, RELEASE_LOCK('{says}');"
         )
     }
 }

@@ -56,10 +56,10 @@ fn of_server(number: u16, text: &str) -> Fault {
         // Not a statement that dlock sends: the one that asks whether writes are taken.
         1242 => Fault::spent("it takes no writes (read_only)"),
         1290 | 1792 | 1836 | 1874 => Fault::spent(format!("it takes no writes ({text})")),
-        // Out of connections, memory or disk: time may help.
-        1040 | 1203 | 1226 | 1037 | 1038 | 1041 | 1021 | 1114 | 1135 | 3168 => {
-            Fault::new(ErrorKind::Unavailable, text)
-        }
+        // No connection is free, of all or of this user's.
+        1040 | 1203 | 1226 => Fault::new(ErrorKind::Full, text),
+        // Out of threads, memory or disk: time may help.
+        1037 | 1038 | 1041 | 1021 | 1114 | 1135 | 3168 => Fault::new(ErrorKind::Unavailable, text),
         // It goes, is not there yet, or has ended this connection.
         1047 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 2013 | 3032 | 3169 | 4031 => {
             Fault::spent(text)

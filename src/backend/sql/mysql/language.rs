@@ -29,14 +29,20 @@ pub(super) fn text(text: &str) -> String {
     literal
 }
 
-/// How durable a commit is, is the server's setting alone. What an undone batch has left in the variables must not
-/// matter.
-pub(super) const BEGIN: &str =
-    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION;SET @dlock_latch = NULL;";
+/// How durable a commit is, is the server's setting alone.
+pub(super) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION;";
 
-pub(super) fn bump(tables: &Tables, lock: &str) -> String {
-    let locks = &tables.lock;
-    format!("INSERT INTO {locks} (name, fence) VALUES ({lock}, 1) ON DUPLICATE KEY UPDATE fence = fence + 1;")
+pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> String {
+    let (claims, locks) = (&tables.claim, &tables.lock);
+    let held = |claim: &str| {
+        format!(
+            ", success = COALESCE((SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}), success)"
+        )
+    };
+    let success = succeeded.map(held).unwrap_or_default();
+    format!(
+        "INSERT INTO {locks} (name, fence) VALUES ({lock}, 1) ON DUPLICATE KEY UPDATE fence = fence + 1{success};"
+    )
 }
 
 pub(super) fn grant_first(tables: &Tables, claim: &str, locks: &[String]) -> String {
@@ -67,6 +73,26 @@ pub(super) fn grant(tables: &Tables, claim: &str, locks: &[String]) -> String {
         );
     }
     sql
+}
+
+/// Gives the first one its fence, and notes from whom: the latch of that claim is free when this is on disk, whereas a
+/// row that can be read need not be. Who has a slot to find, or stands in other lines too, is woken and fetches it.
+pub(super) fn hand_over(tables: &Tables, lock: &str, from: &str) -> String {
+    let (claims, fences) = (&tables.claim, &tables.lock);
+    format!(
+        "SET @dlock_next = (SELECT IF(f.fence IS NULL AND f.kind = '' AND f.lease_until > {NOW} \
+         AND NOT EXISTS (SELECT 1 FROM {claims} o WHERE o.claim = f.claim AND o.name <> f.name), f.claim, NULL) \
+         FROM {claims} f WHERE f.name = {lock} ORDER BY f.seq LIMIT 1);\
+         UPDATE {claims} c SET c.held = {NOW}, c.given_by = {from}, \
+         c.fence = (SELECT l.fence FROM {fences} l WHERE l.name = {lock}) \
+         WHERE c.claim = @dlock_next AND c.name = {lock};"
+    )
+}
+
+/// The fence that the claim was given by `from`, if it was; an expression.
+pub(super) fn given(tables: &Tables, claim: &str, from: &str) -> String {
+    let claims = &tables.claim;
+    format!("(SELECT c.fence FROM {claims} c WHERE c.claim = {claim} AND c.given_by = {from})")
 }
 
 /// The user-level locks of claims. They are the whole server's, so their names have a part that is these tables'.
@@ -127,30 +153,27 @@ impl Latches {
         )
     }
 
-    /// Given back before the commit: who is woken by it waits for the row lock, which the commit lets go before it
-    /// waits for the disk.
+    /// Given back after the commit, so that whoever waited for it finds on disk what it was given.
     pub(super) fn depart(&self, claim: ClaimId) -> String {
-        format!(
-            "SET @dlock_latch = RELEASE_LOCK('{}');DO RELEASE_LOCK('{}');",
-            self.latch(claim),
-            self.home(claim)
-        )
+        let (latch, home) = (self.latch(claim), self.home(claim));
+        format!("SET @dlock_latch = RELEASE_LOCK('{latch}'), @dlock_home = RELEASE_LOCK('{home}');")
     }
 }
 
 /// How many of the first in a line are looked at for who may hold now.
 const FIRST: u32 = 256;
 
-/// Wakes those who may hold now and wait to be woken; who waits for a latch only if it was not given back just now.
-pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str) -> String {
+/// Wakes those who may hold now and wait to be woken, also whom [`hand_over`] gave something; who waits for a latch only
+/// if it was not given back just now.
+pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str, from: &str) -> String {
     let claims = &tables.claim;
     let (bed, ear) = (latches.owner('s', "w.claim"), latches.owner('e', "w.claim"));
     format!(
         "SELECT COALESCE({bed}, IF(@dlock_latch = 1, NULL, {ear})) AS {WAKE} FROM (\
-         SELECT f.claim, f.mode, f.fence, ROW_NUMBER() OVER (ORDER BY f.seq) AS place, \
+         SELECT f.claim, f.mode, f.fence, f.given_by, ROW_NUMBER() OVER (ORDER BY f.seq) AS place, \
          SUM(f.mode <> 'shared') OVER (ORDER BY f.seq) AS others FROM (\
-         SELECT c.claim, c.mode, c.fence, c.seq FROM {claims} c WHERE c.name = {lock} AND c.lease_until > {NOW} \
-         ORDER BY c.seq LIMIT {FIRST}) f) w WHERE w.fence IS NULL \
+         SELECT c.claim, c.mode, c.fence, c.given_by, c.seq FROM {claims} c WHERE c.name = {lock} AND c.lease_until > {NOW} \
+         ORDER BY c.seq LIMIT {FIRST}) f) w WHERE (w.fence IS NULL OR w.given_by = {from}) \
          AND (w.place = 1 OR w.others = 0 OR (w.mode LIKE 'slots:%' AND w.place <= \
          CAST(SUBSTRING(w.mode, 7) AS UNSIGNED)));"
     )
@@ -159,7 +182,10 @@ pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str) -> Strin
 pub(super) fn wake(tables: &Tables, latches: &Latches, condition: &str) -> String {
     let claims = &tables.claim;
     let (bed, ear) = (latches.owner('s', "c.claim"), latches.owner('e', "c.claim"));
-    format!("SELECT COALESCE({ear}, {bed}) AS {WAKE} FROM {claims} c WHERE {condition};")
+    // What a departure has left there must not matter.
+    format!(
+        "SET @dlock_latch = NULL;SELECT COALESCE({ear}, {bed}) AS {WAKE} FROM {claims} c WHERE {condition};"
+    )
 }
 
 /// Texts are bytes: no collation makes two names equal, and no character set is in the way.
@@ -175,6 +201,7 @@ pub(super) fn schema(tables: &Tables) -> Vec<String> {
             "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {id}, mode {id}, kind {id}, \
              since bigint NOT NULL, lease_until bigint NOT NULL, about mediumblob NOT NULL, label mediumblob, \
              newest int NOT NULL, nested int NOT NULL, fence bigint, held bigint, slot bigint, asked mediumblob, \
+             given_by varbinary(40), \
              PRIMARY KEY (name, seq), UNIQUE KEY claim_name (claim, name)) ENGINE=InnoDB;"
         ),
         format!(

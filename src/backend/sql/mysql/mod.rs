@@ -87,8 +87,8 @@ impl Dialect for Mysql {
         language::BEGIN
     }
 
-    fn bump(&self, lock: &str) -> String {
-        language::bump(self.tables(), lock)
+    fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
+        language::bump(self.tables(), lock, succeeded)
     }
 
     fn grant_first(&self, claim: &str, locks: &[String]) -> String {
@@ -99,8 +99,12 @@ impl Dialect for Mysql {
         language::grant(self.tables(), claim, locks)
     }
 
-    fn wake_next(&self, lock: &str) -> String {
-        language::wake_next(self.tables(), self.dialer.latches(), lock)
+    fn hand_over(&self, lock: &str, from: &str) -> String {
+        language::hand_over(self.tables(), lock, from)
+    }
+
+    fn wake_next(&self, lock: &str, from: &str) -> String {
+        language::wake_next(self.tables(), self.dialer.latches(), lock, from)
     }
 
     fn wake(&self, condition: &str) -> String {

@@ -15,9 +15,9 @@ use tokio::sync::{Mutex as Gate, watch};
 use super::dial::{Dialer, PRELUDE};
 use super::ear::Ear;
 use super::{fault, language};
-use crate::backend::sql::dialect::{Row, Session, Sets, Wait};
+use crate::backend::sql::dialect::{Row, Session, Sets, Told, Wait};
 use crate::backend::sql::fault::{Fault, Outcome};
-use crate::lock::ClaimId;
+use crate::lock::{ClaimId, Granted};
 
 /// A session. Its connections close when it is dropped; what is on its way then may still be done.
 pub(super) struct MysqlSession {
@@ -37,14 +37,14 @@ pub(super) struct MysqlSession {
 #[derive(Debug)]
 pub(super) struct News {
     /// How often the server has told of something.
-    pub(super) told: watch::Sender<u64>,
+    pub(super) told: watch::Sender<Told>,
     /// Whether somebody stands between who gives each statement to another connection.
     pub(super) pooled: AtomicBool,
 }
 
 impl News {
-    pub(super) fn tell(&self) {
-        self.told.send_modify(|told| *told += 1);
+    pub(super) fn tell(&self, given: Option<(ClaimId, Granted)>) {
+        self.told.send_modify(|told| told.add(given));
     }
 }
 
@@ -82,7 +82,7 @@ impl Drop for Unfinished<'_> {
 impl MysqlSession {
     /// Takes over an open connection to the server of that number.
     pub(super) fn over(connection: MySqlConnection, dialer: &Arc<Dialer>, server: usize) -> Self {
-        let news = News { told: watch::Sender::new(0), pooled: AtomicBool::new(false) };
+        let news = News { told: watch::Sender::new(Told::default()), pooled: AtomicBool::new(false) };
         Self {
             dialer: Arc::clone(dialer),
             server,
@@ -97,7 +97,7 @@ impl MysqlSession {
 
     fn close(&self) {
         self.open.store(false, Ordering::Relaxed);
-        self.news.tell();
+        self.news.tell(None);
     }
 
     /// Wakes those connections. Somebody else may have done so, and they may have gone.
@@ -213,17 +213,21 @@ impl Session for MysqlSession {
     }
 
     fn told(&self) -> u64 {
-        *self.news.told.borrow()
+        self.news.told.borrow().count
+    }
+
+    fn given(&self, own: ClaimId, told: u64) -> Option<Granted> {
+        self.news.told.borrow().given(own, told)
     }
 
     async fn news_after(&self, told: u64, wait: Option<&Wait>) {
         let mut news = self.news.told.subscribe();
-        if let (Some(wait), true) = (wait, *news.borrow() == told) {
+        if let (Some(wait), true) = (wait, news.borrow().count == told) {
             let mut ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
             let ear = ears.entry(wait.own).or_insert_with(|| Ear::new(&self.dialer, self.server, &self.news));
             ear.wait_for(wait);
         }
-        if news.wait_for(|now| *now != told).await.is_err() {
+        if news.wait_for(|now| now.count != told).await.is_err() {
             pending::<()>().await;
         }
     }

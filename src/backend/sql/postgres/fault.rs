@@ -40,7 +40,8 @@ fn of_server(said: &DbError) -> Fault {
         code if code.starts_with("08") || code.starts_with("57P") || code.starts_with("25") => {
             Fault::spent(text)
         }
-        // Out of connections, memory or disk; cancelled by a time limit of the server's.
+        "53300" => Fault::new(ErrorKind::Full, text),
+        // Out of memory or disk; cancelled by a time limit of the server's.
         code if code.starts_with("53") || code == "57014" => Fault::new(ErrorKind::Unavailable, text),
         code => Fault::new(ErrorKind::Corrupt, format!("{text} (SQLSTATE {code})")),
     }

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 
 use crate::backend::sql::dialect::stored;
+use crate::backend::sql::standing::granted;
 use crate::backend::sql::tables::Tables;
-use crate::lock::{ClaimId, LockName};
+use crate::lock::{ClaimId, Granted, LockName};
 
 /// Microseconds since 1970, now and not at the beginning of the transaction.
 pub(super) const NOW: &str = "(extract(epoch from clock_timestamp()) * 1000000)::bigint";
@@ -25,11 +26,17 @@ pub(super) fn begin(durable: bool) -> &'static str {
     }
 }
 
-pub(super) fn bump(tables: &Tables, lock: &str) -> String {
-    let locks = &tables.lock;
+pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> String {
+    let (claims, locks) = (&tables.claim, &tables.lock);
+    let held = |claim: &str| {
+        format!(
+            ", success = COALESCE((SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}), l.success)"
+        )
+    };
+    let success = succeeded.map(held).unwrap_or_default();
     format!(
         "INSERT INTO {locks} AS l (name, fence) VALUES ({lock}, 1) \
-         ON CONFLICT (name) DO UPDATE SET fence = l.fence + 1;"
+         ON CONFLICT (name) DO UPDATE SET fence = l.fence + 1{success};"
     )
 }
 
@@ -76,6 +83,27 @@ fn give(tables: &Tables, claim: &str, names: &[String], slot: &str) -> String {
 /// What the client of a claim listens to.
 fn channel(tables: &Tables) -> String {
     format!("{}c_", tables.tag())
+}
+
+/// Gives the first one its fence, in the commit that lets it hold, which then has to reach the disk before the message
+/// goes out. Who has a slot to find, or stands in other lines too, is woken and fetches it.
+pub(super) fn hand_over(tables: &Tables, lock: &str) -> String {
+    let (claims, locks, channel) = (&tables.claim, &tables.lock, channel(tables));
+    format!(
+        "WITH given AS (UPDATE {claims} c SET fence = l.fence, held = {NOW} FROM {locks} l \
+         WHERE l.name = {lock} AND c.name = {lock} AND c.fence IS NULL AND c.kind = '' \
+         AND c.lease_until > {NOW} AND c.seq = (SELECT min(f.seq) FROM {claims} f WHERE f.name = {lock}) \
+         AND NOT EXISTS (SELECT 1 FROM {claims} o WHERE o.claim = c.claim AND o.name <> c.name) \
+         RETURNING c.claim, c.fence) \
+         SELECT set_config('synchronous_commit', 'on', true), \
+         pg_notify('{channel}' || given.claim, given.fence::text) FROM given;"
+    )
+}
+
+/// Which claim was given what, if [`hand_over`] has sent that over `channel`.
+pub(super) fn given(channel: &str, payload: &str) -> Option<(ClaimId, Granted)> {
+    let claim = channel.get(channel.len().checked_sub(32)?..)?.parse().ok()?;
+    Some((claim, granted(Some(payload), None)?))
 }
 
 /// Wakes the next one, and those behind it who can hold with it.

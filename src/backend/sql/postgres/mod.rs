@@ -84,8 +84,8 @@ impl Dialect for Postgres {
         language::begin(durable)
     }
 
-    fn bump(&self, lock: &str) -> String {
-        language::bump(&self.tables, lock)
+    fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
+        language::bump(&self.tables, lock, succeeded)
     }
 
     fn grant_first(&self, claim: &str, locks: &[String]) -> String {
@@ -96,7 +96,11 @@ impl Dialect for Postgres {
         language::grant(&self.tables, claim, locks)
     }
 
-    fn wake_next(&self, lock: &str) -> String {
+    fn hand_over(&self, lock: &str, _from: &str) -> String {
+        language::hand_over(&self.tables, lock)
+    }
+
+    fn wake_next(&self, lock: &str, _from: &str) -> String {
         language::wake_next(&self.tables, lock)
     }
 

@@ -10,9 +10,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage};
 
-use super::fault;
-use crate::backend::sql::dialect::{Row, Session, Sets, Wait};
+use super::{fault, language};
+use crate::backend::sql::dialect::{Row, Session, Sets, Told, Wait};
 use crate::backend::sql::fault::{Fault, Outcome};
+use crate::lock::{ClaimId, Granted};
 
 /// The setting that a server process got with this connection's first words and no other has.
 pub(super) const MARK: &str = "dlock.session";
@@ -25,7 +26,7 @@ const POOLED: u8 = 2;
 pub(super) struct PgSession {
     client: Client,
     peer: String,
-    news: watch::Sender<u64>,
+    news: watch::Sender<Told>,
     end: watch::Receiver<Option<Fault>>,
     /// What [`MARK`] is set to, unless who answered refused that.
     mark: Option<String>,
@@ -58,12 +59,15 @@ impl PgSession {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (news, (ended, end)) = (watch::Sender::new(0), watch::channel(None));
+        let (news, (ended, end)) = (watch::Sender::new(Told::default()), watch::channel(None));
         let tell = news.clone();
         let task = tokio::spawn(async move {
             let why = loop {
                 match poll_fn(|context| connection.poll_message(context)).await {
-                    Some(Ok(AsyncMessage::Notification(_))) => tell.send_modify(|told| *told += 1),
+                    Some(Ok(AsyncMessage::Notification(message))) => {
+                        let given = language::given(message.channel(), message.payload());
+                        tell.send_modify(|told| told.add(given));
+                    }
                     Some(Ok(_)) => {}
                     Some(Err(error)) => break fault::of(&error),
                     None => break Fault::spent("the connection was closed"),
@@ -135,13 +139,17 @@ impl Session for PgSession {
     }
 
     fn told(&self) -> u64 {
-        *self.news.borrow()
+        self.news.borrow().count
+    }
+
+    fn given(&self, own: ClaimId, told: u64) -> Option<Granted> {
+        self.news.borrow().given(own, told)
     }
 
     async fn news_after(&self, told: u64, _: Option<&Wait>) {
         let (mut news, mut end) = (self.news.subscribe(), self.end.clone());
         tokio::select! {
-            _ = news.wait_for(|now| *now != told) => {}
+            _ = news.wait_for(|now| now.count != told) => {}
             _ = end.wait_for(Option::is_some) => {}
         }
     }

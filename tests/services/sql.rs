@@ -1,0 +1,243 @@
+//! What many clients do to one database, and what becomes of them when it or a connection breaks.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::oracle::Oracle;
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::servers::{mariadb, postgres};
+use crate::site::{Kind, Site};
+use crate::support::process::is_alive;
+use crate::support::running::{CROWD, finish_all};
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Bed, Service, process, quiet};
+
+/// A database.
+struct Database(Site);
+
+impl Database {
+    /// One that writes every request down.
+    fn start() -> Self {
+        Self(match Kind::of_this_test().expect("a test of a service") {
+            Kind::Postgres => Site::Postgres(postgres::start_with(&["fsync=on", "log_statement=all"])),
+            _ => Site::Mysql(mariadb::start_with(&["--general-log=1", "--general-log-file=requests"])),
+        })
+    }
+
+    fn bed(&self) -> Bed {
+        Bed::on(self.0.part())
+    }
+
+    /// What it was asked.
+    fn log(&self) -> String {
+        match &self.0 {
+            Site::Postgres(postgres) => postgres.server().log(),
+            Site::Mysql(server) => {
+                std::fs::read_to_string(server.folder().join("data/requests")).unwrap_or_default()
+            }
+            _ => unreachable!("only databases are started"),
+        }
+    }
+
+    /// How many steps on a line it was asked for.
+    fn steps(&self) -> usize {
+        let begin = if self.0.kind() == Kind::Postgres { "statement: BEGIN" } else { "START TRANSACTION" };
+        self.log().matches(begin).count()
+    }
+
+    /// How often somebody began to listen.
+    fn listenings(&self) -> usize {
+        let begin = if self.0.kind() == Kind::Postgres { "LISTEN \"" } else { "SET @dlock_says = GET_LOCK" };
+        self.log().matches(begin).count()
+    }
+}
+
+#[test]
+fn holds_and_waits_outlast_a_connection_that_breaks() {
+    let database = Database::start();
+    let bed = database.bed();
+    let port = bed.service().endpoint.rsplit(':').next().and_then(|end| end.split('/').next()?.parse().ok());
+    let proxy = Proxy::to(port.expect("a port"));
+    let service = bed.service();
+    let behind = Bed::on(Service {
+        backend: service.backend,
+        endpoint: database.0.kind().address(proxy.port()),
+        prefix: service.prefix.clone(),
+    });
+    let holder = behind.held(&["--name", "x", "-q"]);
+    let mut waiter = behind.hold(&["--name", "x", "-q"]);
+    bed.await_waiters("x", 1);
+    until_true("both listen", || database.listenings() >= 2);
+    let before = database.listenings();
+    proxy.set(Conduct::Refuse);
+    proxy.set(Conduct::Pass);
+    // Who has connected anew listens anew, so that no renewal is waited for.
+    until_true("both listen again", || database.listenings() >= before + 2);
+    bed.await_waiters("x", 1);
+    assert_eq!(holder.release().code(), Some(0));
+    waiter.await_start();
+    waiter.release();
+}
+
+#[test]
+fn a_database_that_is_gone_for_longer_than_the_lease_loses_the_lock() {
+    let database = Database(Site::start());
+    let bed = database.bed();
+    let holder = bed.held(&["--name", "x", "--ttl", "5s"]);
+    let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "5s"]);
+    bed.await_waiters("x", 1);
+    let command = holder.command();
+    database.0.down();
+    let ended = holder.running.finish();
+    assert!(ended.code() == Some(76) && !is_alive(command), "{}", ended.err);
+    database.0.restart();
+    waiter.await_start();
+    waiter.release();
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_waiter_at_rest_asks_for_nothing_but_its_renewals() {
+    let database = Database::start();
+    let bed = database.bed();
+    let holder = bed.held(&["--name", "x", "--ttl", "10m"]);
+    let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "3s"]);
+    bed.await_waiters("x", 1);
+    // What the holder asks at its beginning is over when it listens too.
+    until_true("both listen", || database.listenings() >= 2);
+    let (before, listening, begun) = (database.steps(), database.listenings(), Instant::now());
+    let_pass(Duration::from_millis(4_500));
+    let renewals = usize::try_from(begun.elapsed().as_secs()).expect("small") + 1;
+    let asked = database.steps() - before;
+    assert!((2..=renewals).contains(&asked), "{asked} requests, and {renewals} renewals were due");
+    assert_eq!(database.listenings(), listening, "the wait itself goes on");
+    assert_eq!(holder.release().code(), Some(0));
+    waiter.await_start();
+    waiter.release();
+}
+
+#[test]
+fn who_leaves_hands_over_and_the_next_asks_for_nothing() {
+    let database = Database::start();
+    let bed = database.bed();
+    let long = ["--name", "x", "--ttl", "10m", "-q"];
+    let holder = bed.held(&long);
+    let mut first = bed.hold(&long);
+    bed.await_waiters("x", 1);
+    let second = bed.hold(&[&long[..], &["-s"]].concat());
+    bed.await_waiters("x", 2);
+    until_true("everybody listens", || database.listenings() >= 3);
+    let (before, mut token) = (database.steps(), holder.token());
+    assert_eq!(holder.release().code(), Some(0));
+    first.await_start();
+    assert_eq!(database.steps(), before + 1, "one step ends a hold and begins the next");
+    for mut next in [first, second] {
+        next.await_start();
+        assert!(next.token() > token, "{} after {token}", next.token());
+        token = next.token();
+        assert_eq!(bed.status("x")["holders"][0]["token"], token.to_string());
+        assert_eq!(next.release().code(), Some(0));
+    }
+    bed.assert_free("x");
+}
+
+#[test]
+fn what_was_handed_over_outlasts_a_crash_of_the_database() {
+    let database = Database::start();
+    let bed = database.bed();
+    let long = ["--name", "x", "--ttl", "10m", "-q"];
+    let holder = bed.held(&long);
+    let mut next = bed.hold(&long);
+    bed.await_waiters("x", 1);
+    until_true("both listen", || database.listenings() >= 2);
+    holder.let_go();
+    next.await_start();
+    // The server's own habit is to write down within half a second what nobody has waited for.
+    database.0.restart();
+    assert_eq!(bed.status("x")["holders"][0]["token"], next.token().to_string());
+    let mut last = bed.hold(&long);
+    bed.await_waiters("x", 1);
+    let token = next.token();
+    assert_eq!(next.release().code(), Some(0));
+    last.await_start();
+    assert!(last.token() > token, "{} after {token}", last.token());
+    last.release();
+    // Its release may have met the crash.
+    assert_eq!(holder.running.finish().code(), Some(0));
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_line_of_forty_holds_in_the_order_of_arrival() {
+    let database = Database(Site::start());
+    let bed = database.bed();
+    let holder = bed.held(&["--name", "x", "--ttl", "10m", "-q"]);
+    let mut line = Vec::new();
+    for n in 0..40 {
+        let mode = if n % 5 == 4 { "-s" } else { "-x" };
+        let script = format!("echo {n} >>order");
+        let mut command = bed.run(["-q", "--name", "x", "--ttl", "10m", mode, "--", "sh", "-c", &script]);
+        line.push(bed.start(&mut command));
+        bed.await_waiters("x", n + 1);
+    }
+    assert_eq!(holder.release().code(), Some(0));
+    finish_all(line);
+    let order: Vec<usize> = bed.read("order").lines().map(|line| line.parse().expect("a number")).collect();
+    assert_eq!(order, (0..40).collect::<Vec<_>>());
+    bed.assert_free("x");
+}
+
+#[test]
+fn thirty_at_once_of_whom_some_are_killed_never_overlap() {
+    let _load = quiet::loading();
+    let database = Database(Site::start());
+    let bed = database.bed();
+    let oracle = Oracle::new(&bed);
+    let seed = u64::from(std::process::id());
+    eprintln!("seed: {seed}");
+    let mut state = seed;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).expect("fits") % below
+    };
+    let mut swarm = Vec::new();
+    for _ in 0..30 {
+        let (flag, mode) = if random(4) == 0 { ("-s", "shared") } else { ("-x", "exclusive") };
+        let mut command = bed.run(["-q", "--name", "x", "--ttl", "2s", "--grace", "200ms", flag, "--"]);
+        swarm.push(bed.start(command.args(Oracle::words(mode))));
+    }
+    for _ in 0..10 {
+        let kind = ["dlock", "lease-keeper"][random(2)];
+        let those: Vec<_> = bed.processes().into_iter().filter(|p| p.name == kind).map(|p| p.pid).collect();
+        if !those.is_empty() {
+            process::signal(those[random(those.len())], Signal::KILL);
+        }
+        assert_eq!(oracle.overlap(), None, "both hold exclusively and live");
+        let_pass(Duration::from_millis(u64::try_from(random(60)).expect("small")));
+    }
+    for one in swarm {
+        one.finish_within(CROWD);
+    }
+    assert_eq!(oracle.violations(), "");
+    assert_eq!(oracle.disorder().first(), None);
+    assert!(oracle.holds().len() >= 15, "{} holds: too little happened", oracle.holds().len());
+    until_true("an empty process table", || bed.processes().is_empty());
+    bed.assert_free("x");
+}
+
+#[test]
+fn several_names_in_any_order_never_stand_in_each_others_way() {
+    let database = Database(Site::start());
+    let bed = database.bed();
+    let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "a", "c"]];
+    let script = "read n <counter; sleep 0.002; echo $((n + 1)) >counter";
+    bed.write("counter", "0\n");
+    let start = |n: usize| {
+        let names = orders[n % 3].iter().flat_map(|name| ["--name", name]);
+        let mut command = bed.run(["-q"]);
+        bed.start(command.args(names).args(["--", "sh", "-c", script]))
+    };
+    finish_all((0..24).map(start).collect::<Vec<_>>());
+    assert_eq!(bed.read("counter"), "24\n");
+}
