@@ -67,10 +67,10 @@ impl Ensemble {
         text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
     }
 
-    /// Nothing passes between `member` and the others any more, though connections stay.
-    fn cut(&self, member: usize) {
+    /// What becomes of all that passes between `member` and the others.
+    fn part(&self, member: usize, conduct: Conduct) {
         for (_, _, relay) in self.relays.iter().filter(|(from, to, _)| *from == member || *to == member) {
-            relay.set(Conduct::Hole);
+            relay.set(conduct);
         }
     }
 
@@ -108,11 +108,14 @@ fn cut_off(mode: &str, patience: u32) -> String {
         (line["waiters"].as_array().map(Vec::len) == Some(1)).then_some(())
     });
     let cut = Instant::now();
-    ensemble.cut(member);
+    // Connections stay.
+    ensemble.part(member, Conduct::Hole);
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
     let took = cut.elapsed();
     within(took, TTL);
     let believed = ensemble.mode(member);
+    // A server that waits for one in a hole may never come to the end of an election with the other.
+    ensemble.part(member, Conduct::Refuse);
     holder.finish().lost_its_lease("x");
     // They elect a leader first, which three servers on a busy machine may take long for.
     let ended = waiter.finish_within(Duration::from_secs(90));
