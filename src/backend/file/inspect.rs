@@ -11,7 +11,7 @@ use super::fifo::Life;
 use super::grant::Place;
 use super::guard;
 use super::line::{Mark, Record, State};
-use super::locker::{Locker, locker, lockers};
+use super::locker::{Locker, Locks, lockers};
 use super::names::base_of_line;
 use super::storage::{Line, LineFile};
 use crate::lock::{Entry, FencingToken, Holder, LockName, LockStatus, Mode, Moment, queue};
@@ -137,7 +137,7 @@ pub(super) fn names(directory: &Directory) -> Outcome<Vec<LockName>> {
     let at = || directory.path().to_owned();
     let opened = directory.open(".", OFlags::RDONLY | OFlags::DIRECTORY)?;
     let Some(opened) = opened else { return Ok(Vec::new()) };
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let locks = Locks::read();
     let mut names = Vec::new();
     for found in Dir::read_from(&opened).map_err(Fault::os("list", at()))? {
         let found = found.map_err(Fault::os("list", at()))?;
@@ -146,7 +146,7 @@ pub(super) fn names(directory: &Directory) -> Outcome<Vec<LockName>> {
             names.extend(name_in(directory, file)?);
         } else if !file.starts_with('.') {
             let identity = (directory.identity().0, found.ino());
-            if locks.lines().any(|l| locker(l, identity).is_some()) {
+            if !locks.lockers(identity).is_empty() {
                 names.extend(directory.naming.lock_of(file));
             }
         }
