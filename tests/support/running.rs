@@ -56,8 +56,10 @@ impl Running {
     /// As [`Running::finish`], where the machine's speed is in it.
     #[track_caller]
     pub(crate) fn finish_within(mut self, limit: Duration) -> Finished {
-        let what = format!("the end of {} (its errors: {:?})", self.pid(), self.err_so_far());
-        let status = until_within(limit, || what, || self.child.try_wait().expect("a child to wait for"));
+        let (pid, err) = (self.pid(), self.err.clone());
+        let said = move || fs::read_to_string(err).unwrap_or_default();
+        let what = || format!("the end of {pid} (its errors: {:?})", said());
+        let status = until_within(limit, what, || self.child.try_wait().expect("a child to wait for"));
         Finished {
             status,
             took: self.begun.elapsed(),
