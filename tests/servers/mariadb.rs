@@ -114,6 +114,14 @@ pub(crate) fn try_ask(server: &Server, statements: &str) -> Result<String, Strin
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Has the row of the lock `name` locked for `length`.
+pub(crate) fn occupy(server: &Server, prefix: &str, name: &str, length: Duration) {
+    let row = format!("SELECT 1 FROM {DATABASE}.{prefix}lock WHERE name = '{name}' FOR UPDATE");
+    let answer =
+        ask(server, &format!("START TRANSACTION; {row}; SELECT SLEEP({}); COMMIT", length.as_secs()));
+    assert!(answer.starts_with("1\n"), "{name} has a row: {answer}");
+}
+
 /// Waits until the server answers: it listens before it has looked through its log.
 pub(crate) fn ready(server: &Server) {
     until_it_does(server, "SELECT 1");

@@ -270,6 +270,13 @@ impl Postgres {
         assert_eq!(self.sql(&lost), "gone", "{name} was held");
     }
 
+    /// Has the row of the lock `name` locked for `length`.
+    pub(crate) fn occupy(&self, prefix: &str, name: &str, length: Duration) {
+        let row = format!("SELECT 'there' FROM {prefix}lock WHERE name = '{name}' FOR UPDATE");
+        let answer = self.sql(&format!("BEGIN; {row}; SELECT pg_sleep({}); COMMIT", length.as_secs()));
+        assert!(answer.contains("there"), "{name} has a row: {answer}");
+    }
+
     /// A server that follows this one and takes no writes.
     pub(crate) fn standby(&self) -> Postgres {
         let folder = shared_folder("postgres");

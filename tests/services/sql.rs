@@ -40,6 +40,15 @@ impl Database {
         }
     }
 
+    /// Has the row of the lock `name` locked for `length`.
+    fn occupy(&self, prefix: &str, name: &str, length: Duration) {
+        match &self.0 {
+            Site::Postgres(postgres) => postgres.occupy(prefix, name, length),
+            Site::Mysql(server) => mariadb::occupy(server, prefix, name, length),
+            _ => unreachable!("only databases are started"),
+        }
+    }
+
     /// How many steps on a line it was asked for.
     fn steps(&self) -> usize {
         let begin = if self.0.kind() == Kind::Postgres { "statement: BEGIN" } else { "START TRANSACTION" };
@@ -78,6 +87,26 @@ fn holds_and_waits_outlast_a_connection_that_breaks() {
     assert_eq!(holder.release().code(), Some(0));
     waiter.await_start();
     waiter.release();
+}
+
+/// In a long line somebody has it nearly always.
+#[test]
+fn renewals_do_not_wait_for_the_row_of_the_lock() {
+    const TTL: Duration = Duration::from_secs(6);
+    let database = Database::start();
+    let bed = database.bed();
+    let holder = bed.held(&["--name", "x", "--ttl", "6s"]);
+    let mut waiter = bed.hold(&["--name", "x", "--ttl", "6s"]);
+    bed.await_waiters("x", 1);
+    until_true("both listen", || database.listenings() >= 2);
+    let prefix = bed.service().prefix.clone().expect("a prefix");
+    database.occupy(&prefix, "x", TTL + TTL / 2);
+    assert_eq!(bed.status("x")["waiters"].as_array().map(Vec::len), Some(1));
+    let ended = holder.release();
+    assert!(ended.code() == Some(0) && !ended.err.contains("cannot renew"), "{}", ended.err);
+    waiter.await_start();
+    let ended = waiter.release();
+    assert!(ended.code() == Some(0) && !ended.err.contains("cannot"), "{}", ended.err);
 }
 
 #[test]

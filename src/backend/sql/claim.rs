@@ -119,7 +119,10 @@ impl SqlClaim {
         let batch = |session: &Arc<dyn Session>| {
             let ask = listen && session.tells() && !self.is_armed(session);
             asked.store(ask, Ordering::Relaxed);
-            self.steps().look(self.mode, ttl, ask)
+            match ttl {
+                Some(ttl) => self.steps().renew(self.mode, ttl, ask),
+                None => self.steps().look(self.mode, ask),
+            }
         };
         let mut answer = self.service.call(deadline, Patience::Once, &batch).await?;
         // What can tell is known only when it has answered something.

@@ -3,7 +3,7 @@
 //! Every step that decides about a line counts up the row of its lock first, which locks that row until the commit,
 //! and reads the line in later statements, which see what was committed before. What is found expired under that row
 //! lock is deleted in the same transaction, so that nothing that somebody has judged expired is ever revived. Several
-//! locks are locked in the order of their names.
+//! locks are locked in the order of their names. A renewal decides about nobody else, and locks its own entries alone.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -127,23 +127,36 @@ impl<'a> Steps<'a> {
         format!("{} + {}", self.dialect.now(), micros(KEEP_OUT * 6))
     }
 
-    /// Reads how the claim stands, and gives it what is its own if it is the first in all lines; `renew` gives it
-    /// another ttl; `listen` has the server tell from now on.
-    pub(super) fn look(&self, mode: Mode, renew: Option<Duration>, listen: bool) -> String {
+    /// Reads how the claim stands, and gives it what is its own if it is the first in all lines; `listen` has the server
+    /// tell from now on.
+    pub(super) fn look(&self, mode: Mode, listen: bool) -> String {
         let mut sql = self.begin(true);
-        let (claims, now, claim) = (&self.dialect.tables().claim, self.dialect.now(), &self.claim);
-        if let Some(ttl) = renew {
-            for lock in &self.locks {
-                let _ = write!(
-                    sql,
-                    "UPDATE {claims} SET lease_until = {now} + {ttl} WHERE name = {lock} AND claim = {claim};",
-                    ttl = micros(ttl),
-                );
-            }
-        }
         sql.push_str(&self.dialect.grant_first(&self.claim, &self.locks));
         self.wake_watchers(&mut sql);
         self.standing(&mut sql, mode);
+        self.end_of_look(sql, listen)
+    }
+
+    /// Gives the claim another `ttl`, unless it has expired, and reads how it stands. This decides about nobody else, so
+    /// it locks its own entries alone: renewals of a long line commit side by side, and none waits for whoever has the
+    /// row of the lock. Who judges an entry expired deletes it, and so has its lock.
+    pub(super) fn renew(&self, mode: Mode, ttl: Duration, listen: bool) -> String {
+        let mut sql = self.dialect.begin(true).to_owned();
+        let (claims, now, claim) = (&self.dialect.tables().claim, self.dialect.now(), &self.claim);
+        for lock in &self.locks {
+            let own = format!("name = {lock} AND claim = {claim}");
+            let _ = write!(
+                sql,
+                "DELETE FROM {claims} WHERE {own} AND lease_until <= {now};\
+                 UPDATE {claims} SET lease_until = {now} + {ttl} WHERE {own};",
+                ttl = micros(ttl),
+            );
+        }
+        self.standing(&mut sql, mode);
+        self.end_of_look(sql, listen)
+    }
+
+    fn end_of_look(&self, mut sql: String, listen: bool) -> String {
         if listen {
             sql.push_str(&self.dialect.listen(self.id));
         }
