@@ -109,7 +109,8 @@ impl SqlClaim {
 
     /// Whether `session` was told already that it is to tell.
     fn is_armed(&self, session: &Arc<dyn Session>) -> bool {
-        self.view().armed.as_ref().is_some_and(|armed| Arc::ptr_eq(&armed.session, session))
+        !session.is_deaf()
+            && self.view().armed.as_ref().is_some_and(|armed| Arc::ptr_eq(&armed.session, session))
     }
 
     /// Reads how the claim stands, with another ttl if `renew` says so, and has the server tell of what comes after.

@@ -40,6 +40,11 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether what [`Dialect::listen`] has done must be done again, for databases where that can get lost.
+    fn is_deaf(&self) -> bool {
+        false
+    }
+
     /// How often the server has told of something.
     fn told(&self) -> u64;
 

@@ -175,6 +175,8 @@ impl Listener {
     async fn listen(&mut self, wait: &Wait) -> Option<End> {
         let end = self.hear(wait).await;
         let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
+        // Its own latch, which the session takes again with the next look.
+        self.news.deaf.store(end == Some(End::Free) && ahead.is_none(), Ordering::Relaxed);
         match end {
             Some(End::Woken | End::Given(_)) => {}
             Some(End::Free) if ahead.is_some() => self.free = ahead,
