@@ -1,0 +1,203 @@
+//! From the start of the command on.
+
+use super::*;
+
+#[test]
+fn a_command_that_cannot_be_executed_releases() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(Event::NotExecuted(std::io::ErrorKind::NotFound.into()), at(20)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::NotExecuted(_)));
+}
+
+#[test]
+fn a_signal_goes_to_the_command_once() {
+    let mut m = running_machine(plan());
+    let usr1 = Signal::new(10).expect("exists");
+    assert_eq!(m.on(signal(usr1), at(20)), [Action::Pass(usr1)]);
+    assert_eq!(m.on(from_terminal(usr1), at(20)), []);
+    assert_eq!(m.on(from_terminal(Signal::INT), at(20)), [], "Ctrl-C has reached it already");
+    assert_eq!(*m.phase(), Phase::Running, "and starts no grace");
+}
+
+#[test]
+fn an_ending_signal_starts_the_grace() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(signal(Signal::INT), at(1000)), [Action::PassToGroup(Signal::INT)]);
+    assert_eq!(m.wake_at(), at(6000));
+    assert_eq!(m.on(Event::Tick, at(5999)), []);
+    assert_eq!(m.on(Event::Tick, at(6000)), [Action::KillTree]);
+    assert_eq!(m.on(Event::CommandEnded(Outcome::Signaled(Signal::KILL)), at(6001)), []);
+    assert_eq!(m.on(Event::TreeGone, at(6002)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Interrupted(Outcome::Signaled(Signal::KILL))));
+}
+
+#[test]
+fn what_left_the_group_is_terminated_when_the_command_has_ended() {
+    let mut m = running_machine(plan());
+    m.on(signal(Signal::TERM), at(1000));
+    assert_eq!(m.on(exited(0), at(1100)), [Action::TerminateTree]);
+    assert_eq!(m.on(Event::Tick, at(6000)), [Action::KillTree]);
+    assert_eq!(m.on(Event::TreeGone, at(6001)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Interrupted(Outcome::Exited(0))));
+}
+
+#[test]
+fn a_second_ending_signal_kills_unless_it_is_the_same_one_again() {
+    let mut m = running_machine(plan());
+    m.on(signal(Signal::TERM), at(1000));
+    assert_eq!(m.on(signal(Signal::CONT), at(1100)), [Action::Pass(Signal::CONT)]);
+    assert_eq!(m.on(signal(Signal::TERM), at(1200)), []);
+    assert_eq!(m.on(signal(Signal::HUP), at(1201)), [Action::KillTree]);
+    assert_eq!(m.on(signal(Signal::HUP), at(3000)), [], "once is enough");
+}
+
+#[test]
+fn a_loss_kills_at_once() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(lost(), at(20)), [Action::KillTree]);
+    assert_eq!(m.on(Event::TreeGone, at(21)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::SessionEnded, .. }));
+}
+
+#[test]
+fn a_loss_overrides_a_grace() {
+    let mut m = running_machine(plan());
+    m.on(signal(Signal::TERM), at(20));
+    assert_eq!(m.on(lost(), at(30)), [Action::KillTree]);
+    m.on(Event::TreeGone, at(31));
+    ends_as(m, |v| matches!(v, Verdict::Lost { .. }));
+}
+
+#[test]
+fn a_lease_that_runs_out_terminates_and_then_kills_before_its_end() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.wake_at(), at(18_000));
+    assert_eq!(m.on(Event::Tick, at(18_000)), [Action::PassToGroup(Signal::TERM)]);
+    assert_eq!(m.wake_at(), at(19_000));
+    assert_eq!(m.on(Event::Tick, at(19_000)), [Action::KillTree]);
+    m.on(Event::TreeGone, at(19_001));
+    ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, .. }));
+}
+
+#[test]
+fn a_renewal_moves_the_deadline() {
+    let mut m = running_machine(plan());
+    m.on(window(40_000), at(10_000));
+    assert_eq!(m.wake_at(), at(38_000));
+    assert_eq!(m.on(Event::Tick, at(19_000)), []);
+}
+
+#[test]
+fn a_grace_longer_than_the_lease_is_fine_while_renewals_succeed() {
+    let mut m = running_machine(Plan { grace: ms(60_000), ..plan() });
+    m.on(signal(Signal::TERM), at(1000));
+    m.on(window(40_000), at(10_000));
+    assert_eq!(m.on(Event::Tick, at(20_000)), []);
+    assert_eq!(m.on(Event::Tick, at(39_000)), [Action::KillTree], "but never longer than the lease");
+}
+
+#[test]
+fn a_break_terminates_with_the_grace() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(asked(), at(1000)), [Action::PassToGroup(Signal::TERM)]);
+    assert_eq!(m.on(Event::Tick, at(6000)), [Action::KillTree]);
+    m.on(Event::TreeGone, at(6001));
+    ends_as(m, |v| matches!(v, Verdict::Broken { ran: true, .. }));
+}
+
+#[test]
+fn max_run_counts_from_the_hold() {
+    let mut m = running_machine(Plan { max_run: Some(ms(2000)), ..plan() });
+    assert_eq!(m.wake_at(), at(2010));
+    assert_eq!(m.on(Event::Tick, at(2010)), [Action::PassToGroup(Signal::TERM)]);
+    m.on(exited(0), at(2020));
+    m.on(Event::TreeGone, at(2020));
+    ends_as(m, |v| matches!(v, Verdict::MaxRun));
+}
+
+#[test]
+fn a_dead_front_ends_the_tree() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(Event::FrontGone, at(20)), [Action::KillTree]);
+    assert_eq!(m.on(Event::TreeGone, at(21)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Abandoned));
+    let mut m = waiting_machine(plan());
+    assert_eq!(m.on(Event::FrontGone, at(20)), LEAVE);
+}
+
+#[test]
+fn nested_runs_keep_the_hold() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(exited(0), at(20)), []);
+    assert!(m.waits_for_marks());
+    assert_eq!(m.on(Event::MarksGone, at(30)), [Action::Leave { succeeded: true }]);
+}
+
+#[test]
+fn a_whole_tree_keeps_the_hold() {
+    let mut m = running_machine(Plan { whole_tree: true, ..plan() });
+    m.on(Event::MarksGone, at(20));
+    assert_eq!(m.on(exited(5), at(20)), []);
+    assert_eq!(m.on(Event::TreeGone, at(40)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(5))));
+}
+
+#[test]
+fn a_signal_ends_what_a_whole_tree_left() {
+    let mut m = running_machine(Plan { whole_tree: true, ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(exited(5), at(20));
+    let actions = m.on(signal(Signal::TERM), at(100));
+    assert_eq!(actions, [Action::PassToGroup(Signal::TERM), Action::TerminateTree]);
+    assert_eq!(m.on(Event::Tick, at(5100)), [Action::KillTree]);
+    m.on(Event::TreeGone, at(5101));
+    ends_as(m, |v| matches!(v, Verdict::Interrupted(Outcome::Exited(5))));
+}
+
+#[test]
+fn hold_at_least_holds_until_then_or_until_a_signal() {
+    let long = Plan { hold_at_least: ms(1000), ..plan() };
+    let mut m = running_machine(long);
+    m.on(Event::MarksGone, at(20));
+    assert_eq!(m.on(exited(0), at(20)), []);
+    assert_eq!(m.wake_at(), at(1010));
+    assert_eq!(m.on(Event::Tick, at(1010)), [Action::Leave { succeeded: true }]);
+    for event in [signal(Signal::TERM), from_terminal(Signal::INT)] {
+        let mut m = running_machine(long);
+        m.on(Event::MarksGone, at(20));
+        m.on(exited(4), at(20));
+        assert_eq!(m.on(event, at(30)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(4))));
+    }
+}
+
+#[test]
+fn a_loss_after_the_command_has_ended_keeps_its_status() {
+    let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(exited(4), at(20));
+    assert_eq!(m.on(lost(), at(30)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(4))));
+}
+
+#[test]
+fn a_loss_ends_what_a_whole_tree_left() {
+    let mut m = running_machine(Plan { whole_tree: true, ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(exited(0), at(20));
+    assert_eq!(m.on(lost(), at(30)), [Action::KillTree]);
+    m.on(Event::TreeGone, at(31));
+    ends_as(m, |v| matches!(v, Verdict::Lost { .. }));
+}
+
+#[test]
+fn processes_that_may_not_be_signalled_keep_the_hold_unless_it_is_lost() {
+    let mut m = running_machine(plan());
+    m.on(signal(Signal::TERM), at(20));
+    m.on(Event::Tick, at(5020));
+    assert_eq!(m.on(Event::TreeDenied(vec![9]), at(5021)), []);
+    let mut m = running_machine(plan());
+    m.on(lost(), at(20));
+    assert_eq!(m.on(Event::TreeDenied(vec![9]), at(21)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Lost { left, .. } if left == &[9]));
+}

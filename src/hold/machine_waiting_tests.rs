@@ -1,0 +1,192 @@
+//! Up to the start of the command.
+
+use super::*;
+
+#[test]
+fn an_ordinary_run_asks_the_front_before_it_starts_the_command() {
+    let mut m = Machine::new(plan());
+    assert_eq!(m.on(Event::Entered, at(1)), []);
+    assert_eq!(m.on(waiting(), at(2)), []);
+    m.on(window(20_000), at(3));
+    assert_eq!(m.on(held(), at(3)), [Action::Ask]);
+    assert_eq!(m.on(Event::Go, at(4)), [Action::Spawn]);
+    assert_eq!(m.held_at(), Some(at(3)));
+    assert_eq!(m.on(Event::MarksGone, at(5)), []);
+    assert_eq!(m.on(exited(3), at(5)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(3))));
+}
+
+#[test]
+fn only_a_status_of_zero_is_recorded_as_a_success() {
+    for (status, succeeded) in [(0, true), (1, false)] {
+        let mut m = running_machine(plan());
+        m.on(Event::MarksGone, at(20));
+        assert_eq!(m.on(exited(status), at(20)), [Action::Leave { succeeded }]);
+    }
+}
+
+#[test]
+fn one_attempt_leaves_when_somebody_is_ahead() {
+    let mut m = machine(Plan { wait: Wait::Once, ..plan() }, vec![Event::Entered]);
+    assert_eq!(m.on(waiting(), at(20)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Busy(None)));
+}
+
+#[test]
+fn one_attempt_gives_the_service_a_sixth_of_the_ttl_and_at_most_five_seconds() {
+    for (ttl, limit) in [(6000, 1000), (60_000, 5000)] {
+        let plan = Plan { wait: Wait::Once, ttl: ms(ttl), ..plan() };
+        assert_eq!(Machine::new(plan).wake_at(), at(limit));
+    }
+}
+
+#[test]
+fn a_wait_ends_on_time() {
+    let mut m = waiting_machine(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
+    assert_eq!(m.wake_at(), at(700));
+    assert_eq!(m.on(Event::Tick, at(699)), []);
+    assert_eq!(m.on(Event::Tick, at(700)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::WaitOver(None)));
+}
+
+#[test]
+fn a_service_that_never_answers_is_given_up_after_a_minute() {
+    let mut m = Machine::new(plan());
+    assert_eq!(m.on(refused(ErrorKind::Unavailable), at(100)), []);
+    assert_eq!(m.wake_at(), at(350));
+    assert_eq!(m.on(Event::Tick, at(350)), [Action::Enter]);
+    assert_eq!(m.on(refused(ErrorKind::Unavailable), at(59_800)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Failed(e) if e.kind == ErrorKind::Unavailable));
+}
+
+#[test]
+fn a_full_service_is_waited_for_as_long_as_the_wait_is() {
+    let mut m = Machine::new(plan());
+    for time in [100, 59_800, 90_000, 7_200_000] {
+        assert_eq!(m.on(refused(ErrorKind::Full), at(time)), []);
+        assert_eq!(m.wake_at(), at(time + 250));
+        assert_eq!(m.on(Event::Tick, at(time + 250)), [Action::Enter]);
+    }
+    // It may be gone for a while as well.
+    assert_eq!(m.on(refused(ErrorKind::Unavailable), at(7_300_000)), []);
+    // That it is full is no busy lock.
+    let mut m = Machine::new(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
+    assert_eq!(m.on(refused(ErrorKind::Full), at(100)), []);
+    assert_eq!(m.on(Event::Tick, at(700)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::NotReached(Some(e)) if e.kind == ErrorKind::Full));
+    let mut m = Machine::new(Plan { wait: Wait::Once, ..plan() });
+    assert_eq!(m.on(refused(ErrorKind::Full), at(100)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Failed(e) if e.kind == ErrorKind::Full));
+}
+
+#[test]
+fn an_attempt_that_is_never_answered_is_no_busy_lock() {
+    for wait in [Wait::Forever, Wait::Once, Wait::AtMost(ms(700))] {
+        let mut m = Machine::new(Plan { wait, ..plan() });
+        assert_eq!(m.on(Event::Tick, at(60_000)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::NotReached(None)));
+    }
+    let mut m = Machine::new(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
+    m.on(refused(ErrorKind::Unavailable), at(100));
+    assert_eq!(m.on(Event::Tick, at(700)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::NotReached(Some(e)) if e.kind == ErrorKind::Unavailable));
+}
+
+#[test]
+fn one_attempt_whose_entry_is_lost_was_not_acquired() {
+    let mut m = machine(Plan { wait: Wait::Once, ..plan() }, vec![Event::Entered]);
+    assert_eq!(m.on(lost(), at(20)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Busy(None)));
+}
+
+#[test]
+fn a_refusal_with_a_reason_is_final() {
+    for kind in [ErrorKind::Denied, ErrorKind::Mismatch, ErrorKind::Deadlock, ErrorKind::Unwritable] {
+        let mut m = Machine::new(plan());
+        assert_eq!(m.on(refused(kind), at(1)), LEAVE);
+        assert!(!m.may_have_entered());
+        ends_as(m, |v| matches!(v, Verdict::Failed(e) if e.kind == kind));
+    }
+}
+
+#[test]
+fn before_the_command_runs_an_ending_signal_leaves_the_line() {
+    for ending in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        for event in [signal(ending), from_terminal(ending)] {
+            let mut m = waiting_machine(plan());
+            assert_eq!(m.on(event, at(20)), LEAVE);
+            assert_eq!(m.on(Event::Go, at(21)), [], "the command is never started afterwards");
+            ends_as(m, |v| matches!(v, Verdict::Signalled(s) if *s == ending));
+        }
+        let mut asking = machine(plan(), vec![Event::Entered, window(20_000), held()]);
+        assert_eq!(asking.on(signal(ending), at(20)), LEAVE);
+        assert_eq!(asking.on(Event::Go, at(21)), []);
+    }
+}
+
+#[test]
+fn other_signals_mean_nothing_while_waiting() {
+    let mut m = waiting_machine(plan());
+    assert_eq!(m.on(signal(Signal::CONT), at(20)), []);
+    assert_eq!(*m.phase(), Phase::Waiting);
+}
+
+#[test]
+fn a_suspended_wait_leaves_the_line() {
+    let mut m = waiting_machine(plan());
+    assert_eq!(m.on(Event::Suspend, at(20)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Suspended));
+}
+
+#[test]
+fn a_waiter_whose_entry_is_lost_joins_again() {
+    let mut m = waiting_machine(plan());
+    assert_eq!(m.on(lost(), at(20)), [Action::EnterAgain(LossReason::SessionEnded)]);
+    assert_eq!(*m.phase(), Phase::Entering);
+}
+
+#[test]
+fn a_hold_lost_before_the_start_joins_again() {
+    let mut m = machine(plan(), vec![Event::Entered, window(20_000), held()]);
+    assert_eq!(m.on(lost(), at(20)), [Action::EnterAgain(LossReason::SessionEnded)]);
+    assert_eq!(m.held_at(), None);
+}
+
+#[test]
+fn a_claim_that_is_refused_while_it_waits_leaves() {
+    for kind in [ErrorKind::Mismatch, ErrorKind::Deadlock] {
+        let mut m = waiting_machine(plan());
+        assert_eq!(m.on(refused(kind), at(20)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Failed(error) if error.kind == kind));
+    }
+}
+
+#[test]
+fn a_superseded_or_broken_waiter_leaves() {
+    let mut m = waiting_machine(plan());
+    let by = Holder::default();
+    assert_eq!(m.on(Event::State(ClaimState::Superseded { by }), at(20)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Superseded(_)));
+    let mut m = waiting_machine(plan());
+    assert_eq!(m.on(asked(), at(20)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Broken { ran: false, .. }));
+}
+
+#[test]
+fn a_front_that_does_not_answer_in_time_gets_no_command() {
+    let mut m = machine(plan(), vec![Event::Entered, window(20_000), held()]);
+    assert_eq!(m.wake_at(), at(18_000));
+    m.on(window(40_000), at(10_000));
+    assert_eq!(m.wake_at(), at(18_000), "a renewal does not keep others waiting for it");
+    assert_eq!(m.on(Event::Tick, at(18_000)), LEAVE);
+    let mut m = machine(plan(), vec![Event::Entered, window(20_000), held()]);
+    assert_eq!(m.on(Event::Go, at(18_001)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Suspended));
+}
+
+#[test]
+fn a_run_that_turned_out_unneeded_is_skipped() {
+    let mut m = machine(plan(), vec![Event::Entered, window(20_000), held()]);
+    assert_eq!(m.on(Event::Unneeded(ms(9)), at(20)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Skipped(_)));
+}
