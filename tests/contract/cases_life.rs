@@ -22,6 +22,7 @@ cases![
     c07_renew_keeps_a_waiter[Leased],
     c07_renew_never_revives_expired[Leased],
     c07_expiry_is_not_early[Leased],
+    c07_renew_after_the_end_is_none_if_nobody_has_looked[Leased],
     c07_renew_counts_from_its_beginning[Leased, Freeze],
     c07_renew_is_never_later_than_its_beginning[],
     c07_grant_counts_from_the_last_proof[Leased],
@@ -164,6 +165,14 @@ async fn c07_renew_never_revives_expired(b: Bench) {
     assert_eq!(a.lost().await, LossReason::Expired);
     next.still_holds().await;
     assert_eq!(b.ids(&lock).await, (vec![next.id()], vec![]));
+}
+
+async fn c07_renew_after_the_end_is_none_if_nobody_has_looked(b: Bench) {
+    let a = b.hold(b.brief(b.ask(&b.name("a")))).await;
+    let good = a.renew().await;
+    b.sleep(ttl(&a) + b.bound().await).await;
+    assert_eq!(a.renew().await, good, "the last good moment again");
+    assert_eq!(a.lost().await, LossReason::Expired);
 }
 
 async fn c07_expiry_is_not_early(b: Bench) {
