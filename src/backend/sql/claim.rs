@@ -109,20 +109,20 @@ impl SqlClaim {
 
     /// Whether `session` was told already that it is to tell.
     fn is_armed(&self, session: &Arc<dyn Session>) -> bool {
-        !session.is_deaf()
+        !session.is_deaf(self.id)
             && self.view().armed.as_ref().is_some_and(|armed| Arc::ptr_eq(&armed.session, session))
     }
 
     /// Reads how the claim stands, with another ttl if `renew` says so, and has the server tell of what comes after.
     async fn look(&self, renew: bool, listen: bool, deadline: Moment) -> Outcome<()> {
-        let ttl = renew.then_some(self.ttl);
         let asked = AtomicBool::new(false);
         let batch = |session: &Arc<dyn Session>| {
             let ask = listen && session.tells() && !self.is_armed(session);
             asked.store(ask, Ordering::Relaxed);
-            match ttl {
-                Some(ttl) => self.steps().renew(self.mode, ttl, ask),
-                None => self.steps().look(self.mode, ask),
+            if renew {
+                self.steps().renew(self.mode, self.ttl, ask)
+            } else {
+                self.steps().look(self.mode, ask)
             }
         };
         let mut answer = self.service.call(deadline, Patience::Once, &batch).await?;

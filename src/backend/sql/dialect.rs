@@ -40,8 +40,9 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Whether what [`Dialect::listen`] has done must be done again, for databases where that can get lost.
-    fn is_deaf(&self) -> bool {
+    /// Whether [`Dialect::listen`] has not had its effect for the claim `own`, and is to be said again.
+    fn is_deaf(&self, own: ClaimId) -> bool {
+        let _ = own;
         false
     }
 

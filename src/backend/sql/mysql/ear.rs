@@ -11,7 +11,7 @@
 //! compares what the claim has seen with what is so now, and waits only if that is the same.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx::mysql::MySqlConnection;
@@ -39,6 +39,7 @@ const IDLE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Ear {
     wish: watch::Sender<Option<Wait>>,
+    deaf: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
@@ -50,23 +51,29 @@ impl Drop for Ear {
 
 impl Ear {
     pub(super) fn new(dialer: &Arc<Dialer>, server: usize, news: &Arc<News>) -> Self {
-        let wish = watch::Sender::new(None);
+        let (wish, deaf) = (watch::Sender::new(None), Arc::new(AtomicBool::new(false)));
         let listener = Listener {
             dialer: Arc::clone(dialer),
             server,
             news: Arc::clone(news),
             wish: wish.clone(),
+            deaf: Arc::clone(&deaf),
             connection: None,
             elsewhere: false,
             free: None,
             told: None,
         };
-        Self { wish, task: tokio::spawn(listener.serve()) }
+        Self { wish, deaf, task: tokio::spawn(listener.serve()) }
     }
 
     /// Whether the news will be told.
     pub(super) fn is_waiting(&self) -> bool {
         self.wish.borrow().is_some()
+    }
+
+    /// Whether the claim's own session was found without its locks, since the server still had one before it.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.deaf.load(Ordering::Relaxed)
     }
 
     /// Has the news told once when `wait` may be over.
@@ -101,6 +108,8 @@ struct Listener {
     server: usize,
     news: Arc<News>,
     wish: watch::Sender<Option<Wait>>,
+    /// See [`Ear::is_deaf`].
+    deaf: Arc<AtomicBool>,
     connection: Option<MySqlConnection>,
     /// Whether it waits for something that does not end with the own session.
     elsewhere: bool,
@@ -175,8 +184,7 @@ impl Listener {
     async fn listen(&mut self, wait: &Wait) -> Option<End> {
         let end = self.hear(wait).await;
         let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
-        // Its own latch, which the session takes again with the next look.
-        self.news.deaf.store(end == Some(End::Free) && ahead.is_none(), Ordering::Relaxed);
+        self.deaf.store(end == Some(End::Free) && ahead.is_none(), Ordering::Relaxed);
         match end {
             Some(End::Woken | End::Given(_)) => {}
             Some(End::Free) if ahead.is_some() => self.free = ahead,

@@ -144,13 +144,12 @@ impl Latches {
         format!("IS_USED_LOCK(CONCAT('{}.{kind}.', {column}))", self.start)
     }
 
-    /// Taken before the claim can be seen: a latch that is free means that a connection has ended. Once, since the
-    /// server counts.
+    /// Taken before the claim can be seen: a latch that is free means that a connection has ended. Each once, since the
+    /// server counts, and the second only with the first: a connection that has ended gives them back one by one.
     pub(super) fn arrive(&self, claim: ClaimId) -> String {
-        let (latch, home) = (self.latch(claim), self.home(claim));
-        format!(
-            "DO IF(IS_USED_LOCK('{latch}') <=> CONNECTION_ID(), 1, GET_LOCK('{latch}', 0) + GET_LOCK('{home}', 0));"
-        )
+        let take =
+            |name: &str| format!("IF(IS_USED_LOCK('{name}') <=> CONNECTION_ID(), 1, GET_LOCK('{name}', 0))");
+        format!("DO IF({}, {}, 0);", take(&self.latch(claim)), take(&self.home(claim)))
     }
 
     /// Given back after the commit, so that whoever waited for it finds on disk what it was given.

@@ -40,8 +40,6 @@ pub(super) struct News {
     pub(super) told: watch::Sender<Told>,
     /// Whether somebody stands between who gives each statement to another connection.
     pub(super) pooled: AtomicBool,
-    /// Whether the session was found not to have its own latch: one before it was not gone yet.
-    pub(super) deaf: AtomicBool,
 }
 
 impl News {
@@ -84,11 +82,7 @@ impl Drop for Unfinished<'_> {
 impl MysqlSession {
     /// Takes over an open connection to the server of that number.
     pub(super) fn over(connection: MySqlConnection, dialer: &Arc<Dialer>, server: usize) -> Self {
-        let news = News {
-            told: watch::Sender::new(Told::default()),
-            pooled: AtomicBool::new(false),
-            deaf: AtomicBool::new(false),
-        };
+        let news = News { told: watch::Sender::new(Told::default()), pooled: AtomicBool::new(false) };
         Self {
             dialer: Arc::clone(dialer),
             server,
@@ -218,8 +212,9 @@ impl Session for MysqlSession {
         ears.get(&own).is_some_and(Ear::is_waiting)
     }
 
-    fn is_deaf(&self) -> bool {
-        self.news.deaf.load(Ordering::Relaxed)
+    fn is_deaf(&self, own: ClaimId) -> bool {
+        let ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
+        ears.get(&own).is_some_and(Ear::is_deaf)
     }
 
     fn told(&self) -> u64 {
