@@ -1,5 +1,6 @@
 //! Looking at lines from outside.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -77,11 +78,12 @@ pub(super) async fn status(
     let mut status = LockStatus { name: lock.clone(), holders: Vec::new(), waiters: Vec::new() };
     let file = LineFile::open(directory, lock, false)?;
     let Some(file) = file else {
-        status.holders.extend(strangers(directory, lock, &[], probe)?);
+        status.holders.extend(strangers(directory, lock, &LazyCell::new(Locks::read), &[], probe)?);
         return Ok(status);
     };
     let _guard = file.guard(false, deadline).await?;
     let line = file.read(None)?;
+    let locks: LazyCell<Locks> = LazyCell::new(Locks::read);
     let mut present = Vec::new();
     // Processes that have the lock file by right of a claim: their pids as this namespace sees them.
     let mut owners = Vec::new();
@@ -89,7 +91,7 @@ pub(super) async fn status(
         let Life::Alive(fifo) = file.life(&line, record)? else { continue };
         if record.fixed.token > 0 {
             let stat = fstat(&fifo).map_err(Fault::os("examine", file.path()))?;
-            owners.push(lockers(identity_of(&stat)).first().map(|l| l.pid));
+            owners.push(locks.lockers(identity_of(&stat)).first().map(|l| l.pid));
         }
         if record.fixed.state.in_line() {
             present.push(record);
@@ -104,7 +106,7 @@ pub(super) async fn status(
             status.waiters.push(entry(&line, record, u32::try_from(index).ok()));
         }
     }
-    status.holders.extend(strangers(directory, lock, &owners, probe)?);
+    status.holders.extend(strangers(directory, lock, &locks, &owners, probe)?);
     Ok(status)
 }
 
@@ -112,12 +114,13 @@ pub(super) async fn status(
 fn strangers(
     directory: &Directory,
     lock: &LockName,
+    locks: &LazyCell<Locks>,
     owners: &[Option<u32>],
     probe: bool,
 ) -> Outcome<Vec<Entry>> {
     let files = directory.naming.of(lock)?;
     let Some(identity) = directory.present(files.canonical())? else { return Ok(Vec::new()) };
-    let mut lockers = lockers(identity);
+    let mut lockers = locks.lockers(identity);
     for owner in owners.iter().flatten() {
         if let Some(at) = lockers.iter().position(|l| l.pid == *owner) {
             lockers.remove(at);

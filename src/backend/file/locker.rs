@@ -77,8 +77,11 @@ fn locker(line: &str, file: Identity) -> Option<Locker> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use rustix::fs::FlockOperation;
 
+    use super::super::testing::TempDir;
     use super::*;
 
     #[test]
@@ -97,9 +100,8 @@ mod tests {
 
     #[test]
     fn nothing_is_left_out_or_repeated_while_locks_come_and_go() {
-        use std::sync::atomic::{AtomicBool, Ordering};
-        let temp = tempfile();
-        let create = |name: String| File::create(temp.join(name)).expect("created");
+        let temp = TempDir::new();
+        let create = |name: String| File::create(temp.path().join(name)).expect("created");
         let all = |files: &[File], operation| {
             for file in files {
                 rustix::fs::flock(file, operation).expect("flock");
@@ -129,14 +131,7 @@ mod tests {
             over.store(true, Ordering::Relaxed);
             wrong
         });
-        std::fs::remove_dir_all(temp).expect("removed");
         assert_eq!(wrong, 0, "of 10,000");
-    }
-
-    fn tempfile() -> std::path::PathBuf {
-        let temp = std::env::temp_dir().join(format!("dlock-locker-{}", std::process::id()));
-        std::fs::create_dir(&temp).expect("a new folder");
-        temp
     }
 
     #[test]
