@@ -116,7 +116,8 @@ fn cut_off(mode: &str, patience: u32) -> String {
     within(took, TTL);
     let believed = ensemble.mode(member);
     // Whoever has the greater number tells the others where it is itself, so some messages of elections go around the
-    // relays: while this member takes part, the others may elect for minutes. What it does is no longer the matter.
+    // relays: while this member takes part, the others may elect for minutes. What it does is no longer the matter. A relay in
+    // a hole would not pass its end on.
     ensemble.servers[member].down();
     ensemble.part(member, Conduct::Refuse);
     holder.finish().lost_its_lease("x");

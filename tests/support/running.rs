@@ -57,8 +57,8 @@ impl Running {
     #[track_caller]
     pub(crate) fn finish_within(mut self, limit: Duration) -> Finished {
         let (pid, err) = (self.pid(), self.err.clone());
-        let said = move || fs::read_to_string(err).unwrap_or_default();
-        let what = || format!("the end of {pid} (its errors: {:?})", said());
+        let what =
+            || format!("the end of {pid} (its errors: {:?})", fs::read_to_string(err).unwrap_or_default());
         let status = until_within(limit, what, || self.child.try_wait().expect("a child to wait for"));
         Finished {
             status,
