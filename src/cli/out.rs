@@ -1,6 +1,5 @@
 //! Standard output, for data.
 
-use std::io::IsTerminal as _;
 use std::time::SystemTime;
 
 use super::exit_code::{ExitCode, Failure};
@@ -46,7 +45,7 @@ pub struct Stdout {
 impl Stdout {
     /// The process's standard output.
     pub fn new() -> Self {
-        Self { terminal: std::io::stdout().is_terminal() }
+        Self { terminal: rustix::termios::isatty(rustix::stdio::stdout()) }
     }
 }
 

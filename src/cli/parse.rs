@@ -1,6 +1,7 @@
 //! From the words of the command line to what was asked for.
 
 use std::ffi::OsString;
+use std::mem::ManuallyDrop;
 
 use clap::FromArgMatches as _;
 use clap::error::ErrorKind;
@@ -56,17 +57,19 @@ pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {
 
 fn parse_subcommand(subcommand: Subcommand, words: Vec<OsString>) -> Result<Asked, Failure> {
     let program = format!("dlock {}", subcommand.name());
-    let parsed = subcommand.command().try_get_matches_from(words).and_then(|matches| {
-        let m = &matches;
+    // Both are thousands of pieces, which are gone with the process as well as one by one.
+    let mut command = ManuallyDrop::new(subcommand.command());
+    let parsed = command.try_get_matches_from_mut(words).and_then(|matches| {
+        let m = &mut *ManuallyDrop::new(matches);
         Ok(match subcommand {
-            Subcommand::Run => Asked::Run(Box::new(RunArgs::from_arg_matches(m)?)),
-            Subcommand::Status => Asked::Status(StatusArgs::from_arg_matches(m)?),
-            Subcommand::List => Asked::List(ListArgs::from_arg_matches(m)?),
-            Subcommand::Watch => Asked::Watch(WatchArgs::from_arg_matches(m)?),
-            Subcommand::Break => Asked::Break(BreakArgs::from_arg_matches(m)?),
-            Subcommand::Doctor => Asked::Doctor(DoctorArgs::from_arg_matches(m)?),
-            Subcommand::Completions => Asked::Completions(CompletionsArgs::from_arg_matches(m)?),
-            Subcommand::Man => Asked::Man(ManArgs::from_arg_matches(m)?),
+            Subcommand::Run => Asked::Run(Box::new(RunArgs::from_arg_matches_mut(m)?)),
+            Subcommand::Status => Asked::Status(StatusArgs::from_arg_matches_mut(m)?),
+            Subcommand::List => Asked::List(ListArgs::from_arg_matches_mut(m)?),
+            Subcommand::Watch => Asked::Watch(WatchArgs::from_arg_matches_mut(m)?),
+            Subcommand::Break => Asked::Break(BreakArgs::from_arg_matches_mut(m)?),
+            Subcommand::Doctor => Asked::Doctor(DoctorArgs::from_arg_matches_mut(m)?),
+            Subcommand::Completions => Asked::Completions(CompletionsArgs::from_arg_matches_mut(m)?),
+            Subcommand::Man => Asked::Man(ManArgs::from_arg_matches_mut(m)?),
         })
     });
     parsed.or_else(|error| displayed(&error, &program))

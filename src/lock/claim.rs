@@ -29,7 +29,7 @@ impl ClaimId {
 
 impl fmt::Display for ClaimId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        write!(f, "{:032x}", self.to_number())
     }
 }
 

@@ -25,9 +25,9 @@ impl Prepared {
     ///
     /// Errors: a word has a NUL in it, or there is no memory.
     pub fn new(argv: &[OsString], without: &[&str]) -> io::Result<Self> {
-        let argv = argv.iter().map(|a| c_string(a)).collect::<io::Result<_>>()?;
+        let argv = argv.iter().map(|word| c_string(&[word.as_bytes(), &[0]])).collect::<io::Result<_>>()?;
         let kept = std::env::vars_os().filter(|(name, _)| !without.iter().any(|n| name == n));
-        let environment = kept.map(|(name, value)| assignment(name, value)).collect::<io::Result<_>>()?;
+        let environment = kept.map(|(name, value)| assignment(&name, &value)).collect::<io::Result<_>>()?;
         Ok(Self { argv, environment, stack: LaunchStack::new()? })
     }
 
@@ -42,7 +42,7 @@ impl Prepared {
         start: &Start,
         anchors: &[OwnedFd],
     ) -> io::Result<Child> {
-        let added = variables.into_iter().map(|(name, value)| assignment(name.into(), value.into()));
+        let added = variables.into_iter().map(|(name, value)| assignment(name.as_ref(), value.as_ref()));
         let added = added.collect::<io::Result<Vec<_>>>()?;
         let envp: Vec<&CStr> = self.environment.iter().chain(&added).map(CString::as_c_str).collect();
         let argv: Vec<&CStr> = self.argv.iter().map(CString::as_c_str).collect();
@@ -61,14 +61,13 @@ impl Prepared {
     }
 }
 
-fn assignment(mut name: OsString, value: OsString) -> io::Result<CString> {
-    name.push("=");
-    name.push(value);
-    c_string(&name)
+fn assignment(name: &OsStr, value: &OsStr) -> io::Result<CString> {
+    c_string(&[name.as_bytes(), b"=", value.as_bytes(), &[0]])
 }
 
-fn c_string(text: &OsStr) -> io::Result<CString> {
-    CString::new(text.as_bytes()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+/// `parts`, the last of which ends with the only NUL, in memory of just that size.
+fn c_string(parts: &[&[u8]]) -> io::Result<CString> {
+    CString::from_vec_with_nul(parts.concat()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
 /// A copy of `descriptor` under a number that no script uses by itself: shells hand out from 10 up, and bash

@@ -74,7 +74,14 @@ impl Step {
 
     /// Appends the step as it is sent; `whole` sends a script's text, for a server that does not know its hash.
     pub(super) fn pack(&self, whole: bool, out: &mut Vec<u8>) {
-        let mut command = Cmd::new();
+        let words: &[&[String]] = match self {
+            Self::Command(words) => &[words],
+            Self::Script { keys, arguments, .. } => &[keys, arguments],
+        };
+        let words = words.iter().copied().flatten();
+        // Three more words, the longest of them a text or a hash.
+        let (count, size) = words.fold((3, 64), |(count, size), word| (count + 1, size + word.len()));
+        let mut command = Cmd::with_capacity(count, size);
         match self {
             Self::Command(words) => {
                 command.arg(words);

@@ -229,7 +229,7 @@ impl Service {
         asking: bool,
     ) -> Result<Vec<Value>, Setback> {
         for whole in [false, true] {
-            let mut bytes = Vec::with_capacity(512);
+            let mut bytes = Vec::with_capacity(1024);
             for step in steps {
                 if asking {
                     // It is good for one command.

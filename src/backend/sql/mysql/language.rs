@@ -22,11 +22,15 @@ pub(super) const WAKE: &str = "dlock_wake";
 pub(super) fn text(text: &str) -> String {
     let mut literal = String::with_capacity(2 * text.len() + 3);
     literal.push_str("x'");
-    for byte in text.bytes() {
-        let _ = write!(literal, "{byte:02x}");
-    }
+    literal.extend(digits(text.as_bytes()));
     literal.push('\'');
     literal
+}
+
+/// The hexadecimal digits of `bytes`.
+fn digits(bytes: &[u8]) -> impl Iterator<Item = char> {
+    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    halves.map(|half| char::from(b"0123456789abcdef"[usize::from(half)]))
 }
 
 /// How durable a commit is, is the server's setting alone.
@@ -111,9 +115,7 @@ impl Latches {
         hash.update(prefix.as_bytes());
         let digest = hash.finalize();
         let mut start = "dlock.".to_owned();
-        for byte in &digest[..6] {
-            let _ = write!(start, "{byte:02x}");
-        }
+        start.extend(digits(&digest[..6]));
         Self { start }
     }
 
