@@ -55,6 +55,16 @@ const LONGEST_FILE: usize = 400;
 const LONGEST_FUNCTION: usize = 70;
 
 #[test]
+fn every_record_is_in_the_documentation() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs");
+    let list = fs::read_to_string(docs.join("mod.rs")).expect("read");
+    let records = fs::read_dir(docs.join("adr")).expect("read").flatten();
+    let names = records.map(|record| record.file_name().to_string_lossy().into_owned());
+    let missing: Vec<_> = names.filter(|name| !list.contains(&format!("adr/{name}"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn sources_keep_the_rules() {
     let found = complaints_in("src", complaints);
     assert!(found.is_empty(), "\n{}", found.join("\n"));
