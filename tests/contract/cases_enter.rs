@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use dlock::backend::Evict;
-use dlock::lock::{ClaimState, Moment};
+use dlock::lock::{ClaimState, LossReason, Moment};
 
 use crate::bench::Bench;
 use crate::cases::cases;
@@ -15,6 +15,7 @@ cases![
     c05_dropped_enter_on_a_free_lock_can_be_undone[],
     c05_dropped_enter_behind_a_holder_can_be_undone[],
     c05_dropped_enter_can_be_repeated[],
+    c05_enter_that_comes_after_its_eviction_stays_out[Overtaking],
     c06_first_answer_is_prompt[],
     c06_dropping_changed_200_times_loses_nothing[],
     c06_dropping_changed_loses_no_loss[],
@@ -101,6 +102,21 @@ async fn c05_dropped_enter_can_be_repeated(b: Bench) {
         member.held().await;
         assert_eq!(b.ids(&lock).await, (vec![member.id()], vec![]), "after {polls} polls");
     }
+}
+
+/// As one that was on its way when it was dropped, and overtaken.
+async fn c05_enter_that_comes_after_its_eviction_stays_out(b: Bench) {
+    let lock = b.name("a");
+    let request = b.ask(&lock);
+    let client = b.connect().await;
+    assert!(!b.evict(&lock, request.id, Evict::Force).await.0, "it was not there");
+    let entered = client.enter(&request, b.soon()).await;
+    assert!(b.line(&lock).await.is_empty(), "came after all: {entered:?}");
+    if let Ok(claim) = entered {
+        let state = b.by(b.soon(), claim.changed(None)).await;
+        assert!(matches!(state, Some(Ok(ClaimState::Lost(LossReason::Evicted(_))))), "{state:?}");
+    }
+    b.hold(b.ask(&lock)).await;
 }
 
 async fn c06_first_answer_is_prompt(b: Bench) {

@@ -32,11 +32,13 @@ pub(crate) enum Need {
     Skew,
     /// [`Fixture::address`] and [`Kind::remote`].
     OtherProcess,
+    /// A request may come after one that another client sent later, also if nobody waits for its answer any more.
+    Overtaking,
 }
 
 impl Need {
     /// Every need.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Leased,
         Self::Ordered,
         Self::AtomicNames,
@@ -46,6 +48,7 @@ impl Need {
         Self::Abandon,
         Self::Skew,
         Self::OtherProcess,
+        Self::Overtaking,
     ];
 }
 

@@ -8,7 +8,7 @@ use etcd_client::{GetOptions, LeaseGrantOptions, ResponseHeader, Txn, TxnOp, Txn
 use tokio::sync::{Notify, watch};
 
 use super::core::{Core, Place, lock};
-use super::evict;
+use super::evict::{self, Taken};
 use super::fault::{Fault, Outcome};
 use super::keys::{Layout, Line};
 use super::look::{self, Answers, Seen};
@@ -50,6 +50,8 @@ enum Entered {
     Mismatch(Box<Stored>),
     /// That somebody is gone again.
     Again,
+    /// The claim was removed before it came, as was seen at that revision.
+    KeptOut(i64),
 }
 
 /// As [`crate::backend::Backend::enter`].
@@ -73,12 +75,17 @@ pub(super) async fn enter(
     let (ttl, entered) = attempt.join().await?;
     let (created, seen) = match entered {
         Entered::New(created, seen) => (created, seen),
-        Entered::Before(created) => (created, None),
+        // An entry of that revision there is not, so the claim is found gone.
+        Entered::Before(created) | Entered::KeptOut(created) => (created, None),
         Entered::Mismatch(other) => return Err(attempt.mismatch(&other).await),
         Entered::Again => return Err(Fault::late()),
     };
     let core = Arc::new(attempt.core(ttl, created, begun));
     let mut joined = stand(core, seen, deadline).await?;
+    if matches!(joined.place, Place::Gone) {
+        joined.core.conclude().await;
+        return Ok(joined);
+    }
     if request.supersede && supersede(&joined.core, request, deadline).await? {
         joined = stand(joined.core, None, deadline).await?;
     }
@@ -119,11 +126,11 @@ impl Attempt<'_> {
     fn check_size(&self) -> Outcome<()> {
         let names = self.lines.len();
         let kinds = self.lines.first().map_or(0, |line| line.other_kinds(self.request.mode).len());
-        let operations = (names * kinds.max(2)) + 1;
+        let operations = (names * kinds.max(2)) + 2;
         if operations <= look::MOST_OPERATIONS {
             return Ok(());
         }
-        let most = (look::MOST_OPERATIONS - 1) / kinds.max(2);
+        let most = (look::MOST_OPERATIONS - 2) / kinds.max(2);
         let reason = format!("{names} names are too many for one step of etcd; take at most {most} together");
         Err(Fault::Said(ErrorKind::Invalid, reason))
     }
@@ -190,13 +197,15 @@ impl Attempt<'_> {
         self.read(&answer.await?)
     }
 
-    /// The transaction that makes the entries if none is there and all others are of the same kind.
+    /// The transaction that makes the entries if none is there, all others are of the same kind, and nobody has
+    /// removed the claim already: it may have been given up on its way, and arrive late.
     fn entries(&self) -> Txn {
         let (mode, lease) = (self.request.mode, self.lease);
         let rich = look::has_room(self.lines.len());
         let record = self.stored.to_text();
         let label = self.request.holder.label.clone().unwrap_or_default();
-        let mut compares = Vec::new();
+        let note = self.layout.note(lease);
+        let mut compares = vec![look::stands(note.clone(), 0)];
         let (mut make, mut read) = (Vec::new(), Vec::new());
         if let Some(first) = self.lines.first() {
             compares.push(look::stands(first.entry(mode, lease), 0));
@@ -217,14 +226,16 @@ impl Attempt<'_> {
             nested.record.names = self.request.names.iter().map(ToString::to_string).collect();
             make.push(look::put(self.layout.nested(lease), nested.to_text(), lease));
         }
+        read.push(TxnOp::get(note, None));
         Txn::new().when(compares).and_then(make).or_else(read)
     }
 
     fn read(&self, answer: &TxnResponse) -> Outcome<Entered> {
         let mode = self.request.mode;
         let mut answers = Answers::of(answer);
+        let revision = answer.header().map_or(0, ResponseHeader::revision);
         if answer.succeeded() {
-            let created = answer.header().map_or(0, ResponseHeader::revision);
+            let created = revision;
             let rich = look::has_room(self.lines.len());
             let seen = self.lines.iter().map(|_| answers.seen(mode, created, rich));
             let seen = if rich { Some(seen.collect::<Outcome<Vec<_>>>()?) } else { None };
@@ -239,7 +250,8 @@ impl Attempt<'_> {
                 return Ok(Entered::Mismatch(Box::new(other)));
             }
         }
-        Ok(Entered::Again)
+        let removed = !answers.read()?.kvs().is_empty();
+        Ok(if removed { Entered::KeptOut(revision) } else { Entered::Again })
     }
 
     /// The error about somebody of another kind; takes the lease back.
@@ -302,7 +314,8 @@ async fn supersede(core: &Core, request: &Request, deadline: Moment) -> Outcome<
                 continue;
             };
             let note = Note::Superseded(request.holder.clone());
-            any |= evict::take_out(&core.wire, &core.layout, at, id, true, &note, deadline).await?;
+            let taken = evict::take_out(&core.wire, &core.layout, at, id, true, &note, deadline).await?;
+            any |= taken == Taken::Out;
         }
     }
     if any {

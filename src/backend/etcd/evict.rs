@@ -1,5 +1,7 @@
 //! Ending somebody's claim.
 
+use std::num::NonZeroU32;
+
 use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
 
 use super::enter::revoke;
@@ -11,7 +13,10 @@ use super::stored::Note;
 use super::wire::Wire;
 use crate::backend::Evict;
 use crate::clock;
-use crate::lock::{ClaimId, Holder, Moment};
+use crate::lock::{ClaimId, Holder, Mode, Moment};
+
+/// For how long a claim that is not there, but may be on its way, is kept out, in seconds.
+const KEEP_OUT: i64 = 10;
 
 /// As [`crate::backend::Backend::evict`].
 pub(super) async fn evict(
@@ -28,7 +33,17 @@ pub(super) async fn evict(
         Evict::IfWaiting | Evict::Force => {
             let waiting = how == Evict::IfWaiting;
             let note = Note::Evicted(by.clone());
-            take_out(wire, layout, line, id, waiting, &note, deadline).await
+            loop {
+                match take_out(wire, layout, line, id, waiting, &note, deadline).await? {
+                    Taken::Out => return Ok(true),
+                    Taken::Holds => return Ok(false),
+                    Taken::Absent => {}
+                }
+                if keep_out(wire, layout, line, layout.lease_of(id), &note, deadline).await? {
+                    end_bare_lease(wire, layout.lease_of(id), deadline).await?;
+                    return Ok(false);
+                }
+            }
         }
     }
 }
@@ -49,8 +64,19 @@ async fn ask(
     act(wire, Txn::new().when([stands]).and_then([note]), deadline).await
 }
 
-/// Removes the whole claim with `note` to its owner, if it only waits or whatever it does; whether it did. Its
-/// lease stays until the owner has read the note or the ttl is over.
+/// What became of a claim that was to be removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Taken {
+    /// It is removed.
+    Out,
+    /// It holds, and was to be removed only if it waits.
+    Holds,
+    /// It is not in line.
+    Absent,
+}
+
+/// Removes the whole claim with `note` to its owner, if it only waits or whatever it does. Its lease stays until
+/// the owner has read the note or the ttl is over.
 pub(super) async fn take_out(
     wire: &Wire,
     layout: &Layout,
@@ -59,13 +85,10 @@ pub(super) async fn take_out(
     only_waiting: bool,
     note: &Note,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> Outcome<Taken> {
     while clock::now() < deadline {
         let snapshot = line::read(wire, line, deadline).await?;
-        let Some(at) = snapshot.position(id) else {
-            end_bare_lease(wire, layout.lease_of(id), deadline).await?;
-            return Ok(false);
-        };
+        let Some(at) = snapshot.position(id) else { return Ok(Taken::Absent) };
         let member = &snapshot.members[at];
         let names = member.stored.as_ref().map(|s| s.record.names(&line.name)).unwrap_or_default();
         let lines: Vec<Line> = names.iter().map(|name| layout.line(name)).collect();
@@ -74,14 +97,14 @@ pub(super) async fn take_out(
         if only_waiting {
             let guards = guards(&lines, &all, id);
             if guards.is_empty() {
-                return Ok(false);
+                return Ok(Taken::Holds);
             }
             compares.extend(guards.into_iter().map(|a| look::stands(a.key, a.created)));
         }
         let mut steps = removal(layout, &lines, &all, member);
         steps.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
         if act(wire, Txn::new().when(compares).and_then(steps), deadline).await? {
-            return Ok(true);
+            return Ok(Taken::Out);
         }
     }
     Err(Fault::late())
@@ -125,6 +148,38 @@ async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> Outcome<bool> {
         Err(Fault::LeaseNotFound) => Ok(false),
         Err(fault) => Err(fault),
     }
+}
+
+/// Leaves `note` for a claim that is not in line but may be on its way, so that it does not get there; `false` if it
+/// has got there. The note has a lease of its own, for longer than a request may take.
+async fn keep_out(
+    wire: &Wire,
+    layout: &Layout,
+    line: &Line,
+    lease: i64,
+    note: &Note,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let granted = wire.call(deadline, |mut c| async move { c.client.lease_grant(KEEP_OUT, None).await });
+    let of_note = granted.await?.id();
+    let key = layout.note(lease);
+    let kinds = [Mode::Exclusive, Mode::Shared, Mode::Slots(NonZeroU32::MIN)];
+    let mut compares: Vec<_> = kinds.map(|mode| look::stands(line.entry(mode, lease), 0)).into();
+    compares.push(look::stands(key.clone(), 0));
+    let left = look::put(key.clone(), note.to_text(), of_note);
+    let txn = Txn::new().when(compares).and_then([left]).or_else([TxnOp::get(key, None)]);
+    let answer = wire.call(deadline, |mut c| {
+        let txn = txn.clone();
+        async move { c.client.txn(txn).await }
+    });
+    let answer = answer.await?;
+    if answer.succeeded() {
+        return Ok(true);
+    }
+    revoke(wire, of_note, deadline).await?;
+    // Somebody else may have removed it.
+    let found = look::Answers::of(&answer).read()?.take_kvs().first().and_then(|kv| Note::parse(kv.value()));
+    Ok(matches!(found, Some(Note::Evicted(_) | Note::Superseded(_))))
 }
 
 /// An attempt to enter may have got its lease and not yet its entry; without the lease it never will.

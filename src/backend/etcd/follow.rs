@@ -40,6 +40,9 @@ enum News {
 
 /// Follows until the claim is over or left. `place` is how it stands at `revision`.
 pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64) {
+    if matches!(place, Place::Gone) {
+        return core.conclude().await;
+    }
     if matches!(place, Place::Held) {
         Clock::Boot.sleep_until(clock::now() + SETTLE).await;
     }
