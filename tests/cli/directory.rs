@@ -127,7 +127,7 @@ fn too_few_descriptors_is_71() {
             continue;
         }
         refused += 1;
-        finished.failed(71, &["open files"]);
+        finished.failed(71, &["os error 24"]);
         assert!(!bed.exists("started"), "limit {limit}");
         bed.await_no_process();
         bed.assert_free("x");
