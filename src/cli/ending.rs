@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 use super::exit_code::{ExitCode, Failure};
 use super::settings::RunSettings;
+use crate::backend::locator::{self, Address};
 use crate::hold::{Ended, Verdict};
 use crate::lock::{Entry, Error, ErrorKind, LossReason};
 use crate::output::message::names;
@@ -40,8 +41,17 @@ impl Ending {
         Self { outcome: Outcome::Exited(failure.code), reported: report::Outcome::Error, message }
     }
 
-    /// The ending for `verdict`; `waited` is how long the attempt took.
-    pub(super) fn of(settings: &RunSettings, ended: &Ended) -> Self {
+    /// Nobody has answered, and nobody has said why.
+    fn unanswered(lock: &str, address: &Address) -> Self {
+        let backend = address.backend();
+        let place = locator::open(address).map(|backend| format!(" at {}", sanitise::text(&backend.place())));
+        let place = place.unwrap_or_default();
+        let reason = format!("{backend}{place} did not say in time whether {lock} is free");
+        Self::code(ExitCode::Unavailable, report::Outcome::Error, Message::failed(reason))
+    }
+
+    /// The ending of a hold of the lock at `address`.
+    pub(super) fn of(settings: &RunSettings, address: &Address, ended: &Ended) -> Self {
         let lock = names(&settings.names);
         let busy = |reported, message| Self {
             outcome: Outcome::Exited(settings.busy_exit_code),
@@ -90,11 +100,7 @@ impl Ending {
             },
             Verdict::NotExecuted(error) => Self::not_executed(settings, error),
             Verdict::Failed(error) | Verdict::NotReached(Some(error)) => Self::failed(settings, lock, error),
-            Verdict::NotReached(None) => Self::code(
-                ExitCode::Unavailable,
-                report::Outcome::Error,
-                Message::failed(format!("the lock service did not say in time whether {lock} is free")),
-            ),
+            Verdict::NotReached(None) => Self::unanswered(&lock, address),
             // Nobody is told of these.
             Verdict::Suspended | Verdict::Abandoned => {
                 Self::silent(Outcome::Exited(0), report::Outcome::Error)
@@ -139,7 +145,7 @@ impl Ending {
     }
 
     /// The ending after the keeper failed.
-    pub(super) fn keeper_failed(settings: &RunSettings, failure: &KeeperFailure) -> Self {
+    pub(super) fn keeper_failed(settings: &RunSettings, address: &Address, failure: &KeeperFailure) -> Self {
         let lock = names(&settings.names);
         if !failure.left.is_empty() {
             return Self::lost(lock, &LossReason::SessionEnded, &failure.left);
@@ -166,11 +172,7 @@ impl Ending {
                 Self::code(ExitCode::Lost, report::Outcome::Lost, Message::KeeperStopped { lock })
             }
             (_, true) => Self::code(ExitCode::Lost, report::Outcome::Lost, Message::KeeperDied { lock }),
-            (WhyFailed::Mute | WhyFailed::Stalled, false) => Self::code(
-                ExitCode::Unavailable,
-                report::Outcome::Error,
-                Message::failed(format!("the lock service did not say in time whether {lock} is free")),
-            ),
+            (WhyFailed::Mute | WhyFailed::Stalled, false) => Self::unanswered(&lock, address),
             (WhyFailed::Died(_) | WhyFailed::Exited(_), false) => Self::code(
                 ExitCode::System,
                 report::Outcome::Error,

@@ -66,7 +66,7 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
                 if failure.left.is_empty() {
                     front.clean_up(CLEANING, |id| run.evict(id));
                 }
-                let ending = Ending::keeper_failed(settings, &failure);
+                let ending = Ending::keeper_failed(settings, &run.address, &failure);
                 return Ok(run.conclude(&ending, None));
             }
         }
@@ -144,7 +144,7 @@ impl Run<'_> {
                     sys::exit_now(0)
                 }
                 Verdict::Abandoned => sys::exit_now(0),
-                _ => self.conclude(&Ending::of(self.settings, &ended), Some(&ended)),
+                _ => self.conclude(&Ending::of(self.settings, &self.address, &ended), Some(&ended)),
             },
             Ok(None) => return,
             Err(failure) => self.conclude(&Ending::failure(&failure), None),

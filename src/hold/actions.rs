@@ -78,7 +78,7 @@ impl Driver<'_> {
         let request = self.request.clone();
         let outer = if self.job.no_nest { Vec::new() } else { self.outer.clone() };
         let patience = (self.job.plan.ttl / 3).max(Duration::from_secs(2));
-        let deadline = self.job.plan.give_up_at().min(self.entering_since + patience);
+        let deadline = self.machine.give_up_at().min(self.entering_since + patience);
         let once_per = self.job.once_per;
         self.entering = Some(Box::pin(async move {
             if let Some(ago) = recent_success(&*backend, &request.names, once_per, deadline).await {

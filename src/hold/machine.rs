@@ -24,6 +24,9 @@ use crate::supervise::signals::Signal;
 const FIRST_ANSWER: Duration = Duration::from_secs(60);
 /// Between attempts to reach a service.
 const RETRY: Duration = Duration::from_millis(250);
+/// How much longer than its deadline an attempt may take. It ends by itself at the deadline and then says why it
+/// came to nothing; two timers set to one moment fire in any order.
+const LAST_WORD: Duration = Duration::from_millis(100);
 
 /// The machine.
 #[derive(Debug)]
@@ -114,7 +117,7 @@ impl Machine {
     /// When the next [`Event::Tick`] is due.
     pub fn wake_at(&self) -> Moment {
         match &self.phase {
-            Phase::Entering => self.retry_at.min(self.give_up_at()),
+            Phase::Entering => self.retry_at.min(self.give_up_at() + LAST_WORD),
             Phase::Waiting => self.plan.give_up_at(),
             Phase::Asking => self.ask_until,
             Phase::Running => self.terminate_at().min(self.max_run_at()),
@@ -140,7 +143,8 @@ impl Machine {
         }
     }
 
-    fn give_up_at(&self) -> Moment {
+    /// When attempts to enter are over.
+    pub(super) fn give_up_at(&self) -> Moment {
         let unanswered =
             if self.answered || self.full { Moment::NEVER } else { self.plan.started + FIRST_ANSWER };
         self.plan.give_up_at().min(unanswered)
@@ -182,31 +186,35 @@ impl Machine {
             }
             Event::Refused(error) => {
                 self.full |= error.kind == ErrorKind::Full;
-                let again = now + RETRY;
-                if error.is_transient() && self.plan.wait != Wait::Once && again < self.give_up_at() {
-                    self.retry_at = again;
-                    self.last_error = Some(error);
-                    Vec::new()
-                } else {
-                    self.leave_as(Verdict::Failed(error))
+                if !error.is_transient() || self.plan.wait == Wait::Once {
+                    return self.leave_as(Verdict::Failed(error));
                 }
+                self.last_error = Some(error);
+                let again = now + RETRY;
+                if again >= self.give_up_at() {
+                    return self.leave_unentered();
+                }
+                self.retry_at = again;
+                Vec::new()
             }
             Event::Unneeded(ago) => self.leave_as(Verdict::Skipped(ago)),
-            Event::Tick if now >= self.give_up_at() => {
-                let holder = self.seen_holder.take();
-                let error = self.last_error.take();
-                self.leave_as(if self.answered {
-                    Verdict::WaitOver(holder)
-                } else {
-                    Verdict::NotReached(error)
-                })
-            }
+            Event::Tick if now >= self.give_up_at() + LAST_WORD => self.leave_unentered(),
             Event::Tick if now >= self.retry_at => {
                 self.retry_at = Moment::NEVER;
                 vec![Action::Enter]
             }
             other => self.before_running(other),
         }
+    }
+
+    /// The time is over, and the claim is not in line. One that was there before has waited for a lock.
+    fn leave_unentered(&mut self) -> Vec<Action> {
+        let verdict = if self.answered {
+            Verdict::WaitOver(self.seen_holder.take())
+        } else {
+            Verdict::NotReached(self.last_error.take())
+        };
+        self.leave_as(verdict)
     }
 
     fn waiting(&mut self, event: Event, now: Moment) -> Vec<Action> {

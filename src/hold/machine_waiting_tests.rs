@@ -36,7 +36,7 @@ fn one_attempt_leaves_when_somebody_is_ahead() {
 fn one_attempt_gives_the_service_a_sixth_of_the_ttl_and_at_most_five_seconds() {
     for (ttl, limit) in [(6000, 1000), (60_000, 5000)] {
         let plan = Plan { wait: Wait::Once, ttl: ms(ttl), ..plan() };
-        assert_eq!(Machine::new(plan).wake_at(), at(limit));
+        assert_eq!(Machine::new(plan).give_up_at(), at(limit));
     }
 }
 
@@ -56,7 +56,7 @@ fn a_service_that_never_answers_is_given_up_after_a_minute() {
     assert_eq!(m.wake_at(), at(350));
     assert_eq!(m.on(Event::Tick, at(350)), [Action::Enter]);
     assert_eq!(m.on(refused(ErrorKind::Unavailable), at(59_800)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::Failed(e) if e.kind == ErrorKind::Unavailable));
+    ends_as(m, |v| matches!(v, Verdict::NotReached(Some(e)) if e.kind == ErrorKind::Unavailable));
 }
 
 #[test]
@@ -72,7 +72,8 @@ fn a_full_service_is_waited_for_as_long_as_the_wait_is() {
     // That it is full is no busy lock.
     let mut m = Machine::new(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
     assert_eq!(m.on(refused(ErrorKind::Full), at(100)), []);
-    assert_eq!(m.on(Event::Tick, at(700)), LEAVE);
+    assert_eq!(m.on(Event::Tick, at(350)), [Action::Enter]);
+    assert_eq!(m.on(refused(ErrorKind::Full), at(700)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::NotReached(Some(e)) if e.kind == ErrorKind::Full));
     let mut m = Machine::new(Plan { wait: Wait::Once, ..plan() });
     assert_eq!(m.on(refused(ErrorKind::Full), at(100)), LEAVE);
@@ -83,13 +84,44 @@ fn a_full_service_is_waited_for_as_long_as_the_wait_is() {
 fn an_attempt_that_is_never_answered_is_no_busy_lock() {
     for wait in [Wait::Forever, Wait::Once, Wait::AtMost(ms(700))] {
         let mut m = Machine::new(Plan { wait, ..plan() });
-        assert_eq!(m.on(Event::Tick, at(60_000)), LEAVE);
+        assert_eq!(m.on(Event::Tick, m.wake_at()), LEAVE);
         ends_as(m, |v| matches!(v, Verdict::NotReached(None)));
     }
+}
+
+#[test]
+fn an_attempt_says_itself_at_its_deadline_why_it_came_to_nothing() {
+    for wait in [Wait::Once, Wait::AtMost(ms(700))] {
+        let mut m = Machine::new(Plan { wait, ..plan() });
+        let over = m.give_up_at();
+        assert!(m.wake_at() > over, "no timer races the attempt's own");
+        assert_eq!(m.on(Event::Tick, over), []);
+        assert_eq!(m.on(refused(ErrorKind::Unavailable), over), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::NotReached(Some(_)) | Verdict::Failed(_)));
+    }
+    // One that says nothing leaves the word to the attempt before.
     let mut m = Machine::new(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
     m.on(refused(ErrorKind::Unavailable), at(100));
-    assert_eq!(m.on(Event::Tick, at(700)), LEAVE);
+    assert_eq!(m.on(Event::Tick, at(350)), [Action::Enter]);
+    assert_eq!(m.on(Event::Tick, m.wake_at()), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::NotReached(Some(e)) if e.kind == ErrorKind::Unavailable));
+}
+
+#[test]
+fn the_first_answer_is_waited_for_no_longer_than_all_first_answers() {
+    let m = Machine::new(Plan { ttl: ms(3_600_000), ..plan() });
+    assert_eq!(m.give_up_at(), at(60_000));
+}
+
+#[test]
+fn who_waited_for_a_lock_and_cannot_join_again_in_time_waited_in_vain() {
+    for last in [refused(ErrorKind::Unavailable), Event::Tick] {
+        let mut m = waiting_machine(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
+        assert_eq!(m.on(lost(), at(20)), [Action::EnterAgain(LossReason::SessionEnded)]);
+        let now = m.wake_at();
+        assert_eq!(m.on(last, now), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::WaitOver(None)));
+    }
 }
 
 #[test]

@@ -232,6 +232,18 @@ fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
 }
 
 #[test]
+fn a_keeper_that_says_nothing_of_a_silent_service_is_spoken_for_with_the_services_address() {
+    let kind = kind();
+    let port = hostile::mute();
+    let bed = Bed::new();
+    let address = kind.address(port);
+    let run = bed.start(&mut bed.dlock(["run", "--endpoint", &address, "-w", "1s", "--name", "x", "--", "true"]));
+    process::signal(run.keeper(), Signal::STOP);
+    run.finish().failed(69, &[&port.to_string()]);
+    bed.await_no_process();
+}
+
+#[test]
 fn a_silent_service_is_named_once_while_dlock_goes_on_trying() {
     let kind = kind();
     let port = hostile::mute();
