@@ -49,6 +49,7 @@ pub struct EtcdBackend {
     wire: Arc<Wire>,
     layout: Layout,
     identity: String,
+    place: String,
     /// The claims of this client, so that one who enters again meets his own.
     claims: Mutex<HashMap<ClaimId, Weak<EtcdClaim>>>,
 }
@@ -60,6 +61,7 @@ impl EtcdBackend {
             wire: Arc::new(Wire::new(config)),
             layout: config.layout(),
             identity: config.identity(),
+            place: config.place(),
             claims: Mutex::default(),
         }
     }
@@ -100,6 +102,10 @@ impl Backend for EtcdBackend {
 
     fn identity(&self) -> String {
         self.identity.clone()
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
