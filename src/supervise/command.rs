@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::child::Child;
@@ -48,7 +50,7 @@ impl Prepared {
         let argv: Vec<&CStr> = self.argv.iter().map(CString::as_c_str).collect();
         let kept = anchors.iter().map(high_descriptor).collect::<io::Result<Vec<_>>>()?;
         let inherit: Vec<_> = kept.iter().map(AsFd::as_fd).collect();
-        let pid = sys::spawn(&sys::Exec {
+        let exec = sys::Exec {
             argv: &argv,
             envp: &envp,
             group: start.command_group(),
@@ -56,9 +58,33 @@ impl Prepared {
             ignore: &start.restore_ignored,
             inherit: &inherit,
             stack: &self.stack,
-        })?;
+        };
+        let pid = match sys::spawn(&exec) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOEXEC) => {
+                let script = path_of(argv[0]).ok_or(error)?;
+                let argv = [&[SHELL, &script], &argv[1..]].concat();
+                sys::spawn(&sys::Exec { argv: &argv, ..exec })
+            }
+            started => started,
+        }?;
         Ok(Child::new(pid, start.command_group() == Some(0)))
     }
+}
+
+/// What runs a script without a first line `#!`. POSIX wants that of `execvp`; glibc does it there, musl does not.
+const SHELL: &CStr = c"/bin/sh";
+
+/// The file that `execvp` finds for `word`.
+fn path_of(word: &CStr) -> Option<CString> {
+    if word.to_bytes().contains(&b'/') {
+        return Some(word.to_owned());
+    }
+    // Without PATH, where musl looks.
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/bin:/usr/bin".into());
+    let candidates =
+        std::env::split_paths(&path).map(|folder| folder.join(OsStr::from_bytes(word.to_bytes())));
+    let mut executable = candidates.filter(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok());
+    CString::new(executable.next()?.into_os_string().into_encoded_bytes()).ok()
 }
 
 fn assignment(name: &OsStr, value: &OsStr) -> io::Result<CString> {

@@ -25,10 +25,15 @@ impl SignalSet {
         }
     }
 
-    /// Puts `signal` into the set.
+    /// Puts `signal` into the set. Not by `sigaddset`, which refuses what the C library might use for its threads: with
+    /// musl that is also 34, the first real-time signal of everybody else.
     pub fn add(&mut self, signal: Signal) {
-        // SAFETY: the set is initialised; an invalid number is refused without effect.
-        unsafe { libc::sigaddset(&raw mut self.0, signal.number()) };
+        const BITS: usize = libc::c_ulong::BITS as usize;
+        // Numbers begin with 1.
+        let at = usize::try_from(signal.number() - 1).unwrap_or(0);
+        // SAFETY: the set is initialised, and is words of bits in the kernel's order with a bit for each number that a
+        // Signal may have.
+        unsafe { *(&raw mut self.0).cast::<libc::c_ulong>().add(at / BITS) |= 1 << (at % BITS) };
     }
 }
 

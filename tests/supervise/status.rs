@@ -62,10 +62,23 @@ fn a_script_without_a_first_line_runs_as_a_shell_would_run_it() {
     // execvp(3), and so every shell and flock(1), runs such a file with /bin/sh.
     use std::os::unix::fs::PermissionsExt;
     let bed = Bed::new();
-    let script = bed.write("script", "exit 9\n");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("an executable file");
-    let script = script.display().to_string();
-    bed.finish(&mut bed.run(["--name", "x", "--", &script])).silently(9);
+    let folders = ["first", "second"].map(|folder| bed.path(folder));
+    for (folder, mode) in folders.iter().zip([0o644, 0o755]) {
+        std::fs::create_dir(folder).expect("a folder");
+        let script = folder.join("script");
+        std::fs::write(&script, "echo \"$0,$1,$#\"; exit 9\n").expect("a file");
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    }
+    let script = folders[1].join("script").display().to_string();
+    let usual = std::env::var("PATH").expect("a PATH");
+    let path = format!("{}:{}:{usual}", folders[0].display(), folders[1].display());
+    // By its path, and by its name: what cannot be executed is passed over.
+    for word in [script.as_str(), "script"] {
+        let ended = bed.finish(bed.run(["--name", "x", "--", word, "a b", "c"]).env("PATH", &path));
+        assert_eq!((ended.code(), ended.text()), (Some(9), format!("{script},a b,2\n")), "{}", ended.err);
+    }
+    let first = folders[0].join("script").display().to_string();
+    bed.finish(&mut bed.run(["--name", "x", "--", &first])).failed(126, &["ermission denied"]);
 }
 
 #[test]
