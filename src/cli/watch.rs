@@ -51,7 +51,9 @@ async fn follow(
 
 type Begun = (Box<dyn Observer>, LockStatus);
 
+/// Observers go on trying without a word, so a service that cannot be used is found by a look before.
 async fn begin(backend: &dyn Backend, settings: &WatchSettings) -> Result<Begun, Error> {
+    backend.inspect(&settings.name, connect::deadline()).await?;
     let begun = tokio::time::timeout(connect::PATIENCE, async {
         let mut observer = backend.observe(&settings.name).await?;
         let first = observer.next().await?;
@@ -59,8 +61,8 @@ async fn begin(backend: &dyn Backend, settings: &WatchSettings) -> Result<Begun,
     });
     begun.await.unwrap_or_else(|_| {
         let kind = backend.capabilities().backend;
-        Err(Error::new(ErrorKind::Unavailable, kind, "watch the line", "no answer in time")
-            .on(&settings.name))
+        let reason = format!("{}: no answer in time", backend.place());
+        Err(Error::new(ErrorKind::Unavailable, kind, "watch the line", reason).on(&settings.name))
     })
 }
 

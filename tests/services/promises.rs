@@ -211,10 +211,10 @@ fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
         }
     }
     for (what, port) in ports {
-        for verb in [&["status", "x"][..], &["list"], &["doctor"]] {
+        for verb in [&["status", "x"][..], &["list"], &["watch", "x"], &["doctor"]] {
             let mut command = bed.dlock(&verb[..1]);
             command.args(["--endpoint", &kind.address(port)]).args(&verb[1..]);
-            looks.push((what, verb, bed.start(&mut command)));
+            looks.push((what, port, verb, bed.start(&mut command)));
         }
     }
     for (port, most, run) in runs {
@@ -222,9 +222,10 @@ fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
         within(ended.took, most + Duration::from_secs(1));
         ended.failed(69, &[&port.to_string()]);
     }
-    for (what, verb, look) in looks {
+    for (what, port, verb, look) in looks {
         let ended = look.finish();
         assert_eq!(ended.code(), Some(69), "{what} {verb:?}: {}", ended.err);
+        assert!(ended.err.contains(&port.to_string()), "{what} {verb:?}: {}", ended.err);
         assert_eq!(ended.err.lines().count(), 1, "{what} {verb:?}: {}", ended.err);
     }
     assert!(!bed.exists("started"));
