@@ -121,9 +121,13 @@ impl Audience for Teller {
                 let (what, remedy) = (sanitise::text(&risk.what), risk.remedy.as_deref().map(sanitise::text));
                 self.say(&Message::Risk { what, remedy });
             }
-            Notice::NotReleased(error, ttl) => {
-                let message = Message::ReleaseFailed { lock: lock(), reason: text(error), ttl };
-                self.say(&message);
+            Notice::NotLeft { error, held, ttl } => {
+                let (lock, reason) = (lock(), text(error));
+                self.say(&if held {
+                    Message::ReleaseFailed { lock, reason, ttl }
+                } else {
+                    Message::LeaveFailed { lock, reason, ttl }
+                });
             }
         }
     }

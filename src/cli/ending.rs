@@ -41,12 +41,12 @@ impl Ending {
         Self { outcome: Outcome::Exited(failure.code), reported: report::Outcome::Error, message }
     }
 
-    /// Nobody has answered, and nobody has said why.
-    fn unanswered(lock: &str, address: &Address) -> Self {
+    /// Nobody has answered, and the service has not said why; `perhaps` is why.
+    fn unanswered(lock: &str, address: &Address, perhaps: &str) -> Self {
         let backend = address.backend();
         let place = locator::open(address).map(|backend| format!(" at {}", sanitise::text(&backend.place())));
         let place = place.unwrap_or_default();
-        let reason = format!("{backend}{place} did not say in time whether {lock} is free");
+        let reason = format!("{backend}{place} did not say in time whether {lock} is free{perhaps}");
         Self::code(ExitCode::Unavailable, report::Outcome::Error, Message::failed(reason))
     }
 
@@ -100,7 +100,7 @@ impl Ending {
             },
             Verdict::NotExecuted(error) => Self::not_executed(settings, error),
             Verdict::Failed(error) | Verdict::NotReached(Some(error)) => Self::failed(settings, lock, error),
-            Verdict::NotReached(None) => Self::unanswered(&lock, address),
+            Verdict::NotReached(None) => Self::unanswered(&lock, address, ""),
             // Nobody is told of these.
             Verdict::Suspended | Verdict::Abandoned => {
                 Self::silent(Outcome::Exited(0), report::Outcome::Error)
@@ -172,7 +172,10 @@ impl Ending {
                 Self::code(ExitCode::Lost, report::Outcome::Lost, Message::KeeperStopped { lock })
             }
             (_, true) => Self::code(ExitCode::Lost, report::Outcome::Lost, Message::KeeperDied { lock }),
-            (WhyFailed::Mute | WhyFailed::Stalled, false) => Self::unanswered(&lock, address),
+            (WhyFailed::Mute, false) => Self::unanswered(&lock, address, ""),
+            (WhyFailed::Stalled, false) => {
+                Self::unanswered(&lock, address, " (the process of dlock that waited was stopped)")
+            }
             (WhyFailed::Died(_) | WhyFailed::Exited(_), false) => Self::code(
                 ExitCode::System,
                 report::Outcome::Error,

@@ -180,12 +180,13 @@ impl Driver<'_> {
         self.renewing = None;
         self.entering = None;
         self.looking = None;
-        let patience = if self.machine.held_at().is_some() { RELEASE } else { WITHDRAWAL };
+        let held = self.machine.held_at().is_some();
+        let patience = if held { RELEASE } else { WITHDRAWAL };
         let deadline = self.clock.now() + patience;
         match &self.claim {
             Some(claim) => {
                 if let Err(error) = claim.leave(succeeded, deadline).await {
-                    self.audience.notice(Notice::NotReleased(&error, claim.ttl()));
+                    self.audience.notice(Notice::NotLeft { error: &error, held, ttl: claim.ttl() });
                 }
             }
             // That nothing was reached is what will be said; what may have been left ends with its ttl.

@@ -63,8 +63,15 @@ pub enum Notice<'a> {
     Risk(&'a Risk),
     /// These processes may not be signalled; dlock holds the lock until they are gone.
     Denied(&'a [i32]),
-    /// The release was not confirmed. The claim ends with this ttl, or with its processes.
-    NotReleased(&'a Error, Option<Duration>),
+    /// That the claim left was not confirmed.
+    NotLeft {
+        /// Why.
+        error: &'a Error,
+        /// Whether it held.
+        held: bool,
+        /// How long it lasts at most; without, it ends with its processes.
+        ttl: Option<Duration>,
+    },
 }
 
 /// Whom to tell.

@@ -113,6 +113,12 @@ pub enum Message {
         #[serde(rename = "ttl_ms", serialize_with = "milliseconds_or_null")]
         ttl: Option<Duration>,
     },
+    LeaveFailed {
+        lock: String,
+        reason: String,
+        #[serde(rename = "ttl_ms", serialize_with = "milliseconds_or_null")]
+        ttl: Option<Duration>,
+    },
     CommandNotFound {
         command: String,
     },
@@ -177,6 +183,7 @@ impl Message {
             | Self::Risk { .. }
             | Self::Doubtful { .. }
             | Self::ReleaseFailed { .. }
+            | Self::LeaveFailed { .. }
             | Self::NotWritten { .. } => Level::Warning,
             Self::Waiting { .. } => Level::Info,
             Self::Acquired { .. } | Self::TreeHidden { .. } | Self::Skipped { .. } | Self::Nested { .. } => {

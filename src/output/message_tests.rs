@@ -105,6 +105,11 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             Level::Warning,
             "cannot release deploy: reason; it ends by itself within 30s",
         ),
+        (
+            M::LeaveFailed { lock: lock(), reason: why(), ttl: Some(s(30)) },
+            Level::Warning,
+            "cannot leave the line for deploy: reason; the place in it ends by itself within 30s",
+        ),
         (M::CommandNotFound { command: "x".into() }, Level::Error, "cannot find the command x"),
         (M::CannotExecute { command: "x".into(), reason: why() }, Level::Error, "cannot execute x: reason"),
         (

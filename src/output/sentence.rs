@@ -22,7 +22,7 @@ impl fmt::Display for Message {
             | Self::WouldDeadlock { .. }
             | Self::Skipped { .. }
             | Self::Nested { .. } => self.fmt_waiting(f),
-            Self::ReleaseFailed { .. } => self.fmt_release(f),
+            Self::ReleaseFailed { .. } | Self::LeaveFailed { .. } => self.fmt_release(f),
             Self::Lost { .. }
             | Self::Broken { .. }
             | Self::Doubtful { .. }
@@ -99,8 +99,10 @@ impl Message {
     fn fmt_release(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ReleaseFailed { lock, reason, ttl } => {
-                write!(f, "cannot release {lock}: {reason}")?;
-                ends_with(f, *ttl)
+                write!(f, "cannot release {lock}: {reason}; it ends {}", ends(*ttl))
+            }
+            Self::LeaveFailed { lock, reason, ttl } => {
+                write!(f, "cannot leave the line for {lock}: {reason}; the place in it ends {}", ends(*ttl))
             }
             _ => Err(fmt::Error),
         }
@@ -153,9 +155,6 @@ fn held_by(f: &mut fmt::Formatter<'_>, lead: &str, holder: Option<&Party>) -> fm
     holder.map_or(Ok(()), |holder| write!(f, "{lead}held by {holder}"))
 }
 
-fn ends_with(f: &mut fmt::Formatter<'_>, ttl: Option<Duration>) -> fmt::Result {
-    match ttl {
-        Some(ttl) => write!(f, "; it ends by itself within {}", short(ttl)),
-        None => f.write_str("; it ends with this process"),
-    }
+fn ends(ttl: Option<Duration>) -> String {
+    ttl.map_or_else(|| "with this process".to_owned(), |ttl| format!("by itself within {}", short(ttl)))
 }
