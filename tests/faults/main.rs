@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "a seed that is not seen cannot be tried again")]
 
+mod chance;
 mod oracle;
 mod swarm;
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::chance::{Random, length, seed};
 use crate::oracle::Oracle;
 use crate::support::process::{self, Process};
 use crate::support::wait::until_true;
@@ -15,45 +16,10 @@ use crate::support::{Bed, Running};
 
 /// How many dlocks run at any time.
 const SWARM: usize = 12;
-/// How long the enemy is at work; `DLOCK_TEST_FAULTS_SECONDS` changes it.
+/// How long the enemy is at work.
 const LENGTH: Duration = Duration::from_secs(30);
 /// How much longer it may take a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A small generator whose whole state is the seed that is printed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).expect("below a usize")
-    }
-
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
-        if from.is_empty() { None } else { Some(&from[self.below(from.len())]) }
-    }
-}
-
-fn seed() -> u64 {
-    let given = std::env::var("DLOCK_TEST_FAULTS_SEED").ok().and_then(|s| s.parse().ok());
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
-    let seed = given.unwrap_or(u64::from(now.subsec_nanos()) ^ now.as_secs() << 20);
-    eprintln!("seed: DLOCK_TEST_FAULTS_SEED={seed}");
-    seed
-}
-
-fn length(default: Duration) -> Duration {
-    let given = std::env::var("DLOCK_TEST_FAULTS_SECONDS").ok().and_then(|s| s.parse().ok());
-    given.map_or(default, Duration::from_secs)
-}
 
 /// What the enemy does to a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,6 +6,8 @@
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 #![allow(clippy::duplicate_mod, reason = "the same tests, once for each service")]
 
+#[path = "../faults/chance.rs"]
+mod chance;
 mod etcd;
 mod etcd_cluster;
 mod etcd_cut;
@@ -55,6 +57,8 @@ macro_rules! tests_of {
             mod promises;
             #[path = "../cli/reports.rs"]
             mod reports;
+            #[path = "swarm.rs"]
+            mod swarm;
             #[path = "../supervise/waiting.rs"]
             mod waiting;
             $(mod $more;)*

@@ -2,16 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 
-use crate::oracle::Oracle;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{mariadb, postgres};
 use crate::site::{Kind, Site};
 use crate::support::process::is_alive;
-use crate::support::running::{CROWD, finish_all};
+use crate::support::running::finish_all;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Service, process, quiet};
+use crate::support::{Bed, Service};
 
 /// A database.
 struct Database(Site);
@@ -214,44 +212,6 @@ fn a_line_of_forty_holds_in_the_order_of_arrival() {
     finish_all(line);
     let order: Vec<usize> = bed.read("order").lines().map(|line| line.parse().expect("a number")).collect();
     assert_eq!(order, (0..40).collect::<Vec<_>>());
-    bed.assert_free("x");
-}
-
-#[test]
-fn thirty_at_once_of_whom_some_are_killed_never_overlap() {
-    let _load = quiet::loading();
-    let database = Database(Site::start());
-    let bed = database.bed();
-    let oracle = Oracle::new(&bed);
-    let seed = u64::from(std::process::id());
-    eprintln!("seed: {seed}");
-    let mut state = seed;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).expect("fits") % below
-    };
-    let mut swarm = Vec::new();
-    for _ in 0..30 {
-        let (flag, mode) = if random(4) == 0 { ("-s", "shared") } else { ("-x", "exclusive") };
-        let mut command = bed.run(["-q", "--name", "x", "--ttl", "2s", "--grace", "200ms", flag, "--"]);
-        swarm.push(bed.start(command.args(Oracle::words(mode))));
-    }
-    for _ in 0..10 {
-        let kind = ["dlock", "lease-keeper"][random(2)];
-        let those: Vec<_> = bed.processes().into_iter().filter(|p| p.name == kind).map(|p| p.pid).collect();
-        if !those.is_empty() {
-            process::signal(those[random(those.len())], Signal::KILL);
-        }
-        assert_eq!(oracle.overlap(), None, "both hold exclusively and live");
-        let_pass(Duration::from_millis(u64::try_from(random(60)).expect("small")));
-    }
-    for one in swarm {
-        one.finish_within(CROWD);
-    }
-    assert_eq!(oracle.violations(), "");
-    assert_eq!(oracle.disorder().first(), None);
-    assert!(oracle.holds().len() >= 15, "{} holds: too little happened", oracle.holds().len());
-    until_true("an empty process table", || bed.processes().is_empty());
     bed.assert_free("x");
 }
 

@@ -1,0 +1,42 @@
+//! Chance that can be repeated.
+
+use std::time::Duration;
+
+/// A small generator whose whole state is the seed that is printed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `limit`.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).expect("below a usize")
+    }
+
+    /// One of several, if there is any.
+    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+        if from.is_empty() { None } else { Some(&from[self.below(from.len())]) }
+    }
+}
+
+/// A new seed, which is printed; `DLOCK_TEST_FAULTS_SEED` gives it.
+pub(crate) fn seed() -> u64 {
+    let given = std::env::var("DLOCK_TEST_FAULTS_SEED").ok().and_then(|s| s.parse().ok());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
+    let seed = given.unwrap_or(u64::from(now.subsec_nanos()) ^ now.as_secs() << 20);
+    eprintln!("seed: DLOCK_TEST_FAULTS_SEED={seed}");
+    seed
+}
+
+/// How long to go on: `default`, or so many seconds as `DLOCK_TEST_FAULTS_SECONDS` says.
+pub(crate) fn length(default: Duration) -> Duration {
+    let given = std::env::var("DLOCK_TEST_FAULTS_SECONDS").ok().and_then(|s| s.parse().ok());
+    given.map_or(default, Duration::from_secs)
+}
