@@ -86,11 +86,6 @@ impl EtcdConfig {
         hosts.sort_unstable();
         format!("etcd:{}|{}", hosts.join(","), self.layout().prefix())
     }
-
-    /// The servers as people write them, without user and password.
-    pub(super) fn place(&self) -> String {
-        self.endpoints.join(",")
-    }
 }
 
 /// Options over what the addresses say.

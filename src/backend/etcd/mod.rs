@@ -49,7 +49,6 @@ pub struct EtcdBackend {
     wire: Arc<Wire>,
     layout: Layout,
     identity: String,
-    place: String,
     /// The claims of this client, so that one who enters again meets his own.
     claims: Mutex<HashMap<ClaimId, Weak<EtcdClaim>>>,
 }
@@ -61,7 +60,6 @@ impl EtcdBackend {
             wire: Arc::new(Wire::new(config)),
             layout: config.layout(),
             identity: config.identity(),
-            place: config.place(),
             claims: Mutex::default(),
         }
     }
@@ -105,7 +103,7 @@ impl Backend for EtcdBackend {
     }
 
     fn place(&self) -> String {
-        self.place.clone()
+        self.wire.place()
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {

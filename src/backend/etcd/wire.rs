@@ -120,6 +120,11 @@ impl Wire {
         }
     }
 
+    /// The servers as people write them, without user and password.
+    pub(super) fn place(&self) -> String {
+        self.config.endpoints.join(",")
+    }
+
     /// The server of a connection.
     pub(super) fn endpoint(&self, number: u64) -> &str {
         // The first connection has the number 1.
