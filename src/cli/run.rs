@@ -150,8 +150,6 @@ impl Run<'_> {
             Err(failure) => self.conclude(&Ending::failure(&failure), None),
         };
         keeper.tell(ToFront::Done(outcome), &[]);
-        // The next holder, on this host, is just being woken; this process has only its memory to give back.
-        sys::yield_to_others();
         sys::exit_now(0)
     }
 

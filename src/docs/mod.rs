@@ -94,6 +94,4 @@ pub mod adr {
     pub mod r0072_musl_for_other_hosts {}
     #[doc = include_str!("adr/0073-sql-renewals-lock-nothing-shared.md")]
     pub mod r0073_sql_renewals_lock_nothing_shared {}
-    #[doc = include_str!("adr/0074-functions-in-order-of-the-start.md")]
-    pub mod r0074_functions_in_order_of_the_start {}
 }

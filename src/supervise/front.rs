@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{getpid, getppid};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
@@ -32,8 +32,6 @@ const LEAVING: Duration = Duration::from_millis(5_200);
 /// What the keeper still has when its time has run out, to say so. It is counted in steps, each from when the front
 /// ran: if the machine stands still the keeper does too.
 const CHANCES: (u32, Duration) = (8, Duration::from_millis(100));
-/// How long nothing must have happened after the start for a command to be a longer one.
-const SETTLED: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How long a keeper that has closed its end may take to say why and end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -77,8 +75,6 @@ struct Watch {
     fault: WhyFailed,
     /// The command whose stop was followed, until somebody resumes the job.
     followed: Option<i32>,
-    /// It or the command has just started, and others need the processors more than this process does.
-    settling: bool,
     /// Suspended with the job: stop, then begin again.
     suspending: bool,
     /// Descriptors that carry the hold until the tree is gone.
@@ -167,7 +163,6 @@ impl Front {
                 chances: CHANCES.0,
                 fault: WhyFailed::Mute,
                 followed: None,
-                settling: true,
                 suspending: false,
                 anchors: Vec::new(),
                 died: None,
@@ -204,8 +199,7 @@ impl Front {
                 PollFd::new(&watch.channel, PollFlags::IN),
                 PollFd::new(&self.timer, PollFlags::IN),
             ];
-            match poll(&mut sources, watch.settling.then_some(&SETTLED)) {
-                Ok(0) if std::mem::take(&mut watch.settling) => sys::give_back_code(),
+            match poll(&mut sources, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -254,7 +248,6 @@ impl Front {
             ToFront::Started => {
                 watch.anchors = descriptors;
                 terminal::let_go_of_streams();
-                watch.settling = true;
             }
             // After Ctrl-Z and `fg` the news may be old: only a command that is still stopped counts.
             ToFront::Stopped { pid } if tree::is_stopped(pid) => {

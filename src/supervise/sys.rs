@@ -308,39 +308,10 @@ extern "C" fn become_command(launch: *mut libc::c_void) -> libc::c_int {
     }
 }
 
-unsafe extern "C" {
-    /// The first byte of the program in memory; the linker defines it.
-    static __executable_start: u8;
-    /// The end of its code; the linker defines it.
-    static etext: u8;
-}
-
-/// Gives back the mapped pages of the program's code; those still needed come back from the page cache. A process that
-/// only waits does it beforehand, so that it takes less memory and its end, for which somebody waits, has less to undo.
-pub fn give_back_code() {
-    const PAGE: usize = 4096;
-    let from = (&raw const __executable_start).expose_provenance() / PAGE * PAGE;
-    let to = (&raw const etext).expose_provenance() / PAGE * PAGE;
-    // SAFETY: code and constants are a file's, never written, and have, unlike data that the loader relocates, no
-    // contents of their own to lose: only what has to be read from the page cache again changes.
-    unsafe { libc::madvise(ptr::with_exposed_provenance_mut(from), to - from, libc::MADV_DONTNEED) };
-}
-
 /// Lets whoever is ready to run on this processor go first, once.
 pub fn step_aside() {
     // SAFETY: a plain system call.
     unsafe { libc::sched_yield() };
-}
-
-/// From now on this thread runs only when no other wants to: for work that nobody waits for.
-pub fn yield_to_others() {
-    let priority: libc::c_int = 0;
-    // SAFETY: a plain system call with a valid argument; that it is refused does not matter. Not by way of the C
-    // library, since not every one has it.
-    unsafe {
-        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const priority);
-    }
-    step_aside();
 }
 
 /// Bytes that nobody can guess or repeat.
