@@ -12,6 +12,8 @@ use crate::output::live::Live;
 use crate::output::{Message, Party, Printer, Verbosity, sanitise};
 use crate::supervise::start::Start;
 
+use super::ending::cannot_end;
+
 /// A terminal's usual width, where it does not say.
 const WIDTH: usize = 80;
 
@@ -108,9 +110,10 @@ impl Audience for Teller {
                 let message = Message::Warned { reason: sanitise::text(&error.to_string()) };
                 self.say(&message);
             }
-            Notice::Denied(pids) => {
-                let pids = pids.iter().filter_map(|pid| u32::try_from(*pid).ok()).collect();
-                self.say(&Message::CannotEnd { pids, lease_lost: false });
+            Notice::CannotEnd(tree) => {
+                if let Some(message) = cannot_end(tree, false) {
+                    self.say(&message);
+                }
             }
             Notice::NotReached(error) => {
                 let (backend, address) = (self.service.0, sanitise::text(&self.service.1));

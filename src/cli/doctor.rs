@@ -11,7 +11,7 @@ use super::{config_file, values};
 use crate::backend::{Backend, Examination, Risk};
 use crate::output::doctor::{Findings, Setting};
 use crate::output::sanitise;
-use crate::supervise::tree;
+use crate::supervise::process_table::ProcessTable;
 
 /// What holds where nobody says anything.
 const DEFAULTS: [(&str, &str); 2] = [("ttl", "30s"), ("grace", "5s")];
@@ -100,10 +100,13 @@ fn show(findings: &Findings, settings: &DoctorSettings, out: &mut dyn Out) -> Re
 
 /// Adds what this host lacks.
 fn with_this_host(mut found: Examination) -> Examination {
-    if !tree::can_be_found() {
-        let what = "this host hides its processes: only the command's process group can be ended, not all its \
-                    descendants";
-        found.risks.push(Risk::warning(what, "mount /proc without hidepid"));
+    // Where there is no descriptor to be had, nothing is known of /proc.
+    if let Ok(Err(hidden)) = ProcessTable::open() {
+        let what = format!(
+            "{hidden}: only the command and its process group can be ended, not descendants that have left it, and \
+             dlock holds a lock until it is known that nothing is left"
+        );
+        found.risks.push(Risk::warning(what, "mount the /proc of this PID namespace"));
     }
     found
 }

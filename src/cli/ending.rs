@@ -12,8 +12,21 @@ use crate::lock::{Entry, Error, ErrorKind, LossReason};
 use crate::output::message::names;
 use crate::output::report::{self, Report};
 use crate::output::{Message, Party, sanitise};
-use crate::supervise::failure::{KeeperFailure, WhyFailed};
+use crate::supervise::ender::TreeState;
+use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::outcome::Outcome;
+
+/// What is said of a tree that is not known to be gone.
+pub(super) fn cannot_end(tree: TreeState, lease_lost: bool) -> Option<Message> {
+    match tree {
+        TreeState::Gone => None,
+        TreeState::Alive(pids) => {
+            let named: Vec<u32> = pids.named().iter().filter_map(|pid| u32::try_from(*pid).ok()).collect();
+            Some(Message::CannotEnd { more: pids.count() - named.len(), pids: Some(named), lease_lost })
+        }
+        TreeState::Unknown => Some(Message::CannotEnd { pids: None, more: 0, lease_lost }),
+    }
+}
 
 /// How dlock ends.
 #[derive(Debug)]
@@ -83,7 +96,7 @@ impl Ending {
                 report::Outcome::Broken,
                 Message::Broken { lock, by: by.into(), command_ran: true },
             ),
-            Verdict::Lost { reason, left } => Self::lost(lock, reason, left),
+            Verdict::Lost { reason, tree } => Self::lost(lock, reason, *tree),
             Verdict::MaxRun => Self::code(
                 ExitCode::MaxRun,
                 report::Outcome::MaxRun,
@@ -108,14 +121,9 @@ impl Ending {
         }
     }
 
-    fn lost(lock: String, reason: &LossReason, left: &[i32]) -> Self {
-        let message = if left.is_empty() {
-            Message::Lost { lock, reason: sanitise::text(&reason.to_string()), command_ran: true }
-        } else {
-            let pids = left.iter().filter_map(|pid| u32::try_from(*pid).ok()).collect();
-            Message::CannotEnd { pids, lease_lost: true }
-        };
-        Self::code(ExitCode::Lost, report::Outcome::Lost, message)
+    fn lost(lock: String, reason: &LossReason, tree: TreeState) -> Self {
+        let lost = || Message::Lost { lock, reason: sanitise::text(&reason.to_string()), command_ran: true };
+        Self::code(ExitCode::Lost, report::Outcome::Lost, cannot_end(tree, true).unwrap_or_else(lost))
     }
 
     fn failed(settings: &RunSettings, lock: String, error: &Error) -> Self {
@@ -147,36 +155,44 @@ impl Ending {
     /// The ending after the keeper failed.
     pub(super) fn keeper_failed(settings: &RunSettings, address: &Address, failure: &KeeperFailure) -> Self {
         let lock = names(&settings.names);
-        if !failure.left.is_empty() {
-            return Self::lost(lock, &LossReason::SessionEnded, &failure.left);
+        if !failure.tree.is_gone() {
+            return Self::lost(lock, &LossReason::SessionEnded, failure.tree);
         }
-        if let (Some(outcome), true) = (failure.ended, failure.running) {
+        match failure.command {
             // Its work was done; only the hold ended early.
-            let reason = format!(
-                "the process of dlock that held {lock} after the command had ended was killed or stopped"
-            );
-            return Self {
-                outcome,
-                reported: report::Outcome::Ran,
-                message: Some(Message::Warned { reason }),
-            };
+            CommandFate::Ended(outcome) => {
+                let reason = format!(
+                    "the process of dlock that held {lock} after the command had ended was killed or stopped"
+                );
+                let message = Some(Message::Warned { reason });
+                Self { outcome, reported: report::Outcome::Ran, message }
+            }
+            CommandFate::WasEnded => {
+                let message = match failure.why {
+                    WhyFailed::Stalled => Message::KeeperStopped { lock },
+                    _ => Message::KeeperDied { lock },
+                };
+                Self::code(ExitCode::Lost, report::Outcome::Lost, message)
+            }
+            CommandFate::NotStarted => Self::not_started(&lock, address, failure.why),
         }
-        match (failure.why, failure.running) {
+    }
+
+    /// The ending after the keeper failed before it had started the command.
+    fn not_started(lock: &str, address: &Address, why: WhyFailed) -> Self {
+        match why {
             // It has said itself what was wrong.
-            (WhyFailed::Exited(70), _) | (WhyFailed::Exited(71), false) => {
-                let status =
-                    if failure.why == WhyFailed::Exited(70) { ExitCode::Defect } else { ExitCode::System };
-                Self::silent(Outcome::Exited(status.number()), report::Outcome::Error)
+            WhyFailed::Exited(70) => {
+                Self::silent(Outcome::Exited(ExitCode::Defect.number()), report::Outcome::Error)
             }
-            (WhyFailed::Stalled, true) => {
-                Self::code(ExitCode::Lost, report::Outcome::Lost, Message::KeeperStopped { lock })
+            WhyFailed::Exited(71) => {
+                Self::silent(Outcome::Exited(ExitCode::System.number()), report::Outcome::Error)
             }
-            (_, true) => Self::code(ExitCode::Lost, report::Outcome::Lost, Message::KeeperDied { lock }),
-            (WhyFailed::Mute, false) => Self::unanswered(&lock, address, ""),
-            (WhyFailed::Stalled, false) => {
-                Self::unanswered(&lock, address, " (the process of dlock that waited was stopped)")
+            WhyFailed::Mute => Self::unanswered(lock, address, ""),
+            WhyFailed::Stalled => {
+                Self::unanswered(lock, address, " (the process of dlock that waited was stopped)")
             }
-            (WhyFailed::Died(_) | WhyFailed::Exited(_), false) => Self::code(
+            WhyFailed::Died(_) | WhyFailed::Exited(_) => Self::code(
                 ExitCode::System,
                 report::Outcome::Error,
                 Message::failed(format!(

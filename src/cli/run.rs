@@ -18,11 +18,11 @@ use crate::lock::{ClaimId, Error, Moment};
 use crate::output::message::names;
 use crate::output::{Message, Printer, Verbosity, file, metrics};
 use crate::supervise::channel::ToFront;
-use crate::supervise::failure::{KeeperFailure, WhyFailed};
+use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::front::{Front, FrontEnd, Patience};
 use crate::supervise::keeper::{Keeper, Seed};
 use crate::supervise::outcome::Outcome;
-use crate::supervise::{sys, terminal, tree};
+use crate::supervise::{inherited, sys};
 
 /// How long it may take to clean up after a keeper that died.
 const CLEANING: Duration = Duration::from_secs(2);
@@ -62,8 +62,8 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
                 printer.print(&Message::Rejoined { lock, reason });
             }
             FrontEnd::KeeperFailed(failure) => {
-                // What could not be ended is still under the lock, as long as its lease lasts.
-                if failure.left.is_empty() {
+                // What is not known to be gone is still under the lock, as long as its lease lasts.
+                if failure.tree.is_gone() {
                     front.clean_up(CLEANING, |id| run.evict(id));
                 }
                 let ending = Ending::keeper_failed(settings, &run.address, &failure);
@@ -83,8 +83,8 @@ fn check_writable(settings: &RunSettings) -> Result<(), Failure> {
     let files = [("report", &settings.report), ("metrics file", &settings.metrics_file)];
     for (what, path) in files {
         if let Some(path) = path {
-            if file::is_output(path) {
-                terminal::keep_output();
+            if let Some(descriptor) = file::descriptor(path) {
+                inherited::keep(descriptor);
             }
             file::check_writable(path).map_err(|error| {
                 let path = path.display();
@@ -98,7 +98,10 @@ fn check_writable(settings: &RunSettings) -> Result<(), Failure> {
 impl Run<'_> {
     /// Whether a keeper that was stopped in line is replaced by a new one, at the end of the line.
     fn may_wait_again(&self, failure: &KeeperFailure) -> bool {
-        failure.why == WhyFailed::Stalled && !failure.running && clock::now() < self.plan.give_up_at()
+        failure.why == WhyFailed::Stalled
+            && failure.command == CommandFate::NotStarted
+            && failure.tree.is_gone()
+            && clock::now() < self.plan.give_up_at()
     }
 
     /// Takes the claim of a keeper that is gone out of the line. What cannot be reached ends with its ttl.
@@ -160,8 +163,10 @@ impl Run<'_> {
     ) -> Result<Option<Ended>, Failure> {
         let settings = self.settings;
         let backend = backend?;
-        if self.printer.verbosity == Verbosity::Verbose && !tree::can_be_found() {
-            self.printer.print(&Message::TreeHidden { reason: "/proc does not show them".into() });
+        if self.printer.verbosity == Verbosity::Verbose
+            && let Some(hidden) = keeper.ender().hidden()
+        {
+            self.printer.print(&Message::TreeHidden { reason: hidden.to_string() });
         }
         // The one that users see and may signal.
         let front_pid = u32::try_from(keeper.start.front_pid).unwrap_or_default();

@@ -91,12 +91,12 @@ pub fn exit_status(text: &OsStr) -> Result<u8, Failure> {
     })
 }
 
-/// A path of a file to write.
+/// A path of a file to write, absolute: the process that writes it has left the directory by then.
 pub fn file(text: &OsStr, option: &str) -> Result<PathBuf, Failure> {
     if text.is_empty() {
         return Err(Failure::usage(format!("--{option}: the file's name is empty")));
     }
-    Ok(PathBuf::from(text))
+    Ok(std::path::absolute(text).unwrap_or_else(|_| PathBuf::from(text)))
 }
 
 /// Whether one of the addresses in `endpoint` has a password in it.

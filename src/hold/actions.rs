@@ -11,17 +11,19 @@ use super::job::Notice;
 use super::{nested, new_id};
 use crate::backend::{Backend, Evict};
 use crate::lock::{FencingToken, Grant, Granted, LockName, LossReason, Moment};
-use crate::supervise::channel::ToFront;
-use crate::supervise::child::Child;
+use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
 use crate::supervise::command::Prepared;
+use crate::supervise::inherited;
+use crate::supervise::launch::Spawned;
 use crate::supervise::mark::MarkBoard;
 use crate::supervise::signals::Signal;
-use crate::supervise::{terminal, tree};
 
 /// How long leaving the line may take without having held the lock: nobody waits long to give up.
 const WITHDRAWAL: Duration = Duration::from_millis(500);
 /// How long a release may take to be confirmed.
 const RELEASE: Duration = Duration::from_secs(5);
+/// How much later than that a keeper that leaves is taken for one that hangs.
+const SLACK: Duration = Duration::from_millis(500);
 
 impl Driver<'_> {
     pub(super) async fn perform(&mut self, action: Action) {
@@ -30,14 +32,10 @@ impl Driver<'_> {
             Action::EnterAgain(reason) => self.enter_again(&reason),
             Action::Ask => self.ask(),
             Action::Spawn => self.spawn(),
-            Action::Pass(signal) => self.child.iter().for_each(|child| child.signal(signal)),
-            Action::PassToGroup(signal) if !self.command_over => {
-                self.child.iter().for_each(|child| child.signal_group(signal));
-            }
-            Action::PassToGroup(_) => {}
+            Action::Pass(signal) => self.keeper.ender().signal_command(signal),
+            Action::PassToGroup(signal) => self.keeper.ender().signal_group(signal),
             Action::TerminateTree => {
-                tree::signal(Signal::TERM, |_| true);
-                tree::signal(Signal::CONT, |_| true);
+                self.keeper.ender().signal_tree(Signal::TERM);
                 self.reap();
             }
             Action::KillTree => self.kill_round(),
@@ -62,7 +60,6 @@ impl Driver<'_> {
             return;
         }
         self.prepare();
-        self.keeper.prepare_start();
         let granted = FencingToken::new(1).map(|token| Granted { token, slot: None });
         let names = granted.into_iter().cycle().take(self.job.names.len()).collect();
         drop(self.variables(&Grant { names, counts_from: self.clock.now() }));
@@ -126,21 +123,30 @@ impl Driver<'_> {
 
     fn spawn(&mut self) {
         match self.try_spawn() {
-            Ok(child) => {
-                self.child = Some(child);
-                // The front guards since the gate was passed; this gives it what carries the hold. Only now, so
-                // that its waking does not come between the hold and the start.
-                let anchors = std::mem::take(&mut self.anchors);
-                let borrowed: Vec<_> = anchors.iter().map(AsFd::as_fd).collect();
-                self.keeper.tell(ToFront::Started, &borrowed);
-                terminal::let_go_of_streams();
+            Ok(spawned) => {
+                self.command = Some(spawned.pid);
+                self.command_started(spawned);
                 self.examine_later();
             }
             Err(error) => self.events.push_back(Event::NotExecuted(error)),
         }
     }
 
-    fn try_spawn(&mut self) -> io::Result<Child> {
+    /// The front guards since the gate was passed; this gives it what carries the hold. Only now, so that its waking
+    /// does not come between the hold and the start.
+    fn command_started(&mut self, spawned: Spawned) {
+        let anchors = std::mem::take(&mut self.anchors);
+        let mut ender = self.keeper.ender();
+        ender.started(spawned.handle);
+        let handle = ender.handle().map(AsFd::as_fd);
+        let descriptors = handle.into_iter().chain(anchors.iter().map(AsFd::as_fd));
+        let descriptors: Vec<_> = descriptors.take(MAX_DESCRIPTORS).collect();
+        self.keeper.tell(ToFront::Started { handle: handle.is_some() }, &descriptors);
+        inherited::let_go();
+        inherited::leave_directory();
+    }
+
+    fn try_spawn(&mut self) -> io::Result<Spawned> {
         self.prepare();
         let grant = self.machine.grant().ok_or(io::ErrorKind::InvalidInput)?;
         let variables = self.variables(grant);
@@ -148,7 +154,7 @@ impl Driver<'_> {
             Some(prepared) => prepared,
             None => Prepared::new(&self.job.argv, &environment::NAMES)?,
         };
-        prepared.spawn(variables, self.keeper.start, &self.anchors)
+        prepared.spawn(variables, self.keeper.start, self.keeper.shared(), &self.anchors)
     }
 
     /// What the command is told of a hold like `grant`.
@@ -175,14 +181,19 @@ impl Driver<'_> {
     }
 
     async fn leave(&mut self, succeeded: bool) {
-        // There is no command left to guard, and a release may take its time, but not for ever.
-        self.keeper.guard_until(self.clock.now() + RELEASE * 2);
         self.renewing = None;
         self.entering = None;
         self.looking = None;
         let held = self.machine.held_at().is_some();
-        let patience = if held { RELEASE } else { WITHDRAWAL };
+        let patience = match &self.claim {
+            _ if !held => WITHDRAWAL,
+            // Nothing ends a claim of the kernel's but this process, and others wait.
+            Some(claim) if claim.ttl().is_none() => RELEASE.min(self.job.plan.ttl),
+            _ => RELEASE,
+        };
         let deadline = self.clock.now() + patience;
+        // There is no command left to guard, and a release may take its time, but not for ever.
+        self.keeper.guard_until(deadline + SLACK);
         match &self.claim {
             Some(claim) => {
                 if let Err(error) = claim.leave(succeeded, deadline).await {

@@ -6,6 +6,7 @@ use super::event::{Action, Event, Phase, Reason};
 use super::machine::Machine;
 use super::verdict::Verdict;
 use crate::lock::{ClaimState, LossReason, Moment};
+use crate::supervise::ender::TreeState;
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
 
@@ -23,18 +24,20 @@ impl Machine {
                 let command = self.command.unwrap_or(Outcome::Signaled(Signal::KILL));
                 self.leave_as(match reason {
                     Reason::Asked => Verdict::Interrupted(command),
+                    Reason::CommandDied => return self.linger(),
                     Reason::MaxRun => Verdict::MaxRun,
                     Reason::Broken(by) => Verdict::Broken { by, ran: true },
-                    Reason::Lost(reason) => Verdict::Lost { reason, left: Vec::new() },
+                    Reason::Lost(reason) => Verdict::Lost { reason, tree: TreeState::Gone },
                     Reason::FrontGone => Verdict::Abandoned,
                 })
             }
             // Renewing goes on for as long as they live, unless there is nothing left to renew.
-            Event::TreeDenied(left) => match reason {
-                Reason::Lost(reason) => self.leave_as(Verdict::Lost { reason, left }),
+            Event::TreeRemains(tree) => match reason {
+                Reason::Lost(reason) => self.leave_as(Verdict::Lost { reason, tree }),
                 _ => Vec::new(),
             },
             Event::Signal { signal, everybody: false } if signal.is_ending() => {
+                self.linger_until = Moment::NEVER;
                 let again = self.last_ending.is_some_and(|at| now.since(at) > SAME_SIGNAL);
                 if again && !self.killing {
                     return self.kill(reason);
@@ -57,6 +60,12 @@ impl Machine {
             Event::Tick if now >= self.grace_until && !self.killing => self.kill(reason),
             _ => Vec::new(),
         }
+    }
+
+    /// What is left to wait for once a command that died, and what it left, have ended.
+    fn linger(&mut self) -> Vec<Action> {
+        self.phase = Phase::Lingering;
+        self.leave_if_nothing_is_left()
     }
 
     pub(super) fn lingering(&mut self, event: Event, now: Moment) -> Vec<Action> {

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use super::driver::Driver;
-use super::event::{Event, Phase, Reason};
+use super::event::Event;
 use super::job::Notice;
 use crate::lock::Moment;
-use crate::supervise::channel::ToFront;
+use crate::supervise::ender::UNKILLABLE;
 use crate::supervise::mark::MarkBoard;
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
-use crate::supervise::tree;
 use crate::supervise::wait::{ChildChange, Children, next_change};
 
 /// Between two rounds of ending a tree that did not end at once.
@@ -20,7 +19,27 @@ const SLOW_ROUND: Duration = Duration::from_secs(1);
 /// Between two attempts to resume a command that is stopped again and again.
 const RESUME_AGAIN: Duration = Duration::from_secs(1);
 
+/// Between two attempts to wait for nested runs, when the system has no thread to spare for it.
+const MARKS_RETRY: Duration = Duration::from_secs(1);
+
 impl Driver<'_> {
+    /// Waits for the last nested run. The board stays: under one nested run another may still begin.
+    pub(super) fn await_marks(&mut self, after: Duration) {
+        if let Some(board) = &self.board {
+            let (cleared, clock) = (board.cleared(), self.clock);
+            let when = clock.now() + after;
+            self.clearing = Some(Box::pin(async move {
+                clock.sleep_until(when).await;
+                cleared.await
+            }));
+        }
+    }
+
+    /// The same, when the system had no thread to spare for it.
+    pub(super) fn await_marks_later(&mut self) {
+        self.await_marks(MARKS_RETRY);
+    }
+
     /// Takes the changes of all children: the command's, and the ends of orphans.
     pub(super) fn reap(&mut self) {
         loop {
@@ -34,7 +53,7 @@ impl Driver<'_> {
                     return;
                 }
                 Children::Changed(pid, change) => {
-                    if self.child.as_ref().is_some_and(|child| child.pid() == pid) {
+                    if self.command == Some(pid) {
                         self.command_changed(pid, change);
                     }
                 }
@@ -47,14 +66,15 @@ impl Driver<'_> {
             ChildChange::Exited(status) => Outcome::Exited(status),
             ChildChange::Killed(signal) => Outcome::Signaled(signal),
             ChildChange::Stopped(signal) => return self.command_stopped(pid, signal),
-            ChildChange::Continued => return self.keeper.resume_front(),
+            ChildChange::Continued => return self.let_front_go_on(),
         };
         if self.command_over {
             return;
         }
         self.command_over = true;
+        self.let_front_go_on();
         // One that was ended on account of its hold has not done its work, even if this keeper cannot say so any more.
-        if matches!(self.machine.phase(), Phase::Running | Phase::Stopping(Reason::Asked)) {
+        if !self.machine.ends_the_command() {
             self.keeper.publish_outcome(outcome);
         }
         if self.board.as_ref().is_none_or(MarkBoard::try_clear) {
@@ -63,11 +83,23 @@ impl Driver<'_> {
         self.events.push_back(Event::CommandEnded(outcome));
     }
 
+    /// A front that was stopped with the command goes on when that does, and when it has ended.
+    fn let_front_go_on(&mut self) {
+        if std::mem::take(&mut self.front_stopped) {
+            self.keeper.resume_front();
+        }
+    }
+
     fn command_stopped(&mut self, pid: i32, signal: Signal) {
+        // While the tree is being ended it is this process that stops it.
+        if self.killing_since.is_some() {
+            return;
+        }
         let terminal = self.keeper.start.terminal.as_ref();
         let resumable = terminal.is_none_or(|t| !t.nobody_resumes && !self.shell_gone);
         if !signal.is_terminal_stop() || resumable {
-            return self.keeper.tell(ToFront::Stopped { pid }, &[]);
+            self.front_stopped = true;
+            return self.keeper.stop_front(pid);
         }
         // One that reads a terminal which is not its own would be stopped again at once, and so on.
         let now = self.clock.now();
@@ -82,11 +114,11 @@ impl Driver<'_> {
     pub(super) fn resume_command(&mut self) {
         self.resume_at = Moment::NEVER;
         self.resumed_at = Some(self.clock.now());
-        self.child.iter().for_each(|child| child.signal_group(Signal::CONT));
+        self.keeper.ender().signal_group(Signal::CONT);
     }
 
     pub(super) fn kill_round(&mut self) {
-        let reached = tree::kill_round();
+        let reached = self.keeper.ender().kill_round();
         let now = self.clock.now();
         let since = *self.killing_since.get_or_insert(now);
         self.next_round = now + ROUND;
@@ -95,19 +127,15 @@ impl Driver<'_> {
         if self.next_round.is_never() {
             return;
         }
-        let undying = match (reached.signalled.is_empty(), now.since(since) > tree::UNKILLABLE) {
-            (true, _) => reached.denied,
-            (false, true) => [reached.signalled, reached.denied].concat(),
-            (false, false) => return,
-        };
-        if undying.is_empty() {
+        let denied = reached.is_in_vain() && !reached.denied.is_empty();
+        if !denied && now.since(since) <= UNKILLABLE {
             return;
         }
+        let remains = reached.state();
         self.next_round = now + SLOW_ROUND;
-        if self.denied != undying {
-            self.denied.clone_from(&undying);
-            self.audience.notice(Notice::Denied(&undying));
+        if self.remains.replace(remains) != Some(remains) {
+            self.audience.notice(Notice::CannotEnd(remains));
         }
-        self.events.push_back(Event::TreeDenied(undying));
+        self.events.push_back(Event::TreeRemains(remains));
     }
 }

@@ -22,13 +22,10 @@ use crate::clock::{Alarm, Clock};
 use crate::lease::{Attempt, LeaseKeeper, News, Wanted};
 use crate::lock::{ClaimId, ClaimState, LockName, Moment, Request, Result};
 use crate::supervise::channel::ToKeeper;
-use crate::supervise::child::Child;
 use crate::supervise::command::Prepared;
+use crate::supervise::ender::TreeState;
 use crate::supervise::keeper::Keeper;
 use crate::supervise::mark::MarkBoard;
-
-/// Between two attempts to wait for nested runs, when the system has no thread to spare for it.
-const MARKS_RETRY: Duration = Duration::from_secs(1);
 
 /// The wait for the last mark.
 pub(super) type Clearing = Pin<Box<dyn Future<Output = io::Result<()>>>>;
@@ -84,7 +81,10 @@ pub(super) struct Driver<'a> {
     pub(super) rehearsed: bool,
     /// What carries the hold in the kernel, between the hold and the start.
     pub(super) anchors: Vec<OwnedFd>,
-    pub(super) child: Option<Child>,
+    /// The command's pid, once it has started.
+    pub(super) command: Option<i32>,
+    /// The front was stopped with the command.
+    pub(super) front_stopped: bool,
     /// The command has ended; what is left of the tree is on its own.
     pub(super) command_over: bool,
     pub(super) next_round: Moment,
@@ -92,7 +92,8 @@ pub(super) struct Driver<'a> {
     /// When a command that nobody else can resume is resumed.
     pub(super) resume_at: Moment,
     pub(super) resumed_at: Option<Moment>,
-    pub(super) denied: Vec<i32>,
+    /// What is left of the tree and cannot be ended, as last told.
+    pub(super) remains: Option<TreeState>,
     /// Nobody has answered since this was told.
     pub(super) doubtful: bool,
     pub(super) front_gone: bool,
@@ -143,13 +144,14 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         prepared: None,
         rehearsed: false,
         anchors: Vec::new(),
-        child: None,
+        command: None,
+        front_stopped: false,
         command_over: false,
         next_round: Moment::NEVER,
         killing_since: None,
         resume_at: Moment::NEVER,
         resumed_at: None,
-        denied: Vec::new(),
+        remains: None,
         doubtful: false,
         front_gone: false,
         shell_gone: false,
@@ -182,6 +184,9 @@ impl Driver<'_> {
                 None => self.next_event().await,
             };
             actions = self.machine.on(event, self.clock.now());
+            if self.machine.ends_the_command() {
+                self.keeper.shared().set_stopping();
+            }
         }
     }
 
@@ -239,12 +244,16 @@ impl Driver<'_> {
 
     async fn next_event(&mut self) -> Event {
         loop {
+            // The deadline before anything else, whatever else has happened.
+            if self.machine.act_by() <= self.clock.now() {
+                return Event::Tick;
+            }
             let wake_at = self.begin_what_is_due();
             tokio::select! {
                 biased;
                 heard = self.keeper.hear(), if !self.front_gone => return self.heard(heard),
                 result = taken(&mut self.entering) => return self.entered(result),
-                () = self.keeper.children_changed(), if self.child.is_some() => self.reap(),
+                () = self.keeper.children_changed(), if self.command.is_some() => self.reap(),
                 state = changed(self.claim.as_ref(), self.seen.as_ref()), if self.retry_state_at.is_never() => match state {
                     Ok(state) => {
                         self.doubtful = false;
@@ -264,7 +273,7 @@ impl Driver<'_> {
                 found = taken(&mut self.examining) => self.examined(found),
                 cleared = taken(&mut self.clearing) => match cleared {
                     Ok(()) => return Event::MarksGone,
-                    Err(_) => self.await_marks(MARKS_RETRY),
+                    Err(_) => self.await_marks_later(),
                 },
                 () = self.keeper.shell_gone(), if !self.shell_gone => {
                     self.shell_gone = true;
@@ -306,18 +315,6 @@ impl Driver<'_> {
             self.resume_at,
         ];
         own.into_iter().fold(renewal, Moment::min)
-    }
-
-    /// Waits for the last nested run. The board stays: under one nested run another may still begin.
-    fn await_marks(&mut self, after: Duration) {
-        if let Some(board) = &self.board {
-            let (cleared, clock) = (board.cleared(), self.clock);
-            let when = clock.now() + after;
-            self.clearing = Some(Box::pin(async move {
-                clock.sleep_until(when).await;
-                cleared.await
-            }));
-        }
     }
 
     fn renewed(&mut self, answer: (Moment, Result<Moment>)) -> Option<Event> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::lease::Window;
 use crate::lock::{ClaimState, Error, Holder, LossReason};
+use crate::supervise::ender::TreeState;
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
 
@@ -37,8 +38,8 @@ pub enum Event {
     CommandEnded(Outcome),
     /// No process of the tree is left.
     TreeGone,
-    /// No process of the tree that is left may be signalled.
-    TreeDenied(Vec<i32>),
+    /// Something of the tree is left that cannot be ended, or it cannot be told whether anything is.
+    TreeRemains(TreeState),
     /// No nested run is left.
     MarksGone,
     /// A renewal was confirmed.
@@ -101,6 +102,8 @@ pub enum Phase {
 pub enum Reason {
     /// dlock was told to end.
     Asked,
+    /// The command died of a signal from elsewhere; what it left is ended.
+    CommandDied,
     /// The command had its time.
     MaxRun,
     /// The claim was broken.

@@ -8,6 +8,7 @@ use super::plan::Plan;
 use super::verdict::Verdict;
 use crate::backend::{Backend, Risk};
 use crate::lock::{ClaimId, Entry, Error, Grant, Holder, LockName, LossReason, Mode, Moment};
+use crate::supervise::ender::TreeState;
 
 /// What to hold, and what to run meanwhile.
 #[derive(Debug)]
@@ -61,8 +62,8 @@ pub enum Notice<'a> {
     NotReached(Option<&'a Error>),
     /// Something that whoever relies on this service should know.
     Risk(&'a Risk),
-    /// These processes may not be signalled; dlock holds the lock until they are gone.
-    Denied(&'a [i32]),
+    /// This is left of the tree and cannot be ended; dlock holds the lock until it is gone.
+    CannotEnd(TreeState),
     /// That the claim left was not confirmed.
     NotLeft {
         /// Why.

@@ -5,7 +5,7 @@
 //! | entering | – | – | leave | give up or try again | – |
 //! | waiting | pass the gate | enter again, at the end | leave | give up | – |
 //! | asking | – | enter again | leave | leave: the front is stopped | – |
-//! | running | – | SIGKILL the tree | pass on, begin the grace | lease or max-run: begin to stop | linger or leave |
+//! | running | – | SIGKILL the tree | pass on, begin the grace | lease or max-run: begin to stop | linger or leave; died of a signal: stop the rest |
 //! | stopping | – | SIGKILL the tree | a second one: SIGKILL | SIGKILL | SIGTERM the rest |
 //! | lingering | – | SIGKILL what is left | release | lease or hold-at-least | – |
 //! | leaving | – | – | – | – | – |
@@ -126,6 +126,20 @@ impl Machine {
             Phase::Lingering => self.linger_until.min(self.terminate_at()).min(self.max_run_at()),
             Phase::Leaving | Phase::Over => Moment::NEVER,
         }
+    }
+
+    /// When something must be done for the promises' sake while there is a command or what it left; nothing that has
+    /// happened may be looked at first.
+    pub fn act_by(&self) -> Moment {
+        match self.phase {
+            Phase::Running | Phase::Stopping(_) | Phase::Lingering => self.wake_at(),
+            _ => Moment::NEVER,
+        }
+    }
+
+    /// Whether the command is being ended on account of the hold, and not because somebody or something asked it to.
+    pub fn ends_the_command(&self) -> bool {
+        matches!(&self.phase, Phase::Stopping(reason) if !matches!(reason, Reason::Asked | Reason::CommandDied))
     }
 
     pub(super) fn terminate_at(&self) -> Moment {
@@ -295,6 +309,14 @@ impl Machine {
                 self.command = Some(outcome);
                 let at_least = self.held_at.unwrap_or(now) + self.plan.hold_at_least;
                 self.linger_until = if at_least > now { at_least } else { Moment::NEVER };
+                if let Outcome::Signaled(_) = outcome
+                    && !self.tree_gone
+                {
+                    // It did not mean to leave workers behind.
+                    self.phase = Phase::Stopping(Reason::CommandDied);
+                    self.grace_until = now + self.plan.grace;
+                    return vec![Action::TerminateTree];
+                }
                 self.phase = Phase::Lingering;
                 self.leave_if_nothing_is_left()
             }

@@ -1,6 +1,7 @@
 //! From the start of the command on.
 
 use super::*;
+use crate::supervise::ender::TreeState;
 
 #[test]
 fn a_command_that_cannot_be_executed_releases() {
@@ -195,9 +196,52 @@ fn processes_that_may_not_be_signalled_keep_the_hold_unless_it_is_lost() {
     let mut m = running_machine(plan());
     m.on(signal(Signal::TERM), at(20));
     m.on(Event::Tick, at(5020));
-    assert_eq!(m.on(Event::TreeDenied(vec![9]), at(5021)), []);
+    assert_eq!(m.on(Event::TreeRemains(alive(9)), at(5021)), []);
+    assert_eq!(m.on(Event::TreeRemains(TreeState::Unknown), at(6021)), []);
     let mut m = running_machine(plan());
     m.on(lost(), at(20));
-    assert_eq!(m.on(Event::TreeDenied(vec![9]), at(21)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::Lost { left, .. } if left == &[9]));
+    assert_eq!(m.on(Event::TreeRemains(alive(9)), at(21)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Lost { tree, .. } if *tree == alive(9)));
+}
+
+fn alive(pid: i32) -> TreeState {
+    TreeState::Alive([pid].into_iter().collect())
+}
+
+fn killed() -> Event {
+    Event::CommandEnded(Outcome::Signaled(Signal::KILL))
+}
+
+#[test]
+fn what_a_command_that_was_killed_left_is_ended_before_the_release() {
+    let mut m = running_machine(plan());
+    m.on(Event::MarksGone, at(20));
+    assert_eq!(m.on(killed(), at(20)), [Action::TerminateTree]);
+    assert_eq!(m.on(Event::Tick, at(5020)), [Action::KillTree]);
+    assert_eq!(m.on(Event::TreeGone, at(5021)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Signaled(Signal::KILL))));
+}
+
+#[test]
+fn a_command_that_was_killed_is_held_for_as_long_as_asked() {
+    let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(killed(), at(20));
+    assert_eq!(m.on(Event::TreeGone, at(21)), []);
+    assert_eq!(m.on(Event::Tick, at(60_010)), LEAVE);
+    let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(killed(), at(20));
+    m.on(signal(Signal::TERM), at(21));
+    assert_eq!(m.on(Event::TreeGone, at(22)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Signaled(Signal::KILL))));
+}
+
+#[test]
+fn what_a_killed_command_left_is_killed_at_once_when_the_lock_is_lost() {
+    let mut m = running_machine(plan());
+    m.on(killed(), at(20));
+    assert_eq!(m.on(lost(), at(30)), [Action::KillTree]);
+    m.on(Event::TreeGone, at(31));
+    ends_as(m, |v| matches!(v, Verdict::Lost { .. }));
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::lock::{Entry, Error, Holder, LossReason};
+use crate::supervise::ender::TreeState;
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
 
@@ -19,12 +20,12 @@ pub enum Verdict {
     WaitOver(Option<Box<Entry>>),
     /// A newer claim took this waiter's place.
     Superseded(Holder),
-    /// The lease was lost; the command, if it ran, was ended. `left` names processes that could not be.
+    /// The lease was lost; the command, if it ran, was ended, as far as `tree` says.
     Lost {
         /// Why.
         reason: LossReason,
-        /// Processes that may not be signalled.
-        left: Vec<i32>,
+        /// What is known of its tree.
+        tree: TreeState,
     },
     /// Somebody broke the claim; the command, if it ran, was ended.
     Broken {

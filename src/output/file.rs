@@ -55,9 +55,17 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Whether `path` means standard output.
-pub fn is_output(path: &Path) -> bool {
-    ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|output| path == Path::new(output))
+/// The own descriptor that `path` means, if it means one.
+pub fn descriptor(path: &Path) -> Option<i32> {
+    match path.to_str()? {
+        "/dev/stdin" => Some(0),
+        "/dev/stdout" => Some(1),
+        "/dev/stderr" => Some(2),
+        text => {
+            let number = text.strip_prefix("/dev/fd/").or_else(|| text.strip_prefix("/proc/self/fd/"))?;
+            number.parse().ok()
+        }
+    }
 }
 
 /// Whether [`write()`] will probably succeed; changes nothing. Asked before the lock is.

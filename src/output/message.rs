@@ -127,7 +127,10 @@ pub enum Message {
         reason: String,
     },
     CannotEnd {
-        pids: Vec<u32>,
+        /// None if it cannot be told what is left.
+        pids: Option<Vec<u32>>,
+        /// How many beside those.
+        more: usize,
         lease_lost: bool,
     },
     KeeperDied {

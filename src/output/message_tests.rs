@@ -113,14 +113,20 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (M::CommandNotFound { command: "x".into() }, Level::Error, "cannot find the command x"),
         (M::CannotExecute { command: "x".into(), reason: why() }, Level::Error, "cannot execute x: reason"),
         (
-            M::CannotEnd { pids: vec![3, 4], lease_lost: false },
+            M::CannotEnd { pids: Some(vec![3, 4]), more: 0, lease_lost: false },
             Level::Error,
             "cannot end 3, 4: dlock keeps the lock until they are gone; end them by hand",
         ),
         (
-            M::CannotEnd { pids: vec![3], lease_lost: true },
+            M::CannotEnd { pids: None, more: 0, lease_lost: false },
             Level::Error,
-            "cannot end 3: the lock is lost and they may run beside the next holder's command; end them by hand",
+            "cannot tell whether all that the command started has ended: dlock keeps the lock until they are gone; end \
+             them by hand",
+        ),
+        (
+            M::CannotEnd { pids: Some(vec![3]), more: 2, lease_lost: true },
+            Level::Error,
+            "cannot end 3 and 2 more: the lock is lost and they may run beside the next holder's command; end them by hand",
         ),
         (
             M::KeeperDied { lock: lock() },

@@ -127,13 +127,21 @@ impl Message {
             }
             Self::CommandNotFound { command } => write!(f, "cannot find the command {command}"),
             Self::CannotExecute { command, reason } => write!(f, "cannot execute {command}: {reason}"),
-            Self::CannotEnd { pids, lease_lost } => {
-                let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
-                write!(f, "cannot end {}: ", pids.join(", "))?;
+            Self::CannotEnd { pids, more, lease_lost } => {
+                match pids {
+                    Some(pids) => {
+                        let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+                        write!(f, "cannot end {}", pids.join(", "))?;
+                        if *more > 0 {
+                            write!(f, " and {more} more")?;
+                        }
+                    }
+                    None => f.write_str("cannot tell whether all that the command started has ended")?,
+                }
                 f.write_str(if *lease_lost {
-                    "the lock is lost and they may run beside the next holder's command; end them by hand"
+                    ": the lock is lost and they may run beside the next holder's command; end them by hand"
                 } else {
-                    "dlock keeps the lock until they are gone; end them by hand"
+                    ": dlock keeps the lock until they are gone; end them by hand"
                 })
             }
             Self::KeeperDied { lock } => {

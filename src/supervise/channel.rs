@@ -36,9 +36,13 @@ pub enum ToKeeper {
 pub enum ToFront {
     /// The lock is held; may the command start? Asked of a front that seemed stopped.
     Held,
-    /// The command runs and has the standard streams. Comes with the descriptors that carry the hold.
-    Started,
-    /// The command has stopped.
+    /// The command runs and has the standard streams and whatever else was inherited. Comes with the descriptors
+    /// that carry the hold, before them a handle on the command if `handle` says so.
+    Started {
+        /// Whether the first descriptor is a handle on the command.
+        handle: bool,
+    },
+    /// The command has stopped, and the front is to be stopped with it by the signal that follows.
     Stopped {
         /// Its pid.
         pid: i32,
@@ -49,8 +53,8 @@ pub enum ToFront {
     Suspended,
 }
 
-/// The most descriptors that one message carries; the kernel takes up to 253.
-pub const MAX_DESCRIPTORS: usize = 128;
+/// The most descriptors that one message carries: the kernel's limit.
+pub const MAX_DESCRIPTORS: usize = 253;
 
 /// A kind, a small number, and a number of four bytes.
 type Frame = [u8; 6];
@@ -129,7 +133,7 @@ impl Channel {
             ToFront::Done(Outcome::Exited(status)) => frame(3, status, 0),
             ToFront::Done(Outcome::Signaled(signal)) => frame(3, 0, signal.number()),
             ToFront::Suspended => frame(4, 0, 0),
-            ToFront::Started => frame(5, 0, 0),
+            ToFront::Started { handle } => frame(5, u8::from(handle), 0),
         };
         send(end, bytes, descriptors)
     }
@@ -154,7 +158,7 @@ impl Channel {
             (3, 0) => ToFront::Done(Outcome::Exited(small)),
             (3, _) => ToFront::Done(Outcome::Signaled(known(large)?)),
             (4, _) => ToFront::Suspended,
-            (5, _) => ToFront::Started,
+            (5, _) => ToFront::Started { handle: small != 0 },
             _ => return Err(garbled()),
         };
         Ok(Some((message, descriptors)))
@@ -206,7 +210,7 @@ mod tests {
         }
         for message in [
             ToFront::Held,
-            ToFront::Started,
+            ToFront::Started { handle: true },
             ToFront::Stopped { pid: 4_194_304 },
             ToFront::Done(Outcome::Exited(255)),
             ToFront::Done(Outcome::Signaled(Signal::KILL)),

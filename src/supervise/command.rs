@@ -9,9 +9,9 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::child::Child;
+use super::launch::{self, LaunchStack, Spawned};
+use super::shared::Shared;
 use super::start::Start;
-use super::sys::{self, LaunchStack};
 
 /// A command and its environment, made ready while there is time, so that starting it takes none.
 #[derive(Debug)]
@@ -27,14 +27,16 @@ impl Prepared {
     ///
     /// Errors: a word has a NUL in it, or there is no memory.
     pub fn new(argv: &[OsString], without: &[&str]) -> io::Result<Self> {
-        let argv = argv.iter().map(|word| c_string(&[word.as_bytes(), &[0]])).collect::<io::Result<_>>()?;
+        let argv =
+            argv.iter().map(|word| c_string(&[word.as_bytes(), &[0]])).collect::<io::Result<Vec<_>>>()?;
         let kept = std::env::vars_os().filter(|(name, _)| !without.iter().any(|n| name == n));
         let environment = kept.map(|(name, value)| assignment(&name, &value)).collect::<io::Result<_>>()?;
-        Ok(Self { argv, environment, stack: LaunchStack::new()? })
+        let stack = LaunchStack::new(argv.len())?;
+        Ok(Self { argv, environment, stack })
     }
 
     /// Starts the command with `variables` added, as a child of the calling thread, which must not end before
-    /// it.
+    /// it. `shared` learns of it.
     ///
     /// It gets the dispositions, signal mask and standard streams that dlock was started with, and `anchors`
     /// under high numbers. An error is that of the fork or of the exec.
@@ -42,32 +44,33 @@ impl Prepared {
         &self,
         variables: Vec<(&str, String)>,
         start: &Start,
+        shared: &Shared,
         anchors: &[OwnedFd],
-    ) -> io::Result<Child> {
+    ) -> io::Result<Spawned> {
         let added = variables.into_iter().map(|(name, value)| assignment(name.as_ref(), value.as_ref()));
         let added = added.collect::<io::Result<Vec<_>>>()?;
         let envp: Vec<&CStr> = self.environment.iter().chain(&added).map(CString::as_c_str).collect();
         let argv: Vec<&CStr> = self.argv.iter().map(CString::as_c_str).collect();
         let kept = anchors.iter().map(high_descriptor).collect::<io::Result<Vec<_>>>()?;
         let inherit: Vec<_> = kept.iter().map(AsFd::as_fd).collect();
-        let exec = sys::Exec {
+        let exec = launch::Exec {
             argv: &argv,
             envp: &envp,
             group: start.command_group(),
             mask: &start.mask,
             ignore: &start.restore_ignored,
             inherit: &inherit,
+            started: shared.started_word(),
             stack: &self.stack,
         };
-        let pid = match sys::spawn(&exec) {
+        match launch::spawn(&exec) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOEXEC) => {
                 let script = path_of(argv[0]).ok_or(error)?;
                 let argv = [&[SHELL, &script], &argv[1..]].concat();
-                sys::spawn(&sys::Exec { argv: &argv, ..exec })
+                launch::spawn(&launch::Exec { argv: &argv, ..exec })
             }
             started => started,
-        }?;
-        Ok(Child::new(pid, start.command_group() == Some(0)))
+        }
     }
 }
 

@@ -1,20 +1,30 @@
 //! How a keeper can fail its front.
 
+use super::ender::TreeState;
 use super::outcome::Outcome;
 use super::signals::Signal;
 use super::wait::ChildChange;
 
 /// A keeper that did not do its duty.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeeperFailure {
     /// What happened.
     pub why: WhyFailed,
-    /// Whether the command had been allowed to start.
-    pub running: bool,
-    /// How the command had ended before.
-    pub ended: Option<Outcome>,
-    /// Processes that could not be ended.
-    pub left: Vec<i32>,
+    /// What had become of the command by then.
+    pub command: CommandFate,
+    /// What is known of its tree now.
+    pub tree: TreeState,
+}
+
+/// What became of a command whose keeper failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommandFate {
+    /// It was never executed.
+    NotStarted,
+    /// It had ended by itself, like this.
+    Ended(Outcome),
+    /// It was ended, or was to be.
+    WasEnded,
 }
 
 /// What a keeper did wrong.

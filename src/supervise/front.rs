@@ -5,35 +5,36 @@
 //! itself.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{getpid, getppid};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
 use super::channel::{Channel, ToFront, ToKeeper};
+use super::ender::Ender;
 use super::failure::{KeeperFailure, WhyFailed};
+use super::guard::REAPING;
+use super::inherited;
 use super::keeper::Seed;
 use super::outcome::Outcome;
 use super::shared::Shared;
 use super::signals::{Signal, SignalInfo};
 use super::start::Start;
 use super::sys::{self, Fork, SignalSet};
-use super::terminal::{self, Terminal};
-use super::tree;
+use super::terminal::Terminal;
 use super::wait::{self, ChildChange, Children};
 use crate::clock::{now, set_timer};
 use crate::lock::Moment;
 
-/// How long a keeper may take to leave the line after an ending signal: the time a release may take and, with the
-/// chances below, a second.
-const LEAVING: Duration = Duration::from_millis(5_200);
 /// What the keeper still has when its time has run out, to say so. It is counted in steps, each from when the front
 /// ran: if the machine stands still the keeper does too.
-const CHANCES: (u32, Duration) = (8, Duration::from_millis(100));
-/// How long a keeper that has closed its end may take to say why and end.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+pub(super) const CHANCES: (u32, Duration) = (8, Duration::from_millis(100));
+/// How many signals are taken before the deadline is looked at again.
+const SIGNALS_AT_ONCE: usize = 64;
+/// How long to wait where the system refuses a timer, or to wait.
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// How long the front lets the keeper wait for the lock.
 #[derive(Clone, Copy, Debug)]
@@ -56,33 +57,50 @@ pub enum FrontEnd {
 /// The front.
 #[derive(Debug)]
 pub struct Front {
-    start: Start,
-    signals: OwnedFd,
-    timer: OwnedFd,
-    shared: Shared,
+    pub(super) start: Start,
+    pub(super) signals: OwnedFd,
+    pub(super) timer: OwnedFd,
+    pub(super) shared: Shared,
+    pub(super) ender: Ender,
 }
 
 /// The state of one keeper's life.
-struct Watch {
-    keeper: i32,
-    channel: Channel,
+pub(super) struct Watch {
+    pub(super) keeper: i32,
+    pub(super) channel: Channel,
     /// The ending signal that came while waiting.
-    ended_by: Option<Signal>,
+    pub(super) ended_by: Option<Signal>,
     /// The keeper must have acted by then, but for its last chances.
-    act_by: Moment,
-    chances: u32,
+    pub(super) act_by: Moment,
+    pub(super) chances: u32,
     /// Why it would be at fault if not.
-    fault: WhyFailed,
+    pub(super) fault: WhyFailed,
+    /// What the terminal sends to the job's group reaches the command too.
+    pub(super) in_group: bool,
+    /// The command has started.
+    pub(super) started: bool,
     /// The command whose stop was followed, until somebody resumes the job.
-    followed: Option<i32>,
+    pub(super) followed: Option<i32>,
     /// Suspended with the job: stop, then begin again.
-    suspending: bool,
+    pub(super) suspending: bool,
     /// Descriptors that carry the hold until the tree is gone.
-    anchors: Vec<OwnedFd>,
-    died: Option<WhyFailed>,
+    pub(super) anchors: Vec<OwnedFd>,
+    /// The keeper's last word; it is about to end.
+    pub(super) last_word: Option<LastWord>,
+    /// The channel's other end is closed.
+    pub(super) closed: bool,
+    pub(super) died: Option<WhyFailed>,
+    /// How the command ended, if it was left to this process to learn that.
+    pub(super) command_ended: Option<ChildChange>,
 }
 
-enum Step {
+#[derive(Clone, Copy)]
+pub(super) enum LastWord {
+    Done(Outcome),
+    Suspended,
+}
+
+pub(super) enum Step {
     Continue,
     End(FrontEnd),
     Again,
@@ -116,18 +134,23 @@ impl Front {
         }
         let mask = sys::block(&taken);
         rustix::process::set_child_subreaper(Some(getpid()))?;
+        let front_pid = getpid().as_raw_nonzero().get();
+        let start = Start {
+            front_pid,
+            parent: getppid().map(|pid| pid.as_raw_nonzero().get()),
+            group: sys::group_of(0),
+            leads_session: sys::session_of(0) == Some(front_pid),
+            terminal,
+            mask,
+            restore_ignored,
+        };
+        let shared = Shared::new()?;
         Ok(Self {
-            start: Start {
-                front_pid: getpid().as_raw_nonzero().get(),
-                parent: getppid().map(|pid| pid.as_raw_nonzero().get()),
-                group: sys::group_of(0),
-                terminal,
-                mask,
-                restore_ignored,
-            },
+            ender: Ender::new(shared, start.command_group() == Some(0))?,
+            start,
             signals: sys::signal_descriptor(&taken)?,
             timer: timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?,
-            shared: Shared::new()?,
+            shared,
         })
     }
 
@@ -149,6 +172,7 @@ impl Front {
                         channel: keepers_end,
                         shared: self.shared,
                         timer: &self.timer,
+                        ender: self.ender.hand_over(),
                         start: &self.start,
                     });
                     sys::exit_now(0)
@@ -162,12 +186,17 @@ impl Front {
                 act_by: patience.give_up_at,
                 chances: CHANCES.0,
                 fault: WhyFailed::Mute,
+                in_group: false,
+                started: false,
                 followed: None,
                 suspending: false,
                 anchors: Vec::new(),
+                last_word: None,
+                closed: false,
                 died: None,
+                command_ended: None,
             };
-            if let Some(end) = self.watch(&mut watch, patience)? {
+            if let Some(end) = self.watch(&mut watch, patience) {
                 return Ok(end);
             }
         }
@@ -184,40 +213,50 @@ impl Front {
             }
             Ok(Fork::Parent(pid)) if wait::end_within(pid, within).is_none() => {
                 drop(sys::kill(pid, Signal::KILL));
-                let _ = wait::await_end(pid);
+                wait::end_within(pid, REAPING[1]);
             }
             Ok(Fork::Parent(_)) | Err(_) => {}
         }
     }
 
     /// Watches one keeper; `None` asks for another one.
-    fn watch(&self, watch: &mut Watch, patience: Patience) -> io::Result<Option<FrontEnd>> {
+    fn watch(&mut self, watch: &mut Watch, patience: Patience) -> Option<FrontEnd> {
         loop {
-            self.arm(watch)?;
-            let mut sources = [
-                PollFd::new(&self.signals, PollFlags::IN),
-                PollFd::new(&watch.channel, PollFlags::IN),
-                PollFd::new(&self.timer, PollFlags::IN),
-            ];
-            match poll(&mut sources, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+            self.await_something(watch);
+            // The deadline before anything else; but a last word counts, whatever else has happened.
+            let late = self.is_late(watch);
+            let mut step = self.hear(watch);
+            if late {
+                step = step.or_else(|| self.act(watch));
             }
-            // The channel first: a last word counts, whatever else has happened.
-            let step =
-                self.hear(watch).or_else(|| self.take_signals(watch, patience)).or_else(|| self.guard(watch));
-            match step {
+            match step.or_else(|| self.take_signals(watch, patience)) {
                 Step::Continue => {}
-                Step::End(end) => return Ok(Some(end)),
-                Step::Again => return Ok(None),
+                Step::End(end) => return Some(end),
+                Step::Again => return None,
             }
         }
     }
 
-    fn arm(&self, watch: &Watch) -> io::Result<()> {
+    /// Returns when there is something to hear, to take or to do, or a little later.
+    fn await_something(&self, watch: &Watch) {
+        let armed = self.arm(watch).is_ok();
+        let mut sources = [
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(&self.timer, PollFlags::IN),
+            PollFd::new(&watch.channel, PollFlags::IN),
+        ];
+        // The end of the channel would be reported again and again.
+        let open = if watch.closed { 2 } else { 3 };
+        match poll(&mut sources[..open], (!armed).then_some(&LOOK_AGAIN)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => wait::pause(Duration::from_millis(1)),
+        }
+    }
+
+    fn arm(&self, watch: &Watch) -> Result<(), rustix::io::Errno> {
         loop {
             let passed = self.shared.has_passed();
-            set_timer(&self.timer, if passed { self.shared.guard_until() } else { watch.act_by })?;
+            set_timer(&self.timer, self.deadline(watch, passed))?;
             // The keeper sets the same timer when it passes the gate; that must not be undone here.
             if self.shared.has_passed() == passed {
                 return Ok(());
@@ -225,74 +264,95 @@ impl Front {
         }
     }
 
-    fn hear(&self, watch: &mut Watch) -> Step {
+    fn deadline(&self, watch: &Watch, passed: bool) -> Moment {
+        if passed && watch.last_word.is_none() { self.shared.guard_until() } else { watch.act_by }
+    }
+
+    fn is_late(&self, watch: &Watch) -> bool {
+        now() >= self.deadline(watch, self.shared.has_passed())
+    }
+
+    fn hear(&mut self, watch: &mut Watch) -> Step {
         loop {
             match watch.channel.heard_by_front() {
-                Ok(Some((message, descriptors))) => match self.heard(watch, message, descriptors) {
-                    Step::Continue => {}
-                    step => return step,
-                },
+                Ok(Some((message, descriptors))) => self.heard(watch, message, descriptors),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Continue,
-                Ok(None) | Err(_) => return self.keeper_failed(watch, None),
+                // It is on its way out; SIGCHLD says when it has gone.
+                Ok(None) if watch.last_word.is_some() => {
+                    watch.closed = true;
+                    return Step::Continue;
+                }
+                Ok(None) => return self.keeper_failed(watch, None),
+                // Not known is not gone: if the keeper is dead, the end of the channel or SIGCHLD will say so.
+                Err(_) => {
+                    wait::pause(Duration::from_millis(1));
+                    return Step::Continue;
+                }
             }
         }
     }
 
-    fn heard(&self, watch: &mut Watch, message: ToFront, descriptors: Vec<OwnedFd>) -> Step {
+    fn heard(&mut self, watch: &mut Watch, message: ToFront, descriptors: Vec<OwnedFd>) {
         match message {
             ToFront::Held => {
                 if self.shared.pass() {
                     drop(watch.channel.tell_keeper(ToKeeper::Go));
                 }
             }
-            ToFront::Started => {
-                watch.anchors = descriptors;
-                terminal::let_go_of_streams();
-            }
-            // After Ctrl-Z and `fg` the news may be old: only a command that is still stopped counts.
-            ToFront::Stopped { pid } if tree::is_stopped(pid) => {
-                watch.followed = Some(pid);
-                sys::stop_self();
-            }
-            ToFront::Stopped { .. } => {}
-            ToFront::Done(outcome) => {
-                // The next holder may be about to start its command here; ending takes longer than that.
-                sys::step_aside();
-                return Step::End(FrontEnd::Done(outcome));
-            }
-            ToFront::Suspended => {
-                let _ = wait::await_end(watch.keeper);
-                if watch.suspending {
-                    sys::stop_self();
-                }
-                return Step::Again;
-            }
+            ToFront::Started { handle } => self.command_started(watch, handle, descriptors),
+            // The keeper stops this process by a signal that comes behind this.
+            ToFront::Stopped { pid } => watch.followed = Some(pid),
+            ToFront::Done(outcome) => Self::last_word(watch, LastWord::Done(outcome)),
+            ToFront::Suspended => Self::last_word(watch, LastWord::Suspended),
         }
-        Step::Continue
     }
 
-    fn take_signals(&self, watch: &mut Watch, patience: Patience) -> Step {
-        while let Some(info) = sys::read_signal(&self.signals) {
-            if info.own {
-                continue;
-            }
-            if info.signal == Signal::CHLD {
-                self.take_children(watch, patience);
-            } else {
-                self.pass_on(watch, info);
+    fn command_started(&mut self, watch: &mut Watch, handle: bool, descriptors: Vec<OwnedFd>) {
+        let mut descriptors = descriptors.into_iter();
+        if handle {
+            self.ender.started(descriptors.next());
+        }
+        watch.anchors = descriptors.collect();
+        watch.started = true;
+        inherited::let_go();
+        // Should this process be stopped when its keeper dies. Where that cannot be, it acts when it goes on.
+        let _ = sys::wake_on_message(watch.channel.as_fd());
+    }
+
+    fn take_signals(&mut self, watch: &mut Watch, patience: Patience) -> Step {
+        for _ in 0..SIGNALS_AT_ONCE {
+            match sys::read_signal(&self.signals) {
+                Ok(info) if info.own => {}
+                Ok(info) if info.signal == Signal::CHLD => self.take_children(watch, patience),
+                Ok(info) => self.pass_on(watch, info),
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        wait::pause(Duration::from_millis(1));
+                    }
+                    // Whatever comes from now on comes after the command has joined the group.
+                    watch.in_group = watch.started && self.shared.command_is_in_group();
+                    break;
+                }
             }
         }
-        match watch.died {
+        match (watch.died, watch.last_word) {
+            (Some(_), Some(_)) => Self::keeper_ended(watch),
             // It may have spoken before it died.
-            Some(_) => self.hear(watch),
-            None => Step::Continue,
+            (Some(_), None) => self.hear(watch),
+            (None, _) => Step::Continue,
         }
     }
 
     /// Notes what became of the keeper, and reaps orphans, which come here as process 1 of a container.
-    fn take_children(&self, watch: &mut Watch, patience: Patience) {
+    fn take_children(&mut self, watch: &mut Watch, patience: Patience) {
         while let Children::Changed(pid, change) = wait::next_change() {
             if pid != watch.keeper {
+                if change.is_end() {
+                    self.ender.forget(pid);
+                    if self.shared.command() == Some(pid) {
+                        watch.command_ended = Some(change);
+                    }
+                }
                 continue;
             }
             match change {
@@ -311,13 +371,9 @@ impl Front {
     }
 
     fn pass_on(&self, watch: &mut Watch, info: SignalInfo) {
-        let SignalInfo { signal, from_kernel, .. } = info;
-        let everybody = from_kernel && self.start.terminal.is_some();
-        if signal == Signal::CONT
-            && self.start.terminal.is_some()
-            && watch.followed.take().is_some_and(|command| !tree::is_stopped(command))
-        {
-            // Who resumed the job resumed all of its group; passed on, it could undo the next Ctrl-Z.
+        let signal = info.signal;
+        let everybody = watch.in_group && self.start.reaches_the_group(info);
+        if signal == Signal::CONT && self.is_resumed(watch, info) {
             return;
         }
         if signal.is_terminal_stop() {
@@ -338,56 +394,14 @@ impl Front {
         drop(watch.channel.tell_keeper(ToKeeper::Signal { signal, everybody }));
     }
 
-    /// From now on the keeper has only so long to leave the line.
-    fn leave_by(watch: &mut Watch) {
-        watch.act_by = watch.act_by.min(now() + LEAVING);
-        watch.fault = WhyFailed::Stalled;
-    }
-
-    /// Acts if the keeper let its time pass.
-    fn guard(&self, watch: &mut Watch) -> Step {
-        if self.shared.has_passed() {
-            let late = now() >= self.shared.guard_until();
-            if late { self.keeper_failed(watch, Some(WhyFailed::Stalled)) } else { Step::Continue }
-        } else if now() >= watch.act_by {
-            // Nothing is held, and a keeper that is only late leaves the line itself.
-            let Some(left) = watch.chances.checked_sub(1) else {
-                return self.keeper_failed(watch, Some(watch.fault));
-            };
-            (watch.chances, watch.act_by) = (left, now() + CHANCES.1);
-            Step::Continue
-        } else {
-            Step::Continue
+    /// Whether this SIGCONT is not for the command: the keeper undoes a stop that was followed, or somebody has
+    /// resumed all of the job; passed on, it could undo the next Ctrl-Z.
+    fn is_resumed(&self, watch: &mut Watch, info: SignalInfo) -> bool {
+        if info.sender == Some(watch.keeper) {
+            watch.followed = None;
+            return true;
         }
-    }
-
-    /// Ends what a failed keeper left. The keeper is killed first: its children become ours, and a keeper that
-    /// is woken later must not act on an old state.
-    fn keeper_failed(&self, watch: &mut Watch, why: Option<WhyFailed>) -> Step {
-        if why.is_none() && watch.died.is_none() && !self.shared.has_passed() {
-            // No command runs: a keeper that gives up may still say why.
-            watch.died = wait::end_within(watch.keeper, LAST_WORDS).map(WhyFailed::of);
-        }
-        // Once it is reaped its pid may be somebody else's.
-        if watch.died.is_none() {
-            drop(sys::kill(watch.keeper, Signal::KILL));
-        }
-        let keeper = watch.keeper;
-        let died = &mut watch.died;
-        let left = tree::end(|pid, change| {
-            if pid == keeper {
-                died.get_or_insert(WhyFailed::of(change));
-            }
-        });
-        watch.anchors.clear();
-        let running = self.shared.has_passed();
-        match watch.ended_by {
-            Some(signal) if !running => Step::End(FrontEnd::Done(Outcome::Signaled(signal))),
-            _ => {
-                let why = why.or(watch.died).unwrap_or(WhyFailed::Died(None));
-                let ended = self.shared.outcome();
-                Step::End(FrontEnd::KeeperFailed(KeeperFailure { why, running, ended, left }))
-            }
-        }
+        let followed = watch.followed.take().filter(|_| self.start.terminal.is_some());
+        followed.is_some_and(|command| self.ender.is_stopped(command) == Some(false))
     }
 }

@@ -1,22 +1,26 @@
 //! The keeper's side: being a keeper, hearing the front, noticing children.
 
-use std::cell::OnceCell;
+use std::cell::{RefCell, RefMut};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, setpgid};
+use rustix::process::{Pid, PidfdFlags, getpid, getppid, pidfd_open, setpgid};
 use tokio::io::unix::AsyncFd;
 
 use super::channel::{Channel, ToFront, ToKeeper};
+use super::ender::Ender;
 use super::outcome::Outcome;
 use super::shared::Shared;
 use super::signals::Signal;
 use super::start::Start;
 use super::sys::{self, SignalSet};
-use super::tree::Glance;
 use crate::clock::set_timer;
 use crate::lock::Moment;
 use crate::readiness;
+
+/// How long to wait where the system refused what cannot be refused for long.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// What a freshly forked keeper gets from the front.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub struct Seed<'a> {
     pub shared: Shared,
     /// The front's timer.
     pub timer: &'a OwnedFd,
+    /// Its ender, made of the front's.
+    pub ender: io::Result<Ender>,
     /// What dlock was started with.
     pub start: &'a Start,
 }
@@ -40,8 +46,7 @@ pub struct Keeper<'a> {
     shell: Option<AsyncFd<OwnedFd>>,
     shared: Shared,
     timer: &'a OwnedFd,
-    /// The front, to be looked at before the command starts.
-    front: OnceCell<Option<Glance>>,
+    ender: RefCell<Ender>,
     /// What dlock was started with.
     pub start: &'a Start,
 }
@@ -68,15 +73,25 @@ impl<'a> Keeper<'a> {
             children,
             shared: seed.shared,
             timer: seed.timer,
-            front: OnceCell::new(),
+            ender: RefCell::new(seed.ender?),
             start: seed.start,
         })
     }
 
     /// What the front says next; `None` when it is gone. Cancel-safe.
     pub async fn hear(&self) -> Option<ToKeeper> {
-        let heard = self.channel.async_io(tokio::io::Interest::READABLE, Channel::heard_by_keeper).await;
-        heard.unwrap_or(None)
+        loop {
+            match self.channel.async_io(tokio::io::Interest::READABLE, Channel::heard_by_keeper).await {
+                Ok(heard) => return heard,
+                // Not known is not gone: a process whose parent is another now has lost it.
+                Err(_) if self.has_its_front() => tokio::time::sleep(AGAIN).await,
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn has_its_front(&self) -> bool {
+        getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == self.start.front_pid)
     }
 
     /// Tells the front; that it is gone is heard, not told.
@@ -99,17 +114,21 @@ impl<'a> Keeper<'a> {
         self.shared.would_abandon(number);
     }
 
-    /// Makes ready, while there is time, for [`Keeper::may_start`].
-    pub fn prepare_start(&self) {
-        self.front.get_or_init(|| Glance::at(self.start.front_pid));
+    /// What ends the command's tree.
+    pub fn ender(&self) -> RefMut<'_, Ender> {
+        self.ender.borrow_mut()
     }
 
-    /// Whether the command may start now: the front is not stopped and has not been told to end. If not, the
-    /// front says what is to be done, once it can.
+    /// What this process shares with the front.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Whether the command may start now: the front is not stopped and has not been told to end. If not, or if that
+    /// cannot be told, the front says what is to be done, once it can.
     pub fn may_start(&self) -> bool {
-        self.prepare_start();
-        let stopped = self.front.get().is_some_and(|front| front.as_ref().is_some_and(Glance::is_stopped));
-        let passed = !stopped && self.shared.pass();
+        let awake = self.ender().is_stopped(self.start.front_pid) == Some(false);
+        let passed = awake && self.shared.pass();
         if passed {
             // The front need not wake for this: its timer is the same object here. It looks at the gate again
             // after setting it itself, so that it does not undo this. Should it fail, the front sets it when
@@ -122,10 +141,11 @@ impl<'a> Keeper<'a> {
     /// Completes when a child may have changed; take the changes with [`super::wait::next_change`] until it says
     /// that all is quiet. Cancel-safe.
     pub async fn children_changed(&self) {
-        let taken = self.children.async_io(tokio::io::Interest::READABLE, |descriptor| {
-            sys::read_signal(descriptor).ok_or_else(|| io::Error::from(io::ErrorKind::WouldBlock))
-        });
-        drop(taken.await);
+        let read = |descriptor: &OwnedFd| sys::read_signal(descriptor).map(|_| ());
+        if self.children.async_io(tokio::io::Interest::READABLE, read).await.is_err() {
+            // What cannot be read may be a change.
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 
     /// Completes when the shell of this job on a terminal is gone, so that nobody could resume it; never without
@@ -140,16 +160,27 @@ impl<'a> Keeper<'a> {
     /// Hangs up on a stopped front, as the kernel does to a stopped job that is orphaned. It does not do it to
     /// this one, since the keeper, of the same session, is the parent of a member.
     pub fn hang_up(&self) {
-        if super::tree::is_stopped(self.start.front_pid) {
-            drop(sys::kill(self.start.front_pid, Signal::HUP));
-            drop(sys::kill(self.start.front_pid, Signal::CONT));
+        if self.ender().is_stopped(self.start.front_pid) == Some(true) {
+            self.signal_front(Signal::HUP);
+            self.signal_front(Signal::CONT);
         }
     }
 
-    /// Lets a stopped front go on, after its command was resumed by somebody.
+    /// Stops the front as its command `pid` has stopped. Any later message makes it go on.
+    pub fn stop_front(&self, pid: i32) {
+        self.tell(ToFront::Stopped { pid }, &[]);
+        self.signal_front(Signal::STOP);
+    }
+
+    /// Lets a front go on that was stopped with its command.
     pub fn resume_front(&self) {
-        if super::tree::is_stopped(self.start.front_pid) {
-            drop(sys::kill(self.start.front_pid, Signal::CONT));
+        self.signal_front(Signal::CONT);
+    }
+
+    /// As long as the front is the parent of this process, its number is its own.
+    fn signal_front(&self, signal: Signal) {
+        if self.has_its_front() {
+            drop(sys::kill(self.start.front_pid, signal));
         }
     }
 }

@@ -10,17 +10,20 @@
 //! honest about each other: if one dies or hangs, the other ends the command's whole tree.
 
 pub mod channel;
-pub mod child;
 pub mod command;
+pub mod ender;
 pub mod failure;
 pub mod front;
+mod guard;
+pub mod inherited;
 pub mod keeper;
+pub mod launch;
 pub mod mark;
 pub mod outcome;
+pub mod process_table;
 pub mod shared;
 pub mod signals;
 pub mod start;
 pub mod sys;
 pub mod terminal;
-pub mod tree;
 pub mod wait;

@@ -1,5 +1,5 @@
-//! What front and keeper share in memory: the guard instant, the gate before the command, how it ended, and what
-//! a keeper that dies would leave behind.
+//! What front and keeper share in memory: the guard instant, the gate before the command, whether it was executed,
+//! how it ended, and what a keeper that dies would leave behind.
 //!
 //! The gate decides, in one atomic step, whether the command starts or an ending signal came first, so that the
 //! keeper need not ask a front that is there anyway.
@@ -26,13 +26,15 @@ pub struct Shared {
     gate: &'static AtomicU64,
     outcome: &'static AtomicU64,
     abandoned: [&'static AtomicU64; 2],
+    command: &'static AtomicU64,
+    stopping: &'static AtomicU64,
 }
 
 impl Shared {
     /// Fresh words: no guard instant, the gate open.
     pub fn new() -> io::Result<Self> {
-        let [guard, gate, outcome, high, low] = sys::shared_words()?;
-        Ok(Self { guard, gate, outcome, abandoned: [high, low] })
+        let [guard, gate, outcome, high, low, command, stopping] = sys::shared_words()?;
+        Ok(Self { guard, gate, outcome, abandoned: [high, low], command, stopping })
     }
 
     /// As fresh, for another keeper; the old one must be gone.
@@ -40,7 +42,35 @@ impl Shared {
         self.guard.store(0, Ordering::SeqCst);
         self.gate.store(OPEN, Ordering::SeqCst);
         self.outcome.store(0, Ordering::SeqCst);
+        self.command.store(0, Ordering::SeqCst);
+        self.stopping.store(0, Ordering::SeqCst);
         self.would_abandon(0);
+    }
+
+    /// Where the command says that it is about to be executed; see [`super::launch::Exec::started`].
+    pub fn started_word(&self) -> &'static AtomicU64 {
+        self.command
+    }
+
+    /// The pid of the command, once it is about to be executed.
+    pub fn command(&self) -> Option<i32> {
+        let pid = self.command.load(Ordering::SeqCst) & (sys::IN_GROUP - 1);
+        i32::try_from(pid).ok().filter(|pid| *pid != 0)
+    }
+
+    /// Whether the command has joined the process group that it was to join.
+    pub fn command_is_in_group(&self) -> bool {
+        self.command.load(Ordering::SeqCst) & sys::IN_GROUP != 0
+    }
+
+    /// Says that the keeper ends the command of its own accord: what it does from now on is not its work.
+    pub fn set_stopping(&self) {
+        self.stopping.store(1, Ordering::SeqCst);
+    }
+
+    /// Whether the keeper has begun to end the command of its own accord.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst) != 0
     }
 
     /// Says by what number the keeper is known where it leaves something that outlives it; 0 for nothing.

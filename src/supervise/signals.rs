@@ -13,7 +13,9 @@ pub struct SignalInfo {
     pub signal: Signal,
     /// Whether the kernel sent it, as it does to a terminal's foreground group, rather than a process.
     pub from_kernel: bool,
-    /// Whether a write of this process to a closed pipe caused it.
+    /// The process that sent it, if one did and it can be seen here.
+    pub sender: Option<i32>,
+    /// Whether this process caused it itself, by a write to a closed pipe or by a message that was to wake it.
     pub own: bool,
 }
 
@@ -40,6 +42,8 @@ impl Signal {
     pub const CHLD: Self = Self(libc::SIGCHLD);
     /// SIGCONT.
     pub const CONT: Self = Self(libc::SIGCONT);
+    /// SIGWINCH.
+    pub const WINCH: Self = Self(libc::SIGWINCH);
     /// SIGSTOP.
     pub const STOP: Self = Self(libc::SIGSTOP);
     /// SIGTSTP.

@@ -1,6 +1,6 @@
 //! How dlock was started.
 
-use super::signals::Signal;
+use super::signals::{Signal, SignalInfo};
 use super::sys::SignalSet;
 use super::terminal::Terminal;
 
@@ -13,6 +13,8 @@ pub struct Start {
     pub parent: Option<i32>,
     /// The process group that dlock was started in; 0 if it lies outside of this PID namespace.
     pub group: i32,
+    /// Whether dlock leads its session: the kernel then tells it alone of a hang-up.
+    pub leads_session: bool,
     /// The controlling terminal, if there is one.
     pub terminal: Option<Terminal>,
     /// The signal mask that dlock was started with.
@@ -30,5 +32,15 @@ impl Start {
             (Some(_), 0) => None,
             (Some(_), group) => Some(group),
         }
+    }
+
+    /// Whether the kernel sent this signal to the whole group of the job on the terminal, and not to dlock alone.
+    pub fn reaches_the_group(&self, info: SignalInfo) -> bool {
+        let by_the_terminal = match info.signal {
+            Signal::INT | Signal::QUIT | Signal::WINCH | Signal::CONT => true,
+            Signal::HUP => !self.leads_session,
+            signal => signal.is_terminal_stop(),
+        };
+        info.from_kernel && self.terminal.is_some() && by_the_terminal
     }
 }

@@ -1,12 +1,11 @@
 //! System calls that need `unsafe`, and nothing else.
 #![expect(unsafe_code, reason = "the one place for system calls that have no safe wrapper")]
 
-use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::signals::{Signal, SignalInfo};
 
@@ -96,7 +95,7 @@ pub fn block(set: &SignalSet) -> SignalSet {
     old
 }
 
-fn set_mask(set: &SignalSet) {
+pub(super) fn set_mask(set: &SignalSet) {
     // SAFETY: the set is initialised.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set.0, ptr::null_mut()) };
 }
@@ -110,21 +109,67 @@ pub fn signal_descriptor(set: &SignalSet) -> io::Result<OwnedFd> {
     }
 }
 
-/// The next pending signal of a [`signal_descriptor`], if any.
-pub fn read_signal(descriptor: &OwnedFd) -> Option<SignalInfo> {
+/// The next pending signal of a [`signal_descriptor`]; `WouldBlock` if there is none.
+pub fn read_signal(descriptor: &OwnedFd) -> io::Result<SignalInfo> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
     let size = size_of::<libc::signalfd_siginfo>();
-    // SAFETY: the buffer is as large as announced, and any bytes make a valid signalfd_siginfo.
-    let info = unsafe {
-        let got = libc::read(descriptor.as_raw_fd(), info.as_mut_ptr().cast(), size);
-        if usize::try_from(got) != Ok(size) {
-            return None;
+    let info = loop {
+        // SAFETY: the buffer is as large as announced.
+        let got = unsafe { libc::read(descriptor.as_raw_fd(), info.as_mut_ptr().cast(), size) };
+        if usize::try_from(got) == Ok(size) {
+            // SAFETY: any bytes make a valid signalfd_siginfo.
+            break unsafe { info.assume_init() };
         }
-        info.assume_init()
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error => return Err(error),
+        }
     };
-    let signal = i32::try_from(info.ssi_signo).ok().and_then(Signal::new)?;
-    let own = info.ssi_pid == std::process::id() && signal == Signal::PIPE;
-    Some(SignalInfo { signal, from_kernel: info.ssi_code == libc::SI_KERNEL, own })
+    let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+    let signal = Signal::new(number).ok_or(io::ErrorKind::InvalidData)?;
+    let code = info.ssi_code;
+    Ok(SignalInfo {
+        signal,
+        from_kernel: code == libc::SI_KERNEL,
+        sender: i32::try_from(info.ssi_pid).ok().filter(|_| code <= 0),
+        // A write to a closed pipe, and a message that is to wake this process: see `wake_on_message`.
+        own: (signal == Signal::PIPE && info.ssi_pid == std::process::id())
+            || (signal == Signal::CONT && (1..=POLL_CODES).contains(&code)),
+    })
+}
+
+/// The kernel's codes for what happens to a descriptor are 1 to 6.
+const POLL_CODES: i32 = 6;
+
+/// Not in every C library's headers.
+const F_SETSIG: libc::c_int = 10;
+
+/// Has the kernel send SIGCONT to this process whenever something comes through `socket`, its closing included: the
+/// one way for a stopped process to learn of a death.
+pub fn wake_on_message(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let fd = socket.as_raw_fd();
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: plain system calls on an open descriptor.
+    let done = unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        flags != -1
+            && libc::fcntl(fd, F_SETSIG, libc::SIGCONT) != -1
+            && libc::fcntl(fd, libc::F_SETOWN, pid) != -1
+            && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC) != -1
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sends `signal` to the process group that has the number of the process behind `handle`, which may have ended.
+/// Errors: the kernel is older than 6.9, or the group is empty.
+pub fn signal_group_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+    const TO_GROUP: libc::c_uint = 1 << 2;
+    let info = ptr::null::<libc::siginfo_t>();
+    // SAFETY: a plain system call; without a siginfo the kernel makes one up as kill(2) does.
+    let sent = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, handle.as_raw_fd(), signal.number(), info, TO_GROUP)
+    };
+    if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Ends the process by `signal` without a core of its own; returns only if the signal cannot end it, as for
@@ -170,148 +215,41 @@ pub fn fork() -> io::Result<Fork> {
     }
 }
 
-/// Five words in memory that a process shares with those that it forks, zero at first; mapped for the life of
+/// How many words [`shared_words`] gives.
+pub const SHARED_WORDS: usize = 7;
+
+/// Words in memory that a process shares with those that it forks, zero at first; mapped for the life of
 /// each process.
-pub fn shared_words() -> io::Result<&'static [AtomicU64; 5]> {
+pub fn shared_words() -> io::Result<&'static [AtomicU64; SHARED_WORDS]> {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new anonymous mapping, page-aligned and zeroed, which makes valid atomics; it is never unmapped,
     // and only reached as atomics.
     unsafe {
-        let at = libc::mmap(ptr::null_mut(), size_of::<[AtomicU64; 5]>(), access, flags, -1, 0);
+        let at = libc::mmap(ptr::null_mut(), size_of::<[AtomicU64; SHARED_WORDS]>(), access, flags, -1, 0);
         if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(&*at.cast()) }
     }
 }
 
-/// Everything that the child needs before its exec, made beforehand: it may not allocate.
-pub struct Exec<'a> {
-    /// The words of the command; the first is looked up in PATH.
-    pub argv: &'a [&'a CStr],
-    /// The whole environment.
-    pub envp: &'a [&'a CStr],
-    /// The process group to join; 0 makes one of its own, `None` stays in that of this process.
-    pub group: Option<i32>,
-    /// The signal mask to restore.
-    pub mask: &'a SignalSet,
-    /// Signals to ignore that this process no longer ignores.
-    pub ignore: &'a [Signal],
-    /// Descriptors to hand to the command; they are close-on-exec here.
-    pub inherit: &'a [BorrowedFd<'a>],
-    /// What the child stands on until then.
-    pub stack: &'a LaunchStack,
-}
-
-/// What the child reads while it still shares this process's memory.
-struct Launch<'a> {
-    exec: &'a Exec<'a>,
-    argv: Vec<*const libc::c_char>,
-    envp: Vec<*const libc::c_char>,
-    parent: i32,
-    errno: AtomicI32,
-}
-
-/// The stack of a child until it executes: execvpe puts paths and, for a script without an interpreter line,
-/// the argument list on it.
-const LAUNCH_STACK: usize = 256 << 10;
-
-/// Memory for the stack of a child. It stays for the life of the process: a keeper starts one command, and giving
-/// back the few pages touched would interrupt the processor on which that just begins.
-#[derive(Debug)]
-pub struct LaunchStack {
-    top: *mut libc::c_void,
-}
-
-impl LaunchStack {
-    /// A stack of which the first page is at hand.
-    pub fn new() -> io::Result<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping that nobody else knows; the word written is its last.
-        unsafe {
-            let stack = libc::mmap(ptr::null_mut(), LAUNCH_STACK, access, kind, -1, 0);
-            if stack == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            let top = stack.byte_add(LAUNCH_STACK);
-            top.cast::<u64>().sub(1).write_volatile(0);
-            Ok(Self { top })
-        }
-    }
-}
-
-/// Starts a command, and returns its pid once it is executed; else the error is that of the fork or the exec.
-///
-/// The child shares this process's memory until it executes, as in `posix_spawn` of glibc, and the calling
-/// thread waits meanwhile: copying the page tables of a process with a runtime would take longer than all the
-/// rest. It dies by SIGKILL if the calling thread dies before it.
-pub fn spawn(exec: &Exec<'_>) -> io::Result<i32> {
-    let mut launch = Launch {
-        exec,
-        argv: null_terminated(exec.argv),
-        envp: null_terminated(exec.envp),
-        parent: rustix::process::getpid().as_raw_nonzero().get(),
-        errno: AtomicI32::new(0),
-    };
-    // SAFETY: the stack grows downwards from its end, and nobody else uses it. CLONE_VFORK returns after the child's exec or exit. Without
-    // CLONE_SIGHAND the child's dispositions are its own. `launch` outlives the child's use of it.
-    let pid = unsafe {
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        let pid = libc::clone(become_command, exec.stack.top, flags, (&raw mut launch).cast());
-        let error = io::Error::last_os_error();
-        if pid == -1 { Err(error) } else { Ok(pid) }
-    }?;
-    // The child wakes this process in the middle of its exec, which would wait for what is done here next.
-    step_aside();
-    match launch.errno.load(Ordering::Relaxed) {
-        0 => Ok(pid),
-        errno => {
-            super::wait::await_end(pid);
-            Err(io::Error::from_raw_os_error(errno))
-        }
-    }
-}
-
-fn null_terminated(strings: &[&CStr]) -> Vec<*const libc::c_char> {
-    strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
-}
-
-extern "C" fn become_command(launch: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: the parent passes a valid Launch and waits; this process only makes async-signal-safe calls
-    // (execvpe of glibc and musl is: it uses the stack) and writes nothing of the parent's but the errno.
-    unsafe {
-        let launch = &*launch.cast::<Launch<'_>>();
-        let exec = launch.exec;
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-        if libc::getppid() != launch.parent {
-            libc::_exit(127);
-        }
-        if let Some(group) = exec.group {
-            libc::setpgid(0, group);
-        }
-        for signal in exec.ignore {
-            libc::signal(signal.number(), libc::SIG_IGN);
-        }
-        if !SIGPIPE_IGNORED.load(Ordering::Relaxed) {
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        }
-        for fd in exec.inherit {
-            libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0);
-        }
-        let closed = CLOSED_STREAMS.load(Ordering::Relaxed);
-        for fd in (0..3).filter(|fd| closed & (1 << fd) != 0) {
-            libc::close(fd);
-        }
-        set_mask(exec.mask);
-        libc::execvpe(launch.argv[0], launch.argv.as_ptr(), launch.envp.as_ptr());
-        launch.errno.store(*libc::__errno_location(), Ordering::Relaxed);
-        libc::_exit(127)
-    }
-}
+/// Set beside the pid of a command that has joined its process group.
+pub const IN_GROUP: u64 = 1 << 32;
 
 /// Lets whoever is ready to run on this processor go first, once.
 pub fn step_aside() {
     // SAFETY: a plain system call.
     unsafe { libc::sched_yield() };
+}
+
+/// Closes `fd` if it came through the exec of this program: its own descriptors are all close-on-exec, and none that came
+/// through an exec is.
+pub fn close_if_inherited(fd: RawFd) {
+    // SAFETY: nothing in this program owns a descriptor that is not close-on-exec, but for the standard streams,
+    // which the caller leaves out.
+    unsafe {
+        if libc::fcntl(fd, libc::F_GETFD) == 0 {
+            libc::close(fd);
+        }
+    }
 }
 
 /// Bytes that nobody can guess or repeat.

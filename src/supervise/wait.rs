@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::event::{Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, WaitStatus, wait, waitpid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid, waitpid};
 
 use super::signals::Signal;
 use crate::clock::now;
@@ -20,6 +20,13 @@ pub enum ChildChange {
     Stopped(Signal),
     /// It goes on.
     Continued,
+}
+
+impl ChildChange {
+    /// Whether it is the end, and the child reaped with it.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Exited(_) | Self::Killed(_))
+    }
 }
 
 /// What [`next_change`] found.
@@ -55,11 +62,41 @@ pub fn next_change() -> Children {
             Ok(Some((pid, status))) => {
                 return Children::Changed(pid.as_raw_nonzero().get(), change(status));
             }
-            Ok(None) => return Children::Quiet,
             Err(Errno::INTR) => {}
-            Err(_) => return Children::None,
+            Err(Errno::CHILD) => return Children::None,
+            // Not known is not gone.
+            Ok(None) | Err(_) => return Children::Quiet,
         }
     }
+}
+
+/// Looks at a child without taking its change: `CHILD` if there is none.
+fn peek(id: &WaitId<'_>) -> Result<(), Errno> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    loop {
+        match waitid(id.clone(), options) {
+            Err(Errno::INTR) => {}
+            other => return other.map(|_| ()),
+        }
+    }
+}
+
+/// Whether `pid` is a child of this process, living or not reaped: its number is its own then.
+pub fn is_child(pid: i32) -> bool {
+    Pid::from_raw(pid).is_some_and(|pid| peek(&WaitId::Pid(pid)).is_ok())
+}
+
+/// Whether this process has children, living or not reaped.
+pub fn have_children() -> bool {
+    peek(&WaitId::All) != Err(Errno::CHILD)
+}
+
+/// Lets this process sleep so long, less if a signal that is not blocked comes.
+pub fn pause(length: Duration) {
+    let nanos = i64::from(length.subsec_nanos());
+    let length = Timespec { tv_sec: i64::try_from(length.as_secs()).unwrap_or(i64::MAX), tv_nsec: nanos };
+    // What it returns does not matter: whoever sleeps here looks again at what it waits for.
+    let _ = poll(&mut [], Some(&length));
 }
 
 /// Waits until the child `pid` has ended, reaps it and says how it ended; `None` if it is no child.
@@ -85,9 +122,7 @@ pub fn end_within(pid: i32, length: Duration) -> Option<ChildChange> {
                 return Some(change);
             }
             Children::Changed(..) => {}
-            Children::Quiet => {
-                let _ = poll(&mut [], Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 }));
-            }
+            Children::Quiet => pause(Duration::from_millis(1)),
             Children::None => return None,
         }
     }

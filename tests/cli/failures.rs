@@ -78,9 +78,9 @@ fn a_report_that_cannot_be_written_is_found_before_the_lock_is_asked_for() {
     let bed = Bed::new();
     let holder = bed.held(&["--name", "x"]);
     for option in ["--report", "--metrics-file"] {
-        for place in ["/no/such/folder/file", "."] {
+        for (place, word) in [("/no/such/folder/file", "/no/such/folder/file"), (".", "is a directory")] {
             let mut command = bed.run(["--name", "x", option, place, "--", "touch", "started"]);
-            bed.finish(&mut command).failed(73, &[place]);
+            bed.finish(&mut command).failed(73, &[word]);
         }
     }
     assert!(!bed.exists("started"));

@@ -120,16 +120,22 @@ fn a_stopped_front_ends_nothing() {
 }
 
 #[test]
-fn a_command_killed_by_another_hand_frees_the_lock_and_leaves_the_rest_alone() {
+fn what_a_command_killed_by_another_hand_leaves_is_ended_before_the_lock_is_free() {
     let bed = Bed::new();
-    let script = "sleep 1000 & echo $! >rest; echo $$ >pid; wait";
-    let running = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", script]));
-    let command = bed.await_line("pid").parse().expect("a pid");
+    let (tree, words) = Tree::words(&bed, "tree");
+    let running = bed.start(bed.run(["--name", "x", "--grace", "100ms", "--"]).args(words));
+    let members = tree.await_grown(&bed);
+    let (overlap, words) = Overlap::words(&bed, &members);
+    let waiter = bed.start(bed.run(["--name", "x", "--"]).args(words));
+    bed.await_waiters("x", 1);
+    let command = process::children(running.keeper()).first().expect("a command").pid;
     process::signal(command, Signal::KILL);
     let ended = running.finish();
     assert_eq!((ended.signal(), ended.err.as_str()), (Some(9), ""));
-    assert!(is_alive(bed.await_line("rest").parse().expect("a pid")));
+    assert_eq!(waiter.finish().code(), Some(0));
+    overlap.assert_none(&bed);
     bed.assert_free("x");
+    bed.await_no_process();
 }
 
 #[test]

@@ -4,9 +4,12 @@
 
 mod crash;
 mod daemons;
+mod ending;
+mod hangup;
 mod init;
 mod jobs;
 mod kernel;
+mod leaving;
 mod signals;
 mod status;
 mod terminal;

@@ -130,7 +130,8 @@ impl RedisConfig {
             return Err("unix: needs the path of a socket; write unix:/run/redis/redis.sock".to_owned());
         }
         self.database = database_of(database)?;
-        self.place = Place::Socket(PathBuf::from(path));
+        // The process that connects again later has left the directory that this one was started in.
+        self.place = Place::Socket(std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)));
         Ok(())
     }
 

@@ -1,0 +1,318 @@
+//! Ends the command's tree: every descendant of this process, wherever it moved.
+//!
+//! Front and keeper are child subreapers, so an orphan of the tree becomes a child of the keeper, or of the front
+//! once the keeper is dead. The tree is therefore *gone* exactly when the kernel says that no child is left
+//! (`ECHILD`), and never because something could not be read. Members are found in a proved process table
+//! and signalled through handles. Without such a table the command and its process group are ended all the same,
+//! and whatever else there may be is not known to be gone.
+//!
+//! What it needs it has before the command starts: on its way it prints nothing, takes no memory, and opens only
+//! what the descriptors that it keeps to spare have room for.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{Pid, kill_process, pidfd_send_signal};
+
+use super::process_table::{Hidden, Process, ProcessTable};
+use super::shared::Shared;
+use super::signals::Signal;
+use super::sys;
+use super::wait::{self, ChildChange, Children};
+use crate::clock::now;
+
+/// What has not ended so long after SIGKILL is in the kernel's hands, such as in an uninterruptible sleep.
+pub const UNKILLABLE: Duration = Duration::from_secs(2);
+
+/// Some pids, without memory of their own: the first ones are named, the rest is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pids {
+    first: [i32; 12],
+    count: usize,
+}
+
+impl Pids {
+    fn add(&mut self, pid: i32) {
+        if let Some(room) = self.first.get_mut(self.count) {
+            *room = pid;
+        }
+        self.count += 1;
+    }
+
+    /// Those that have a name.
+    pub fn named(&self) -> &[i32] {
+        &self.first[..self.count.min(self.first.len())]
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl FromIterator<i32> for Pids {
+    fn from_iter<T: IntoIterator<Item = i32>>(pids: T) -> Self {
+        let mut all = Self::default();
+        pids.into_iter().for_each(|pid| all.add(pid));
+        all
+    }
+}
+
+/// What is known of a tree that was to be ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeState {
+    /// No member is left, living or dead.
+    Gone,
+    /// These live.
+    Alive(Pids),
+    /// Members may live, but cannot be seen.
+    Unknown,
+}
+
+impl TreeState {
+    /// Whether the lock may go to somebody else.
+    pub fn is_gone(&self) -> bool {
+        *self == Self::Gone
+    }
+}
+
+/// What one round of signals came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reached {
+    /// Members that the signal reached.
+    pub signalled: Pids,
+    /// Members that this process may not signal.
+    pub denied: Pids,
+    /// There may be members that were not seen, or that could not be reached this time.
+    pub incomplete: bool,
+}
+
+impl Reached {
+    /// What is known if nothing has ended since.
+    pub fn state(&self) -> TreeState {
+        if self.signalled.is_empty() && self.denied.is_empty() {
+            return TreeState::Unknown;
+        }
+        TreeState::Alive(self.signalled.named().iter().chain(self.denied.named()).copied().collect())
+    }
+
+    /// Nothing could be signalled that may be.
+    pub fn is_in_vain(&self) -> bool {
+        self.signalled.is_empty() && !self.incomplete
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Ender {
+    table: Result<ProcessTable, Hidden>,
+    /// Children that this process had before it was dlock: they are nobody's tree.
+    outside: Vec<i32>,
+    shared: Shared,
+    /// The command has a process group of its own.
+    own_group: bool,
+    /// A handle on the command, once it has started, where there are handles.
+    command: Option<OwnedFd>,
+}
+
+impl Ender {
+    /// One for this process, which has started nothing yet. `own_group`: the command will have a process group of
+    /// its own.
+    ///
+    /// Errors: the system has no descriptors or memory for what it needs to have beforehand.
+    pub fn new(shared: Shared, own_group: bool) -> io::Result<Self> {
+        let mut table = ProcessTable::open()?;
+        let mut outside = Vec::new();
+        // The usual answer costs no look at anybody.
+        if wait::have_children()
+            && let Ok(table) = &mut table
+        {
+            table.find_members(&[]);
+            let own = std::process::id();
+            let children = table.members().filter(|p| u32::try_from(p.parent) == Ok(own));
+            outside = children.map(|p| p.pid).collect();
+        }
+        Ok(Self { table, outside, shared, own_group, command: None })
+    }
+
+    /// That of this process, which was just forked from the one that this ender is of and has no children yet. What
+    /// is left of this one has no descriptors any more.
+    ///
+    /// Errors: as for [`Ender::new`].
+    pub fn hand_over(&mut self) -> io::Result<Self> {
+        let table = match std::mem::replace(&mut self.table, Err(Hidden::NotProc)) {
+            Ok(table) => table.again()?,
+            Err(hidden) => Err(hidden),
+        };
+        Ok(Self { table, outside: Vec::new(), shared: self.shared, own_group: self.own_group, command: None })
+    }
+
+    /// Why not every member can be found, if so.
+    pub fn hidden(&self) -> Option<&Hidden> {
+        self.table.as_ref().err()
+    }
+
+    /// The command has started; `handle` is a pidfd of it, where there are any.
+    pub fn started(&mut self, handle: Option<OwnedFd>) {
+        self.command = handle;
+    }
+
+    /// A descriptor for the other process, which is to become its handle on the command.
+    pub fn handle(&self) -> Option<&OwnedFd> {
+        self.command.as_ref()
+    }
+
+    /// `pid` was reaped; its number may come to mean another process.
+    pub fn forget(&mut self, pid: i32) {
+        self.outside.retain(|outside| *outside != pid);
+    }
+
+    /// Whether `pid` is stopped; `None` if that cannot be told.
+    pub fn is_stopped(&self, pid: i32) -> Option<bool> {
+        let table = self.table.as_ref().ok()?;
+        table.look(pid).ok().map(|process| process.is_some_and(Process::is_stopped))
+    }
+
+    /// The command's pid if it is a child of this process, living or not reaped: then the number is its own.
+    fn child(&self) -> Option<i32> {
+        self.shared.command().filter(|pid| wait::is_child(*pid))
+    }
+
+    /// Sends `signal` to the command alone. One that has ended needs none.
+    pub fn signal_command(&self, signal: Signal) {
+        if let Some(pid) = self.child() {
+            drop(sys::kill(pid, signal));
+        }
+    }
+
+    /// Sends `signal` to the command and to those of its descendants that are still in its process group, then lets
+    /// the stopped ones among them go on, so that they can act on it.
+    pub fn signal_group(&mut self, signal: Signal) {
+        let Some(pid) = self.child() else { return };
+        if self.own_group {
+            drop(sys::kill(-pid, signal));
+            drop(sys::kill(-pid, Signal::CONT));
+            return;
+        }
+        let group = sys::group_of(pid);
+        drop(sys::kill(pid, signal));
+        self.signal_members(signal, |member| member.group == group && member.pid != pid);
+        drop(sys::kill(pid, Signal::CONT));
+        self.signal_members(Signal::CONT, |member| member.group == group && member.pid != pid);
+    }
+
+    /// Sends `signal` to every member, once, and then lets the stopped ones go on.
+    pub fn signal_tree(&mut self, signal: Signal) {
+        for signal in [signal, Signal::CONT] {
+            if self.table.is_ok() {
+                self.signal_members(signal, |_| true);
+            } else {
+                self.signal_known(signal);
+            }
+        }
+    }
+
+    /// One round of ending the tree: stops every member, so that none forks meanwhile, then kills every member.
+    /// Repeat until no child is left; reap between the rounds.
+    pub fn kill_round(&mut self) -> Reached {
+        self.signal_known(Signal::STOP);
+        self.signal_members(Signal::STOP, |_| true);
+        self.signal_known(Signal::KILL);
+        self.signal_members(Signal::KILL, |_| true)
+    }
+
+    /// Ends every member, and tells `each` of the changes of children meanwhile. Returns when none is left, or when
+    /// those that are cannot be ended: they may not be signalled, the kernel keeps them, or they are not seen.
+    pub fn end(&mut self, mut each: impl FnMut(i32, ChildChange)) -> TreeState {
+        let began = now();
+        loop {
+            let reached = self.kill_round();
+            if self.reap(&mut each) || self.only_outside_is_left() {
+                return TreeState::Gone;
+            }
+            if (reached.is_in_vain() && !reached.denied.is_empty()) || now().since(began) > UNKILLABLE {
+                return reached.state();
+            }
+            // What was killed turns into a zombie in a moment; SIGCHLD is blocked here, so wait for one briefly.
+            wait::pause(Duration::from_millis(1));
+        }
+    }
+
+    /// Takes all changes of children; whether none is left.
+    fn reap(&mut self, mut each: impl FnMut(i32, ChildChange)) -> bool {
+        loop {
+            match wait::next_change() {
+                Children::Changed(pid, change) => {
+                    if change.is_end() {
+                        self.forget(pid);
+                    }
+                    each(pid, change);
+                }
+                Children::None => return true,
+                Children::Quiet => return false,
+            }
+        }
+    }
+
+    /// Whether the children that are left are those from before. Looked at twice, since a process may be born behind
+    /// the first look's back.
+    fn only_outside_is_left(&mut self) -> bool {
+        let Self { table: Ok(table), outside, .. } = self else { return false };
+        !outside.is_empty() && (0..2).all(|_| table.find_members(outside) && table.members().next().is_none())
+    }
+
+    /// Sends `signal` to those that need no table: the command's group if that is its own, else the command.
+    fn signal_known(&self, signal: Signal) {
+        match (&self.command, self.child()) {
+            // A handle knows the group for ever, its number only as long as the command is not reaped.
+            (Some(handle), _) if self.own_group && sys::signal_group_of(handle.as_fd(), signal).is_ok() => {}
+            (_, Some(pid)) if self.own_group => drop(sys::kill(-pid, signal)),
+            (_, Some(pid)) => drop(sys::kill(pid, signal)),
+            (_, None) => {}
+        }
+    }
+
+    /// Sends `signal` to every member that `wanted` picks.
+    fn signal_members(&mut self, signal: Signal, wanted: impl Fn(Process) -> bool) -> Reached {
+        let mut reached = Reached::default();
+        let Ok(table) = &mut self.table else {
+            reached.incomplete = true;
+            return reached;
+        };
+        reached.incomplete = !table.find_members(&self.outside);
+        for member in table.members().filter(|member| wanted(*member)) {
+            match table.with_handle(member, |handle| send(member.pid, handle, signal)) {
+                Ok(Some(Ok(()))) => reached.signalled.add(member.pid),
+                Ok(Some(Err(Errno::PERM))) => reached.denied.add(member.pid),
+                Ok(None | Some(Err(Errno::SRCH))) => {}
+                // No handle, or no answer: if it is our own child its number is its own.
+                Ok(Some(Err(_))) | Err(_) if wait::is_child(member.pid) => {
+                    match sys::kill(member.pid, signal) {
+                        Ok(()) => reached.signalled.add(member.pid),
+                        Err(_) => reached.incomplete = true,
+                    }
+                }
+                Ok(Some(Err(_))) | Err(_) => reached.incomplete = true,
+            }
+        }
+        reached
+    }
+}
+
+fn send(pid: i32, handle: Option<&OwnedFd>, signal: Signal) -> Result<(), Errno> {
+    let named = rustix::process::Signal::from_named_raw(signal.number()).ok_or(Errno::INVAL)?;
+    let by_number = || Pid::from_raw(pid).map_or(Err(Errno::SRCH), |pid| kill_process(pid, named));
+    let Some(handle) = handle else { return by_number() };
+    match pidfd_send_signal(handle, named) {
+        // Handles may be had here, but not be used.
+        Err(Errno::NOSYS) => by_number(),
+        sent => sent,
+    }
+}

@@ -1,0 +1,118 @@
+//! The front's guard: what it does when the keeper has said its last word, hangs or dies.
+
+use std::time::Duration;
+
+use super::failure::{CommandFate, KeeperFailure, WhyFailed};
+use super::front::{CHANCES, Front, FrontEnd, LastWord, Step, Watch};
+use super::outcome::Outcome;
+use super::signals::Signal;
+use super::sys;
+use super::wait::{self, ChildChange};
+use crate::clock::now;
+
+/// How long a keeper that has closed its end may take to say why and end.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long a keeper that has said its last word may take to end, and one that was killed to die.
+pub(super) const REAPING: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(100)];
+
+/// How long a keeper may take to leave the line after an ending signal: the time a release may take and, with the
+/// chances below, a second.
+const LEAVING: Duration = Duration::from_millis(5_200);
+
+impl Front {
+    /// From now on the keeper has only so long to leave the line.
+    pub(super) fn leave_by(watch: &mut Watch) {
+        watch.act_by = watch.act_by.min(now() + LEAVING);
+        watch.fault = WhyFailed::Stalled;
+    }
+
+    /// The keeper has nothing more to do than to end, and this process outlives it.
+    pub(super) fn last_word(watch: &mut Watch, word: LastWord) {
+        watch.last_word = Some(word);
+        watch.act_by = now() + REAPING[0];
+    }
+
+    /// The keeper that has said its last word has ended, or is about to; it is gone when this returns, unless the
+    /// kernel keeps it.
+    pub(super) fn keeper_ended(watch: &mut Watch) -> Step {
+        let Some(word) = watch.last_word else { return Step::Continue };
+        if watch.died.is_none() && wait::end_within(watch.keeper, REAPING[1]).is_none() {
+            drop(sys::kill(watch.keeper, Signal::KILL));
+            wait::end_within(watch.keeper, REAPING[1]);
+        }
+        match word {
+            LastWord::Done(outcome) => Step::End(FrontEnd::Done(outcome)),
+            LastWord::Suspended => {
+                if watch.suspending {
+                    sys::stop_self();
+                }
+                Step::Again
+            }
+        }
+    }
+
+    /// The keeper let its time pass.
+    pub(super) fn act(&mut self, watch: &mut Watch) -> Step {
+        if watch.last_word.is_some() {
+            Self::keeper_ended(watch)
+        } else if self.shared.has_passed() {
+            self.keeper_failed(watch, Some(WhyFailed::Stalled))
+        } else if let Some(left) = watch.chances.checked_sub(1) {
+            // Nothing is held, and a keeper that is only late leaves the queue itself.
+            (watch.chances, watch.act_by) = (left, now() + CHANCES.1);
+            Step::Continue
+        } else {
+            self.keeper_failed(watch, Some(watch.fault))
+        }
+    }
+
+    /// Ends what a failed keeper left. The keeper is killed first: its children become ours, and a keeper that
+    /// is woken later must not act on an old state.
+    pub(super) fn keeper_failed(&mut self, watch: &mut Watch, why: Option<WhyFailed>) -> Step {
+        if why.is_none() && watch.died.is_none() && !self.shared.has_passed() {
+            // No command runs: a keeper that gives up may still say why.
+            watch.died = wait::end_within(watch.keeper, LAST_WORDS).map(WhyFailed::of);
+        }
+        // Once it is reaped its pid may be somebody else's.
+        if watch.died.is_none() {
+            drop(sys::kill(watch.keeper, Signal::KILL));
+        }
+        let (keeper, command) = (watch.keeper, self.shared.command());
+        let Watch { died, command_ended, .. } = watch;
+        let tree = self.ender.end(|pid, change| {
+            if pid == keeper && change.is_end() {
+                died.get_or_insert(WhyFailed::of(change));
+            } else if Some(pid) == command && change.is_end() {
+                command_ended.get_or_insert(change);
+            }
+        });
+        if tree.is_gone() {
+            watch.anchors.clear();
+        }
+        let command = self.fate(watch);
+        match watch.ended_by {
+            Some(signal) if command == CommandFate::NotStarted => {
+                Step::End(FrontEnd::Done(Outcome::Signaled(signal)))
+            }
+            _ => {
+                let why = why.or(watch.died).unwrap_or(WhyFailed::Died(None));
+                Step::End(FrontEnd::KeeperFailed(KeeperFailure { why, command, tree }))
+            }
+        }
+    }
+
+    /// What had become of the command when its keeper failed.
+    fn fate(&self, watch: &Watch) -> CommandFate {
+        if self.shared.command().is_none() {
+            return CommandFate::NotStarted;
+        }
+        let by_itself = match watch.command_ended {
+            _ if self.shared.is_stopping() => None,
+            Some(ChildChange::Exited(status)) => Some(Outcome::Exited(status)),
+            // The kernel kills the command of a keeper that dies, and so does this process.
+            Some(ChildChange::Killed(signal)) if signal != Signal::KILL => Some(Outcome::Signaled(signal)),
+            _ => None,
+        };
+        self.shared.outcome().or(by_itself).map_or(CommandFate::WasEnded, CommandFate::Ended)
+    }
+}

@@ -1,0 +1,69 @@
+//! What dlock was started with and only the command needs: standard streams, further descriptors, the directory.
+//! Once the command has them, whoever is at the other end of a pipe is to see its end when the command lets go of
+//! it, and nobody is to wait for dlock.
+
+use std::fs::{self, File};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::sys;
+
+/// A bit for each descriptor below 64 that this program itself will write to.
+static NEEDED: AtomicU64 = AtomicU64::new(0);
+
+/// Where descriptors cannot be listed, this many are looked at.
+const WITHOUT_LIST: RawFd = 1024;
+
+/// Has [`let_go`] leave this descriptor alone, since this program itself will write to it.
+pub fn keep(descriptor: RawFd) {
+    NEEDED.fetch_or(bit(descriptor), Ordering::Relaxed);
+}
+
+fn bit(descriptor: RawFd) -> u64 {
+    u32::try_from(descriptor).ok().and_then(|at| 1_u64.checked_shl(at)).unwrap_or(0)
+}
+
+fn is_needed(descriptor: RawFd) -> bool {
+    NEEDED.load(Ordering::Relaxed) & bit(descriptor) != 0
+}
+
+/// Puts /dev/null in the place of standard input and output, and closes whatever else was inherited. Standard error
+/// stays.
+pub fn let_go() {
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        // Should the table of descriptors be full, they stay open until dlock ends; nothing is lost.
+        let _ = rustix::stdio::dup2_stdin(&null);
+        if !is_needed(1) {
+            let _ = rustix::stdio::dup2_stdout(&null);
+        }
+    }
+    for descriptor in open_descriptors() {
+        if descriptor > 2 && !is_needed(descriptor) {
+            sys::close_if_inherited(descriptor);
+        }
+    }
+}
+
+/// Leaves the directory that dlock was started in, so that its file system can be unmounted when the command is gone.
+pub fn leave_directory() {
+    // One that cannot be left stays in use until dlock ends.
+    let _ = rustix::process::chdir("/");
+}
+
+fn open_descriptors() -> Vec<RawFd> {
+    match fs::read_dir("/proc/self/fd") {
+        Ok(entries) => entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect(),
+        Err(_) => (3..WITHOUT_LIST).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_needed_is_known_by_number() {
+        keep(63);
+        assert!(is_needed(63) && !is_needed(62) && !is_needed(64) && !is_needed(-1));
+    }
+}

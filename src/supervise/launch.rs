@@ -1,0 +1,172 @@
+//! Executing the command: what must happen between the fork and the exec.
+#![expect(unsafe_code, reason = "no safe wrapper starts a child that dies with its parent")]
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use super::signals::Signal;
+use super::sys::{self, SignalSet};
+use super::wait;
+
+/// Everything that the child needs before its exec, made beforehand: it may not allocate.
+pub struct Exec<'a> {
+    /// The words of the command; the first is looked up in PATH.
+    pub argv: &'a [&'a CStr],
+    /// The whole environment.
+    pub envp: &'a [&'a CStr],
+    /// The process group to join; 0 makes one of its own, `None` stays in that of this process.
+    pub group: Option<i32>,
+    /// The signal mask to restore.
+    pub mask: &'a SignalSet,
+    /// Signals to ignore that this process no longer ignores.
+    pub ignore: &'a [Signal],
+    /// Descriptors to hand to the command; they are close-on-exec here.
+    pub inherit: &'a [BorrowedFd<'a>],
+    /// Where the child writes that it is about to execute: its pid, and [`sys::IN_GROUP`] if it is in `group`.
+    pub started: &'a AtomicU64,
+    /// What the child stands on until then.
+    pub stack: &'a LaunchStack,
+}
+
+/// What the child reads while it still shares this process's memory.
+struct Launch<'a> {
+    exec: &'a Exec<'a>,
+    argv: Vec<*const libc::c_char>,
+    envp: Vec<*const libc::c_char>,
+    parent: i32,
+    errno: AtomicI32,
+}
+
+/// What execvpe and the calls before it need, less what grows with the arguments: it puts paths on the stack.
+const LAUNCH_STACK: usize = 64 << 10;
+/// Below the stack, not accessible; as large as the largest page.
+const GUARD: usize = 64 << 10;
+
+/// Memory for the stack of a child, with a guard below it. It stays for the life of the process: a keeper starts one
+/// command, and giving back the few pages touched would interrupt the processor on which that just begins.
+#[derive(Debug)]
+pub struct LaunchStack {
+    top: *mut libc::c_void,
+}
+
+impl LaunchStack {
+    /// A stack for a command of so many words, of which the first page is at hand: for a script without an
+    /// interpreter line, execvpe copies the list of the words to it.
+    ///
+    /// Errors: there is no memory.
+    pub fn new(words: usize) -> io::Result<Self> {
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
+        let list = (words + 8) * size_of::<*const libc::c_char>();
+        let length = GUARD + (LAUNCH_STACK + list).next_multiple_of(GUARD);
+        // SAFETY: a new mapping that nobody else knows; the word written is its last.
+        unsafe {
+            let stack = libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, kind, -1, 0);
+            if stack == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            if libc::mprotect(stack.byte_add(GUARD), length - GUARD, access) != 0 {
+                let error = io::Error::last_os_error();
+                libc::munmap(stack, length);
+                return Err(error);
+            }
+            let top = stack.byte_add(length);
+            top.cast::<u64>().sub(1).write_volatile(0);
+            Ok(Self { top })
+        }
+    }
+}
+
+/// A command that has been executed.
+#[derive(Debug)]
+pub struct Spawned {
+    /// Its pid.
+    pub pid: i32,
+    /// A handle on it, where the kernel gives one (from Linux 5.2).
+    pub handle: Option<OwnedFd>,
+}
+
+/// Starts a command, and returns once it is executed; else the error is that of the fork or the exec.
+///
+/// The child shares this process's memory until it executes, as in `posix_spawn` of glibc, and the calling
+/// thread waits meanwhile: copying the page tables of a process with a runtime would take longer than all the
+/// rest. It dies by SIGKILL if the calling thread dies before it.
+pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
+    let mut launch = Launch {
+        exec,
+        argv: null_terminated(exec.argv),
+        envp: null_terminated(exec.envp),
+        parent: rustix::process::getpid().as_raw_nonzero().get(),
+        errno: AtomicI32::new(0),
+    };
+    let mut handle: RawFd = -1;
+    let mut clone = |more: libc::c_int| {
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | more;
+        let launch = (&raw mut launch).cast();
+        // SAFETY: the stack grows downwards from its end, and nobody else uses it. CLONE_VFORK returns after the
+        // child's exec or exit. Without CLONE_SIGHAND the child's dispositions are its own. `launch` and `handle`
+        // outlive the call.
+        match unsafe { libc::clone(become_command, exec.stack.top, flags, launch, &raw mut handle) } {
+            -1 => Err(io::Error::last_os_error()),
+            pid => Ok(pid),
+        }
+    };
+    let pid = match clone(libc::CLONE_PIDFD) {
+        // Where handles are not to be had, the number does: a child that is not reaped keeps it.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM | libc::ENOSYS)) => {
+            clone(0)
+        }
+        started => started,
+    }?;
+    // SAFETY: the kernel has made the descriptor for this process, close-on-exec; older ones leave the number alone.
+    let handle = (handle != -1).then(|| unsafe { OwnedFd::from_raw_fd(handle) });
+    // The child wakes this process in the middle of its exec, which would wait for what is done here next.
+    sys::step_aside();
+    match launch.errno.load(Ordering::Relaxed) {
+        0 => Ok(Spawned { pid, handle }),
+        errno => {
+            exec.started.store(0, Ordering::SeqCst);
+            wait::await_end(pid);
+            Err(io::Error::from_raw_os_error(errno))
+        }
+    }
+}
+
+fn null_terminated(strings: &[&CStr]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
+}
+
+extern "C" fn become_command(launch: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: the parent passes a valid Launch and waits; this process only makes async-signal-safe calls
+    // (execvpe of glibc and musl is: it uses the stack) and writes nothing of the parent's but the errno.
+    unsafe {
+        let launch = &*launch.cast::<Launch<'_>>();
+        let exec = launch.exec;
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        if libc::getppid() != launch.parent {
+            libc::_exit(127);
+        }
+        let joined = exec.group.is_none_or(|group| libc::setpgid(0, group) == 0);
+        for signal in exec.ignore {
+            libc::signal(signal.number(), libc::SIG_IGN);
+        }
+        if !sys::sigpipe_was_ignored() {
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        }
+        for fd in exec.inherit {
+            libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0);
+        }
+        for fd in (0..3).filter(|fd| sys::stream_was_closed(*fd)) {
+            libc::close(fd);
+        }
+        let pid = u64::try_from(libc::getpid()).unwrap_or(0);
+        exec.started.store(pid | if joined { sys::IN_GROUP } else { 0 }, Ordering::SeqCst);
+        sys::set_mask(exec.mask);
+        libc::execvpe(launch.argv[0], launch.argv.as_ptr(), launch.envp.as_ptr());
+        launch.errno.store(*libc::__errno_location(), Ordering::Relaxed);
+        libc::_exit(127)
+    }
+}

@@ -1,0 +1,360 @@
+//! The processes of this PID namespace, as a proved /proc shows them.
+//!
+//! Everything is taken beforehand: the directory, room for the table, and descriptors to spare, so that a look
+//! needs neither memory nor a descriptor that the system could refuse at the wrong moment.
+
+use std::cell::RefCell;
+use std::ffi::CStr;
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, fstatfs, openat, readlinkat_raw, seek};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+
+/// What statfs(2) says of a /proc.
+const PROC_MAGIC: u32 = 0x9fa0;
+/// How many processes one look takes in. The memory is the kernel's until it is written to.
+const ROOM: usize = 32_768;
+
+/// One living process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Process {
+    /// Its pid.
+    pub pid: i32,
+    /// Its parent's pid.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// The letter of its state: `T` is stopped, `Z` ended and not reaped.
+    pub state: u8,
+}
+
+impl Process {
+    /// Whether it is stopped.
+    pub fn is_stopped(self) -> bool {
+        self.state == b'T'
+    }
+
+    fn has_ended(self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+}
+
+/// Why there is no usable /proc.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Hidden {
+    /// It is not mounted, or may not be opened.
+    Unreadable(Errno),
+    /// What is at /proc is no process table.
+    NotProc,
+    /// It is that of another PID namespace: its numbers mean other processes.
+    Foreign,
+}
+
+impl fmt::Display for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(errno) => write!(f, "/proc cannot be read ({})", io::Error::from(*errno)),
+            Self::NotProc => f.write_str("/proc is not the process table"),
+            Self::Foreign => f.write_str("/proc shows another PID namespace"),
+        }
+    }
+}
+
+/// The directory, and descriptors that are given up for a moment where the system has no other.
+#[derive(Debug)]
+struct Directory {
+    proc: OwnedFd,
+    spare: [RefCell<Option<OwnedFd>>; 2],
+}
+
+impl Directory {
+    fn new(proc: OwnedFd) -> io::Result<Self> {
+        let spare = || fcntl_dupfd_cloexec(&proc, 3).map(|fd| RefCell::new(Some(fd)));
+        Ok(Self { spare: [spare()?, spare()?], proc })
+    }
+
+    /// Does `open`, and again with a spare descriptor given up for it if there was none to be had.
+    fn open(&self, open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+        let mut spare = self.spare.iter();
+        loop {
+            match open() {
+                Err(Errno::INTR) => {}
+                Err(scarce @ (Errno::MFILE | Errno::NFILE)) => match spare.next() {
+                    Some(cell) => drop(cell.take()),
+                    None => return Err(scarce),
+                },
+                other => return other,
+            }
+        }
+    }
+
+    /// Takes back what was given up, after what was opened for it is closed.
+    fn restore(&self) {
+        for cell in &self.spare {
+            let mut spare = cell.borrow_mut();
+            if spare.is_none() {
+                *spare = fcntl_dupfd_cloexec(&self.proc, 3).ok();
+            }
+        }
+    }
+
+    /// `None` if there is no such process.
+    fn stat(&self, pid: i32) -> Result<Option<Process>, Errno> {
+        let mut path = [0; 20];
+        let path = stat_path(pid, &mut path);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = match self.open(|| openat(&self.proc, path, flags, Mode::empty())) {
+            Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
+            other => other?,
+        };
+        // The fields wanted stand right behind the name, which has at most 64 bytes.
+        let mut text = [0; 256];
+        let read = loop {
+            match rustix::io::read(&file, &mut text) {
+                Err(Errno::INTR) => {}
+                other => break other,
+            }
+        };
+        drop(file);
+        self.restore();
+        match read {
+            Err(Errno::SRCH) => Ok(None),
+            Ok(length) => parse(pid, &text[..length]).map(Some).ok_or(Errno::IO),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+/// A view of the processes of this PID namespace.
+#[derive(Debug)]
+pub struct ProcessTable {
+    directory: Directory,
+    /// What the last look found, by pid, and room for more.
+    found: Vec<Process>,
+    /// Positions in `found` of the members, parents before their children.
+    members: Vec<u32>,
+}
+
+impl ProcessTable {
+    /// The table of this process's PID namespace, or why there is none to be seen.
+    ///
+    /// Errors: the system has no descriptors or memory to spare (`EMFILE`, `ENFILE`, `ENOMEM`).
+    pub fn open() -> io::Result<Result<Self, Hidden>> {
+        Self::at(|| openat(CWD, c"/proc", directory_flags(), Mode::empty()))
+    }
+
+    /// The same for a process just forked, since a directory that two share has one position for both.
+    pub fn again(&self) -> io::Result<Result<Self, Hidden>> {
+        Self::at(|| openat(&self.directory.proc, c".", directory_flags(), Mode::empty()))
+    }
+
+    fn at(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<Self, Hidden>> {
+        let proc = loop {
+            match open() {
+                Err(Errno::INTR) => {}
+                Err(scarce @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(scarce.into()),
+                Err(errno) => return Ok(Err(Hidden::Unreadable(errno))),
+                Ok(directory) => break directory,
+            }
+        };
+        if let Err(hidden) = prove(&proc) {
+            return Ok(Err(hidden));
+        }
+        let (found, members) = (Vec::with_capacity(ROOM), Vec::with_capacity(ROOM));
+        Ok(Ok(Self { directory: Directory::new(proc)?, found, members }))
+    }
+
+    /// How `pid` stands; `None` if there is no such process. An error means that it cannot be told.
+    pub fn look(&self, pid: i32) -> Result<Option<Process>, Errno> {
+        self.directory.stat(pid)
+    }
+
+    /// Calls `act` with a handle on `expected`, if that is still the process it was, with the same parent or this
+    /// process in its place; with `None` where the kernel has no handles (before Linux 5.3, or a container profile
+    /// that denies them). Returns `None` if it is gone.
+    ///
+    /// The handle first, then the look: were the pid reused in between, the handle would be that of a process
+    /// that has ended, and a signal would go nowhere.
+    pub fn with_handle<T>(
+        &self,
+        expected: Process,
+        act: impl FnOnce(Option<&OwnedFd>) -> T,
+    ) -> Result<Option<T>, Errno> {
+        let pid = Pid::from_raw(expected.pid).ok_or(Errno::SRCH)?;
+        let handle = match self.directory.open(|| pidfd_open(pid, PidfdFlags::empty())) {
+            Ok(handle) => Some(handle),
+            Err(Errno::SRCH) => return Ok(None),
+            Err(Errno::NOSYS | Errno::PERM) => None,
+            Err(errno) => return Err(errno),
+        };
+        let own = own_pid();
+        let now = self.look(expected.pid);
+        let is_still = now.map(|now| {
+            now.is_some_and(|p| !p.has_ended() && (p.parent == expected.parent || p.parent == own))
+        });
+        let done = is_still.map(|is| is.then(|| act(handle.as_ref())));
+        drop(handle);
+        self.directory.restore();
+        done
+    }
+
+    /// Looks for all living descendants of this process, without `outside` and theirs. Whether all was seen.
+    pub fn find_members(&mut self, outside: &[i32]) -> bool {
+        self.found.clear();
+        self.members.clear();
+        let complete = self.read_all();
+        self.found.sort_unstable_by_key(|p| p.pid);
+        let own = own_pid();
+        for (at, process) in (0..).zip(&self.found) {
+            if process.parent == own && !outside.contains(&process.pid) {
+                self.members.push(at);
+            }
+        }
+        // Generation by generation: whose parent is in the last one. There is room: members are among the found.
+        let mut last = 0..self.members.len();
+        while !last.is_empty() {
+            for (at, process) in (0..).zip(&self.found) {
+                let parent = self.found.binary_search_by_key(&process.parent, |p| p.pid);
+                let Some(parent) = parent.ok().and_then(|at| u32::try_from(at).ok()) else { continue };
+                if self.members[last.clone()].contains(&parent) {
+                    self.members.push(at);
+                }
+            }
+            last = last.end..self.members.len();
+        }
+        complete
+    }
+
+    /// The members that the last look found, parents before their children.
+    pub fn members(&self) -> impl Iterator<Item = Process> {
+        self.members.iter().filter_map(|at| self.found.get(usize::try_from(*at).ok()?)).copied()
+    }
+
+    /// Reads every living process; whether all could be read.
+    fn read_all(&mut self) -> bool {
+        let Self { directory, found, .. } = self;
+        let mut complete = seek(&directory.proc, SeekFrom::Start(0)).is_ok();
+        let mut buffer = [MaybeUninit::uninit(); 8 << 10];
+        let mut entries = RawDir::new(&directory.proc, &mut buffer);
+        while let Some(entry) = entries.next() {
+            let Ok(entry) = entry else {
+                complete = false;
+                break;
+            };
+            let Some(pid) = number(entry.file_name().to_bytes()) else { continue };
+            match directory.stat(pid) {
+                Ok(Some(process)) if process.has_ended() => {}
+                Ok(Some(process)) if found.len() < found.capacity() => found.push(process),
+                Ok(None) => {}
+                Ok(Some(_)) | Err(_) => complete = false,
+            }
+        }
+        complete
+    }
+}
+
+fn own_pid() -> i32 {
+    getpid().as_raw_nonzero().get()
+}
+
+fn directory_flags() -> OFlags {
+    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC
+}
+
+/// Whether `directory` is a /proc in which this process is what it is to itself.
+fn prove(directory: &OwnedFd) -> Result<(), Hidden> {
+    let kind = fstatfs(directory).map_err(Hidden::Unreadable)?.f_type;
+    if u32::try_from(kind) != Ok(PROC_MAGIC) {
+        return Err(Hidden::NotProc);
+    }
+    let mut name = [MaybeUninit::<u8>::uninit(); 24];
+    let own = match readlinkat_raw(directory, c"self", &mut name) {
+        // A process of another namespace has no number there.
+        Err(Errno::NOENT) => return Err(Hidden::Foreign),
+        Err(errno) => return Err(Hidden::Unreadable(errno)),
+        Ok((own, _)) => number(own),
+    };
+    if own == Some(own_pid()) { Ok(()) } else { Err(Hidden::Foreign) }
+}
+
+fn number(text: &[u8]) -> Option<i32> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// `PID/stat` in `room`, which is zeroed.
+fn stat_path(pid: i32, room: &mut [u8; 20]) -> &CStr {
+    use std::io::Write as _;
+    // Ten digits, a name and the end fit.
+    let _ = write!(&mut room[..19], "{pid}/stat");
+    CStr::from_bytes_until_nul(room).unwrap_or(c"")
+}
+
+/// Field 3 and the next two of /proc/PID/stat; the name before them may contain anything.
+fn parse(pid: i32, text: &[u8]) -> Option<Process> {
+    let rest = &text[text.iter().rposition(|b| *b == b')')? + 1..];
+    let mut fields = rest.split(|b| *b == b' ').filter(|f| !f.is_empty());
+    let state = *fields.next()?.first()?;
+    let mut next = || number(fields.next()?);
+    Some(Process { pid, parent: next()?, group: next()?, state })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> ProcessTable {
+        ProcessTable::open().expect("descriptors").expect("a /proc of this namespace")
+    }
+
+    #[test]
+    fn this_process_is_found_in_its_own_table() {
+        let me = table().look(own_pid()).expect("a readable table").expect("this process");
+        assert_eq!(me.pid, own_pid());
+        assert!(!me.is_stopped() && !me.has_ended());
+        assert_eq!(table().look(i32::MAX), Ok(None));
+    }
+
+    #[test]
+    fn a_directory_that_is_no_process_table_is_not_believed() {
+        let root = openat(CWD, c"/", directory_flags(), Mode::empty()).expect("a directory");
+        assert_eq!(prove(&root), Err(Hidden::NotProc));
+    }
+
+    #[test]
+    fn names_may_contain_anything() {
+        let process = parse(7, b"7 (a) R 1 (x) T 3 4 5").expect("fields");
+        assert_eq!(process, Process { pid: 7, parent: 3, group: 4, state: b'T' });
+        assert_eq!(parse(7, b"7 (a"), None);
+    }
+
+    #[test]
+    fn children_and_theirs_are_members_unless_they_are_outside() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "sleep 100 & echo $!; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut line = String::new();
+        let out = child.stdout.take().expect("a pipe");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a pid");
+        let (parent, grandchild) =
+            (i32::try_from(child.id()).expect("a pid"), line.trim().parse().expect("a pid"));
+        let mut table = table();
+        assert!(table.find_members(&[]));
+        let pids: Vec<i32> = table.members().map(|p| p.pid).collect();
+        let at = |pid| pids.iter().position(|p| *p == pid).expect("a member");
+        assert!(at(parent) < at(grandchild));
+        table.find_members(&[parent]);
+        assert!(table.members().all(|p| p.pid != parent && p.pid != grandchild));
+        let member = table.look(grandchild).expect("readable").expect("alive");
+        let killed = table.with_handle(member, |handle| {
+            rustix::process::pidfd_send_signal(handle.expect("a handle"), rustix::process::Signal::KILL)
+        });
+        assert_eq!(killed, Ok(Some(Ok(()))));
+        child.wait().expect("a status");
+    }
+}

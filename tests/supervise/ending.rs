@@ -1,0 +1,151 @@
+//! Ending a tree where the system does not help: no /proc, somebody else's /proc, few descriptors; and who is left alone.
+
+use rustix::process::Signal;
+
+use crate::support::process::{is_alive, is_stopped};
+use crate::support::wait::until_true;
+use crate::support::{Bed, process};
+
+/// Hides /proc and runs dlock with the words that follow.
+const WITHOUT_PROC: &str =
+    r#"mount -t tmpfs none /proc && exec "$dlock" run --endpoint "$locks" --name x "$@""#;
+
+/// `sh -c SCRIPT` as a command that says its pid and has a child in its process group.
+const IN_ITS_GROUP: &str = "trap '' TERM; sleep 1000 & echo $! >member; echo $$ >pid; wait; wait";
+
+fn without_proc(bed: &Bed, words: &[&str]) -> std::process::Command {
+    let mut command = bed.command("unshare");
+    command.args(["--mount", "sh", "-c", WITHOUT_PROC, "sh"]).args(words);
+    command
+}
+
+fn pid_in(bed: &Bed, name: &str) -> i32 {
+    bed.await_line(name).parse().expect("a pid")
+}
+
+#[test]
+fn without_proc_max_run_ends_the_command_and_its_group() {
+    let bed = Bed::new();
+    let words = ["--max-run", "200ms", "--grace", "0", "--", "sh", "-c", IN_ITS_GROUP];
+    let running = bed.start(&mut without_proc(&bed, &words));
+    let members = [pid_in(&bed, "pid"), pid_in(&bed, "member")];
+    running.finish().failed(124, &["--max-run"]);
+    assert!(members.iter().all(|pid| !is_alive(*pid)));
+    bed.assert_free("x");
+}
+
+#[test]
+fn without_proc_a_killed_keeper_takes_the_command_and_its_group_with_it() {
+    let bed = Bed::new();
+    let running = bed.start(&mut without_proc(&bed, &["--", "sh", "-c", IN_ITS_GROUP]));
+    let (command, member) = (pid_in(&bed, "pid"), pid_in(&bed, "member"));
+    let keeper = process::look(command).expect("a command").parent;
+    process::signal(keeper, Signal::KILL);
+    running.finish().failed(76, &["the command was ended"]);
+    assert!(!is_alive(command) && !is_alive(member));
+    bed.assert_free("x");
+}
+
+#[test]
+fn without_proc_a_lock_is_not_free_before_all_is_known_to_have_ended() {
+    let bed = Bed::new();
+    let script = "setsid sh -c 'echo $$ >away; exec sleep 1000' & echo $$ >pid; wait";
+    let mut words = vec!["--max-run", "200ms", "--grace", "0", "--", "sh", "-c"];
+    words.push(script);
+    let running = bed.start(&mut without_proc(&bed, &words));
+    let (command, away) = (pid_in(&bed, "pid"), pid_in(&bed, "away"));
+    until_true("the end of the command", || !is_alive(command));
+    let told = || running.err_so_far().contains("cannot tell whether all that the command started has ended");
+    until_true("word of what is not known", told);
+    bed.assert_busy("x");
+    process::signal(away, Signal::KILL);
+    let ended = running.finish();
+    assert_eq!(ended.code(), Some(124), "{}", ended.err);
+    bed.assert_free("x");
+}
+
+#[test]
+fn with_another_namespaces_proc_the_own_command_is_ended_and_no_stranger() {
+    // In the outer namespace the low pids are strangers with children; within the inner one dlock and its command have
+    // the same numbers, and see the outer /proc.
+    let bed = Bed::new();
+    let script = r#"
+        for i in 1 2 3 4 5 6; do (tail -f /dev/null & wait) & done
+        until [ "$(pgrep -c tail)" = 6 ]; do :; done
+        unshare --pid --fork "$dlock" run --endpoint "$locks" --name x --max-run 200ms --grace 0 -- \
+            sh -c 'trap "" TERM; sleep 1001 & wait; wait'
+        echo "$? $(pgrep -c tail) $(pgrep -c sleep)"
+        exec kill -KILL -1"#;
+    let mut command = bed.command("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", script]);
+    let ended = bed.finish(&mut command);
+    assert_eq!(ended.text(), "124 6 0\n", "{}", ended.err);
+    bed.assert_free("x");
+}
+
+#[test]
+fn children_from_before_dlock_are_nobodys_tree() {
+    let bed = Bed::new();
+    let script = r#"sleep 1000 & echo $! >stranger
+        exec "$dlock" run --endpoint "$locks" --name x -- sh -c 'setsid sleep 1000 & echo $! >pid; wait'"#;
+    let running = bed.start(&mut bed.bash(script));
+    let (stranger, member) = (pid_in(&bed, "stranger"), pid_in(&bed, "pid"));
+    process::signal(running.keeper(), Signal::KILL);
+    running.finish().failed(76, &["the command was ended"]);
+    assert!(!is_alive(member) && is_alive(stranger));
+    bed.assert_free("x");
+    process::signal(stranger, Signal::KILL);
+}
+
+#[test]
+fn with_few_descriptors_all_of_the_tree_is_ended_or_nothing_is_started() {
+    let bed = Bed::new();
+    let script = r#"ulimit -n "$1"
+        exec "$dlock" run --endpoint "$locks" --name x --max-run 300ms --grace 0 -- sh -c '
+            setsid sleep 1000 & (setsid sleep 1000 &); trap "" TERM; while :; do sleep 1000; done'"#;
+    let mut started = 0;
+    for limit in 12..32 {
+        let mut command = bed.bash(script);
+        let ended = bed.finish(command.arg("sh").arg(limit.to_string()));
+        match ended.code() {
+            Some(124) => started += 1,
+            code => assert!(matches!(code, Some(71 | 127)) && started == 0, "{limit}: {:?}", ended.err),
+        }
+        bed.await_no_process();
+        bed.assert_free("x");
+    }
+    assert!(started >= 8, "it needs more than {} descriptors", 32 - started);
+}
+
+#[test]
+fn a_stopped_front_and_a_killed_keeper_leave_nobody() {
+    let scene = crate::crash::Scene::new(&[]);
+    scene.running.signal(Signal::STOP);
+    until_true("a stopped front", || is_stopped(scene.running.pid()));
+    process::signal(scene.keeper, Signal::KILL);
+    scene.await_tree_gone();
+    scene.conclude().failed(76, &["the command was ended"]);
+}
+
+#[test]
+fn a_command_that_is_killed_while_it_is_stopped_ends_dlock() {
+    let bed = Bed::new();
+    let (mut terminal, command) = crate::support::terminal::running(&bed, "", "exec sleep 1000");
+    terminal.ctrl_z();
+    terminal.expect_prompt();
+    until_true("a stopped command", || is_stopped(command));
+    process::signal(command, Signal::KILL);
+    until_true("a free lock", || bed.holders("x") == 0);
+    assert!(terminal.command("wait %1; echo $?").contains("137"));
+}
+
+#[test]
+fn a_script_without_an_interpreter_line_takes_as_many_words_as_the_system_does() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bed = Bed::new();
+    let script = bed.write("script", "echo $#\n");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    let mut command = bed.run(["--name", "x", "--"]);
+    command.arg(&script).args(std::iter::repeat_n("a", 120_000));
+    assert_eq!(bed.finish(&mut command).silently(0).text(), "120000\n");
+}

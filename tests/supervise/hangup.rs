@@ -1,0 +1,101 @@
+//! What the kernel tells dlock alone, and what it tells the job before the command is in it.
+
+use crate::support::process::is_alive;
+use crate::support::wait::until_true;
+use crate::support::{Bed, bed::DLOCK};
+
+/// Runs the words after the first two on a terminal of their own, of whose session they are the leader. The first is
+/// what to do: `hang-up` waits for a line in the file that is the second and closes the terminal; `keys` types Ctrl-C so
+/// many seconds after the program was executed; `alarm` has a timer run out after so many. Says how the program ended.
+const ON_A_TERMINAL: &str = r#"
+import os, pty, select, signal, sys, time
+what, second, words = sys.argv[1], sys.argv[2], sys.argv[3:]
+pid, terminal = pty.fork()
+if pid == 0:
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    if what == "alarm":
+        signal.setitimer(signal.ITIMER_REAL, float(second))
+    os.execvp(words[0], words)
+def ended(within):
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        if select.select([terminal], [], [], 0.001)[0]:
+            try:
+                os.read(terminal, 4096)
+            except OSError:
+                pass
+        got, status = os.waitpid(pid, os.WNOHANG)
+        if got:
+            return status
+    return None
+if what == "hang-up":
+    while not (os.path.exists(second) and open(second).read().endswith("\n")):
+        time.sleep(0.005)
+    os.close(terminal)
+    print(os.waitpid(pid, 0)[1])
+elif what == "keys":
+    while open(f"/proc/{pid}/comm").read().strip() != os.path.basename(words[0]):
+        pass
+    time.sleep(float(second))
+    os.write(terminal, b"\x03")
+    status = ended(5)
+    if status is None:
+        os.kill(pid, signal.SIGKILL)
+    print(status)
+else:
+    print(ended(10))
+"#;
+
+fn on_a_terminal(bed: &Bed, what: &str, second: &str, words: &[&str]) -> std::process::Command {
+    under(bed, what, second, &[], words)
+}
+
+/// The same with dlock as the command of these words.
+fn under(bed: &Bed, what: &str, second: &str, first: &[&str], words: &[&str]) -> std::process::Command {
+    let mut command = bed.command(Bed::python());
+    command.args(["-c", ON_A_TERMINAL, what, second]).args(first);
+    command.args([DLOCK, "run", "--name", "x", "--endpoint"]).arg(bed.locks()).arg("--").args(words);
+    command
+}
+
+#[test]
+fn a_hang_up_of_the_session_that_dlock_leads_ends_the_command() {
+    let bed = Bed::new();
+    let mut command = on_a_terminal(&bed, "hang-up", "pid", &["sh", "-c", "echo $$ >pid; exec sleep 1000"]);
+    let ended = bed.finish(&mut command);
+    // It died of SIGHUP, as without dlock.
+    assert_eq!((ended.text().as_str(), ended.err.as_str()), ("1\n", ""));
+    let pid = bed.await_line("pid").parse().expect("a pid");
+    until_true("the end of the command", || !is_alive(pid));
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_timer_inherited_from_the_caller_reaches_the_command() {
+    let bed = Bed::new();
+    let mut command = on_a_terminal(&bed, "alarm", "0.3", &["sleep", "1000"]);
+    assert_eq!(bed.finish(&mut command).text(), "14\n");
+    bed.assert_free("x");
+}
+
+#[test]
+fn an_interrupt_from_the_keyboard_is_not_lost_while_the_command_starts() {
+    let bed = Bed::new();
+    for step in 0..80 {
+        let after = format!("{:.5}", f64::from(step) * 0.00006);
+        let ended = bed.finish(&mut on_a_terminal(&bed, "keys", &after, &["sleep", "1000"]));
+        assert_eq!(ended.text(), "2\n", "Ctrl-C after {after} s");
+        bed.assert_free("x");
+    }
+}
+
+#[test]
+fn an_interrupt_that_comes_before_the_command_has_joined_the_job_is_passed_on() {
+    // strace holds up the keeper when it makes its group, and a second later the command when it joins the job's.
+    let bed = Bed::new();
+    let strace = ["strace", "-f", "-qq", "-o", "trace", "-e", "trace=setpgid", "-e"];
+    let first = [&strace[..], &["inject=setpgid:delay_enter=1000000"]].concat();
+    let ended = bed.finish(&mut under(&bed, "keys", "1.5", &first, &["sleep", "1000"]));
+    assert_eq!(ended.text(), "2\n", "{}", bed.read("trace"));
+    bed.assert_free("x");
+}
