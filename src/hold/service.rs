@@ -59,7 +59,8 @@ impl Driver<'_> {
     pub(super) fn tell_doubt(&mut self, error: &Error) {
         if !std::mem::replace(&mut self.doubtful, true) {
             let running = self.lease.as_ref().filter(|_| self.child.is_some());
-            let left = running.map(|lease| lease.window().terminate_at.since(self.clock.now()));
+            let until = running.map(|lease| lease.window().terminate_at).filter(|until| !until.is_never());
+            let left = until.map(|until| until.since(self.clock.now()));
             self.audience.notice(Notice::Doubtful(error, left));
         }
     }

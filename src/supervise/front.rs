@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{getpid, getppid};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
+use super::chances::{CHANCES, Chances};
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::failure::{KeeperFailure, WhyFailed};
 use super::keeper::Seed;
@@ -29,9 +30,6 @@ use crate::lock::Moment;
 /// How long a keeper may take to leave the line after an ending signal: the time a release may take and, with the
 /// chances below, a second.
 const LEAVING: Duration = Duration::from_millis(5_200);
-/// What the keeper still has when its time has run out, to say so. It is counted in steps, each from when the front
-/// ran: if the machine stands still the keeper does too.
-const CHANCES: (u32, Duration) = (8, Duration::from_millis(100));
 /// How long nothing must have happened after the start for a command to be a longer one.
 const SETTLED: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How long a keeper that has closed its end may take to say why and end.
@@ -73,6 +71,7 @@ struct Watch {
     /// The keeper must have acted by then, but for its last chances.
     act_by: Moment,
     chances: u32,
+    late: Chances,
     /// Why it would be at fault if not.
     fault: WhyFailed,
     /// The command whose stop was followed, until somebody resumes the job.
@@ -165,6 +164,7 @@ impl Front {
                 ended_by: None,
                 act_by: patience.give_up_at,
                 chances: CHANCES.0,
+                late: Chances::default(),
                 fault: WhyFailed::Mute,
                 followed: None,
                 settling: true,
@@ -354,7 +354,7 @@ impl Front {
     /// Acts if the keeper let its time pass.
     fn guard(&self, watch: &mut Watch) -> Step {
         if self.shared.has_passed() {
-            let late = now() >= self.shared.guard_until();
+            let late = now() >= self.shared.guard_until() && !watch.late.give(&self.shared);
             if late { self.keeper_failed(watch, Some(WhyFailed::Stalled)) } else { Step::Continue }
         } else if now() >= watch.act_by {
             // Nothing is held, and a keeper that is only late leaves the line itself.

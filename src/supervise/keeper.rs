@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, setpgid};
 use tokio::io::unix::AsyncFd;
@@ -87,6 +88,12 @@ impl<'a> Keeper<'a> {
     /// Publishes the instant at which the front ends the command unless a later one is published before.
     pub fn guard_until(&self, when: Moment) {
         self.shared.set_guard_until(when);
+    }
+
+    /// Publishes how long this process may take on each of its chances when that instant has passed; zero where the
+    /// lock would be lost then. See [`super::chances`].
+    pub fn guard_in_steps_of(&self, length: Duration) {
+        self.shared.set_guard_step(length);
     }
 
     /// Publishes how the command ended, should this process not live to tell it.

@@ -172,13 +172,13 @@ pub fn fork() -> io::Result<Fork> {
 
 /// Five words in memory that a process shares with those that it forks, zero at first; mapped for the life of
 /// each process.
-pub fn shared_words() -> io::Result<&'static [AtomicU64; 5]> {
+pub fn shared_words() -> io::Result<&'static [AtomicU64; 6]> {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new anonymous mapping, page-aligned and zeroed, which makes valid atomics; it is never unmapped,
     // and only reached as atomics.
     unsafe {
-        let at = libc::mmap(ptr::null_mut(), size_of::<[AtomicU64; 5]>(), access, flags, -1, 0);
+        let at = libc::mmap(ptr::null_mut(), size_of::<[AtomicU64; 6]>(), access, flags, -1, 0);
         if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(&*at.cast()) }
     }
 }

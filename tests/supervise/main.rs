@@ -4,6 +4,7 @@
 
 mod crash;
 mod daemons;
+mod freeze;
 mod init;
 mod jobs;
 mod kernel;
