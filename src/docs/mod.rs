@@ -98,4 +98,6 @@ pub mod adr {
     pub mod r0074_functions_in_order_of_the_start {}
     #[doc = include_str!("adr/0082-what-the-kernel-keeps-outlives-a-freeze.md")]
     pub mod r0082_what_the_kernel_keeps_outlives_a_freeze {}
+    #[doc = include_str!("adr/0083-when-the-files-of-a-claim-fail.md")]
+    pub mod r0083_when_the_files_of_a_claim_fail {}
 }

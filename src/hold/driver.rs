@@ -66,6 +66,7 @@ pub(super) struct Driver<'a> {
     pub(super) looking: Option<Looking>,
     /// When the service is looked at.
     pub(super) examine_at: Moment,
+    pub(super) settled: bool,
     pub(super) examining: Option<Examining>,
     pub(super) claim: Option<Arc<dyn Claim>>,
     /// The names in whose lines the own claim stands.
@@ -130,6 +131,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         tell_silence_at: job.plan.started + service::SILENCE,
         looking: None,
         examine_at: Moment::NEVER,
+        settled: false,
         examining: None,
         claim: None,
         own: Vec::new(),
