@@ -12,12 +12,14 @@ use crate::lock::{Error, Moment, Result};
 /// Until when a hold may be relied on, and when its end must begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// When SIGTERM is due.
+    /// When SIGTERM is due; never without a lease.
     pub terminate_at: Moment,
-    /// When SIGKILL is due: the deadline.
+    /// When SIGKILL is due: the deadline; never without a lease.
     pub kill_at: Moment,
-    /// When a guard that is not the keeper must act: within the kill budget, after the keeper.
+    /// When a guard that is not the keeper must act. With a lease that is within the kill budget, after the keeper.
     pub guard_at: Moment,
+    /// Without a lease, how long a keeper that is late then may take on a chance; zero where it has none.
+    pub guard_step: Duration,
 }
 
 /// What the keeper of a lease has to say.
@@ -41,6 +43,8 @@ pub struct Wanted {
     pub grace: Duration,
     /// How many renewals fit into one ttl.
     pub renewals_per_ttl: u32,
+    /// Whether the claim ends with a lease. If not, the kernel keeps it for as long as its processes live.
+    pub leased: bool,
 }
 
 /// Renews one claim on schedule and owns the arithmetic of its validity.
@@ -55,8 +59,8 @@ pub struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// A keeper for `claim`, whose ttl counts from `from`. A claim that the kernel ends has no ttl; it is
-    /// looked after as if it had the wanted one, so that a keeper which hangs is noticed there too.
+    /// A keeper for `claim`, whose ttl counts from `from`. A claim that the kernel keeps has no ttl; it is looked
+    /// after as often as if it had the wanted one, so that a keeper which hangs is noticed there too.
     pub fn new(claim: Arc<dyn Claim>, clock: Clock, wanted: Wanted, from: Moment) -> Self {
         let mut keeper = Self { claim, clock, wanted, from, next: from };
         keeper.next = from + keeper.renew_interval();
@@ -77,12 +81,15 @@ impl LeaseKeeper {
     /// The present promise.
     pub fn window(&self) -> Window {
         let terms = self.terms();
-        let kill_at = terms.kill_at(self.from);
-        Window {
-            terminate_at: terms.terminate_at(self.from),
-            kill_at,
-            guard_at: kill_at + terms.kill_budget / 2,
+        if !self.wanted.leased {
+            // A renewal is due after a third of the ttl and may take a sixth.
+            let guard_at = self.from + terms.ttl * 5 / 8;
+            let guard_step = terms.ttl / 32;
+            return Window { terminate_at: Moment::NEVER, kill_at: Moment::NEVER, guard_at, guard_step };
         }
+        let kill_at = terms.kill_at(self.from);
+        let guard_at = kill_at + terms.kill_budget / 2;
+        Window { terminate_at: terms.terminate_at(self.from), kill_at, guard_at, guard_step: Duration::ZERO }
     }
 
     /// When the next renewal is due.
@@ -111,6 +118,10 @@ impl LeaseKeeper {
             }
             Err(error) => {
                 self.next = self.clock.now() + terms.ttl / 30;
+                if !self.wanted.leased {
+                    // The keeper is at work, and the kernel keeps the lock.
+                    self.from = self.from.max(sent);
+                }
                 News::Doubtful(error)
             }
         }
@@ -186,6 +197,11 @@ mod tests {
         }
     }
 
+    fn wanted(leased: bool) -> Wanted {
+        let (ttl, grace) = (Duration::from_secs(30), Duration::from_secs(5));
+        Wanted { ttl, grace, renewals_per_ttl: 3, leased }
+    }
+
     fn keeper(replies: &[Reply]) -> (LeaseKeeper, Arc<Scripted>, Moment, Clock) {
         let clock = Clock::Runtime(tokio::time::Instant::now());
         let claim = Arc::new(Scripted {
@@ -194,9 +210,7 @@ mod tests {
             asked_at: Mutex::default(),
         });
         let from = clock.now();
-        let wanted =
-            Wanted { ttl: Duration::from_secs(30), grace: Duration::from_secs(5), renewals_per_ttl: 3 };
-        (LeaseKeeper::new(claim.clone(), clock, wanted, from), claim, from, clock)
+        (LeaseKeeper::new(claim.clone(), clock, wanted(true), from), claim, from, clock)
     }
 
     impl LeaseKeeper {
@@ -227,6 +241,7 @@ mod tests {
         let sent = from + Duration::from_secs(10);
         assert_eq!(window.kill_at.since(sent), Duration::from_millis(28_698));
         assert_eq!(window.guard_at.since(window.kill_at), Duration::from_millis(500));
+        assert_eq!(window.guard_step, Duration::ZERO);
         assert_eq!(window.kill_at.since(window.terminate_at), Duration::from_secs(5));
     }
 
@@ -252,6 +267,19 @@ mod tests {
         }
         let asked = claim.asked_at.lock().expect("not poisoned").iter().filter(|at| **at < end).count();
         assert!(asked >= 3, "asked {asked} times before {:?}", end.since(from));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_lease_nothing_ends_and_a_failed_renewal_shows_that_the_keeper_works() {
+        let (mut keeper, ..) = keeper(&[Reply::Fails(Duration::ZERO)]);
+        keeper.wanted = wanted(false);
+        let (before, before_due) = (keeper.window(), keeper.due());
+        assert!(before.terminate_at.is_never() && before.kill_at.is_never());
+        assert!(matches!(keeper.next().await, News::Doubtful(_)));
+        let after = keeper.window();
+        assert!(after.terminate_at.is_never() && after.kill_at.is_never());
+        assert_eq!(after.guard_at.since(before.guard_at), Duration::from_secs(10));
+        assert!(before.guard_at.since(before_due) > Duration::ZERO, "a guard that waits for no renewal");
     }
 
     #[tokio::test(start_paused = true)]

@@ -140,6 +140,10 @@ pub trait Claim: Debug + Send + Sync {
     /// (C06).
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState>;
 
+    /// Told once, when the command has run for a moment: what makes a long hold safer and would delay a short one may be
+    /// set up now.
+    fn settle(&self) {}
+
     /// Proves that the entry lives and gives it another ttl; returns the moment from which that counts (C07).
     ///
     /// Errors: `Unavailable`. An entry found gone is not an error here: [`Claim::changed`] says `Lost`, at

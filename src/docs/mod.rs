@@ -94,4 +94,8 @@ pub mod adr {
     pub mod r0072_musl_for_other_hosts {}
     #[doc = include_str!("adr/0073-sql-renewals-lock-nothing-shared.md")]
     pub mod r0073_sql_renewals_lock_nothing_shared {}
+    #[doc = include_str!("adr/0082-what-the-kernel-keeps-outlives-a-freeze.md")]
+    pub mod r0082_what_the_kernel_keeps_outlives_a_freeze {}
+    #[doc = include_str!("adr/0083-when-the-files-of-a-claim-fail.md")]
+    pub mod r0083_when_the_files_of_a_claim_fail {}
 }

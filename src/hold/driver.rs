@@ -63,6 +63,7 @@ pub(super) struct Driver<'a> {
     pub(super) looking: Option<Looking>,
     /// When the service is looked at.
     pub(super) examine_at: Moment,
+    pub(super) settled: bool,
     pub(super) examining: Option<Examining>,
     pub(super) claim: Option<Arc<dyn Claim>>,
     /// The names in whose lines the own claim stands.
@@ -131,6 +132,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         tell_silence_at: job.plan.started + service::SILENCE,
         looking: None,
         examine_at: Moment::NEVER,
+        settled: false,
         examining: None,
         claim: None,
         own: Vec::new(),
@@ -218,6 +220,7 @@ impl Driver<'_> {
             ttl: self.job.plan.ttl,
             grace: self.job.plan.grace,
             renewals_per_ttl: self.job.backend.capabilities().renewals_per_ttl,
+            leased: self.job.backend.capabilities().leased,
         };
         LeaseKeeper::new(claim.clone(), self.clock, wanted, from)
     }
@@ -226,6 +229,7 @@ impl Driver<'_> {
         match (&state, &self.claim) {
             (ClaimState::Held(grant), Some(claim)) if self.machine.held_at().is_none() => {
                 let lease = self.lease_keeper(claim, grant.counts_from);
+                self.keeper.guard_in_steps_of(lease.window().guard_step);
                 self.keeper.guard_until(lease.window().guard_at);
                 let now = self.clock.now();
                 self.machine.on(Event::Renewed(lease.window()), now);
@@ -318,11 +322,13 @@ impl Driver<'_> {
     }
 
     fn renewed(&mut self, answer: (Moment, Result<Moment>)) -> Option<Event> {
-        match self.lease.as_mut()?.conclude(answer) {
+        let lease = self.lease.as_mut()?;
+        let news = lease.conclude(answer);
+        if self.machine.held_at().is_some() {
+            self.keeper.guard_until(lease.window().guard_at);
+        }
+        match news {
             News::Renewed(window) => {
-                if self.machine.held_at().is_some() {
-                    self.keeper.guard_until(window.guard_at);
-                }
                 self.doubtful = false;
                 Some(Event::Renewed(window))
             }

@@ -244,8 +244,9 @@ impl Machine {
             Event::State(ClaimState::Held(grant)) => {
                 self.grant = Some(grant);
                 self.held_at = Some(now);
-                // Renewals do not move this: somebody who can start something may stand behind.
-                self.ask_until = self.terminate_at();
+                // Renewals do not move this: somebody who can start something may stand behind, also where no lease
+                // runs out.
+                self.ask_until = self.terminate_at().min(now + self.plan.ttl);
                 self.phase = Phase::Asking;
                 vec![Action::Ask]
             }

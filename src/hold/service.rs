@@ -10,8 +10,10 @@ use crate::lock::{Error, ErrorKind, Moment, Result};
 
 /// How long a service may be silent before people are told.
 pub(super) const SILENCE: Duration = Duration::from_secs(2);
-/// How long a command runs before the service is looked at: nothing of it may slow down a short one.
-const LOOK_AFTER: Duration = Duration::from_secs(1);
+/// How long a command runs before its hold is made safer: nothing of it may slow down a short one.
+const SETTLE_AFTER: Duration = Duration::from_millis(250);
+/// How long after that the service is looked at.
+const LOOK_AFTER: Duration = Duration::from_millis(750);
 /// How long a look at the service may take.
 const EXAMINATION: Duration = Duration::from_secs(5);
 /// Between two attempts to read how a claim stands.
@@ -23,11 +25,9 @@ impl Driver<'_> {
         self.audience.notice(Notice::NotReached(self.machine.last_error.as_ref()));
     }
 
-    /// The service will be looked at if that may tell something that matters.
+    /// The claim will be told that it is held for longer, and the service looked at after that.
     pub(super) fn examine_later(&mut self) {
-        if self.job.backend.capabilities().look_while_running {
-            self.examine_at = self.clock.now() + LOOK_AFTER;
-        }
+        self.examine_at = self.clock.now() + SETTLE_AFTER;
     }
 
     /// What cannot be looked at is told by the renewals, if it matters.
@@ -40,14 +40,27 @@ impl Driver<'_> {
 
     pub(super) fn examine(&mut self, now: Moment) {
         self.examine_at = Moment::NEVER;
+        if !std::mem::replace(&mut self.settled, true) {
+            if let Some(claim) = &self.claim {
+                claim.settle();
+            }
+            // Only if that may tell something that matters.
+            if self.job.backend.capabilities().look_while_running {
+                self.examine_at = now + LOOK_AFTER;
+            }
+            return;
+        }
         let (backend, deadline) = (self.job.backend.clone(), now + EXAMINATION);
         self.examining = Some(Box::pin(async move { backend.examine(deadline).await }));
     }
 
     /// A claim whose state cannot be read is asked again; only renewals decide about its life. One that will never
-    /// be held, because a further lock of it was refused when its turn came, is refused.
+    /// be held, because a further lock of it was refused when its turn came, is refused. So is one that has no lease and
+    /// fails for good while it waits: nothing else would end its wait.
     pub(super) fn state_failed(&mut self, error: Error) -> Option<Event> {
-        let refused = matches!(error.kind, ErrorKind::Mismatch | ErrorKind::Deadlock);
+        let leased = self.job.backend.capabilities().leased;
+        let refused = matches!(error.kind, ErrorKind::Mismatch | ErrorKind::Deadlock)
+            || (!leased && !error.is_transient());
         if refused && self.machine.held_at().is_none() {
             return Some(Event::Refused(error));
         }
@@ -59,7 +72,8 @@ impl Driver<'_> {
     pub(super) fn tell_doubt(&mut self, error: &Error) {
         if !std::mem::replace(&mut self.doubtful, true) {
             let running = self.lease.as_ref().filter(|_| self.command.is_some());
-            let left = running.map(|lease| lease.window().terminate_at.since(self.clock.now()));
+            let until = running.map(|lease| lease.window().terminate_at).filter(|until| !until.is_never());
+            let left = until.map(|until| until.since(self.clock.now()));
             self.audience.notice(Notice::Doubtful(error, left));
         }
     }

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{getpid, getppid};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
+use super::chances::{CHANCES, Chances};
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
 use super::failure::{KeeperFailure, WhyFailed};
@@ -28,9 +29,6 @@ use super::wait::{self, ChildChange, Children};
 use crate::clock::{now, set_timer};
 use crate::lock::Moment;
 
-/// What the keeper still has when its time has run out, to say so. It is counted in steps, each from when the front
-/// ran: if the machine stands still the keeper does too.
-pub(super) const CHANCES: (u32, Duration) = (8, Duration::from_millis(100));
 /// How many signals are taken before the deadline is looked at again.
 const SIGNALS_AT_ONCE: usize = 64;
 /// How long to wait where the system refuses a timer, or to wait.
@@ -73,6 +71,7 @@ pub(super) struct Watch {
     /// The keeper must have acted by then, but for its last chances.
     pub(super) act_by: Moment,
     pub(super) chances: u32,
+    pub(super) late: Chances,
     /// Why it would be at fault if not.
     pub(super) fault: WhyFailed,
     /// What the terminal sends to the job's group reaches the command too.
@@ -185,6 +184,7 @@ impl Front {
                 ended_by: None,
                 act_by: patience.give_up_at,
                 chances: CHANCES.0,
+                late: Chances::default(),
                 fault: WhyFailed::Mute,
                 in_group: false,
                 started: false,

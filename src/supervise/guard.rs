@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::chances::CHANCES;
 use super::failure::{CommandFate, KeeperFailure, WhyFailed};
-use super::front::{CHANCES, Front, FrontEnd, LastWord, Step, Watch};
+use super::front::{Front, FrontEnd, LastWord, Step, Watch};
 use super::outcome::Outcome;
 use super::signals::Signal;
 use super::sys;
@@ -56,6 +57,9 @@ impl Front {
         if watch.last_word.is_some() {
             Self::keeper_ended(watch)
         } else if self.shared.has_passed() {
+            if watch.late.give(&self.shared) {
+                return Step::Continue;
+            }
             self.keeper_failed(watch, Some(WhyFailed::Stalled))
         } else if let Some(left) = watch.chances.checked_sub(1) {
             // Nothing is held, and a keeper that is only late leaves the queue itself.

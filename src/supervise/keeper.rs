@@ -104,6 +104,12 @@ impl<'a> Keeper<'a> {
         self.shared.set_guard_until(when);
     }
 
+    /// Publishes how long this process may take on each of its chances when that instant has passed; zero where the
+    /// lock would be lost then. See [`super::chances`].
+    pub fn guard_in_steps_of(&self, length: Duration) {
+        self.shared.set_guard_step(length);
+    }
+
     /// Publishes how the command ended, should this process not live to tell it.
     pub fn publish_outcome(&self, outcome: Outcome) {
         self.shared.set_outcome(outcome);

@@ -4,12 +4,10 @@
 //! /proc. A nested dlock sets a mark by taking a shared flock(2) on its own open file description of it; the
 //! keeper sees whether any mark is left by asking for the exclusive one.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 
-use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
+use rustix::fs::{FileType, FlockOperation, MemfdFlags, Mode, OFlags, flock, fstat, memfd_create, open};
 use rustix::io::Errno;
 use rustix::process::getpid;
 use serde::{Deserialize, Serialize};
@@ -23,6 +21,9 @@ pub struct MarkBoard(OwnedFd);
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MarkAddress {
     path: String,
+    /// Of an address that does not say it: none that a board has.
+    #[serde(default)]
+    device: u64,
     inode: u64,
 }
 
@@ -38,8 +39,9 @@ impl MarkBoard {
 
     /// Where others find it, as long as this process lives.
     pub fn address(&self) -> io::Result<MarkAddress> {
-        let inode = rustix::fs::fstat(&self.0)?.st_ino;
-        Ok(MarkAddress { path: format!("/proc/{}/fd/{}", getpid(), self.0.as_raw_fd()), inode })
+        let stat = fstat(&self.0)?;
+        let path = format!("/proc/{}/fd/{}", getpid(), self.0.as_raw_fd());
+        Ok(MarkAddress { path, device: stat.st_dev, inode: stat.st_ino })
     }
 
     /// Prevents further marks if none is set; whether that was so.
@@ -67,14 +69,36 @@ impl MarkBoard {
 impl MarkAddress {
     /// Sets a mark, unless the board is gone or no longer takes any.
     pub fn set(&self) -> io::Result<Mark> {
-        let board = File::open(&self.path)?;
-        // The pid and the number may have come to mean something else.
-        if board.metadata()?.ino() != self.inode {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+        let board = self.open()?;
         flock(&board, FlockOperation::NonBlockingLockShared)?;
-        Ok(Mark(board.into()))
+        Ok(Mark(board))
     }
+
+    /// Opens the board. An address comes from the environment, where anybody may have written it, and the pid and the
+    /// number in it may have come to mean something else: what is there is opened only once it is known to be the
+    /// board, since to open a FIFO, a terminal or a device is to act on it.
+    fn open(&self) -> io::Result<OwnedFd> {
+        let another = || io::Error::from(io::ErrorKind::NotFound);
+        if !is_descriptor(&self.path) {
+            return Err(another());
+        }
+        let found = open(&self.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = fstat(&found)?;
+        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !regular || (stat.st_dev, stat.st_ino) != (self.device, self.inode) {
+            return Err(another());
+        }
+        let same = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        Ok(open(same, flags, Mode::empty())?)
+    }
+}
+
+/// Whether `path` is `/proc/PID/fd/NUMBER`.
+fn is_descriptor(path: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let parts = path.strip_prefix("/proc/").and_then(|rest| rest.split_once("/fd/"));
+    parts.is_some_and(|(pid, descriptor)| number(pid) && number(descriptor))
 }
 
 #[cfg(test)]
@@ -99,9 +123,38 @@ mod tests {
     #[test]
     fn another_file_at_the_address_is_not_taken_for_the_board() {
         let board = MarkBoard::new().expect("a memfd");
-        let mut address = board.address().expect("an address");
-        address.inode += 1;
-        assert!(address.set().is_err());
+        let address = board.address().expect("an address");
+        assert!(MarkAddress { inode: address.inode + 1, ..address.clone() }.set().is_err());
+        assert!(MarkAddress { device: address.device + 1, ..address }.set().is_err());
+    }
+
+    #[test]
+    fn what_is_no_board_is_neither_waited_for_nor_opened() {
+        let path = std::env::temp_dir().join(format!("dlock-test-mark-{}", std::process::id()));
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .expect("a FIFO");
+        let stat = rustix::fs::stat(&path).expect("its stat");
+        // Opened to read and write, which waits for nobody.
+        let fifo = open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).expect("an open FIFO");
+        let number = fifo.as_raw_fd();
+        let paths = [path.display().to_string(), format!("/proc/{}/fd/{number}", getpid())];
+        for path in paths {
+            let address = MarkAddress { path, device: stat.st_dev, inode: stat.st_ino };
+            let (told, result) = std::sync::mpsc::channel();
+            std::thread::spawn(move || told.send(address.set().is_err()));
+            let refused = result.recv_timeout(std::time::Duration::from_secs(5));
+            assert_eq!(refused, Ok(true), "a FIFO is no board");
+        }
+        drop(fifo);
+        std::fs::remove_file(path).expect("removed");
+    }
+
+    #[test]
+    fn an_address_is_that_of_a_descriptor() {
+        assert!(is_descriptor("/proc/12/fd/3"));
+        for path in ["/proc/12/fd/", "/proc//fd/3", "/proc/1/../2/fd/3", "/proc/self/fd/3", "/dev/tty", ""] {
+            assert!(!is_descriptor(path), "{path}");
+        }
     }
 
     fn futures_poll<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {

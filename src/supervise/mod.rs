@@ -9,6 +9,7 @@
 //! Nothing here knows of locks. The caller says what the keeper does; this module keeps the two processes
 //! honest about each other: if one dies or hangs, the other ends the command's whole tree.
 
+pub mod chances;
 pub mod channel;
 pub mod command;
 pub mod ender;

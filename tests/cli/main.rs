@@ -7,6 +7,7 @@ mod concurrency;
 mod credentials;
 mod directory;
 mod failures;
+mod files;
 mod look;
 mod names;
 mod nested;

@@ -5,6 +5,7 @@
 mod crash;
 mod daemons;
 mod ending;
+mod freeze;
 mod hangup;
 mod init;
 mod jobs;

@@ -15,19 +15,25 @@ use super::fifo::{self, Ear, Watch};
 use super::grant::{self, Place};
 use super::guard::{Flock, Pending};
 use super::line::{Fixed, Mark, in_one_page, mark_line};
+use super::presence::Presence;
 use super::reserve::{guards, reserve};
 use super::storage::LineFile;
-use super::turn::{Step, removed};
+use super::turn::Step;
 use crate::backend::Claim;
 use crate::clock;
 use crate::lock::claim::Granted;
-use crate::lock::{ClaimId, ClaimState, FencingToken, Grant, LossReason, Moment, Result};
+use crate::lock::{ClaimId, ClaimState, FencingToken, Grant, LossReason, Moment, Request, Result};
+
+/// How long a claim may stand in the line at most without being able to do its part.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A claim of this process.
 #[derive(Debug)]
 pub(super) struct FileClaim {
     pub(super) id: ClaimId,
     inner: Mutex<Inner>,
+    /// How long it may stand in the line without being able to do its part.
+    pub(super) patience: Duration,
     /// The state may have changed by another call.
     pub(super) news: Notify,
 }
@@ -46,6 +52,12 @@ pub(super) struct Inner {
     ear: Option<Arc<Ear>>,
     pub(super) watches: Vec<Arc<Watch>>,
     pub(super) pending: Option<Arc<Pending>>,
+    /// The kernel's news of the files of a hold.
+    pub(super) presence: Option<Arc<Presence>>,
+    /// Whether something may have happened to them since they were looked at.
+    pub(super) disturbed: bool,
+    /// Since when it has not been able to do its part.
+    pub(super) faltering_since: Option<Moment>,
     /// The last moment at which the claim was known to stand.
     proven: Moment,
     /// When it acquired: µs of wall time.
@@ -69,6 +81,9 @@ impl Inner {
             ear: None,
             watches: Vec::new(),
             pending: None,
+            presence: None,
+            disturbed: false,
+            faltering_since: None,
             proven: began,
             acquired: 0,
         }
@@ -109,8 +124,10 @@ impl Inner {
 }
 
 impl FileClaim {
-    pub(super) fn new(id: ClaimId, inner: Inner) -> Self {
-        Self { id, inner: Mutex::new(inner), news: Notify::new() }
+    /// The claim of `request`.
+    pub(super) fn new(request: &Request, inner: Inner) -> Self {
+        let patience = (request.ttl / 6).min(LONGEST_PATIENCE);
+        Self { id: request.id, inner: Mutex::new(inner), patience, news: Notify::new() }
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -170,7 +187,7 @@ impl FileClaim {
 
     /// Completes when looking again may show something new. `called` was made before the last look.
     async fn wait(&self, called: Pin<&mut (impl Future<Output = ()> + Send)>) -> Outcome<()> {
-        let (ear, watches, pending) = {
+        let (ear, watches, pending, presence) = {
             let inner = &mut *self.inner();
             if inner.grant.is_some() {
                 // Not as soon as it holds: the last one to close a FIFO takes it apart, and the command waits.
@@ -179,7 +196,7 @@ impl FileClaim {
             if let (None, Some(fifo)) = (&inner.ear, &inner.fifo.1) {
                 inner.ear = Some(Arc::new(Ear::new(Arc::clone(fifo))?));
             }
-            (inner.ear.clone(), inner.watches.clone(), inner.pending.clone())
+            (inner.ear.clone(), inner.watches.clone(), inner.pending.clone(), inner.presence.clone())
         };
         let mut all: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = vec![Box::pin(called)];
         if let Some(ear) = ear {
@@ -187,6 +204,12 @@ impl FileClaim {
         }
         if let Some(pending) = pending {
             all.push(Box::pin(async move { pending.done().await }));
+        }
+        if let Some(presence) = presence {
+            all.push(Box::pin(async move {
+                presence.disturbed().await;
+                self.inner().disturbed = true;
+            }));
         }
         for watch in watches {
             all.push(Box::pin(async move { watch.ended().await }));
@@ -204,27 +227,6 @@ impl FileClaim {
         move |fault| fault.during(operation, lock.as_ref())
     }
 
-    /// Whether the files are still the ones at their paths; if not, the claim is lost.
-    fn check_files(&self) -> Outcome<()> {
-        let inner = &mut *self.inner();
-        if inner.is_over() {
-            return Ok(());
-        }
-        for place in &inner.places {
-            let directory = &place.line.directory;
-            let gone = if place.line.is_replaced()? {
-                place.line.path()
-            } else if inner.grant.is_some() && place.hold.is_replaced(directory)? {
-                directory.path_of(&place.hold.name)
-            } else {
-                continue;
-            };
-            inner.state = ClaimState::Lost(removed(&gone));
-            return Ok(());
-        }
-        Ok(())
-    }
-
     /// Has the successor's processor wake up while this claim is still leaving.
     fn rouse(&self) {
         let fifo = self.inner().fifo.1.clone();
@@ -234,9 +236,9 @@ impl FileClaim {
     }
 
     /// Leaves under the guards, or without them if they cannot be had: the locks and the FIFO count.
-    fn go(&self, guards: Option<Vec<Flock>>, succeeded: bool) -> Outcome<()> {
+    pub(super) fn go(&self, guards: Option<Vec<Flock>>, succeeded: bool) -> Outcome<()> {
         let mut result = Ok(());
-        let (fifo, ear, watches) = {
+        let (fifo, ear, watches, presence) = {
             let inner = &mut *self.inner();
             if std::mem::replace(&mut inner.left, true) {
                 return Ok(());
@@ -253,7 +255,8 @@ impl FileClaim {
             if !matches!(inner.state, ClaimState::Lost(_) | ClaimState::Superseded { .. }) {
                 inner.state = ClaimState::Lost(LossReason::SessionEnded);
             }
-            (inner.fifo.1.take(), inner.ear.take(), std::mem::take(&mut inner.watches))
+            let watches = std::mem::take(&mut inner.watches);
+            (inner.fifo.1.take(), inner.ear.take(), watches, inner.presence.take())
         };
         drop(guards);
         // Closing it wakes the successor, who finds guard and locks free.
@@ -262,6 +265,9 @@ impl FileClaim {
         rustix::thread::sched_yield();
         self.news.notify_waiters();
         drop(watches);
+        if let Some(presence) = presence {
+            presence.end();
+        }
         let inner = self.inner();
         if let (Some(place), Some(fifo)) = (inner.places.first(), &inner.fifo.0) {
             place.line.directory.unlink(fifo);
@@ -279,7 +285,8 @@ impl Claim for FileClaim {
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
         loop {
             let called = self.news.notified();
-            self.look(Moment::NEVER).await.map_err(self.fail("wait in the line"))?;
+            let looked = self.look(Moment::NEVER).await.and_then(|()| self.check_if_disturbed());
+            self.falter(looked).map_err(self.fail("wait in the line"))?;
             if let Some(state) = self.inner().announce(seen) {
                 return Ok(state);
             }
@@ -287,9 +294,15 @@ impl Claim for FileClaim {
         }
     }
 
+    fn settle(&self) {
+        self.watch_files();
+    }
+
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let began = clock::now();
         let before = self.inner().state.clone();
+        // If it could not be had before.
+        self.watch_files();
         let checked = match self.look(deadline).await {
             Ok(()) => self.check_files(),
             Err(fault) => Err(fault),
@@ -344,7 +357,7 @@ impl Claim for FileClaim {
         let inner = self.inner();
         let mut anchors = Vec::new();
         for place in &inner.places {
-            for hold in std::iter::once(&place.hold).chain(place.slot.as_ref().map(|(_, s)| s)) {
+            for hold in place.holds() {
                 let anchor = hold.anchor(&place.line.directory);
                 anchors.push(anchor.map_err(|f| f.during("anchor the lock", Some(&place.line.lock)))?);
             }

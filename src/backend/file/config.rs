@@ -1,13 +1,12 @@
 //! Which directory, and whether locks may live in it.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, StatFs, chmodat, fstat, fstatfs, mkdirat, openat, statat,
-};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, StatFs, fstat, fstatfs, mkdirat, openat};
 use rustix::io::Errno;
 
-use super::directory::Directory;
+use super::directory::{Directory, set_mode};
 use super::fault::{Fault, Outcome};
 use super::names::Naming;
 use crate::lock::ErrorKind;
@@ -50,28 +49,24 @@ const NETWORK: [(u32, &str); 18] = [
 /// Resolves, makes and checks the directory.
 pub(super) fn open(config: &FileConfig) -> Outcome<Directory> {
     let path = match &config.directory {
-        Some(path) => {
-            let path = std::path::absolute(path).map_err(|e| {
-                Fault::said(ErrorKind::Invalid, format!("{} is no directory: {e}", path.display()))
-            })?;
-            make(&path)?;
-            path
-        }
+        Some(path) => std::path::absolute(path).map_err(|e| {
+            Fault::said(ErrorKind::Invalid, format!("{} is no directory: {e}", path.display()))
+        })?,
         None => default_directory(rustix::process::geteuid().as_raw()),
     };
     let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if config.directory.is_none() {
-        make(&path)?;
         flags |= OFlags::NOFOLLOW;
-        check_private(&path, rustix::process::geteuid().as_raw())?;
     }
-    let handle =
-        openat(CWD, &path, flags, Mode::empty()).map_err(Fault::os("open the lock directory", &path))?;
+    let handle = open_or_make(&path, flags)?;
+    let stat = fstat(&handle).map_err(Fault::os("examine", &path))?;
+    if config.directory.is_none() {
+        check_private(&path, &stat, rustix::process::geteuid().as_raw())?;
+    }
     if !config.allow_network_fs {
         let system = fstatfs(&handle).map_err(Fault::os("examine the file system of", &path))?;
         refuse_network(&path, &system)?;
     }
-    let stat = fstat(&handle).map_err(Fault::os("examine", &path))?;
     Ok(Directory::new(handle, path, &stat, Naming { prefix: config.prefix.clone() }))
 }
 
@@ -79,25 +74,42 @@ fn default_directory(uid: u32) -> PathBuf {
     if uid == 0 { PathBuf::from("/var/lib/dlock") } else { PathBuf::from(format!("/var/tmp/dlock-{uid}")) }
 }
 
-/// Makes one level of directory if it is missing, for the owner only whatever the umask.
-fn make(path: &Path) -> Outcome<()> {
-    // Asked first, since it is nearly always there and looking is the cheaper question.
-    if statat(CWD, path, AtFlags::empty()).is_ok() {
+/// Opens the directory; makes it if it is missing, one level deep and for the owner only whatever the umask.
+fn open_or_make(path: &Path, flags: OFlags) -> Outcome<OwnedFd> {
+    let open = || openat(CWD, path, flags, Mode::empty());
+    let opened = match open() {
+        Err(Errno::NOENT) => {
+            match mkdirat(CWD, path, OWNER_ONLY) {
+                Ok(()) => give_own_directory_its_mode(path)?,
+                // Somebody else made it meanwhile.
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(Fault::os("make the lock directory", path)(errno)),
+            }
+            open()
+        }
+        // A link that is not to be followed is told from what is no directory by looking.
+        Err(Errno::LOOP | Errno::NOTDIR) if flags.contains(OFlags::NOFOLLOW) => {
+            openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        }
+        other => other,
+    };
+    opened.map_err(Fault::os("open the lock directory", path))
+}
+
+/// Undoes what the umask took from a directory that was just made; from nothing else that stands there by now.
+fn give_own_directory_its_mode(path: &Path) -> Outcome<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = openat(CWD, path, flags, Mode::empty()).map_err(Fault::os("open the lock directory", path))?;
+    let stat = fstat(&made).map_err(Fault::os("examine", path))?;
+    let own = stat.st_uid == rustix::process::geteuid().as_raw();
+    if stat.st_mode & 0o777 == OWNER_ONLY.as_raw_mode() || !own {
         return Ok(());
     }
-    match mkdirat(CWD, path, OWNER_ONLY) {
-        Ok(()) => {
-            chmodat(CWD, path, OWNER_ONLY, AtFlags::empty()).map_err(Fault::os("set the mode of", path))
-        }
-        // Somebody else made it meanwhile.
-        Err(Errno::EXIST) => Ok(()),
-        Err(errno) => Err(Fault::os("make the lock directory", path)(errno)),
-    }
+    set_mode(&made, OWNER_ONLY).map_err(Fault::os("set the mode of", path))
 }
 
 /// The default directory lies where others may write, so it must be what this user made.
-fn check_private(path: &Path, uid: u32) -> Outcome<()> {
-    let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(Fault::os("examine", path))?;
+fn check_private(path: &Path, stat: &Stat, uid: u32) -> Outcome<()> {
     let problem = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => "it is a symbolic link".to_owned(),
         FileType::Directory if stat.st_uid != uid => format!("it belongs to uid {}", stat.st_uid),
@@ -158,7 +170,11 @@ mod tests {
         let temp = TempDir::new();
         let uid = rustix::process::geteuid().as_raw();
         let own = temp.path().join("own");
-        make(&own).expect("made");
+        let check_private = |path: &Path, uid| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let opened = open_or_make(path, flags)?;
+            check_private(path, &fstat(&opened).expect("its stat"), uid)
+        };
         assert!(check_private(&own, uid).is_ok());
         assert!(unwritable(&check_private(&own, uid + 1)));
         let link = temp.path().join("link");

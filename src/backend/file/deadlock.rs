@@ -18,7 +18,8 @@ const FILE: &str = ".dlock-deadlock";
 
 /// Keeps others with ancestors from entering meanwhile.
 pub(super) async fn turn(directory: &Directory, deadline: Moment) -> Outcome<Flock> {
-    let file = Arc::new(directory.open_or_make(FILE)?);
+    let (file, _) = directory.open_or_make(FILE)?;
+    let file = Arc::new(file);
     guard::lock(&file, true, deadline).await.map_err(|failed| match failed {
         Failed::Refused(errno) => Fault::os("lock", directory.path_of(FILE))(errno),
         Failed::Late => {

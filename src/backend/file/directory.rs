@@ -1,14 +1,20 @@
 //! The lock directory and the files in it.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fchmod, mknodat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, chmodat, fchmod, fstat, mknodat, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::fault::{Fault, Outcome};
 use super::names::Naming;
+use crate::lock::ErrorKind;
+
+/// With whatever is opened here: others may have put there what they like, and none of it is waited for or followed.
+const CAREFUL: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Which file: device and inode.
 pub(super) type Identity = (u64, u64);
@@ -23,7 +29,12 @@ pub(super) struct Directory {
     mode: Mode,
     pub(super) naming: Naming,
     boot: OnceLock<String>,
+    #[cfg(test)]
+    pub(super) faults: super::testing::Faults,
 }
+
+/// A file, opened, and what it is.
+pub(super) type Opened = (OwnedFd, Stat);
 
 pub(super) fn identity_of(stat: &Stat) -> Identity {
     (stat.st_dev, stat.st_ino)
@@ -32,7 +43,16 @@ pub(super) fn identity_of(stat: &Stat) -> Identity {
 impl Directory {
     pub(super) fn new(handle: OwnedFd, path: PathBuf, stat: &Stat, naming: Naming) -> Self {
         let mode = Mode::from_raw_mode((stat.st_mode & 0o666) | 0o600);
-        Self { handle, path, identity: identity_of(stat), mode, naming, boot: OnceLock::new() }
+        Self {
+            handle,
+            path,
+            identity: identity_of(stat),
+            mode,
+            naming,
+            boot: OnceLock::new(),
+            #[cfg(test)]
+            faults: super::testing::Faults::default(),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -63,29 +83,56 @@ impl Directory {
         })
     }
 
-    /// Opens `file` if it exists.
-    pub(super) fn open(&self, file: &str, flags: OFlags) -> Outcome<Option<OwnedFd>> {
-        match openat(&self.handle, file, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty()) {
-            Ok(fd) => Ok(Some(fd)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(Fault::os("open", self.path_of(file))(errno)),
+    /// Opens the regular file `file` if it exists.
+    pub(super) fn open(&self, file: &str, flags: OFlags) -> Outcome<Option<Opened>> {
+        self.open_as(FileType::RegularFile, file, flags)
+    }
+
+    /// Opens the FIFO `file` if it exists.
+    pub(super) fn open_fifo(&self, file: &str, flags: OFlags) -> Outcome<Option<OwnedFd>> {
+        Ok(self.open_as(FileType::Fifo, file, flags)?.map(|(fd, _)| fd))
+    }
+
+    /// Opens the directory itself, for listing; none if it was removed.
+    pub(super) fn open_listing(&self) -> Outcome<Option<OwnedFd>> {
+        Ok(self.open_as(FileType::Directory, ".", OFlags::RDONLY)?.map(|(fd, _)| fd))
+    }
+
+    fn open_as(&self, kind: FileType, file: &str, flags: OFlags) -> Outcome<Option<Opened>> {
+        let fd = match openat(&self.handle, file, flags | CAREFUL, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            // Of a FIFO opened for writing it says that nobody reads.
+            Err(Errno::NXIO) if !flags.contains(OFlags::WRONLY) => {
+                let (found, wanted) = (name_of(FileType::Socket), name_of(kind));
+                return Err(Fault::Planted { path: self.path_of(file), found, wanted });
+            }
+            Err(errno) => return Err(Fault::os("open", self.path_of(file))(errno)),
+        };
+        let stat = fstat(&fd).map_err(Fault::os("examine", self.path_of(file)))?;
+        let found = FileType::from_raw_mode(stat.st_mode);
+        if found != kind {
+            let (found, wanted) = (name_of(found), name_of(kind));
+            return Err(Fault::Planted { path: self.path_of(file), found, wanted });
         }
+        Ok(Some((fd, stat)))
     }
 
     /// Opens `file` for reading and writing, makes it if it is missing.
     ///
     /// Never `O_CREAT` on a file that exists: `fs.protected_regular` refuses that for somebody else's file in
     /// a sticky directory.
-    pub(super) fn open_or_make(&self, file: &str) -> Outcome<OwnedFd> {
+    pub(super) fn open_or_make(&self, file: &str) -> Outcome<Opened> {
         loop {
-            if let Some(fd) = self.open(file, OFlags::RDWR)? {
-                return Ok(fd);
+            if let Some(opened) = self.open(file, OFlags::RDWR)? {
+                return Ok(opened);
             }
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | CAREFUL;
             match openat(&self.handle, file, flags, self.mode) {
                 Ok(fd) => {
                     fchmod(&fd, self.mode).map_err(Fault::os("set the mode of", self.path_of(file)))?;
-                    return Ok(fd);
+                    let stat = fstat(&fd).map_err(Fault::os("examine", self.path_of(file)))?;
+                    return Ok((fd, stat));
                 }
                 Err(Errno::EXIST) => {}
                 // Without the directory there would be no end to this.
@@ -95,7 +142,7 @@ impl Directory {
     }
 
     /// Opens a lock file, whose owner may let others only read it: flock(2) asks for no more.
-    pub(super) fn open_lock(&self, file: &str) -> Outcome<OwnedFd> {
+    pub(super) fn open_lock(&self, file: &str) -> Outcome<Opened> {
         match self.open_or_make(file) {
             Err(Fault::System { errno: Errno::ACCESS | Errno::ROFS, what, path }) => {
                 let readable = self.open(file, OFlags::RDONLY)?;
@@ -109,35 +156,89 @@ impl Directory {
     pub(super) fn make_fifo(&self, file: &str) -> Outcome<OwnedFd> {
         let at = || self.path_of(file);
         mknodat(&self.handle, file, FileType::Fifo, self.mode, 0).map_err(Fault::os("make", at()))?;
-        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = match openat(&self.handle, file, flags, Mode::empty()) {
+        let opened = match self.open_as(FileType::Fifo, file, OFlags::RDWR) {
             // A umask that takes the owner's rights.
-            Err(Errno::ACCESS) => {
-                rustix::fs::chmodat(&self.handle, file, self.mode, AtFlags::empty())
-                    .map_err(Fault::os("set the mode of", at()))?;
-                openat(&self.handle, file, flags, Mode::empty())
+            Err(Fault::System { errno: Errno::ACCESS, .. }) => {
+                self.give_own_fifo_its_mode(file)?;
+                self.open_as(FileType::Fifo, file, OFlags::RDWR)
             }
             other => other,
-        }
-        .map_err(Fault::os("open", at()))?;
-        // A directory for the owner only needs no more than the umask leaves.
-        if self.mode.as_raw_mode() & 0o077 != 0 {
+        };
+        let (fd, stat) = opened?.ok_or(Errno::NOENT).map_err(Fault::os("open", at()))?;
+        // A directory for the owner only needs no more than the umask leaves. Whoever may write in any other may have put
+        // another FIFO there meanwhile, but not one that has a second name to be reached by.
+        if self.mode.as_raw_mode() & 0o077 != 0 && stat.st_nlink == 1 {
             fchmod(&fd, self.mode).map_err(Fault::os("set the mode of", at()))?;
         }
         Ok(fd)
     }
 
-    /// Which file stands at the path of `file` now; looks the whole path up again.
-    pub(super) fn present(&self, file: &str) -> Outcome<Option<Identity>> {
-        match statat(CWD, self.path_of(file), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(identity_of(&stat))),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-            Err(errno) => Err(Fault::os("examine", self.path_of(file))(errno)),
+    /// Sets the mode of a FIFO that was just made and cannot be opened; of nothing else that stands there by now.
+    fn give_own_fifo_its_mode(&self, file: &str) -> Outcome<()> {
+        let found = self.open_as(FileType::Fifo, file, OFlags::PATH)?;
+        let owner = rustix::process::geteuid().as_raw();
+        match found {
+            Some((fifo, stat)) if stat.st_uid == owner && stat.st_nlink == 1 => {
+                set_mode(&fifo, self.mode).map_err(Fault::os("set the mode of", self.path_of(file)))
+            }
+            _ => Err(Fault::os("open", self.path_of(file))(Errno::ACCESS)),
         }
+    }
+
+    /// Which file stands at the path of `file` now; looks the whole path up again.
+    ///
+    /// An error while the directory is out of reach: what is in it then is not known.
+    pub(super) fn present(&self, file: &str) -> Outcome<Option<Identity>> {
+        for _ in 0..2 {
+            match statat(CWD, self.path_of(file), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => return Ok(Some(identity_of(&stat))),
+                // And again: it may have come into reach in between.
+                Err(Errno::NOENT | Errno::NOTDIR) => self.check_reach()?,
+                Err(errno) => return Err(Fault::os("examine", self.path_of(file))(errno)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether there is a directory at the path, this one or another.
+    fn check_reach(&self) -> Outcome<()> {
+        match statat(CWD, &self.path, AtFlags::empty()) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => Ok(()),
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {
+                let reason = format!("the lock directory {} is out of reach", self.path.display());
+                Err(Fault::said(ErrorKind::Unavailable, reason))
+            }
+            Err(errno) => Err(Fault::os("examine", &self.path)(errno)),
+        }
+    }
+
+    /// What to say where the path leads to another directory than the one that was opened.
+    pub(super) fn replaced(&self) -> Fault {
+        let path = self.path.display();
+        let reason =
+            format!("the lock directory {path} was replaced by another since dlock started; start it again");
+        Fault::said(ErrorKind::Unwritable, reason)
     }
 
     /// Unlinks `file`; somebody else's in a sticky directory stays.
     pub(super) fn unlink(&self, file: &str) {
         let _ = unlinkat(&self.handle, file, AtFlags::empty());
+    }
+}
+
+/// Sets the mode of what `file`, opened as a path, is.
+pub(super) fn set_mode(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
+    chmodat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), mode, AtFlags::empty())
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "a regular file",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Unknown => "something unknown",
     }
 }

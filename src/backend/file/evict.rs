@@ -86,13 +86,14 @@ impl Eviction<'_> {
         for found in &mut found {
             self.mark(found)?;
         }
+        let mut woken = Ok(());
         for found in &found {
-            found.file.wake(&found.line, &found.record);
+            woken = woken.and(found.file.wake(&found.line, &found.record));
             if self.how != Evict::Ask {
-                grant::wake_behind(&found.file, &found.line, &found.record);
+                woken = woken.and(grant::wake_behind(&found.file, &found.line, &found.record));
             }
         }
-        Ok(true)
+        woken.map(|()| true)
     }
 
     fn mark(&self, found: &mut Found) -> Outcome<()> {

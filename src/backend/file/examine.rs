@@ -8,6 +8,7 @@ use super::config;
 use super::directory::Directory;
 use super::fault::{Fault, Outcome};
 use super::inspect;
+use super::presence::Presence;
 use crate::backend::{Examination, Risk};
 use crate::clock;
 use crate::lock::{LockName, Moment};
@@ -18,7 +19,7 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Out
     let begun = clock::now();
     // Any name will do: what counts is how long a look takes.
     if let Ok(name) = "doctor".parse::<LockName>() {
-        inspect::status(directory, &name, false, deadline).await?;
+        inspect::last_success(directory, &name, deadline).await?;
     }
     let round_trip = clock::now().since(begun);
     let system = statfs(path).map_err(Fault::os("examine the file system of", path))?;
@@ -36,6 +37,14 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Out
         risks.push(Risk::warning(
             format!("{} cannot be written", path.display()),
             "let a group that has all users own it, with write permission",
+        ));
+    }
+    let watched = Presence::watch(directory, &[]).map(|presence| Arc::new(presence).end());
+    if let Err(fault) = watched {
+        let why = fault.during("", None).reason;
+        risks.push(Risk::warning(
+            format!("a lock file that is removed is noticed only when a hold is renewed: {why}"),
+            "renewals come three times in a ttl: choose a short one until then",
         ));
     }
     Ok(Examination {

@@ -11,6 +11,8 @@ use crate::lock::{Error, ErrorKind, LockName};
 pub(super) enum Fault {
     /// A system call failed on `path`; `what` is a verb phrase.
     System { what: &'static str, path: PathBuf, errno: Errno },
+    /// `path` is not what it has to be: `found`, and not `wanted`, both with their articles.
+    Planted { path: PathBuf, found: &'static str, wanted: &'static str },
     /// Everything else.
     Said { kind: ErrorKind, reason: String },
 }
@@ -28,10 +30,35 @@ impl Fault {
         Self::Said { kind, reason: reason.into() }
     }
 
+    /// Whether a path leads to something that cannot be this user's queue: somebody else put it there.
+    pub(super) fn is_of_others(&self) -> bool {
+        match self {
+            Self::Planted { .. } => true,
+            // A link, a directory, a file that is shut.
+            Self::System { errno, .. } => {
+                matches!(*errno, Errno::LOOP | Errno::ISDIR | Errno::ACCESS | Errno::PERM)
+            }
+            Self::Said { .. } => false,
+        }
+    }
+
+    /// What has not worked for now, as a failure that will be tried again.
+    pub(super) fn transient(self) -> Self {
+        let error = self.during("", None);
+        if error.is_transient() {
+            return Self::said(error.kind, error.reason);
+        }
+        Self::said(ErrorKind::Unavailable, format!("{}; trying again", error.reason))
+    }
+
     /// The error of `operation` on `lock`.
     pub(super) fn during(self, operation: &'static str, lock: Option<&LockName>) -> Error {
         let (kind, reason) = match self {
             Self::Said { kind, reason } => (kind, reason),
+            Self::Planted { path, found, wanted } => {
+                let path = path.display();
+                (ErrorKind::Unwritable, format!("{path} is {found} and not {wanted}; remove it"))
+            }
             Self::System { what, path, errno } => (kind_of(errno), explain(what, &path, errno)),
         };
         let error = Error::new(kind, super::BACKEND, operation, reason);

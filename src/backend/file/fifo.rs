@@ -35,8 +35,7 @@ pub(super) fn make(directory: &Directory, file: &str) -> Outcome<Arc<OwnedFd>> {
 /// Opens the FIFO `file`, which stays, and flocks it for this process; makes it if it is missing. `None` if
 /// another process has it or it is not for this user.
 pub(super) fn keep(directory: &Directory, file: &str) -> Option<Arc<OwnedFd>> {
-    let flags = OFlags::RDWR | OFlags::NONBLOCK;
-    let fd = match directory.open(file, flags) {
+    let fd = match directory.open_fifo(file, OFlags::RDWR) {
         Ok(Some(fd)) => fd,
         Ok(None) => directory.make_fifo(file).ok()?,
         Err(_) => return None,
@@ -47,16 +46,28 @@ pub(super) fn keep(directory: &Directory, file: &str) -> Option<Arc<OwnedFd>> {
 /// Whether the owner of the FIFO `file` lives.
 pub(super) fn probe(directory: &Directory, file: &str) -> Outcome<Life> {
     // Opened before the test: a writer seen by the opening is one whose end is reported.
-    let Some(fd) = directory.open(file, OFlags::RDONLY | OFlags::NONBLOCK)? else { return Ok(Life::Dead) };
+    let fd = match directory.open_fifo(file, OFlags::RDONLY) {
+        Ok(Some(fd)) => fd,
+        // Something else in its place is the same as nothing: a hold still has its lock file.
+        Ok(None) | Err(Fault::Planted { .. }) => return Ok(Life::Dead),
+        Err(fault) => return Err(fault),
+    };
     let free = try_lock(&fd, false).map_err(Fault::os("lock", directory.path_of(file)))?;
     Ok(if free { Life::Dead } else { Life::Alive(fd) })
 }
 
-/// Tells the owner of the FIFO `file` to look again.
-pub(super) fn wake(directory: &Directory, file: &str) {
-    // Without a reader it is dead, and a full FIFO wakes it anyway.
-    if let Ok(Some(fd)) = directory.open(file, OFlags::WRONLY | OFlags::NONBLOCK) {
-        let _ = rustix::io::write(&fd, b"!");
+/// Tells the owner of the FIFO `file` to look again. That it is dead is no failure.
+pub(super) fn wake(directory: &Directory, file: &str) -> Outcome<()> {
+    let fd = match directory.open_fifo(file, OFlags::WRONLY) {
+        Ok(Some(fd)) => fd,
+        // Without a reader it is dead.
+        Ok(None) | Err(Fault::Planted { .. } | Fault::System { errno: Errno::NXIO, .. }) => return Ok(()),
+        Err(fault) => return Err(fault),
+    };
+    match rustix::io::write(&fd, b"!") {
+        // A full one wakes it anyway, and whoever closed it meanwhile has left.
+        Ok(_) | Err(Errno::AGAIN | Errno::PIPE) => Ok(()),
+        Err(errno) => Err(Fault::os("write", directory.path_of(file))(errno)),
     }
 }
 

@@ -26,6 +26,11 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// The files that carry the hold.
+    pub(super) fn holds(&self) -> impl Iterator<Item = &Hold> {
+        std::iter::once(&self.hold).chain(self.slot.as_ref().map(|(_, slot)| slot))
+    }
+
     /// Ends the threads' waits of a claim that leaves.
     pub(super) fn stop_waiting(&mut self) {
         self.hold.abandon();
@@ -111,24 +116,27 @@ pub(super) fn holders(file: &LineFile, line: &Line) -> Outcome<Vec<Record>> {
     Ok(holders)
 }
 
-/// Wakes those whom the record behind which they stand no longer holds up.
-pub(super) fn wake_behind(file: &LineFile, line: &Line, gone: &Record) {
+/// Wakes those whom the record behind which they stand no longer holds up: all that can be, also after a failure.
+pub(super) fn wake_behind(file: &LineFile, line: &Line, gone: &Record) -> Outcome<()> {
+    let mut result = Ok(());
     let waiting = |r: &&Record| r.at > gone.at && matches!(r.fixed.state, State::Waiting | State::Blocked);
     for record in line.image.records.iter().filter(waiting) {
-        file.wake(line, record);
+        result = result.and(file.wake(line, record));
         if record.fixed.mode != Mode::Shared {
             break;
         }
     }
+    result
 }
 
 /// Takes the lock files of all places, or none; says which place it was that somebody outside of the line
 /// has.
 pub(super) fn take(places: &mut [Place], lines: &[Line]) -> Outcome<Option<usize>> {
     for index in 0..places.len() {
-        if !take_one(&mut places[index], &lines[index])? {
+        let taken = take_one(&mut places[index], &lines[index]);
+        if !matches!(taken, Ok(true)) {
             release(places);
-            return Ok(Some(index));
+            return taken.map(|_| Some(index));
         }
     }
     Ok(None)

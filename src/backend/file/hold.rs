@@ -3,8 +3,6 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::fstat;
-
 use super::directory::{Directory, Identity, identity_of};
 use super::fault::{Fault, Outcome};
 use super::guard::{self, Pending};
@@ -22,8 +20,7 @@ pub(super) struct Hold {
 
 impl Hold {
     pub(super) fn open(directory: &Directory, name: String) -> Outcome<Self> {
-        let file = directory.open_lock(&name)?;
-        let stat = fstat(&file).map_err(Fault::os("examine", directory.path_of(&name)))?;
+        let (file, stat) = directory.open_lock(&name)?;
         let identity = identity_of(&stat);
         Ok(Self { name, file: Arc::new(file), identity, locked: false, pending: None })
     }
@@ -58,7 +55,12 @@ impl Hold {
             if !self.is_replaced(directory)? {
                 return Ok(true);
             }
+            let before = self.identity;
             self.reopen(directory)?;
+            if self.identity == before {
+                // The file is there, and not where its path leads.
+                return Err(directory.replaced());
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Dir, OFlags, fstat};
+use rustix::fs::{Dir, FileType, OFlags, fstat};
 
 use super::directory::{Directory, identity_of};
 use super::fault::{Fault, Outcome};
@@ -126,8 +126,10 @@ fn strangers(
             lockers.remove(at);
         }
     }
-    if lockers.is_empty() && owners.is_empty() && probe {
-        let Some(file) = directory.open(files.canonical(), OFlags::RDONLY)? else { return Ok(Vec::new()) };
+    if lockers.is_empty() && owners.is_empty() && (probe || !locks.are_known()) {
+        let Some((file, _)) = directory.open(files.canonical(), OFlags::RDONLY)? else {
+            return Ok(Vec::new());
+        };
         let free =
             guard::try_lock(&file, false).map_err(Fault::os("lock", directory.path_of(files.canonical())))?;
         return Ok(if free { Vec::new() } else { vec![foreign(None)] });
@@ -138,18 +140,21 @@ fn strangers(
 /// The names of the lines, and of the lock files that somebody has flocked, in no order.
 pub(super) fn names(directory: &Directory) -> Outcome<Vec<LockName>> {
     let at = || directory.path().to_owned();
-    let opened = directory.open(".", OFlags::RDONLY | OFlags::DIRECTORY)?;
-    let Some(opened) = opened else { return Ok(Vec::new()) };
+    let Some(opened) = directory.open_listing()? else { return Ok(Vec::new()) };
     let locks = Locks::read();
     let mut names = Vec::new();
     for found in Dir::read_from(&opened).map_err(Fault::os("list", at()))? {
         let found = found.map_err(Fault::os("list", at()))?;
         let Ok(file) = found.file_name().to_str() else { continue };
         if base_of_line(file).is_some() {
-            names.extend(name_in(directory, file)?);
+            match name_in(directory, file) {
+                Err(fault) if fault.is_of_others() => {}
+                found => names.extend(found?),
+            }
         } else if !file.starts_with('.') {
             let identity = (directory.identity().0, found.ino());
-            if !locks.lockers(identity).is_empty() {
+            let is_file = found.file_type() == FileType::RegularFile;
+            if if locks.are_known() { !locks.lockers(identity).is_empty() } else { is_file } {
                 names.extend(directory.naming.lock_of(file));
             }
         }
@@ -161,7 +166,7 @@ pub(super) fn names(directory: &Directory) -> Outcome<Vec<LockName>> {
 
 /// The lock whose line is in `file`, if the header says one whose line is there.
 fn name_in(directory: &Directory, file: &str) -> Outcome<Option<LockName>> {
-    let Some(opened) = directory.open(file, OFlags::RDONLY)? else { return Ok(None) };
+    let Some((opened, _)) = directory.open(file, OFlags::RDONLY)? else { return Ok(None) };
     let mut bytes = vec![0; super::header::HEADER];
     let got =
         rustix::io::pread(&opened, &mut bytes, 0).map_err(Fault::os("read", directory.path_of(file)))?;

@@ -90,7 +90,7 @@ fn enter(files: &[Arc<LineFile>], request: &Request, began: Moment) -> Outcome<S
     if holds {
         if let Some(index) = lines.iter().position(|l| !token::ready(&l.header, files[0].directory.boot())) {
             // They are out of the line already and would not be found again.
-            tell(files, &lines, &victims);
+            tell(files, &lines, &victims)?;
             return Ok(Step::Reserve(index));
         }
     } else {
@@ -110,14 +110,14 @@ fn enter(files: &[Arc<LineFile>], request: &Request, began: Moment) -> Outcome<S
         Some(fifo) => (None, Some(fifo)),
         None => own_fifo(&files[0], request, &places)?,
     };
-    tell(files, &lines, &victims);
+    tell(files, &lines, &victims).inspect_err(|_| undo(&places))?;
     let mut inner = Inner::new(places, fifo, began);
     if holds {
         inner.hold(began);
     } else {
         inner.state = waiting(&inner, &lines);
     }
-    Ok(Step::Joined(Box::new(FileClaim::new(request.id, inner))))
+    Ok(Step::Joined(Box::new(FileClaim::new(request, inner))))
 }
 
 /// The lock's own FIFO, for a claim on one name that finds no record in its line. So nobody can take another
@@ -146,13 +146,15 @@ fn own_fifo(
 }
 
 /// Wakes the superseded and those who stood behind them.
-fn tell(files: &[Arc<LineFile>], lines: &[Line], victims: &[Vec<Record>]) {
+fn tell(files: &[Arc<LineFile>], lines: &[Line], victims: &[Vec<Record>]) -> Outcome<()> {
+    let mut told = Ok(());
     for (file, (line, victims)) in files.iter().zip(lines.iter().zip(victims)) {
         for victim in victims {
-            file.wake(line, victim);
-            grant::wake_behind(file, line, victim);
+            told = told.and(file.wake(line, victim));
+            told = told.and(grant::wake_behind(file, line, victim));
         }
     }
+    told
 }
 
 fn first_record(request: &Request) -> Fixed {

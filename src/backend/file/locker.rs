@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 use super::directory::Identity;
 
@@ -27,7 +27,12 @@ pub(super) struct Locks(Vec<String>);
 
 impl Locks {
     pub(super) fn read() -> Self {
-        Self(std::iter::repeat_with(reading).take(READINGS).collect())
+        Self(std::iter::repeat_with(reading).take(READINGS).flatten().collect())
+    }
+
+    /// Whether the table could be read: only then a file without a locker is free.
+    pub(super) fn are_known(&self) -> bool {
+        !self.0.is_empty()
     }
 
     /// Who has a flock on the file, in most readings, each once.
@@ -43,16 +48,19 @@ impl Locks {
     }
 }
 
-/// One reading of the table. What cannot be read is empty.
-fn reading() -> String {
+/// One reading of the table, if it can be read.
+fn reading() -> Option<String> {
     let mut table = Vec::new();
-    if let Ok(mut file) = File::open("/proc/locks") {
-        let mut piece = [0; 8192];
-        while let Ok(length @ 1..) = file.read(&mut piece) {
-            table.extend_from_slice(&piece[..length]);
+    let mut file = File::open("/proc/locks").ok()?;
+    let mut piece = [0; 8192];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Some(String::from_utf8_lossy(&table).into_owned()),
+            Ok(length) => table.extend_from_slice(&piece[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return None,
         }
     }
-    String::from_utf8_lossy(&table).into_owned()
 }
 
 /// Who has a flock on the file.
@@ -96,6 +104,7 @@ mod tests {
             }
         }
         assert_eq!(Locks(vec![String::new()]).lockers(file), []);
+        assert!(Locks(vec![String::new()]).are_known() && !Locks(Vec::new()).are_known());
     }
 
     #[test]

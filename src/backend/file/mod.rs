@@ -18,18 +18,21 @@ mod deadlock;
 mod directory;
 mod evict;
 mod examine;
+mod falter;
 mod fault;
 mod fifo;
 mod grant;
 mod guard;
 mod header;
 mod hold;
+mod inotify;
 mod inspect;
 mod join;
 mod line;
 mod locker;
 mod names;
 mod observe;
+mod presence;
 mod reserve;
 mod storage;
 #[cfg(test)]
@@ -37,9 +40,13 @@ mod testing;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_faults;
+#[cfg(test)]
 mod tests_files;
 #[cfg(test)]
 mod tests_flock;
+#[cfg(test)]
+mod tests_presence;
 mod token;
 mod turn;
 
@@ -114,7 +121,7 @@ impl Backend for FileBackend {
             token: TokenStrength::Durable,
             leased: false,
             renewals_per_ttl: 3,
-            look_while_running: false,
+            look_while_running: true,
             abandoned_bound: Duration::ZERO,
         }
     }

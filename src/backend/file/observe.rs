@@ -5,13 +5,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
+use rustix::fs::inotify::{ReadFlags, Reader, WatchFlags, add_watch};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
 use super::directory::Directory;
 use super::fault::{Fault, Outcome};
 use super::fifo;
+use super::inotify;
 use super::inspect;
 use super::names::FileNames;
 use crate::backend::Observer;
@@ -32,15 +33,7 @@ pub(super) struct FileObserver {
 impl FileObserver {
     pub(super) fn start(directory: &Arc<Directory>, lock: &LockName) -> Outcome<Self> {
         let files = directory.naming.of(lock)?;
-        let limit = |errno: Errno| match errno {
-            Errno::MFILE | Errno::NOSPC => Fault::said(
-                ErrorKind::System,
-                "the limit of inotify instances or watches is reached; raise fs.inotify.max_user_instances \
-                 or fs.inotify.max_user_watches",
-            ),
-            errno => Fault::os("observe", directory.path())(errno),
-        };
-        let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(limit)?;
+        let events = inotify::instance(directory.path())?;
         // A FIFO's closing is all that shows of an owner that was killed; whoever looks at a line opens
         // files for reading only, so closing those is news of the lock file alone.
         let what = WatchFlags::MODIFY
@@ -52,7 +45,7 @@ impl FileObserver {
             | WatchFlags::MOVED_FROM
             | WatchFlags::MOVED_TO
             | WatchFlags::ONLYDIR;
-        add_watch(&events, directory.path(), what).map_err(limit)?;
+        add_watch(&events, directory.path(), what).map_err(inotify::failed(directory.path()))?;
         let events = fifo::register(events)?;
         Ok(Self {
             directory: Arc::clone(directory),

@@ -30,8 +30,12 @@ pub(super) async fn reserve(
     let path = line.path();
     let work = move || {
         let reserved = line.read(Some(0)).and_then(|mut read| {
+            let before = read.header.clone();
             token::reserve(&mut read.header, line.directory.boot());
-            line.sync_header(&read.header)
+            line.sync_header(&read.header).inspect_err(|_| {
+                // Nobody may take for reserved what may not be on the disk.
+                let _ = line.write_header(&before);
+            })
         });
         let _ = done.send(reserved.map(|()| guards));
     };

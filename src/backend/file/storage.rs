@@ -2,12 +2,12 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, OFlags, Stat, fallocate, fdatasync, fstat, ftruncate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, fstat, ftruncate};
 use rustix::io::{Errno, pread, pwrite};
 
-use super::directory::{Directory, Identity, identity_of};
+use super::directory::{Directory, Identity, Opened, identity_of};
 use super::fault::{Fault, Outcome};
 use super::fifo::{self, Life};
 use super::guard::{self, Failed, Flock};
@@ -22,6 +22,14 @@ const CHUNK: usize = 8192;
 /// How much of a dead front is given back to the file system at once.
 const HOLE: u64 = 64 * 1024;
 
+/// What is asked of the file system, and may fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Call {
+    Read,
+    Write,
+    Sync,
+}
+
 /// The line file of one lock, opened.
 #[derive(Debug)]
 pub(super) struct LineFile {
@@ -29,7 +37,7 @@ pub(super) struct LineFile {
     pub(super) lock: LockName,
     pub(super) files: FileNames,
     file: Arc<OwnedFd>,
-    identity: OnceLock<Identity>,
+    identity: Identity,
 }
 
 /// A line as read under its guard.
@@ -50,34 +58,21 @@ impl LineFile {
         lock: &LockName,
         files: FileNames,
     ) -> Outcome<Self> {
-        let file = directory.open_or_make(&files.line())?;
-        Ok(Self::opened(directory, lock, files, file))
+        let opened = directory.open_or_make(&files.line())?;
+        Ok(Self::opened(directory, lock, files, opened))
     }
 
     /// Opens the line of `lock` for changes or for reading, if there is one.
     pub(super) fn open(directory: &Arc<Directory>, lock: &LockName, write: bool) -> Outcome<Option<Self>> {
         let files = directory.naming.of(lock)?;
         let flags = if write { OFlags::RDWR } else { OFlags::RDONLY };
-        let Some(file) = directory.open(&files.line(), flags)? else { return Ok(None) };
-        Ok(Some(Self::opened(directory, lock, files, file)))
+        let Some(opened) = directory.open(&files.line(), flags)? else { return Ok(None) };
+        Ok(Some(Self::opened(directory, lock, files, opened)))
     }
 
-    fn opened(directory: &Arc<Directory>, lock: &LockName, files: FileNames, file: OwnedFd) -> Self {
+    fn opened(directory: &Arc<Directory>, lock: &LockName, files: FileNames, (file, stat): Opened) -> Self {
         let (directory, lock) = (Arc::clone(directory), lock.clone());
-        Self { directory, lock, files, file: Arc::new(file), identity: OnceLock::new() }
-    }
-
-    fn examine(&self) -> Outcome<Stat> {
-        let stat = fstat(&self.file).map_err(Fault::os("examine", self.path()))?;
-        let _ = self.identity.set(identity_of(&stat));
-        Ok(stat)
-    }
-
-    fn identity(&self) -> Outcome<Identity> {
-        match self.identity.get() {
-            Some(identity) => Ok(*identity),
-            None => self.examine().map(|s| identity_of(&s)),
-        }
+        Self { directory, lock, files, file: Arc::new(file), identity: identity_of(&stat) }
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -91,7 +86,7 @@ impl LineFile {
             Err(Failed::Refused(errno)) => Err(Fault::os("lock", self.path())(errno)),
             Err(Failed::Late) => {
                 let owner =
-                    super::locker::lockers(self.identity()?).first().map(|l| format!(" (pid {})", l.pid));
+                    super::locker::lockers(self.identity).first().map(|l| format!(" (pid {})", l.pid));
                 let (path, owner) = (self.path(), owner.unwrap_or_default());
                 let reason = format!(
                     "another dlock process{owner} keeps {} locked, which takes microseconds otherwise; it seems \
@@ -105,12 +100,13 @@ impl LineFile {
 
     /// Whether the line file was unlinked since it was opened; cheap.
     pub(super) fn is_unlinked(&self) -> Outcome<bool> {
-        Ok(self.examine()?.st_nlink == 0)
+        let stat = fstat(&self.file).map_err(Fault::os("examine", self.path()))?;
+        Ok(stat.st_nlink == 0)
     }
 
     /// Whether the line file is no longer the one at its path.
     pub(super) fn is_replaced(&self) -> Outcome<bool> {
-        Ok(self.directory.present(&self.files.line())? != Some(self.identity()?))
+        Ok(self.directory.present(&self.files.line())? != Some(self.identity))
     }
 
     /// Reads the line, up to the first record that ends behind the offset `until`, or all of it.
@@ -150,6 +146,7 @@ impl LineFile {
     }
 
     fn pread(&self, buffer: &mut [u8], at: u64) -> Outcome<usize> {
+        self.inject(Call::Read)?;
         let mut done = 0;
         while done < buffer.len() {
             match pread(&self.file, &mut buffer[done..], at + done as u64) {
@@ -164,6 +161,7 @@ impl LineFile {
     }
 
     fn write(&self, mut bytes: &[u8], mut at: u64) -> Outcome<()> {
+        self.inject(Call::Write)?;
         while !bytes.is_empty() {
             match pwrite(&self.file, bytes, at) {
                 Ok(0) | Err(Errno::NOSPC) => return Err(Fault::os("write", self.path())(Errno::NOSPC)),
@@ -199,7 +197,23 @@ impl LineFile {
     /// Writes the header to the disk itself; for a thread that may block.
     pub(super) fn sync_header(&self, header: &Header) -> Outcome<()> {
         self.write_header(header)?;
+        self.inject(Call::Sync)?;
         fdatasync(&self.file).map_err(Fault::os("sync", self.path()))
+    }
+
+    /// Fails if a test said that this call is to fail.
+    #[cfg(test)]
+    fn inject(&self, call: Call) -> Outcome<()> {
+        match self.directory.faults.of(call) {
+            Some(errno) => Err(Fault::os(call.name(), self.path())(errno)),
+            None => Ok(()),
+        }
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in tests")]
+    fn inject(&self, _: Call) -> Outcome<()> {
+        Ok(())
     }
 
     /// Appends `text`, whose first `whole` bytes are written all or not at all, and the header too if it is
@@ -324,9 +338,7 @@ impl LineFile {
     }
 
     /// Tells the claim of `record` to look again.
-    pub(super) fn wake(&self, line: &Line, record: &Record) {
-        if let Ok(fifo) = self.fifo_of(line, record) {
-            fifo::wake(&self.directory, &fifo);
-        }
+    pub(super) fn wake(&self, line: &Line, record: &Record) -> Outcome<()> {
+        fifo::wake(&self.directory, &self.fifo_of(line, record)?)
     }
 }

@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
+use super::storage::Call;
 use super::{FileBackend, FileConfig};
 use crate::backend::{Backend, Claim};
 use crate::clock;
@@ -33,6 +36,37 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Which calls of one backend fail, and how.
+#[derive(Debug, Default)]
+pub(super) struct Faults(Mutex<Vec<(Call, Errno)>>);
+
+impl Faults {
+    /// From now on `call` fails with `errno`.
+    pub(super) fn add(&self, call: Call, errno: Errno) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((call, errno));
+    }
+
+    /// From now on every call does what it can.
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    pub(super) fn of(&self, call: Call) -> Option<Errno> {
+        let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.iter().find(|(c, _)| *c == call).map(|(_, errno)| *errno)
+    }
+}
+
+impl Call {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+        }
     }
 }
 

@@ -146,7 +146,8 @@ impl FileClaim {
             // The next one is at the head of the waiters now and must watch every holder.
             let line = place.line.read(None)?;
             let own = Record { at: place.at, end: place.end, fixed: place.fixed };
-            grant::wake_behind(&place.line, &line, &own);
+            // It looks again when the next one leaves, should there be nothing to wake it with.
+            let _ = grant::wake_behind(&place.line, &line, &own);
         }
         self.news.notify_waiters();
         Ok(Step::Settled)

@@ -1,0 +1,40 @@
+//! A waiter that cannot do its part: everybody behind it waits for it.
+
+use super::claim::FileClaim;
+use super::fault::{Fault, Outcome};
+use super::grant;
+use crate::clock;
+
+impl FileClaim {
+    /// Takes what a look at the line came to.
+    ///
+    /// A failure of a waiter is one for now at first, and nothing of the lock is kept meanwhile. After a while it is for
+    /// good: the claim leaves the line, without the guards and whatever cannot be written, since with its FIFO closed it
+    /// stands in nobody's way. A hold stays; the kernel keeps it.
+    pub(super) fn falter(&self, looked: Outcome<()>) -> Outcome<()> {
+        let Err(fault) = looked else {
+            self.inner().faltering_since = None;
+            return Ok(());
+        };
+        {
+            let inner = &mut *self.inner();
+            if inner.grant.is_some() || inner.is_over() {
+                return Err(fault);
+            }
+            grant::release(&mut inner.places);
+            let now = clock::now();
+            let since = *inner.faltering_since.get_or_insert(now);
+            if now.since(since) < self.patience || is_transient(&fault) {
+                return Err(fault.transient());
+            }
+        }
+        // That the record stays is for others to mend.
+        let _ = self.go(None, false);
+        Err(fault)
+    }
+}
+
+/// Whether the failure says itself that it will pass.
+fn is_transient(fault: &Fault) -> bool {
+    matches!(fault, Fault::Said { kind, .. } if *kind == crate::lock::ErrorKind::Unavailable)
+}

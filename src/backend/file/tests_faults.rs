@@ -1,0 +1,189 @@
+//! What others planted, and calls of the system that fail.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode as Bits, mknodat};
+use rustix::io::Errno;
+
+use super::storage::{Call, LineFile};
+use super::testing::*;
+use super::*;
+use crate::clock;
+use crate::lock::{ClaimState, Error, Mode};
+
+fn plant_fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Bits::RUSR | Bits::WUSR, 0).expect("a FIFO");
+}
+
+/// Something of every kind, at the path of a file.
+fn plants() -> [fn(&Path); 4] {
+    [
+        plant_fifo,
+        |path| drop(std::os::unix::net::UnixListener::bind(path).expect("a socket")),
+        |path| std::fs::create_dir(path).expect("a directory"),
+        |path| symlink("/proc/self/status", path).expect("a link"),
+    ]
+}
+
+/// Has `call` done in a thread of its own, since one that waits in an open(2) would wait for ever.
+fn promptly<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
+    let (told, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        drop(told.send(runtime.block_on(call)));
+    });
+    result.recv_timeout(PLENTY).expect("an answer")
+}
+
+#[test]
+fn what_was_planted_as_a_line_is_passed_over_by_a_list_and_named_by_everybody_else() {
+    for plant in plants() {
+        let f = fixture();
+        plant(&f.temp.path().join(".a.line"));
+        let backend = Arc::new(f.backend);
+        let b = Arc::clone(&backend);
+        assert_eq!(promptly(async move { b.list("", soon()).await }).expect("a list"), []);
+        let b = Arc::clone(&backend);
+        let named = |error: Error| {
+            assert!(error.kind == ErrorKind::Unwritable && error.reason.contains(".a.line"), "{error}");
+        };
+        named(promptly(async move { b.inspect(&name("a"), soon()).await }).expect_err("no line"));
+        let b = Arc::clone(&backend);
+        named(
+            promptly(async move { b.enter(&request(1, &["a"], Mode::Exclusive), soon()).await })
+                .expect_err("no line"),
+        );
+        // A search for deadlocks reads every line.
+        let nested =
+            Request { ancestors: vec![ClaimId::from_bytes([9; 16])], ..request(2, &["b"], Mode::Exclusive) };
+        let b = Arc::clone(&backend);
+        promptly(async move {
+            let _holds = enter(&b, &request(3, &["b"], Mode::Exclusive)).await;
+            b.enter(&nested, soon()).await.map(drop)
+        })
+        .expect("waits");
+    }
+}
+
+#[test]
+fn what_was_planted_as_a_lock_file_is_named() {
+    for plant in plants() {
+        let f = fixture();
+        plant(&f.temp.path().join("a"));
+        let backend = Arc::new(f.backend);
+        let error =
+            promptly(async move { backend.enter(&request(1, &["a"], Mode::Exclusive), soon()).await });
+        let error = error.expect_err("no lock file");
+        assert!(error.kind != ErrorKind::Unavailable && error.reason.contains("/a"), "{error}");
+    }
+}
+
+#[test]
+fn what_was_planted_as_the_fifo_that_stays_is_done_without() {
+    for plant in plants().into_iter().skip(1) {
+        let f = fixture();
+        plant(&f.temp.path().join(".a.fifo"));
+        promptly(async move {
+            let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+            held(&claim).await;
+            let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+            leave(&claim).await;
+            held(&behind).await;
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_that_cannot_do_its_part_keeps_nothing_and_leaves() {
+    for (call, errno) in [(Call::Write, Errno::IO), (Call::Write, Errno::NOSPC), (Call::Read, Errno::IO)] {
+        let f = fixture();
+        let sick = open(&f.temp);
+        let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+        let ttl = Duration::from_millis(1200);
+        let waiter = enter(&sick, &Request { ttl, ..request(2, &["a"], Mode::Exclusive) }).await;
+        let seen = state(&waiter).await;
+        let behind = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
+        sick.directory.faults.add(call, errno);
+        leave(&first).await;
+        // For now at first, and nobody is kept out of the lock file meanwhile.
+        let error = waiter.changed(Some(&seen)).await.expect_err("it cannot");
+        assert!(error.is_transient(), "{error}");
+        let lock = std::fs::File::open(f.temp.path().join("a")).expect("there");
+        lock.try_lock().expect("nobody has it");
+        lock.unlock().expect("let go");
+        let begun = clock::now();
+        let error = loop {
+            let error = waiter.changed(Some(&seen)).await.expect_err("it cannot");
+            if !error.is_transient() {
+                break error;
+            }
+            assert!(clock::now().since(begun) < PLENTY, "still in the line: {error}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        assert!(error.kind == ErrorKind::Unwritable && error.reason.contains(".a.line"), "{error}");
+        held(&behind).await;
+        leave(&waiter).await;
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_that_can_again_in_time_stays() {
+    let f = fixture();
+    let sick = open(&f.temp);
+    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let waiter = enter(&sick, &request(2, &["a"], Mode::Exclusive)).await;
+    let seen = state(&waiter).await;
+    sick.directory.faults.add(Call::Write, Errno::NOSPC);
+    leave(&first).await;
+    assert!(waiter.changed(Some(&seen)).await.expect_err("it cannot").is_transient());
+    sick.directory.faults.clear();
+    assert!(matches!(waiter.changed(Some(&seen)).await, Ok(ClaimState::Held(_))));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_an_error_and_not_a_free_lock() {
+    let f = fixture();
+    let sick = open(&f.temp);
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    sick.directory.faults.add(Call::Read, Errno::IO);
+    let id = ClaimId::from_bytes([1; 16]);
+    assert_eq!(sick.inspect(&name("a"), soon()).await.expect_err("unread").kind, ErrorKind::Unwritable);
+    sick.evict(&name("a"), id, Evict::Force, &holder("x"), soon()).await.expect_err("unread");
+    sick.enter(&request(2, &["a"], Mode::Exclusive), soon()).await.expect_err("unread");
+    sick.last_success(&name("a"), soon()).await.expect_err("unread");
+    held(&claim).await;
+    leave(&claim).await;
+}
+
+#[tokio::test]
+async fn a_hold_whose_line_cannot_be_read_stays_and_a_leave_lets_go_all_the_same() {
+    let f = fixture();
+    let sick = open(&f.temp);
+    let claim = enter(&sick, &request(1, &["a"], Mode::Exclusive)).await;
+    let hold = state(&claim).await;
+    sick.directory.faults.add(Call::Read, Errno::IO);
+    claim.renew(soon()).await.expect_err("unread");
+    claim.changed(Some(&hold)).await.expect_err("unread");
+    let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    assert_eq!(waits(&behind).await, 1);
+    claim.leave(false, soon()).await.expect_err("its record stays");
+    held(&behind).await;
+}
+
+#[tokio::test]
+async fn c03_tokens_whose_reservation_did_not_reach_the_disk_are_given_to_nobody() {
+    let f = fixture();
+    leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
+    let line = LineFile::open(&f.backend.directory, &name("a"), true).expect("opens").expect("there");
+    let mut header = line.read(None).expect("reads").header;
+    header.next = header.limit;
+    line.write_header(&header).expect("written");
+    f.backend.directory.faults.add(Call::Sync, Errno::IO);
+    f.backend.enter(&request(2, &["a"], Mode::Exclusive), soon()).await.expect_err("no disk");
+    assert_eq!(line.read(None).expect("reads").header.limit, header.limit);
+    f.backend.directory.faults.clear();
+    let claim = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
+    assert_eq!(token(&held(&claim).await), header.limit);
+}

@@ -1,0 +1,117 @@
+//! Files of a hold that are removed, replaced or moved, and directories out of reach.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use super::testing::*;
+use crate::lock::{ClaimState, LossReason, Mode};
+
+/// What was promised of the news.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+type Undo = fn(&std::path::Path, &str);
+
+fn ways() -> [Undo; 3] {
+    [
+        |at, file| fs::remove_file(at.join(file)).expect("removed"),
+        |at, file| fs::rename(at.join(file), at.join("moved")).expect("moved"),
+        |at, file| {
+            fs::write(at.join("other"), "").expect("written");
+            fs::rename(at.join("other"), at.join(file)).expect("replaced");
+        },
+    ]
+}
+
+async fn lost(claim: &TestClaim, hold: &ClaimState, file: &str) {
+    let state = next(claim, hold).await;
+    let ClaimState::Lost(LossReason::Replaced(why)) = state else { panic!("{state:?}") };
+    assert!(why.contains(file), "{why}");
+}
+
+#[tokio::test]
+async fn a_settled_hold_whose_file_is_removed_replaced_or_moved_is_lost_without_a_renewal() {
+    for way in ways() {
+        for file in ["a", ".a.line", ".a.slot.1"] {
+            let f = fixture();
+            let claim = enter(&f.backend, &request(1, &["a"], slots(1))).await;
+            let hold = state(&claim).await;
+            claim.settle();
+            let undo = async {
+                // Once the other one waits.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                way(f.temp.path(), file);
+                Instant::now()
+            };
+            let (undone, ()) = tokio::join!(undo, lost(&claim, &hold, file));
+            assert!(undone.elapsed() < AT_ONCE, "{:?} for {file}", undone.elapsed());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_happened_before_the_watch_is_seen_by_the_look_after_it() {
+    for way in ways() {
+        let f = fixture();
+        let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+        let hold = state(&claim).await;
+        way(f.temp.path(), "a");
+        claim.settle();
+        lost(&claim, &hold, "a").await;
+    }
+}
+
+#[tokio::test]
+async fn others_who_come_and_go_wake_no_settled_hold() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Shared)).await;
+    let hold = state(&claim).await;
+    claim.settle();
+    let quiet = tokio::time::timeout(Duration::from_millis(200), claim.changed(Some(&hold)));
+    let others = async {
+        for id in 2..20 {
+            leave(&enter(&f.backend, &request(id, &["b"], Mode::Exclusive)).await).await;
+        }
+    };
+    let (quiet, ()) = tokio::join!(quiet, others);
+    quiet.expect_err("nothing changed");
+}
+
+#[tokio::test]
+async fn a_directory_out_of_reach_is_a_blip_and_another_in_its_place_a_loss() {
+    let f = fixture();
+    let (at, away) = (f.temp.path().to_owned(), f.temp.path().with_extension("away"));
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let hold = state(&claim).await;
+    claim.settle();
+    fs::rename(&at, &away).expect("moved");
+    let error = claim.changed(Some(&hold)).await.expect_err("out of reach");
+    assert!(error.is_transient(), "{error}");
+    assert!(claim.renew(soon()).await.expect_err("out of reach").is_transient());
+    fs::rename(&away, &at).expect("moved back");
+    claim.renew(soon()).await.expect("renews");
+    fs::rename(&at, &away).expect("moved");
+    fs::create_dir(&at).expect("another one");
+    lost(&claim, &hold, ".a.line").await;
+    fs::remove_dir_all(&away).expect("removed");
+}
+
+#[tokio::test]
+async fn a_waiter_whose_directory_is_moved_away_says_so_instead_of_trying_for_ever() {
+    for other in [false, true] {
+        let f = fixture();
+        let (at, away) = (f.temp.path().to_owned(), f.temp.path().with_extension("away"));
+        let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+        let waiter = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+        let seen = state(&waiter).await;
+        fs::rename(&at, &away).expect("moved");
+        if other {
+            fs::create_dir(&at).expect("another one");
+        }
+        leave(&first).await;
+        let error = waiter.changed(Some(&seen)).await.expect_err("no lock there");
+        assert!(error.is_transient() && error.reason.contains("lock directory"), "{error}");
+        leave(&waiter).await;
+        fs::remove_dir_all(&away).expect("removed");
+        let _ = fs::create_dir(&at);
+    }
+}

@@ -1,0 +1,93 @@
+//! Everything stands still for longer than the ttl: what the kernel keeps is not lost by that.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::bed::{Holder, release_all};
+use crate::support::process::{is_alive, is_stopped};
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Bed, process, quiet, within};
+
+const TTL: Duration = Duration::from_secs(2);
+
+/// Front, keeper and command.
+fn members(holder: &Holder) -> [i32; 3] {
+    [holder.running.pid(), holder.running.keeper(), holder.command()]
+}
+
+fn freeze(members: &[i32]) {
+    for pid in members {
+        process::signal(*pid, Signal::STOP);
+    }
+    until_true("a freeze", || members.iter().all(|pid| is_stopped(*pid)));
+}
+
+#[test]
+fn a_freeze_of_any_length_ends_nothing_in_whatever_order_it_thaws() {
+    let _alone = quiet::measuring();
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    let bed = Bed::new();
+    let holders: Vec<Holder> = (0..orders.len())
+        .map(|n| bed.held(&["--name", &format!("x{n}"), "--ttl", "2s", "--grace", "1h", "--max-run", "1h"]))
+        .collect();
+    let members: Vec<_> = holders.iter().map(members).collect();
+    for _ in 0..3 {
+        freeze(&members.concat());
+        let_pass(TTL + TTL / 5);
+        for (members, order) in members.iter().zip(orders) {
+            for index in order {
+                process::signal(members[index], Signal::CONT);
+                let_pass(Duration::from_millis(20));
+            }
+        }
+        // As long as a keeper that is late has chances, and a little more.
+        let_pass(TTL / 4 + TTL / 8);
+        for (n, members) in members.iter().enumerate() {
+            assert!(members.iter().all(|pid| is_alive(*pid)), "{:?} was ended", orders[n]);
+        }
+    }
+    release_all(holders);
+    bed.await_no_process();
+}
+
+#[test]
+fn a_run_nested_in_a_frozen_one_goes_on_with_it() {
+    let _alone = quiet::measuring();
+    let bed = Bed::new();
+    let script =
+        r#"exec "$dlock" run --endpoint "$locks" --name x --ttl 2s -- sh -c 'echo $$ >inner; read _ <gate'"#;
+    let gate = bed.gate("gate");
+    let outer = bed.start(&mut bed.run(["--name", "x", "--ttl", "2s", "--", "sh", "-c", script]));
+    bed.await_line("inner");
+    let all: Vec<i32> = bed.processes().into_iter().map(|p| p.pid).collect();
+    assert_eq!(all.len(), 5, "{:?}", bed.processes());
+    freeze(&all);
+    let_pass(TTL + TTL / 5);
+    for pid in &all {
+        process::signal(*pid, Signal::CONT);
+    }
+    let_pass(TTL / 4 + TTL / 8);
+    gate.open();
+    outer.finish().silently(0);
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_keeper_that_stays_stopped_when_the_rest_thaws_costs_the_tree_its_life() {
+    let _alone = quiet::measuring();
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x", "--ttl", "2s"]);
+    let [front, keeper, command] = members(&holder);
+    freeze(&[front, keeper, command]);
+    let_pass(TTL + TTL / 5);
+    process::signal(command, Signal::CONT);
+    let begun = Instant::now();
+    process::signal(front, Signal::CONT);
+    until_true("the end of the command", || !is_alive(command));
+    within(begun.elapsed(), TTL / 4);
+    assert!(begun.elapsed() > TTL / 8, "the keeper had no chance");
+    holder.running.finish().failed(76, &["the command was ended"]);
+    bed.assert_free("x");
+    bed.await_no_process();
+}
