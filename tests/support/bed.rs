@@ -18,6 +18,7 @@ use super::service::Service;
 use super::wait::{LIMIT, until};
 
 /// The dlock under test: the one built with the tests, or the one that `DLOCK_TEST_PROGRAM` names.
+/// Tests tell its processes by the name `dlock`, so the file must have it too.
 pub(crate) fn dlock() -> &'static str {
     static PROGRAM: LazyLock<String> = LazyLock::new(|| {
         let Some(named) = std::env::var_os("DLOCK_TEST_PROGRAM") else {
