@@ -40,12 +40,6 @@ pub mod adr {
     pub mod r0015_where_unsafe_is {}
     #[doc = include_str!("adr/0016-dependencies.md")]
     pub mod r0016_dependencies {}
-    #[doc = include_str!("adr/0017-no-start-up-code.md")]
-    pub mod r0017_no_start_up_code {}
-    #[doc = include_str!("adr/0018-clone-with-shared-memory.md")]
-    pub mod r0018_clone_with_shared_memory {}
-    #[doc = include_str!("adr/0019-cost-of-starting.md")]
-    pub mod r0019_cost_of_starting {}
     #[doc = include_str!("adr/0020-gate-before-the-command.md")]
     pub mod r0020_gate_before_the_command {}
     #[doc = include_str!("adr/0021-etcd-layout.md")]
@@ -90,10 +84,10 @@ pub mod adr {
     pub mod r0068_sql_who_leaves_hands_over {}
     #[doc = include_str!("adr/0071-one-after-another.md")]
     pub mod r0071_one_after_another {}
-    #[doc = include_str!("adr/0072-musl-for-other-hosts.md")]
-    pub mod r0072_musl_for_other_hosts {}
     #[doc = include_str!("adr/0073-sql-renewals-lock-nothing-shared.md")]
     pub mod r0073_sql_renewals_lock_nothing_shared {}
+    #[doc = include_str!("adr/0080-quick-build-and-packaged-program.md")]
+    pub mod r0080_quick_build_and_packaged_program {}
     #[doc = include_str!("adr/0082-what-the-kernel-keeps-outlives-a-freeze.md")]
     pub mod r0082_what_the_kernel_keeps_outlives_a_freeze {}
     #[doc = include_str!("adr/0083-when-the-files-of-a-claim-fail.md")]

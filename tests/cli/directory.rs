@@ -19,7 +19,7 @@ fn as_nobody(bed: &Bed, words: &[&str]) -> Option<Command> {
     let dlock = bed.path("dlock");
     if !dlock.exists() {
         // By another process: a child that another test forks meanwhile would keep it open for writing.
-        bed.finish(bed.command("cp").arg(crate::support::bed::DLOCK).arg(&dlock)).silently(0);
+        bed.finish(bed.command("cp").arg(crate::support::bed::dlock()).arg(&dlock)).silently(0);
         fs::set_permissions(&dlock, fs::Permissions::from_mode(0o755)).expect("for everybody");
         fs::set_permissions(bed.root(), fs::Permissions::from_mode(0o755)).expect("for everybody");
     }

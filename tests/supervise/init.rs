@@ -18,7 +18,7 @@ fn as_init(bed: &Bed, words: &[&str]) -> Option<Command> {
     }
     let mut command = bed.command("unshare");
     // A container's runtime gives process 1 a session.
-    command.args(ALONE).args(["setsid", crate::support::bed::DLOCK, "run", "--endpoint"]);
+    command.args(ALONE).args(["setsid", crate::support::bed::dlock(), "run", "--endpoint"]);
     command.arg(bed.locks()).args(words);
     Some(command)
 }

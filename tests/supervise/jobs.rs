@@ -148,7 +148,7 @@ fn where_nobody_could_resume_it_a_stop_is_undone_at_once() {
     let script = "echo up >ready; read a; echo \"<$a>\"; read b; echo \"<$b>\"";
     let locks = bed.service().endpoint.clone();
     let words = ["run", "--endpoint", &locks, "--name", "x", "--", "sh", "-c", script];
-    let mut terminal = Terminal::start(&bed, crate::support::bed::DLOCK, &words);
+    let mut terminal = Terminal::start(&bed, crate::support::bed::dlock(), &words);
     bed.await_line("ready");
     terminal.ctrl_z();
     terminal.type_line("one");
@@ -166,7 +166,7 @@ fn where_nobody_could_resume_it_a_wait_is_not_stopped_either() {
     let holder = bed.held(&["--name", "x"]);
     let locks = bed.service().endpoint.clone();
     let words = ["run", "--endpoint", &locks, "--name", "x", "--", "touch", "started"];
-    let mut terminal = Terminal::start(&bed, crate::support::bed::DLOCK, &words);
+    let mut terminal = Terminal::start(&bed, crate::support::bed::dlock(), &words);
     bed.await_waiters("x", 1);
     terminal.ctrl_z();
     terminal.expect("^Z");

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
@@ -16,8 +17,20 @@ use super::running::{Finished, Running};
 use super::service::Service;
 use super::wait::{LIMIT, until};
 
-/// The dlock under test.
-pub(crate) const DLOCK: &str = env!("CARGO_BIN_EXE_dlock");
+/// The dlock under test: the one built with the tests, or the one that `DLOCK_TEST_PROGRAM` names.
+/// Tests tell its processes by the name `dlock`, so the file must have it too.
+pub(crate) fn dlock() -> &'static str {
+    static PROGRAM: LazyLock<String> = LazyLock::new(|| {
+        let Some(named) = std::env::var_os("DLOCK_TEST_PROGRAM") else {
+            return env!("CARGO_BIN_EXE_dlock").to_owned();
+        };
+        // Commands run in folders of their own.
+        let path = fs::canonicalize(&named).unwrap_or_else(|error| panic!("DLOCK_TEST_PROGRAM: {error}"));
+        path.into_os_string().into_string().expect("a path in UTF-8")
+    });
+    &PROGRAM
+}
+
 /// The variable that marks every process of a bed.
 const MARK: &str = "TEST_BED";
 
@@ -114,7 +127,7 @@ impl Bed {
             .env("LANG", "C.UTF-8")
             .env("INPUTRC", "/dev/null")
             .env(MARK, &self.id)
-            .env("dlock", DLOCK)
+            .env("dlock", dlock())
             .env("locks", &self.service.endpoint)
             .current_dir(&self.root);
         // Nodes of a Redlock that are younger than this have no say, and those of tests are young.
@@ -128,7 +141,7 @@ impl Bed {
 
     /// dlock with these arguments and nothing else.
     pub(crate) fn dlock<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        let mut command = self.command(DLOCK);
+        let mut command = self.command(dlock());
         command.args(arguments);
         command
     }
