@@ -51,6 +51,9 @@ const CONTRACT: &[&str] =
 /// The homes of unsafe code; each says why.
 const UNSAFE: &[&str] = &["supervise/sys.rs", "supervise/launch.rs", "readiness.rs", "main.rs"];
 
+/// The one file that touches standard error: whatever else did could wait for whoever reads it.
+const WRITER: &str = "output/writer.rs";
+
 const LONGEST_FILE: usize = 400;
 const LONGEST_FUNCTION: usize = 70;
 
@@ -146,6 +149,9 @@ fn complaints(path: &str, text: &str) -> Vec<String> {
     }
     if !["cli", "output"].contains(&part.as_str()) && writes_to_a_stream(&code) {
         found.push("writes to a stream outside cli and output".to_owned());
+    }
+    if path != WRITER && touches_standard_error(&code) {
+        found.push("standard error outside its writer".to_owned());
     }
     let system = part.starts_with("supervise") || part == "backend/file" || part == "clock";
     if has_word(&code, "libc") && !system {
@@ -271,15 +277,25 @@ fn paths(file: &str, code: &str) -> Vec<Vec<String>> {
 }
 
 fn writes_to_a_stream(code: &str) -> bool {
-    let macros = ["print", "println", "eprint", "eprintln"];
-    let prints = macros.iter().any(|m| words(code, m).iter().any(|at| code[at + m.len()..].starts_with('!')));
-    let streams = ["stdout", "stderr"].iter().any(|name| {
+    writes_to(code, &["print", "println", "eprint", "eprintln"], &["stdout", "stderr"])
+}
+
+fn writes_to(code: &str, macros: &[&str], streams: &[&str]) -> bool {
+    let after = |name: &str, at: usize| &code[at + name.len()..];
+    let prints = macros.iter().any(|m| words(code, m).iter().any(|at| after(m, *at).starts_with('!')));
+    let streams = streams.iter().any(|name| {
         words(code, name).iter().any(|at| {
-            let called = code[at + name.len()..].starts_with("()") && !code[..*at].ends_with('.');
+            let called = after(name, *at).starts_with("()") && !code[..*at].ends_with('.');
             called || code[..*at].ends_with("io::") || imported(&code[..*at])
         })
     });
     prints || streams
+}
+
+/// Whether the code writes to standard error, or asks the system for it. What a child gets is not meant.
+fn touches_standard_error(code: &str) -> bool {
+    writes_to(code, &["eprint", "eprintln", "dbg"], &["stderr", "raw_stderr"])
+        || ["STDERR_FILENO", "take_stderr"].iter().any(|name| has_word(code, name))
 }
 
 /// Whether the code breaks off inside a `use` of `std::io` or `rustix::stdio`.
@@ -324,6 +340,18 @@ fn the_checker_rejects_what_is_wrong() {
         ("supervise/front.rs", "//! Doc.\nfn f() { unsafe { g() } }\n", "unsafe outside"),
         ("output/a.rs", "//! Doc.\nuse clap::Parser;\n", "clap outside"),
         ("supervise/front.rs", "//! Doc.\nfn f() { eprintln!(\"x\"); }\n", "writes to a stream"),
+        ("cli/run.rs", "//! Doc.\nfn f() { eprint!(\"x\"); }\n", "standard error outside its writer"),
+        (
+            "output/live.rs",
+            "//! Doc.\nfn f() { std::io::stderr().lock(); }\n",
+            "standard error outside its writer",
+        ),
+        ("cli/audience.rs", "//! Doc.\nuse std::io::{self, stderr};\n", "standard error outside its writer"),
+        (
+            "supervise/sys.rs",
+            "//! Doc.\nfn f() { g(libc::STDERR_FILENO); }\n",
+            "standard error outside its writer",
+        ),
         ("clock.rs", "//! Doc.\nuse std::io::{Write, stderr};\n", "writes to a stream"),
         ("lease.rs", "//! Doc.\nfn f() { let out = std::io::stdout(); }\n", "writes to a stream"),
         ("lease.rs", "//! Doc.\nuse rustix::fs::Mode;\n", "rustix outside"),
@@ -359,6 +387,7 @@ fn the_checker_accepts_what_is_right() {
         ("cli/args_tests.rs", "//! Doc.\nuse libc::c_int;\n"),
         ("supervise/front.rs", "//! Doc.\npub(crate) fn f(c: &mut Command) { c.stdout(Stdio::null()); }\n"),
         ("supervise/sys.rs", "//! Doc.\nfn f() { unsafe { libc::fork() } }\n"),
+        ("output/writer.rs", "//! Doc.\nfn f() { rustix::stdio::stderr(); }\n"),
         ("main.rs", "fn main() -> ExitCode { dlock::cli::main() }\n"),
         (
             "lease.rs",

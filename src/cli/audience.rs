@@ -1,15 +1,14 @@
 //! Tells people how a hold goes.
 
-use std::io::{IsTerminal as _, Stderr, stderr};
 use std::time::SystemTime;
 
-use rustix::termios::{tcgetpgrp, tcgetwinsize};
+use rustix::termios::tcgetpgrp;
 
 use crate::clock;
 use crate::hold::{Audience, Notice};
 use crate::lock::{Entry, LossReason, Moment};
-use crate::output::live::Live;
-use crate::output::{Message, Party, Printer, Verbosity, sanitise};
+use crate::output::live::{Live, Screen};
+use crate::output::{Message, Party, Printer, Verbosity, sanitise, writer};
 use crate::supervise::start::Start;
 
 use super::ending::cannot_end;
@@ -26,7 +25,7 @@ pub(super) struct Teller {
     /// Whether a busy lock is waited for.
     waits: bool,
     told_waiting: bool,
-    live: Option<Live<Stderr, Box<dyn Fn() -> bool>>>,
+    live: Option<Live<Screen, Box<dyn Fn() -> bool>>>,
 }
 
 impl Teller {
@@ -41,14 +40,14 @@ impl Teller {
         began: Moment,
     ) -> Self {
         let quiet = printer.verbosity == Verbosity::Quiet;
-        let live = (waits && !quiet && stderr().is_terminal()).then(|| {
+        let live = (waits && !quiet && writer::is_terminal()).then(|| {
             let group = start.group;
             let device = start.terminal.as_ref().and_then(|t| t.device.try_clone().ok());
             let foreground = move || {
                 let present = device.as_ref().and_then(|d| tcgetpgrp(d).ok());
                 present.is_some_and(|pid| pid.as_raw_nonzero().get() == group)
             };
-            Live::new(stderr(), Box::new(foreground) as Box<dyn Fn() -> bool>, lock.clone(), began)
+            Live::new(Screen, Box::new(foreground) as Box<dyn Fn() -> bool>, lock.clone(), began)
         });
         Self { printer, lock, service, waits, told_waiting: false, live }
     }
@@ -79,6 +78,8 @@ impl Teller {
         self.erase();
         self.live = None;
         self.say(&Message::Acquired { lock: self.lock.clone(), waited, token });
+        // The command is about to write to the same stream.
+        writer::messages().settle();
     }
 
     fn entering_again(&mut self, reason: &LossReason) {
@@ -141,9 +142,7 @@ impl Audience for Teller {
 
     fn tick(&mut self) {
         if let Some(live) = &mut self.live {
-            let width = tcgetwinsize(stderr()).map_or(WIDTH, |size| usize::from(size.ws_col));
-            let width = if width == 0 { WIDTH } else { width };
-            live.draw(clock::now(), SystemTime::now(), width);
+            live.draw(clock::now(), SystemTime::now(), writer::columns().unwrap_or(WIDTH));
         }
     }
 }

@@ -40,6 +40,7 @@ use std::path::Path;
 
 use crate::clock;
 use crate::lock::Moment;
+use crate::output::writer::{self, Limit};
 use crate::output::{LogFormat, Message, Printer, Verbosity};
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
@@ -66,6 +67,7 @@ fn defect(info: &std::panic::PanicHookInfo<'_>) {
     let what = info.payload_as_str().unwrap_or("panic");
     let message = Message::failed(format!("this is a defect in dlock: {what}{at}; please report it"));
     Printer::new(Verbosity::Normal, LogFormat::Human).print(&message);
+    let _unread = writer::messages().finish(Limit::Brief);
     sys::exit_now(ExitCode::Defect.number())
 }
 
@@ -74,6 +76,8 @@ fn defect(info: &std::panic::PanicHookInfo<'_>) {
 fn end(words: Vec<OsString>, started: Moment) -> Outcome {
     // Until the settings are known, messages look as the words alone suggest.
     let mut printer = Printer::new(Verbosity::Normal, early_format(&words));
+    // Nothing that is under a lock may depend on who reads what is said of it; the rest are ordinary programs.
+    let limit = if words.first().is_some_and(|word| word == "run") { Limit::Brief } else { Limit::Never };
     let done =
         parse::parse(words).map_err(Ended::from).and_then(|asked| dispatch(asked, &mut printer, started));
     match done {
@@ -82,6 +86,7 @@ fn end(words: Vec<OsString>, started: Moment) -> Outcome {
         Err(Ended::ReaderGone) => Outcome::Signaled(Signal::PIPE),
         Err(Ended::Failed(failure)) => {
             printer.print(&failure.message);
+            let _unread = writer::messages().finish(limit);
             Outcome::Exited(failure.code)
         }
     }

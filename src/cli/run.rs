@@ -16,6 +16,7 @@ use crate::clock;
 use crate::hold::{Ended, Job, Plan, Verdict, Wait, hold};
 use crate::lock::{ClaimId, Error, Moment};
 use crate::output::message::names;
+use crate::output::writer::{self, Limit};
 use crate::output::{Message, Printer, Verbosity, file, metrics};
 use crate::supervise::channel::ToFront;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
@@ -52,14 +53,14 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
     let run = Run { settings, printer, address, plan };
     let mut front = Front::new().map_err(refused)?;
     let patience = Patience { give_up_at: plan.give_up_at(), stopped: settings.ttl };
+    let mut replaced = false;
     loop {
-        match front.supervise(patience, |seed| run.keep(seed)).map_err(refused)? {
+        match front.supervise(patience, |seed| run.keep(seed, replaced)).map_err(refused)? {
             FrontEnd::Done(outcome) => return Ok(outcome),
             FrontEnd::KeeperFailed(failure) if run.may_wait_again(&failure) => {
                 front.clean_up(CLEANING, |id| run.evict(id));
-                let lock = names(&settings.names);
-                let reason = "the process of dlock that waited was stopped".into();
-                printer.print(&Message::Rejoined { lock, reason });
+                // The new keeper says so: this process is to fork again, and may have no thread that writes.
+                replaced = true;
             }
             FrontEnd::KeeperFailed(failure) => {
                 // What is not known to be gone is still under the lock, as long as its lease lasts.
@@ -71,6 +72,11 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
             }
         }
     }
+}
+
+/// Whoever reads what is said gets it before this process ends. Nothing is held any more.
+fn last_words() {
+    let _unread = writer::messages().finish(Limit::Brief);
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
@@ -122,7 +128,12 @@ impl Run<'_> {
     }
 
     /// The keeper's whole life; it does not return to the front's code.
-    fn keep(&self, seed: Seed<'_>) {
+    fn keep(&self, seed: Seed<'_>, replaces_another: bool) {
+        if replaces_another {
+            let lock = names(&self.settings.names);
+            let reason = "the process of dlock that waited was stopped".into();
+            self.printer.print(&Message::Rejoined { lock, reason });
+        }
         let backend = locator::open(&self.address);
         if let Ok(backend) = &backend {
             backend.approach();
@@ -131,6 +142,7 @@ impl Run<'_> {
             Ok(runtime) => runtime.block_on(self.keep_in_runtime(seed, backend)),
             Err(error) => self.printer.print(&refused(error).message),
         }
+        last_words();
         // Not by way of the runtime's and libc's clean-up: there is nothing to save, and somebody waits.
         sys::exit_now(ExitCode::System.number())
     }
@@ -143,10 +155,14 @@ impl Run<'_> {
         let outcome = match self.hold(&keeper, backend).await {
             Ok(Some(ended)) => match ended.verdict {
                 Verdict::Suspended => {
+                    last_words();
                     keeper.tell(ToFront::Suspended, &[]);
                     sys::exit_now(0)
                 }
-                Verdict::Abandoned => sys::exit_now(0),
+                Verdict::Abandoned => {
+                    last_words();
+                    sys::exit_now(0)
+                }
                 _ => self.conclude(&Ending::of(self.settings, &self.address, &ended), Some(&ended)),
             },
             Ok(None) => return,
@@ -203,6 +219,7 @@ impl Run<'_> {
                 metrics::write(&report, path, SystemTime::now())
             });
         }
+        last_words();
         ending.outcome
     }
 

@@ -92,4 +92,6 @@ pub mod adr {
     pub mod r0082_what_the_kernel_keeps_outlives_a_freeze {}
     #[doc = include_str!("adr/0083-when-the-files-of-a-claim-fail.md")]
     pub mod r0083_when_the_files_of_a_claim_fail {}
+    #[doc = include_str!("adr/0085-standard-error-has-a-writer.md")]
+    pub mod r0085_standard_error_has_a_writer {}
 }

@@ -4,8 +4,14 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{Access, OFlags};
+
+use super::writer::{self, Limit};
+
+/// How long whoever reads standard output may take to read a report: less than the front gives the keeper to end.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a path leads to.
 enum Target {
@@ -89,12 +95,19 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// Writes `text` to `path`. A new file gets `mode` less the umask if `exact` is false, and exactly `mode` if it
 /// is true; a file that is there keeps its own unless `exact`.
 ///
-/// Never waits: a pipe without a reader is an error (`ENXIO`), a full one too.
+/// Never waits long: a pipe without a reader is an error (`ENXIO`), a full one too; who reads the own standard output
+/// has [`PATIENCE`]. Standard error takes it in turn, as it does messages.
 pub fn write(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
     match target(path)? {
         Target::Regular(real) => replace(&real, text, mode, exact),
-        Target::Stream(real) if real == Path::new("/dev/stdout") => all(rustix::stdio::stdout(), text),
-        Target::Stream(real) if real == Path::new("/dev/stderr") => all(rustix::stdio::stderr(), text),
+        Target::Stream(real) if real == Path::new("/dev/stdout") => {
+            writer::output().last(text.to_owned());
+            writer::output().finish(Limit::After(PATIENCE))
+        }
+        Target::Stream(real) if real == Path::new("/dev/stderr") => {
+            writer::messages().last(text.to_owned());
+            Ok(())
+        }
         Target::Stream(real) => {
             let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::APPEND;
             let flags = i32::try_from(flags.bits()).unwrap_or(0);
@@ -102,18 +115,6 @@ pub fn write(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> 
             stream.write_all(text.as_bytes())
         }
     }
-}
-
-fn all(to: std::os::fd::BorrowedFd<'_>, text: &str) -> io::Result<()> {
-    let mut rest = text.as_bytes();
-    while !rest.is_empty() {
-        match rustix::io::write(to, rest) {
-            Ok(written) => rest = &rest[written..],
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 fn replace(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {

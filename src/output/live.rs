@@ -1,18 +1,27 @@
 //! The live line of a waiting dlock on a terminal.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{Party, sanitise};
+use super::{Party, sanitise, writer};
 use crate::lock::{Entry, Moment};
 
-/// The width of the terminal that standard error is, if it is one.
-pub fn width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr()).ok()?;
-    // A terminal that does not know its width says 0.
-    Some(if size.ws_col == 0 { 80 } else { usize::from(size.ws_col) })
+/// The terminal that standard error is; each write is a drawing of its own, and takes the place of one that was not made
+/// yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen;
+
+impl Write for Screen {
+    fn write(&mut self, drawing: &[u8]) -> io::Result<usize> {
+        writer::messages().draw(String::from_utf8_lossy(drawing).into_owned());
+        Ok(drawing.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// How long a wait lasts before it is shown.

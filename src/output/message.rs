@@ -153,6 +153,9 @@ pub enum Message {
         lock: String,
         claim: String,
     },
+    LinesDropped {
+        count: u64,
+    },
     NotWritten {
         what: &'static str,
         path: String,
@@ -187,6 +190,7 @@ impl Message {
             | Self::Doubtful { .. }
             | Self::ReleaseFailed { .. }
             | Self::LeaveFailed { .. }
+            | Self::LinesDropped { .. }
             | Self::NotWritten { .. } => Level::Warning,
             Self::Waiting { .. } => Level::Info,
             Self::Acquired { .. } | Self::TreeHidden { .. } | Self::Skipped { .. } | Self::Nested { .. } => {

@@ -30,6 +30,16 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (M::failed("what: why"), Level::Error, "what: why"),
         (M::Warned { reason: why() }, Level::Warning, "reason"),
         (
+            M::LinesDropped { count: 1 },
+            Level::Warning,
+            "dropped 1 line here, since nobody read standard error",
+        ),
+        (
+            M::LinesDropped { count: 7 },
+            Level::Warning,
+            "dropped 7 lines here, since nobody read standard error",
+        ),
+        (
             M::Waiting { lock: lock(), holder: Some(party()), ahead: Some(2) },
             Level::Info,
             "waiting for deploy: held by ci@host7 pid 4121 (./deploy.sh) for 3m12s, 2 ahead",

@@ -1,7 +1,7 @@
 //! Everything that people or their programs read from dlock.
 //!
-//! Every sentence is a variant of [`Message`]; [`Printer`] is the one place that writes them, to standard
-//! error. Data goes through the renderers: [`status`] for people, [`json`] for programs, [`report`] and
+//! Every sentence is a variant of [`Message`]; [`Printer`] makes lines of them, and [`writer`] is the one place that
+//! writes those, to standard error. Data goes through the renderers: [`status`] for people, [`json`] for programs, [`report`] and
 //! [`metrics`] into files. Texts that came from others pass [`sanitise`] on the way.
 
 pub mod doctor;
@@ -17,6 +17,7 @@ pub mod sanitise;
 mod sentence;
 pub mod status;
 pub mod table;
+pub mod writer;
 
 pub use live::Live;
 pub use message::{Level, Message};

@@ -1,11 +1,10 @@
-//! The one place that writes messages: to standard error, a line at a time.
+//! From messages to lines on standard error.
 
-use std::io::IsTerminal as _;
 use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::{Level, Message, sanitise};
+use super::{Level, Message, sanitise, writer};
 
 /// How much is said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,7 +54,7 @@ struct Line<'a> {
 impl Printer {
     /// A printer that uses colour if standard error is a terminal and `NO_COLOR` is not set.
     pub fn new(verbosity: Verbosity, log_format: LogFormat) -> Self {
-        let colour = colour_wanted() && std::io::stderr().is_terminal();
+        let colour = colour_wanted() && writer::is_terminal();
         Self { verbosity, log_format, colour, busy_is_success: false }
     }
 
@@ -70,13 +69,17 @@ impl Printer {
         }
     }
 
-    /// Says `message`, unless it is to be hidden, with one write, so that lines of several processes do not mix.
+    /// Says `message`, unless it is to be hidden, with one write, so that lines of several processes do not mix. It is
+    /// written behind this call's back: see [`writer`], and [`writer::Writer::finish`] for the end of the process.
     ///
     /// A standard error that is closed or full is not a failure: there is nobody to tell. SIGPIPE must be
     /// ignored, as it is in every Rust program unless it asks otherwise.
     pub fn print(&self, message: &Message) {
         if self.shows(message) {
-            write_stderr(&self.render(message, SystemTime::now()));
+            let urgent = matches!(message.level(), Level::Error | Level::Busy);
+            let printer = *self;
+            let count = move |count| printer.render(&Message::LinesDropped { count }, SystemTime::now());
+            writer::messages().line(self.render(message, SystemTime::now()), urgent, count);
         }
     }
 
@@ -121,18 +124,6 @@ fn json(message: &Message, now: SystemTime) -> String {
 pub fn colour_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
         && std::env::var_os("TERM").is_none_or(|v| v != "dumb")
-}
-
-/// Writes to standard error with one call as long as the kernel takes all of it; failures are ignored.
-pub(super) fn write_stderr(text: &str) {
-    let mut rest = text.as_bytes();
-    while !rest.is_empty() {
-        match rustix::io::write(rustix::stdio::stderr(), rest) {
-            Ok(written) if written > 0 => rest = &rest[written..],
-            Err(rustix::io::Errno::INTR) => {}
-            _ => return,
-        }
-    }
 }
 
 #[cfg(test)]

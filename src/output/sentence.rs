@@ -9,9 +9,11 @@ use crate::lock::duration::short;
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Failed { .. } | Self::Warned { .. } | Self::Risk { .. } | Self::NotWritten { .. } => {
-                self.fmt_general(f)
-            }
+            Self::Failed { .. }
+            | Self::Warned { .. }
+            | Self::Risk { .. }
+            | Self::LinesDropped { .. }
+            | Self::NotWritten { .. } => self.fmt_general(f),
             Self::Waiting { .. }
             | Self::NotReached { .. }
             | Self::Rejoined { .. }
@@ -44,6 +46,10 @@ impl Message {
             Self::Risk { what, remedy } => {
                 f.write_str(what)?;
                 remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+            }
+            Self::LinesDropped { count } => {
+                let lines = if *count == 1 { "line" } else { "lines" };
+                write!(f, "dropped {count} {lines} here, since nobody read standard error")
             }
             Self::NotWritten { what, path, reason } => {
                 write!(f, "cannot write the {what} to {path}: {reason}; the exit status is not changed by it")

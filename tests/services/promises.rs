@@ -11,6 +11,7 @@ use crate::support::bed::Holder;
 use crate::support::bounds::slack;
 use crate::support::process::{is_alive, is_stopped};
 use crate::support::scripts::{Overlap, Tree};
+use crate::support::unread::{self, Unread};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Bed, process, quiet, within};
 
@@ -94,6 +95,28 @@ fn a_short_freeze_of_the_service_changes_nothing() {
     assert!(is_alive(holder.command()), "the lease was not renewed after a blip");
     ends_well(holder);
     assert_eq!(waiter.finish().code(), Some(5));
+}
+
+#[test]
+fn doubt_that_nobody_reads_keeps_no_renewal_waiting() {
+    const TTL: Duration = Duration::from_secs(12);
+    let site = Site::start();
+    let bed = Bed::on(site.part());
+    let unread = Unread::full(unread::Kind::Pipe);
+    let words = ["--name", "x", "--ttl", &words_of(TTL), "--", "sh", "-c", "echo up >up; read _ <gate; exit 5"];
+    let gate = bed.gate("gate");
+    let holder = bed.start_saying_to(&mut bed.run(words), unread.writer());
+    bed.await_line("up");
+    // Another one that is read, and whose renewals come just after.
+    let witness = bed.held(&["--name", "y", "--ttl", &words_of(TTL)]);
+    site.freeze();
+    until_true("doubt", || !witness.running.err_so_far().is_empty());
+    site.thaw();
+    // Past the lease as it was before the freeze: only renewals since then keep the command.
+    let_pass(TTL);
+    gate.open();
+    assert_eq!(holder.finish().code(), Some(5));
+    ends_well(witness);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use crate::support::process::is_alive;
 use crate::support::wait::until_true;
-use crate::support::{Bed, bed::DLOCK};
+use crate::support::Bed;
+use crate::support::bed::dlock;
 
 /// Runs the words after the first two on a terminal of their own, of whose session they are the leader. The first is
 /// what to do: `hang-up` waits for a line in the file that is the second and closes the terminal; `keys` types Ctrl-C so
@@ -54,7 +55,7 @@ fn on_a_terminal(bed: &Bed, what: &str, second: &str, words: &[&str]) -> std::pr
 fn under(bed: &Bed, what: &str, second: &str, first: &[&str], words: &[&str]) -> std::process::Command {
     let mut command = bed.command(Bed::python());
     command.args(["-c", ON_A_TERMINAL, what, second]).args(first);
-    command.args([DLOCK, "run", "--name", "x", "--endpoint"]).arg(bed.locks()).arg("--").args(words);
+    command.args([dlock(), "run", "--name", "x", "--endpoint"]).arg(bed.locks()).arg("--").args(words);
     command
 }
 

@@ -15,6 +15,7 @@ mod signals;
 mod status;
 mod terminal;
 mod transparency;
+mod unread;
 mod waiting;
 
 #[path = "../support/mod.rs"]

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -178,6 +179,19 @@ impl Bed {
         command.stdout(File::create(&out).expect("a file for output"));
         command.stderr(File::create(&err).expect("a file for errors"));
         Running::new(command.spawn().expect("a program that starts"), out, err)
+    }
+
+    /// Starts a command with `err` as its standard error, which is not looked at.
+    #[track_caller]
+    pub(crate) fn start_saying_to(&self, command: &mut Command, err: OwnedFd) -> Running {
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
+        let out = self.path(format!("{serial}.out"));
+        let none = self.write(&format!("{serial}.err"), "");
+        command.stdout(File::create(&out).expect("a file for output")).stderr(err);
+        let child = command.spawn().expect("a program that starts");
+        // Whoever reads sees the end only when nobody has it open for writing any more.
+        command.stderr(Stdio::null());
+        Running::new(child, out, none)
     }
 
     /// Runs a command to its end.

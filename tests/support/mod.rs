@@ -11,6 +11,7 @@ pub(crate) mod running;
 pub(crate) mod scripts;
 pub(crate) mod service;
 pub(crate) mod terminal;
+pub(crate) mod unread;
 pub(crate) mod wait;
 
 pub(crate) use bed::Bed;

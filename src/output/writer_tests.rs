@@ -1,0 +1,168 @@
+//! Streams that are read, read slowly, not read, and that fail.
+
+use super::*;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+/// A writer to one end, and the other end.
+fn writer_to((reader, stream): (OwnedFd, OwnedFd)) -> (File, &'static Writer) {
+    let stream: &'static OwnedFd = Box::leak(Box::new(stream));
+    (File::from(reader), Box::leak(Box::new(Writer::to(stream.as_fd()))))
+}
+
+/// A pipe that holds a page.
+fn pipe() -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+    rustix::pipe::fcntl_setpipe_size(&writer, 4096).expect("a small pipe");
+    (reader, writer)
+}
+
+fn socket() -> (OwnedFd, OwnedFd) {
+    UnixStream::pair().map(|(a, b)| (a.into(), b.into())).expect("a socket")
+}
+
+fn count(dropped: u64) -> String {
+    format!("dropped {dropped}\n")
+}
+
+/// Says a numbered line of 100 bytes.
+fn say(writer: &'static Writer, number: usize) {
+    writer.line(format!("{number:<99}\n"), false, count);
+}
+
+/// Has the writing thread wait for the reader of a pipe that has no room any more.
+fn fill(writer: &'static Writer) {
+    writer.line("x".repeat(4096), false, count);
+    until_empty(writer);
+    writer.line("line\n".into(), false, count);
+    while !writer.lock().entries.is_empty() {
+        thread::yield_now();
+    }
+}
+
+fn until_empty(writer: &'static Writer) {
+    writer.finish(Limit::After(Duration::from_secs(20))).expect("written");
+}
+
+#[test]
+fn a_merely_slow_reader_gets_all_lines_in_order() {
+    for stream in [pipe(), socket()] {
+        let (mut reader, writer) = writer_to(stream);
+        let slow = thread::spawn(move || {
+            let (mut all, mut bytes) = (Vec::new(), [0; 700]);
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                all.extend_from_slice(&bytes[..count]);
+                if all.ends_with(b"end\n") {
+                    return String::from_utf8(all).expect("text");
+                }
+                thread::sleep(Duration::from_millis(2));
+            }
+            panic!("the stream ended")
+        });
+        (0..100).for_each(|number| say(writer, number));
+        writer.last("end\n".into());
+        writer.finish(Limit::Brief).expect("somebody reads");
+        let text = slow.join().expect("a reader");
+        let numbers: Vec<&str> = text.lines().map(str::trim_end).collect();
+        let wanted: Vec<String> = (0..100).map(|n| n.to_string()).chain(["end".into()]).collect();
+        assert_eq!(numbers, wanted);
+    }
+}
+
+#[test]
+fn what_is_dropped_is_counted_where_it_was() {
+    let (mut reader, writer) = writer_to(pipe());
+    fill(writer);
+    let begun = Instant::now();
+    (0..1000).for_each(|number| say(writer, number));
+    writer.line("failed\n".into(), true, count);
+    assert_eq!(writer.finish(Limit::Brief).expect_err("nobody reads").kind(), ErrorKind::TimedOut);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let mut text = String::new();
+    let mut bytes = [0; 4096];
+    while !text.ends_with("failed\n") {
+        let count = reader.read(&mut bytes).expect("readable");
+        text.push_str(std::str::from_utf8(&bytes[..count]).expect("text"));
+    }
+    until_empty(writer);
+    let lines: Vec<&str> = text[4096..].lines().map(str::trim_end).collect();
+    let kept = ROOM / 100;
+    let wanted = (0..kept).map(|n| n.to_string());
+    let wanted: Vec<String> = ["line".into()]
+        .into_iter()
+        .chain(wanted)
+        .chain([format!("dropped {}", 1000 - kept), "failed".into()])
+        .collect();
+    assert_eq!(lines, wanted);
+    // With room again, lines are taken again.
+    say(writer, 7);
+    until_empty(writer);
+    assert_eq!(reader.read(&mut bytes).expect("readable"), 100);
+}
+
+#[test]
+fn a_drawing_replaces_the_one_before_and_is_not_made_late() {
+    let (mut reader, writer) = writer_to(pipe());
+    fill(writer);
+    for n in 0..10_000 {
+        writer.draw(format!("{n}"));
+    }
+    assert_eq!(writer.lock().entries.len(), 1);
+    writer.line("after\n".into(), false, count);
+    writer.draw("erased".into());
+    writer.settle();
+    let mut text = vec![0; 4096];
+    reader.read_exact(&mut text).expect("readable");
+    until_empty(writer);
+    let mut text = [0; 100];
+    let count = reader.read(&mut text).expect("readable");
+    assert_eq!(&text[..count], b"line\nafter\n");
+}
+
+#[test]
+fn settling_waits_for_nobody_who_does_not_read() {
+    let (_reader, writer) = writer_to(pipe());
+    writer.settle();
+    writer.line("x".repeat(5000), false, count);
+    thread::sleep(STALL * 2);
+    let begun = Instant::now();
+    writer.settle();
+    assert!(begun.elapsed() < STALL / 2, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_stream_that_does_not_wait_gets_all_of_a_line() {
+    let (reader, stream) = pipe();
+    let flags = rustix::fs::fcntl_getfl(&stream).expect("flags");
+    rustix::fs::fcntl_setfl(&stream, flags | rustix::fs::OFlags::NONBLOCK).expect("set");
+    let (mut reader, writer) = writer_to((reader, stream));
+    writer.line("x".repeat(9000), false, count);
+    let mut text = vec![0; 9000];
+    reader.read_exact(&mut text).expect("readable");
+    until_empty(writer);
+}
+
+#[test]
+fn a_stream_that_takes_nothing_is_told_and_not_tried_for_ever() {
+    let full = File::options().write(true).open("/dev/full").expect("a full device");
+    let (_reader, writer) = writer_to((socket().0, full.into()));
+    writer.last("lost".into());
+    let error = writer.finish(Limit::Never).expect_err("no space");
+    assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+    writer.finish(Limit::Brief).expect("told once");
+}
+
+#[test]
+fn without_a_thread_it_is_written_all_the_same_and_no_longer_waited_for() {
+    let (mut reader, writer) = writer_to(pipe());
+    writer.lock().entries.push_back(Entry::Line("here\n".into()));
+    writer.write_here(Instant::now() + SLOW).expect("written");
+    let mut text = [0; 5];
+    reader.read_exact(&mut text).expect("readable");
+    assert_eq!(&text, b"here\n");
+    writer.lock().entries.push_back(Entry::Line("x".repeat(10_000)));
+    let error = writer.write_here(Instant::now() + STALL).expect_err("nobody reads");
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+}
