@@ -12,7 +12,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{getpid, getppid};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
-use super::chances::{CHANCES, Chances};
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
 use super::failure::{KeeperFailure, WhyFailed};
@@ -26,6 +25,7 @@ use super::start::Start;
 use super::sys::{self, Fork, SignalSet};
 use super::terminal::Terminal;
 use super::wait::{self, ChildChange, Children};
+use super::watch::{LastWord, Step, Watch};
 use crate::clock::{now, set_timer};
 use crate::lock::Moment;
 
@@ -60,55 +60,6 @@ pub struct Front {
     pub(super) timer: OwnedFd,
     pub(super) shared: Shared,
     pub(super) ender: Ender,
-}
-
-/// The state of one keeper's life.
-pub(super) struct Watch {
-    pub(super) keeper: i32,
-    pub(super) channel: Channel,
-    /// The ending signal that came while waiting.
-    pub(super) ended_by: Option<Signal>,
-    /// The keeper must have acted by then, but for its last chances.
-    pub(super) act_by: Moment,
-    pub(super) chances: u32,
-    pub(super) late: Chances,
-    /// Why it would be at fault if not.
-    pub(super) fault: WhyFailed,
-    /// What the terminal sends to the job's group reaches the command too.
-    pub(super) in_group: bool,
-    /// The command has started.
-    pub(super) started: bool,
-    /// The command whose stop was followed, until somebody resumes the job.
-    pub(super) followed: Option<i32>,
-    /// Suspended with the job: stop, then begin again.
-    pub(super) suspending: bool,
-    /// Descriptors that carry the hold until the tree is gone.
-    pub(super) anchors: Vec<OwnedFd>,
-    /// The keeper's last word; it is about to end.
-    pub(super) last_word: Option<LastWord>,
-    /// The channel's other end is closed.
-    pub(super) closed: bool,
-    pub(super) died: Option<WhyFailed>,
-    /// How the command ended, if it was left to this process to learn that.
-    pub(super) command_ended: Option<ChildChange>,
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum LastWord {
-    Done(Outcome),
-    Suspended,
-}
-
-pub(super) enum Step {
-    Continue,
-    End(FrontEnd),
-    Again,
-}
-
-impl Step {
-    fn or_else(self, next: impl FnOnce() -> Self) -> Self {
-        if let Self::Continue = self { next() } else { self }
-    }
 }
 
 impl Front {
@@ -178,24 +129,7 @@ impl Front {
                 }
             };
             drop(keepers_end);
-            let mut watch = Watch {
-                keeper,
-                channel,
-                ended_by: None,
-                act_by: patience.give_up_at,
-                chances: CHANCES.0,
-                late: Chances::default(),
-                fault: WhyFailed::Mute,
-                in_group: false,
-                started: false,
-                followed: None,
-                suspending: false,
-                anchors: Vec::new(),
-                last_word: None,
-                closed: false,
-                died: None,
-                command_ended: None,
-            };
+            let mut watch = Watch::new(keeper, channel, patience.give_up_at);
             if let Some(end) = self.watch(&mut watch, patience) {
                 return Ok(end);
             }

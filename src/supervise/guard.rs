@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::chances::CHANCES;
 use super::failure::{CommandFate, KeeperFailure, WhyFailed};
-use super::front::{Front, FrontEnd, LastWord, Step, Watch};
+use super::front::{Front, FrontEnd};
 use super::outcome::Outcome;
 use super::signals::Signal;
 use super::sys;
 use super::wait::{self, ChildChange};
+use super::watch::{LastWord, Step, Watch};
 use crate::clock::now;
 
 /// How long a keeper that has closed its end may take to say why and end.

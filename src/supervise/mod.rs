@@ -28,3 +28,4 @@ pub mod start;
 pub mod sys;
 pub mod terminal;
 pub mod wait;
+mod watch;

@@ -1,9 +1,9 @@
 //! What the kernel tells dlock alone, and what it tells the job before the command is in it.
 
-use crate::support::process::is_alive;
-use crate::support::wait::until_true;
 use crate::support::Bed;
 use crate::support::bed::dlock;
+use crate::support::process::is_alive;
+use crate::support::wait::until_true;
 
 /// Runs the words after the first two on a terminal of their own, of whose session they are the leader. The first is
 /// what to do: `hang-up` waits for a line in the file that is the second and closes the terminal; `keys` types Ctrl-C so

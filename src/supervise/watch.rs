@@ -1,0 +1,86 @@
+//! What the front knows of one keeper's life.
+
+use std::os::fd::OwnedFd;
+
+use super::chances::{CHANCES, Chances};
+use super::channel::Channel;
+use super::failure::WhyFailed;
+use super::front::FrontEnd;
+use super::outcome::Outcome;
+use super::signals::Signal;
+use super::wait::ChildChange;
+use crate::lock::Moment;
+
+/// The state of one keeper's life.
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
+pub(super) struct Watch {
+    pub(super) keeper: i32,
+    pub(super) channel: Channel,
+    /// The ending signal that came while waiting.
+    pub(super) ended_by: Option<Signal>,
+    /// The keeper must have acted by then, but for its last chances.
+    pub(super) act_by: Moment,
+    pub(super) chances: u32,
+    pub(super) late: Chances,
+    /// Why it would be at fault if not.
+    pub(super) fault: WhyFailed,
+    /// What the terminal sends to the job's group reaches the command too.
+    pub(super) in_group: bool,
+    /// The command has started.
+    pub(super) started: bool,
+    /// The command whose stop was followed, until somebody resumes the job.
+    pub(super) followed: Option<i32>,
+    /// Suspended with the job: stop, then begin again.
+    pub(super) suspending: bool,
+    /// Descriptors that carry the hold until the tree is gone.
+    pub(super) anchors: Vec<OwnedFd>,
+    /// The keeper's last word; it is about to end.
+    pub(super) last_word: Option<LastWord>,
+    /// The channel's other end is closed.
+    pub(super) closed: bool,
+    pub(super) died: Option<WhyFailed>,
+    /// How the command ended, if it was left to this process to learn that.
+    pub(super) command_ended: Option<ChildChange>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum LastWord {
+    Done(Outcome),
+    Suspended,
+}
+
+pub(super) enum Step {
+    Continue,
+    End(FrontEnd),
+    Again,
+}
+
+impl Step {
+    pub(super) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
+        if let Self::Continue = self { next() } else { self }
+    }
+}
+
+impl Watch {
+    /// That of a keeper just forked, which must have acted by `act_by`.
+    pub(super) fn new(keeper: i32, channel: Channel, act_by: Moment) -> Self {
+        Self {
+            keeper,
+            channel,
+            ended_by: None,
+            act_by,
+            chances: CHANCES.0,
+            late: Chances::default(),
+            fault: WhyFailed::Mute,
+            in_group: false,
+            started: false,
+            followed: None,
+            suspending: false,
+            anchors: Vec::new(),
+            last_word: None,
+            closed: false,
+            died: None,
+            command_ended: None,
+        }
+    }
+}
