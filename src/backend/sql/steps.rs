@@ -137,6 +137,13 @@ impl<'a> Steps<'a> {
         self.end_of_look(sql, listen)
     }
 
+    /// Reads how the claim stands, and changes nothing.
+    pub(super) fn read(&self, mode: Mode) -> String {
+        let mut sql = String::new();
+        self.standing(&mut sql, mode);
+        sql
+    }
+
     /// Gives the claim another `ttl`, unless it has expired, and reads how it stands. This decides about nobody else, so
     /// it locks its own entries alone: renewals of a long line commit side by side, and none waits for whoever has the
     /// row of the lock. Who judges an entry expired deletes it, and so has its lock.

@@ -83,6 +83,10 @@ impl Dialect for Mysql {
         language::NOW
     }
 
+    fn reads_are_durable(&self) -> bool {
+        false
+    }
+
     fn begin(&self, _durable: bool) -> &'static str {
         language::BEGIN
     }

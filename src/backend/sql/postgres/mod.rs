@@ -80,6 +80,12 @@ impl Dialect for Postgres {
         language::NOW
     }
 
+    /// A commit shows its rows when it has reached the disk, unless it does not wait for that; and nothing that a step
+    /// is told depends on a release, which does not wait.
+    fn reads_are_durable(&self) -> bool {
+        true
+    }
+
     fn begin(&self, durable: bool) -> &'static str {
         language::begin(durable)
     }
@@ -113,7 +119,7 @@ impl Dialect for Postgres {
     }
 
     fn listen(&self, claim: ClaimId) -> String {
-        language::listen(&self.tables, claim)
+        language::listen(claim)
     }
 
     fn watch(&self, name: &LockName) -> String {
