@@ -98,4 +98,6 @@ pub mod adr {
     pub mod r0074_functions_in_order_of_the_start {}
     #[doc = include_str!("adr/0094-sql-messages-prove-nothing.md")]
     pub mod r0094_sql_messages_prove_nothing {}
+    #[doc = include_str!("adr/0095-sql-late-requests.md")]
+    pub mod r0095_sql_late_requests {}
 }

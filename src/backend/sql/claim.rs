@@ -40,8 +40,6 @@ pub(super) struct SqlClaim {
     order: Vec<usize>,
     mode: Mode,
     ttl: Duration,
-    /// How many sessions had been opened when it was entered.
-    opened: u64,
     news: watch::Sender<ClaimState>,
     view: Mutex<View>,
 }
@@ -52,7 +50,6 @@ impl SqlClaim {
         service: &Arc<Service>,
         request: &Request,
         standings: Vec<Standing>,
-        opened: u64,
         entered: Moment,
     ) -> Self {
         let sorted = in_order(&request.names);
@@ -70,7 +67,6 @@ impl SqlClaim {
             order,
             mode: request.mode,
             ttl: request.ttl,
-            opened,
             news: watch::channel(state).0,
             view: Mutex::new(view),
         }
@@ -179,11 +175,7 @@ impl SqlClaim {
     }
 
     pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
-        let batch = |_: &Arc<dyn Session>| {
-            // What was sent over another session may still arrive.
-            let keep_out = self.service.opened() > self.opened;
-            self.steps().leave(succeeded, keep_out)
-        };
+        let batch = |_: &Arc<dyn Session>| self.steps().leave(succeeded, self.service.may_be_overtaken());
         self.service.call(deadline, Patience::Deadline, batch).await.map(drop)
     }
 

@@ -147,6 +147,13 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// `succeeded` was given the lock, if it was, is the last success.
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String;
 
+    /// The end of a statement that inserts an entry: one that is there already gets its `lease_until` instead.
+    fn or_renew(&self) -> &'static str;
+
+    /// Removes rows of claims that have been kept out long enough, `most` of them. Whoever does the same at the same time
+    /// is neither waited for in a circle nor undone.
+    fn forget(&self, most: u32) -> String;
+
     /// Gives the claim the fence of each of its locks if it is first in all of the lines.
     fn grant_first(&self, claim: &str, locks: &[String]) -> String;
 

@@ -49,6 +49,12 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
     )
 }
 
+/// In the order of their index, so that nobody waits in a circle.
+pub(super) fn forget(tables: &Tables, most: u32) -> String {
+    let gone = &tables.gone;
+    format!("DELETE FROM {gone} WHERE until <= {NOW} ORDER BY until, claim LIMIT {most};")
+}
+
 pub(super) fn grant_first(tables: &Tables, claim: &str, locks: &[String]) -> String {
     let (claims, fences, all) = (&tables.claim, &tables.lock, locks.join(", "));
     // Those behind it may have looked before it, and have slots already: then the lowest free one is looked for.

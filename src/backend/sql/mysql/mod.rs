@@ -95,6 +95,14 @@ impl Dialect for Mysql {
         language::bump(self.tables(), lock, succeeded)
     }
 
+    fn or_renew(&self) -> &'static str {
+        "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until)"
+    }
+
+    fn forget(&self, most: u32) -> String {
+        language::forget(self.tables(), most)
+    }
+
     fn grant_first(&self, claim: &str, locks: &[String]) -> String {
         language::grant_first(self.tables(), claim, locks)
     }

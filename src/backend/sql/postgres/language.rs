@@ -39,6 +39,15 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
     )
 }
 
+/// Two statements that delete the same rows in different orders would wait for each other in a circle.
+pub(super) fn forget(tables: &Tables, most: u32) -> String {
+    let gone = &tables.gone;
+    format!(
+        "DELETE FROM {gone} WHERE claim IN (SELECT claim FROM {gone} WHERE until <= {NOW} LIMIT {most} \
+         FOR UPDATE SKIP LOCKED);"
+    )
+}
+
 pub(super) fn grant_first(tables: &Tables, claim: &str, locks: &[String]) -> String {
     let claims = &tables.claim;
     // Those behind it may have looked before it, and have slots already.

@@ -94,6 +94,14 @@ impl Dialect for Postgres {
         language::bump(&self.tables, lock, succeeded)
     }
 
+    fn or_renew(&self) -> &'static str {
+        "ON CONFLICT (claim, name) DO UPDATE SET lease_until = EXCLUDED.lease_until"
+    }
+
+    fn forget(&self, most: u32) -> String {
+        language::forget(&self.tables, most)
+    }
+
     fn grant_first(&self, claim: &str, locks: &[String]) -> String {
         language::grant_first(&self.tables, claim, locks)
     }
