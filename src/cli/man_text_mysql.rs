@@ -44,8 +44,9 @@ pub(super) const MYSQL: &[Piece] = &[
     ),
     Term(
         "Encryption",
-        "is as ssl-mode says: disabled, preferred, required, verify_ca or verify_identity. If nobody says, it is preferred, \
-         and disabled on this host. --cacert, --cert and --key make it verify_identity, ssl-ca in an option file verify_ca. \
+        "is as ssl-mode says: disabled, preferred, required, verify_ca or verify_identity. If nobody says, it is \
+         disabled on this host, else required with a password and preferred without one: where a connection is not encrypted, \
+         whoever poses as the server can get the password. --cacert, --cert and --key make it verify_identity, ssl-ca in an option file verify_ca. \
          A given authority is believed beside those of the system. The certificate must have the host of the address: \
          --tls-server-name is refused.",
     ),

@@ -7,9 +7,10 @@ pub(super) const POSTGRES: &[Piece] = &[
     Text("PostgreSQL 13 or newer. Its addresses are"),
     Code("postgres://USER@HOST:PORT,HOST:PORT/DB?sslmode=MODE\npostgres:///DB?host=DIRECTORY"),
     Text(
-        "also with postgresql://. What is left out is taken as psql takes it, from PGHOST, PGPORT, PGUSER, PGDATABASE, \
-         PGSSLMODE, PGSSLROOTCERT, PGSSLCERT and PGSSLKEY; the password from --password-file or DLOCK_PASSWORD, else \
-         PGPASSWORD, else the file that PGPASSFILE names or ~/.pgpass, if nobody else may read it. A host that begins \
+        "also with postgresql://. What is left out is taken as psql takes it, from PGHOST, PGHOSTADDR, PGPORT, PGUSER, PGDATABASE, \
+         PGSSLMODE, PGSSLROOTCERT, PGSSLCERT, PGSSLKEY and PGOPTIONS; the password from --password-file or DLOCK_PASSWORD, else \
+         PGPASSWORD, else the file that PGPASSFILE names or ~/.pgpass, if nobody else may read it. Service files are \
+         not read: PGSERVICE without --endpoint is refused. A host that begins \
          with / is the directory of a socket (in an address as %2F).",
     ),
     Term(

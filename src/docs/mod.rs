@@ -94,4 +94,8 @@ pub mod adr {
     pub mod r0083_when_the_files_of_a_claim_fail {}
     #[doc = include_str!("adr/0085-standard-error-has-a-writer.md")]
     pub mod r0085_standard_error_has_a_writer {}
+    #[doc = include_str!("adr/0094-sql-messages-prove-nothing.md")]
+    pub mod r0094_sql_messages_prove_nothing {}
+    #[doc = include_str!("adr/0095-sql-late-requests.md")]
+    pub mod r0095_sql_late_requests {}
 }

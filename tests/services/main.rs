@@ -67,8 +67,8 @@ macro_rules! tests_of {
 }
 
 tests_of!(on_etcd, herd);
-tests_of!(on_mysql, herd, sql);
-tests_of!(on_postgres, herd, sql);
+tests_of!(on_mysql, herd, sql, sql_late);
+tests_of!(on_postgres, herd, sql, sql_late);
 tests_of!(on_redis, herd);
 tests_of!(on_redlock, herd);
 tests_of!(on_zk, herd);

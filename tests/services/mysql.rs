@@ -172,6 +172,22 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
     run_with(&refused, &all[..1]).failed(77, &["no encrypted connection"]);
 }
 
+/// Whoever poses as the server gets it, unless one insists on encryption.
+#[test]
+fn a_password_does_not_go_over_a_network_without_encryption_unasked() {
+    let server = mariadb::start();
+    user(&server, "ci", "right", "ALL");
+    // An address of this host that does not look like one.
+    let at =
+        |query: &str| bed_at(format!("mysql://ci@0.0.0.0:{}/{}{query}", server.port(), mariadb::DATABASE));
+    let password = [("DLOCK_PASSWORD", Path::new("right"))];
+    run_with(&at(""), &password).failed(77, &["does not support TLS", "?ssl-mode=preferred"]);
+    let said = at("?ssl-mode=preferred");
+    run_with(&said, &password).silently(0);
+    let looked = said.finish(said.verb("doctor", [] as [&str; 0]).envs(password)).text();
+    assert!(looked.contains("the password may go over the network without encryption"), "{looked}");
+}
+
 #[test]
 fn a_server_that_takes_no_writes_is_passed_over() {
     let (server, other) = (mariadb::start(), mariadb::start());

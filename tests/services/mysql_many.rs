@@ -1,11 +1,13 @@
 //! How those who wait for a MariaDB hear of what happens.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 
 use super::mysql::bed_on;
 use crate::servers::{Server, mariadb};
 use crate::support::process;
-use crate::support::wait::until_true;
+use crate::support::wait::{let_pass, until_true};
 
 /// A server that writes every request down.
 fn talkative() -> Server {
@@ -59,6 +61,42 @@ fn connections_that_listen_are_replaced_when_they_are_killed() {
     bed.finish(&mut bed.verb("break", ["x", "--all", "--yes"]));
     assert_eq!(waiter.running.finish().code(), Some(76));
     bed.assert_free("x");
+}
+
+/// A proxy that numbers connections itself takes a `KILL` that it reads for one of its own, a stranger's.
+#[test]
+fn only_the_server_itself_puts_numbers_of_connections_into_statements() {
+    let server = talkative();
+    let bed = bed_on(&server);
+    let holder = bed.held(&["--name", "x", "--ttl", "10m", "-q"]);
+    until_true("it listens", || ears(&server, 'h').len() == 1);
+    bed.finish(&mut bed.verb("break", ["x", "--all", "--yes"]));
+    // Its renewal is due in minutes.
+    assert_eq!(holder.running.finish().code(), Some(76));
+    let log = requests(&server);
+    assert!(log.contains("Execute\tKILL QUERY "), "nobody was woken: {log}");
+    assert!(!log.contains("Query\tKILL"), "sent by a client: {log}");
+    bed.assert_free("x");
+}
+
+#[test]
+fn settings_of_the_server_change_nothing() {
+    let server = mariadb::start_with(&["--autocommit=0", "--completion-type=CHAIN"]);
+    mariadb::ask(&server, "SET GLOBAL sql_safe_updates = 1");
+    let bed = bed_on(&server);
+    let holder = bed.held(&["--name", "x", "--ttl", "2s"]);
+    let mut waiter = bed.hold(&["--name", "x", "--ttl", "2s"]);
+    bed.await_waiters("x", 1);
+    // Past its lease, so by renewals.
+    let_pass(Duration::from_secs(3));
+    assert!(!waiter.has_started());
+    holder.release().silently(0);
+    waiter.await_start();
+    bed.finish(&mut bed.verb("break", ["x", "--all", "--yes"]));
+    let ended = waiter.running.finish();
+    assert!(ended.code() == Some(76) && !ended.err.contains("cannot"), "{}", ended.err);
+    bed.assert_free("x");
+    assert_eq!(mariadb::ask(&server, "SELECT COUNT(*) FROM locks.dlock_claim"), "0\n");
 }
 
 #[test]

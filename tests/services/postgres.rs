@@ -65,7 +65,7 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("sets");
     };
     mode(0o644);
-    run_with(&bed, &[]).failed(77, &["--password-file"]);
+    run_with(&bed, &[]).failed(77, &["--password-file", ".pgpass was ignored", "chmod 600"]);
     mode(0o600);
     run_with(&bed, &[]).silently(0);
     let elsewhere = bed.path("elsewhere");
@@ -90,6 +90,25 @@ fn what_is_not_said_comes_from_the_variables_that_psql_reads() {
     let mode = [("PGSSLMODE", "require"), ("PGHOST", "127.0.0.1")];
     let mut encrypted = bed.dlock(["run", "--backend", "postgres", "-n", "--name", "x", "--", "true"]);
     bed.finish(encrypted.envs(around).envs(mode)).failed(77, &["does not encrypt"]);
+}
+
+#[test]
+fn addresses_and_options_of_the_variables_are_taken_and_services_refused() {
+    let server = start();
+    server.sql("CREATE SCHEMA ops");
+    let bed = Bed::on(Service { backend: "postgres", endpoint: String::new(), prefix: None });
+    let port = server.port().to_string();
+    let with = |variables: &[(&str, &str)]| {
+        let mut command = bed.dlock(["run", "--backend", "postgres", "-n", "--name", "x", "--", "true"]);
+        let usual = [("PGPORT", port.as_str()), ("PGUSER", "postgres"), ("PGDATABASE", "postgres")];
+        bed.finish(command.envs(usual).envs(variables.iter().copied()))
+    };
+    // A name that means nothing is not asked for.
+    let there = [("PGHOST", "db.invalid"), ("PGHOSTADDR", "127.0.0.1")];
+    with(&[&there[..], &[("PGOPTIONS", "-c search_path=ops")]].concat()).silently(0);
+    assert_eq!(server.sql("SELECT count(*) FROM ops.dlock_lock"), "1");
+    with(&[("PGHOSTADDR", "here")]).failed(64, &["\"here\" is no IP address"]);
+    with(&[("PGSERVICE", "ops")]).failed(64, &["PGSERVICE", "--endpoint"]).said_one_line(&["\"ops\""]);
 }
 
 #[test]

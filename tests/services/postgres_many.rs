@@ -116,3 +116,75 @@ fn a_wake_up_that_is_lost_costs_no_more_than_the_time_to_the_next_renewal() {
     holder.let_go();
     holder.running.finish();
 }
+
+/// Channels have no owners: whoever may connect may send anything to anybody.
+#[test]
+fn messages_of_strangers_start_nothing_and_end_nothing() {
+    let server = postgres::start_with(&["fsync=on", "log_statement=all"]);
+    server.sql("CREATE ROLE stranger LOGIN");
+    let bed = bed_on(&server);
+    let mut holder = bed.held(&["--name", "x", "--ttl", "10m"]);
+    let first = bed.hold(&["--name", "x", "--ttl", "10m"]);
+    bed.await_waiters("x", 1);
+    let waiters = [first, bed.hold(&["--name", "x", "-s"])];
+    bed.await_waiters("x", 2);
+    let listenings = || server.server().log().matches("LISTEN \"").count();
+    until_true("everybody listens", || listenings() >= 3);
+    let as_stranger = |statements: &str| {
+        let mut psql = bed.command("psql");
+        psql.args([
+            &format!("postgres://stranger@127.0.0.1:{}/postgres", server.port()),
+            "-XAtqo",
+            "/dev/null",
+            "-c",
+            statements,
+        ]);
+        bed.finish(&mut psql)
+    };
+    assert!(as_stranger("SELECT claim FROM dlock_claim").err.contains("permission denied"));
+    // What `status` shows to anybody who asks, and what an older hold was given.
+    let before = bed.status("x");
+    let entries: Vec<&serde_json::Value> =
+        ["holders", "waiters"].iter().flat_map(|list| before[*list].as_array().expect("entries")).collect();
+    let claims: Vec<&str> = entries.iter().filter_map(|entry| entry["claim"].as_str()).collect();
+    assert_eq!(claims.len(), 3);
+    let token = holder.token();
+    let mut texts = vec![String::new(), "x".to_owned(), "released".to_owned(), "{\"fence\":9}".to_owned()];
+    texts.extend([1, token - 1, token, token + 1, token + 2, token + 3, 999_999].map(|n| n.to_string()));
+    texts.extend(claims.iter().map(|claim| (*claim).to_owned()));
+    texts.extend(claims.iter().map(|claim| format!("{claim} {}", token + 1)));
+    let send = |pause: &str| {
+        let channels = claims.iter().map(|claim| format!("dlock_c_{claim}"));
+        let sent = channels.flat_map(|channel| {
+            texts.iter().map(move |text| format!("NOTIFY \"{channel}\", '{text}'; SELECT pg_sleep({pause});"))
+        });
+        // Each in a transaction of its own.
+        let script = bed.write("messages.sql", &sent.collect::<String>());
+        as_stranger(&format!("\\i {}", script.display())).silently(0);
+    };
+    let reads = || server.server().log().matches("SELECT m.seq").count();
+    let read = reads();
+    send("0.02");
+    send("0");
+    until_true("the messages were heard", || reads() > read);
+    let_pass(Duration::from_millis(500));
+    assert!(!waiters.iter().any(super::support::bed::Holder::has_started), "a stranger gave the lock away");
+    assert!(is_alive(holder.command()) && !holder.running.has_ended(), "a stranger took the lock away");
+    let after = bed.status("x");
+    let of = |status: &serde_json::Value| {
+        let list = |name: &str| status[name].as_array().expect("entries").clone();
+        let facts = |entry: serde_json::Value| (entry["claim"].clone(), entry["token"].clone());
+        ["holders", "waiters"].map(|name| list(name).into_iter().map(facts).collect::<Vec<_>>())
+    };
+    assert_eq!(of(&after), of(&before));
+    holder.release().silently(0);
+    for mut waiter in waiters {
+        waiter.await_start();
+        assert_eq!(waiter.token().to_string(), bed.status("x")["holders"][0]["token"]);
+        assert!(waiter.token() > token && waiter.token() < 999_999, "{}", waiter.token());
+        send("0");
+        assert!(is_alive(waiter.command()), "a stranger took the lock away");
+        assert_eq!(waiter.release().code(), Some(0));
+    }
+    bed.assert_free("x");
+}

@@ -145,7 +145,7 @@ fn a_waiter_at_rest_asks_for_nothing_but_its_renewals() {
 }
 
 #[test]
-fn who_leaves_hands_over_and_the_next_asks_for_nothing() {
+fn one_step_ends_a_hold_and_begins_the_next() {
     let database = Database::start();
     let bed = database.bed();
     let long = ["--name", "x", "--ttl", "10m", "-q"];
@@ -167,6 +167,24 @@ fn who_leaves_hands_over_and_the_next_asks_for_nothing() {
         assert_eq!(next.release().code(), Some(0));
     }
     bed.assert_free("x");
+}
+
+#[test]
+fn the_longest_prefix_does_as_well() {
+    let database = Database(Site::start());
+    let part = database.bed();
+    let service = part.service();
+    for length in [30, 40] {
+        let (backend, endpoint) = (service.backend, service.endpoint.clone());
+        let bed = Bed::on(Service { backend, endpoint, prefix: Some("p".repeat(length)) });
+        let holder = bed.held(&["--name", "x", "--ttl", "10m", "-q"]);
+        let mut waiter = bed.hold(&["--name", "x", "--ttl", "10m", "-q"]);
+        bed.await_waiters("x", 1);
+        holder.release().silently(0);
+        waiter.await_start();
+        waiter.release().silently(0);
+        bed.assert_free("x");
+    }
 }
 
 #[test]

@@ -20,6 +20,17 @@ use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Mode, Moment,
 /// A hold that ends sooner is not worth listening for its loss.
 const SHORT_HOLD: Duration = Duration::from_millis(100);
 
+/// How a claim finds out how it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Look {
+    /// It reads, if that proves anything.
+    Read,
+    /// It takes what it can take, and removes what has expired.
+    Step,
+    /// It gets another ttl.
+    Renew,
+}
+
 #[derive(Debug)]
 pub(super) struct SqlClaim {
     service: Arc<Service>,
@@ -29,8 +40,6 @@ pub(super) struct SqlClaim {
     order: Vec<usize>,
     mode: Mode,
     ttl: Duration,
-    /// How many sessions had been opened when it was entered.
-    opened: u64,
     news: watch::Sender<ClaimState>,
     view: Mutex<View>,
 }
@@ -41,7 +50,6 @@ impl SqlClaim {
         service: &Arc<Service>,
         request: &Request,
         standings: Vec<Standing>,
-        opened: u64,
         entered: Moment,
     ) -> Self {
         let sorted = in_order(&request.names);
@@ -59,7 +67,6 @@ impl SqlClaim {
             order,
             mode: request.mode,
             ttl: request.ttl,
-            opened,
             news: watch::channel(state).0,
             view: Mutex::new(view),
         }
@@ -113,16 +120,18 @@ impl SqlClaim {
             && self.view().armed.as_ref().is_some_and(|armed| Arc::ptr_eq(&armed.session, session))
     }
 
-    /// Reads how the claim stands, with another ttl if `renew` says so, and has the server tell of what comes after.
-    async fn look(&self, renew: bool, listen: bool, deadline: Moment) -> Outcome<()> {
+    /// Finds out how the claim stands, and has the server tell of what comes after.
+    async fn look(&self, how: Look, listen: bool, deadline: Moment) -> Outcome<()> {
         let asked = AtomicBool::new(false);
         let batch = |session: &Arc<dyn Session>| {
             let ask = listen && session.tells() && !self.is_armed(session);
             asked.store(ask, Ordering::Relaxed);
-            if renew {
-                self.steps().renew(self.mode, self.ttl, ask)
-            } else {
-                self.steps().look(self.mode, ask)
+            match how {
+                Look::Renew => self.steps().renew(self.mode, self.ttl, ask),
+                Look::Read if !ask && self.service.dialect.reads_are_durable() => {
+                    self.steps().read(self.mode)
+                }
+                Look::Read | Look::Step => self.steps().look(self.mode, ask),
             }
         };
         let mut answer = self.service.call(deadline, Patience::Once, &batch).await?;
@@ -166,29 +175,26 @@ impl SqlClaim {
     }
 
     pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
-        let batch = |_: &Arc<dyn Session>| {
-            // What was sent over another session may still arrive.
-            let keep_out = self.service.opened() > self.opened;
-            self.steps().leave(succeeded, keep_out)
-        };
+        let batch = |_: &Arc<dyn Session>| self.steps().leave(succeeded, self.service.may_be_overtaken());
         self.service.call(deadline, Patience::Deadline, batch).await.map(drop)
     }
 
-    /// Completes when the state may have changed.
-    async fn something_happens(&self, waits: bool) {
+    /// Completes when the state may have changed, and says how that is found out: the end of a lease is not in the rows.
+    async fn something_happens(&self, waits: bool) -> Look {
         let (armed, look_at, held_at, wait) = {
             let view = self.view();
             (view.armed.clone(), view.look_at, view.held_at, view.wait(self.id))
         };
         match armed {
             Some(Armed { session, told }) => tokio::select! {
-                () = session.news_after(told, Some(&wait)) => {}
-                () = self.service.clock.sleep_until(look_at) => {}
+                () = session.news_after(told, Some(&wait)) => Look::Read,
+                () = self.service.clock.sleep_until(look_at) => Look::Step,
             },
-            None if waits => {}
+            None if waits => Look::Step,
             None => {
                 let look_at = look_at.min(held_at.map_or(Moment::NEVER, |at| at + SHORT_HOLD));
                 self.service.clock.sleep_until(look_at).await;
+                Look::Step
             }
         }
     }
@@ -209,17 +215,18 @@ impl SqlClaim {
                     return Ok(state);
                 }
             }
+            let mut how = Look::Step;
             if !anew {
                 let waits = matches!(state, ClaimState::Waiting { .. });
                 tokio::select! {
                     _ = news.changed() => continue,
-                    () = self.something_happens(waits), if !is_final(&state) => {}
+                    look = self.something_happens(waits), if !is_final(&state) => how = look,
                 }
             }
             if self.take_given() {
                 continue;
             }
-            if let Err(fault) = self.look(false, true, self.soon()).await {
+            if let Err(fault) = self.look(how, true, self.soon()).await {
                 self.view().armed = None;
                 return Err(fault);
             }
@@ -258,7 +265,7 @@ impl Claim for SqlClaim {
         let begin = self.service.clock.now();
         if !is_final(&self.news.borrow()) {
             let listens = self.view().armed.is_some();
-            let renewed = self.look(true, listens, deadline).await;
+            let renewed = self.look(Look::Renew, listens, deadline).await;
             renewed.map_err(|fault| self.error(fault, "renew the claim"))?;
             if !is_final(&self.news.borrow()) {
                 let mut view = self.view();

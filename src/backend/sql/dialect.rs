@@ -49,8 +49,12 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
     /// How often the server has told of something.
     fn told(&self) -> u64;
 
-    /// What the claim `own` was given, if that is all that was told since `told`, and survives a crash of the server.
-    fn given(&self, own: ClaimId, told: u64) -> Option<Granted>;
+    /// What the row of the claim `own` was read to have been given, if that is all that was told since `told`, and
+    /// survives a crash of the server; for databases that read the row while they wake somebody.
+    fn given(&self, own: ClaimId, told: u64) -> Option<Granted> {
+        let _ = (own, told);
+        None
+    }
 
     /// Completes when the server has told more often than `told`, or the session has ended. `wait` says what
     /// a claim waits for, for databases where one waits for that. Cancel-safe.
@@ -132,6 +136,10 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// The clock now, as an expression: never that of the beginning of the transaction.
     fn now(&self) -> &'static str;
 
+    /// Whether what can be read is on disk. Then whoever is woken need only read its row; else it takes a step of its
+    /// own, whose commit is waited for.
+    fn reads_are_durable(&self) -> bool;
+
     /// Begins a transaction, READ COMMITTED, whose commit is on disk when it is answered if it is to be `durable`.
     fn begin(&self, durable: bool) -> &'static str;
 
@@ -139,15 +147,21 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// `succeeded` was given the lock, if it was, is the last success.
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String;
 
+    /// The end of a statement that inserts an entry: one that is there already gets its `lease_until` instead.
+    fn or_renew(&self) -> &'static str;
+
+    /// Removes rows of claims that have been kept out long enough, `most` of them. Whoever does the same at the same time
+    /// is neither waited for in a circle nor undone.
+    fn forget(&self, most: u32) -> String;
+
     /// Gives the claim the fence of each of its locks if it is first in all of the lines.
     fn grant_first(&self, claim: &str, locks: &[String]) -> String;
 
     /// Gives the claim, which is known to hold in all lines, the fence of each of its locks, and a slot.
     fn grant(&self, claim: &str, locks: &[String]) -> String;
 
-    /// Within the transaction in which the claim `from` leaves the line of `lock`: gives the first one its fence. Its
-    /// client is told when that is on disk ([`Session::given`]); who may find more than a fence, and whoever has
-    /// expired, is left out.
+    /// Within the transaction in which the claim `from` leaves the line of `lock`: gives the first one its fence, and
+    /// wakes its client when that is on disk; who may find more than a fence, and whoever has expired, is left out.
     fn hand_over(&self, lock: &str, from: &str) -> String;
 
     /// After the claim `from` has left the line of `lock`: wakes those who may hold now and were told nothing, and who

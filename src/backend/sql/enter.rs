@@ -13,17 +13,20 @@ use crate::lock::{ErrorKind, Moment, Request};
 
 /// Enters the lines of all names of `request` in one step.
 pub(super) async fn enter(service: &Arc<Service>, request: &Request, deadline: Moment) -> Outcome<SqlClaim> {
-    let entered = service.clock.now();
-    let opened = service.opened();
     let steps = Steps::new(&*service.dialect, &request.names, request.id);
     let batch = |_: &Arc<dyn Session>| steps.enter(request);
     let answer = service.call(deadline, Patience::Once, batch).await?;
     let standings = Standing::all(&answer.sets, request.names.len())?;
     if let Some(standing) = standings.iter().find(|standing| !standing.present && standing.gone.is_none()) {
+        // A request that was sent before, over a connection that broke, comes when whoever is in the way has gone.
+        if service.may_be_overtaken() {
+            let batch = |_: &Arc<dyn Session>| steps.leave(false, true);
+            service.call(deadline, Patience::Deadline, batch).await?;
+        }
         return Err(mismatch(standing, request));
     }
-    // The first session of a client is no second one.
-    let claim = SqlClaim::new(service, request, standings, opened.max(1), entered);
+    // That request has given the entry another ttl, also if an earlier one had made it.
+    let claim = SqlClaim::new(service, request, standings, answer.sent);
     claim.collect(deadline).await?;
     if !request.ancestors.is_empty()
         && claim.waits()

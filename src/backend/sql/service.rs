@@ -46,6 +46,8 @@ pub(super) struct Answer {
     pub(super) session: Arc<dyn Session>,
     /// How often the session had told before the batch was sent.
     pub(super) told: u64,
+    /// When this batch was sent, after whatever came to nothing before.
+    pub(super) sent: Moment,
 }
 
 impl Service {
@@ -54,9 +56,9 @@ impl Service {
         Self { dialect, clock, open: Mutex::default(), gate: Gate::default(), server, opened }
     }
 
-    /// How many sessions have been opened so far.
-    pub(super) fn opened(&self) -> u64 {
-        self.opened.load(Ordering::Relaxed)
+    /// Whether something that was sent over an earlier session may still be on its way to the database.
+    pub(super) fn may_be_overtaken(&self) -> bool {
+        self.opened.load(Ordering::Relaxed) > 1
     }
 
     fn open(&self) -> MutexGuard<'_, Option<Arc<dyn Session>>> {
@@ -170,9 +172,9 @@ impl Service {
                 }
             };
             *current = Some(Arc::clone(&session));
-            let told = session.told();
+            let (told, sent) = (session.told(), self.clock.now());
             let fault = match session.run(&batch(&session)).await {
-                Ok(sets) => return Ok(Answer { sets, session, told }),
+                Ok(sets) => return Ok(Answer { sets, session, told, sent }),
                 Err(fault) => fault,
             };
             match fault.remedy {
@@ -222,9 +224,9 @@ impl Service {
             let mut broken = false;
             loop {
                 let session = self.session().await?;
-                let told = session.told();
+                let (told, sent) = (session.told(), self.clock.now());
                 match session.run(batch).await {
-                    Ok(sets) => return Ok(Some(Answer { sets, session, told })),
+                    Ok(sets) => return Ok(Some(Answer { sets, session, told, sent })),
                     Err(fault) if fault.remedy == Remedy::Tables => return Ok(None),
                     Err(fault) if fault.remedy == Remedy::OtherSession && !broken => {
                         broken = true;

@@ -13,8 +13,12 @@ use crate::backend::Evict;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Request};
 
-/// For how long a claim that is not there, but may be on its way, is kept out.
-const KEEP_OUT: Duration = Duration::from_secs(10);
+/// For how long a claim that is not there, but may be on its way, is kept out; and a client that is not told looks at its
+/// next renewal.
+const KEEP_OUT: Duration = Duration::from_secs(60);
+
+/// How many rows of claims that were kept out long enough one step removes: more than it adds, and few.
+const FORGET: u32 = 20;
 
 /// One claim and the locks that it is about.
 #[derive(Clone, Debug)]
@@ -62,7 +66,8 @@ impl<'a> Steps<'a> {
         let _ = write!(sql, "DELETE FROM {claims} WHERE name = {lock} AND lease_until <= {now};");
     }
 
-    /// Joins the lines at the end; holds at once if it is the first in all of them.
+    /// Joins the lines at the end; holds at once if it is the first in all of them. If it stands there already, since an
+    /// answer was lost, it gets another ttl.
     pub(super) fn enter(&self, request: &Request) -> String {
         let mut sql = self.begin(true);
         sql.push_str(&self.dialect.arrive(self.id));
@@ -94,8 +99,8 @@ impl<'a> Steps<'a> {
              SELECT l.name, l.fence, {claim}, {mode}, {kind}, {now}, {now} + {ttl}, {record}, {newest}, {nested} \
              FROM {locks} l WHERE l.name = {lock} \
              AND NOT EXISTS (SELECT 1 FROM {claims} c WHERE c.name IN ({all}) AND c.kind <> {kind}) \
-             AND NOT EXISTS (SELECT 1 FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}) \
-             AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim});"
+             AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim}) {again};",
+            again = self.dialect.or_renew(),
         );
     }
 
@@ -113,18 +118,17 @@ impl<'a> Steps<'a> {
         sql.push_str(&self.dialect.wake(&older));
         let _ = write!(
             sql,
-            "DELETE FROM {gone} WHERE until <= {now};\
+            "{forget}\
              INSERT INTO {gone} (claim, why, told_by, until) SELECT DISTINCT c.claim, 'superseded', {by}, {until} \
              FROM {claims} c WHERE {older} AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = c.claim);\
              DELETE FROM {claims} WHERE fence IS NULL AND newest = 1 AND claim <> {claim} \
              AND claim IN (SELECT g.claim FROM {gone} g WHERE g.why = 'superseded');",
-            now = self.dialect.now(),
+            forget = self.dialect.forget(FORGET),
         );
     }
 
     fn until(&self) -> String {
-        // A client that is told nothing looks at its next renewal.
-        format!("{} + {}", self.dialect.now(), micros(KEEP_OUT * 6))
+        format!("{} + {}", self.dialect.now(), micros(KEEP_OUT))
     }
 
     /// Reads how the claim stands, and gives it what is its own if it is the first in all lines; `listen` has the server
@@ -135,6 +139,13 @@ impl<'a> Steps<'a> {
         self.wake_watchers(&mut sql);
         self.standing(&mut sql, mode);
         self.end_of_look(sql, listen)
+    }
+
+    /// Reads how the claim stands, and changes nothing.
+    pub(super) fn read(&self, mode: Mode) -> String {
+        let mut sql = String::new();
+        self.standing(&mut sql, mode);
+        sql
     }
 
     /// Gives the claim another `ttl`, unless it has expired, and reads how it stands. This decides about nobody else, so
@@ -233,11 +244,11 @@ impl<'a> Steps<'a> {
 
     /// Writes why the claim is gone, unless that is written already.
     fn keep_out(&self, sql: &mut String, why: &str, by: Option<&str>) {
-        let (gone, claim, now) = (&self.dialect.tables().gone, &self.claim, self.dialect.now());
+        let (gone, claim, forget) = (&self.dialect.tables().gone, &self.claim, self.dialect.forget(FORGET));
         let by = by.map_or_else(|| "NULL".to_owned(), |by| self.dialect.text(by));
         let _ = write!(
             sql,
-            "DELETE FROM {gone} WHERE until <= {now};\
+            "{forget}\
              INSERT INTO {gone} (claim, why, told_by, until) SELECT {claim}, '{why}', {by}, {until} \
              FROM (SELECT 1 AS one) x WHERE NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim});",
             until = self.until(),
@@ -277,10 +288,11 @@ impl<'a> Steps<'a> {
 
     fn keep_out_if_absent(&self, sql: &mut String, by: &str) {
         let tables = self.dialect.tables();
-        let (claims, gone, claim, now) = (&tables.claim, &tables.gone, &self.claim, self.dialect.now());
+        let (claims, gone, claim, forget) =
+            (&tables.claim, &tables.gone, &self.claim, self.dialect.forget(FORGET));
         let _ = write!(
             sql,
-            "DELETE FROM {gone} WHERE until <= {now};\
+            "{forget}\
              INSERT INTO {gone} (claim, why, told_by, until) SELECT {claim}, 'evicted', {by}, {until} \
              FROM (SELECT 1 AS one) x WHERE NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim}) \
              AND NOT EXISTS (SELECT 1 FROM {claims} c WHERE c.claim = {claim});",

@@ -49,11 +49,6 @@ impl Tables {
             prefix: prefix.to_owned(),
         })
     }
-
-    /// An identifier for what belongs to these tables, of letters, digits and `_`.
-    pub(super) fn tag(&self) -> String {
-        self.prefix.replace('.', "_")
-    }
 }
 
 #[cfg(test)]

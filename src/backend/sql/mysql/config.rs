@@ -134,8 +134,15 @@ impl MysqlConfig {
             .or_else(|| said("password").map(Secret::new))
             .or_else(|| (around.variable)("MYSQL_PWD").map(Secret::new));
         let places = address.places(around)?;
-        let (mode, authority, identity) = encryption(&options.tls, address.mode, around.said, &places)?;
+        let (mode, authority, identity) = encryption(&options.tls, address.mode, around.said)?;
+        let mode = mode.unwrap_or_else(|| usual(&places, password.is_some()));
         Ok(Self { places, database, user, password, mode, authority, identity, tables })
+    }
+
+    /// Whether somebody on the network may get the password, whatever the server is like.
+    pub(super) fn shows_password(&self) -> bool {
+        let away = !self.places.iter().all(MysqlPlace::is_here);
+        self.password.is_some() && away && self.mode < MysqlTls::Required
     }
 
     /// The database as text, the same for all who mean it, without secrets.
@@ -258,15 +265,10 @@ fn mode_of(text: &str) -> Result<MysqlTls, String> {
     }
 }
 
-type Encryption = (MysqlTls, Option<Pem>, Option<Identity>);
+type Encryption = (Option<MysqlTls>, Option<Pem>, Option<Identity>);
 
 /// dlock's own options win over the address, and that over the option files.
-fn encryption(
-    given: &Tls,
-    mode: Option<MysqlTls>,
-    said: &Said,
-    places: &[MysqlPlace],
-) -> Result<Encryption, String> {
+fn encryption(given: &Tls, mode: Option<MysqlTls>, said: &Said) -> Result<Encryption, String> {
     if given.server_name.is_some() {
         return Err(
             "the backend mysql checks the certificate for the host of the address; --tls-server-name \
@@ -279,7 +281,7 @@ fn encryption(
         if mode.is_some_and(|mode| mode < MysqlTls::Required) {
             return Err("certificates are given, and an ssl-mode that does without encryption".to_owned());
         }
-        return Ok((mode.unwrap_or(least), given.authority.clone(), given.identity.clone()));
+        return Ok((Some(mode.unwrap_or(least)), given.authority.clone(), given.identity.clone()));
     }
     let file =
         |option: &str| said.get(option).filter(|path| !path.is_empty()).map(|path| pem(Path::new(path)));
@@ -300,8 +302,17 @@ fn encryption(
         None if identity.is_some() || flag("ssl") == Some(true) => Some(MysqlTls::Required),
         None => None,
     };
-    let usual = if places.iter().all(MysqlPlace::is_here) { MysqlTls::Disabled } else { MysqlTls::Preferred };
-    Ok((mode.or(said_mode).unwrap_or(usual), authority, identity))
+    Ok((mode.or(said_mode), authority, identity))
+}
+
+/// What holds if nobody says anything. A server that wants the whole password, or whoever poses as one, gets it also
+/// without encryption, under a key that it sends itself; so a password does not go over a network like that unasked.
+fn usual(places: &[MysqlPlace], password: bool) -> MysqlTls {
+    match password {
+        _ if places.iter().all(MysqlPlace::is_here) => MysqlTls::Disabled,
+        true => MysqlTls::Required,
+        false => MysqlTls::Preferred,
+    }
 }
 
 fn pem(path: &Path) -> Result<Pem, String> {

@@ -119,6 +119,9 @@ fn encryption_is_as_strict_as_it_was_said() {
     let mode = |endpoint: &str, cnf: &str| config_of(&options(&[endpoint]), cnf, &[]).expect(endpoint).mode;
     assert_eq!(mode("mysql://127.0.0.1/d", ""), MysqlTls::Disabled);
     assert_eq!(mode("mysql://db.example/d", ""), MysqlTls::Preferred);
+    assert_eq!(mode("mysql://u:p@127.0.0.1/d", ""), MysqlTls::Disabled);
+    assert_eq!(mode("mysql://u:p@db.example/d", ""), MysqlTls::Required);
+    assert_eq!(mode("mysql://u:p@db.example/d?ssl-mode=preferred", ""), MysqlTls::Preferred);
     assert_eq!(mode("mysql://db.example/d?ssl-mode=verify_ca", ""), MysqlTls::VerifyCa);
     assert_eq!(mode("mysql://db.example/d?ssl-mode=REQUIRED", "[client]\nskip-ssl\n"), MysqlTls::Required);
     assert_eq!(mode("mysql://db.example/d", "[client]\nskip-ssl\n"), MysqlTls::Disabled);

@@ -16,7 +16,12 @@ use crate::lock::ErrorKind;
 const FACTS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
      ('read_only', 'wsrep_on', 'group_replication_single_primary_mode');";
 
-/// What the first batch of a session begins with. A lock that is waited for has to come while the client still may
+/// What servers may have set otherwise for every session: without its own commits a statement outside of a step begins
+/// a transaction, in which no step can begin; a chained one begins another behind each step.
+pub(super) const HABITS: &str =
+    "SET SESSION autocommit = 1, SESSION completion_type = 0, SESSION sql_safe_updates = 0;";
+
+/// What the first batch of a session begins with, after its habits. A lock that is waited for has to come while the client still may
 /// be there, and a holder is silent for a third of its ttl. The last of it fails where no writes are taken, before
 /// anything is done there by a user whom `read_only` does not bind.
 pub(super) const PRELUDE: &str = "SET SESSION wait_timeout = 2000000, SESSION innodb_lock_wait_timeout = 5;\

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::dial::Dialer;
+use super::dial::{Dialer, HABITS};
 use super::language;
 use super::session::{News, ask, say_goodbye};
 use crate::backend::sql::dialect::{Row, UNTOLD, Wait};
@@ -206,7 +206,7 @@ impl Listener {
         if self.connection.is_none() {
             let open = async {
                 let mut connection = self.dialer.connect(self.server).await.ok()?;
-                ask(&mut connection, "SET @dlock_session = CONNECTION_ID();").await.ok()?;
+                ask(&mut connection, &format!("{HABITS}SET @dlock_session = CONNECTION_ID();")).await.ok()?;
                 Some(connection)
             };
             self.connection = Some(tokio::time::timeout(PATIENCE, open).await.ok()??);

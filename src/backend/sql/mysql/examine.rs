@@ -49,6 +49,12 @@ pub(super) async fn examine(
     let kind = if maria { "MariaDB" } else { "MySQL" };
     let plain = version.split('-').find(|part| part.contains('.') && *part != "5.5.5").unwrap_or(&version);
     let mut risks = risks(&facts);
+    if config.shows_password() {
+        risks.push(Risk::warning(
+            "the password may go over the network without encryption, to whoever poses as the server",
+            "say ?ssl-mode=verify_identity, or required, in the address",
+        ));
+    }
     let (least, text) = if maria { ((10, 5), "MariaDB 10.5") } else { ((8, 0), "MySQL 8.0") };
     if of_version(plain) < least {
         risks.push(Risk::warning(format!("it is older than {text}"), format!("use {text} or newer")));

@@ -14,6 +14,13 @@ pub(super) fn of(error: &Error) -> Fault {
             None => Fault::nonsense(said.message()),
         },
         Error::Io(error) => of_stream(error),
+        Error::Tls(error) if error.to_string().contains("does not support TLS") => Fault::new(
+            ErrorKind::Denied,
+            format!(
+                "no encrypted connection: {error}; turn on its TLS, or say ?ssl-mode=preferred in the address if \
+                 whoever stands between may get the password"
+            ),
+        ),
         Error::Tls(error) => Fault::new(
             ErrorKind::Denied,
             format!("no encrypted connection: {error}; see --cacert, --cert, --key and ?ssl-mode="),

@@ -15,7 +15,7 @@ use crate::lock::ClaimId;
 /// statement before it has got its row lock; unlike `SYSDATE` no option of the server redefines it.
 pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
-/// How the column is called that holds the number of a connection that is to be woken.
+/// How the column is called that holds the name of a user-level lock whose connection is to be woken.
 pub(super) const WAKE: &str = "dlock_wake";
 
 /// A literal that means the same whatever `sql_mode` and the character sets say.
@@ -47,6 +47,12 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
     format!(
         "INSERT INTO {locks} (name, fence) VALUES ({lock}, 1) ON DUPLICATE KEY UPDATE fence = fence + 1{success};"
     )
+}
+
+/// In the order of their index, so that nobody waits in a circle.
+pub(super) fn forget(tables: &Tables, most: u32) -> String {
+    let gone = &tables.gone;
+    format!("DELETE FROM {gone} WHERE until <= {NOW} ORDER BY until, claim LIMIT {most};")
 }
 
 pub(super) fn grant_first(tables: &Tables, claim: &str, locks: &[String]) -> String {
@@ -141,9 +147,10 @@ impl Latches {
         format!("{}.s.{claim}", self.start)
     }
 
-    /// Which connection has the lock of that kind of the claim in `column`.
-    fn owner(&self, kind: char, column: &str) -> String {
-        format!("IS_USED_LOCK(CONCAT('{}.{kind}.', {column}))", self.start)
+    /// The name of the lock of that kind of the claim in `column`, if a connection has it.
+    fn used(&self, kind: char, column: &str) -> String {
+        let name = format!("CONCAT('{}.{kind}.', {column})", self.start);
+        format!("IF(IS_USED_LOCK({name}) IS NULL, NULL, {name})")
     }
 
     /// Taken before the claim can be seen: a latch that is free means that a connection has ended. Each once, since the
@@ -161,6 +168,20 @@ impl Latches {
     }
 }
 
+/// Of how many statements [`end_query`] is.
+pub(super) const END_QUERY_STATEMENTS: usize = 3;
+
+/// Ends the statement of the connection that has the user-level lock `lock`, if one has. The server itself puts in the
+/// number that the connection has there: a proxy may number connections otherwise, and take a `KILL` that it reads for
+/// one of its own.
+pub(super) fn end_query(lock: &str) -> String {
+    format!(
+        "SET @dlock_end = COALESCE(CONCAT('KILL QUERY ', IS_USED_LOCK({lock})), 'DO 0');\
+         PREPARE dlock_end FROM @dlock_end;EXECUTE dlock_end;",
+        lock = text(lock)
+    )
+}
+
 /// How many of the first in a line are looked at for who may hold now.
 const FIRST: u32 = 256;
 
@@ -168,7 +189,7 @@ const FIRST: u32 = 256;
 /// if it was not given back just now.
 pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str, from: &str) -> String {
     let claims = &tables.claim;
-    let (bed, ear) = (latches.owner('s', "w.claim"), latches.owner('e', "w.claim"));
+    let (bed, ear) = (latches.used('s', "w.claim"), latches.used('e', "w.claim"));
     format!(
         "SELECT COALESCE({bed}, IF(@dlock_latch = 1, NULL, {ear})) AS {WAKE} FROM (\
          SELECT f.claim, f.mode, f.fence, f.given_by, ROW_NUMBER() OVER (ORDER BY f.seq) AS place, \
@@ -182,7 +203,7 @@ pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str, from: &s
 
 pub(super) fn wake(tables: &Tables, latches: &Latches, condition: &str) -> String {
     let claims = &tables.claim;
-    let (bed, ear) = (latches.owner('s', "c.claim"), latches.owner('e', "c.claim"));
+    let (bed, ear) = (latches.used('s', "c.claim"), latches.used('e', "c.claim"));
     // What a departure has left there must not matter.
     format!(
         "SET @dlock_latch = NULL;SELECT COALESCE({ear}, {bed}) AS {WAKE} FROM {claims} c WHERE {condition};"

@@ -83,12 +83,24 @@ impl Dialect for Mysql {
         language::NOW
     }
 
+    fn reads_are_durable(&self) -> bool {
+        false
+    }
+
     fn begin(&self, _durable: bool) -> &'static str {
         language::BEGIN
     }
 
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
         language::bump(self.tables(), lock, succeeded)
+    }
+
+    fn or_renew(&self) -> &'static str {
+        "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until)"
+    }
+
+    fn forget(&self, most: u32) -> String {
+        language::forget(self.tables(), most)
     }
 
     fn grant_first(&self, claim: &str, locks: &[String]) -> String {

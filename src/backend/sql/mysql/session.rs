@@ -12,7 +12,7 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{Column as _, Connection as _, Either, Executor as _, Row as _};
 use tokio::sync::{Mutex as Gate, watch};
 
-use super::dial::{Dialer, PRELUDE};
+use super::dial::{Dialer, HABITS, PRELUDE};
 use super::ear::Ear;
 use super::{fault, language};
 use crate::backend::sql::dialect::{Row, Session, Sets, Told, Wait};
@@ -100,27 +100,24 @@ impl MysqlSession {
         self.news.tell(None);
     }
 
-    /// Wakes those connections. Somebody else may have done so, and they may have gone.
-    async fn wake(&self, connection: &mut MySqlConnection, numbers: &[String]) -> Outcome<()> {
-        let mut left = numbers;
+    /// Wakes the connections that have these user-level locks. Somebody else may have done so, and they may have gone.
+    async fn wake(&self, connection: &mut MySqlConnection, locks: &[String]) -> Outcome<()> {
+        let mut left = locks;
         while !left.is_empty() {
-            let words: Vec<String> = left.iter().map(|number| format!("KILL QUERY {number};")).collect();
-            let words = words.concat();
+            let words: String = left.iter().map(|lock| language::end_query(lock)).collect();
             // As many were done as said so; the next one failed.
-            let mut done = 0;
+            let mut ended = 0;
             let mut replies = connection.fetch_many(sqlx::raw_sql(&words));
-            let ended = loop {
+            let failed = loop {
                 match replies.try_next().await {
-                    Ok(Some(_)) => done += 1,
-                    Ok(None) => break Ok(()),
-                    Err(error) if fault::number(&error).is_some() => {
-                        done += 1;
-                        break Ok(());
-                    }
+                    Ok(Some(_)) => ended += 1,
+                    Ok(None) => break Ok(0),
+                    Err(error) if fault::number(&error).is_some() => break Ok(1),
                     Err(error) => break Err(error),
                 }
             };
-            ended.map_err(|error| fault::of(&error))?;
+            let failed = failed.map_err(|error| fault::of(&error))?;
+            let done = ended / language::END_QUERY_STATEMENTS + failed;
             left = &left[done.min(left.len())..];
         }
         Ok(())
@@ -154,7 +151,7 @@ impl MysqlSession {
 /// The rows of one set.
 type Set = (bool, Vec<Row>);
 
-/// What the statements of `batch` gave, and which connections are to be woken.
+/// What the statements of `batch` gave, and the user-level locks of those connections that are to be woken.
 pub(super) async fn ask(
     connection: &mut MySqlConnection,
     batch: &str,
@@ -190,7 +187,7 @@ fn columns(row: &MySqlRow) -> Result<Row, sqlx::Error> {
 impl Session for MysqlSession {
     async fn run(&self, batch: &str) -> Outcome<Sets> {
         if self.fresh.swap(false, Ordering::Relaxed) {
-            return self.exchange(&format!("{PRELUDE}{batch}")).await;
+            return self.exchange(&format!("{HABITS}{PRELUDE}{batch}")).await;
         }
         self.exchange(batch).await
     }

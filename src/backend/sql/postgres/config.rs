@@ -1,6 +1,7 @@
 //! Reading addresses, and what they leave out.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::environment::{self, Environment};
@@ -56,6 +57,8 @@ pub struct PgPlace {
     pub host: String,
     /// The port, which is also part of a socket's name.
     pub port: u16,
+    /// Where to connect to, if not to what the host's name means: libpq's `hostaddr`.
+    pub address: Option<IpAddr>,
     /// The password for it, from wherever it was kept.
     pub password: Option<Secret>,
 }
@@ -63,7 +66,7 @@ pub struct PgPlace {
 impl PgPlace {
     /// The path of its socket, if it has one.
     pub fn socket(&self) -> Option<PathBuf> {
-        let is_directory = self.host.starts_with('/');
+        let is_directory = self.host.starts_with('/') && self.address.is_none();
         is_directory.then(|| Path::new(&self.host).join(format!(".s.PGSQL.{}", self.port)))
     }
 }
@@ -91,6 +94,10 @@ pub struct PgConfig {
     pub mode: PgMode,
     /// Certificates.
     pub tls: Tls,
+    /// What the server is told with the first words, as `-c NAME=VALUE`: libpq's `options`.
+    pub options: Option<String>,
+    /// Why a password file was ignored that might have had the password.
+    pub ignored: Option<String>,
     pub(in crate::backend::sql) tables: Tables,
 }
 
@@ -98,6 +105,8 @@ pub struct PgConfig {
 #[derive(Default)]
 struct Said {
     hosts: Vec<(String, Option<u16>)>,
+    addresses: Option<String>,
+    options: Option<String>,
     user: Option<String>,
     password: Option<Secret>,
     database: Option<String>,
@@ -116,6 +125,13 @@ impl PgConfig {
         for endpoint in &options.endpoints {
             said.endpoint(endpoint)?;
         }
+        if said.names_no_host()
+            && let Some(service) = around.get("PGSERVICE")
+        {
+            return Err(format!(
+                "PGSERVICE names the service {service:?}, and dlock does not read service files; unset it and give --endpoint"
+            ));
+        }
         let user = options.user.clone().or(said.user.take()).or_else(|| around.get("PGUSER"));
         let user = user.or_else(|| around.user.clone());
         let user = user.ok_or("this uid has no name, so the database's user must be said: --user")?;
@@ -124,16 +140,18 @@ impl PgConfig {
         let password = options.password.clone().or(said.password.take());
         let password = password.or_else(|| around.get("PGPASSWORD").map(Secret::new));
         let mut places = said.places(around)?;
+        let mut ignored = None;
         if password.is_some() {
             for place in &mut places {
                 place.password.clone_from(&password);
             }
         } else {
-            look_up_passwords(&mut places, around, &database, &user);
+            ignored = look_up_passwords(&mut places, around, &database, &user);
         }
+        let startup = said.options.take().or_else(|| around.get("PGOPTIONS"));
         let (mode, tls) = encryption(&said, options, around, &places)?;
         let tables = Tables::under(options.prefix.as_deref(), '"')?;
-        Ok(Self { places, user, database, mode, tls, tables })
+        Ok(Self { places, user, database, mode, tls, options: startup, ignored, tables })
     }
 
     /// The database as text, the same for all who mean it, without secrets.
@@ -172,6 +190,8 @@ impl Said {
         match name {
             "sslmode" => set(&mut self.mode, value),
             "sslrootcert" => set(&mut self.authority, value),
+            "hostaddr" => set(&mut self.addresses, value),
+            "options" => set(&mut self.options, value),
             "user" => set(&mut self.user, value),
             "dbname" => set(&mut self.database, value),
             "host" => {
@@ -184,7 +204,7 @@ impl Said {
                 Ok(())
             }
             _ => Err(format!(
-                "an address of postgres has no setting {name:?}; there are sslmode, sslrootcert, user, dbname, host and port"
+                "an address of postgres has no setting {name:?}; there are sslmode, sslrootcert, user, dbname, host, hostaddr, port and options"
             )),
         }
     }
@@ -199,19 +219,49 @@ impl Said {
             .collect::<Result<_, _>>()?;
         let port_of = |n: usize| ports.get(n).or(ports.last()).copied().unwrap_or(PORT);
         let mut hosts = self.hosts.clone();
-        if hosts.is_empty() || hosts.iter().all(|(host, port)| host.is_empty() && port.is_none()) {
+        if self.names_no_host() {
             let named = around.get("PGHOST").unwrap_or_default();
             hosts = named.split(',').filter(|host| !host.is_empty()).map(|h| (h.to_owned(), None)).collect();
         }
+        let addresses = self.addresses(around)?;
         if hosts.is_empty() {
-            hosts.push((String::new(), None));
+            hosts = vec![(String::new(), None); addresses.len().max(1)];
+        }
+        if !addresses.is_empty() && addresses.len() != hosts.len() {
+            let (few, many) = (addresses.len(), hosts.len());
+            return Err(format!(
+                "hostaddr (PGHOSTADDR) has {few} addresses for {many} hosts; give one for each"
+            ));
         }
         let place = |(n, (host, port)): (usize, (String, Option<u16>))| {
             let port = port.unwrap_or_else(|| port_of(n));
-            let host = if host.is_empty() { usual_host(port) } else { host };
-            PgPlace { host, port, password: None }
+            let address = addresses.get(n).copied().flatten();
+            let usual = || address.map_or_else(|| usual_host(port), |address| address.to_string());
+            let host = if host.is_empty() { usual() } else { host };
+            PgPlace { host, port, address, password: None }
         };
         Ok(hosts.into_iter().enumerate().map(place).collect())
+    }
+}
+
+impl Said {
+    fn names_no_host(&self) -> bool {
+        self.hosts.iter().all(|(host, port)| host.is_empty() && port.is_none())
+    }
+
+    /// Where to connect to, for each host; one may be left out.
+    fn addresses(&self, around: &Environment) -> Result<Vec<Option<IpAddr>>, String> {
+        let Some(text) = self.addresses.clone().or_else(|| around.get("PGHOSTADDR")) else {
+            return Ok(Vec::new());
+        };
+        let address = |text: &str| match text.trim() {
+            "" => Ok(None),
+            text => text
+                .parse()
+                .map(Some)
+                .map_err(|_| format!("hostaddr (PGHOSTADDR): {text:?} is no IP address")),
+        };
+        text.split(',').map(address).collect()
     }
 }
 
@@ -228,14 +278,22 @@ fn set(place: &mut Option<String>, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn look_up_passwords(places: &mut [PgPlace], around: &Environment, database: &str, user: &str) {
-    let lines = around.passwords();
+/// Says why the password file was ignored, if it was.
+fn look_up_passwords(
+    places: &mut [PgPlace],
+    around: &Environment,
+    database: &str,
+    user: &str,
+) -> Option<String> {
+    let passwords = around.passwords();
     for place in places {
         // libpq looks for the usual sockets under this name.
         let usual = SOCKETS.contains(&place.host.as_str());
         let host = if usual { "localhost" } else { place.host.as_str() };
-        place.password = lines.iter().find_map(|line| line.password(host, place.port, database, user));
+        let mut lines = passwords.lines.iter();
+        place.password = lines.find_map(|line| line.password(host, place.port, database, user));
     }
+    passwords.skipped
 }
 
 fn encryption(

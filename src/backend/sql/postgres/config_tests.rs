@@ -56,6 +56,40 @@ fn what_is_left_out_comes_from_the_variables_of_libpq() {
 }
 
 #[test]
+fn addresses_options_and_services_are_taken_or_refused() {
+    let variable = |name: &str| {
+        let value = match name {
+            "PGHOST" => "a,b",
+            "PGHOSTADDR" => "127.0.0.1,",
+            "PGOPTIONS" => "-c search_path=ops",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    };
+    let around = Environment { variable, ..alone() };
+    let config = parsed(&[], &around);
+    let address = "127.0.0.1".parse().expect("an address");
+    let addresses: Vec<_> = config.places.iter().map(|place| place.address).collect();
+    assert_eq!(
+        (addresses, config.options.as_deref()),
+        (vec![Some(address), None], Some("-c search_path=ops"))
+    );
+    let error =
+        PgConfig::within(&options(&["postgres://h/d"]), &around).expect_err("one host, two addresses");
+    assert!(error.contains("hostaddr (PGHOSTADDR) has 2 addresses for 1 hosts"), "{error}");
+    let config = parsed(&["postgres:///d?hostaddr=127.0.0.1&options=-c%20x.y=z"], &alone());
+    assert_eq!(
+        (config.identity().as_str(), config.options.as_deref()),
+        ("postgres://127.0.0.1:5432/d", Some("-c x.y=z"))
+    );
+    let service = |name: &str| (name == "PGSERVICE").then(|| "ops".to_owned());
+    let around = Environment { variable: service, ..alone() };
+    let error = PgConfig::within(&options(&[]), &around).expect_err("a service");
+    assert!(error.contains("\"ops\"") && error.contains("service files"), "{error}");
+    assert_eq!(parsed(&["postgres://h/d"], &around).identity(), "postgres://h:5432/d");
+}
+
+#[test]
 fn a_login_is_taken_off_and_stays_secret() {
     let config = parsed(&["postgres://me:p%40ss@h/d"], &alone());
     assert_eq!(config.places[0].password.as_ref().map(Secret::reveal), Some("p@ss"));

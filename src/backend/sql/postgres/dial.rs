@@ -26,10 +26,20 @@ pub(super) async fn dial(config: &PgConfig, place: &PgPlace) -> Outcome<PgSessio
         other => other,
     };
     let session = session.map_err(|refusal| match refusal {
-        Refusal::Fault(fault) => fault.from(&place.to_string()),
+        Refusal::Fault(fault) => in_spite_of(fault, config).from(&place.to_string()),
         Refusal::Mark => Fault::spent(format!("{place} refuses every greeting")),
     })?;
     Ok(session)
+}
+
+/// Whoever is not let in may have a password in a file that was ignored.
+fn in_spite_of(fault: Fault, config: &PgConfig) -> Fault {
+    match &config.ignored {
+        Some(ignored) if fault.kind == ErrorKind::Denied => {
+            Fault { reason: format!("{}; {ignored}", fault.reason), ..fault }
+        }
+        _ => fault,
+    }
 }
 
 enum Refusal {
@@ -56,8 +66,10 @@ async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Resu
     if let Some(password) = &place.password {
         wanted.password(password.reveal());
     }
-    if let Some(mark) = &mark {
-        wanted.options(format!("-c {MARK}={mark}"));
+    let mark_option = mark.as_ref().map(|mark| format!("-c {MARK}={mark}"));
+    let startup: Vec<&str> = mark_option.as_deref().into_iter().chain(config.options.as_deref()).collect();
+    if !startup.is_empty() {
+        wanted.options(startup.join(" "));
     }
     if let Some(path) = place.socket() {
         let stream = UnixStream::connect(&path).await.map_err(unreached)?;
@@ -67,7 +79,7 @@ async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Resu
         let standby = standby(connection.parameter("in_hot_standby"))?;
         return finish(PgSession::over(client, connection, place.to_string(), mark), standby).await;
     }
-    let stream = tcp(&place.host, place.port).await.map_err(unreached)?;
+    let stream = tcp(place).await.map_err(unreached)?;
     // A request is one small write; waiting for more to send would only be late.
     stream.set_nodelay(true).map_err(unreached)?;
     match config.mode {
@@ -131,8 +143,9 @@ fn unreached(error: io::Error) -> Refusal {
 }
 
 /// Without asking the system for what needs no asking: that takes a thread.
-async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    if let Ok(address) = host.parse::<IpAddr>() {
+async fn tcp(place: &PgPlace) -> io::Result<TcpStream> {
+    let (host, port) = (place.host.as_str(), place.port);
+    if let Some(address) = place.address.or_else(|| host.parse::<IpAddr>().ok()) {
         return TcpStream::connect(SocketAddr::new(address, port)).await;
     }
     if host.eq_ignore_ascii_case("localhost") {

@@ -44,14 +44,26 @@ impl Environment {
         }
     }
 
-    /// The lines of the password file, none if others may read it, as libpq has it.
-    pub(super) fn passwords(&self) -> Vec<Line> {
+    /// The password file, of which nothing is taken if others may read it, as libpq has it.
+    pub(super) fn passwords(&self) -> Passwords {
         let usual = || self.home.as_ref().map(|home| home.join(".pgpass"));
-        let Some(path) = self.get("PGPASSFILE").map(PathBuf::from).or_else(usual) else { return Vec::new() };
-        let private =
-            fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.mode().trailing_zeros() >= 6);
-        let text = if private { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
-        text.lines().filter(|line| !line.starts_with('#')).filter_map(Line::parse).collect()
+        let Some(path) = self.get("PGPASSFILE").map(PathBuf::from).or_else(usual) else {
+            return Passwords::default();
+        };
+        let Ok(meta) = fs::metadata(&path) else { return Passwords::default() };
+        let skipped = |why: &str| Passwords {
+            lines: Vec::new(),
+            skipped: Some(format!("the password file {} was ignored: {why}", path.display())),
+        };
+        if !meta.is_file() {
+            return skipped("it is not a plain file");
+        }
+        if meta.mode().trailing_zeros() < 6 {
+            return skipped("others may access it (chmod 600 makes it private)");
+        }
+        let Ok(text) = fs::read_to_string(&path) else { return skipped("it cannot be read") };
+        let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(Line::parse);
+        Passwords { lines: lines.collect(), skipped: None }
     }
 }
 
@@ -60,6 +72,14 @@ pub(super) fn read(path: &Path, whose: &str) -> Result<Pem, String> {
     fs::read(path)
         .map(Pem::new)
         .map_err(|error| format!("{whose}: {} cannot be read: {error}", path.display()))
+}
+
+/// What a password file says.
+#[derive(Default, Debug)]
+pub(super) struct Passwords {
+    pub(super) lines: Vec<Line>,
+    /// Why it was not looked into.
+    pub(super) skipped: Option<String>,
 }
 
 /// One line of a password file.
@@ -134,7 +154,13 @@ mod tests {
         let around = Environment { variable: |_| None, home: Some(home.clone()), user: None };
         for (mode, lines) in [(0o600, 1), (0o644, 0)] {
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("sets");
-            assert_eq!(around.passwords().len(), lines, "{mode:o}");
+            let passwords = around.passwords();
+            assert_eq!(passwords.lines.len(), lines, "{mode:o}");
+            assert_eq!(
+                passwords.skipped.is_some_and(|why| why.contains("chmod 600")),
+                lines == 0,
+                "{mode:o}"
+            );
         }
         fs::remove_dir_all(home).expect("removes");
     }

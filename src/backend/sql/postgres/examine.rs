@@ -33,6 +33,9 @@ pub(super) async fn examine(
     if number(1) < LEAST {
         risks.push(Risk::warning("it is older than PostgreSQL 13", "use PostgreSQL 13 or newer"));
     }
+    if let Some(ignored) = &config.ignored {
+        risks.push(Risk::warning(ignored.clone(), "make it a plain file with the mode 0600"));
+    }
     if text(2) == "t" || text(9) == "on" {
         risks.push(Risk::warning(
             "this server takes no writes",

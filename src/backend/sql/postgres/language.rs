@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 
 use crate::backend::sql::dialect::stored;
-use crate::backend::sql::standing::granted;
 use crate::backend::sql::tables::Tables;
-use crate::lock::{ClaimId, Granted, LockName};
+use crate::lock::{ClaimId, LockName};
 
 /// Microseconds since 1970, now and not at the beginning of the transaction.
 pub(super) const NOW: &str = "(extract(epoch from clock_timestamp()) * 1000000)::bigint";
@@ -37,6 +36,15 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
     format!(
         "INSERT INTO {locks} AS l (name, fence) VALUES ({lock}, 1) \
          ON CONFLICT (name) DO UPDATE SET fence = l.fence + 1{success};"
+    )
+}
+
+/// Two statements that delete the same rows in different orders would wait for each other in a circle.
+pub(super) fn forget(tables: &Tables, most: u32) -> String {
+    let gone = &tables.gone;
+    format!(
+        "DELETE FROM {gone} WHERE claim IN (SELECT claim FROM {gone} WHERE until <= {NOW} LIMIT {most} \
+         FOR UPDATE SKIP LOCKED);"
     )
 }
 
@@ -80,37 +88,30 @@ fn give(tables: &Tables, claim: &str, names: &[String], slot: &str) -> String {
     )
 }
 
-/// What the client of a claim listens to.
-fn channel(tables: &Tables) -> String {
-    format!("{}c_", tables.tag())
-}
+/// What the client of a claim listens to: this and the claim's id, which is no other claim's in any table. Short, since
+/// an identifier has at most 63 bytes.
+const CHANNEL: &str = "dlock_c_";
 
 /// Gives the first one its fence, in the commit that lets it hold, which then has to reach the disk before the message
-/// goes out. Who has a slot to find, or stands in other lines too, is woken and fetches it.
+/// goes out. Who has a slot to find, or stands in other lines too, is woken and fetches it. The message says nothing:
+/// whoever may connect can send any, so that whoever gets one reads its row.
 pub(super) fn hand_over(tables: &Tables, lock: &str) -> String {
-    let (claims, locks, channel) = (&tables.claim, &tables.lock, channel(tables));
+    let (claims, locks) = (&tables.claim, &tables.lock);
     format!(
         "WITH given AS (UPDATE {claims} c SET fence = l.fence, held = {NOW} FROM {locks} l \
          WHERE l.name = {lock} AND c.name = {lock} AND c.fence IS NULL AND c.kind = '' \
          AND c.lease_until > {NOW} AND c.seq = (SELECT min(f.seq) FROM {claims} f WHERE f.name = {lock}) \
          AND NOT EXISTS (SELECT 1 FROM {claims} o WHERE o.claim = c.claim AND o.name <> c.name) \
-         RETURNING c.claim, c.fence) \
-         SELECT set_config('synchronous_commit', 'on', true), \
-         pg_notify('{channel}' || given.claim, given.fence::text) FROM given;"
+         RETURNING c.claim) \
+         SELECT set_config('synchronous_commit', 'on', true), pg_notify('{CHANNEL}' || given.claim, '') FROM given;"
     )
-}
-
-/// Which claim was given what, if [`hand_over`] has sent that over `channel`.
-pub(super) fn given(channel: &str, payload: &str) -> Option<(ClaimId, Granted)> {
-    let claim = channel.get(channel.len().checked_sub(32)?..)?.parse().ok()?;
-    Some((claim, granted(Some(payload), None)?))
 }
 
 /// Wakes the next one, and those behind it who can hold with it.
 pub(super) fn wake_next(tables: &Tables, lock: &str) -> String {
-    let (claims, channel) = (&tables.claim, channel(tables));
+    let claims = &tables.claim;
     format!(
-        "SELECT pg_notify('{channel}' || c.claim, '') FROM {claims} c \
+        "SELECT pg_notify('{CHANNEL}' || c.claim, '') FROM {claims} c \
          WHERE c.name = {lock} AND c.fence IS NULL AND c.seq <= COALESCE((\
          SELECT CASE WHEN h.mode = 'exclusive' THEN h.seq \
          WHEN h.mode = 'shared' THEN (SELECT x.seq - 1 FROM {claims} x WHERE x.name = {lock} \
@@ -123,12 +124,12 @@ pub(super) fn wake_next(tables: &Tables, lock: &str) -> String {
 }
 
 pub(super) fn wake(tables: &Tables, condition: &str) -> String {
-    let (claims, channel) = (&tables.claim, channel(tables));
-    format!("SELECT pg_notify('{channel}' || c.claim, '') FROM {claims} c WHERE {condition};")
+    let claims = &tables.claim;
+    format!("SELECT pg_notify('{CHANNEL}' || c.claim, '') FROM {claims} c WHERE {condition};")
 }
 
-pub(super) fn listen(tables: &Tables, claim: ClaimId) -> String {
-    format!("LISTEN \"{}{claim}\";", channel(tables))
+pub(super) fn listen(claim: ClaimId) -> String {
+    format!("LISTEN \"{CHANNEL}{claim}\";")
 }
 
 /// The channel of those who watch a line, and the advisory lock by which they are known to be there.
@@ -141,7 +142,7 @@ fn watchers(tables: &Tables, lock: &str) -> (String, i64) {
     let mut key = [0; 8];
     key.copy_from_slice(&digest[..8]);
     let key = i64::from_be_bytes(key);
-    (format!("{}w_{:016x}", tables.tag(), key), key)
+    (format!("dlock_w_{key:016x}"), key)
 }
 
 /// Messages make commits wait for one another, so there are none where nobody listens.

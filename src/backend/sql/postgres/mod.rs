@@ -80,12 +80,26 @@ impl Dialect for Postgres {
         language::NOW
     }
 
+    /// A commit shows its rows when it has reached the disk, unless it does not wait for that; and nothing that a step
+    /// is told depends on a release, which does not wait.
+    fn reads_are_durable(&self) -> bool {
+        true
+    }
+
     fn begin(&self, durable: bool) -> &'static str {
         language::begin(durable)
     }
 
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
         language::bump(&self.tables, lock, succeeded)
+    }
+
+    fn or_renew(&self) -> &'static str {
+        "ON CONFLICT (claim, name) DO UPDATE SET lease_until = EXCLUDED.lease_until"
+    }
+
+    fn forget(&self, most: u32) -> String {
+        language::forget(&self.tables, most)
     }
 
     fn grant_first(&self, claim: &str, locks: &[String]) -> String {
@@ -113,7 +127,7 @@ impl Dialect for Postgres {
     }
 
     fn listen(&self, claim: ClaimId) -> String {
-        language::listen(&self.tables, claim)
+        language::listen(claim)
     }
 
     fn watch(&self, name: &LockName) -> String {

@@ -10,10 +10,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage};
 
-use super::{fault, language};
-use crate::backend::sql::dialect::{Row, Session, Sets, Told, Wait};
+use super::fault;
+use crate::backend::sql::dialect::{Row, Session, Sets, Wait};
 use crate::backend::sql::fault::{Fault, Outcome};
-use crate::lock::{ClaimId, Granted};
 
 /// The setting that a server process got with this connection's first words and no other has.
 pub(super) const MARK: &str = "dlock.session";
@@ -26,7 +25,8 @@ const POOLED: u8 = 2;
 pub(super) struct PgSession {
     client: Client,
     peer: String,
-    news: watch::Sender<Told>,
+    /// How often the server has told of something. Who has sent that, and what it says, proves nothing.
+    told: watch::Sender<u64>,
     end: watch::Receiver<Option<Fault>>,
     /// What [`MARK`] is set to, unless who answered refused that.
     mark: Option<String>,
@@ -59,15 +59,12 @@ impl PgSession {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (news, (ended, end)) = (watch::Sender::new(Told::default()), watch::channel(None));
-        let tell = news.clone();
+        let (told, (ended, end)) = (watch::Sender::new(0), watch::channel(None));
+        let tell = told.clone();
         let task = tokio::spawn(async move {
             let why = loop {
                 match poll_fn(|context| connection.poll_message(context)).await {
-                    Some(Ok(AsyncMessage::Notification(message))) => {
-                        let given = language::given(message.channel(), message.payload());
-                        tell.send_modify(|told| told.add(given));
-                    }
+                    Some(Ok(AsyncMessage::Notification(_))) => tell.send_modify(|told| *told += 1),
                     Some(Ok(_)) => {}
                     Some(Err(error)) => break fault::of(&error),
                     None => break Fault::spent("the connection was closed"),
@@ -76,7 +73,7 @@ impl PgSession {
             ended.send_replace(Some(why));
         });
         let direct = AtomicU8::new(if mark.is_some() { UNKNOWN } else { POOLED });
-        Self { client, peer, news, end, mark, direct, task }
+        Self { client, peer, told, end, mark, direct, task }
     }
 
     async fn exchange(&self, batch: &str) -> Outcome<Sets> {
@@ -139,17 +136,13 @@ impl Session for PgSession {
     }
 
     fn told(&self) -> u64 {
-        self.news.borrow().count
-    }
-
-    fn given(&self, own: ClaimId, told: u64) -> Option<Granted> {
-        self.news.borrow().given(own, told)
+        *self.told.borrow()
     }
 
     async fn news_after(&self, told: u64, _: Option<&Wait>) {
-        let (mut news, mut end) = (self.news.subscribe(), self.end.clone());
+        let (mut now, mut end) = (self.told.subscribe(), self.end.clone());
         tokio::select! {
-            _ = news.wait_for(|now| now.count != told) => {}
+            _ = now.wait_for(|now| *now != told) => {}
             _ = end.wait_for(Option::is_some) => {}
         }
     }

@@ -1,0 +1,108 @@
+//! What comes to a database after its sender has gone on elsewhere.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::site::{self, Kind};
+use crate::support::{Bed, Service};
+
+/// The first request, and the server's end of the connection that it came over.
+struct Late {
+    request: Vec<u8>,
+    server: TcpStream,
+}
+
+impl Late {
+    /// Passes the request on at last, and waits until it has been done.
+    fn arrive(mut self) {
+        self.server.write_all(&self.request).expect("the server still listens");
+        self.server.set_read_timeout(Some(Duration::from_secs(20))).expect("sets");
+        let mut answer = [0; 4096];
+        assert_ne!(self.server.read(&mut answer).expect("the server answers"), 0);
+    }
+}
+
+/// A relay to the port `to` which keeps the first request that changes something back, and cuts the client's connection;
+/// its own port, and that request.
+fn relay(to: u16) -> (u16, Receiver<Late>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
+    let port = listener.local_addr().expect("bound").port();
+    let (tell, late) = channel();
+    thread::spawn(move || {
+        let mut first = Some(tell);
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, to))).expect("connects");
+            let _ = (client.set_nodelay(true), server.set_nodelay(true));
+            connect(client, server, first.take());
+        }
+    });
+    (port, late)
+}
+
+fn connect(client: TcpStream, server: TcpStream, victim: Option<Sender<Late>>) {
+    let (mut answers, mut asker) =
+        (server.try_clone().expect("one more"), client.try_clone().expect("one more"));
+    thread::spawn(move || {
+        // Ends with either side.
+        let _ = std::io::copy(&mut answers, &mut asker);
+    });
+    thread::spawn(move || {
+        let (mut from, mut to, mut buffer) = (client, server, vec![0; 65_536]);
+        while let Ok(got @ 1..) = from.read(&mut buffer) {
+            let request = &buffer[..got];
+            if let Some(tell) = &victim
+                && request.windows(11).any(|part| part == b"INSERT INTO")
+            {
+                let request = request.to_vec();
+                from.shutdown(Shutdown::Both).expect("cuts");
+                // The test may be over.
+                let _ = tell.send(Late { request, server: to });
+                return;
+            }
+            if to.write_all(request).is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
+
+/// The same part of the service, reached through a relay.
+fn behind(bed: &Bed) -> (Bed, Receiver<Late>) {
+    let service = bed.service();
+    let port = service.endpoint.rsplit(':').next().and_then(|end| end.split('/').next()?.parse().ok());
+    let (port, late) = relay(port.expect("a port"));
+    let kind = Kind::of_this_test().expect("a test of a service");
+    let prefix = service.prefix.clone();
+    (Bed::on(Service { backend: service.backend, endpoint: kind.address(port), prefix }), late)
+}
+
+/// A database whose tables are there.
+fn database() -> Bed {
+    let bed = Bed::on(site::shared().part());
+    bed.finish(&mut bed.run(["--name", "x", "-q", "--", "true"])).silently(0);
+    bed
+}
+
+#[test]
+fn a_first_request_that_comes_after_a_refusal_stays_out() {
+    let bed = database();
+    let holder = bed.held(&["--name", "x", "-q", "--slots", "2"]);
+    let (other, late) = behind(&bed);
+    other.finish(&mut other.run(["--name", "x", "-w", "20s", "--", "true"])).failed(64, &["does not mix"]);
+    assert_eq!(holder.release().code(), Some(0));
+    late.recv_timeout(Duration::from_secs(5)).expect("it was kept back").arrive();
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_first_request_that_comes_after_the_run_stays_out() {
+    let bed = database();
+    let (other, late) = behind(&bed);
+    other.finish(&mut other.run(["--name", "x", "-w", "20s", "-q", "--", "true"])).silently(0);
+    late.recv_timeout(Duration::from_secs(5)).expect("it was kept back").arrive();
+    bed.assert_free("x");
+}
