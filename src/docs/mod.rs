@@ -96,4 +96,8 @@ pub mod adr {
     pub mod r0073_sql_renewals_lock_nothing_shared {}
     #[doc = include_str!("adr/0074-functions-in-order-of-the-start.md")]
     pub mod r0074_functions_in_order_of_the_start {}
+    #[doc = include_str!("adr/0090-redlock-door.md")]
+    pub mod r0090_redlock_door {}
+    #[doc = include_str!("adr/0091-redis-keep-out.md")]
+    pub mod r0091_redis_keep_out {}
 }
