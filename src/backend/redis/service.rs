@@ -158,12 +158,7 @@ impl Service {
                 Ok(connection) => {
                     *current = Some(Arc::clone(&connection));
                     let steps = steps(&connection);
-                    self.astray.sent(&steps, &connection);
-                    let outcome = self.exchange(&connection, &steps, asking).await;
-                    if !matches!(&outcome, Err(Setback::Fault(fault)) if fault.spent) {
-                        self.astray.answered(&steps, &connection);
-                    }
-                    match outcome {
+                    match self.exchange(&connection, &steps, asking).await {
                         Ok(replies) => {
                             if steps.iter().any(Step::frees) {
                                 connection.nudge();
@@ -220,8 +215,22 @@ impl Service {
         None
     }
 
-    /// `asking` of a node to which the keys are moving.
+    /// `asking` of a node to which the keys are moving. What makes an entry is remembered until it is answered.
     async fn exchange(
+        &self,
+        connection: &Connection,
+        steps: &[Step],
+        asking: bool,
+    ) -> Result<Vec<Value>, Setback> {
+        self.astray.sent(steps, connection);
+        let outcome = self.replies(connection, steps, asking).await;
+        if !matches!(&outcome, Err(Setback::Fault(fault)) if fault.spent) {
+            self.astray.answered(steps, connection);
+        }
+        outcome
+    }
+
+    async fn replies(
         &self,
         connection: &Connection,
         steps: &[Step],

@@ -23,6 +23,8 @@ mod leg;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod model_node;
+#[cfg(test)]
 mod model_tests;
 mod observe;
 mod reply;
