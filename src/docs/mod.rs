@@ -98,4 +98,8 @@ pub mod adr {
     pub mod r0094_sql_messages_prove_nothing {}
     #[doc = include_str!("adr/0095-sql-late-requests.md")]
     pub mod r0095_sql_late_requests {}
+    #[doc = include_str!("adr/0090-redlock-door.md")]
+    pub mod r0090_redlock_door {}
+    #[doc = include_str!("adr/0091-redis-keep-out.md")]
+    pub mod r0091_redis_keep_out {}
 }

@@ -1,5 +1,6 @@
 //! A relay between clients and a server that can be told to fail.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,6 +13,8 @@ pub(crate) enum Conduct {
     Pass,
     /// Keeps connections open and passes nothing on, either way; what comes meanwhile is passed on afterwards.
     Hole,
+    /// Passes on what clients say, and keeps back what the server answers.
+    Mute,
     /// Closes connections as soon as they are made, and those that there are.
     Refuse,
 }
@@ -20,6 +23,10 @@ struct State {
     conduct: Mutex<Conduct>,
     changed: Condvar,
     connections: Mutex<Vec<TcpStream>>,
+    /// The connections with a lower number are held up, whatever the others are.
+    held_below: Mutex<usize>,
+    /// Those over which clients may still say something.
+    open: Mutex<BTreeSet<usize>>,
 }
 
 /// A relay on a free port.
@@ -37,10 +44,12 @@ impl Proxy {
             conduct: Mutex::new(Conduct::Pass),
             changed: Condvar::new(),
             connections: Mutex::default(),
+            held_below: Mutex::default(),
+            open: Mutex::default(),
         });
         let shared = Arc::clone(&state);
         thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
+            for (number, client) in listener.incoming().map_while(Result::ok).enumerate() {
                 if *shared.conduct.lock().expect("not poisoned") == Conduct::Refuse {
                     continue;
                 }
@@ -49,8 +58,9 @@ impl Proxy {
                 };
                 // Without these a relay answers later than a server would.
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
-                relay(&shared, &client, &server);
-                relay(&shared, &server, &client);
+                shared.open.lock().expect("not poisoned").insert(number);
+                relay(&shared, number, true, &client, &server);
+                relay(&shared, number, false, &server, &client);
             }
         });
         Self { port: own, state }
@@ -69,6 +79,28 @@ impl Proxy {
         self.state.changed.notify_all();
     }
 
+    /// How many connections have come.
+    pub(crate) fn made(&self) -> usize {
+        self.state.open.lock().expect("not poisoned").last().map_or(0, |last| last + 1)
+    }
+
+    /// From now on new connections pass, and those that there are stay held up.
+    pub(crate) fn leave_behind(&self) {
+        *self.state.held_below.lock().expect("not poisoned") = self.made();
+        self.set(Conduct::Pass);
+    }
+
+    /// What was held up on connections that were left behind is passed on; returns when all of it is.
+    pub(crate) fn let_in(&self) {
+        let below = std::mem::take(&mut *self.state.held_below.lock().expect("not poisoned"));
+        // Under the lock under which it is waited for.
+        drop(self.state.conduct.lock().expect("not poisoned"));
+        self.state.changed.notify_all();
+        while self.state.open.lock().expect("not poisoned").first().is_some_and(|first| *first < below) {
+            thread::yield_now();
+        }
+    }
+
     /// Closes the connections that there are.
     pub(crate) fn reset(&self) {
         for connection in self.state.connections.lock().expect("not poisoned").drain(..) {
@@ -78,7 +110,16 @@ impl Proxy {
     }
 }
 
-fn relay(state: &Arc<State>, from: &TcpStream, to: &TcpStream) {
+impl State {
+    fn holds_up(&self, conduct: Conduct, number: usize, upwards: bool) -> bool {
+        conduct == Conduct::Hole
+            || (conduct == Conduct::Mute && !upwards)
+            || number < *self.held_below.lock().expect("not poisoned")
+    }
+}
+
+/// `upwards` is to the server.
+fn relay(state: &Arc<State>, number: usize, upwards: bool, from: &TcpStream, to: &TcpStream) {
     let mut from = from.try_clone().expect("a descriptor");
     let mut to = to.try_clone().expect("a descriptor");
     state.connections.lock().expect("not poisoned").push(from.try_clone().expect("a descriptor"));
@@ -87,7 +128,7 @@ fn relay(state: &Arc<State>, from: &TcpStream, to: &TcpStream) {
         let mut buffer = [0; 16_384];
         while let Ok(got @ 1..) = from.read(&mut buffer) {
             let mut conduct = state.conduct.lock().expect("not poisoned");
-            while *conduct == Conduct::Hole {
+            while state.holds_up(*conduct, number, upwards) {
                 conduct = state.changed.wait(conduct).expect("not poisoned");
             }
             drop(conduct);
@@ -96,5 +137,8 @@ fn relay(state: &Arc<State>, from: &TcpStream, to: &TcpStream) {
             }
         }
         let _ = to.shutdown(Shutdown::Both);
+        if upwards {
+            state.open.lock().expect("not poisoned").remove(&number);
+        }
     });
 }

@@ -69,8 +69,8 @@ macro_rules! tests_of {
 tests_of!(on_etcd, herd);
 tests_of!(on_mysql, herd, sql, sql_late);
 tests_of!(on_postgres, herd, sql, sql_late);
-tests_of!(on_redis, herd);
-tests_of!(on_redlock, herd);
+tests_of!(on_redis, herd, kinds, late);
+tests_of!(on_redlock, herd, kinds, late);
 tests_of!(on_zk, herd);
 
 /// Locks of a test are in a part of the service that its name begins with; if that is none, in its own folder.

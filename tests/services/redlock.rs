@@ -324,3 +324,42 @@ fn a_token_that_one_node_knows_is_known_to_every_majority() {
     assert!(second.token() > token, "{} after {token}", second.token());
     assert_eq!(second.release().code(), Some(0));
 }
+
+/// It would be one of those who hold a slot that is another's.
+#[test]
+fn a_slot_that_becomes_another_one_is_a_loss() {
+    let (nodes, n) = site::shared_nodes();
+    let bed = bed_at(joined(nodes.iter().map(|node| format!("{}/{n}", redis::address(node)))));
+    let holder = bed.held(&["--slots", "2", "--name", "x", "--ttl", "9s", "-q"]);
+    assert_eq!(holder.slot(), 1);
+    let key = format!("{{dlock:x}}:dlock:quorum:claim:{}", holder.claim());
+    let script = format!("redis.call('SELECT', '{n}') return redis.call('HSET', '{key}', 'slot', '2')");
+    for node in nodes {
+        assert_eq!(redis::raw(node.port(), &["EVAL", &script, "0"]), ":0\r\n");
+    }
+    holder.running.finish().failed(76, &["lost x"]);
+}
+
+#[test]
+fn a_release_succeeds_where_memory_is_full() {
+    let nodes = site::nodes();
+    let bed = bed_on(&nodes);
+    let holder = bed.held(&["--name", "x", "-q"]);
+    for node in &nodes {
+        assert_eq!(redis::raw(node.port(), &["CONFIG", "SET", "maxmemory", "1"]), "+OK\r\n");
+    }
+    holder.release().silently(0);
+    for node in &nodes {
+        assert_eq!(redis::raw(node.port(), &["EXISTS", "dlock:x"]), ":0\r\n");
+    }
+}
+
+#[test]
+fn one_node_that_refuses_the_login_stops_nobody() {
+    let (nodes, n) = site::shared_nodes();
+    let sound = nodes[..4].iter().map(|node| format!("{}/{n}", redis::address(node)));
+    let strange = redis::start_with(&["--requirepass", "secret"]);
+    let bed = bed_at(joined(sound.chain([redis::address(&strange)])));
+    let ran = bed.finish(&mut bed.run(["--try", "-q", "--name", "x", "--", "true"]));
+    assert_eq!(ran.code(), Some(0), "{}", ran.err);
+}

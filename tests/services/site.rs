@@ -23,7 +23,7 @@ pub(crate) enum Kind {
 /// The longest ttl on a Redlock: a node that is younger has no say, and its tests wait for that.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(10);
 /// How many tests want a Redlock of their own.
-const OWN_REDLOCKS: usize = 11;
+const OWN_REDLOCKS: usize = 12;
 
 impl Kind {
     /// That of the running test, if its name says one.
@@ -141,7 +141,7 @@ impl Site {
         }
     }
 
-    fn servers(&self) -> &[Server] {
+    pub(crate) fn servers(&self) -> &[Server] {
         match self {
             Self::Etcd(etcd) => std::slice::from_ref(etcd.server()),
             Self::Mysql(server) | Self::Redis(server) | Self::Zk(server) => std::slice::from_ref(server),

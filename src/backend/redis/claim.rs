@@ -17,7 +17,7 @@ use super::row::{Row, integer};
 use super::script::{FREE, HOLD, LEAVE, LOOK, PUBLISH, RENEW, Script, Step};
 use super::service::{Patience, Service};
 use super::view::{Armed, View, is_final};
-use super::wire::{KEEP_OUT, millis, on_lines, one};
+use super::wire::{millis, on_lines, one};
 use crate::backend::Claim;
 use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Mode, Moment, Request, Result};
 
@@ -36,8 +36,6 @@ pub(super) struct RedisClaim {
     ttl: Duration,
     /// Where nested claims are listed, if it is one.
     nested: Option<String>,
-    /// How many connections had been opened when it was entered.
-    opened: u64,
     news: watch::Sender<ClaimState>,
     view: Mutex<View>,
 }
@@ -60,7 +58,6 @@ impl RedisClaim {
             names,
             ttl: request.ttl,
             nested,
-            opened: service.opened(),
             news: watch::channel(state).0,
             view: Mutex::new(view),
         }
@@ -196,13 +193,15 @@ impl RedisClaim {
     }
 
     pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
-        // What was sent over another connection may still arrive.
-        let remember = if self.service.opened() > self.opened { millis(KEEP_OUT) } else { "0".to_owned() };
-        let step = self.step(&LEAVE, &[if succeeded { "1" } else { "0" }.to_owned(), remember]);
+        let word = if succeeded { "1" } else { "0" }.to_owned();
+        let step = |connection: &Connection| {
+            let keep_out = self.service.astray.keep_out(self.id, connection);
+            vec![self.step(&LEAVE, &[word.clone(), keep_out])]
+        };
         let alone = self.names.len() == 1 && self.view().mode == Mode::Exclusive && self.view().holds();
         let now = self.service.clock.now();
         let half = if alone { now + deadline.since(now) / 2 } else { deadline };
-        match one(&self.service, self.slot(), half, Patience::Deadline, step).await {
+        match self.service.call(Some(self.slot()), half, Patience::Deadline, step).await {
             // The rest of the claim is found stale by the next who looks, or ends with its ttl.
             Err(fault) if alone && fault.is_moving() => {
                 let keys = vec![self.names[0].lock.clone()];

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use redis::{PushKind, Value, ValueCodec};
@@ -29,6 +30,9 @@ struct Due {
     answer: oneshot::Sender<Vec<Value>>,
 }
 
+/// How many connections this process has made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
 /// A connection. It closes when it is dropped; what is on its way then may still be done.
 pub(super) struct Connection {
     orders: mpsc::UnboundedSender<Order>,
@@ -38,6 +42,8 @@ pub(super) struct Connection {
     pub(super) tells: std::sync::OnceLock<bool>,
     /// Where it leads, without secrets.
     pub(super) peer: String,
+    /// Which one of this process it is.
+    pub(super) number: u64,
     task: JoinHandle<()>,
 }
 
@@ -66,7 +72,15 @@ impl Connection {
             // Before the answers that will not come are dropped with the traffic: whoever waits asks why.
             ended.send_replace(Some(fault));
         });
-        Self { orders, news, end, tells: std::sync::OnceLock::new(), peer, task }
+        Self {
+            orders,
+            news,
+            end,
+            tells: std::sync::OnceLock::new(),
+            peer,
+            number: MADE.fetch_add(1, Ordering::Relaxed),
+            task,
+        }
     }
 
     /// Sends `bytes` now and waits for so many replies. Dropping the future does not unsend them.

@@ -33,4 +33,17 @@ if not known then
   end
 end
 for n = 1, names do settle(n) end
+if known then
+  -- Asked again, as when the first answer was lost: what lives has a whole ttl from now on.
+  for n = 1, names do
+    local c = redis.call('HMGET', KEYS[4 * n], 'mode', 'token', 'gone')
+    if c[1] and not c[3] and (not c[2] or value_of(n) == proof(c[1], id)) then
+      redis.call('PEXPIRE', KEYS[4 * n], ttl)
+      keep_line(n, ttl)
+      if c[2] and (c[1] == 'exclusive' or redis.call('PTTL', KEYS[4 * n - 3]) < ttl) then
+        redis.call('PEXPIRE', KEYS[4 * n - 3], ttl)
+      end
+    end
+  end
+end
 return { 'in', standings() }

@@ -1,20 +1,22 @@
 //! Entering the lines.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use redis::Value;
 
+use super::astray::KEEP_OUT;
 use super::claim::RedisClaim;
+use super::connection::Connection;
 use super::deadlock;
 use super::dial::text;
 use super::fault::{Fault, Outcome};
-use super::keys::Naming;
+use super::keys::{LockKeys, Naming};
 use super::row::Row;
-use super::script::ENTER;
+use super::script::{ENTER, LEAVE, Step};
 use super::service::{Patience, Service};
 use super::wire::{keys_of, millis, on_lines, one};
 use crate::backend::record::Record;
-use crate::lock::{ErrorKind, LockName, Moment, Request};
+use crate::lock::{ClaimId, ErrorKind, LockName, Moment, Request};
 
 /// Enters the lines of all names of `request` in one step; they lie in one slot. `all` are the names of the whole
 /// claim, of which this may be a part.
@@ -25,7 +27,6 @@ pub(super) async fn enter(
     all: &[LockName],
     deadline: Moment,
 ) -> Outcome<RedisClaim> {
-    let entered = service.clock.now();
     let names = keys_of(naming, &request.names)?;
     let first = names.first().ok_or_else(|| Fault::new(ErrorKind::Invalid, "a claim needs a name"))?;
     let whole = Request { names: all.to_vec(), ..request.clone() };
@@ -41,8 +42,17 @@ pub(super) async fn enter(
         if request.supersede { "1" } else { "0" }.to_owned(),
     ];
     let step = on_lines(&ENTER, &names, request.id, &more);
-    let reply = one(service, first.slot, deadline, Patience::Once, step).await?;
-    let rows = entered_rows(&reply, request)?;
+    let (reply, entered) = ask(service, first.slot, deadline, step).await?;
+    let rows = match entered_rows(&reply, request) {
+        Ok(rows) => rows,
+        Err(fault) => {
+            if service.astray.has(request.id) {
+                // If this fails as well, what arrives ends with its ttl.
+                drop(keep_out(service, &names, request.id, deadline).await);
+            }
+            return Err(fault);
+        }
+    };
     let claim = RedisClaim::new(service, names, nested.clone(), request, rows, entered);
     // One that is taken in parts may close a cycle by what it holds already, though it is not nested itself.
     let part = all.len() > request.names.len();
@@ -54,6 +64,25 @@ pub(super) async fn enter(
         return Err(Fault::new(ErrorKind::Deadlock, format!("it would never end: {cycle}")));
     }
     Ok(claim)
+}
+
+/// The answer to entering, and when that was sent which was answered: whoever is asked again gives another ttl.
+async fn ask(service: &Service, slot: u16, deadline: Moment, step: Step) -> Outcome<(Value, Moment)> {
+    let sent = Mutex::new(service.clock.now());
+    let steps = |_: &Connection| {
+        *sent.lock().unwrap_or_else(PoisonError::into_inner) = service.clock.now();
+        vec![step.clone()]
+    };
+    let answer = service.call(Some(slot), deadline, Patience::Once, steps).await?;
+    let reply = answer.replies.into_iter().next().ok_or_else(|| Fault::nonsense("no reply"))?;
+    let sent = *sent.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok((reply, sent))
+}
+
+/// A request that was not answered before the claim was refused may still arrive, and would make an entry of nobody.
+async fn keep_out(service: &Service, names: &[LockKeys], id: ClaimId, deadline: Moment) -> Outcome<()> {
+    let step = on_lines(&LEAVE, names, id, &["0".to_owned(), millis(KEEP_OUT)]);
+    one(service, names[0].slot, deadline, Patience::Deadline, step).await.map(drop)
 }
 
 fn entered_rows(reply: &Value, request: &Request) -> Outcome<Vec<Row>> {

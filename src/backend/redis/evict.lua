@@ -1,6 +1,6 @@
--- Further arguments: how, who asks, for how long to remember an id that is not here yet (what its client has sent may
--- still be on its way), and how many names of it are known. Answers whether there was such an entry, -1 if it holds and
--- stays, or its record if it has more names.
+-- Further arguments: how, who asks, for how long to keep the id out (what its client has sent may still be on its way),
+-- and how many names of it are known. Answers whether there was such an entry, -1 if it holds and stays, or its record if
+-- it has more names.
 local how, by = ARGV[more], ARGV[more + 1]
 local present, holds = false, true
 for n = 1, names do
@@ -28,6 +28,10 @@ for n = 1, names do
     if redis.call('PTTL', KEYS[4 * n]) < 0 then redis.call('PEXPIRE', KEYS[4 * n], ARGV[more + 2]) end
   else
     remove(n, id, 'evicted', by)
+    redis.call('HSET', KEYS[4 * n], 'gone', 'evicted', 'by', by)
+    if redis.call('PTTL', KEYS[4 * n]) < tonumber(ARGV[more + 2]) then
+      redis.call('PEXPIRE', KEYS[4 * n], ARGV[more + 2])
+    end
     settle(n)
   end
 end

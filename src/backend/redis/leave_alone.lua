@@ -1,5 +1,4 @@
--- Further arguments: whether the run was a success, and for how long to remember that the claim has left. What frees comes
--- first: once a script has written, a server without memory lets it write the rest.
+-- Further arguments: whether the run was a success, and for how long to keep the id out. What frees comes first: once a script has written, a server without memory lets it write the rest.
 -- The usual case, ahead of all that it does not need: an exclusive hold with nobody else there.
 local alone = ARGV[more + 1] == '0'
 for n = 1, names do

@@ -8,6 +8,7 @@
 //! counts from that one's last renewal. Who waits or holds is told by the server's tracking of keys, which is a
 //! hint only: the state is read, never concluded.
 
+mod astray;
 mod claim;
 mod config;
 mod connection;

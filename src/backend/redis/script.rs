@@ -8,11 +8,18 @@ pub(super) struct Script {
     text: &'static str,
     /// SHA-1 of the text, written down so that no run has to work it out; a test compares.
     hash: &'static str,
+    /// Whether it makes an entry of the claim that its first argument names.
+    enters: bool,
 }
 
 impl Script {
     pub(super) const fn new(hash: &'static str, text: &'static str) -> Self {
-        Self { text, hash }
+        Self { text, hash, enters: false }
+    }
+
+    /// One that makes an entry.
+    pub(super) const fn entering(hash: &'static str, text: &'static str) -> Self {
+        Self { text, hash, enters: true }
     }
 
     #[cfg(test)]
@@ -23,24 +30,26 @@ impl Script {
 
 macro_rules! script {
     ($hash:literal, $($file:literal),+) => {
-        Script { text: concat!($(include_str!($file)),+), hash: $hash }
+        Script::new($hash, concat!($(include_str!($file)),+))
     };
 }
 
-pub(super) static ENTER: Script = script!(
-    "a990deea1dcdeb01a10c65fafcbaf7c4d4b32d88",
-    "head.lua",
-    "clock.lua",
-    "enter_free.lua",
-    "line.lua",
-    "enter.lua"
+pub(super) static ENTER: Script = Script::entering(
+    "d85f9223ae646f8438ef9e23723e8aeb787fb3ef",
+    concat!(
+        include_str!("head.lua"),
+        include_str!("clock.lua"),
+        include_str!("enter_free.lua"),
+        include_str!("line.lua"),
+        include_str!("enter.lua")
+    ),
 );
 pub(super) static LOOK: Script =
     script!("8314160353fcffd18f4311e712fc43dab7819db4", "head.lua", "clock.lua", "line.lua", "look.lua");
 pub(super) static RENEW: Script =
     script!("d83efaae1f757877385af8b57e10054854797493", "head.lua", "clock.lua", "line.lua", "renew.lua");
 pub(super) static LEAVE: Script = script!(
-    "171bac2ff8ca28d2b919e93739d8d80ac757765d",
+    "93df414b5f00e76449487899d19ea0f59b7993c3",
     "head.lua",
     "leave_alone.lua",
     "clock.lua",
@@ -48,7 +57,7 @@ pub(super) static LEAVE: Script = script!(
     "leave.lua"
 );
 pub(super) static EVICT: Script =
-    script!("bfb0f89b887b9c30ff23910d138f54e3f00413c6", "head.lua", "clock.lua", "line.lua", "evict.lua");
+    script!("d13f407f887ba67d3954e38677f0c9dbe8d9a272", "head.lua", "clock.lua", "line.lua", "evict.lua");
 pub(super) static PUBLISH: Script =
     script!("2e9e83b784661ac455b526a71046ee8a46eba22d", "head.lua", "clock.lua", "line.lua", "publish.lua");
 pub(super) static HOLD: Script = script!("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", "hold.lua");
@@ -65,6 +74,24 @@ pub(super) enum Step {
 impl Step {
     pub(super) fn command<const N: usize>(words: [&str; N]) -> Self {
         Self::Command(words.map(str::to_owned).to_vec())
+    }
+
+    /// The claim of which it makes an entry, if it does.
+    pub(super) fn enters(&self) -> Option<&str> {
+        match self {
+            Self::Script { script, arguments, .. } if script.enters => arguments.first().map(String::as_str),
+            _ => None,
+        }
+    }
+
+    /// The same with another last argument.
+    pub(super) fn with_last(mut self, word: String) -> Self {
+        if let Self::Script { arguments, .. } = &mut self
+            && let Some(last) = arguments.last_mut()
+        {
+            *last = word;
+        }
+        self
     }
 
     /// Whether others may stand otherwise after it.

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
 use tokio::sync::Mutex as Gate;
 
+use super::astray::Astray;
 use super::config::{HostPort, RedisConfig};
 use super::connection::Connection;
 use super::dial;
@@ -56,7 +56,7 @@ pub(super) struct Service {
     open: Gate<HashMap<Option<HostPort>, Arc<Connection>>>,
     /// Which node of a cluster has a slot, as far as nodes have said.
     routes: Mutex<HashMap<u16, HostPort>>,
-    opened: AtomicU64,
+    pub(super) astray: Astray,
     /// A connection that is being made already.
     begun: Mutex<Option<TcpStream>>,
 }
@@ -76,7 +76,7 @@ impl Service {
             clock,
             open: Gate::default(),
             routes: Mutex::default(),
-            opened: AtomicU64::new(0),
+            astray: Astray::default(),
             begun: Mutex::default(),
         }
     }
@@ -84,11 +84,6 @@ impl Service {
     /// Begins the first connection, if that can be done without asking anybody.
     pub(super) fn approach(&self) {
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = dial::begin(&self.config);
-    }
-
-    /// How many connections have been opened so far.
-    pub(super) fn opened(&self) -> u64 {
-        self.opened.load(Ordering::Relaxed)
     }
 
     fn route(&self, slot: Option<u16>) -> Option<HostPort> {
@@ -108,7 +103,6 @@ impl Service {
         }
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
         let connection = dial::dial(&self.config, node.as_ref(), begun).await?;
-        self.opened.fetch_add(1, Ordering::Relaxed);
         open.insert(node, Arc::clone(&connection));
         Ok(connection)
     }
@@ -221,8 +215,22 @@ impl Service {
         None
     }
 
-    /// `asking` of a node to which the keys are moving.
+    /// `asking` of a node to which the keys are moving. What makes an entry is remembered until it is answered.
     async fn exchange(
+        &self,
+        connection: &Connection,
+        steps: &[Step],
+        asking: bool,
+    ) -> Result<Vec<Value>, Setback> {
+        self.astray.sent(steps, connection);
+        let outcome = self.replies(connection, steps, asking).await;
+        if !matches!(&outcome, Err(Setback::Fault(fault)) if fault.spent) {
+            self.astray.answered(steps, connection);
+        }
+        outcome
+    }
+
+    async fn replies(
         &self,
         connection: &Connection,
         steps: &[Step],

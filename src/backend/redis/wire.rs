@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::astray::KEEP_OUT;
 use super::connection::Connection;
 use super::dial::text;
 use super::fault::{Fault, Outcome};
@@ -14,9 +15,6 @@ use super::service::{Patience, Service};
 use crate::backend::Evict;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
-
-/// For how long a claim that is not there, but may be on its way, is kept out.
-pub(super) const KEEP_OUT: Duration = Duration::from_secs(10);
 
 /// `script` on the lines of `names`, about the claim `id`.
 pub(super) fn on_lines(script: &'static Script, names: &[LockKeys], id: ClaimId, more: &[String]) -> Step {

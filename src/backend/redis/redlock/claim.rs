@@ -16,8 +16,8 @@ use super::{deadlock, gather, tally};
 use crate::backend::Claim;
 use crate::backend::redis::fault::{Fault, Outcome};
 use crate::backend::redis::view::is_final;
-use crate::backend::redis::wire::{KEEP_OUT, millis};
-use crate::lock::{ClaimState, Error, ErrorKind, Moment, Result};
+use crate::backend::redis::wire::millis;
+use crate::lock::{ClaimState, Error, ErrorKind, Grant, Moment, Result};
 
 #[derive(Debug)]
 pub(super) struct RedlockClaim {
@@ -38,8 +38,14 @@ impl Drop for RedlockClaim {
 
 impl Core {
     /// The further arguments of entering with `score`.
-    pub(super) fn entering(&self, score: &str) -> [String; 4] {
-        [self.record.clone(), self.mode.to_string(), millis(self.ttl), score.to_owned()]
+    pub(super) fn entering(&self, score: &str) -> Vec<String> {
+        let mut words = vec![self.record.clone(), self.mode.to_string(), millis(self.ttl), score.to_owned()];
+        let grant = self.inner().grant.clone();
+        words.extend((0..self.names.len()).map(|n| {
+            let slot = grant.as_ref().and_then(|grant| grant.names[n].slot);
+            slot.map_or_else(String::new, |slot| slot.to_string())
+        }));
+        words
     }
 
     /// What went wrong at the nodes that could not be used.
@@ -48,15 +54,16 @@ impl Core {
     }
 
     /// Whether the leg's last proof of life is no older than `begin`.
-    fn is_proven(leg: &Leg, names: usize, holds: bool, begin: Moment, now: Moment) -> bool {
-        let counts = |n: usize| !holds || leg.counted(n, now).is_some();
-        leg.phase == Phase::In && leg.from >= begin && (0..names).all(counts)
+    fn is_proven(leg: &Leg, grant: Option<&Grant>, begin: Moment, now: Moment) -> bool {
+        let carries =
+            |grant: &Grant| grant.names.iter().enumerate().all(|(n, hold)| leg.carries(n, hold, now));
+        leg.phase == Phase::In && leg.from >= begin && grant.is_none_or(carries)
     }
 
     fn proven(&self, begin: Moment) -> usize {
         let inner = self.inner();
-        let (now, holds) = (self.clock.now(), inner.grant.is_some());
-        inner.legs.iter().filter(|leg| Self::is_proven(leg, self.names.len(), holds, begin, now)).count()
+        let (now, grant) = (self.clock.now(), inner.grant.as_ref());
+        inner.legs.iter().filter(|leg| Self::is_proven(leg, grant, begin, now)).count()
     }
 
     /// Gives the entries another ttl, and makes those anew that a node has lost while a majority still has them.
@@ -66,7 +73,7 @@ impl Core {
         let (alive, score) = {
             let inner = self.inner();
             let score = if inner.grant.is_some() { Some(0) } else { inner.score };
-            (tally::alive(&inner.legs, self.ttl, begin), score)
+            (tally::alive(&inner.legs, inner.grant.as_ref(), self.ttl, begin), score)
         };
         let score = score.map_or_else(String::new, |score| score.to_string());
         let entry = self.step(&ENTER, hint, &self.entering(&score));
@@ -106,13 +113,8 @@ impl RedlockClaim {
         let hint = core.next_token();
         core.inner().leaving = true;
         let word = if succeeded { "1" } else { "0" }.to_owned();
-        let opened: Vec<u64> = core.nodes.services.iter().map(|service| service.opened()).collect();
-        let make = |at: usize, leg: &Leg| {
-            // What was sent over another connection, or was never answered, may still arrive.
-            let sure = leg.opened == Some(opened[at]);
-            let remember = if sure { "0".to_owned() } else { millis(KEEP_OUT) };
-            (!leg.left).then(|| core.step(&LEAVE, hint, &[word.clone(), remember]))
-        };
+        let step = core.step(&LEAVE, hint, &[word, "0".to_owned()]);
+        let make = |_: usize, leg: &Leg| (!leg.left).then(|| step.clone());
         let majority = core.nodes.majority();
         let left = |core: &Core| core.inner().legs.iter().filter(|leg| leg.left).count();
         core.round(Aim::Leave, deadline, make, |core| left(core) >= majority).await;

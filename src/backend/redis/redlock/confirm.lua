@@ -1,26 +1,26 @@
--- For a claim that has a majority: it goes before everybody who waits, and no later token is lower than its own.
--- Further arguments, for each name: its token, and its slot or nothing.
+-- For a claim that has a majority: no later token is lower than its own, it goes before everybody who waits, and what it
+-- has here is known to be a part of its hold. Further arguments, for each name: its token, its slot or nothing, and the
+-- token by which it was given what it has here, or nothing.
 for n = 1, names do
-  local token, slot = ARGV[more + 2 * n - 2], ARGV[more + 2 * n - 1]
-  local line, holds, counters = KEYS[5 * n - 3], KEYS[5 * n - 2], KEYS[5 * n - 1]
+  local token, slot, given = ARGV[more + 3 * n - 3], ARGV[more + 3 * n - 2], ARGV[more + 3 * n - 1]
+  local line, holds, counters, key = KEYS[5 * n - 3], KEYS[5 * n - 2], KEYS[5 * n - 1], KEYS[5 * n]
+  -- First what a server without memory takes: then it takes the rest, and lets others in.
+  redis.call('HDEL', key, 'behind')
   if tonumber(redis.call('HGET', counters, 'fence') or 0) < tonumber(token) then
     redis.call('HSET', counters, 'fence', token)
   end
-  if redis.call('ZSCORE', line, id) then redis.call('ZADD', line, 0, id) end
-  settle(n)
-  if redis.call('ZSCORE', holds, id) then
-    redis.call('ZADD', holds, 0, id)
-    redis.call('HSET', KEYS[5 * n], 'token', token)
-    redis.call('HDEL', KEYS[5 * n], 'behind')
-    if slot ~= '' then
-      local _, _, _, used = holders(n, value_of(n))
-      if not used[slot] then
-        redis.call('HSET', KEYS[5 * n], 'slot', slot)
-      elseif used[slot] ~= id then
-        redis.call('HDEL', KEYS[5 * n], 'slot')
-      end
+  local c = redis.call('HMGET', key, 'mode', 'gone', 'token', 'slot')
+  if c[1] and not c[2] then
+    redis.call('HSET', key, 'fence', token)
+    -- It counts no slot but that of its hold, and may have another here.
+    if slot ~= '' and c[4] and c[3] == given and c[4] ~= slot then give_back(n, given, slot) end
+    if redis.call('ZSCORE', line, id) then
+      redis.call('ZADD', line, 0, id)
+      if slot ~= '' then redis.call('HSET', key, 'wish', slot) end
+    elseif c[3] and c[3] == given then
+      redis.call('ZADD', holds, 0, id)
     end
-    settle(n)
   end
+  settle(n)
 end
 return answer('in')

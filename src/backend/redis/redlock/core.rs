@@ -54,13 +54,14 @@ impl Nodes {
 pub(super) enum Aim {
     /// It gives the entry another ttl.
     Life,
-    /// It raises the floor of the tokens to those that are to be confirmed.
-    Floor,
-    /// It takes the claim out.
+    /// It changes how the claim stands there.
+    Change,
+    /// It takes the claim out, and its id stays out.
     Leave,
+    /// It takes the claim out; the same one may be entered again.
+    Withdraw,
     /// It has the node tell of the next change.
     Look,
-    Other,
 }
 
 /// One claim at all nodes.
@@ -74,6 +75,8 @@ pub(super) struct Core {
     pub(super) ttl: Duration,
     /// What others are told of it.
     pub(super) record: String,
+    /// Who comes, and whether it takes the place of older waiters that say so too, as scripts take it.
+    pub(super) newcomer: [String; 2],
     pub(super) inner: Mutex<Inner>,
     pub(super) news: watch::Sender<ClaimState>,
     /// Something was learnt.
@@ -92,8 +95,6 @@ pub(super) struct Inner {
     pub(super) score: Option<u64>,
     pub(super) grant: Option<Grant>,
     pub(super) held_at: Moment,
-    /// The tokens that are being written to all nodes.
-    pub(super) confirming: Vec<u64>,
     /// From when the last confirmed ttl counts.
     pub(super) last_good: Moment,
     pub(super) leaving: bool,

@@ -1,9 +1,11 @@
--- Further arguments: record, mode, ttl, score (0 for one that holds a majority, nothing for a new one).
+-- Further arguments: record, mode, ttl, score (0 for one that holds a majority, nothing for a new one), and for each name
+-- the slot of its hold or nothing.
 local about, mode, ttl, score = ARGV[more], ARGV[more + 1], tonumber(ARGV[more + 2]), ARGV[more + 3]
 
 local function describe(n)
   redis.call('HSET', KEYS[5 * n], 'mode', mode, 'about', about, 'since', string.format('%.0f', now))
   redis.call('PEXPIRE', KEYS[5 * n], ttl)
+  if ARGV[more + 3 + n] ~= '' then redis.call('HSET', KEYS[5 * n], 'wish', ARGV[more + 3 + n]) end
 end
 
 -- The usual case first, in as few steps as it can be: nobody is there.
@@ -13,17 +15,19 @@ for n = 1, names do
 end
 if free then
   local rows, stamp = {}, string.format('%.0f', now)
-  local slot = string.sub(mode, 1, 6) == 'slots:' and '1'
+  local slots = string.sub(mode, 1, 6) == 'slots:'
   for n = 1, names do
+    local wish = ARGV[more + 3 + n]
+    local slot = slots and (wish ~= '' and wish or '1')
     local token, value = next_token(n), proof(mode, id)
     redis.call('SET', KEYS[5 * n - 4], value, 'PX', ttl)
     redis.call('HSET', KEYS[5 * n], 'mode', mode, 'about', about, 'since', stamp, 'token', token, 'held', stamp)
-    if slot then redis.call('HSET', KEYS[5 * n], 'slot', slot) end
+    if slot then redis.call('HSET', KEYS[5 * n], 'slot', slot, 'wish', slot) end
     redis.call('PEXPIRE', KEYS[5 * n], ttl)
     local at = score == '' and stamp or score
     redis.call('ZADD', KEYS[5 * n - 2], at, id)
     redis.call('PEXPIRE', KEYS[5 * n - 2], ttl + 86400000)
-    rows[n] = { token, slot, false, false, false, false, value, 0, ttl, false, false, false, false, false, at, false, '' }
+    rows[n] = { token, slot, false, false, false, false, value, 0, ttl, false, false, false, false, false, at, false, '', token }
   end
   return answer('in', rows)
 end

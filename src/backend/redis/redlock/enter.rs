@@ -9,7 +9,7 @@ use tokio::sync::{Mutex as Gate, Notify, watch};
 use super::claim::RedlockClaim;
 use super::core::{Aim, Core, Inner};
 use super::leg::{Leg, Phase};
-use super::script::{ENTER, LEAVE, ORDER};
+use super::script::{ENTER, LEAVE};
 use super::{RedlockBackend, deadlock, tally};
 use crate::backend::record::Record;
 use crate::backend::redis::fault::{Fault, Outcome};
@@ -45,13 +45,18 @@ pub(super) async fn enter(
         // a deadline waits for that.
         core.inner().leaving = true;
         let soon = core.clock.now() + core.straggle();
+        let transient = fault.kind == ErrorKind::Unavailable;
+        let aim = if transient { Aim::Withdraw } else { Aim::Leave };
         let withdrawal = tokio::spawn({
             let core = Arc::clone(&core);
-            async move { withdraw(&core, soon).await }
+            async move { withdraw(&core, aim, soon).await }
         });
-        if fault.kind != ErrorKind::Unavailable {
-            // A task that panicked has said so.
-            drop(withdrawal.await);
+        if !transient {
+            tokio::select! {
+                // A task that panicked has said so.
+                _ = withdrawal => {}
+                () = core.clock.sleep_until(deadline) => {}
+            }
         }
         return Err(fault);
     }
@@ -63,7 +68,7 @@ pub(super) async fn enter(
         && let Some(cycle) = deadlock::search(backend, &index, request, deadline).await?
     {
         core.inner().leaving = true;
-        withdraw(&core, deadline).await;
+        withdraw(&core, Aim::Leave, deadline).await;
         deadlock::forget(&backend.nodes, &index, request.id, deadline).await?;
         return Err(Fault::new(ErrorKind::Deadlock, format!("it would never end: {cycle}")));
     }
@@ -78,7 +83,6 @@ fn core(backend: &RedlockBackend, request: &Request, names: Vec<LockKeys>) -> Co
         score: None,
         grant: None,
         held_at: Moment::NEVER,
-        confirming: Vec::new(),
         last_good: clock.now(),
         leaving: false,
         left: false,
@@ -91,6 +95,10 @@ fn core(backend: &RedlockBackend, request: &Request, names: Vec<LockKeys>) -> Co
         mode: request.mode,
         ttl,
         record: Record::of(request, ttl).to_text(),
+        newcomer: [
+            serde_json::to_string(&request.holder).unwrap_or_default(),
+            if request.supersede { "1" } else { "0" }.to_owned(),
+        ],
         inner: Mutex::new(inner),
         news: watch::channel(ClaimState::Waiting { ahead: None, holder: None }).0,
         stir: Notify::new(),
@@ -105,35 +113,33 @@ async fn join(core: &Arc<Core>, request: &Request, deadline: Moment) -> Outcome<
     let step = core.step(&ENTER, core.next_token(), &more);
     let won = |core: &Core| {
         let inner = core.inner();
-        let alive = tally::alive(&inner.legs, core.ttl, core.clock.now());
+        let alive = tally::alive(&inner.legs, None, core.ttl, core.clock.now());
         alive >= tally::majority(inner.legs.len())
     };
     // Before whoever gives up at the deadline does so without an answer.
     let asked = deadline - (deadline.since(core.clock.now()) / 20).min(EARLIER);
     core.round(Aim::Life, asked, |_, _| Some(step.clone()), won).await;
     verdict(core, request)?;
-    core.act().await;
-    let held = core.inner().grant.is_some();
-    if held {
-        core.tidy();
-        return Ok(());
+    core.act(deadline).await;
+    if core.inner().grant.is_none() {
+        {
+            let mut inner = core.inner();
+            inner.score = place(&inner.legs, core.nodes.majority());
+        }
+        core.act(deadline).await;
     }
-    let score = {
-        let mut inner = core.inner();
-        // When a majority knew of it. Of whoever comes after a majority has its place, at least so many nodes say later.
-        let entered = inner.legs.iter().filter(|leg| leg.phase == Phase::In);
-        let mut scores: Vec<u64> =
-            entered.filter_map(|leg| leg.rows.iter().filter_map(|row| row.score).max()).collect();
-        scores.sort_unstable();
-        inner.score = scores.get(core.nodes.majority() - 1).or(scores.last()).copied();
-        inner.score.unwrap_or(0)
-    };
-    let by = serde_json::to_string(&request.holder).unwrap_or_default();
-    let newest = if request.supersede { "1" } else { "0" }.to_owned();
-    let step = core.step(&ORDER, core.next_token(), &[score.to_string(), by, newest]);
-    let make = |_: usize, leg: &Leg| (leg.phase == Phase::In).then(|| step.clone());
-    core.round(Aim::Other, deadline, make, won).await;
+    core.tidy();
     Ok(())
+}
+
+/// When a majority knew of the claim: its place among all. Of whoever comes after a majority has heard it, at least so many
+/// nodes say later.
+fn place(legs: &[Leg], majority: usize) -> Option<u64> {
+    let entered = legs.iter().filter(|leg| leg.phase == Phase::In);
+    let mut scores: Vec<u64> =
+        entered.filter_map(|leg| leg.rows.iter().filter_map(|row| row.score).max()).collect();
+    scores.sort_unstable();
+    scores.get(majority - 1).or(scores.last()).copied()
 }
 
 /// What the answers to entering mean together.
@@ -170,7 +176,8 @@ fn verdict(core: &Core, request: &Request) -> Outcome<()> {
     let unfit = |fault: &&Fault| {
         matches!(fault.kind, ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported)
     };
-    if let Some(fault) = faults.iter().find(unfit) {
+    // Like one that is down, a node that is not set up right stops nobody while a majority is there.
+    if let Some(fault) = faults.iter().find(unfit).filter(|_| entered < majority) {
         return Err(fault.clone());
     }
     if entered < majority {
@@ -211,7 +218,7 @@ async fn contest(core: &Arc<Core>, deadline: Moment) {
 }
 
 /// Takes the claim out at all nodes, whatever they have answered.
-pub(super) async fn withdraw(core: &Arc<Core>, deadline: Moment) {
+pub(super) async fn withdraw(core: &Arc<Core>, aim: Aim, deadline: Moment) {
     let step = core.step(&LEAVE, core.next_token(), &["0".to_owned(), "0".to_owned()]);
-    core.round(Aim::Leave, deadline, |_, _| Some(step.clone()), |_| false).await;
+    core.round(aim, deadline, |_, _| Some(step.clone()), |_| false).await;
 }

@@ -1,5 +1,5 @@
--- Further arguments: how, who asks, and for how long to remember an id that is not here yet: what its client has
--- sent may still be on its way. Answers what was found: nothing, a waiter, or a holder that was left alone; or the
+-- Further arguments: how, who asks, and for how long to keep the id out: what its client has sent may still be
+-- on its way. Answers what was found: nothing, a waiter, or a holder that was left alone; or the
 -- claim's record if it has more names.
 local how, by = ARGV[more], ARGV[more + 1]
 local present, holds = false, true
@@ -28,6 +28,10 @@ for n = 1, names do
     if redis.call('PTTL', KEYS[5 * n]) < 0 then redis.call('PEXPIRE', KEYS[5 * n], ARGV[more + 2]) end
   else
     remove(n, id, 'evicted', by)
+    redis.call('HSET', KEYS[5 * n], 'gone', 'evicted', 'by', by)
+    if redis.call('PTTL', KEYS[5 * n]) < tonumber(ARGV[more + 2]) then
+      redis.call('PEXPIRE', KEYS[5 * n], ARGV[more + 2])
+    end
     settle(n)
   end
 end

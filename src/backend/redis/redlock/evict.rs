@@ -10,12 +10,13 @@ use super::script::EVICT;
 use super::{RedlockBackend, STRAGGLE, gather};
 use crate::backend::Evict;
 use crate::backend::record::Record;
+use crate::backend::redis::astray::KEEP_OUT;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::{Fault, Outcome};
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::row::integer;
 use crate::backend::redis::script::Step;
-use crate::backend::redis::wire::{KEEP_OUT, keys_of, millis};
+use crate::backend::redis::wire::{keys_of, millis};
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
 /// What nodes found of a claim.

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use redis::Value;
 
-use super::core::{Aim, Core, UNTOLD};
+use super::core::{Aim, Core, UNTOLD, proposal};
 use super::reply::{Reply, Row};
+use super::script::LOOK;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::{Fault, Outcome};
@@ -26,6 +27,8 @@ struct Sent {
     before: usize,
     /// Whether the node was asked to tell of the next change.
     listens: bool,
+    /// When.
+    at: Option<Moment>,
 }
 
 /// What came back.
@@ -43,7 +46,7 @@ impl Core {
         let mut steps = Vec::new();
         for (n, keys) in self.names.iter().enumerate() {
             let caching = || Step::command(["CLIENT", "CACHING", "YES"]);
-            let fields = ["token", "gone", "asked", "top", "behind"].map(str::to_owned);
+            let fields = ["token", "gone", "asked", "top", "behind", "slot"].map(str::to_owned);
             let read = ["HMGET".to_owned(), keys.claim(self.id)].into_iter().chain(fields);
             steps.extend([caching(), Step::Command(read.collect())]);
             if rows.get(n).is_some_and(|row| row.watches_lock(self.mode)) {
@@ -67,6 +70,8 @@ impl Core {
                 same && (gone.is_none() || field(1) == gone) && field(2).is_some() == base.asked.is_some();
             let same = same && field(3).is_some() == base.top;
             let same = same && (base.gone.is_some() || field(4).is_some() == row.behind);
+            let slot = base.granted.and_then(|granted| granted.slot).map(|slot| slot.to_string());
+            let same = same && (base.granted.is_none() || field(5) == slot);
             let lock = !row.watches_lock(self.mode)
                 || replies
                     .next()
@@ -85,7 +90,12 @@ impl Core {
         deadline: Moment,
     ) -> Outcome<Reply> {
         let begin = self.clock.now();
-        let outcome = match self.send(at, step, aim, deadline).await {
+        let sent = self.send(at, step, aim, deadline).await;
+        if aim == Aim::Change {
+            let mut inner = self.inner();
+            inner.legs[at].telling = inner.legs[at].telling.saturating_sub(1);
+        }
+        let outcome = match sent {
             Ok(back) => {
                 self.take_over(at, aim, begin, &back);
                 if aim != Aim::Look && self.nodes.claims.load(Ordering::Relaxed) > 1 {
@@ -118,13 +128,26 @@ impl Core {
                 steps.push(Step::command(["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"]));
             }
             let before = steps.len();
-            steps.push(step.clone());
+            let step = step.clone();
+            let service = &self.nodes.services[at];
+            steps.push(match aim {
+                Aim::Leave => step.with_last(service.astray.keep_out(self.id, connection)),
+                // Nothing is to make an entry once the claim has begun to leave.
+                _ if step.enters().is_some() && self.inner().leaving => self.step(&LOOK, proposal(), &[]),
+                _ => step,
+            });
             if listens && connection.tells.get() != Some(&false) {
                 steps.extend(self.arming(&rows));
             }
             let mut inner = self.inner();
             inner.legs[at].sent += 1;
-            let sent = Sent { number: inner.legs[at].sent, told: connection.told(), before, listens };
+            let sent = Sent {
+                number: inner.legs[at].sent,
+                told: connection.told(),
+                before,
+                listens,
+                at: Some(self.clock.now()),
+            };
             *sending.lock().unwrap_or_else(PoisonError::into_inner) = sent;
             steps
         };
@@ -145,12 +168,12 @@ impl Core {
         let mut guard = self.inner();
         let inner = &mut *guard;
         let leg = &mut inner.legs[at];
-        leg.opened.get_or_insert(self.nodes.services[at].opened());
         leg.mismatch = None;
         match &back.reply {
             Reply::Standing(standing) => {
                 if aim == Aim::Life && standing.found {
-                    leg.from = leg.from.max(begin);
+                    // That of the answer, if it was asked more than once.
+                    leg.from = leg.from.max(back.sent.at.unwrap_or(begin));
                 }
                 leg.take(back.sent.number, standing.clone(), self.nodes.max_ttl, now);
                 let tells = back.connection.tells.get() != Some(&false);
@@ -164,14 +187,6 @@ impl Core {
             Reply::Mismatch { mode, who } => leg.mismatch = Some((mode.clone(), who.clone())),
             Reply::Number(_) => {}
         }
-        match aim {
-            Aim::Floor => {
-                for (floor, token) in leg.floor.iter_mut().zip(&inner.confirming) {
-                    *floor = (*floor).max(*token);
-                }
-            }
-            Aim::Leave => leg.left = true,
-            _ => {}
-        }
+        leg.left |= aim == Aim::Leave;
     }
 }

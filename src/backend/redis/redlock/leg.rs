@@ -38,16 +38,14 @@ pub(super) struct Leg {
     pub(super) run: Option<String>,
     /// The grants that were given back, or are being given back; they never count again.
     yielded: Vec<Option<FencingToken>>,
-    /// For each name the token that the node is known to give no lower one than.
-    pub(super) floor: Vec<u64>,
+    /// How many changes of how the claim stands there are under way.
+    pub(super) telling: u32,
     pub(super) armed: Option<Armed>,
     pub(super) look_at: Moment,
     pub(super) looking: bool,
     pub(super) mismatch: Option<(String, String)>,
     pub(super) fault: Option<Fault>,
     failures: u32,
-    /// How many connections had been opened when it first answered.
-    pub(super) opened: Option<u64>,
     /// The last step sent, and the last whose answer counted.
     pub(super) sent: u64,
     taken: u64,
@@ -63,14 +61,13 @@ impl Leg {
             abstains_until: Moment::from_nanos(0),
             run: None,
             yielded: vec![None; names],
-            floor: vec![0; names],
+            telling: 0,
             armed: None,
             look_at: Moment::NEVER,
             looking: false,
             mismatch: None,
             fault: None,
             failures: 0,
-            opened: None,
             sent: 0,
             taken: 0,
             left: false,
@@ -97,11 +94,6 @@ impl Leg {
         let horizon = standing.rows.iter().filter_map(|row| row.base.horizon).min();
         self.look_at = horizon.map_or(Moment::NEVER, |length| now + length + SLACK);
         self.rows = standing.rows;
-        for (row, floor) in self.rows.iter().zip(&mut self.floor) {
-            if let Some(granted) = row.granted() {
-                *floor = (*floor).max(granted.token.get());
-            }
-        }
     }
 
     /// The node could not be used; it is asked again later, and rarely when it stays away.
@@ -124,6 +116,16 @@ impl Leg {
     pub(super) fn present(&self, n: usize) -> Option<Granted> {
         let granted = self.rows.get(n)?.granted()?;
         (self.yielded[n] != Some(granted.token)).then_some(granted)
+    }
+
+    /// Whether the claim may ask for a change there now: it stands there as it was last heard.
+    pub(super) fn can_be_told(&self) -> bool {
+        self.phase == Phase::In && self.fault.is_none() && self.telling == 0
+    }
+
+    /// Whether it gave the `n`th name as in `hold`, with the same slot, and still counts.
+    pub(super) fn carries(&self, n: usize, hold: &Granted, now: Moment) -> bool {
+        self.counted(n, now).is_some_and(|given| given.slot == hold.slot)
     }
 
     /// Has what it gave for the `n`th name count no more.

@@ -6,7 +6,8 @@
 //! minority gives that back as soon as somebody waits there who comes first, so that of claims that came at the same
 //! moment exactly one gets the lock. A node's word counts only if it has run for longer than any ttl: a restarted one
 //! may have forgotten what it gave. Tokens are the highest of a majority, written back to a majority before the hold
-//! counts; that takes no request where the nodes could all give the one that was proposed.
+//! counts; that takes no request where the nodes could all give the one that was proposed. With slots a node lets in one
+//! claim at a time that is not known to hold, and lets in the next one when that one is.
 
 mod claim;
 mod config;
@@ -19,6 +20,12 @@ mod exchange;
 mod gather;
 mod inspect;
 mod leg;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod model_node;
+#[cfg(test)]
+mod model_tests;
 mod observe;
 mod reply;
 mod script;

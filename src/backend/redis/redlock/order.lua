@@ -3,8 +3,11 @@
 local score, by, newest = ARGV[more], ARGV[more + 1], ARGV[more + 2]
 for n = 1, names do
   local line, holds = KEYS[5 * n - 3], KEYS[5 * n - 2]
-  if redis.call('ZSCORE', line, id) then redis.call('ZADD', line, score, id) end
-  if redis.call('ZSCORE', holds, id) then redis.call('ZADD', holds, score, id) end
+  for _, key in ipairs({ line, holds }) do
+    local at = redis.call('ZSCORE', key, id)
+    -- One that holds a majority has its place; this has come late.
+    if at and at ~= '0' then redis.call('ZADD', key, score, id) end
+  end
   if newest == '1' and redis.call('EXISTS', KEYS[5 * n]) == 1 then
     redis.call('HSET', KEYS[5 * n], 'newest', score, 'who', by)
     for _, who in ipairs(redis.call('ZRANGE', line, 0, -1)) do

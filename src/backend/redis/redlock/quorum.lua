@@ -44,6 +44,17 @@ local function keep(key, ttl)
   if redis.call('PTTL', key) < length - 3600000 then redis.call('PEXPIRE', key, length) end
 end
 
+-- The slot for a grant: the one that the claim wants, else the lowest that is free. One that holds a majority already
+-- has its own or none.
+local function slot_for(key, score, used)
+  local wish = redis.call('HGET', key, 'wish')
+  if wish and not used[wish] then return wish end
+  if score == '0' then return nil end
+  local slot = 1
+  while used[tostring(slot)] do slot = slot + 1 end
+  return tostring(slot)
+end
+
 local function grant(n, who, score, mode, used)
   local key, lock = claim_of(n, who), KEYS[5 * n - 4]
   local token = next_token(n)
@@ -55,48 +66,68 @@ local function grant(n, who, score, mode, used)
   keep(KEYS[5 * n - 2], left)
   if mode ~= 'exclusive' then left = math.max(left, redis.call('PTTL', lock)) end
   redis.call('SET', lock, proof(mode, who), 'PX', left)
-  if string.sub(mode, 1, 6) == 'slots:' then
-    local slot = 1
-    while used[tostring(slot)] do slot = slot + 1 end
-    used[tostring(slot)] = who
+  local slot = string.sub(mode, 1, 6) == 'slots:' and slot_for(key, score, used)
+  if slot then
+    used[slot] = who
     redis.call('HSET', key, 'slot', slot)
   end
 end
 
-local function may_hold(mode, value, kept, kind)
-  if mode == 'exclusive' then return kept == 0 and not value end
+-- With slots the door: while somebody is here who is not known to hold a majority, nobody else gets in but who does.
+local function may_hold(mode, score, value, here)
+  if mode == 'exclusive' then return here.kept == 0 and not value end
   if value and value ~= proof(mode) then return false end
-  if mode == 'shared' then return kept == 0 or kind == 'shared' end
-  return kept < tonumber(string.sub(mode, 7))
+  if mode == 'shared' then return here.kept == 0 or here.kind == 'shared' end
+  return here.kept < tonumber(string.sub(mode, 7)) and (not here.open or score == '0')
 end
 
--- Who holds here, after those that are gone have been taken out: how many, their kind, the longest life among
--- them, and who has which slot.
+-- Who holds here, after those that are gone have been taken out: how many, their kind, the longest life among them,
+-- who has which slot, who has none yet, and whether one of them is not known to hold a majority.
 local function holders(n, value)
-  local kept, kind, longest, used = 0, false, 0, {}
-  for _, who in ipairs(redis.call('ZRANGE', KEYS[5 * n - 2], 0, -1)) do
-    local key = claim_of(n, who)
+  local here = { kept = 0, kind = false, longest = 0, used = {}, bare = {}, open = false, firm = {} }
+  local found = redis.call('ZRANGE', KEYS[5 * n - 2], 0, -1, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    local who, key = found[i], claim_of(n, found[i])
     local c = redis.call('HMGET', key, 'mode', 'slot', 'gone')
     if not c[3] and value == proof(c[1] or 'exclusive', who) then
-      kept, kind = kept + 1, c[1] or 'exclusive'
-      if c[2] then used[c[2]] = who end
-      if kind ~= 'exclusive' then longest = math.max(longest, redis.call('PTTL', key)) end
+      here.kept, here.kind = here.kept + 1, c[1] or 'exclusive'
+      if c[2] then here.used[c[2]] = who else here.bare[#here.bare + 1] = who end
+      if found[i + 1] == '0' then here.firm[who] = c[2] or '0' else here.open = true end
+      if here.kind ~= 'exclusive' then here.longest = math.max(here.longest, redis.call('PTTL', key)) end
     else
       redis.call('ZREM', KEYS[5 * n - 2], who)
       if c[1] and not c[3] then redis.call('HSET', key, 'gone', 'lost') end
     end
   end
-  return kept, kind, longest, used
+  return here
+end
+
+-- Those who hold here out of their order hear that somebody before them waits.
+local function point_out(n, who, score)
+  local rest = redis.call('ZRANGEBYSCORE', KEYS[5 * n - 2], score, '+inf', 'WITHSCORES')
+  for i = 1, #rest, 2 do
+    local later, key = rest[i + 1] ~= score or rest[i] > who, claim_of(n, rest[i])
+    if later and rest[i + 1] ~= '0' and redis.call('EXISTS', key) == 1 then
+      redis.call('HSETNX', key, 'behind', '1')
+    end
+  end
 end
 
 -- Takes out who is gone, gives what is free in order, tells the first who still waits that it is the first, and
 -- those who hold here out of their order that somebody before them waits.
 local function settle(n)
   local lock, line, value = KEYS[5 * n - 4], KEYS[5 * n - 3], value_of(n)
-  local kept, kind, longest, used = holders(n, value)
-  if kept == 0 and is_marker(value) then
+  local here = holders(n, value)
+  if here.kept == 0 and is_marker(value) then
     redis.call('DEL', lock)
     value = false
+  end
+  for _, who in ipairs(here.bare) do
+    local wish = redis.call('HGET', claim_of(n, who), 'wish')
+    if wish and here.firm[who] and not here.used[wish] then
+      here.used[wish] = who
+      redis.call('HSET', claim_of(n, who), 'slot', wish)
+    end
   end
   while true do
     local head = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
@@ -106,21 +137,33 @@ local function settle(n)
     local c = redis.call('HMGET', key, 'mode', 'gone')
     if not c[1] or c[2] then
       redis.call('ZREM', line, who)
-    elseif may_hold(c[1], value, kept, kind) then
-      grant(n, who, score, c[1], used)
-      value, kept, kind = proof(c[1], who), kept + 1, c[1]
-      if kind ~= 'exclusive' then longest = math.max(longest, redis.call('PTTL', key)) end
+    elseif may_hold(c[1], score, value, here) then
+      grant(n, who, score, c[1], here.used)
+      value, here.kept, here.kind = proof(c[1], who), here.kept + 1, c[1]
+      here.open = here.open or score ~= '0'
+      if c[1] ~= 'exclusive' then here.longest = math.max(here.longest, redis.call('PTTL', key)) end
     else
       redis.call('HSETNX', key, 'top', '1')
-      local rest = redis.call('ZRANGEBYSCORE', KEYS[5 * n - 2], score, '+inf', 'WITHSCORES')
-      for i = 1, #rest, 2 do
-        local later, key = rest[i + 1] ~= score or rest[i] > who, claim_of(n, rest[i])
-        if later and redis.call('EXISTS', key) == 1 then redis.call('HSETNX', key, 'behind', '1') end
-      end
+      point_out(n, who, score)
       break
     end
   end
-  if longest > 0 and redis.call('PTTL', lock) ~= longest then redis.call('PEXPIRE', lock, longest) end
+  if here.longest > 0 and redis.call('PTTL', lock) ~= here.longest then
+    redis.call('PEXPIRE', lock, here.longest)
+  end
+end
+
+-- Takes back what the claim was given here by that token; it waits again where it stood, and wants that slot if one is
+-- said. A later grant has another token, so a request that arrives late does nothing.
+local function give_back(n, token, wish)
+  local key, holds = KEYS[5 * n], KEYS[5 * n - 2]
+  local score = redis.call('ZSCORE', holds, id)
+  if not score or redis.call('HGET', key, 'token') ~= token then return end
+  redis.call('ZREM', holds, id)
+  redis.call('ZADD', KEYS[5 * n - 3], score, id)
+  redis.call('HDEL', key, 'token', 'slot', 'held', 'behind', 'wish')
+  if wish ~= '' then redis.call('HSET', key, 'wish', wish) end
+  if value_of(n) == id then redis.call('DEL', KEYS[5 * n - 4]) end
 end
 
 -- Takes a claim out of the line for good and leaves word of why.
@@ -161,14 +204,15 @@ local function standing(n)
   if not gone and not mode then gone = 'missing' end
   if not gone and token and value ~= proof(mode, id) then gone = 'lost' end
   local row = { token, c[3], gone, c[5], c[6], c[7], value }
-  for part = 8, 17 do row[part] = false end
+  for part = 8, 18 do row[part] = false end
+  row[18] = redis.call('HGET', KEYS[5 * n - 1], 'fence')
   if gone then return row end
   row[15] = redis.call('ZSCORE', KEYS[5 * n - (token and 2 or 3)], id)
   row[16] = c[8]
   if string.sub(mode, 1, 6) == 'slots:' then
-    local _, _, _, used = holders(n, value)
+    -- Of those who hold a majority; 0 is one whose slot another has here.
     local taken = {}
-    for slot, who in pairs(used) do
+    for who, slot in pairs(holders(n, value).firm) do
       if who ~= id then taken[#taken + 1] = slot end
     end
     row[17] = table.concat(taken, ',')

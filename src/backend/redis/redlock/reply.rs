@@ -17,8 +17,10 @@ pub(super) struct Row {
     pub(super) score: Option<u64>,
     /// Whether somebody who comes first waits for what it has here.
     pub(super) behind: bool,
-    /// The slots that others have here.
+    /// The slots here of those others who are known to hold a majority; 0 is one who has none here.
     pub(super) taken: Vec<u32>,
+    /// The highest token that the node knows for the name: it gives no lower one.
+    pub(super) fence: u64,
 }
 
 impl Row {
@@ -32,6 +34,7 @@ impl Row {
             score: at(14).and_then(|score| number(&score)),
             behind: at(15).is_some(),
             taken: taken.split(',').filter_map(|slot| slot.parse().ok()).collect(),
+            fence: at(17).and_then(|fence| fence.parse().ok()).unwrap_or(0),
         })
     }
 

@@ -6,25 +6,27 @@ macro_rules! script {
     ($hash:literal, $($file:literal),+) => { Script::new($hash, concat!($(include_str!($file)),+)) };
 }
 
-pub(super) static ENTER: Script =
-    script!("90dfd0886e6f08fbb762ab54f610959586cad7c1", "quorum.lua", "enter.lua");
+pub(super) static ENTER: Script = Script::entering(
+    "2f8128631f6e37370b7e0a5753aebb76e6777283",
+    concat!(include_str!("quorum.lua"), include_str!("enter.lua")),
+);
 pub(super) static ORDER: Script =
-    script!("27d2a1ca00c99a76f7ee19dcb7343070abe546fb", "quorum.lua", "order.lua");
+    script!("bd4cb5685f44b0d7cd618bb058e6297d7309d312", "quorum.lua", "order.lua");
 pub(super) static ADJUST: Script =
-    script!("d3d822e0c0374be7b976d91bc424be4d7e3a9334", "quorum.lua", "adjust.lua");
+    script!("b15f4248041e052e4bdde9d6e2aacd8843919356", "quorum.lua", "adjust.lua");
 pub(super) static CONFIRM: Script =
-    script!("5f0ef38f6fc243af08a6ed571b7443cbc0abe1d2", "quorum.lua", "confirm.lua");
+    script!("1ae27879dbd114141ef5746125e2656ece3a841d", "quorum.lua", "confirm.lua");
 pub(super) static LOOK: Script =
-    script!("80ac93dfa45da1f3d8548c34475b2dff6fdd3cfc", "quorum.lua", "look.lua");
+    script!("739f239af547d2b0935a1629feebced4cbe8bf56", "quorum.lua", "look.lua");
 pub(super) static RENEW: Script =
-    script!("eda6ad55af2d0592db60038756f441e8a4fb4eef", "quorum.lua", "renew.lua");
+    script!("23f4a1b39418c5a9c76b36bd95a630c23e21a75f", "quorum.lua", "renew.lua");
 pub(super) static LEAVE: Script =
-    script!("55756f0f13af7dfa72a58eb85aebd554a28a2f1b", "quorum.lua", "leave.lua");
+    script!("c8a2dfde04cd7e72bec81f517d12cbcebeee1718", "quorum.lua", "leave.lua");
 pub(super) static PUBLISH: Script =
-    script!("b6040921bf1f7569418819f3214238c175656714", "quorum.lua", "publish.lua");
+    script!("a294756364f37bfa9a8efb5a557629db46df052c", "quorum.lua", "publish.lua");
 pub(super) static EVICT: Script =
-    script!("d9bb7b1bf93d3e3719cc3ce4557a15fa13fa8bc8", "quorum.lua", "evict.lua");
-pub(super) static INSPECT: Script = script!("0860fed64d4e7b5cf23b3f4608f8011ba6c0ccad", "inspect.lua");
+    script!("8d7eeb5390db6c93bbc69fd7447d469222f6ab0d", "quorum.lua", "evict.lua");
+pub(super) static INSPECT: Script = script!("38e793b74950c8ac571d1cd0466a1a1d44697dba", "inspect.lua");
 
 #[cfg(test)]
 mod tests {

@@ -3,11 +3,12 @@
 //! The algorithm is Redlock (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>): a claim holds
 //! if more than half of the nodes gave it the lock, for as long as the shortest-lived of some majority lasts.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::leg::{Leg, Phase};
-use crate::lock::{FencingToken, Granted, Mode, Moment};
+use crate::lock::{FencingToken, Grant, Granted, Mode, Moment};
 
 /// How many are more than half of `nodes`.
 pub(super) const fn majority(nodes: usize) -> usize {
@@ -21,7 +22,8 @@ pub(super) struct Won {
     pub(super) names: Vec<Granted>,
     /// From when the ttl certainly counts.
     pub(super) counts_from: Moment,
-    /// Whether no majority can give a token that is not higher.
+    /// Whether a majority of those that gave it gives no token that is not higher: whoever follows has what it gets from
+    /// one of these.
     pub(super) firm: bool,
 }
 
@@ -30,27 +32,33 @@ pub(super) fn won(legs: &[Leg], names: usize, mode: Mode, ttl: Duration, now: Mo
     let most = majority(legs.len());
     let mut won = Won { names: Vec::with_capacity(names), counts_from: Moment::NEVER, firm: true };
     for n in 0..names {
-        let mut by_slot: BTreeMap<Option<u32>, Vec<(Moment, FencingToken)>> = BTreeMap::new();
+        let mut by_slot: BTreeMap<Option<u32>, Vec<(Moment, &Leg)>> = BTreeMap::new();
+        let mut highest: BTreeMap<Option<u32>, FencingToken> = BTreeMap::new();
         for leg in legs.iter().filter(|leg| now < leg.from + ttl) {
-            // A slot may have been given up for another that was not free.
+            // One that holds a majority may be here without a slot.
             let whole = |granted: &Granted| granted.slot.is_some() == matches!(mode, Mode::Slots(_));
             if let Some(granted) = leg.counted(n, now).filter(whole) {
-                by_slot.entry(granted.slot).or_default().push((leg.from, granted.token));
+                by_slot.entry(granted.slot).or_default().push((leg.from, leg));
+                let token = highest.entry(granted.slot).or_insert(granted.token);
+                *token = (*token).max(granted.token);
             }
         }
         let (slot, mut given) = by_slot.into_iter().find(|(_, given)| given.len() >= most)?;
-        given.sort_by(|a, b| b.cmp(a));
-        let token = given.iter().map(|(_, token)| *token).max()?;
+        given.sort_by_key(|(from, _)| Reverse(*from));
+        let token = *highest.get(&slot)?;
         won.counts_from = won.counts_from.min(given[most - 1].0);
-        won.firm &= legs.iter().filter(|leg| leg.floor[n] >= token.get()).count() >= most;
+        won.firm &= given.iter().filter(|(_, leg)| leg.rows[n].fence >= token.get()).count() >= most;
         won.names.push(Granted { token, slot });
     }
     Some(won)
 }
 
-/// How many legs are in all their lines and have not run out.
-pub(super) fn alive(legs: &[Leg], ttl: Duration, now: Moment) -> usize {
-    legs.iter().filter(|leg| leg.phase == Phase::In && now < leg.from + ttl).count()
+/// How many legs are in all their lines, with a part of the hold if there is one, and have not run out.
+pub(super) fn alive(legs: &[Leg], hold: Option<&Grant>, ttl: Duration, now: Moment) -> usize {
+    let carries = |leg: &Leg| {
+        hold.is_none_or(|hold| hold.names.iter().enumerate().all(|(n, hold)| leg.carries(n, hold, now)))
+    };
+    legs.iter().filter(|leg| leg.phase == Phase::In && now < leg.from + ttl && carries(leg)).count()
 }
 
 /// Whether so many legs are out that no majority is left.
@@ -61,18 +69,20 @@ pub(super) fn lost(legs: &[Leg], now: Moment) -> bool {
 /// Whether a hold of `given` is certainly no more one: a majority has, or may have, given the lock to somebody else.
 pub(super) fn taken_away(legs: &[Leg], given: &[Granted], now: Moment) -> bool {
     let without = |leg: &&Leg| {
-        let other = |n: usize| leg.present(n).is_none();
-        leg.is_out(now) || (leg.phase == Phase::In && (0..given.len()).any(other))
+        let other = |(n, hold): (usize, &Granted)| leg.present(n).is_none_or(|part| part.slot != hold.slot);
+        leg.is_out(now) || (leg.phase == Phase::In && given.iter().enumerate().any(other))
     };
     legs.iter().filter(without).count() >= majority(legs.len())
 }
 
-/// Whether a majority of nodes says that the same other one has one of the locks, or, of slots, that it is none of
-/// those who are first, so that there is nothing to be gained by waiting a moment.
+/// Whether a majority of nodes says that the same other one has one of the locks, or that all its slots are held, so that
+/// there is nothing to be gained by waiting a moment.
 pub(super) fn decided(legs: &[Leg], names: usize, mode: Mode) -> bool {
     (0..names).any(|n| {
-        if matches!(mode, Mode::Slots(_)) {
-            return legs.iter().all(|leg| leg.present(n).is_none());
+        if let Mode::Slots(slots) = mode {
+            let most = usize::try_from(slots.get()).unwrap_or(usize::MAX);
+            let full = |leg: &&Leg| leg.rows.get(n).is_some_and(|row| row.taken.len() >= most);
+            return legs.iter().filter(full).count() >= majority(legs.len());
         }
         let mut others: BTreeMap<String, usize> = BTreeMap::new();
         for row in legs.iter().filter_map(|leg| leg.rows.get(n)).filter(|row| row.granted().is_none()) {
@@ -89,13 +99,14 @@ pub(super) fn decided(legs: &[Leg], names: usize, mode: Mode) -> bool {
     })
 }
 
-/// For a claim that a majority gave slots of the `n`th name, but different ones: the slot to gather on. `None` if
-/// others have too much of every one, or if there is nothing to choose.
-pub(super) fn slot_to_want(legs: &[Leg], n: usize, mode: Mode, seed: u32, now: Moment) -> Option<u32> {
+/// For a claim that a majority gave slots of the `n`th name, but different ones: the slot that it wants everywhere. `None`
+/// if there is nothing to choose, or, until more is heard of those who have left, nothing that a majority can give.
+pub(super) fn slot_to_want(legs: &[Leg], n: usize, mode: Mode, now: Moment) -> Option<u32> {
     let Mode::Slots(slots) = mode else { return None };
     let given: Vec<(&Leg, Granted)> =
         legs.iter().filter_map(|leg| Some((leg, leg.counted(n, now)?))).collect();
-    if given.len() < majority(legs.len()) {
+    let most = majority(legs.len());
+    if given.len() < most {
         return None;
     }
     let taken = given.iter().map(|(leg, _)| leg.rows[n].taken.len()).sum::<usize>();
@@ -103,16 +114,10 @@ pub(super) fn slot_to_want(legs: &[Leg], n: usize, mode: Mode, seed: u32, now: M
     let score = |slot: u32| {
         let own = given.iter().filter(|(_, granted)| granted.slot == Some(slot)).count();
         let open = given.iter().filter(|(leg, _)| !leg.rows[n].taken.contains(&slot)).count();
-        (open, own)
+        (open, own, Reverse(slot))
     };
-    let candidates: Vec<(u32, (usize, usize))> = (1..=last)
-        .map(|slot| (slot, score(slot)))
-        .filter(|(_, (open, _))| *open >= majority(legs.len()))
-        .collect();
-    let best = candidates.iter().map(|(_, score)| *score).max()?;
-    let best: Vec<u32> =
-        candidates.iter().filter(|(_, score)| *score == best).map(|(slot, _)| *slot).collect();
-    best.get(seed as usize % best.len()).copied()
+    let best = (1..=last).map(score).filter(|(open, _, _)| *open >= most).max();
+    best.map(|(_, _, Reverse(slot))| slot)
 }
 
 #[cfg(test)]
@@ -141,7 +146,8 @@ mod tests {
             horizon: None,
             lead: None,
         };
-        let rows = vec![Row { base, score: Some(1), behind: false, taken: Vec::new() }];
+        let rows =
+            vec![Row { base, score: Some(1), behind: false, taken: Vec::new(), fence: token.unwrap_or(0) }];
         let mut leg = Leg::new(1);
         leg.from = BEGIN + Duration::from_secs(seconds);
         leg.take(
@@ -164,7 +170,7 @@ mod tests {
         assert_eq!(won.counts_from, BEGIN + Duration::from_secs(2));
         assert!(won.firm);
         assert!(has(&legs, Mode::Exclusive, 12).is_none(), "three have run out");
-        assert_eq!(alive(&legs, TTL, BEGIN + Duration::from_secs(12)), 2);
+        assert_eq!(alive(&legs, None, TTL, BEGIN + Duration::from_secs(12)), 2);
     }
 
     #[test]
@@ -174,8 +180,13 @@ mod tests {
         legs.push(leg(None, None, 0, 60));
         let won = has(&legs, Mode::Exclusive, 1).expect("a majority");
         assert_eq!((won.names[0].token.get(), won.firm), (9, false));
-        legs[0].floor = vec![9];
-        legs[4].floor = vec![10];
+        legs[0].rows[0].fence = 9;
+        legs[4].rows[0].fence = 10;
+        assert!(
+            !has(&legs, Mode::Exclusive, 1).expect("a majority").firm,
+            "one that gave nothing proves nothing"
+        );
+        legs[1].rows[0].fence = 10;
         assert!(has(&legs, Mode::Exclusive, 1).expect("a majority").firm);
     }
 
@@ -203,7 +214,7 @@ mod tests {
         let split = given([Some(1), Some(2), Some(1), Some(2), None]);
         assert!(has(&split, mode, 1).is_none());
         assert!(has(&given([None, None, None, Some(1), Some(2)]), mode, 1).is_none(), "no slot is none");
-        assert!([1, 2].contains(&slot_to_want(&split, 0, mode, 0, BEGIN).expect("one to gather on")));
+        assert!([1, 2].contains(&slot_to_want(&split, 0, mode, BEGIN).expect("one to gather on")));
     }
 
     proptest! {

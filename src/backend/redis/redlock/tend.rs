@@ -8,109 +8,180 @@ use std::time::Duration;
 
 use super::core::{Aim, Core, Inner, UNTOLD};
 use super::leg::{Leg, Phase};
-use super::script::{ADJUST, CONFIRM, LOOK};
-use super::tally::{self, Won};
+use super::reply::Row;
+use super::script::{ADJUST, CONFIRM, LOOK, ORDER};
+use super::tally;
 use crate::backend::redis::connection::Connection;
+use crate::backend::redis::script::Step;
 use crate::clock::Alarm;
-use crate::lock::{Grant, Mode, Moment};
+use crate::lock::{Grant, Granted, Mode, Moment};
 
 /// A hold that ends sooner is not worth listening for its loss.
 const SHORT_HOLD: Duration = Duration::from_millis(100);
-/// The longest pause before another attempt to gather on one slot.
-const LONGEST_PAUSE_MS: u32 = 32;
+/// How often in a row one acts on the answers to what one did; whatever is then left to do waits for news.
+const MOST_TURNS: u32 = 32;
+
+/// For each leg what its node is told, if anything.
+type Steps = Vec<Option<Step>>;
 
 /// What is to be done next.
 enum Plan {
     Nothing,
-    /// The tokens are to be written to a majority before the hold counts.
-    Confirm(Won),
-    /// For each leg what its node is asked to change.
-    Adjust(Vec<Option<Vec<String>>>),
+    /// The hold waits for that.
+    Confirm(Steps),
+    /// Without a majority.
+    MakeWay(Steps),
+    /// For a hold; nobody waits for it.
+    Aside(Steps),
 }
 
 impl Core {
-    /// Decides what to do; takes the hold if there is nothing left to do for it.
-    fn plan(&self, attempt: u32) -> Plan {
-        let now = self.clock.now();
+    /// Decides what to do; takes the hold if there is nothing left to do for it. `thorough` also tells nodes what concerns
+    /// later claims alone.
+    fn plan(&self, thorough: bool) -> Plan {
+        let (now, hint) = (self.clock.now(), self.next_token());
         let mut inner = self.inner();
-        if inner.grant.is_some() || inner.leaving || tally::lost(&inner.legs, now) {
+        if inner.leaving || tally::lost(&inner.legs, now) {
             return Plan::Nothing;
         }
-        match tally::won(&inner.legs, self.names.len(), self.mode, self.ttl, now) {
-            Some(won) if won.firm => {
-                inner.held_at = now;
-                inner.last_good = inner.last_good.max(won.counts_from);
-                inner.grant = Some(Grant { names: won.names, counts_from: won.counts_from });
-                drop(inner);
-                self.learnt();
-                Plan::Nothing
+        if inner.grant.is_none()
+            && let Some(won) = tally::won(&inner.legs, self.names.len(), self.mode, self.ttl, now)
+        {
+            if !won.firm {
+                let steps = self.told(&mut inner, |core, leg| core.confirmation(leg, &won.names, hint, true));
+                return if steps.iter().any(Option::is_some) { Plan::Confirm(steps) } else { Plan::Nothing };
             }
-            Some(won) => Plan::Confirm(won),
-            None => self.make_way(&mut inner, attempt, now),
+            inner.held_at = now;
+            inner.last_good = inner.last_good.max(won.counts_from);
+            inner.grant = Some(Grant { names: won.names, counts_from: won.counts_from });
+            drop(inner);
+            self.learnt();
+            inner = self.inner();
         }
+        let steps = match inner.grant.clone() {
+            // With slots nobody else gets into a node before it knows that this is a hold.
+            Some(grant) if thorough || matches!(self.mode, Mode::Slots(_)) => {
+                self.told(&mut inner, |core, leg| core.confirmation(leg, &grant.names, hint, thorough))
+            }
+            Some(_) => return Plan::Nothing,
+            None => return self.make_way(&mut inner, now, hint),
+        };
+        if steps.iter().any(Option::is_some) { Plan::Aside(steps) } else { Plan::Nothing }
     }
 
-    /// Without a majority everything goes back for which somebody waits who comes first, and of slots those that
-    /// are not the same at a majority are exchanged.
-    fn make_way(&self, inner: &mut Inner, attempt: u32, now: Moment) -> Plan {
-        let seed = u32::try_from(self.id.to_number() & 0xffff).unwrap_or(0).wrapping_mul(attempt);
-        let wanted: Vec<Option<u32>> = (0..self.names.len())
-            .map(|n| tally::slot_to_want(&inner.legs, n, self.mode, seed, now))
+    /// What the legs that can be told are told, by `make`.
+    fn told(&self, inner: &mut Inner, make: impl Fn(&Self, &mut Leg) -> Option<Step>) -> Steps {
+        let tell = |leg: &mut Leg| {
+            let step = if leg.can_be_told() { make(self, leg) } else { None };
+            leg.telling += u32::from(step.is_some());
+            step
+        };
+        inner.legs.iter_mut().map(tell).collect()
+    }
+
+    /// What tells a node of a majority for `names`, if it does not know: it gives no lower token, lets nobody who waits go
+    /// before the claim, and lets the next one in.
+    fn confirmation(&self, leg: &Leg, names: &[Granted], hint: u64, thorough: bool) -> Option<Step> {
+        let slots = matches!(self.mode, Mode::Slots(_));
+        let unknown = |(row, hold): (&Row, &Granted)| {
+            let part = row.granted();
+            let told = row.score == Some(0);
+            let lower = row.fence < hold.token.get();
+            if thorough {
+                lower || (!told && (slots || part != Some(*hold)))
+            } else {
+                !told && part.is_some()
+            }
+        };
+        if !leg.rows.iter().zip(names).any(unknown) {
+            return None;
+        }
+        let word = |text: Option<String>| text.unwrap_or_default();
+        let words: Vec<String> = leg
+            .rows
+            .iter()
+            .zip(names)
+            .flat_map(|(row, hold)| {
+                let slot = hold.slot.map(|slot| slot.to_string());
+                let given = row.granted().map(|given| given.token.to_string());
+                [hold.token.to_string(), word(slot), word(given)]
+            })
             .collect();
-        let mut changes = Vec::with_capacity(inner.legs.len());
-        let stuck = matches!(self.mode, Mode::Slots(_)) && wanted.iter().all(Option::is_none);
-        for leg in &mut inner.legs {
-            if stuck && leg.present(0).is_some() {
-                // Nobody tells of slots that others exchange.
+        Some(self.step(&CONFIRM, hint, &words))
+    }
+
+    /// Without a majority: everywhere the same place in the line; everything goes back for which somebody waits who comes
+    /// first; and of slots that differ those go back that are not the one to be had everywhere.
+    fn make_way(&self, inner: &mut Inner, now: Moment, hint: u64) -> Plan {
+        let names = 0..self.names.len();
+        let wanted: Vec<Option<u32>> =
+            names.map(|n| tally::slot_to_want(&inner.legs, n, self.mode, now)).collect();
+        let score = inner.score;
+        let steps = self.told(inner, |core, leg| {
+            let other = |row: &Row| row.score.is_some_and(|at| at != 0 && Some(at) != score);
+            match score {
+                Some(score) if leg.rows.iter().any(other) => {
+                    let [by, newest] = core.newcomer.clone();
+                    Some(core.step(&ORDER, hint, &[score.to_string(), by, newest]))
+                }
+                _ => core.giving_back(leg, &wanted, hint),
+            }
+        });
+        if steps.iter().any(Option::is_some) {
+            return Plan::MakeWay(steps);
+        }
+        if matches!(self.mode, Mode::Slots(_)) {
+            // Nobody tells of slots that others leave.
+            for leg in inner.legs.iter_mut().filter(|leg| leg.present(0).is_some()) {
                 leg.look_at = leg.look_at.min(now + UNTOLD);
             }
-            let mut change = vec![String::new(); self.names.len()];
-            for (n, change) in change.iter_mut().enumerate() {
-                let Some(granted) = leg.present(n).filter(|_| leg.phase == Phase::In) else { continue };
-                if leg.rows[n].behind {
-                    leg.give_back(n, granted.token);
-                    *change = format!("y{}", granted.token);
-                } else if let Some(slot) = wanted[n].filter(|slot| granted.slot != Some(*slot)) {
-                    *change = format!("s{slot}");
-                }
-            }
-            changes.push(change.iter().any(|words| !words.is_empty()).then_some(change));
         }
-        if changes.iter().any(Option::is_some) { Plan::Adjust(changes) } else { Plan::Nothing }
+        Plan::Nothing
     }
 
-    /// Does what there is to do about what was learnt.
-    pub(super) async fn act(self: &Arc<Self>) {
+    /// What gives back what the claim should not have at that leg; it counts no more from now on. Asked for again for as
+    /// long as it is there.
+    fn giving_back(&self, leg: &mut Leg, wanted: &[Option<u32>], hint: u64) -> Option<Step> {
+        let mut words = Vec::with_capacity(wanted.len() * 2);
+        for (n, wanted) in wanted.iter().enumerate() {
+            let row = &leg.rows[n];
+            let wish = wanted.filter(|slot| !row.taken.contains(slot));
+            let goes = |given: &Granted| {
+                let other = wish.is_some_and(|slot| given.slot != Some(slot));
+                row.behind || other || leg.present(n).is_none()
+            };
+            let given = row.granted().filter(goes);
+            words.push(given.map_or_else(String::new, |given| given.token.to_string()));
+            words.push(wish.map_or_else(String::new, |slot| slot.to_string()));
+            if let Some(given) = given {
+                leg.give_back(n, given.token);
+            }
+        }
+        let any = words.iter().step_by(2).any(|token| !token.is_empty());
+        any.then(|| self.step(&ADJUST, hint, &words))
+    }
+
+    /// Does what there is to do about what was learnt, by `until`.
+    pub(super) async fn act(self: &Arc<Self>, until: Moment) {
         let _turn = self.acting.lock().await;
-        for attempt in 0.. {
-            let deadline = self.clock.now() + self.patience();
-            match self.plan(attempt) {
+        for _ in 0..MOST_TURNS {
+            let now = self.clock.now();
+            if now >= until {
+                return;
+            }
+            let deadline = until.min(now + self.patience());
+            match self.plan(false) {
                 Plan::Nothing => return,
-                Plan::Confirm(won) => {
-                    let firm = |core: &Self| core.is_firm();
-                    self.confirm(&won.names, deadline, firm).await;
-                    if !self.is_firm() && !self.pause(attempt).await {
-                        return;
-                    }
+                Plan::Confirm(steps) => {
+                    let make = |at: usize, _: &Leg| steps[at].clone();
+                    self.round(Aim::Change, deadline, make, Self::is_firm).await;
                 }
-                Plan::Adjust(changes) => {
-                    let hint = self.next_token();
-                    let make = |at: usize, _: &Leg| Some(self.step(&ADJUST, hint, changes[at].as_deref()?));
-                    self.round(Aim::Other, deadline, make, |_| true).await;
-                    if matches!(self.mode, Mode::Slots(_)) && !self.pause(attempt).await {
-                        return;
-                    }
+                Plan::MakeWay(steps) => {
+                    self.round(Aim::Change, deadline, |at, _| steps[at].clone(), |_| true).await;
                 }
+                Plan::Aside(steps) => return self.send_off(steps),
             }
         }
-    }
-
-    /// Waits a little, differently long in each claim; says whether to go on.
-    async fn pause(&self, attempt: u32) -> bool {
-        let bits = u32::try_from((self.id.to_number() >> (attempt % 16 * 8)) & 0xff).unwrap_or(1);
-        let most = LONGEST_PAUSE_MS.min(1 << attempt.min(5));
-        self.clock.sleep_until(self.clock.now() + Duration::from_millis((bits % most).into())).await;
-        !self.is_over()
     }
 
     fn is_firm(&self) -> bool {
@@ -119,40 +190,22 @@ impl Core {
         tally::won(&inner.legs, self.names.len(), self.mode, self.ttl, now).is_none_or(|won| won.firm)
     }
 
-    /// Writes the tokens of a claim that has a majority to all nodes, and has it go before everybody who waits.
-    pub(super) async fn confirm(
-        self: &Arc<Self>,
-        names: &[crate::lock::Granted],
-        deadline: Moment,
-        enough: impl Fn(&Self) -> bool,
-    ) {
-        let words: Vec<String> = names
-            .iter()
-            .flat_map(|granted| {
-                [granted.token.to_string(), granted.slot.map_or_else(String::new, |slot| slot.to_string())]
-            })
-            .collect();
-        self.inner().confirming = names.iter().map(|granted| granted.token.get()).collect();
-        let step = self.step(&CONFIRM, self.next_token(), &words);
-        self.round(Aim::Floor, deadline, |_, leg| (leg.phase == Phase::In).then(|| step.clone()), enough)
-            .await;
+    fn send_off(self: &Arc<Self>, steps: Steps) {
+        let deadline = self.clock.now() + self.patience();
+        for (at, step) in steps.into_iter().enumerate() {
+            let Some(step) = step else { continue };
+            let core = Arc::clone(self);
+            // What went wrong is kept with the leg.
+            tokio::spawn(async move { drop(core.exchange(at, &step, Aim::Change, deadline).await) });
+        }
     }
 
     /// For a hold: the nodes at which it does not stand as at the others are told, in the background.
     pub(super) fn tidy(self: &Arc<Self>) {
-        let differs = {
-            let inner = self.inner();
-            let Some(grant) = &inner.grant else { return };
-            let same = |leg: &Leg| {
-                let same = |(n, granted)| leg.present(n) == Some(granted);
-                leg.phase != Phase::In || grant.names.iter().copied().enumerate().all(same)
-            };
-            if inner.legs.iter().all(same) { None } else { Some(grant.names.clone()) }
-        };
-        if let Some(names) = differs {
-            let core = Arc::clone(self);
-            let deadline = self.clock.now() + self.patience();
-            tokio::spawn(async move { core.confirm(&names, deadline, |_| false).await });
+        if self.inner().grant.is_some()
+            && let Plan::Aside(steps) = self.plan(true)
+        {
+            self.send_off(steps);
         }
     }
 
@@ -197,7 +250,7 @@ impl Core {
     pub(super) async fn tend(self: Arc<Self>) {
         let mut alarm = Alarm::default();
         while !self.is_over() {
-            self.act().await;
+            self.act(Moment::NEVER).await;
             let (next, listened) = self.look_around();
             let mut told: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = listened
                 .iter()

@@ -1,0 +1,61 @@
+//! Kinds that do not mix, started within the same milliseconds; and many at once.
+
+use std::collections::BTreeMap;
+
+use crate::support::Bed;
+use crate::support::running::CROWD;
+
+/// Says when two are at work at once.
+const ALONE: &str = r#"mkdir "$0" || echo "$DLOCK_CLAIM" >>overlap; sleep 0.03; rmdir "$0""#;
+
+fn pairs(rounds: usize, kinds: [&[&str]; 2]) {
+    let bed = Bed::new();
+    for round in 0..rounds {
+        let name = format!("x{round}");
+        let [one, other] = kinds.map(|kind| {
+            let words = [&["-q", "--name", &name], kind, &["--", "sh", "-c", ALONE, &name]].concat();
+            bed.start(&mut bed.run(words))
+        });
+        let codes = [one, other].map(|one| one.finish().code());
+        for code in codes {
+            assert!([Some(0), Some(64)].contains(&code), "{codes:?} in round {round} of {kinds:?}");
+        }
+        assert!(codes.contains(&Some(0)), "nobody ran in round {round} of {kinds:?}");
+        assert!(!bed.exists("overlap"), "two at once in round {round} of {kinds:?}");
+    }
+}
+
+#[test]
+fn exclusive_beside_slots() {
+    pairs(12, [&["-x"], &["--slots", "2"]]);
+}
+
+#[test]
+fn slots_beside_other_counts() {
+    pairs(12, [&["--slots", "1"], &["--slots", "3"]]);
+}
+
+/// Everybody gets a slot, nobody one that another has, and on each slot tokens rise.
+#[test]
+fn forty_for_three_slots_all_run() {
+    let script = r#"mkdir "$0.$DLOCK_SLOT" || echo "$DLOCK_CLAIM" >>overlap
+        echo "$DLOCK_SLOT $DLOCK_TOKEN" >>"$0.log"; rmdir "$0.$DLOCK_SLOT""#;
+    let bed = Bed::new();
+    for round in 0..3 {
+        let name = format!("x{round}");
+        let words = ["-q", "--slots", "3", "--wait", "60s", "--name", &name, "--", "sh", "-c", script, &name];
+        let all: Vec<_> = (0..40).map(|_| bed.start(&mut bed.run(words))).collect();
+        for one in all {
+            let ended = one.finish_within(CROWD);
+            assert_eq!(ended.code(), Some(0), "in round {round}: {}", ended.err);
+        }
+        assert!(!bed.exists("overlap"), "two on one slot in round {round}");
+        let mut last = BTreeMap::new();
+        for line in bed.read(&format!("{name}.log")).lines() {
+            let (slot, token) = line.split_once(' ').expect("two words");
+            let token: u64 = token.parse().expect("a token");
+            let before = last.insert(slot.to_owned(), token).unwrap_or(0);
+            assert!(token > before, "{token} after {before} on slot {slot} in round {round}");
+        }
+    }
+}

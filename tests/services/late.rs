@@ -1,0 +1,112 @@
+//! Requests that are held up on a connection that was cut, and done when whoever sent them has long gone on.
+
+use std::time::Duration;
+
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::servers::{Server, redis};
+use crate::site;
+use crate::support::process::is_alive;
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Bed, Service};
+
+/// Short, so that whoever is not answered soon asks again, and longer than what a test takes afterwards.
+const OPTIONS: [&str; 5] = ["-q", "--ttl", "9s", "--name", "x"];
+
+/// A way to each server, and two beds: over the ways, and past them.
+struct Site {
+    servers: &'static [Server],
+    ways: Vec<Proxy>,
+    over: Bed,
+    past: Bed,
+    database: String,
+}
+
+impl Site {
+    fn new() -> Self {
+        let past = Bed::new();
+        let own = past.service().clone();
+        let database = own.endpoint.rsplit('/').next().expect("a number").to_owned();
+        let servers = site::shared().servers();
+        let ways: Vec<Proxy> = servers.iter().map(|server| Proxy::to(server.port())).collect();
+        let each = ways.iter().map(|way| format!("redis://127.0.0.1:{}/{database}", way.port()));
+        let endpoint = each.collect::<Vec<_>>().join(",");
+        Self { servers, ways, over: Bed::on(Service { endpoint, ..own }), past, database }
+    }
+
+    fn all(&self, conduct: Conduct) {
+        self.ways.iter().for_each(|way| way.set(conduct));
+    }
+
+    /// Has whoever comes now ask over connections that are held up from then on.
+    fn ask_in_vain(&self, words: &[&str]) -> crate::support::Running {
+        self.all(Conduct::Hole);
+        let running = self.over.start(self.over.run(OPTIONS).args(words));
+        until_true("a connection", || self.ways.iter().all(|way| way.made() > 0));
+        // What is said first is said at once; the attempt lasts for some seconds.
+        let_pass(Duration::from_millis(500));
+        self.ways.iter().for_each(Proxy::leave_behind);
+        running
+    }
+
+    /// What was held up is done now.
+    fn let_in(&self) {
+        self.ways.iter().for_each(Proxy::let_in);
+        for server in self.servers {
+            assert_eq!(redis::raw(server.port(), &["PING"]), "+PONG\r\n");
+        }
+    }
+
+    /// What is left of the life of the lock's key at each server, in milliseconds.
+    fn lives(&self) -> Vec<i64> {
+        let script = format!("redis.call('SELECT', '{}') return redis.call('PTTL', 'dlock:x')", self.database);
+        let life = |server: &Server| {
+            let said = redis::raw(server.port(), &["EVAL", &script, "0"]);
+            said.trim_start_matches(':').trim_end().parse().expect("a number")
+        };
+        self.servers.iter().map(life).collect()
+    }
+}
+
+/// The claim's first request is done after the run has ended.
+#[test]
+fn a_claim_does_not_come_back_after_its_run() {
+    for mode in [&["-x"][..], &["--shared"], &["--slots", "2"]] {
+        let site = Site::new();
+        let running = site.ask_in_vain(&[mode, &["--", "true"]].concat());
+        let ended = running.finish();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        site.let_in();
+        assert_eq!((site.past.holders("x"), site.past.waiters("x")), (0, 0), "{mode:?}");
+        site.past.assert_free("x");
+    }
+}
+
+/// The claim's first request is done after another one was refused.
+#[test]
+fn a_claim_does_not_come_back_after_it_was_refused() {
+    let site = Site::new();
+    let holder = site.past.held(&["--name", "x", "-q"]);
+    let running = site.ask_in_vain(&["--slots", "2", "--", "true"]);
+    let refused = running.finish();
+    assert_eq!(refused.code(), Some(64), "{}", refused.err);
+    assert!(refused.err.contains("does not mix"), "{}", refused.err);
+    assert_eq!(holder.release().code(), Some(0));
+    site.let_in();
+    assert_eq!((site.past.holders("x"), site.past.waiters("x")), (0, 0));
+    site.past.assert_free("x");
+}
+
+/// Asked again, the service says that the claim holds already: since nearly a ttl.
+#[test]
+fn a_hold_that_is_found_has_a_whole_ttl() {
+    let site = Site::new();
+    site.all(Conduct::Mute);
+    let mut holder = site.over.hold(&["-q", "--ttl", "3s", "--grace", "0", "--name", "x"]);
+    // It is asked again when the first answer is two seconds late.
+    until_true("a lease", || site.lives().iter().all(|life| *life > 0));
+    site.ways.iter().for_each(Proxy::leave_behind);
+    holder.await_start();
+    let_pass(Duration::from_secs(4));
+    assert!(is_alive(holder.command()), "{}", holder.running.err_so_far());
+    assert_eq!(holder.release().code(), Some(0));
+}
