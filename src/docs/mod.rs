@@ -96,4 +96,6 @@ pub mod adr {
     pub mod r0073_sql_renewals_lock_nothing_shared {}
     #[doc = include_str!("adr/0074-functions-in-order-of-the-start.md")]
     pub mod r0074_functions_in_order_of_the_start {}
+    #[doc = include_str!("adr/0092-zookeeper-one-node-for-life.md")]
+    pub mod r0092_zookeeper_one_node_for_life {}
 }

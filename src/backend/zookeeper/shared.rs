@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use zookeeper_client::{Client, StateWatcher};
 
+use super::slots;
 use super::success::Memory;
 use super::wire::Door;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};
@@ -23,6 +24,19 @@ pub(super) struct Own {
     pub(super) nodes: Vec<String>,
     pub(super) token: FencingToken,
     pub(super) slot: Option<u32>,
+}
+
+impl Own {
+    /// The name of the node with the record.
+    pub(super) fn record(&self) -> &str {
+        self.nodes[0].rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The paths of all nodes that must be there for the claim to hold: those of its entry, and its slot.
+    pub(super) fn all(&self) -> impl Iterator<Item = String> {
+        let slot = self.slot.map(|number| slots::path(&self.line, number));
+        self.nodes.iter().cloned().chain(slot)
+    }
 }
 
 /// When renewals that the service confirmed were sent.
@@ -76,7 +90,7 @@ pub(super) struct Shared {
     /// The ttl that the service granted.
     pub(super) ttl: Duration,
     pub(super) session: i64,
-    pub(super) own: Mutex<Vec<Own>>,
+    own: Mutex<Vec<Own>>,
     pub(super) proofs: Mutex<Proofs>,
     pub(super) state: watch::Sender<ClaimState>,
     pub(super) left: AtomicBool,
@@ -85,8 +99,6 @@ pub(super) struct Shared {
     memory: Mutex<Memory>,
     /// Since when it holds.
     held_at: Mutex<Option<Moment>>,
-    /// Has the line looked at.
-    pub(super) look: Notify,
     pub(super) watcher: StateWatcher,
     client: Mutex<Option<Client>>,
     /// Everything under way that has the session in its hands.
@@ -124,7 +136,6 @@ impl Shared {
             recorded: AtomicBool::new(false),
             memory: Mutex::default(),
             held_at: Mutex::new(None),
-            look: Notify::new(),
             watcher: client.state_watcher(),
             client: Mutex::new(Some(client)),
             tasks: Mutex::new(JoinSet::new()),
@@ -135,8 +146,11 @@ impl Shared {
         locked(&self.own).clone()
     }
 
-    pub(super) fn set_own(&self, own: Vec<Own>) {
-        *locked(&self.own) = own;
+    /// The slots that it has, in the order of its names.
+    pub(super) fn set_slots(&self, numbers: &[u32]) {
+        for (own, number) in locked(&self.own).iter_mut().zip(numbers) {
+            own.slot = Some(*number);
+        }
     }
 
     pub(super) fn memory(&self) -> Memory {

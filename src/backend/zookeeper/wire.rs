@@ -85,6 +85,11 @@ impl Door {
         self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether Curator's semaphores stand at the paths of locks: where names are written as foreign clients do it.
+    pub(super) fn joins_semaphores(&self) -> bool {
+        self.config.prefix.is_some()
+    }
+
     /// Who may touch the nodes that are made: with a user this user alone.
     pub(super) fn acls(&self) -> Acls<'static> {
         if self.config.user.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
@@ -285,7 +290,7 @@ pub(super) async fn unto_the_end<T>(work: impl Future<Output = T>) -> T {
 pub(super) fn children<'a>(
     client: &'a Client,
     path: &str,
-) -> impl Future<Output = std::result::Result<Vec<String>, ZkError>> + Send + 'a {
+) -> impl Future<Output = std::result::Result<Vec<String>, ZkError>> + Send + use<'a> {
     let listed = client.list_children(path);
     async move {
         match listed.await {
@@ -295,14 +300,15 @@ pub(super) fn children<'a>(
     }
 }
 
-/// The data of each path, or `None` where nothing is; asked for in one exchange.
+/// The data of each path, or `None` where nothing is; asked for in one exchange. What only another user may read has none.
 pub(super) async fn data_of(client: &Client, paths: &[String]) -> Outcome<Vec<Option<(Vec<u8>, Stat)>>> {
     let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
     let mut found = Vec::with_capacity(asked.len());
-    for answer in asked {
+    for (path, answer) in paths.iter().zip(asked) {
         found.push(match answer.await {
             Ok(data) => Some(data),
             Err(ZkError::NoNode) => None,
+            Err(ZkError::NoAuth) => client.check_stat(path).await?.map(|stat| (Vec::new(), stat)),
             Err(error) => return Err(error.into()),
         });
     }
