@@ -98,4 +98,6 @@ pub mod adr {
     pub mod r0074_functions_in_order_of_the_start {}
     #[doc = include_str!("adr/0092-zookeeper-one-node-for-life.md")]
     pub mod r0092_zookeeper_one_node_for_life {}
+    #[doc = include_str!("adr/0093-zookeeper-waiters-only-renew.md")]
+    pub mod r0093_zookeeper_waiters_only_renew {}
 }
