@@ -19,6 +19,11 @@ use crate::lock::{ClaimState, ErrorKind, LossReason, Moment, Result};
 /// who let go of the session, one for the session to see that, and some to spare.
 const LAST_WORD: u32 = 6;
 
+/// A session as short as any that is granted where ticks are long: two of them, unless somebody set it otherwise.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// How long such a session may take to begin; the next renewal tries again.
+const PROBE: Duration = Duration::from_secs(3);
+
 /// One entry, alive as long as its session. Dropped without leaving, it closes the session all the same.
 #[derive(Debug)]
 pub(super) struct ZkClaim(pub(super) Arc<Shared>);
@@ -147,6 +152,13 @@ impl Claim for ZkClaim {
         // In a task of its own: a future that somebody keeps and does not poll must not hold the session back.
         shared.spawn(async move {
             let _ = answer.send(renew(&each, &client, begun).await);
+            drop(client);
+            let wants_tick = each.proofs().wants_tick();
+            if wants_tick
+                && let Ok(Ok(shortest)) = tokio::time::timeout(PROBE, each.door.connect(SHORTEST)).await
+            {
+                each.proofs().tick = Some(shortest.session_timeout() / 2);
+            }
         });
         let call = self.call("renew the claim", deadline);
         call.run(async {

@@ -44,13 +44,26 @@ impl Own {
 pub(super) struct Proofs {
     /// Whether there is only one server, once that is known: then the last one counts.
     pub(super) single: Option<bool>,
+    /// The servers' tick, once that is known.
+    pub(super) tick: Option<Duration>,
     ttl: Duration,
     sent: VecDeque<Moment>,
 }
 
 impl Proofs {
     pub(super) fn new(begun: Moment, ttl: Duration) -> Self {
-        Self { single: None, ttl, sent: VecDeque::from([begun]) }
+        Self { single: None, tick: None, ttl, sent: VecDeque::from([begun]) }
+    }
+
+    /// How long before the last renewal another must have been sent to have been told to the leader: a tick, twice as
+    /// long as followers wait with that.
+    fn apart(&self) -> Duration {
+        (self.ttl / 5).max(self.tick.unwrap_or_default())
+    }
+
+    /// Whether it matters how long a tick is, and is not known.
+    pub(super) fn wants_tick(&self) -> bool {
+        self.single == Some(false) && self.tick.is_none()
     }
 
     /// Takes note of one more.
@@ -61,7 +74,7 @@ impl Proofs {
         if self.sent.back().is_none_or(|last| *last < sent) {
             self.sent.push_back(sent);
         }
-        let apart = self.ttl / 5;
+        let apart = self.apart();
         while self.sent.len() > 2 && sent.since(self.sent[1]) >= apart {
             self.sent.pop_front();
         }
@@ -73,7 +86,7 @@ impl Proofs {
         if self.single == Some(true) || last == 0 {
             return self.sent[last];
         }
-        let apart = self.ttl / 5;
+        let apart = self.apart();
         let told = self.sent.iter().rev().find(|sent| self.sent[last].since(**sent) >= apart);
         *told.unwrap_or(&self.sent[0])
     }
@@ -278,6 +291,16 @@ mod tests {
         assert_eq!(counted(false, &[105, 106, 107, 108]), at(100), "too close to the last");
         assert_eq!(counted(false, &[105, 106, 107, 112]), at(107));
         assert_eq!(counted(true, &[105, 106]), at(106));
+    }
+
+    #[test]
+    fn in_a_short_lease_a_tick_must_have_passed() {
+        let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
+        (proofs.single, proofs.tick) = (Some(false), Some(Duration::from_secs(10)));
+        for (sent, from) in [(105, 100), (110, 100), (115, 105), (120, 110)] {
+            proofs.add(at(sent));
+            assert_eq!(proofs.counts_from(), at(from), "{sent}");
+        }
     }
 
     #[test]
