@@ -102,4 +102,8 @@ pub mod adr {
     pub mod r0090_redlock_door {}
     #[doc = include_str!("adr/0091-redis-keep-out.md")]
     pub mod r0091_redis_keep_out {}
+    #[doc = include_str!("adr/0092-zookeeper-one-node-for-life.md")]
+    pub mod r0092_zookeeper_one_node_for_life {}
+    #[doc = include_str!("adr/0093-zookeeper-waiters-only-renew.md")]
+    pub mod r0093_zookeeper_waiters_only_renew {}
 }

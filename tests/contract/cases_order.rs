@@ -73,14 +73,21 @@ async fn c02_ahead_only_falls_and_ends_with_the_hold(b: Bench) {
         falls += u32::from(ahead < fewest);
         fewest = ahead;
         if ahead as usize == before.len() {
-            before.remove(0).leave().await;
-            // Who waits hears of the one that it waits for; of the others it learns when it renews.
+            // Who waits hears of the one that it waits for; of the others it learns then, or when it renews.
+            if before.len() > 1 {
+                before.remove(0).leave().await;
+            }
+            if let Some(nearest) = before.pop() {
+                nearest.leave().await;
+            }
             last.renew().await;
         }
-        state = b.by(b.soon(), last.next(Some(&state))).await.expect("each departure ahead is told");
+        state = b.by(b.soon(), last.next(Some(&state))).await.expect("departures ahead are told");
     }
     assert!(matches!(state, ClaimState::Held(_)), "{state:?}");
-    assert_eq!((fewest, falls), (1, 5));
+    assert_eq!(fewest, 1);
+    // Two at a time, if it hears of them together.
+    assert!((3..=5).contains(&falls), "{falls}");
 }
 
 async fn c02_writer_is_not_starved(b: Bench) {

@@ -26,6 +26,7 @@ mod redlock;
 mod site;
 mod zookeeper;
 mod zookeeper_cut;
+mod zookeeper_kinds;
 
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -73,6 +73,36 @@ fn one_of_two_servers_is_enough() {
     }
 }
 
+#[test]
+fn a_silent_server_beside_a_healthy_one_costs_no_seconds() {
+    if absent() {
+        return;
+    }
+    let bed = Bed::new();
+    let live = zookeeper::shared_port();
+    let list = format!("127.0.0.1:{},127.0.0.1:{live},localhost:{live}/silent", crate::hostile::mute());
+    // Which one is tried first is chance.
+    for _ in 0..7 {
+        let ended = run(&bed, &list, &["--wait", "10s"]).silently(0);
+        within(ended.took, Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn a_server_without_the_others_of_its_ensemble_is_called_that() {
+    if absent() {
+        return;
+    }
+    let (clients, bed) = (free_port(), Bed::new());
+    let ports: Vec<u16> = (0..6).map(|_| free_port()).collect();
+    let members = (0..3).map(|n| format!("server.{}=127.0.0.1:{}:{}", n + 1, ports[n], ports[3 + n]));
+    let lines = ["initLimit=10".to_owned(), "syncLimit=4".to_owned()].into_iter().chain(members).collect();
+    let _alone = zookeeper::start_on(clients, &Setup { id: Some(1), lines, ..Setup::default() });
+    let ended = run(&bed, &local(clients), &["--wait", "2s"]);
+    assert_eq!(ended.code(), Some(69), "{}", ended.err);
+    assert!(ended.err.contains("serves nobody") && !ended.err.contains("TLS"), "{}", ended.err);
+}
+
 /// Runs against what does not answer; it must give up in time and say where it asked.
 fn gives_up(port: u16, words: &[&str]) {
     let bed = Bed::new();

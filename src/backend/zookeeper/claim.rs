@@ -9,15 +9,20 @@ use async_trait::async_trait;
 use tokio::sync::oneshot;
 use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
 
-use super::shared::Shared;
+use super::shared::{Own, Shared};
 use super::wire::{Call, Outcome, Trouble, connected, ended, is_ambiguous, is_over};
-use super::{evict, success};
+use super::{evict, follow, success};
 use crate::backend::Claim;
 use crate::lock::{ClaimState, ErrorKind, LossReason, Moment, Result};
 
 /// How often all other tasks of this thread have their turn before one goes on that does not wait for them: one for those
 /// who let go of the session, one for the session to see that, and some to spare.
 const LAST_WORD: u32 = 6;
+
+/// A session as short as any that is granted where ticks are long: two of them, unless somebody set it otherwise.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// How long such a session may take to begin; the next renewal tries again.
+const PROBE: Duration = Duration::from_secs(3);
 
 /// One entry, alive as long as its session. Dropped without leaving, it closes the session all the same.
 #[derive(Debug)]
@@ -46,8 +51,8 @@ enum Proof {
 async fn prove(shared: &Shared, client: &Client) -> Outcome<Proof> {
     loop {
         let mut step = client.new_multi_writer();
-        for path in shared.own().iter().flat_map(|own| &own.nodes) {
-            step.add_check_version(path, -1)?;
+        for path in shared.own().iter().flat_map(Own::all) {
+            step.add_check_version(&path, -1)?;
         }
         match step.commit().await {
             Ok(_) => return Ok(Proof::Alive),
@@ -78,13 +83,7 @@ async fn first<T>(begun: Option<impl Future<Output = T>>) -> Option<T> {
 async fn renew(shared: &Shared, client: &Client, begun: Moment) -> Outcome<()> {
     // It rides along with the first renewal: a hold does not wait for it.
     let config = shared.proofs().single.is_none().then(|| client.get_config());
-    let mut proof = prove(shared, client).await;
-    let semaphore = matches!(shared.request.mode, crate::lock::Mode::Slots(_));
-    if matches!(proof, Ok(Proof::Gone)) && semaphore && !shared.is_over() {
-        // The wait may have become a hold just then: another node.
-        proof = prove(shared, client).await;
-    }
-    match proof {
+    match prove(shared, client).await {
         Ok(Proof::Alive) => {
             if let Some(Ok((text, _))) = first(config).await {
                 let servers =
@@ -98,9 +97,7 @@ async fn renew(shared: &Shared, client: &Client, begun: Moment) -> Outcome<()> {
             if shared.watcher.peek_state().is_terminated() {
                 shared.lose(LossReason::SessionEnded);
             } else {
-                let end = evict::successor(shared, client).await;
-                let lost = ClaimState::Lost(LossReason::Evicted(None));
-                shared.end(end.map_or(lost, |by| ClaimState::Superseded { by }));
+                follow::be_gone(shared, client).await;
             }
             Ok(())
         }
@@ -155,10 +152,14 @@ impl Claim for ZkClaim {
         // In a task of its own: a future that somebody keeps and does not poll must not hold the session back.
         shared.spawn(async move {
             let _ = answer.send(renew(&each, &client, begun).await);
+            drop(client);
+            let wants_tick = each.proofs().wants_tick();
+            if wants_tick
+                && let Ok(Ok(shortest)) = tokio::time::timeout(PROBE, each.door.connect(SHORTEST)).await
+            {
+                each.proofs().tick = Some(shortest.session_timeout() / 2);
+            }
         });
-        if matches!(*shared.state.borrow(), ClaimState::Waiting { .. }) {
-            shared.look.notify_one();
-        }
         let call = self.call("renew the claim", deadline);
         call.run(async {
             match answered.await {

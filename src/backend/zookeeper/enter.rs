@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriteResult, Stat};
 
+use super::line::Place;
 use super::node::{Node, Part, stem};
 use super::note::{Note, token};
 use super::shared::{Own, Proofs, Shared};
-use super::sight::{Seen, Sight, leases, tickets};
+use super::sight::{Sight, leases};
 use super::success::Memory;
 use super::wire::{Door, Outcome, Trouble, connected, data_of, is_ambiguous, is_over, make_folders};
 use super::{deadlock, evict, follow, success};
@@ -22,18 +23,17 @@ const VANISHING: usize = 20;
 struct Site {
     name: LockName,
     line: String,
-    /// Where the own nodes go.
-    folder: String,
     stems: Vec<String>,
 }
 
-fn parts(layout: ZkLayout, mode: Mode) -> &'static [Part] {
+fn parts(layout: ZkLayout, mode: Mode) -> Vec<Part> {
     match (layout, mode) {
         // One for Curator's mutex and one for its read/write lock: neither sees the other's.
-        (ZkLayout::Curator, Mode::Exclusive) => &[Part::Mutex, Part::Writer],
-        (ZkLayout::Curator, Mode::Shared) => &[Part::Mutex, Part::Reader],
-        (ZkLayout::Kazoo, Mode::Shared) => &[Part::Reader],
-        (ZkLayout::Kazoo, _) | (_, Mode::Slots(_)) => &[Part::Mutex],
+        (ZkLayout::Curator, Mode::Exclusive) => vec![Part::Mutex, Part::Writer],
+        (ZkLayout::Curator, Mode::Shared) => vec![Part::Mutex, Part::Reader],
+        (_, Mode::Slots(n)) => vec![Part::Slots(n), Part::Writer],
+        (ZkLayout::Kazoo, Mode::Shared) => vec![Part::Reader],
+        (ZkLayout::Kazoo, Mode::Exclusive) => vec![Part::Mutex],
     }
 }
 
@@ -47,9 +47,8 @@ fn sites(door: &Door, request: &Request) -> Outcome<Vec<Site>> {
     }
     let site = |name: &LockName| {
         let line = door.paths.line(name).map_err(|why| Trouble::Refusal(ErrorKind::Invalid, why))?;
-        let folder = if slots { tickets(&line) } else { line.clone() };
         let stems = parts(layout, request.mode).iter().map(|part| stem(layout, request.id, *part)).collect();
-        Ok(Site { name: name.clone(), line, folder, stems })
+        Ok(Site { name: name.clone(), line, stems })
     };
     request.names.iter().map(site).collect()
 }
@@ -62,21 +61,23 @@ pub(super) async fn enter(
     begun: Moment,
 ) -> Outcome<Arc<Shared>> {
     let sites = sites(door, request)?;
-    let note = Note::new(Record::of(request, client.session_timeout())).to_bytes();
-    let mut answer = join(door, client, &sites, &note).await;
+    let record = Record::of(request, client.session_timeout());
+    let semaphore = matches!(request.mode, Mode::Slots(_)) && door.joins_semaphores();
+    let note = Note { semaphore, ..Note::new(record) }.to_bytes();
+    let slots = matches!(request.mode, Mode::Slots(_));
+    let mut answer = join(door, client, &sites, &note, slots).await;
     while let Err(Trouble::Service(error)) = &answer {
         if !is_ambiguous(error) || is_over(error) || !connected(client).await {
             break;
         }
         answer = match adopt(door, client, &sites, request.id).await {
-            Ok(None) => join(door, client, &sites, &note).await,
+            Ok(None) => join(door, client, &sites, &note, slots).await,
             Ok(Some(joined)) => Ok(joined),
             Err(trouble) => Err(trouble),
         };
     }
     let Joined { own, listed, memory } = answer?;
-    remove_older_selves(client, request.id, &sites, &own, &listed).await?;
-    let sights = sights(client, request.mode, &own, &listed).await?;
+    let sights = sights(client, request, &own, &listed).await?;
     check_kinds(client, request, &own, &sights).await?;
     let proofs = Proofs::new(begun, client.session_timeout());
     let shared = Shared::new(Arc::clone(door), request.clone(), client.clone(), own, proofs);
@@ -90,7 +91,12 @@ pub(super) async fn enter(
             deadlock::search(door, client, request, &shared.own()).await?;
         }
     }
-    follow::settle(&shared, client, &standing).await?;
+    let standing = match follow::settle(&shared, client, standing).await {
+        Ok(standing) => Some(standing),
+        // It stands in the queue; how, is asked again of the next connection.
+        Err(Trouble::Service(error)) if is_ambiguous(&error) => None,
+        Err(trouble) => return Err(trouble),
+    };
     follow::start(&shared, client, standing);
     Ok(shared)
 }
@@ -104,7 +110,7 @@ struct Joined {
 
 /// Makes the nodes in one step and reads what stands in line, all in one exchange; where a folder is missing,
 /// in another one.
-async fn join(door: &Door, client: &Client, sites: &[Site], note: &[u8]) -> Outcome<Joined> {
+async fn join(door: &Door, client: &Client, sites: &[Site], note: &[u8], slots: bool) -> Outcome<Joined> {
     let folder = CreateMode::Container.with_acls(door.acls());
     for _ in 0..VANISHING {
         // Ahead of the writes, whose answers take longer.
@@ -113,20 +119,20 @@ async fn join(door: &Door, client: &Client, sites: &[Site], note: &[u8]) -> Outc
         // on the way it costs no exchange; what becomes of this the step shows.
         for site in sites {
             drop(client.create(&site.line, b"", &folder));
-            if site.folder != site.line {
-                drop(client.create(&site.folder, b"", &folder));
+            if slots {
+                drop(client.create(&leases(&site.line), b"", &folder));
             }
         }
-        let before: Vec<_> = sites.iter().map(|site| client.check_stat(&site.folder)).collect();
+        let before: Vec<_> = sites.iter().map(|site| client.check_stat(&site.line)).collect();
         let mut step = client.new_multi_writer();
         for site in sites {
             for (index, stem) in site.stems.iter().enumerate() {
                 let data = if index == 0 { note } else { b"" };
-                step.add_create(&format!("{}/{stem}", site.folder), data, &door.ephemeral())?;
+                step.add_create(&format!("{}/{stem}", site.line), data, &door.ephemeral())?;
             }
         }
         let made = step.commit();
-        let after: Vec<_> = sites.iter().map(|site| client.check_stat(&site.folder)).collect();
+        let after: Vec<_> = sites.iter().map(|site| client.check_stat(&site.line)).collect();
         let listed: Vec<_> = sites.iter().map(|site| super::wire::children(client, &site.line)).collect();
         match made.await {
             Ok(results) => {
@@ -143,7 +149,7 @@ async fn join(door: &Door, client: &Client, sites: &[Site], note: &[u8]) -> Outc
             }
             Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
                 for site in sites {
-                    make_folders(client, door.acls(), &site.folder).await?;
+                    make_folders(client, door.acls(), &site.line).await?;
                 }
             }
             Err(error) => return Err(ZkError::from(error).into()),
@@ -206,9 +212,14 @@ async fn adopt(door: &Door, client: &Client, sites: &[Site], id: ClaimId) -> Out
     let mut own = Vec::new();
     let mut listed = Vec::new();
     for site in sites {
-        let children = super::wire::children(client, &site.folder).await?;
+        // This server may lag behind the one that took the step.
+        match client.sync(&site.line).await {
+            Ok(()) | Err(ZkError::NoNode) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let children = super::wire::children(client, &site.line).await?;
         let paths: Vec<String> =
-            of_id(&children, id).map(|node| format!("{}/{}", site.folder, node.name)).collect();
+            of_id(&children, id).map(|node| format!("{}/{}", site.line, node.name)).collect();
         let data = data_of(client, &paths).await?;
         let mine = |stat: &Stat| stat.ephemeral_owner == client.session_id().0;
         let found: Vec<(String, Stat)> = paths
@@ -222,7 +233,7 @@ async fn adopt(door: &Door, client: &Client, sites: &[Site], id: ClaimId) -> Out
         }
         let stat = found[0].1;
         own.push(one(site, found.into_iter().map(|(path, _)| path).collect(), &stat)?);
-        listed.push(super::wire::children(client, &site.line).await?);
+        listed.push(children);
     }
     let memory = success::look(door, client, sites.iter().map(|site| site.line.as_str())).await;
     Ok(Some(Joined { own, listed, memory }))
@@ -236,77 +247,44 @@ fn of_id(children: &[String], id: ClaimId) -> impl Iterator<Item = Node> {
     nodes.into_iter()
 }
 
-/// Removes what an earlier session left under the same id: an attempt that was given up.
-async fn remove_older_selves(
+/// What stands in the lines, without what the claim itself removes from them.
+async fn sights(
     client: &Client,
-    id: ClaimId,
-    sites: &[Site],
+    request: &Request,
     own: &[Own],
     listed: &[Vec<String>],
-) -> Outcome<()> {
-    for ((site, own), listed) in sites.iter().zip(own).zip(listed) {
-        if site.folder != site.line {
-            continue;
-        }
-        for node in of_id(listed, id) {
-            let path = format!("{}/{}", site.folder, node.name);
-            if !own.nodes.contains(&path) {
-                match client.delete(&path, None).await {
-                    Ok(()) | Err(ZkError::NoNode) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// What stands in the lines, without what the claim itself removed from them.
-async fn sights(client: &Client, mode: Mode, own: &[Own], listed: &[Vec<String>]) -> Outcome<Vec<Sight>> {
+) -> Outcome<Vec<Sight>> {
     let mut sights = Vec::with_capacity(own.len());
     for (own, listed) in own.iter().zip(listed) {
-        let semaphore = matches!(mode, Mode::Slots(_));
-        let known: Vec<&str> = own.nodes.iter().filter_map(|path| path.rsplit('/').next()).collect();
-        let id = known.first().and_then(|name| Node::parse(name)).and_then(|node| node.guid);
-        let other_self = |name: &String| {
-            Node::parse(name).is_some_and(|node| node.guid == id && !known.contains(&node.name.as_str()))
-        };
-        let listed: Vec<String> = listed.iter().filter(|name| !other_self(name)).cloned().collect();
-        sights.push(if semaphore {
-            Sight::read(client, &own.line, false).await?
-        } else {
-            Sight::complete(client, &own.line, &listed).await?
+        let line = follow::line_of(client, request.id, own, listed);
+        sights.push(match request.mode {
+            Mode::Slots(_) => Sight { line, ..Sight::default() },
+            _ => Sight { line, ..Sight::complete(client, &own.line, listed).await? },
         });
     }
     Ok(sights)
 }
 
-/// Refuses a claim of a kind that does not mix with an earlier one in any of its lines. A later one finds this
-/// claim there and is refused itself.
+/// Refuses a claim of a kind that does not mix with one ahead of it in any of its lines. One behind finds this claim
+/// there and is refused itself; a foreign client of a semaphore never is.
 async fn check_kinds(client: &Client, request: &Request, own: &[Own], sights: &[Sight]) -> Outcome<()> {
     for (own, sight) in own.iter().zip(sights) {
         let wanted = request.mode;
-        let semaphore = matches!(wanted, Mode::Slots(_));
-        let others = sight.tickets.places.len() + sight.leases.places.len();
-        let suspicious = if semaphore { others > 1 || !sight.line.places.is_empty() } else { others > 0 };
-        if !suspicious {
-            continue;
-        }
-        let entries = sight.entries(client, &own.line).await?;
-        let odd = entries.iter().find(|seen| {
-            let earlier = token(&seen.stat).is_some_and(|t| t < own.token);
-            earlier && !mixes(seen, wanted, &own.line)
-        });
-        if let Some(seen) = odd {
-            let kind = match seen.note.as_ref().and_then(|n| n.record.mode()) {
-                Some(mode) => mode.to_string(),
-                None if seen.folder == own.line => "exclusive or shared".to_owned(),
-                None => "a semaphore".to_owned(),
+        let index = sight.line.position(own.record()).unwrap_or_default();
+        let ahead = sight.line.places[..index].iter().filter(|place| !place.mode().mixes_with(wanted));
+        let foreign = sight.leases.places.iter().chain(sight.foreign_tickets());
+        for (place, folder) in
+            ahead.map(|place| (place, own.line.clone())).chain(foreign.map(|place| (place, String::new())))
+        {
+            let (owner, kind) = if folder.is_empty() {
+                (format!("a foreign client (node {})", place.record().name), "a semaphore".to_owned())
+            } else {
+                let Some(said) = said_of(client, &folder, place).await? else { continue };
+                said
             };
             let reason = format!(
-                "{} uses {} as {kind}, which does not mix with {wanted}; use the same kind",
-                seen.owner(),
-                own.name,
+                "{owner} uses {} as {kind}, which does not mix with {wanted}; use the same kind",
+                own.name
             );
             return Err(Trouble::Refusal(ErrorKind::Mismatch, reason));
         }
@@ -314,18 +292,15 @@ async fn check_kinds(client: &Client, request: &Request, own: &[Own], sights: &[
     Ok(())
 }
 
-fn mixes(seen: &Seen, wanted: Mode, line: &str) -> bool {
-    match (wanted, seen.note.as_ref().and_then(|n| n.record.mode())) {
-        (wanted, Some(mode)) => mode.mixes_with(wanted),
-        // A foreign client of Curator's semaphore does not say of how many slots.
-        (Mode::Slots(_), None) => seen.folder != line,
-        (_, None) => seen.folder == line,
-    }
-}
-
-/// The path of the leases of a claim's line.
-pub(super) fn lease_stem(own: &Own, id: ClaimId) -> String {
-    format!("{}/{}", leases(&own.line), stem(ZkLayout::Curator, id, Part::Lease))
+/// Whose entry it is and what it uses the name as; `None` if it has gone meanwhile.
+async fn said_of(client: &Client, folder: &str, place: &Place) -> Outcome<Option<(String, String)>> {
+    let name = &place.record().name;
+    let found = data_of(client, &[format!("{folder}/{name}")]).await?;
+    let Some((data, _)) = found.into_iter().flatten().next() else { return Ok(None) };
+    Ok(Some(match Note::parse(&data) {
+        Some(note) => (note.record.holder.to_string(), place.mode().to_string()),
+        None => (format!("a foreign client (node {name})"), "exclusive or shared".to_owned()),
+    }))
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
 
 use super::note::Note;
 use super::shared::{Own, Shared};
-use super::sight::{Seen, Sight, modes};
-use super::wire::{Door, Outcome, Trouble};
+use super::sight::{Folder, Seen, Sight, tickets};
+use super::slots;
+use super::wire::{Door, Outcome, Trouble, data_of};
 use crate::backend::Evict;
-use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Request, queue};
+use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Mode, Request, queue};
 
 /// How often somebody else may be first in changing the same thing.
 const RACES: usize = 50;
@@ -36,42 +37,51 @@ fn busy() -> Trouble {
     Trouble::Refusal(ErrorKind::Unavailable, "others change the entry all the time".to_owned())
 }
 
-/// An entry of a claim in one of its lines, and what keeps it waiting there.
+/// An entry of a claim in one of its lines.
 struct Target {
     seen: Seen,
-    /// The node of an entry that must end before it.
-    blocker: Option<String>,
-    /// Whether it certainly waits, or holds, by where it stands.
-    ticket: bool,
+    /// All its nodes: the entry's, its slot, its place in the queue of Curator's semaphore.
+    nodes: Vec<String>,
+    /// What shows in the same step that it waits; `None` if it holds.
+    waits: Option<Waits>,
 }
 
-impl Target {
-    fn nodes(&self) -> Vec<String> {
-        self.seen.place.nodes.iter().map(|node| format!("{}/{}", self.seen.folder, node.name)).collect()
-    }
+/// What keeps an entry from holding.
+enum Waits {
+    /// The node of an entry that must end before it is there.
+    Behind(String),
+    /// The record, which would say which slot it has, is still of this version.
+    WithoutSlot(String, i32),
 }
 
 /// Finds the entry of `id` in the line of `name`.
 async fn find(door: &Door, client: &Client, name: &LockName, id: ClaimId) -> Outcome<Option<Target>> {
     let line = door.paths.line(name).map_err(|why| Trouble::Refusal(ErrorKind::Invalid, why))?;
     let sight = Sight::read(client, &line, true).await?;
-    let parts = [&sight.line, &sight.leases, &sight.tickets];
-    if parts.iter().all(|line| line.find(id).is_none()) {
+    let Some(index) = sight.line.find(id) else { return Ok(None) };
+    let place = &sight.line.places[index];
+    let record = format!("{line}/{}", place.record().name);
+    let Some((data, stat)) =
+        data_of(client, std::slice::from_ref(&record)).await?.into_iter().flatten().next()
+    else {
         return Ok(None);
-    }
-    let entries = sight.entries(client, &line).await?;
-    let Some(index) = entries.iter().position(|seen| seen.place.guid() == Some(id)) else { return Ok(None) };
-    let seen = entries[index].clone();
-    let semaphore = seen.folder != line;
-    let blocker = if semaphore {
-        None
-    } else {
-        let modes = modes(&entries);
-        let blockers = queue::blockers(&modes[..=index], index);
-        blockers.last().map(|at| format!("{line}/{}", entries[*at].place.watched().name))
     };
-    let ticket = semaphore && !seen.lease;
-    Ok(Some(Target { seen, blocker, ticket }))
+    let note = Note::parse(&data);
+    let slot = note.as_ref().and_then(|note| note.slot);
+    let waits = match place.mode() {
+        Mode::Slots(_) if slot.is_some() => None,
+        Mode::Slots(_) => Some(Waits::WithoutSlot(record, stat.version)),
+        _ => queue::blockers(&sight.line.modes(), index)
+            .last()
+            .map(|at| Waits::Behind(format!("{line}/{}", sight.line.places[*at].watched().name))),
+    };
+    let mut nodes: Vec<String> = place.nodes.iter().map(|node| format!("{line}/{}", node.name)).collect();
+    nodes.extend(slot.map(|number| slots::path(&line, number)));
+    let queued =
+        sight.tickets.places.iter().flat_map(|ticket| &ticket.nodes).filter(|node| node.guid == Some(id));
+    nodes.extend(queued.map(|node| format!("{}/{}", tickets(&line), node.name)));
+    let seen = Seen { place: place.clone(), folder: line, kind: Folder::Line, note, stat };
+    Ok(Some(Target { seen, nodes, waits }))
 }
 
 /// The entry of `id` in the line of `name`, and those that the same claim has in other lines.
@@ -102,20 +112,21 @@ pub(super) async fn evict(
         }
         let mut step = client.new_multi_writer();
         if how == Evict::IfWaiting {
-            let blocker = targets.iter().find_map(|target| target.blocker.clone());
-            match blocker {
-                // In one step with the removal, or it might hold by then.
-                Some(path) => step.add_check_version(&path, -1)?,
-                None if targets.iter().any(|target| target.ticket) => {}
+            // In one step with the removal, or it might hold by then.
+            match targets.iter().find_map(|target| target.waits.as_ref()) {
+                Some(Waits::Behind(path)) => step.add_check_version(path, -1)?,
+                Some(Waits::WithoutSlot(path, version)) => step.add_check_version(path, *version)?,
                 None => return Ok(false),
             }
         }
-        for path in targets.iter().flat_map(Target::nodes) {
-            step.add_delete(&path, None)?;
+        for path in targets.iter().flat_map(|target| &target.nodes) {
+            step.add_delete(path, None)?;
         }
         match step.commit().await {
             Ok(_) => return Ok(true),
-            Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {}
+            Err(MultiWriteError::OperationFailed {
+                source: ZkError::NoNode | ZkError::BadVersion, ..
+            }) => {}
             Err(error) => return Err(ZkError::from(error).into()),
         }
     }

@@ -38,7 +38,11 @@ pub(super) async fn examine(door: &Door, client: &Client) -> Outcome<Examination
     if door.config.user.is_none() {
         let what = "without --user everybody who reaches the servers can remove or change claims";
         risks.push(Risk::note(what));
+    } else if door.config.tls.is_none() {
+        let what = "without TLS whoever is on the way to the servers can read the password of --user";
+        risks.push(Risk::note(what));
     }
+    risks.push(Risk::note("a restored backup takes tokens back to what they were when it was made"));
     let server =
         said.version.map_or_else(|| "ZooKeeper".to_owned(), |version| format!("ZooKeeper {version}"));
     Ok(Examination { server, reached: door.config.address(), round_trip, risks })

@@ -3,29 +3,32 @@
 use std::sync::Arc;
 
 use tokio::time::Duration;
-use zookeeper_client::{
-    Client, CreateOptions, Error as ZkError, EventType, MultiWriteError, MultiWriteResult,
-};
+use zookeeper_client::{Client, Error as ZkError, EventType};
 
-use super::enter::lease_stem;
 use super::line::Line;
-use super::note::{self, Note, token};
+use super::note::{self, Note};
 use super::shared::{Own, Shared};
-use super::sight::{Sight, leases, tickets};
-use super::wire::{
-    Outcome, Trouble, children, connected, data_of, ended, is_ambiguous, make_folders, unto_the_end,
-};
+use super::sight::{Sight, leases};
+use super::slots::{self, Taken};
+use super::wire::{Outcome, children, connected, data_of, ended, is_ambiguous, unto_the_end};
 use super::{evict, success};
-use crate::lock::{ClaimState, Entry, LossReason, Mode};
+use crate::lock::{ClaimId, ClaimState, Entry, LossReason, Mode, queue};
 
 /// How long a claim that had waited holds before it tells those who look since when.
 const MARK_AFTER: Duration = Duration::from_secs(1);
+
+/// Between a request that a connection lost and its repetition.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// What to wait for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Hint {
     /// The end of this node.
     Node(String),
+    /// The waiter whose record this is has got its slot, or gone: whoever is behind it is first then.
+    Turn(String),
+    /// One of so many claims that hold slots, all that are ahead of this one, has gone.
+    Slot(Own, u32),
     /// Fewer than so many leases in this folder.
     Room(String, usize),
 }
@@ -62,30 +65,23 @@ struct Stand {
 }
 
 /// How `own` stands in its line; `None` if it does not stand there any more.
-fn stand_in(own: &Own, mode: Mode, sight: &Sight) -> Option<Stand> {
-    let path = |folder: &str, name: &str| format!("{folder}/{name}");
-    let record = own.nodes[0].rsplit('/').next().unwrap_or_default();
-    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let Mode::Slots(slots) = mode else {
-        let index = sight.line.position(record)?;
-        let first = sight.line.places.first().map(|p| path(&own.line, &p.record().name));
-        let blocker = sight.line.blocker(index);
-        let hint = blocker.map(|place| (Hint::Node(path(&own.line, &place.watched().name)), first));
-        return Some(Stand { ahead: count(index), blocked: hint });
+fn stand_in(own: &Own, line: &Line) -> Option<Stand> {
+    let path = |name: &str| format!("{}/{name}", own.line);
+    let index = line.position(own.record())?;
+    let modes = line.modes();
+    let ahead = u32::try_from(index).unwrap_or(u32::MAX);
+    if index < queue::held(&modes) {
+        return Some(Stand { ahead, blocked: None });
+    }
+    let first = line.places.first().map(|place| path(&place.record().name));
+    // The nearest of those that must end: with slots, the one right before.
+    let blocker = line.blocker(index)?;
+    let hint = match modes[index] {
+        Mode::Slots(slots) if ahead == slots.get() => Hint::Slot(own.clone(), slots.get()),
+        Mode::Slots(_) => Hint::Turn(path(&blocker.record().name)),
+        _ => Hint::Node(path(&blocker.watched().name)),
     };
-    let (waiting, holding) = (tickets(&own.line), leases(&own.line));
-    let index = sight.tickets.position(record)?;
-    let taken = sight.leases.places.len();
-    let first = match (sight.leases.places.first(), sight.tickets.places.first()) {
-        (Some(place), _) => Some(path(&holding, &place.record().name)),
-        (None, place) => place.map(|p| path(&waiting, &p.record().name)),
-    };
-    let hint = match index.checked_sub(1) {
-        Some(before) => Some(Hint::Node(path(&waiting, &sight.tickets.places[before].watched().name))),
-        None if count(taken) >= slots.get() => Some(Hint::Room(holding, taken)),
-        None => None,
-    };
-    Some(Stand { ahead: count(index + taken), blocked: hint.map(|hint| (hint, first)) })
+    Some(Stand { ahead, blocked: Some((hint, first)) })
 }
 
 /// How the claim stands, given what stands in its lines.
@@ -93,7 +89,7 @@ pub(super) fn stand(shared: &Shared, sights: &[Sight]) -> Standing {
     let mut all = 0;
     let mut blocked = None;
     for (own, sight) in shared.own().iter().zip(sights) {
-        match stand_in(own, shared.request.mode, sight) {
+        match stand_in(own, &sight.line) {
             None => return Standing::Gone,
             Some(stand) => {
                 all += stand.ahead;
@@ -107,160 +103,69 @@ pub(super) fn stand(shared: &Shared, sights: &[Sight]) -> Standing {
     }
 }
 
+/// The queue in `names`, without what an earlier attempt of the same claim left in it: that is removed.
+pub(super) fn line_of(client: &Client, id: ClaimId, own: &Own, names: &[String]) -> Line {
+    let mut line = Line::of(names);
+    for node in line.take_older_selves(id, own.record()) {
+        // Should it fail, the next look removes it, or the end of the session does.
+        drop(client.delete(&format!("{}/{}", own.line, node.name), None));
+    }
+    line
+}
+
 /// Reads the lines and says how the claim stands in them.
 pub(super) async fn look(shared: &Shared, client: &Client) -> Outcome<Standing> {
     let own = shared.own();
-    let semaphore = matches!(shared.request.mode, Mode::Slots(_));
     let mut sights = Vec::with_capacity(own.len());
-    if semaphore {
-        for own in &own {
-            sights.push(Sight::read(client, &own.line, false).await?);
-        }
-    } else {
-        let listed: Vec<_> = own.iter().map(|own| children(client, &own.line)).collect();
-        for listed in listed {
-            sights.push(Sight { line: Line::of(&listed.await?), ..Sight::default() });
-        }
+    let listed: Vec<_> = own.iter().map(|own| children(client, &own.line)).collect();
+    for (own, listed) in own.iter().zip(listed) {
+        let line = line_of(client, shared.request.id, own, &listed.await?);
+        sights.push(Sight { line, ..Sight::default() });
     }
     Ok(stand(shared, &sights))
 }
 
-/// Makes the state what `standing` says.
-pub(super) async fn settle(shared: &Shared, client: &Client, standing: &Standing) -> Outcome<()> {
-    match standing {
-        Standing::Free => {
-            if matches!(shared.request.mode, Mode::Slots(_)) {
-                take_slots(shared, client).await?;
+/// Makes the state what `standing` says, and returns what it is then: who is admitted may still have to wait for foreign
+/// clients of a semaphore.
+pub(super) async fn settle(shared: &Shared, client: &Client, standing: Standing) -> Outcome<Standing> {
+    match &standing {
+        Standing::Free => match slots::take(shared, client).await? {
+            Taken::All => shared.set_held(),
+            Taken::After(hint, first) => {
+                shared.set_waiting(1, first_entry(client, first.as_ref()).await?);
+                return Ok(Standing::Blocked { ahead: 1, hint, first });
             }
-            shared.set_held();
-        }
-        Standing::Gone => {
-            if adopt_slots(shared, client).await? {
-                shared.set_held();
-                return Ok(());
+            Taken::Gone => {
+                be_gone(shared, client).await;
+                return Ok(Standing::Gone);
             }
-            // The one who took its place may be there to be named.
-            let end = evict::successor(shared, client).await;
-            shared.end(
-                end.map_or(ClaimState::Lost(LossReason::Evicted(None)), |by| ClaimState::Superseded { by }),
-            );
-        }
+        },
+        Standing::Gone => be_gone(shared, client).await,
         Standing::Blocked { ahead, first, .. } => {
-            let holder = match first {
-                Some(path) => first_entry(client, path).await?,
-                None => None,
-            };
-            shared.set_waiting(*ahead, holder);
+            shared.set_waiting(*ahead, first_entry(client, first.as_ref()).await?);
         }
     }
-    Ok(())
+    Ok(standing)
 }
 
-async fn first_entry(client: &Client, path: &str) -> Outcome<Option<Entry>> {
-    let found = data_of(client, std::slice::from_ref(&path.to_owned())).await?;
+/// Somebody removed its entry. The one who took its place may be there to be named.
+pub(super) async fn be_gone(shared: &Shared, client: &Client) {
+    let end = evict::successor(shared, client).await;
+    shared.end(end.map_or(ClaimState::Lost(LossReason::Evicted(None)), |by| ClaimState::Superseded { by }));
+}
+
+async fn first_entry(client: &Client, path: Option<&String>) -> Outcome<Option<Entry>> {
+    let Some(path) = path else { return Ok(None) };
+    let found = data_of(client, std::slice::from_ref(path)).await?;
     Ok(found.into_iter().flatten().next().map(|(data, stat)| {
         let note = Note::parse(&data);
         note::entry(note.as_ref(), &stat)
     }))
 }
 
-/// Changes the place at the head of each line for a slot, all in one step. Only the first in line makes leases,
-/// so that none comes between.
-async fn take_slots(shared: &Shared, client: &Client) -> Outcome<()> {
-    let own = shared.own();
-    let Mode::Slots(slots) = shared.request.mode else { return Ok(()) };
-    for _ in 0..3 {
-        let mut numbers = Vec::with_capacity(own.len());
-        let mut step = client.new_multi_writer();
-        for own in &own {
-            let taken = taken_slots(client, own).await?;
-            let number = (1..=slots.get()).find(|n| !taken.contains(n)).unwrap_or(slots.get());
-            numbers.push(number);
-            let data = data_of(client, &own.nodes[..1]).await?.into_iter().flatten().next();
-            let Some(mut note) = data.and_then(|(data, _)| Note::parse(&data)) else {
-                shared.lose(LossReason::Evicted(None));
-                return Ok(());
-            };
-            note.slot = Some(number);
-            let options: CreateOptions<'static> = shared.door.ephemeral();
-            step.add_create(&lease_stem(own, shared.request.id), &note.to_bytes(), &options)?;
-            step.add_delete(&own.nodes[0], None)?;
-        }
-        match step.commit().await {
-            Ok(results) => return moved(shared, client, &own, &numbers, results).await,
-            Err(MultiWriteError::OperationFailed { index, source: ZkError::NoNode }) if index % 2 == 0 => {
-                for own in &own {
-                    make_folders(client, shared.door.acls(), &leases(&own.line)).await?;
-                }
-            }
-            Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
-                shared.lose(LossReason::Evicted(None));
-                return Ok(());
-            }
-            Err(error) => return Err(ZkError::from(error).into()),
-        }
-    }
-    Err(Trouble::Service(ZkError::NoNode))
-}
-
-async fn taken_slots(client: &Client, own: &Own) -> Outcome<Vec<u32>> {
-    let holding = leases(&own.line);
-    let listed = children(client, &holding).await?;
-    let paths: Vec<String> = listed.iter().map(|name| format!("{holding}/{name}")).collect();
-    let data = data_of(client, &paths).await?;
-    Ok(data.into_iter().flatten().filter_map(|(data, _)| Note::parse(&data)?.slot).collect())
-}
-
-async fn moved(
-    shared: &Shared,
-    client: &Client,
-    own: &[Own],
-    numbers: &[u32],
-    results: Vec<MultiWriteResult>,
-) -> Outcome<()> {
-    let created = results.into_iter().filter_map(|result| match result {
-        MultiWriteResult::Create { path, stat } => Some((path, stat)),
-        _ => None,
-    });
-    let mut new = Vec::with_capacity(own.len());
-    for ((own, number), (path, mut stat)) in own.iter().zip(numbers).zip(created) {
-        if stat.is_invalid() {
-            stat = client.check_stat(&path).await?.ok_or(ZkError::NoNode)?;
-        }
-        let token = token(&stat).ok_or(ZkError::NoNode)?;
-        new.push(Own { nodes: vec![path], token, slot: Some(*number), ..own.clone() });
-    }
-    shared.set_own(new);
-    Ok(())
-}
-
-/// Finds the leases of a change for slots whose answer was lost.
-async fn adopt_slots(shared: &Shared, client: &Client) -> Outcome<bool> {
-    let own = shared.own();
-    if !matches!(shared.request.mode, Mode::Slots(_)) {
-        return Ok(false);
-    }
-    let mut new = Vec::with_capacity(own.len());
-    for own in &own {
-        let sight = Sight::read(client, &own.line, false).await?;
-        let entries = sight.entries(client, &own.line).await?;
-        let mine = entries.into_iter().find(|seen| {
-            seen.lease
-                && seen.place.guid() == Some(shared.request.id)
-                && seen.stat.ephemeral_owner == shared.session
-        });
-        let Some(seen) = mine else { return Ok(false) };
-        let (path, slot) = (seen.record_path(), seen.note.as_ref().and_then(|n| n.slot));
-        let token = token(&seen.stat).ok_or(ZkError::NoNode)?;
-        new.push(Own { nodes: vec![path], token, slot, ..own.clone() });
-    }
-    shared.set_own(new);
-    Ok(true)
-}
-
-/// Starts what looks after a claim until its session is closed.
-pub(super) fn start(shared: &Arc<Shared>, client: &Client, standing: Standing) {
-    guard(shared, client);
+/// Starts what looks after a claim until its session is closed. `standing` is how it stands, if that is known.
+pub(super) fn start(shared: &Arc<Shared>, client: &Client, standing: Option<Standing>) {
+    guard(shared, client, shared.own().iter().flat_map(Own::all));
     if !shared.holds() && !shared.is_over() {
         let (each, client) = (Arc::clone(shared), client.clone());
         shared.spawn(async move {
@@ -290,35 +195,27 @@ async fn expire(shared: &Shared) {
 }
 
 /// Waits until the claim holds.
-async fn line_up(shared: &Arc<Shared>, client: &Client, first: Standing) {
+async fn line_up(shared: &Arc<Shared>, client: &Client, first: Option<Standing>) {
     let begun = shared.door.clock.now();
-    let mut known = Some(first);
+    let mut known = first;
     loop {
         let standing = match known.take() {
             Some(standing) => Ok(standing),
             None => match look(shared, client).await {
-                Ok(standing) => settle(shared, client, &standing).await.map(|()| standing),
+                Ok(standing) => settle(shared, client, standing).await,
                 Err(trouble) => Err(trouble),
             },
         };
         match standing {
             Ok(Standing::Free) => break,
-            Ok(Standing::Blocked { hint, .. }) => {
-                tokio::select! {
-                    () = changed(client, &hint) => {}
-                    () = shared.look.notified() => {}
-                }
-            }
+            Ok(Standing::Blocked { hint, .. }) => changed(shared, client, &hint).await,
             // What was asked of a connection that broke is asked again of the next one.
-            Err(_) if connected(client).await => tokio::time::sleep(Duration::from_millis(20)).await,
+            Err(_) if connected(client).await => tokio::time::sleep(RETRY).await,
             Ok(Standing::Gone) | Err(_) => return,
         }
     }
     let held = shared.door.clock.now();
-    // A hold of a slot is another node than the wait for one.
-    if shared.holds() && matches!(shared.request.mode, Mode::Slots(_)) {
-        guard(shared, client);
-    }
+    guard(shared, client, shared.own().iter().flat_map(|own| own.all().skip(own.nodes.len())));
     success::prepare(shared, client).await;
     // What is over sooner nobody has looked at, and the next in line need not share the server with this.
     shared.door.clock.sleep_until(held + MARK_AFTER).await;
@@ -326,23 +223,101 @@ async fn line_up(shared: &Arc<Shared>, client: &Client, first: Standing) {
 }
 
 /// Completes when what `hint` says may have come about.
-async fn changed(client: &Client, hint: &Hint) {
-    match hint {
-        Hint::Room(folder, taken) => {
-            if let Ok((names, watcher)) = client.list_and_watch_children(folder).await
-                && Line::of(&names).places.len() >= *taken
-            {
-                watcher.changed().await;
-            }
-        }
-        Hint::Node(path) => {
-            while let Ok((.., watcher)) = client.get_and_watch_data(path).await {
+async fn changed(shared: &Shared, client: &Client, hint: &Hint) {
+    let waited = match hint {
+        Hint::Node(path) => end_of(client, path).await,
+        Hint::Turn(path) => turn_of(client, path).await,
+        Hint::Slot(own, slots) => slot_of(shared, client, own, *slots).await,
+        Hint::Room(folder, taken) => room_in(client, folder, *taken).await,
+    };
+    if waited.is_err() {
+        // The next look shows whether the session is over.
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// The end of the node at `path`.
+async fn end_of(client: &Client, path: &str) -> Outcome<()> {
+    loop {
+        match client.get_and_watch_data(path).await {
+            Ok((.., watcher)) => {
                 if watcher.changed().await.event_type != EventType::NodeDataChanged {
-                    return;
+                    return Ok(());
                 }
             }
+            Err(ZkError::NoNode) => return Ok(()),
+            Err(ZkError::NoAuth) => return moved(client, path, |_, _| false).await,
+            Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// The end of the wait of the entry whose record is at `path`.
+async fn turn_of(client: &Client, path: &str) -> Outcome<()> {
+    loop {
+        match client.get_and_watch_data(path).await {
+            Ok((data, ..)) if Note::parse(&data).is_some_and(|note| note.slot.is_some()) => return Ok(()),
+            Ok((.., watcher)) => {
+                if watcher.changed().await.event_type != EventType::NodeDataChanged {
+                    return Ok(());
+                }
+            }
+            Err(ZkError::NoNode) => return Ok(()),
+            Err(ZkError::NoAuth) => {
+                let is_admitted = |line: &Line, name: &str| {
+                    line.position(name).is_none_or(|index| index < queue::held(&line.modes()))
+                };
+                return moved(client, path, is_admitted).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A change of the queue in which the node at `path` stands, which only its user may read: servers tell nobody else what
+/// becomes of it. None is waited for if the queue shows that `is_past`.
+async fn moved(client: &Client, path: &str, is_past: impl Fn(&Line, &str) -> bool) -> Outcome<()> {
+    let (folder, name) = path.rsplit_once('/').unwrap_or_default();
+    let (names, watcher) = client.list_and_watch_children(folder).await?;
+    if names.iter().any(|one| one == name) && !is_past(&Line::of(&names), name) {
+        watcher.changed().await;
+    }
+    Ok(())
+}
+
+/// Each holder has a node among the leases, made a moment after the queue admits it. So the end of one shows there,
+/// where no arrival and no other waiter does; while one of those nodes is missing, in the queue.
+async fn slot_of(shared: &Shared, client: &Client, own: &Own, slots: u32) -> Outcome<()> {
+    let freed = match client.list_and_watch_children(&leases(&own.line)).await {
+        Ok((names, watcher)) if u32::try_from(names.len()).unwrap_or(u32::MAX) >= slots => {
+            watcher.changed().await;
+            return Ok(());
+        }
+        Ok((_, watcher)) => Some(watcher),
+        Err(ZkError::NoNode) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let (names, moved) = client.list_and_watch_children(&own.line).await?;
+    let line = line_of(client, shared.request.id, own, &names);
+    if line.position(own.record()).is_none_or(|index| index < queue::held(&line.modes())) {
+        return Ok(());
+    }
+    match freed {
+        None => drop(moved.changed().await),
+        Some(freed) => tokio::select! {
+            _ = freed.changed() => {}
+            _ = moved.changed() => {}
+        },
+    }
+    Ok(())
+}
+
+async fn room_in(client: &Client, folder: &str, taken: usize) -> Outcome<()> {
+    let (names, watcher) = client.list_and_watch_children(folder).await?;
+    if names.len() >= taken {
+        watcher.changed().await;
+    }
+    Ok(())
 }
 
 /// Tells those who look at the line that it holds, and since when.
@@ -355,38 +330,29 @@ async fn mark_held(shared: &Shared, client: &Client, waited: Duration) {
     }
 }
 
-/// Watches the own nodes.
-fn guard(shared: &Arc<Shared>, client: &Client) {
-    for own in shared.own() {
+/// Watches own nodes.
+fn guard(shared: &Arc<Shared>, client: &Client, paths: impl Iterator<Item = String>) {
+    for path in paths {
         let (each, client) = (Arc::clone(shared), client.clone());
         shared.spawn(async move {
-            watch_own(&each, &client, &own).await;
+            watch_own(&each, &client, &path).await;
         });
     }
 }
 
 /// Hears of requests to leave, and of the end of one's own node.
-async fn watch_own(shared: &Arc<Shared>, client: &Client, own: &Own) {
+async fn watch_own(shared: &Arc<Shared>, client: &Client, path: &str) {
     loop {
-        match unto_the_end(client.get_and_watch_data(&own.nodes[0])).await {
+        match unto_the_end(client.get_and_watch_data(path)).await {
             Ok((data, _, watcher)) => {
                 if let Some(by) = Note::parse(&data).and_then(|note| note.asked_by) {
                     shared.set_asked(by);
                 }
                 unto_the_end(watcher.changed()).await;
             }
-            Err(ZkError::NoNode) => {
-                if matches!(shared.request.mode, Mode::Slots(_)) && own.slot.is_none() {
-                    // It may have become a lease; the line knows.
-                    shared.look.notify_one();
-                    return;
-                }
-                let end = evict::successor(shared, client).await;
-                let lost = ClaimState::Lost(LossReason::Evicted(None));
-                return shared.end(end.map_or(lost, |by| ClaimState::Superseded { by }));
-            }
+            Err(ZkError::NoNode) => return be_gone(shared, client).await,
             Err(error) if is_ambiguous(&error) && connected(client).await => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                tokio::time::sleep(RETRY).await;
             }
             Err(_) => return,
         }

@@ -28,14 +28,15 @@ impl Place {
 
     /// How it holds. A mutex is exclusive, whoever made it.
     pub(super) fn mode(&self) -> Mode {
-        match self.watched().part {
-            Part::Reader => Mode::Shared,
-            Part::Mutex | Part::Writer | Part::Lease => Mode::Exclusive,
+        match (self.record().part, self.watched().part) {
+            (Part::Slots(n), _) => Mode::Slots(n),
+            (_, Part::Reader) => Mode::Shared,
+            _ => Mode::Exclusive,
         }
     }
 }
 
-/// The entries of exclusive and shared claims, in order; or of one folder of a semaphore.
+/// The entries of all claims, whatever their kind, in order; or of one folder of Curator's semaphore.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Line {
     pub(super) places: Vec<Place>,
@@ -64,6 +65,20 @@ impl Line {
         self.places.iter().position(|place| place.record().name == name)
     }
 
+    /// Takes out what `id` has beside the entry whose record node is `own`: what an earlier attempt of the same claim
+    /// left. It would wait for itself.
+    pub(super) fn take_older_selves(&mut self, id: ClaimId, own: &str) -> Vec<Node> {
+        let mut taken = Vec::new();
+        self.places.retain_mut(|place| {
+            let older = place.guid() == Some(id) && place.record().name != own;
+            if older {
+                taken.append(&mut place.nodes);
+            }
+            !older
+        });
+        taken
+    }
+
     /// Where an entry of `id` stands.
     pub(super) fn find(&self, id: ClaimId) -> Option<usize> {
         self.places.iter().position(|place| place.guid() == Some(id))
@@ -82,8 +97,12 @@ impl Line {
 /// Whether `node` was made in one step with the only node of `place`.
 fn is_other_half(place: &Place, node: &Node) -> bool {
     let [first] = place.nodes.as_slice() else { return false };
-    first.part == Part::Mutex
-        && matches!(node.part, Part::Reader | Part::Writer)
+    let halves = match first.part {
+        Part::Mutex => matches!(node.part, Part::Reader | Part::Writer),
+        Part::Slots(_) => node.part == Part::Writer,
+        _ => false,
+    };
+    halves
         && first.guid.is_some()
         && first.guid == node.guid
         && node.sequence == first.sequence.wrapping_add(1)

@@ -19,6 +19,7 @@ mod observe;
 mod paths;
 mod shared;
 mod sight;
+mod slots;
 mod success;
 mod wire;
 

@@ -1,5 +1,7 @@
 //! The names of nodes in a line, as Curator and kazoo make them.
 
+use std::num::NonZeroU32;
+
 use crate::backend::options::ZkLayout;
 use crate::lock::ClaimId;
 
@@ -12,7 +14,9 @@ pub(super) enum Part {
     Reader,
     /// Its writing half.
     Writer,
-    /// One of the slots of a semaphore.
+    /// A claim on one of so many slots. Clients that know mutexes alone take it for one of these.
+    Slots(NonZeroU32),
+    /// A foreign client's hold of a semaphore.
     Lease,
 }
 
@@ -28,6 +32,11 @@ pub(super) struct Node {
     /// Its place in line: a number that wraps around.
     pub(super) sequence: i32,
 }
+
+/// What stands between a claim's id and the number of its slots.
+const SLOTS: &str = "-slots";
+/// What marks a place in the queue of Curator's semaphore that a claim of dlock has.
+const TICKET: &str = "-dlock-lock-";
 
 /// What stands before the number, longest first where one ends with another.
 const MARKS: [(&str, Part); 7] = [
@@ -48,6 +57,7 @@ impl Node {
             Some((*part, number(&name[at + mark.len()..])?))
         });
         let (part, sequence) = match known {
+            Some((Part::Mutex, sequence)) => (slots(name).map_or(Part::Mutex, Part::Slots), sequence),
             Some(found) => found,
             None => (Part::Mutex, number(name.get(name.len().checked_sub(10)?..)?)?),
         };
@@ -59,6 +69,12 @@ impl Node {
 fn number(text: &str) -> Option<i32> {
     let wide = text.len() >= 10 && text.len() <= 11;
     if wide && text.bytes().all(|b| b.is_ascii_digit() || b == b'-') { text.parse().ok() } else { None }
+}
+
+/// The number of slots that a name says.
+fn slots(name: &str) -> Option<NonZeroU32> {
+    let (before, _) = name.rsplit_once("-lock-")?;
+    before.rsplit_once(SLOTS)?.1.parse().ok()
 }
 
 fn guid(name: &str) -> Option<ClaimId> {
@@ -82,10 +98,21 @@ pub(super) fn stem(layout: ZkLayout, id: ClaimId, part: Part) -> String {
         (ZkLayout::Curator, Part::Mutex) => format!("_c_{}-lock-", uuid(id)),
         (ZkLayout::Curator, Part::Reader) => format!("_c_{}-__READ__", uuid(id)),
         (ZkLayout::Curator, Part::Writer) => format!("_c_{}-__WRIT__", uuid(id)),
+        (_, Part::Slots(n)) => format!("_c_{}{SLOTS}{n}-lock-", uuid(id)),
         (_, Part::Lease) => format!("_c_{}-lease-", uuid(id)),
         (ZkLayout::Kazoo, Part::Reader) => format!("{id}__rlock__"),
         (ZkLayout::Kazoo, _) => format!("{id}__lock__"),
     }
+}
+
+/// What a claim's place in the queue of Curator's semaphore is called before the number that the server gives it.
+pub(super) fn ticket_stem(id: ClaimId) -> String {
+    format!("_c_{}{TICKET}", uuid(id))
+}
+
+/// Whether a claim of dlock made this place in the queue of Curator's semaphore.
+pub(super) fn is_own_ticket(name: &str) -> bool {
+    name.contains(TICKET)
 }
 
 #[cfg(test)]
@@ -103,6 +130,11 @@ mod tests {
             (ZkLayout::Curator, Part::Reader, "_c_01234567-89ab-cdef-0123-456789abcdef-__READ__0000000007"),
             (ZkLayout::Curator, Part::Writer, "_c_01234567-89ab-cdef-0123-456789abcdef-__WRIT__0000000007"),
             (ZkLayout::Curator, Part::Lease, "_c_01234567-89ab-cdef-0123-456789abcdef-lease-0000000007"),
+            (
+                ZkLayout::Curator,
+                Part::Slots(NonZeroU32::new(12).expect("positive")),
+                "_c_01234567-89ab-cdef-0123-456789abcdef-slots12-lock-0000000007",
+            ),
             (ZkLayout::Kazoo, Part::Mutex, "0123456789abcdef0123456789abcdef__lock__0000000007"),
             (ZkLayout::Kazoo, Part::Reader, "0123456789abcdef0123456789abcdef__rlock__0000000007"),
         ] {
@@ -120,6 +152,8 @@ mod tests {
             ("_c_0123-lock--000000001", Part::Mutex, -1),
             ("lock-2147483647", Part::Mutex, i32::MAX),
             ("_c_x-latch-0000000003", Part::Mutex, 3),
+            ("_c_x-slots0-lock-0000000003", Part::Mutex, 3),
+            ("slots-2-lock-0000000003", Part::Mutex, 3),
         ] {
             let node = Node::parse(name).expect("stands in line");
             assert_eq!((node.part, node.sequence, node.guid), (part, sequence, None), "{name}");

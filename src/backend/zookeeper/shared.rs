@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use zookeeper_client::{Client, StateWatcher};
 
+use super::slots;
 use super::success::Memory;
 use super::wire::Door;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};
@@ -25,18 +26,44 @@ pub(super) struct Own {
     pub(super) slot: Option<u32>,
 }
 
+impl Own {
+    /// The name of the node with the record.
+    pub(super) fn record(&self) -> &str {
+        self.nodes[0].rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The paths of all nodes that must be there for the claim to hold: those of its entry, and its slot.
+    pub(super) fn all(&self) -> impl Iterator<Item = String> {
+        let slot = self.slot.map(|number| slots::path(&self.line, number));
+        self.nodes.iter().cloned().chain(slot)
+    }
+}
+
 /// When renewals that the service confirmed were sent.
 #[derive(Debug)]
 pub(super) struct Proofs {
     /// Whether there is only one server, once that is known: then the last one counts.
     pub(super) single: Option<bool>,
+    /// The servers' tick, once that is known.
+    pub(super) tick: Option<Duration>,
     ttl: Duration,
     sent: VecDeque<Moment>,
 }
 
 impl Proofs {
     pub(super) fn new(begun: Moment, ttl: Duration) -> Self {
-        Self { single: None, ttl, sent: VecDeque::from([begun]) }
+        Self { single: None, tick: None, ttl, sent: VecDeque::from([begun]) }
+    }
+
+    /// How long before the last renewal another must have been sent to have been told to the leader: a tick, twice as
+    /// long as followers wait with that.
+    fn apart(&self) -> Duration {
+        (self.ttl / 5).max(self.tick.unwrap_or_default())
+    }
+
+    /// Whether it matters how long a tick is, and is not known.
+    pub(super) fn wants_tick(&self) -> bool {
+        self.single == Some(false) && self.tick.is_none()
     }
 
     /// Takes note of one more.
@@ -47,7 +74,7 @@ impl Proofs {
         if self.sent.back().is_none_or(|last| *last < sent) {
             self.sent.push_back(sent);
         }
-        let apart = self.ttl / 5;
+        let apart = self.apart();
         while self.sent.len() > 2 && sent.since(self.sent[1]) >= apart {
             self.sent.pop_front();
         }
@@ -59,7 +86,7 @@ impl Proofs {
         if self.single == Some(true) || last == 0 {
             return self.sent[last];
         }
-        let apart = self.ttl / 5;
+        let apart = self.apart();
         let told = self.sent.iter().rev().find(|sent| self.sent[last].since(**sent) >= apart);
         *told.unwrap_or(&self.sent[0])
     }
@@ -76,7 +103,7 @@ pub(super) struct Shared {
     /// The ttl that the service granted.
     pub(super) ttl: Duration,
     pub(super) session: i64,
-    pub(super) own: Mutex<Vec<Own>>,
+    own: Mutex<Vec<Own>>,
     pub(super) proofs: Mutex<Proofs>,
     pub(super) state: watch::Sender<ClaimState>,
     pub(super) left: AtomicBool,
@@ -85,8 +112,6 @@ pub(super) struct Shared {
     memory: Mutex<Memory>,
     /// Since when it holds.
     held_at: Mutex<Option<Moment>>,
-    /// Has the line looked at.
-    pub(super) look: Notify,
     pub(super) watcher: StateWatcher,
     client: Mutex<Option<Client>>,
     /// Everything under way that has the session in its hands.
@@ -124,7 +149,6 @@ impl Shared {
             recorded: AtomicBool::new(false),
             memory: Mutex::default(),
             held_at: Mutex::new(None),
-            look: Notify::new(),
             watcher: client.state_watcher(),
             client: Mutex::new(Some(client)),
             tasks: Mutex::new(JoinSet::new()),
@@ -135,8 +159,11 @@ impl Shared {
         locked(&self.own).clone()
     }
 
-    pub(super) fn set_own(&self, own: Vec<Own>) {
-        *locked(&self.own) = own;
+    /// The slots that it has, in the order of its names.
+    pub(super) fn set_slots(&self, numbers: &[u32]) {
+        for (own, number) in locked(&self.own).iter_mut().zip(numbers) {
+            own.slot = Some(*number);
+        }
     }
 
     pub(super) fn memory(&self) -> Memory {
@@ -264,6 +291,16 @@ mod tests {
         assert_eq!(counted(false, &[105, 106, 107, 108]), at(100), "too close to the last");
         assert_eq!(counted(false, &[105, 106, 107, 112]), at(107));
         assert_eq!(counted(true, &[105, 106]), at(106));
+    }
+
+    #[test]
+    fn in_a_short_lease_a_tick_must_have_passed() {
+        let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
+        (proofs.single, proofs.tick) = (Some(false), Some(Duration::from_secs(10)));
+        for (sent, from) in [(105, 100), (110, 100), (115, 105), (120, 110)] {
+            proofs.add(at(sent));
+            assert_eq!(proofs.counts_from(), at(from), "{sent}");
+        }
     }
 
     #[test]

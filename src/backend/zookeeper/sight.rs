@@ -3,6 +3,7 @@
 use zookeeper_client::{Client, Stat};
 
 use super::line::{Line, Place};
+use super::node::is_own_ticket;
 use super::note::{self, Note};
 use super::wire::{Outcome, children, data_of};
 use crate::lock::{Entry, LockName, LockStatus, Mode, queue};
@@ -11,12 +12,12 @@ use crate::lock::{Entry, LockName, LockStatus, Mode, queue};
 const TICKETS: &str = "locks";
 const LEASES: &str = "leases";
 
-/// Where those who wait for a slot stand.
+/// Where those stand who wait for a lease of Curator's semaphore.
 pub(super) fn tickets(line: &str) -> String {
     format!("{line}/{TICKETS}")
 }
 
-/// Where those who have one stand.
+/// Where those stand who have one, and the slots of dlock's claims.
 pub(super) fn leases(line: &str) -> String {
     format!("{line}/{LEASES}")
 }
@@ -24,12 +25,23 @@ pub(super) fn leases(line: &str) -> String {
 /// The line of one name, as the nodes' names tell it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sight {
-    /// Exclusive and shared claims.
+    /// All claims of dlock, and foreign mutexes and read/write locks.
     pub(super) line: Line,
-    /// Who waits for a slot.
+    /// Who waits for a lease of Curator's semaphore.
     pub(super) tickets: Line,
-    /// Who has one.
+    /// Which foreign clients have one.
     pub(super) leases: Line,
+}
+
+/// What the folder of an entry's nodes is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Folder {
+    /// The queue of dlock's claims and of foreign mutexes and read/write locks.
+    Line,
+    /// Those who hold a foreign semaphore.
+    Leases,
+    /// Those who wait for one.
+    Tickets,
 }
 
 /// An entry, where its nodes are, and what its record says.
@@ -38,8 +50,8 @@ pub(super) struct Seen {
     pub(super) place: Place,
     /// The path of the folder that its nodes are in.
     pub(super) folder: String,
-    /// Whether it is a lease: a hold of a slot.
-    pub(super) lease: bool,
+    /// What that folder is for.
+    pub(super) kind: Folder,
     pub(super) note: Option<Note>,
     pub(super) stat: Stat,
 }
@@ -49,22 +61,19 @@ impl Seen {
         format!("{}/{}", self.folder, self.place.record().name)
     }
 
-    /// Its mode. Who has or wants a slot and says not of how many is a foreign client.
+    /// Its mode. A foreign client of a semaphore does not say of how many slots.
     pub(super) fn mode(&self, of_slots: Option<Mode>) -> Mode {
-        let said = self.note.as_ref().and_then(|n| n.record.mode());
-        said.or(of_slots).unwrap_or_else(|| self.place.mode())
+        of_slots.filter(|_| self.in_semaphore()).unwrap_or_else(|| self.place.mode())
     }
 
     fn entry(&self) -> Entry {
-        let mode = self.note.as_ref().map_or_else(
-            || if self.in_semaphore() { None } else { Some(self.place.mode()) },
-            |n| n.record.mode(),
-        );
+        let mode = if self.in_semaphore() { None } else { Some(self.place.mode()) };
         Entry { mode, ..note::entry(self.note.as_ref(), &self.stat) }
     }
 
-    fn in_semaphore(&self) -> bool {
-        self.folder.ends_with(&format!("/{TICKETS}")) || self.folder.ends_with(&format!("/{LEASES}"))
+    /// Whether it is a foreign client's entry in a semaphore.
+    pub(super) fn in_semaphore(&self) -> bool {
+        self.kind != Folder::Line
     }
 
     /// Who it belongs to, for a sentence.
@@ -104,23 +113,24 @@ impl Sight {
         Ok(sight)
     }
 
-    /// Every entry with its record, holders of slots first; what has gone meanwhile is left out.
+    /// The foreign clients that wait for a lease of a semaphore.
+    pub(super) fn foreign_tickets(&self) -> impl Iterator<Item = &Place> {
+        self.tickets.places.iter().filter(|place| !is_own_ticket(&place.record().name))
+    }
+
+    /// Every entry with its record: foreign leases, the queue, foreign clients that wait for a lease. What has gone
+    /// meanwhile is left out.
     pub(super) async fn entries(&self, client: &Client, path: &str) -> Outcome<Vec<Seen>> {
-        let parts = [
-            (&self.line, path.to_owned(), false),
-            (&self.leases, leases(path), true),
-            (&self.tickets, tickets(path), false),
-        ];
         let mut places = Vec::new();
-        for (line, folder, lease) in parts {
-            places.extend(line.places.iter().map(|place| (place.clone(), folder.clone(), lease)));
-        }
+        places.extend(self.leases.places.iter().map(|place| (place.clone(), leases(path), Folder::Leases)));
+        places.extend(self.line.places.iter().map(|place| (place.clone(), path.to_owned(), Folder::Line)));
+        places.extend(self.foreign_tickets().map(|place| (place.clone(), tickets(path), Folder::Tickets)));
         let paths: Vec<String> =
             places.iter().map(|(place, folder, _)| format!("{folder}/{}", place.record().name)).collect();
         let data = data_of(client, &paths).await?;
-        let seen = places.into_iter().zip(data).filter_map(|((place, folder, lease), data)| {
+        let seen = places.into_iter().zip(data).filter_map(|((place, folder, kind), data)| {
             let (data, stat) = data?;
-            Some(Seen { place, folder, lease, note: Note::parse(&data), stat })
+            Some(Seen { place, folder, kind, note: Note::parse(&data), stat })
         });
         Ok(seen.collect())
     }
@@ -128,20 +138,25 @@ impl Sight {
 
 /// The modes of a line's entries, in their order.
 pub(super) fn modes(entries: &[Seen]) -> Vec<Mode> {
-    let of_slots = entries
-        .iter()
-        .filter_map(|seen| seen.note.as_ref()?.record.mode())
-        .find(|mode| matches!(mode, Mode::Slots(_)));
-    entries.iter().map(|seen| seen.mode(of_slots.filter(|_| seen.in_semaphore()))).collect()
+    let of_slots = entries.iter().map(|seen| seen.place.mode()).find(|mode| matches!(mode, Mode::Slots(_)));
+    entries.iter().map(|seen| seen.mode(of_slots)).collect()
 }
 
 /// What others are shown of the line of `name`.
 pub(super) fn status(name: &LockName, entries: &[Seen]) -> LockStatus {
-    let held = queue::held(&modes(entries));
+    let queue: Vec<Mode> =
+        entries.iter().filter(|seen| !seen.in_semaphore()).map(|s| s.place.mode()).collect();
+    let mut admitted = queue::held(&queue);
     let mut status = LockStatus { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
     for (index, seen) in entries.iter().enumerate() {
-        // A slot is taken by a lease, whatever the order of arrival; nothing else says so.
-        let holds = if seen.in_semaphore() { seen.lease } else { index < held };
+        let holds = if seen.in_semaphore() {
+            seen.kind == Folder::Leases
+        } else {
+            let is_admitted = admitted > 0;
+            admitted = admitted.saturating_sub(1);
+            // With foreign clients about, being admitted is not enough.
+            is_admitted && seen.note.as_ref().is_none_or(|note| !note.semaphore || note.slot.is_some())
+        };
         let entry = seen.entry();
         if holds {
             status.holders.push(entry);

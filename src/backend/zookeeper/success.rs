@@ -97,7 +97,7 @@ pub(super) async fn leave(shared: &Shared, client: &Client) -> bool {
     let mut step = client.new_multi_writer();
     for own in shared.own() {
         let path = shared.door.paths.success(&own.line);
-        let removed = own.nodes.iter().all(|node| step.add_delete(node, None).is_ok());
+        let removed = own.all().all(|node| step.add_delete(&node, None).is_ok());
         let written = if memory.nodes {
             step.add_set_data(&path, held.as_bytes(), None)
         } else {

@@ -5,11 +5,12 @@ use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::{join_all, select_all};
 use tokio::net::TcpStream;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as ZkError, Stat, TlsOptions};
 
 use super::config::ZkConfig;
-use super::handshake::objection;
+use super::handshake::{objection, serves};
 use super::paths::Paths;
 use crate::clock::Clock;
 use crate::lock::{Error, ErrorKind, LockName, Moment, Result};
@@ -56,6 +57,12 @@ fn kind(error: &ZkError) -> ErrorKind {
     }
 }
 
+/// How long an attempt to begin a session may take before another begins beside it.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// How many there may be beside each other.
+const ATTEMPTS: usize = 8;
+
 /// How one ensemble is reached.
 pub(super) struct Door {
     pub(super) config: ZkConfig,
@@ -85,6 +92,11 @@ impl Door {
         self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether Curator's semaphores stand at the paths of locks: where names are written as foreign clients do it.
+    pub(super) fn joins_semaphores(&self) -> bool {
+        self.config.prefix.is_some()
+    }
+
     /// Who may touch the nodes that are made: with a user this user alone.
     pub(super) fn acls(&self) -> Acls<'static> {
         if self.config.user.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
@@ -101,7 +113,7 @@ impl Door {
         let mut patience = Duration::from_secs(2);
         loop {
             // A server that is just starting may take a connection and then forget it.
-            let attempt = tokio::time::timeout(patience, self.connect_once(ttl)).await;
+            let attempt = tokio::time::timeout(patience, self.connect_to_any(ttl)).await;
             patience = (patience * 2).min(Duration::from_secs(10));
             match attempt.unwrap_or(Err(Trouble::Service(ZkError::Timeout))) {
                 Ok(client) => {
@@ -118,6 +130,29 @@ impl Door {
             }
             self.clock.sleep_until(self.clock.now() + pause).await;
             pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    /// A session from whichever server makes one first. The client tries the servers one after another, in an order of its
+    /// own, and bears with one that is switched off for as long as with one that is silent; so while an attempt takes long
+    /// others begin. Which server they try first is chance.
+    async fn connect_to_any(&self, ttl: Duration) -> Outcome<Client> {
+        let mut attempts = vec![Box::pin(self.connect_once(ttl))];
+        let mut begun = 1;
+        loop {
+            let more = self.config.servers.len() > 1 && begun < ATTEMPTS;
+            tokio::select! {
+                biased;
+                (answer, at, _) = select_all(&mut attempts) => match answer {
+                    Ok(client) => return Ok(client),
+                    Err(trouble) if attempts.len() == 1 => return Err(trouble),
+                    Err(_) => drop(attempts.swap_remove(at)),
+                },
+                () = tokio::time::sleep(STAGGER), if more => {
+                    attempts.push(Box::pin(self.connect_once(ttl)));
+                    begun += 1;
+                }
+            }
         }
     }
 
@@ -163,31 +198,42 @@ impl Door {
         Ok(Some(options))
     }
 
-    /// Why no server of the list can be used, as far as an attempt to open a connection tells.
+    /// Why no server of the list can be used, as far as an attempt to open a connection tells. A server that serves is
+    /// not named beside one that does not.
     async fn diagnose(&self) -> String {
-        let mut causes = Vec::new();
-        for server in &self.config.servers {
-            let opened =
-                tokio::time::timeout(Duration::from_secs(1), TcpStream::connect(server.as_str())).await;
-            causes.push(match opened {
-                Err(_) => format!("{server} does not answer"),
-                Ok(Err(error)) => format!("{server}: {error}"),
-                Ok(Ok(stream)) => self.objection(server, stream).await,
-            });
+        let causes = join_all(self.config.servers.iter().map(|server| self.complaint(server))).await;
+        let causes: Vec<String> = causes.into_iter().flatten().collect();
+        if causes.is_empty() {
+            return format!("{} takes too long to begin a session", self.config.address());
         }
         causes.join("; ")
     }
 
+    /// What there is to say against `server`.
+    async fn complaint(&self, server: &str) -> Option<String> {
+        let opened = tokio::time::timeout(Duration::from_secs(1), TcpStream::connect(server)).await;
+        match opened {
+            Err(_) => Some(format!("{server} does not answer")),
+            Ok(Err(error)) => Some(format!("{server}: {error}")),
+            Ok(Ok(stream)) => self.objection(server, stream).await,
+        }
+    }
+
     /// Why a server that takes connections may not be one that can be used.
-    async fn objection(&self, server: &str, stream: TcpStream) -> String {
+    async fn objection(&self, server: &str, mut stream: TcpStream) -> Option<String> {
         let Some(tls) = &self.config.tls else {
-            return format!(
-                "{server} accepts connections but does not answer as ZooKeeper does; does it want TLS?"
-            );
+            return match serves(&mut stream).await {
+                Some(true) => None,
+                Some(false) => Some(format!("{server} is up but serves nobody; has it lost the others?")),
+                None => Some(format!(
+                    "{server} accepts connections but does not answer as ZooKeeper does; does it want TLS?"
+                )),
+            };
         };
-        let said = tokio::time::timeout(Duration::from_secs(1), objection(tls, server, stream)).await;
+        let said = tokio::time::timeout(Duration::from_secs(2), objection(tls, server, stream)).await;
         let silent = || "it does not answer as ZooKeeper does over TLS".to_owned();
-        format!("{server}: {}", said.ok().flatten().unwrap_or_else(silent))
+        let said = said.unwrap_or_else(|_| Some(silent()));
+        said.map(|said| format!("{server}: {said}"))
     }
 
     fn reason(&self, error: &ZkError) -> String {
@@ -285,7 +331,7 @@ pub(super) async fn unto_the_end<T>(work: impl Future<Output = T>) -> T {
 pub(super) fn children<'a>(
     client: &'a Client,
     path: &str,
-) -> impl Future<Output = std::result::Result<Vec<String>, ZkError>> + Send + 'a {
+) -> impl Future<Output = std::result::Result<Vec<String>, ZkError>> + Send + use<'a> {
     let listed = client.list_children(path);
     async move {
         match listed.await {
@@ -295,14 +341,15 @@ pub(super) fn children<'a>(
     }
 }
 
-/// The data of each path, or `None` where nothing is; asked for in one exchange.
+/// The data of each path, or `None` where nothing is; asked for in one exchange. What only another user may read has none.
 pub(super) async fn data_of(client: &Client, paths: &[String]) -> Outcome<Vec<Option<(Vec<u8>, Stat)>>> {
     let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
     let mut found = Vec::with_capacity(asked.len());
-    for answer in asked {
+    for (path, answer) in paths.iter().zip(asked) {
         found.push(match answer.await {
             Ok(data) => Some(data),
             Err(ZkError::NoNode) => None,
+            Err(ZkError::NoAuth) => client.check_stat(path).await?.map(|stat| (Vec::new(), stat)),
             Err(error) => return Err(error.into()),
         });
     }

@@ -1,0 +1,200 @@
+//! The slots of a semaphore: which one a claim gets that the queue admits.
+//!
+//! A slot is an ephemeral node that only one session can have. It is made in one step with the mark on the claim's
+//! record that says which it is, and goes with the claim's other nodes. At most as many claims as there are slots
+//! are admitted, so that each finds one. The node counts as one of the leases of Curator's
+//! `InterProcessSemaphoreV2`. Where Curator's clients may be, a claim makes it as they do theirs: first in their
+//! queue, and when there is room.
+
+use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError};
+
+use super::follow::Hint;
+use super::line::Line;
+use super::node::ticket_stem;
+use super::note::Note;
+use super::shared::{Own, Shared};
+use super::sight::{leases, tickets};
+use super::wire::{Outcome, Trouble, children, make_folders};
+use crate::lock::{ErrorKind, Mode};
+
+/// What the number of a slot follows in the name of its node.
+const SLOT: &str = "dlock-slot-";
+/// How often others may be first.
+const RACES: usize = 100;
+
+/// The path of the node for slot `number` of the queue at `line`.
+pub(super) fn path(line: &str, number: u32) -> String {
+    format!("{}/{SLOT}{number}", leases(line))
+}
+
+/// What became of an attempt.
+pub(super) enum Taken {
+    /// The claim has a slot on each of its names.
+    All,
+    /// Something must happen first; the node of a foreign holder, if there is one.
+    After(Hint, Option<String>),
+    /// The claim's own entry is not there any more.
+    Gone,
+}
+
+/// What there is of one name.
+struct Place {
+    note: Note,
+    version: i32,
+    leases: Vec<String>,
+    tickets: Vec<String>,
+}
+
+/// Takes a slot on each name of a claim that the queue admits, all in one step. What an attempt made whose answer was
+/// lost is found in the claim's record.
+pub(super) async fn take(shared: &Shared, client: &Client) -> Outcome<Taken> {
+    let Mode::Slots(slots) = shared.request.mode else { return Ok(Taken::All) };
+    for _ in 0..RACES {
+        let own = shared.own();
+        let Some(places) = read(shared, client, &own).await? else { return Ok(Taken::Gone) };
+        if let Some(numbers) = places.iter().map(|place| place.note.slot).collect::<Option<Vec<u32>>>() {
+            shared.set_slots(&numbers);
+            return Ok(Taken::All);
+        }
+        if shared.door.joins_semaphores() {
+            if make_tickets(shared, client, &own, &places).await? {
+                continue;
+            }
+            if let Some(hint) = behind(shared, &own, &places, slots.get()) {
+                return Ok(Taken::After(hint, foreign_holder(&own, &places)));
+            }
+        }
+        let mut numbers = Vec::with_capacity(own.len());
+        for (own, place) in own.iter().zip(&places) {
+            let is_free = |number: &u32| !place.leases.contains(&format!("{SLOT}{number}"));
+            match (1..=slots.get()).find(is_free) {
+                Some(number) => numbers.push(number),
+                // Whoever had it has left the queue, and the node goes with the session.
+                None => return Ok(Taken::After(Hint::Room(leases(&own.line), place.leases.len()), None)),
+            }
+        }
+        match commit(shared, client, &own, &places, &numbers).await {
+            Ok(()) => {
+                shared.set_slots(&numbers);
+                return Ok(Taken::All);
+            }
+            Err(MultiWriteError::OperationFailed {
+                source: ZkError::NodeExists | ZkError::BadVersion,
+                ..
+            }) => {}
+            Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
+                for own in &own {
+                    make_folders(client, shared.door.acls(), &leases(&own.line)).await?;
+                }
+            }
+            Err(error) => return Err(ZkError::from(error).into()),
+        }
+    }
+    Err(Trouble::Refusal(ErrorKind::Unavailable, "others take the slots all the time".to_owned()))
+}
+
+/// Reads it all in one exchange; `None` if the claim's own entry is gone.
+async fn read(shared: &Shared, client: &Client, own: &[Own]) -> Outcome<Option<Vec<Place>>> {
+    let joins = shared.door.joins_semaphores();
+    let asked: Vec<_> = own
+        .iter()
+        .map(|own| {
+            let record = client.get_data(&own.nodes[0]);
+            let queue = joins.then(|| children(client, &tickets(&own.line)));
+            (record, children(client, &leases(&own.line)), queue)
+        })
+        .collect();
+    let mut places = Vec::with_capacity(own.len());
+    for (record, leases, queue) in asked {
+        let (data, stat) = match record.await {
+            Ok(found) => found,
+            Err(ZkError::NoNode) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        // Whoever overwrote it has taken the claim away.
+        let Some(note) = Note::parse(&data) else { return Ok(None) };
+        let tickets = match queue {
+            Some(queue) => queue.await?,
+            None => Vec::new(),
+        };
+        places.push(Place { note, version: stat.version, leases: leases.await?, tickets });
+    }
+    Ok(Some(places))
+}
+
+/// The paths of the claim's places in the queue of Curator's semaphore.
+fn own_tickets(shared: &Shared, own: &Own, place: &Place) -> Vec<String> {
+    let stem = ticket_stem(shared.request.id);
+    let mine = place.tickets.iter().filter(|name| name.starts_with(&stem));
+    mine.map(|name| format!("{}/{name}", tickets(&own.line))).collect()
+}
+
+/// Joins the queues of Curator's semaphores where the claim does not stand in them, in one step, so that any two claims
+/// come in the same order on all names. Says whether there was anything to do.
+async fn make_tickets(shared: &Shared, client: &Client, own: &[Own], places: &[Place]) -> Outcome<bool> {
+    let mut step = client.new_multi_writer();
+    let mut any = false;
+    for (own, place) in own.iter().zip(places) {
+        if own_tickets(shared, own, place).is_empty() {
+            let ticket = format!("{}/{}", tickets(&own.line), ticket_stem(shared.request.id));
+            step.add_create(&ticket, b"", &shared.door.ephemeral())?;
+            any = true;
+        }
+    }
+    if !any {
+        return Ok(false);
+    }
+    match step.commit().await {
+        Ok(_) => Ok(true),
+        Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
+            for own in own {
+                make_folders(client, shared.door.acls(), &tickets(&own.line)).await?;
+            }
+            Ok(true)
+        }
+        Err(error) => Err(ZkError::from(error).into()),
+    }
+}
+
+/// What the claim must wait for among Curator's clients.
+fn behind(shared: &Shared, own: &[Own], places: &[Place], slots: u32) -> Option<Hint> {
+    own.iter().zip(places).find_map(|(own, place)| {
+        let queue = Line::of(&place.tickets);
+        let index = queue.find(shared.request.id)?;
+        if let Some(before) = index.checked_sub(1) {
+            let name = &queue.places[before].watched().name;
+            return Some(Hint::Node(format!("{}/{name}", tickets(&own.line))));
+        }
+        let taken = place.leases.len();
+        let full = u32::try_from(taken).unwrap_or(u32::MAX) >= slots;
+        full.then(|| Hint::Room(leases(&own.line), taken))
+    })
+}
+
+/// The node of a foreign client that has a lease.
+fn foreign_holder(own: &[Own], places: &[Place]) -> Option<String> {
+    own.iter().zip(places).find_map(|(own, place)| {
+        let foreign = place.leases.iter().find(|name| !name.starts_with(SLOT))?;
+        Some(format!("{}/{foreign}", leases(&own.line)))
+    })
+}
+
+async fn commit(
+    shared: &Shared,
+    client: &Client,
+    own: &[Own],
+    places: &[Place],
+    numbers: &[u32],
+) -> Result<(), MultiWriteError> {
+    let options = CreateMode::Ephemeral.with_acls(shared.door.acls());
+    let mut step = client.new_multi_writer();
+    for ((own, place), number) in own.iter().zip(places).zip(numbers) {
+        let note = Note { slot: Some(*number), ..place.note.clone() };
+        step.add_create(&path(&own.line, *number), b"", &options)?;
+        step.add_set_data(&own.nodes[0], &note.to_bytes(), Some(place.version))?;
+        for ticket in own_tickets(shared, own, place) {
+            step.add_delete(&ticket, None)?;
+        }
+    }
+    step.commit().await.map(drop)
+}

@@ -1,0 +1,287 @@
+//! Kinds of claims that meet within milliseconds, and the slots of a semaphore, whose holders have a node more.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::zookeeper::absent;
+use crate::servers::zookeeper::{self, Raw};
+use crate::servers::{Server, free_port};
+use crate::support::bed::Holder;
+use crate::support::running::finish_all;
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Bed, Service};
+
+/// How many pairs start beside each other; more by `DLOCK_TEST_PAIRS`.
+const PAIRS: usize = 36;
+/// Started one after another within this, each may come between two steps of the other.
+const MOMENT: u64 = 12;
+
+fn service(test: &str, prefix: Option<&str>) -> Service {
+    let endpoint = format!("{}/{test}", zookeeper::endpoint());
+    Service { backend: "zk", endpoint, prefix: prefix.map(str::to_owned) }
+}
+
+/// With a prefix slots are those of Curator's semaphore too.
+fn beds(test: &str) -> [Bed; 2] {
+    [None, Some("/raw/")].map(|prefix| Bed::on(service(test, prefix)))
+}
+
+/// Whether it has come to a command or to an end.
+fn is_decided(holder: &mut Holder) -> bool {
+    holder.has_started() || holder.running.has_ended()
+}
+
+#[test]
+fn kinds_that_do_not_mix_never_run_together() {
+    if absent() {
+        return;
+    }
+    let kinds: [[&[&str]; 2]; 3] =
+        [[&["--slots", "2"], &["-x"]], [&["--slots", "1"], &["--slots", "3"]], [&["-s"], &["--slots", "2"]]];
+    let count = std::env::var("DLOCK_TEST_PAIRS").ok().and_then(|n| n.parse().ok()).unwrap_or(PAIRS);
+    let beds = beds("kinds");
+    for round in 0..count {
+        let (bed, name) = (&beds[round % 2], format!("x{round}"));
+        let mut pair = kinds[round % kinds.len()];
+        if round % 4 > 1 {
+            pair.reverse();
+        }
+        let mut both = Vec::new();
+        for kind in pair {
+            both.push(bed.hold(&[&["-q", "-n", "--name", &name], kind].concat()));
+            let_pass(Duration::from_millis(u64::try_from(round * 5).expect("small") % MOMENT));
+        }
+        until_true("two that know whether they hold", || both.iter_mut().all(is_decided));
+        let running = both.iter().filter(|one| one.has_started()).count();
+        assert!(running < 2, "both of {pair:?} run in round {round}");
+        for one in both {
+            let started = one.has_started();
+            let ended = one.release();
+            let expected: &[Option<i32>] = if started { &[Some(0)] } else { &[Some(64), Some(75)] };
+            assert!(expected.contains(&ended.code()), "{:?}: {}", ended.code(), ended.err);
+        }
+    }
+}
+
+#[test]
+fn forty_that_start_at_once_share_three_slots() {
+    if absent() {
+        return;
+    }
+    for bed in beds("forty") {
+        let script = r#"mkdir "slot$DLOCK_SLOT" || echo "twice: $DLOCK_SLOT" >>wrong
+            set -- slot*; [ $# -le 3 ] || echo "too many: $*" >>wrong
+            sleep 0.01; rmdir "slot$DLOCK_SLOT"; echo "$DLOCK_SLOT" >>slots"#;
+        let words = ["-q", "--name", "x", "--slots", "3", "--", "sh", "-c", script];
+        finish_all((0..40).map(|_| bed.start(&mut bed.run(words))));
+        assert_eq!(bed.read("wrong"), "");
+        assert_eq!(bed.read("slots").lines().count(), 40);
+        assert!(bed.read("slots").lines().all(|slot| ["1", "2", "3"].contains(&slot)));
+    }
+}
+
+/// Runs a holder with `options`, removes the node in `folder` of its queue whose name has `part`, and expects its end.
+fn loses(test: &str, options: &[&str], folder: &str, part: &str) {
+    let bed = Bed::on(service(test, None));
+    // Far longer than the news may take.
+    let holder = bed.held(&[&["--ttl", "60s", "--name", "x"], options].concat());
+    let path = format!("/{test}/dlock/x{folder}");
+    let mut raw = Raw::connect(zookeeper::shared_port(), 0);
+    let node = raw.children(&path).into_iter().find(|node| node.contains(part)).expect("a node");
+    raw.delete(&format!("{path}/{node}"));
+    let ended = holder.running.finish_within(Duration::from_secs(5));
+    ended.failed(76, &["lost x"]);
+}
+
+#[test]
+fn the_half_of_an_entry_that_curators_writers_see_is_as_good_as_all_of_it() {
+    if !absent() {
+        loses("half", &[], "", "__WRIT__");
+    }
+}
+
+#[test]
+fn a_slot_that_is_taken_away_ends_the_command() {
+    if !absent() {
+        loses("slot", &["--slots", "2"], "/leases", "dlock-slot-1");
+    }
+}
+
+#[test]
+fn a_slot_is_handed_on_in_order_whoever_ends_first() {
+    if absent() {
+        return;
+    }
+    for bed in beds("order") {
+        let three = ["-q", "--name", "x", "--slots", "3"];
+        let mut holders: Vec<Holder> = (0..3).map(|_| bed.held(&three)).collect();
+        let mut slots: Vec<u32> = holders.iter().map(Holder::slot).collect();
+        slots.sort_unstable();
+        assert_eq!(slots, [1, 2, 3]);
+        let mut waiters = Vec::new();
+        for n in 1..5 {
+            waiters.push(bed.hold(&three));
+            bed.await_waiters("x", n);
+        }
+        // The second first, then whoever came after it.
+        for _ in 0..4 {
+            let ending = holders.remove(1);
+            let slot = ending.slot();
+            ending.release().silently(0);
+            let mut next = waiters.remove(0);
+            next.await_start();
+            assert_eq!(next.slot(), slot, "the one that was given back");
+            assert!(waiters.iter().all(|one| !one.has_started()), "out of order");
+            holders.insert(0, next);
+        }
+        for holder in holders {
+            holder.release().silently(0);
+        }
+        bed.assert_free("x");
+    }
+}
+
+#[test]
+fn an_entry_that_only_its_user_may_read_is_waited_for() {
+    if absent() {
+        return;
+    }
+    let bed = Bed::on(service("unreadable", None));
+    let first = bed.held(&["--name", "x"]);
+    // Its folder is everybody's, its nodes are Ann's alone.
+    let mut command = bed.run(["-q", "--name", "x", "--user", "ann", "--", "sh", "-c", "echo ann >>order"]);
+    let ann = bed.start(command.env("DLOCK_PASSWORD", "secret"));
+    bed.await_waiters("x", 1);
+    let last = bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", "echo last >>order"]));
+    bed.await_waiters("x", 2);
+    first.release().silently(0);
+    ann.finish().silently(0);
+    last.finish().silently(0);
+    assert_eq!(bed.read("order"), "ann\nlast\n");
+}
+
+/// What a waiter asks of the server by itself.
+#[test]
+fn a_waiter_at_rest_renews_and_asks_nothing_else() {
+    const PING: i32 = 11;
+    const MULTI: i32 = 14;
+    if absent() {
+        return;
+    }
+    let tap = Tap::to(zookeeper::shared_port());
+    for mode in [&["-x"][..], &["--slots", "1"]] {
+        let test = format!("rest{}", mode.len());
+        let bed = Bed::on(service(&test, None));
+        let holder = bed.held(&[&["--name", "x"], mode].concat());
+        let endpoint = format!("zk://127.0.0.1:{}/{test}", tap.port);
+        let mut command = bed.dlock(["run", "-q", "--endpoint", &endpoint, "--name", "x", "--ttl", "4s"]);
+        let waiter = bed.start(command.args(mode).args(["--", "true"]));
+        bed.await_waiters("x", 1);
+        // What comes of entering has been asked for by its first renewal.
+        let_pass(Duration::from_secs(1));
+        tap.taken();
+        // Four renewals, a second apart.
+        let_pass(Duration::from_secs(4));
+        let asked: Vec<i32> = tap.taken().into_iter().filter(|code| *code != PING).collect();
+        assert!(asked.iter().all(|code| *code == MULTI) && (3..=5).contains(&asked.len()), "{asked:?}");
+        holder.release().silently(0);
+        waiter.finish().silently(0);
+    }
+}
+
+/// A relay that notes the codes of the requests that pass.
+struct Tap {
+    port: u16,
+    codes: Arc<Mutex<Vec<i32>>>,
+}
+
+impl Tap {
+    fn to(server: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).expect("listens");
+        let port = listener.local_addr().expect("bound").port();
+        let codes: Arc<Mutex<Vec<i32>>> = Arc::default();
+        let noted = Arc::clone(&codes);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).expect("connects");
+                // Without these a relay answers later than a server would.
+                let _ = (client.set_nodelay(true), server.set_nodelay(true));
+                let (mut from, mut to) =
+                    (server.try_clone().expect("one more"), client.try_clone().expect("one more"));
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                let codes = Arc::clone(&noted);
+                std::thread::spawn(move || note(client, server, &codes));
+            }
+        });
+        Self { port, codes }
+    }
+
+    /// The codes since this was asked last.
+    fn taken(&self) -> Vec<i32> {
+        std::mem::take(&mut self.codes.lock().expect("not poisoned"))
+    }
+}
+
+/// Passes frames on: a length, and but for the greeting a number and the code of a request.
+fn note(mut client: TcpStream, mut server: TcpStream, codes: &Mutex<Vec<i32>>) {
+    let mut greeted = false;
+    loop {
+        let mut length = [0; 4];
+        if client.read_exact(&mut length).is_err() {
+            break;
+        }
+        let mut body = vec![0; usize::try_from(i32::from_be_bytes(length)).expect("a length")];
+        if client.read_exact(&mut body).is_err() {
+            break;
+        }
+        if std::mem::replace(&mut greeted, true) {
+            let code = body[4..8].try_into().expect("four");
+            codes.lock().expect("not poisoned").push(i32::from_be_bytes(code));
+        }
+        if server.write_all(&[&length[..], &body].concat()).is_err() {
+            break;
+        }
+    }
+    let _ = server.shutdown(Shutdown::Both);
+}
+
+/// Requests for each hand-over of a slot among so many waiters, and how long it all took.
+fn cost(server: &Server, waiters: usize) -> (f64, Duration) {
+    let endpoint = format!("zk://127.0.0.1:{}/w{waiters}", server.port());
+    let bed = Bed::on(Service { backend: "zk", endpoint, prefix: None });
+    let options = ["-q", "--ttl", "10m", "--name", "x", "--slots", "2"];
+    let holders: Vec<Holder> = (0..2).map(|_| bed.held(&options)).collect();
+    let words = [&options[..], &["--", "true"]].concat();
+    let queue: Vec<_> = (0..waiters).map(|_| bed.start(&mut bed.run(&words))).collect();
+    bed.await_waiters("x", waiters);
+    let received = || -> u32 {
+        let said = zookeeper::said(server.port(), *b"srvr").expect("answers");
+        said.lines().find_map(|line| line.strip_prefix("Received: ")?.parse().ok()).expect("a number")
+    };
+    let (before, begun) = (received(), Instant::now());
+    for holder in holders {
+        holder.release().silently(0);
+    }
+    finish_all(queue);
+    let asked = f64::from(received() - before);
+    (asked / f64::from(u32::try_from(waiters).expect("few")), begun.elapsed())
+}
+
+#[test]
+fn requests_for_one_hand_over_of_a_slot_do_not_grow_with_the_queue() {
+    if absent() {
+        return;
+    }
+    let server = zookeeper::start();
+    let (short, _) = cost(&server, 10);
+    let (long, took) = cost(&server, 50);
+    // Every session that has nothing to say says so every 1.5 s.
+    let pings = took.as_secs_f64() / 1.5 + 1.0;
+    assert!(
+        long <= short * 1.15 + 0.5 + pings,
+        "{long} for 50 waiters, {short} for 10, {pings} signs of life"
+    );
+    eprintln!("{short} requests for each hand-over with 10 waiters, {long} with 50");
+}
