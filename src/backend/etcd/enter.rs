@@ -13,7 +13,7 @@ use super::fault::{Fault, Outcome};
 use super::keys::{Layout, Line};
 use super::look::{self, Answers, Seen};
 use super::stored::{Note, Stored};
-use super::wire::{Wire, by};
+use super::wire::Wire;
 use super::{cycle, line};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimState, ErrorKind, Mode, Moment, Request};
@@ -142,8 +142,8 @@ impl Attempt<'_> {
         loop {
             let (granted, entered) = match kept {
                 None => {
-                    // So that the head start is not spent on connecting; whoever sends first will say why not.
-                    let _ = by(self.deadline, self.wire.connection()).await;
+                    // So that the head start is not spent on connecting.
+                    self.wire.ready(self.deadline).await?;
                     tokio::join!(self.grant(), async {
                         Clock::Boot.sleep_until(clock::now() + HEAD_START).await;
                         self.make().await
