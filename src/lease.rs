@@ -9,9 +9,15 @@ use crate::clock::Clock;
 use crate::lock::validity::Terms;
 use crate::lock::{Error, Moment, Result};
 
+/// What part of a ttl may have passed since the last confirmation when something is begun. Where renewals are
+/// confirmed with the one after them, half of it is usual.
+const FRESH: f64 = 0.6;
+
 /// Until when a hold may be relied on, and when its end must begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
+    /// Until when something may be begun under it: later, a renewal must be confirmed first.
+    pub begin_until: Moment,
     /// When SIGTERM is due.
     pub terminate_at: Moment,
     /// When SIGKILL is due: the deadline.
@@ -79,6 +85,7 @@ impl LeaseKeeper {
         let terms = self.terms();
         let kill_at = terms.kill_at(self.from);
         Window {
+            begin_until: self.from + terms.ttl.mul_f64(FRESH),
             terminate_at: terms.terminate_at(self.from),
             kill_at,
             guard_at: kill_at + terms.kill_budget / 2,
@@ -228,6 +235,7 @@ mod tests {
         assert_eq!(window.kill_at.since(sent), Duration::from_millis(28_698));
         assert_eq!(window.guard_at.since(window.kill_at), Duration::from_millis(500));
         assert_eq!(window.kill_at.since(window.terminate_at), Duration::from_secs(5));
+        assert_eq!(window.begin_until.since(sent), Duration::from_secs(18));
     }
 
     #[tokio::test(start_paused = true)]

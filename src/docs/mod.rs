@@ -96,4 +96,8 @@ pub mod adr {
     pub mod r0073_sql_renewals_lock_nothing_shared {}
     #[doc = include_str!("adr/0074-functions-in-order-of-the-start.md")]
     pub mod r0074_functions_in_order_of_the_start {}
+    #[doc = include_str!("adr/0096-etcd-late-requests.md")]
+    pub mod r0096_etcd_late_requests {}
+    #[doc = include_str!("adr/0097-renewed-before-held.md")]
+    pub mod r0097_renewed_before_held {}
 }

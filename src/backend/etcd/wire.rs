@@ -62,6 +62,11 @@ impl fmt::Debug for Wire {
     }
 }
 
+/// Whether `place`, `HOST:PORT`, is this host.
+fn is_loopback(place: &str) -> bool {
+    ["127.", "localhost:", "[::1]"].iter().any(|own| place.starts_with(own))
+}
+
 fn options(config: &EtcdConfig) -> ConnectOptions {
     let options = ConnectOptions::new().with_require_leader(true).with_auto_token_refresh(true);
     match &config.login {
@@ -132,6 +137,13 @@ impl Wire {
     /// The servers as people write them, without user and password.
     pub(super) fn place(&self) -> String {
         self.config.endpoints.join(",")
+    }
+
+    /// A server beyond this host to which the password goes unencrypted, if there is one.
+    pub(super) fn open_password(&self) -> Option<&str> {
+        self.config.login.as_ref()?;
+        let open = |url: &&String| url.strip_prefix("http://").is_some_and(|host| !is_loopback(host));
+        self.config.endpoints.iter().find(open).map(String::as_str)
     }
 
     /// The server of a connection.
@@ -258,5 +270,56 @@ impl Wire {
             }
             answer => answer,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Options;
+    use crate::backend::options::Secret;
+
+    fn wire(endpoint: &str, password: Option<&str>) -> Wire {
+        let options = Options {
+            endpoints: vec![endpoint.to_owned()],
+            user: password.map(|_| "ci".to_owned()),
+            password: password.map(Secret::new),
+            ..Options::default()
+        };
+        Wire::new(&EtcdConfig::parse(&options).expect("an address"))
+    }
+
+    #[test]
+    fn a_password_is_open_beyond_this_host_without_encryption() {
+        for (endpoint, password, open) in [
+            ("http://h:1", Some("p"), Some("http://h:1")),
+            ("http://127.0.0.1:1,http://h:1", Some("p"), Some("http://h:1")),
+            ("http://h:1", None, None),
+            ("https://h:1", Some("p"), None),
+            ("localhost:1,[::1]:2,127.0.0.1:3", Some("p"), None),
+        ] {
+            assert_eq!(wire(endpoint, password).open_password(), open, "{endpoint}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_gets_its_share_of_the_time_and_more_after_rounds_without_an_answer() {
+        let (one, two) = (wire("h:1", None), wire("h:1,h:2", None));
+        let near = |wire: &Wire, deadline: u64, left: usize, wanted: u64| {
+            let patience = wire.patience(clock::now() + Duration::from_millis(deadline), left).as_millis();
+            let wanted = u128::from(wanted);
+            assert!(patience <= wanted && patience + 50 > wanted, "{patience} for {wanted}");
+        };
+        near(&one, 60_000, 1, 5000);
+        near(&one, 1000, 1, 1000);
+        near(&two, 60_000, 2, 1500);
+        near(&two, 1000, 2, 500);
+        two.slow.store(1, Ordering::Relaxed);
+        near(&two, 60_000, 2, 1500);
+        two.slow.store(2, Ordering::Relaxed);
+        near(&two, 60_000, 2, 3000);
+        near(&two, 1000, 2, 1000);
+        two.slow.store(1000, Ordering::Relaxed);
+        near(&two, 60_000, 2, 24_000);
     }
 }
