@@ -9,10 +9,16 @@ use crate::clock::Clock;
 use crate::lock::validity::Terms;
 use crate::lock::{Error, Moment, Result};
 
+/// What part of a ttl may have passed since the last confirmation when something is begun. Where renewals are
+/// confirmed with the one after them, half of it is usual.
+const FRESH: f64 = 0.6;
+
 /// Until when a hold may be relied on, and when its end must begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
     /// When SIGTERM is due; never without a lease.
+    /// Until when something may be begun under it: later, a renewal must be confirmed first.
+    pub begin_until: Moment,
     pub terminate_at: Moment,
     /// When SIGKILL is due: the deadline; never without a lease.
     pub kill_at: Moment,
@@ -83,13 +89,23 @@ impl LeaseKeeper {
         let terms = self.terms();
         if !self.wanted.leased {
             // A renewal is due after a third of the ttl and may take a sixth.
-            let guard_at = self.from + terms.ttl * 5 / 8;
-            let guard_step = terms.ttl / 32;
-            return Window { terminate_at: Moment::NEVER, kill_at: Moment::NEVER, guard_at, guard_step };
+            return Window {
+                terminate_at: Moment::NEVER,
+                begin_until: Moment::NEVER,
+                kill_at: Moment::NEVER,
+                guard_at: self.from + terms.ttl * 5 / 8,
+                guard_step: terms.ttl / 32,
+            };
         }
         let kill_at = terms.kill_at(self.from);
         let guard_at = kill_at + terms.kill_budget / 2;
-        Window { terminate_at: terms.terminate_at(self.from), kill_at, guard_at, guard_step: Duration::ZERO }
+        Window {
+            terminate_at: terms.terminate_at(self.from),
+            begin_until: self.from + terms.ttl.mul_f64(FRESH),
+            kill_at,
+            guard_at,
+            guard_step: Duration::ZERO,
+        }
     }
 
     /// When the next renewal is due.
@@ -243,6 +259,7 @@ mod tests {
         assert_eq!(window.guard_at.since(window.kill_at), Duration::from_millis(500));
         assert_eq!(window.guard_step, Duration::ZERO);
         assert_eq!(window.kill_at.since(window.terminate_at), Duration::from_secs(5));
+        assert_eq!(window.begin_until.since(sent), Duration::from_secs(18));
     }
 
     #[tokio::test(start_paused = true)]

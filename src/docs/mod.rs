@@ -106,4 +106,8 @@ pub mod adr {
     pub mod r0092_zookeeper_one_node_for_life {}
     #[doc = include_str!("adr/0093-zookeeper-waiters-only-renew.md")]
     pub mod r0093_zookeeper_waiters_only_renew {}
+    #[doc = include_str!("adr/0096-etcd-late-requests.md")]
+    pub mod r0096_etcd_late_requests {}
+    #[doc = include_str!("adr/0097-renewed-before-held.md")]
+    pub mod r0097_renewed_before_held {}
 }

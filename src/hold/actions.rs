@@ -97,9 +97,16 @@ impl Driver<'_> {
         self.enter();
     }
 
-    /// The lock is held: passes the gate, or asks the front if that cannot be; unless the run turns out not to
-    /// be needed.
+    /// The lock is held, and the front guards: passes the gate, or asks the front if that cannot be; unless the run turns
+    /// out not to be needed.
     fn ask(&mut self) {
+        if let Some(lease) = &self.lease {
+            self.keeper.guard_in_steps_of(lease.window().guard_step);
+            self.keeper.guard_until(lease.window().guard_at);
+        }
+        if let (Some(grant), Some(at)) = (self.machine.grant(), self.machine.held_at()) {
+            self.audience.notice(Notice::Held { waited: at.since(self.job.plan.started), grant });
+        }
         let Some(period) = self.job.once_per else { return self.pass_gate() };
         let deadline = self.clock.now() + (self.job.plan.ttl / 6).min(RELEASE);
         let (backend, names) = (self.job.backend.clone(), self.job.names.clone());

@@ -227,14 +227,11 @@ impl Driver<'_> {
 
     fn state(&mut self, state: ClaimState) -> Event {
         match (&state, &self.claim) {
-            (ClaimState::Held(grant), Some(claim)) if self.machine.held_at().is_none() => {
+            (ClaimState::Held(grant), Some(claim)) if *self.machine.phase() == Phase::Waiting => {
+                // What is told of a hold that counts is told when the machine asks.
                 let lease = self.lease_keeper(claim, grant.counts_from);
-                self.keeper.guard_in_steps_of(lease.window().guard_step);
-                self.keeper.guard_until(lease.window().guard_at);
-                let now = self.clock.now();
-                self.machine.on(Event::Renewed(lease.window()), now);
+                self.machine.on(Event::Renewed(lease.window()), self.clock.now());
                 self.lease = Some(lease);
-                self.audience.notice(Notice::Held { waited: now.since(self.job.plan.started), grant });
             }
             (ClaimState::Waiting { ahead, holder }, _) => {
                 self.audience.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });

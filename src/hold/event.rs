@@ -83,6 +83,8 @@ pub enum Phase {
     Entering,
     /// In line.
     Waiting,
+    /// The service gave the lock, and too little is left of the lease to begin with: renewed first.
+    Confirming,
     /// Held; the gate before the command is not passed yet.
     Asking,
     /// The command runs.

@@ -3,7 +3,8 @@
 //! | phase | held | lost | ending signal | timer | command ends |
 //! |---|---|---|---|---|---|
 //! | entering | – | – | leave | give up or try again | – |
-//! | waiting | pass the gate | enter again, at the end | leave | give up | – |
+//! | waiting | pass the gate, or confirm | enter again, at the end | leave | give up | – |
+//! | confirming | – | enter again | leave | give up | – |
 //! | asking | – | enter again | leave | leave: the front is stopped | – |
 //! | running | – | SIGKILL the tree | pass on, begin the grace | lease or max-run: begin to stop | linger or leave; died of a signal: stop the rest |
 //! | stopping | – | SIGKILL the tree | a second one: SIGKILL | SIGKILL | SIGTERM the rest |
@@ -87,7 +88,7 @@ impl Machine {
 
     /// The grant, once the lock was held.
     pub fn grant(&self) -> Option<&Grant> {
-        self.grant.as_ref()
+        self.grant.as_ref().filter(|_| self.held_at.is_some())
     }
 
     /// Since when the lock was held.
@@ -118,7 +119,7 @@ impl Machine {
     pub fn wake_at(&self) -> Moment {
         match &self.phase {
             Phase::Entering => self.retry_at.min(self.give_up_at() + LAST_WORD),
-            Phase::Waiting => self.plan.give_up_at(),
+            Phase::Waiting | Phase::Confirming => self.plan.give_up_at(),
             Phase::Asking => self.ask_until,
             Phase::Running => self.terminate_at().min(self.max_run_at()),
             Phase::Stopping(_) if self.killing => Moment::NEVER,
@@ -170,7 +171,7 @@ impl Machine {
             // A renewal concerns the promise, whatever the phase.
             Event::Renewed(window) => {
                 self.window = Some(window);
-                return Vec::new();
+                return if self.phase == Phase::Confirming { self.ask_or_confirm(now) } else { Vec::new() };
             }
             Event::Left => {
                 self.phase = Phase::Over;
@@ -182,7 +183,7 @@ impl Machine {
         }
         match self.phase.clone() {
             Phase::Entering => self.entering(event, now),
-            Phase::Waiting => self.waiting(event, now),
+            Phase::Waiting | Phase::Confirming => self.waiting(event, now),
             Phase::Asking => self.asking(event, now),
             Phase::Running => self.running(event, now),
             Phase::Stopping(reason) => self.stopping(event, reason, now),
@@ -243,12 +244,7 @@ impl Machine {
             }
             Event::State(ClaimState::Held(grant)) => {
                 self.grant = Some(grant);
-                self.held_at = Some(now);
-                // Renewals do not move this: somebody who can start something may stand behind, also where no lease
-                // runs out.
-                self.ask_until = self.terminate_at().min(now + self.plan.ttl);
-                self.phase = Phase::Asking;
-                vec![Action::Ask]
+                self.ask_or_confirm(now)
             }
             Event::State(ClaimState::Superseded { by }) => self.leave_as(Verdict::Superseded(by)),
             Event::Refused(error) => self.leave_as(Verdict::Failed(error)),
@@ -262,6 +258,20 @@ impl Machine {
             }
             other => self.before_running(other),
         }
+    }
+
+    /// The lock was given. After an outage hardly anything may be left of the lease: enough to lose the turn, and too
+    /// little to begin with. It is renewed by whoever renews, and counts as held only then.
+    fn ask_or_confirm(&mut self, now: Moment) -> Vec<Action> {
+        if self.window.is_some_and(|window| window.begin_until <= now) {
+            self.phase = Phase::Confirming;
+            return Vec::new();
+        }
+        self.held_at = Some(now);
+        // Renewals do not move this: somebody who can start something may stand behind, also where no lease runs out.
+        self.ask_until = self.terminate_at().min(now + self.plan.ttl);
+        self.phase = Phase::Asking;
+        vec![Action::Ask]
     }
 
     fn asking(&mut self, event: Event, now: Moment) -> Vec<Action> {

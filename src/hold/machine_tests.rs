@@ -58,6 +58,7 @@ fn from_terminal(signal: Signal) -> Event {
 
 fn window(end: u64) -> Event {
     Event::Renewed(Window {
+        begin_until: at(end * 3 / 5),
         terminate_at: at(end - 2000),
         kill_at: at(end - 1000),
         guard_at: at(end - 500),

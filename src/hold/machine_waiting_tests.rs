@@ -217,6 +217,41 @@ fn a_front_that_does_not_answer_in_time_gets_no_command() {
 }
 
 #[test]
+fn a_lock_given_when_little_is_left_of_the_lease_is_held_once_a_renewal_is_confirmed() {
+    let mut m = waiting_machine(plan());
+    m.on(window(20_000), at(20));
+    // After an outage: so late that the command would have to be ended at once.
+    assert_eq!(m.on(held(), at(19_000)), []);
+    assert_eq!((m.phase(), m.held_at(), m.grant()), (&Phase::Confirming, None, None));
+    assert_eq!(m.on(Event::Go, at(19_100)), [], "nothing starts");
+    assert_eq!(m.on(window(20_000), at(19_200)), [], "an answer to an older renewal");
+    assert_eq!(m.on(window(49_000), at(19_500)), [Action::Ask]);
+    assert_eq!((m.held_at(), m.wake_at()), (Some(at(19_500)), at(47_000)));
+    assert_eq!(m.on(Event::Go, at(19_600)), [Action::Spawn]);
+}
+
+#[test]
+fn a_hold_that_is_not_confirmed_is_no_hold() {
+    let confirming = |wait| {
+        let mut m = waiting_machine(Plan { wait, ..plan() });
+        m.on(window(20_000), at(20));
+        assert_eq!(m.on(held(), at(12_000)), []);
+        m
+    };
+    let mut m = confirming(Wait::Forever);
+    assert_eq!(m.wake_at(), Moment::NEVER, "the service decides, not a timer");
+    assert_eq!(m.on(lost(), at(19_000)), [Action::EnterAgain(LossReason::SessionEnded)]);
+    assert_eq!((m.phase(), m.grant()), (&Phase::Entering, None));
+    let mut m = confirming(Wait::AtMost(ms(15_000)));
+    assert_eq!(m.on(Event::Tick, m.wake_at()), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::WaitOver(None)));
+    let mut m = confirming(Wait::Forever);
+    assert_eq!(m.on(signal(Signal::TERM), at(19_000)), LEAVE);
+    let mut m = confirming(Wait::Forever);
+    assert_eq!(m.on(asked(), at(19_000)), LEAVE);
+}
+
+#[test]
 fn a_run_that_turned_out_unneeded_is_skipped() {
     let mut m = machine(plan(), vec![Event::Entered, window(20_000), held()]);
     assert_eq!(m.on(Event::Unneeded(ms(9)), at(20)), LEAVE);

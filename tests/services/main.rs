@@ -11,6 +11,7 @@ mod chance;
 mod etcd;
 mod etcd_cluster;
 mod etcd_cut;
+mod etcd_faults;
 mod hostile;
 mod mysql;
 mod mysql_many;

@@ -69,9 +69,16 @@ impl EtcdClaim {
         Err(Fault::Said(ErrorKind::Invalid, "the claim is no longer in it".to_owned()))
     }
 
+    /// Ends the claim for good: also what was asked for it and may come late.
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
         let core = &self.core;
         core.left.store(true, Ordering::Relaxed);
+        self.leave_line(succeeded, deadline).await?;
+        core.strays.keep_out(&core.wire, &core.layout, core.id, deadline).await
+    }
+
+    async fn leave_line(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
+        let core = &self.core;
         let acquired = *lock(&core.acquired_ms);
         let Some(acquired) = acquired.filter(|_| succeeded) else {
             return revoke(&core.wire, core.lease, deadline).await;
@@ -80,8 +87,9 @@ impl EtcdClaim {
             core.lines.iter().map(|line| TxnOp::put(line.done(), acquired.to_string(), None)).collect();
         let removal = self.removal();
         // Where all of it fits, the success is told and the line left in one request, and the bare lease is left
-        // to expire.
-        let at_once = steps.len() + removal.len() <= look::MOST_OPERATIONS && core.ttl <= LEFT_TO_EXPIRE;
+        // to expire; unless a late request to enter could find it there.
+        let fits = steps.len() + removal.len() <= look::MOST_OPERATIONS;
+        let at_once = fits && core.ttl <= LEFT_TO_EXPIRE && !core.strays.has(core.id);
         if at_once {
             steps.extend(removal);
         }
@@ -103,10 +111,7 @@ impl EtcdClaim {
     /// The steps that take all keys of the claim away.
     fn removal(&self) -> Vec<TxnOp> {
         let core = &self.core;
-        let slots = match &*core.state.borrow() {
-            ClaimState::Held(grant) => grant.names.iter().map(|g| g.slot).collect(),
-            _ => Vec::new(),
-        };
+        let slots = lock(&core.slots).clone();
         let mut steps = Vec::new();
         for (at, line) in core.lines.iter().enumerate() {
             let keys = [core.entry(line), line.record(core.mode, core.lease), line.hold(core.lease)];

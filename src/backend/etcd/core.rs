@@ -12,9 +12,10 @@ use super::keys::{Layout, Line};
 use super::look::{self, Answers, Seen, Target};
 use super::renew::Kept;
 use super::stored::{Note, Stored, wall_clock};
+use super::stray::Strays;
 use super::wire::Wire;
 use crate::clock;
-use crate::lock::{ClaimState, FencingToken, Grant, Granted, LossReason, Mode, Moment};
+use crate::lock::{ClaimId, ClaimState, FencingToken, Grant, Granted, LossReason, Mode, Moment};
 
 /// How long it may take to learn why an entry is gone before it is told without a reason.
 const WHY: Duration = Duration::from_millis(200);
@@ -23,6 +24,8 @@ const WHY: Duration = Duration::from_millis(200);
 pub(super) struct Core {
     pub(super) wire: Arc<Wire>,
     pub(super) layout: Layout,
+    pub(super) strays: Arc<Strays>,
+    pub(super) id: ClaimId,
     pub(super) lines: Vec<Line>,
     pub(super) mode: Mode,
     pub(super) lease: i64,
@@ -38,6 +41,8 @@ pub(super) struct Core {
     pub(super) placed_at: Mutex<i64>,
     /// When the lock was acquired, by the clock of this host.
     pub(super) acquired_ms: Mutex<Option<u64>>,
+    /// The slots that it was given, in the order of the names.
+    pub(super) slots: Mutex<Vec<Option<u32>>>,
     /// It has begun to leave: what becomes of the entry is no loss.
     pub(super) left: AtomicBool,
     /// The way may be free: whoever follows the line looks.
@@ -100,6 +105,7 @@ impl Core {
     /// Tells that it holds, with `tokens` and slots in the order of the names.
     pub(super) fn publish_held(&self, names: Vec<Granted>) {
         lock(&self.acquired_ms).get_or_insert_with(wall_clock);
+        *lock(&self.slots) = names.iter().map(|granted| granted.slot).collect();
         let counts_from = *lock(&self.last_good);
         self.publish(ClaimState::Held(Grant { names, counts_from }));
     }
@@ -119,19 +125,21 @@ impl Core {
     /// Finds out how the claim stands and tells it. For an exclusive or shared claim one transaction also
     /// proves the hold, if it holds: it puts the key whose revision is the token.
     pub(super) async fn settle(&self, deadline: Moment) -> Outcome<Place> {
-        let slotted = matches!(self.mode, Mode::Slots(_));
         loop {
-            let Some((seen, revision)) = self.look(!slotted, deadline).await? else { return Ok(Place::Gone) };
+            let slots = if let Mode::Slots(n) = self.mode { Some(n.get()) } else { None };
+            let Some((seen, revision)) = self.look(slots.is_none(), deadline).await? else {
+                return Ok(Place::Gone);
+            };
             let targets = self.targets(&seen);
             if !targets.is_empty() {
                 self.publish_waiting(&seen, &targets, revision);
                 return Ok(Place::Waits(targets, revision));
             }
-            if !slotted {
+            let Some(slots) = slots else {
                 self.publish_held(self.granted(revision, None)?);
                 return Ok(Place::Held);
-            }
-            if self.take_slots(&seen, deadline).await? {
+            };
+            if self.take_slots(&seen, slots, deadline).await? {
                 return Ok(Place::Held);
             }
         }
@@ -185,16 +193,31 @@ impl Core {
         Ok(Some((seen.collect::<Outcome<Vec<_>>>()?, revision)))
     }
 
-    /// Takes the lowest free slot of each name; `false` if somebody was faster.
-    async fn take_slots(&self, seen: &[Seen], deadline: Moment) -> Outcome<bool> {
-        let slots: Vec<u32> = seen.iter().map(Seen::free_slot).collect();
+    /// Takes a free slot of each name; `false` if somebody was faster.
+    async fn take_slots(&self, seen: &[Seen], n: u32, deadline: Moment) -> Outcome<bool> {
         let mut compares = self.all_stand();
-        let mut operations = Vec::new();
-        for (line, slot) in self.lines.iter().zip(&slots) {
-            let key = line.slot(*slot);
-            compares.push(look::stands(key.clone(), 0));
+        let (mut operations, mut slots) = (Vec::new(), Vec::new());
+        for (line, seen) in self.lines.iter().zip(seen) {
+            let mut free = seen.free_slot(n, &[]);
+            if matches!(free, Some((_, Some(_)))) {
+                // Of those behind, who may hold as well, nothing is known yet.
+                let all = super::line::read(&self.wire, line, deadline).await?;
+                let slotted = all.members.iter().filter(|member| matches!(member.mode, Mode::Slots(_)));
+                let standing: Vec<i64> = slotted.map(|member| member.lease).collect();
+                free = seen.free_slot(n, &standing);
+            }
+            let Some((slot, left)) = free else { return Ok(false) };
+            let key = line.slot(slot);
+            match left {
+                None => compares.push(look::stands(key.clone(), 0)),
+                Some(left) => {
+                    compares.push(look::unchanged(key.clone(), left.revision));
+                    compares.push(look::stands(line.entry(self.mode, left.lease), 0));
+                }
+            }
             operations.push(look::put(key, "", self.lease));
-            operations.push(look::proof(line, self.lease, Some(*slot)));
+            operations.push(look::proof(line, self.lease, Some(slot)));
+            slots.push(slot);
         }
         // If an answer was lost, the slots of the first attempt are found here.
         let own = self.lines.iter().map(|line| etcd_client::TxnOp::get(line.hold(self.lease), None));

@@ -13,8 +13,9 @@ use super::fault::{Fault, Outcome};
 use super::keys::{Layout, Line};
 use super::look::{self, Answers, Seen};
 use super::stored::{Note, Stored};
-use super::wire::{Wire, by};
-use super::{cycle, line};
+use super::stray::Strays;
+use super::wire::Wire;
+use super::{cycle, line, rights};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimState, ErrorKind, Mode, Moment, Request};
 
@@ -33,6 +34,7 @@ pub(super) struct Joined {
 struct Attempt<'a> {
     wire: &'a Arc<Wire>,
     layout: &'a Layout,
+    strays: &'a Arc<Strays>,
     lines: Vec<Line>,
     request: &'a Request,
     lease: i64,
@@ -58,6 +60,7 @@ enum Entered {
 pub(super) async fn enter(
     wire: &Arc<Wire>,
     layout: &Layout,
+    strays: &Arc<Strays>,
     request: &Request,
     deadline: Moment,
 ) -> Outcome<Joined> {
@@ -65,6 +68,7 @@ pub(super) async fn enter(
     let attempt = Attempt {
         wire,
         layout,
+        strays,
         lines: request.names.iter().map(|name| layout.line(name)).collect(),
         request,
         lease: layout.lease_of(request.id),
@@ -72,7 +76,10 @@ pub(super) async fn enter(
         deadline,
     };
     attempt.check_size()?;
-    let (ttl, entered) = attempt.join().await?;
+    let (ttl, entered) = match attempt.join().await {
+        Ok(joined) => joined,
+        Err(fault) => return Err(rights::explain(wire, layout, &attempt.lines, fault, deadline).await),
+    };
     let (created, seen) = match entered {
         Entered::New(created, seen) => (created, seen),
         // An entry of that revision there is not, so the claim is found gone.
@@ -142,8 +149,8 @@ impl Attempt<'_> {
         loop {
             let (granted, entered) = match kept {
                 None => {
-                    // So that the head start is not spent on connecting; whoever sends first will say why not.
-                    let _ = by(self.deadline, self.wire.connection()).await;
+                    // So that the head start is not spent on connecting.
+                    self.wire.ready(self.deadline).await?;
                     tokio::join!(self.grant(), async {
                         Clock::Boot.sleep_until(clock::now() + HEAD_START).await;
                         self.make().await
@@ -192,7 +199,12 @@ impl Attempt<'_> {
         let txn = self.entries();
         let answer = self.wire.call(self.deadline, |mut c| {
             let txn = txn.clone();
-            async move { c.client.txn(txn).await }
+            async move {
+                let sent = self.strays.sent(self.lines.first(), self.request);
+                let answer = c.client.txn(txn).await;
+                sent.heard(&answer);
+                answer
+            }
         });
         self.read(&answer.await?)
     }
@@ -268,6 +280,8 @@ impl Attempt<'_> {
         Core {
             wire: Arc::clone(self.wire),
             layout: self.layout.clone(),
+            strays: Arc::clone(self.strays),
+            id: self.request.id,
             lines: self.lines,
             mode: self.request.mode,
             lease: self.lease,
@@ -278,6 +292,7 @@ impl Attempt<'_> {
             state,
             placed_at: Mutex::new(0),
             acquired_ms: Mutex::new(None),
+            slots: Mutex::default(),
             left: AtomicBool::new(false),
             look: Notify::new(),
             kept: Mutex::new(None),

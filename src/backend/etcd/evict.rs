@@ -15,8 +15,9 @@ use crate::backend::Evict;
 use crate::clock;
 use crate::lock::{ClaimId, Holder, Mode, Moment};
 
-/// For how long a claim that is not there, but may be on its way, is kept out, in seconds.
-const KEEP_OUT: i64 = 10;
+/// For how long a claim that is not there, but may be on its way, is kept out, in seconds: as long as Linux sends a
+/// packet again that nobody acknowledges.
+const KEEP_OUT: i64 = 930;
 
 /// As [`crate::backend::Backend::evict`].
 pub(super) async fn evict(
@@ -33,15 +34,23 @@ pub(super) async fn evict(
         Evict::IfWaiting | Evict::Force => {
             let waiting = how == Evict::IfWaiting;
             let note = Note::Evicted(by.clone());
+            let mut out = false;
             loop {
                 match take_out(wire, layout, line, id, waiting, &note, deadline).await? {
-                    Taken::Out => return Ok(true),
-                    Taken::Holds => return Ok(false),
+                    Taken::Out => out = true,
+                    Taken::Holds => return Ok(out),
                     Taken::Absent => {}
                 }
-                if keep_out(wire, layout, line, layout.lease_of(id), &note, deadline).await? {
-                    end_bare_lease(wire, layout.lease_of(id), deadline).await?;
-                    return Ok(false);
+                match keep_out(wire, layout, line, layout.lease_of(id), &note, deadline).await {
+                    Ok(true) if out => return Ok(true),
+                    Ok(true) => {
+                        end_bare_lease(wire, layout.lease_of(id), deadline).await?;
+                        return Ok(false);
+                    }
+                    Ok(false) => {}
+                    // It is removed; the note to its owner keeps it out for as long as its lease lives.
+                    Err(_) if out => return Ok(true),
+                    Err(fault) => return Err(fault),
                 }
             }
         }
@@ -151,7 +160,8 @@ async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> Outcome<bool> {
 }
 
 /// Leaves `note` for a claim that is not in line but may be on its way, so that it does not get there; `false` if it
-/// has got there. The note has a lease of its own, for longer than a request may take.
+/// has got there. The note has a lease of its own, for longer than a request may take. A note that tells its owner why it
+/// was removed stays what it is.
 async fn keep_out(
     wire: &Wire,
     layout: &Layout,
@@ -160,26 +170,23 @@ async fn keep_out(
     note: &Note,
     deadline: Moment,
 ) -> Outcome<bool> {
+    let key = layout.note(lease);
+    let before = wire.call(deadline, |mut c| {
+        let key = key.clone();
+        async move { c.client.get(key, None).await }
+    });
+    let before = before.await?.kvs().first().and_then(|kv| Note::parse(kv.value()));
+    let told = before.filter(|note| !matches!(note, Note::Ask(_))).unwrap_or_else(|| note.clone());
     let granted = wire.call(deadline, |mut c| async move { c.client.lease_grant(KEEP_OUT, None).await });
     let of_note = granted.await?.id();
-    let key = layout.note(lease);
     let kinds = [Mode::Exclusive, Mode::Shared, Mode::Slots(NonZeroU32::MIN)];
-    let mut compares: Vec<_> = kinds.map(|mode| look::stands(line.entry(mode, lease), 0)).into();
-    compares.push(look::stands(key.clone(), 0));
-    let left = look::put(key.clone(), note.to_text(), of_note);
-    let txn = Txn::new().when(compares).and_then([left]).or_else([TxnOp::get(key, None)]);
-    let answer = wire.call(deadline, |mut c| {
-        let txn = txn.clone();
-        async move { c.client.txn(txn).await }
-    });
-    let answer = answer.await?;
-    if answer.succeeded() {
-        return Ok(true);
+    let absent: Vec<_> = kinds.map(|mode| look::stands(line.entry(mode, lease), 0)).into();
+    let left = look::put(key, told.to_text(), of_note);
+    let kept_out = act(wire, Txn::new().when(absent).and_then([left]), deadline).await?;
+    if !kept_out {
+        revoke(wire, of_note, deadline).await?;
     }
-    revoke(wire, of_note, deadline).await?;
-    // Somebody else may have removed it.
-    let found = look::Answers::of(&answer).read()?.take_kvs().first().and_then(|kv| Note::parse(kv.value()));
-    Ok(matches!(found, Some(Note::Evicted(_) | Note::Superseded(_))))
+    Ok(kept_out)
 }
 
 /// An attempt to enter may have got its lease and not yet its entry; without the lease it never will.

@@ -23,7 +23,12 @@ pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> O
     let mut risks = vec![
         Risk::note("a change of leader gives the leases of clients that are gone another ttl"),
         Risk::note("--once-per goes by the clocks of the hosts, since etcd has none to ask"),
+        Risk::note(
+            "a cluster restored from a backup counts its revisions, which are the tokens, from there again; \
+             `etcdutl snapshot restore --bump-revision` leaves room",
+        ),
     ];
+    risks.extend(of_password(wire));
     risks.extend(of_version(status.version()));
     risks.extend(of_status(&status));
     risks.extend(of_alarms(wire, deadline).await);
@@ -34,6 +39,11 @@ pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> O
         round_trip,
         risks,
     })
+}
+
+fn of_password(wire: &Wire) -> Option<Risk> {
+    let open = wire.open_password()?;
+    Some(Risk::warning(format!("the password is sent unencrypted to {open}"), "use https:// and TLS there"))
 }
 
 fn of_version(version: &str) -> Option<Risk> {

@@ -16,6 +16,8 @@ pub(super) enum Fault {
     LeaseExists,
     /// The connection failed or the server cannot serve now; another one, or a later attempt, may.
     Passing(String),
+    /// The token that says who asks is too old or not known; a new one may do.
+    StaleToken(String),
     /// The server has no space for what was to be written.
     Full(String),
     /// Anything else.
@@ -52,7 +54,7 @@ impl Fault {
         let (kind, reason) = match self {
             Self::LeaseNotFound => (ErrorKind::Unavailable, "the lease is gone".to_owned()),
             Self::LeaseExists => (ErrorKind::Unavailable, "the lease is taken".to_owned()),
-            Self::Passing(reason) => (ErrorKind::Unavailable, reason),
+            Self::Passing(reason) | Self::StaleToken(reason) => (ErrorKind::Unavailable, reason),
             Self::Full(text) => (
                 ErrorKind::Unavailable,
                 format!("{text}; compact and defragment the server's data, then disarm the alarm"),
@@ -96,10 +98,28 @@ impl From<etcd_client::Error> for Fault {
     }
 }
 
+/// Whether an answer with this number says that the request was not and will not be executed. All others may be said
+/// of one that stands in the log already.
+pub(super) fn is_refusal(code: i32) -> bool {
+    [
+        code::INVALID_ARGUMENT,
+        code::NOT_FOUND,
+        code::PERMISSION_DENIED,
+        code::FAILED_PRECONDITION,
+        code::UNIMPLEMENTED,
+        code::UNAUTHENTICATED,
+    ]
+    .contains(&code)
+}
+
 fn of_status(code: i32, text: String) -> Fault {
     let said = |kind| Fault::Said(kind, text.clone());
-    let credentials = ["authentication failed", "user name", "auth token", "password", "permission"];
+    let credentials = ["authentication failed", "user name", "password", "permission"];
+    let stale = ["auth store is old", "invalid auth token"];
     match code {
+        // A token of the kind that is signed names the state of users and roles that it was made for, and any
+        // change to them makes it useless. Who has none, or the wrong rights, is told so in other words.
+        _ if stale.iter().any(|words| text.contains(words)) => Fault::StaleToken(text),
         code::NOT_FOUND if text.contains("lease") => Fault::LeaseNotFound,
         code::FAILED_PRECONDITION if text.contains("lease already exists") => Fault::LeaseExists,
         code::PERMISSION_DENIED | code::UNAUTHENTICATED => said(ErrorKind::Denied),
@@ -143,6 +163,11 @@ mod tests {
         assert_eq!(full.error("enter", None).kind, ErrorKind::Unavailable);
         assert_eq!(kind(3, "authentication failed, invalid user ID or password"), Some(ErrorKind::Denied));
         assert_eq!(kind(7, "permission denied"), Some(ErrorKind::Denied));
+        for (code, text) in [(3, "revision of auth store is old"), (16, "invalid auth token")] {
+            let stale = of_status(code, text.to_owned());
+            assert!(matches!(stale, Fault::StaleToken(_)), "{stale:?}");
+            assert_eq!(stale.error("renew", None).kind, ErrorKind::Unavailable, "it may pass");
+        }
         assert_eq!(of_status(5, "requested lease not found".to_owned()), Fault::LeaseNotFound);
         assert_eq!(of_status(9, "lease already exists".to_owned()), Fault::LeaseExists);
     }

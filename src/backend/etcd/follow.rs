@@ -116,7 +116,7 @@ enum End {
 }
 
 async fn open(core: &Core, place: &Place, revision: i64) -> Option<(Connection, WatchStream)> {
-    let connection = by(clock::now() + OPEN, core.wire.connection()).await?.ok()?;
+    let connection = core.wire.ready(clock::now() + OPEN).await.ok()?;
     let opening = begin(&connection.client, core, place, revision + 1);
     let stream = opened_in_time(&core.wire, &connection, opening).await?;
     Some((connection, stream))

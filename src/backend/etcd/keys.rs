@@ -11,7 +11,7 @@
 //! | `NAME%t/LEASE` | its hold, if it had to wait or has a slot |
 //! | `NAME%s/NUMBER` | a slot that is taken |
 //! | `NAME%d` | when the last run that succeeded had acquired the lock; stays |
-//! | `PREFIX%k/LEASE` | what somebody has to say to the claim; if it is removed before it came, for ten seconds |
+//! | `PREFIX%k/LEASE` | what somebody has to say to the claim; if it may come late, for a quarter of an hour |
 //! | `PREFIX%a/LEASE` | a claim that runs under others |
 //!
 //! An encoded name has no percent sign that is not followed by two digits, so these are nobody else's. Where
@@ -104,7 +104,12 @@ impl Layout {
 
     /// What somebody has to say to the claim on this lease.
     pub(super) fn note(&self, lease: i64) -> String {
-        format!("{}{}k/{}", self.prefix, self.mark(), hex(lease))
+        format!("{}{}", self.notes(), hex(lease))
+    }
+
+    /// What all notes begin with.
+    pub(super) fn notes(&self) -> String {
+        format!("{}{}k/", self.prefix, self.mark())
     }
 
     /// The record of a claim that runs under others.

@@ -36,7 +36,17 @@ pub(super) struct Seen {
     /// The oldest entry, if it was asked for and stands ahead.
     pub(super) first: Option<Box<Entry>>,
     /// The slots that are taken.
-    pub(super) slots: Vec<u32>,
+    pub(super) slots: Vec<Slot>,
+}
+
+/// A slot that is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slot {
+    pub(super) number: u32,
+    /// That of the claim that took it.
+    pub(super) lease: i64,
+    /// When it was taken.
+    pub(super) revision: i64,
 }
 
 /// What a waiter waits for in one line.
@@ -61,6 +71,11 @@ pub(super) fn created_first(options: GetOptions) -> GetOptions {
 /// That a key is there, and the one that was created at that revision.
 pub(super) fn stands(key: impl Into<Vec<u8>>, created: i64) -> Compare {
     Compare::create_revision(key, CompareOp::Equal, created)
+}
+
+/// That a key is as it was made at that revision.
+pub(super) fn unchanged(key: impl Into<Vec<u8>>, revision: i64) -> Compare {
+    Compare::mod_revision(key, CompareOp::Equal, revision)
 }
 
 /// That nothing is in a span.
@@ -118,7 +133,7 @@ impl Answers {
         let record = if rich { self.read()?.take_kvs().into_iter().next() } else { None };
         let first = ahead.first().filter(|_| rich).map(|first| Box::new(first_of(first, record.as_ref())));
         let slots = match mode {
-            Mode::Slots(_) => self.read()?.kvs().iter().filter_map(|kv| number(kv.key())).collect(),
+            Mode::Slots(_) => self.read()?.kvs().iter().filter_map(slot).collect(),
             _ => Vec::new(),
         };
         Ok(Seen { ahead, first, slots })
@@ -139,8 +154,9 @@ pub(super) fn foreign() -> Entry {
     Entry { mode: Some(Mode::Exclusive), foreign: true, ..Entry::default() }
 }
 
-fn number(key: &[u8]) -> Option<u32> {
-    std::str::from_utf8(keys::last_part(key)).ok()?.parse().ok()
+fn slot(kv: &KeyValue) -> Option<Slot> {
+    let number = std::str::from_utf8(keys::last_part(kv.key())).ok()?.parse().ok()?;
+    Some(Slot { number, lease: kv.lease(), revision: kv.mod_revision() })
 }
 
 impl Seen {
@@ -178,9 +194,18 @@ impl Seen {
         }
     }
 
-    /// The lowest slot that is free.
-    pub(super) fn free_slot(&self) -> u32 {
-        (1..u32::MAX).find(|n| !self.slots.contains(n)).unwrap_or(u32::MAX)
+    /// The lowest of `n` slots that is free; or else one that stayed behind: whoever took it does not stand ahead, and
+    /// is to be proved gone. The claims in `others` are known to stand.
+    pub(super) fn free_slot(&self, n: u32, others: &[i64]) -> Option<(u32, Option<Slot>)> {
+        let taken = |number: &u32| self.slots.iter().find(|slot| slot.number == *number).copied();
+        if let Some(number) = (1..=n).find(|number| taken(number).is_none()) {
+            return Some((number, None));
+        }
+        let hexes: Vec<String> = self.slots.iter().map(|slot| keys::hex(slot.lease)).collect();
+        let stands = |hex: &str| self.ahead.iter().any(|a| keys::last_part(&a.key) == hex.as_bytes());
+        let left = self.slots.iter().zip(&hexes);
+        let mut left = left.filter(|(slot, hex)| !stands(hex) && !others.contains(&slot.lease));
+        left.find(|(slot, _)| (1..=n).contains(&slot.number)).map(|(slot, _)| (slot.number, Some(*slot)))
     }
 }
 
@@ -217,6 +242,17 @@ mod tests {
         // Another client's entries look exclusive and may stand among slots.
         let slotted = prop_oneof![4 => Just(slots(3)), 1 => Just(Mode::Exclusive)];
         prop_oneof![prop::collection::vec(mixed, 1..9), prop::collection::vec(slotted, 1..9)]
+    }
+
+    #[test]
+    fn a_slot_is_free_or_stayed_behind_and_never_beyond_the_last() {
+        let slot = |number, lease| Slot { number, lease, revision: 1 };
+        let around = |slots: &[Slot]| Seen { slots: slots.to_vec(), ..seen(&[Mode::Slots(NonZeroU32::MIN)]) };
+        assert_eq!(around(&[]).free_slot(2, &[]), Some((1, None)));
+        assert_eq!(around(&[slot(1, 1)]).free_slot(2, &[]), Some((2, None)));
+        let both = around(&[slot(1, 1), slot(2, 9), slot(3, 8)]);
+        assert_eq!(both.free_slot(2, &[]), Some((2, Some(slot(2, 9)))), "the first stands ahead");
+        assert_eq!(both.free_slot(2, &[9]), None);
     }
 
     proptest! {

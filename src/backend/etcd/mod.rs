@@ -22,7 +22,9 @@ mod line;
 mod look;
 mod observe;
 mod renew;
+mod rights;
 mod stored;
+mod stray;
 mod wire;
 
 use std::collections::HashMap;
@@ -37,6 +39,7 @@ pub use config::{BadAddress, EtcdConfig};
 use fault::{NAME, Outcome};
 use keys::Layout;
 pub use keys::Prefix;
+use stray::Strays;
 use wire::Wire;
 
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
@@ -48,6 +51,7 @@ use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result
 pub struct EtcdBackend {
     wire: Arc<Wire>,
     layout: Layout,
+    strays: Arc<Strays>,
     identity: String,
     /// The claims of this client, so that one who enters again meets his own.
     claims: Mutex<HashMap<ClaimId, Weak<EtcdClaim>>>,
@@ -59,6 +63,7 @@ impl EtcdBackend {
         Self {
             wire: Arc::new(Wire::new(config)),
             layout: config.layout(),
+            strays: Arc::default(),
             identity: config.identity(),
             claims: Mutex::default(),
         }
@@ -110,8 +115,14 @@ impl Backend for EtcdBackend {
         if let Some(claim) = self.known(request.id) {
             return Ok(claim);
         }
-        let joined = enter::enter(&self.wire, &self.layout, request, deadline).await;
-        let joined = joined.map_err(|f| f.error("enter the line", request.names.first()))?;
+        let joined = enter::enter(&self.wire, &self.layout, &self.strays, request, deadline).await;
+        let joined = joined.map_err(|f| f.error("enter the line", request.names.first()));
+        // Whoever could not enter now tries again, or evicts its claim. One that is refused for good does neither.
+        if joined.as_ref().is_err_and(|error| !error.is_transient()) {
+            // What is to be told is why it was refused.
+            let _ = self.strays.keep_out(&self.wire, &self.layout, request.id, deadline).await;
+        }
+        let joined = joined?;
         let claim = Arc::new(EtcdClaim::new(joined));
         lock(&self.claims).insert(request.id, Arc::downgrade(&claim));
         Ok(claim)
@@ -141,6 +152,9 @@ impl Backend for EtcdBackend {
     ) -> Result<bool> {
         let line = self.layout.line(name);
         let done = evict::evict(&self.wire, &self.layout, &line, id, how, by, deadline).await;
+        if how != Evict::Ask && done.is_ok() {
+            self.strays.forget(id);
+        }
         done.map_err(|f| f.error("evict from the line", Some(name)))
     }
 

@@ -69,7 +69,7 @@ impl EtcdObserver {
 
     async fn listen(&mut self) -> Outcome<()> {
         if self.stream.is_none() {
-            let connection = self.wire.connection().await?;
+            let connection = self.wire.ready(clock::now() + LOOK).await?;
             let opening = begin(&connection, &self.line, self.seen + 1);
             let opened = opened_in_time(&self.wire, &connection, opening).await;
             self.stream = Some((connection, opened.ok_or_else(Fault::late)?));

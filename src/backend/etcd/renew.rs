@@ -2,9 +2,11 @@
 //!
 //! A keep-alive is answered by whoever believes to be the leader, without asking the others; a leader that was
 //! cut off goes on answering while the others let the lease run out. So a linearizable read of the own entry
-//! follows, and both must be answered by the same member in the same term: then the leader that heard the
-//! keep-alive still was the leader afterwards. A transaction without an operation would be answered from the
-//! member's own data, so it has one.
+//! follows, and both must be answered in the same term, which has one leader: then the leader that heard the
+//! keep-alive still was the leader afterwards. By which members does not matter, and is not dlock's choice behind a
+//! balancer. A transaction without an operation would be answered from the member's own data, so it has one.
+
+use std::time::Duration;
 
 use etcd_client::{LeaseKeepAliveStream, LeaseKeeper, ResponseHeader, Txn, TxnOp, TxnResponse};
 
@@ -12,7 +14,7 @@ use super::core::{Core, lock};
 use super::fault::{Fault, Outcome};
 use super::look::{self, Answers, Seen};
 use super::wire::Connection;
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::lock::Moment;
 
 /// An open stream of keep-alives. Its answers do not say to what, so it is dropped unless each was heard.
@@ -23,11 +25,12 @@ pub(super) struct Kept {
     answers: LeaseKeepAliveStream,
 }
 
-/// Who answered, and in which term.
-type Answerer = (u64, u64);
+/// Between two attempts of which a new leader came between the parts.
+const PAUSE: Duration = Duration::from_millis(20);
 
-fn answerer(header: Option<&ResponseHeader>) -> Answerer {
-    header.map_or((0, 0), |header| (header.member_id(), header.raft_term()))
+/// In which term somebody answered.
+fn term(header: Option<&ResponseHeader>) -> Option<u64> {
+    header.map(ResponseHeader::raft_term)
 }
 
 impl Core {
@@ -49,10 +52,11 @@ impl Core {
                 break;
             }
             // A new leader may not have heard the keep-alive.
-            if answerer(answer.header()) == kept {
+            if kept.is_some() && term(answer.header()) == kept {
                 self.confirmed(begun, &answer)?;
                 break;
             }
+            Clock::Boot.sleep_until(deadline.min(clock::now() + PAUSE)).await;
         }
         Ok(*lock(&self.last_good))
     }
@@ -75,7 +79,7 @@ impl Core {
         &self,
         mut c: Connection,
         txn: Txn,
-    ) -> Result<(Answerer, TxnResponse), etcd_client::Error> {
+    ) -> Result<(Option<u64>, TxnResponse), etcd_client::Error> {
         let kept = lock(&self.kept).take().filter(|kept| kept.connection == c.number);
         let mut kept = if let Some(kept) = kept {
             kept
@@ -90,7 +94,7 @@ impl Core {
         if answer.ttl() <= 0 {
             return Err(etcd_client::Error::LeaseKeepAliveError("lease not found".to_owned()));
         }
-        let by = answerer(answer.header());
+        let by = term(answer.header());
         *lock(&self.kept) = Some(kept);
         Ok((by, c.client.txn(txn).await?))
     }

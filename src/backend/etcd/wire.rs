@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Certificate, Channel, Client, ConnectOptions, Identity, TlsOptions};
@@ -17,12 +18,17 @@ use super::fault::{Fault, Outcome};
 use crate::clock::{self, Clock};
 use crate::lock::{ErrorKind, Moment};
 
-/// How long a connection may take to come about.
-const CONNECT: Duration = Duration::from_secs(2);
-/// How long one server is given for an answer, if there are others.
+/// How long a connection may take to come about: less than a server is given to answer, so that one that is not
+/// there is told from one that is slow.
+const CONNECT: Duration = Duration::from_millis(1400);
+/// How long one server is given for an answer at first, if there are others.
 const TRY_ONE_OF_SEVERAL: Duration = Duration::from_millis(1500);
-/// How long the only server is given before the connection is made anew.
+/// How long the only server is given at first before the connection is made anew.
 const TRY_THE_ONLY_ONE: Duration = Duration::from_secs(5);
+/// How often that may double while no server answers in time.
+const MOST_DOUBLINGS: u32 = 4;
+/// A server that had less time than this says nothing about how long answers take.
+const TELLING: Duration = Duration::from_millis(250);
 /// Between two rounds over all servers, growing from the first to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// When a silent connection with an open stream is asked whether it lives, and how long it may take to answer.
@@ -46,12 +52,19 @@ pub(super) struct Wire {
     /// The number of the newest connection that failed. Connections are counted, and the server of a connection
     /// follows from its number.
     failed: watch::Sender<u64>,
+    /// How many servers one after the other have taken a connection and not answered in time.
+    slow: AtomicU32,
 }
 
 impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wire").field("endpoints", &self.config.endpoints).finish_non_exhaustive()
     }
+}
+
+/// Whether `place`, `HOST:PORT`, is this host.
+fn is_loopback(place: &str) -> bool {
+    ["127.", "localhost:", "[::1]"].iter().any(|own| place.starts_with(own))
 }
 
 fn options(config: &EtcdConfig) -> ConnectOptions {
@@ -117,12 +130,20 @@ impl Wire {
             options: options(config),
             present: Mutex::new(None),
             failed: watch::Sender::new(0),
+            slow: AtomicU32::new(0),
         }
     }
 
     /// The servers as people write them, without user and password.
     pub(super) fn place(&self) -> String {
         self.config.endpoints.join(",")
+    }
+
+    /// A server beyond this host to which the password goes unencrypted, if there is one.
+    pub(super) fn open_password(&self) -> Option<&str> {
+        self.config.login.as_ref()?;
+        let open = |url: &&String| url.strip_prefix("http://").is_some_and(|host| !is_loopback(host));
+        self.config.endpoints.iter().find(open).map(String::as_str)
     }
 
     /// The server of a connection.
@@ -140,8 +161,13 @@ impl Wire {
         self.endpoint(number).to_owned()
     }
 
-    /// The present connection, made if there is none.
-    pub(super) async fn connection(&self) -> Outcome<Connection> {
+    /// A connection to some server, by `deadline`.
+    pub(super) async fn ready(&self, deadline: Moment) -> Outcome<Connection> {
+        self.call(deadline, |connection| async move { Ok(connection) }).await
+    }
+
+    /// The present connection, made if there is none. It may take for ever: only [`Wire::call`] gives up.
+    async fn connection(&self) -> Outcome<Connection> {
         let mut present = self.present.lock().await;
         let failed = *self.failed.borrow();
         if let Some(connection) = present.as_ref().filter(|c| c.number > failed) {
@@ -163,12 +189,13 @@ impl Wire {
         self.give_up_number(connection.number);
     }
 
-    fn give_up_number(&self, number: u64) {
+    /// As [`Wire::give_up`]; says whether nobody had before.
+    fn give_up_number(&self, number: u64) -> bool {
         self.failed.send_if_modified(|failed| {
             let newer = number > *failed;
             *failed = number.max(*failed);
             newer
-        });
+        })
     }
 
     /// Completes when the connection has been given up.
@@ -176,6 +203,17 @@ impl Wire {
         let mut failed = self.failed.subscribe();
         // The sender is `self`, so this ends only with the wanted value.
         let _ = failed.wait_for(|failed| *failed >= connection.number).await;
+    }
+
+    /// How long the next of `left` servers of a round is given: its share of the time there is and no more than
+    /// the usual, both doubled for each whole round in which nobody answered. A cluster may be slow.
+    fn patience(&self, deadline: Moment, left: usize) -> Duration {
+        let count = self.config.endpoints.len();
+        let usual = if count > 1 { TRY_ONE_OF_SEVERAL } else { TRY_THE_ONLY_ONE };
+        let remaining = deadline.since(clock::now());
+        let share = remaining / u32::try_from(left).unwrap_or(u32::MAX).max(1);
+        let rounds = self.slow.load(Ordering::Relaxed) / u32::try_from(count).unwrap_or(1).max(1);
+        (usual.min(share) * 2_u32.pow(rounds.min(MOST_DOUBLINGS))).min(remaining)
     }
 
     /// Has `request` answered by some server until `deadline`; it may be executed more than once.
@@ -189,30 +227,99 @@ impl Wire {
         let mut last = None;
         let mut pause = PAUSE.0;
         let mut tries = 0;
+        let count = self.config.endpoints.len();
         while clock::now() < deadline {
             let number = *self.failed.borrow() + 1;
-            let patience =
-                if self.config.endpoints.len() > 1 { TRY_ONE_OF_SEVERAL } else { TRY_THE_ONLY_ONE };
-            let until = deadline.min(clock::now() + patience);
+            let patience = self.patience(deadline, count - tries % count);
             // The client's futures are large, and every caller would hold one.
-            let attempt = Box::pin(async {
-                let connection = self.connection().await?;
-                Ok(request(connection).await?)
-            });
-            let reason = match by(until, attempt).await {
-                Some(Err(Fault::Passing(reason))) => reason,
-                Some(answer) => return answer,
-                None => "no answer in time".to_owned(),
+            let attempt = Box::pin(self.attempt(&request));
+            let (reason, in_time) = match by(clock::now() + patience, attempt).await {
+                Some(Err(Fault::Passing(reason) | Fault::StaleToken(reason))) => (reason, true),
+                Some(answer) => {
+                    self.slow.store(0, Ordering::Relaxed);
+                    return answer;
+                }
+                None => ("no answer in time".to_owned(), false),
             };
             last = Some(format!("{}: {reason}", self.endpoint(number)));
-            self.give_up_number(number);
+            let first = self.give_up_number(number);
+            if first && !in_time && patience >= TELLING {
+                self.slow.fetch_add(1, Ordering::Relaxed);
+            }
             tries += 1;
-            if tries % self.config.endpoints.len() == 0 {
+            if tries % count == 0 {
                 Clock::Boot.sleep_until(deadline.min(clock::now() + pause)).await;
                 pause = (pause * 2).min(PAUSE.1);
             }
         }
         let late = || format!("{}: no answer in time", self.endpoint(*self.failed.borrow() + 1));
         Err(Fault::Passing(last.unwrap_or_else(late)))
+    }
+
+    /// One attempt to have `request` answered. What was refused for an old token is sent again with a new one.
+    async fn attempt<T, F, R>(&self, request: &F) -> Outcome<T>
+    where
+        F: Fn(Connection) -> R,
+        R: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let connection = self.connection().await?;
+        match request(connection.clone()).await.map_err(Fault::from) {
+            Err(Fault::StaleToken(_)) => {
+                connection.client.refresh_token().await?;
+                Ok(request(connection).await?)
+            }
+            answer => answer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Options;
+    use crate::backend::options::Secret;
+
+    fn wire(endpoint: &str, password: Option<&str>) -> Wire {
+        let options = Options {
+            endpoints: vec![endpoint.to_owned()],
+            user: password.map(|_| "ci".to_owned()),
+            password: password.map(Secret::new),
+            ..Options::default()
+        };
+        Wire::new(&EtcdConfig::parse(&options).expect("an address"))
+    }
+
+    #[test]
+    fn a_password_is_open_beyond_this_host_without_encryption() {
+        for (endpoint, password, open) in [
+            ("http://h:1", Some("p"), Some("http://h:1")),
+            ("http://127.0.0.1:1,http://h:1", Some("p"), Some("http://h:1")),
+            ("http://h:1", None, None),
+            ("https://h:1", Some("p"), None),
+            ("localhost:1,[::1]:2,127.0.0.1:3", Some("p"), None),
+        ] {
+            assert_eq!(wire(endpoint, password).open_password(), open, "{endpoint}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_gets_its_share_of_the_time_and_more_after_rounds_without_an_answer() {
+        let (one, two) = (wire("h:1", None), wire("h:1,h:2", None));
+        let near = |wire: &Wire, deadline: u64, left: usize, wanted: u64| {
+            let patience = wire.patience(clock::now() + Duration::from_millis(deadline), left).as_millis();
+            let wanted = u128::from(wanted);
+            assert!(patience <= wanted && patience + 50 > wanted, "{patience} for {wanted}");
+        };
+        near(&one, 60_000, 1, 5000);
+        near(&one, 1000, 1, 1000);
+        near(&two, 60_000, 2, 1500);
+        near(&two, 1000, 2, 500);
+        two.slow.store(1, Ordering::Relaxed);
+        near(&two, 60_000, 2, 1500);
+        two.slow.store(2, Ordering::Relaxed);
+        near(&two, 60_000, 2, 3000);
+        near(&two, 1000, 2, 1000);
+        two.slow.store(1000, Ordering::Relaxed);
+        near(&two, 60_000, 2, 24_000);
     }
 }

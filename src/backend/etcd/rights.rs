@@ -1,0 +1,60 @@
+//! Which keys a user lacks the right to.
+//!
+//! What suffices for `etcdctl lock` does not for dlock, which has more to say than who stands where; and the server
+//! does not say what it refused.
+
+use etcd_client::GetOptions;
+
+use super::fault::{Fault, Outcome};
+use super::keys::{Layout, Line};
+use super::wire::Wire;
+use crate::lock::{ErrorKind, Moment};
+
+/// `fault`, with the keys that it is about if it says that a right is missing.
+pub(super) async fn explain(
+    wire: &Wire,
+    layout: &Layout,
+    lines: &[Line],
+    fault: Fault,
+    deadline: Moment,
+) -> Fault {
+    let Fault::Said(ErrorKind::Denied, text) = &fault else { return fault };
+    if !text.contains("permission denied") {
+        return fault;
+    }
+    let each = lines.iter().flat_map(|line| [line.entries().0, line.beside().0]);
+    let needed: Vec<String> = each.chain([layout.notes()]).collect();
+    for keys in &needed {
+        match may_read(wire, keys, deadline).await {
+            Ok(true) => {}
+            Ok(false) => return lacking(text, "use", keys, &needed),
+            Err(_) => return fault,
+        }
+    }
+    match needed.first() {
+        Some(first) => lacking(text, "change", first, &needed),
+        None => fault,
+    }
+}
+
+fn lacking(text: &str, what: &str, keys: &str, needed: &[String]) -> Fault {
+    let all: Vec<String> = needed.iter().map(|keys| format!("{keys:?}")).collect();
+    let reason = format!(
+        "{text}: this user may not {what} all keys that begin with {keys:?}; grant readwrite with --prefix on {}",
+        all.join(", ")
+    );
+    Fault::Said(ErrorKind::Denied, reason)
+}
+
+async fn may_read(wire: &Wire, prefix: &str, deadline: Moment) -> Outcome<bool> {
+    let options = GetOptions::new().with_prefix().with_count_only();
+    let read = wire.call(deadline, |mut c| {
+        let (prefix, options) = (prefix.to_owned(), options.clone());
+        async move { c.client.get(prefix, Some(options)).await }
+    });
+    match read.await {
+        Ok(_) => Ok(true),
+        Err(Fault::Said(ErrorKind::Denied, _)) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}

@@ -1,0 +1,92 @@
+//! Requests to enter of which nobody knows whether they will still be executed.
+//!
+//! A request whose answer did not come may be held up on its way and be executed after the claim has ended. What was
+//! answered cannot: so an ordinary run has nothing to fear and asks for nothing more. Whoever ends a claim with such a
+//! request leaves a note that keeps it out (see [`super::evict`]).
+
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::sync::{Arc, Mutex};
+
+use super::core::lock;
+use super::evict;
+use super::fault::{Outcome, is_refusal};
+use super::keys::{Layout, Line};
+use super::wire::Wire;
+use crate::backend::Evict;
+use crate::lock::{ClaimId, Moment, Request};
+
+/// The claims of one client that may come late.
+#[derive(Debug, Default)]
+pub(super) struct Strays(Mutex<HashMap<ClaimId, Arc<Stray>>>);
+
+#[derive(Debug)]
+struct Stray {
+    line: Line,
+    request: Request,
+}
+
+/// A request that is under way. Dropped without an answer, it may come late.
+pub(super) struct Sent<'a> {
+    strays: &'a Strays,
+    stray: Option<Stray>,
+}
+
+impl Strays {
+    /// Notes that the entries of `request` are asked for, the first in `line`.
+    pub(super) fn sent(&self, line: Option<&Line>, request: &Request) -> Sent<'_> {
+        let stray = line.map(|line| Stray { line: line.clone(), request: request.clone() });
+        Sent { strays: self, stray }
+    }
+
+    /// Whether the claim of this id may come late.
+    pub(super) fn has(&self, id: ClaimId) -> bool {
+        lock(&self.0).contains_key(&id)
+    }
+
+    /// Nothing has to be feared of this one any more.
+    pub(super) fn forget(&self, id: ClaimId) {
+        lock(&self.0).remove(&id);
+    }
+
+    /// Sees to it that the claim of this id, which has ended, does not come late.
+    pub(super) async fn keep_out(
+        &self,
+        wire: &Wire,
+        layout: &Layout,
+        id: ClaimId,
+        deadline: Moment,
+    ) -> Outcome<()> {
+        let stray = lock(&self.0).get(&id).cloned();
+        if let Some(stray) = stray {
+            let by = &stray.request.holder;
+            evict::evict(wire, layout, &stray.line, id, Evict::Force, by, deadline).await?;
+            self.forget(id);
+        }
+        Ok(())
+    }
+}
+
+impl Sent<'_> {
+    /// Takes what came: an answer says that the request will not be executed later.
+    pub(super) fn heard<T>(mut self, answer: &Result<T, etcd_client::Error>) {
+        let answered = match answer {
+            Ok(_) => true,
+            Err(etcd_client::Error::GRpcStatus(status)) => {
+                status.source().is_none() && is_refusal(status.code() as i32)
+            }
+            Err(_) => false,
+        };
+        if answered {
+            self.stray = None;
+        }
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        if let Some(stray) = self.stray.take() {
+            lock(&self.strays.0).entry(stray.request.id).or_insert_with(|| Arc::new(stray));
+        }
+    }
+}

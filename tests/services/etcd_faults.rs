@@ -1,0 +1,289 @@
+//! etcd: servers of several that are out of order, users and tokens.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
+
+use crate::etcd::{available, bed};
+use crate::servers::etcd::Etcd;
+use crate::servers::free_port;
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::support::wait::let_pass;
+use crate::support::{Bed, Service, within};
+
+/// A port whose packets are dropped: nobody takes connections off a queue that is full.
+struct Dropping {
+    port: u16,
+    _sockets: Vec<OwnedFd>,
+}
+
+impl Dropping {
+    fn new() -> Self {
+        let port = free_port();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket =
+            || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a descriptor");
+        let listener = socket();
+        bind(&listener, &address).expect("a free port");
+        listen(&listener, 0).expect("listens");
+        let mut sockets = vec![listener];
+        for _ in 0..4 {
+            let client = socket();
+            // The first ones fill the queue; none of them is waited for.
+            let _ = connect(&client, &address);
+            sockets.push(client);
+        }
+        let probe = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200));
+        assert!(probe.is_err(), "it takes connections");
+        Self { port, _sockets: sockets }
+    }
+
+    fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+/// Gives `etcd` users: `root` with the password `admin`, and `ci` with `secret` and the rights on all of `locks/`.
+fn with_users(etcd: &Etcd) {
+    for words in [
+        &["user", "add", "root:admin"] as &[&str],
+        &["user", "add", "ci:secret"],
+        &["role", "add", "locks"],
+        &["role", "grant-permission", "--prefix", "locks", "readwrite", "locks/"],
+        &["user", "grant-role", "ci", "locks"],
+        &["auth", "enable"],
+    ] {
+        etcd.ask(words);
+    }
+}
+
+fn locks_at(endpoint: String) -> Bed {
+    Bed::on(Service { backend: "etcd", endpoint, prefix: Some("locks/".to_owned()) })
+}
+
+fn as_ci(mut command: Command) -> Command {
+    command.env("DLOCK_USER", "ci").env("DLOCK_PASSWORD", "secret");
+    command
+}
+
+#[test]
+fn a_first_server_that_drops_packets_is_passed_over() {
+    if !available() {
+        return;
+    }
+    let (etcd, dropping) = (Etcd::start(), Dropping::new());
+    let bed = bed(format!("{},{}", dropping.endpoint(), etcd.endpoint()));
+    for words in [&["--ttl", "6s", "-w", "15s"][..], &["-w", "15s"], &["--ttl", "6s", "--try"]] {
+        let ended = bed.finish(bed.run(["--name", "x"]).args(words).args(["--", "true"]));
+        assert_eq!(ended.code(), Some(0), "{words:?}: {}", ended.err);
+        within(ended.took, Duration::from_secs(4));
+    }
+}
+
+#[test]
+fn a_first_server_that_is_mute_is_passed_over_by_one_with_a_password() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    with_users(&etcd);
+    let mute = Proxy::to(etcd.server().port());
+    mute.set(Conduct::Hole);
+    let bed = locks_at(format!("http://127.0.0.1:{},{}", mute.port(), etcd.endpoint()));
+    for words in [&["--ttl", "6s", "-w", "15s"][..], &["-w", "15s"]] {
+        let mut command = as_ci(bed.run(["--name", "x"]));
+        let ended = bed.finish(command.args(words).args(["--", "true"]));
+        assert_eq!(ended.code(), Some(0), "{words:?}: {}", ended.err);
+        within(ended.took, Duration::from_secs(5));
+    }
+}
+
+/// A server whose tokens are signed.
+fn with_signed_tokens(folder: &std::path::Path) -> Etcd {
+    let file = |name: &str| folder.join(name).display().to_string();
+    for words in [
+        vec!["genrsa", "-out", "jwt.key", "2048"],
+        vec!["rsa", "-in", "jwt.key", "-pubout", "-out", "jwt.pub"],
+    ] {
+        let made = Command::new("openssl").current_dir(folder).args(words).output().expect("openssl runs");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    let token =
+        format!("jwt,pub-key={},priv-key={},sign-method=RS256,ttl=10m", file("jwt.pub"), file("jwt.key"));
+    let etcd = Etcd::with(&["--auth-token".to_owned(), token], None);
+    with_users(&etcd);
+    etcd
+}
+
+#[test]
+fn a_change_to_users_or_roles_ends_no_command_whose_token_is_signed() {
+    if !available() {
+        return;
+    }
+    let bed = Bed::new();
+    let etcd = with_signed_tokens(bed.root());
+    let bed = locks_at(etcd.endpoint());
+    let script = |up: &str| format!("echo up >{up}; sleep 7");
+    let held = |name: &str| {
+        let mut command = as_ci(bed.run(["--name", name, "--ttl", "5s", "--", "sh", "-c"]));
+        let running = bed.start(command.arg(script(name)));
+        bed.await_line(name);
+        running
+    };
+    let (holder, other) = (held("x"), held("y"));
+    let mut waiter = as_ci(bed.run(["-q", "--name", "x", "--ttl", "5s", "--", "true"]));
+    let waiter = bed.start(&mut waiter);
+    let as_root = |words: &[&str]| {
+        let output = etcd.ctl(words).args(["--user", "root:admin"]).output().expect("etcdctl runs");
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    for words in [
+        &["user", "add", "somebody:else"] as &[&str],
+        &["role", "add", "more"],
+        &["user", "grant-role", "ci", "more"],
+    ] {
+        as_root(words);
+    }
+    for running in [holder, other, waiter] {
+        let ended = running.finish();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    }
+    let mut free = as_ci(bed.verb("status", ["--json", "x"]));
+    assert!(bed.finish(&mut free).text().contains(r#""holders":[]"#));
+}
+
+/// The raw keys under the prefix of `bed` that wait or hold.
+fn entries(etcd: &Etcd, bed: &Bed, name: &str) -> String {
+    let prefix = bed.service().prefix.clone().expect("a prefix");
+    etcd.ask(&["get", "--prefix", "--keys-only", &format!("{prefix}{name}/")]).trim().to_owned()
+}
+
+/// Has `proxy` pass on what it has held up: nothing of it enters the line of `x`.
+#[track_caller]
+fn pass_on(etcd: &Etcd, bed: &Bed, proxy: &Proxy) {
+    assert_eq!(entries(etcd, bed, "x"), "", "the end leaves nothing");
+    proxy.set(Conduct::Pass);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(1) {
+        assert_eq!(entries(etcd, bed, "x"), "", "the claim came back");
+        let_pass(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_request_to_enter_that_is_late_brings_no_claim_back() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    for code in [0, 3] {
+        let proxy = Proxy::to(etcd.server().port());
+        let bed = bed(format!("http://127.0.0.1:{},{}", proxy.port(), etcd.endpoint()));
+        proxy.set(Conduct::Hole);
+        let run = bed.finish(&mut bed.run(["--name", "x", "--", "sh", "-c", &format!("exit {code}")]));
+        assert_eq!(run.code(), Some(code), "{}", run.err);
+        pass_on(&etcd, &bed, &proxy);
+    }
+}
+
+#[test]
+fn a_request_to_enter_that_is_late_brings_no_refused_claim_back() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let proxy = Proxy::to(etcd.server().port());
+    proxy.set(Conduct::Hole);
+    let bed = bed(format!("http://127.0.0.1:{},{}", proxy.port(), etcd.endpoint()));
+    let gate = bed.gate("gate");
+    let mut slots = bed.dlock(["run", "--endpoint", &etcd.endpoint(), "--name", "x", "--slots", "2"]);
+    let slots = bed.start(slots.args(["--", "sh", "-c", "echo up >up; read _ <gate"]));
+    bed.await_line("up");
+    let note = format!("{}\u{1}k/", bed.service().prefix.clone().expect("a prefix"));
+    assert_eq!(etcd.ask(&["get", "--prefix", "--keys-only", &note]).trim(), "");
+    let refused = bed.finish(&mut bed.run(["--name", "x", "-w", "20s", "--", "true"]));
+    assert_eq!(refused.code(), Some(64), "{}", refused.err);
+    gate.open();
+    slots.finish().silently(0);
+    // Its answer to what may come late; an ordinary run leaves none.
+    assert!(!etcd.ask(&["get", "--prefix", "--keys-only", &note]).trim().is_empty(), "nothing keeps it out");
+    pass_on(&etcd, &bed, &proxy);
+}
+
+#[test]
+fn a_slot_that_stayed_behind_is_given_again_and_none_beyond_the_last() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let bed = bed(etcd.endpoint());
+    let prefix = bed.service().prefix.clone().expect("a prefix");
+    let first = bed.held(&["--name", "x", "--slots", "2"]);
+    assert_eq!(first.slot(), 1);
+    // As if somebody had taken the entry out who did not know of the slot yet.
+    etcd.ask(&["put", &format!("{prefix}x\u{1}s/2"), ""]);
+    let second = bed.held(&["--name", "x", "--slots", "2"]);
+    assert_eq!(second.slot(), 2);
+    for holder in [first, second] {
+        assert_eq!(holder.release().code(), Some(0));
+    }
+    assert_eq!(etcd.ask(&["get", "--prefix", "--keys-only", &format!("{prefix}x\u{1}s/")]).trim(), "");
+}
+
+#[test]
+fn a_waiter_that_gets_the_lock_after_an_outage_keeps_its_turn() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let direct = bed(etcd.endpoint());
+    let proxy = Proxy::to(etcd.server().port());
+    let holder = direct.held(&["--name", "x"]);
+    let far = format!("http://127.0.0.1:{}", proxy.port());
+    let waiting = |endpoint: &str, number: &str| {
+        let mut command = direct.dlock(["run", "-v", "--endpoint", endpoint, "--name", "x", "--ttl", "10s"]);
+        direct.start(command.args(["--", "sh", "-c", "echo $0 >>order", number]))
+    };
+    let first = waiting(&far, "1");
+    direct.await_waiters("x", 1);
+    proxy.set(Conduct::Hole);
+    let second = waiting(&etcd.endpoint(), "2");
+    direct.await_waiters("x", 2);
+    assert_eq!(holder.release().code(), Some(0));
+    // Nearly the whole lease: too little is left to begin with, and the lock is the first waiter's all the same.
+    let_pass(Duration::from_millis(8600));
+    assert!(!direct.exists("order"));
+    proxy.set(Conduct::Pass);
+    for (running, number) in [(first, 1), (second, 2)] {
+        let ended = running.finish();
+        assert_eq!(ended.code(), Some(0), "{number}: {}", ended.err);
+        assert_eq!(ended.err.matches("acquired").count(), 1, "{number}: {}", ended.err);
+    }
+    assert_eq!(direct.read("order"), "1\n2\n");
+}
+
+#[test]
+fn a_right_that_is_missing_is_named() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    // What `etcdctl lock x` needs.
+    for words in [
+        &["user", "add", "root:admin"] as &[&str],
+        &["user", "add", "ci:secret"],
+        &["role", "add", "x"],
+        &["role", "grant-permission", "--prefix", "x", "readwrite", "x/"],
+        &["user", "grant-role", "ci", "x"],
+        &["auth", "enable"],
+    ] {
+        etcd.ask(words);
+    }
+    let bed = Bed::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
+    let mut command = as_ci(bed.run(["--name", "x", "--", "true"]));
+    bed.finish(&mut command).failed(77, &["permission denied", r#"begin with "x\u{1}""#, "grant readwrite"]);
+}
