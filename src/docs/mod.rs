@@ -96,4 +96,6 @@ pub mod adr {
     pub mod r0073_sql_renewals_lock_nothing_shared {}
     #[doc = include_str!("adr/0074-functions-in-order-of-the-start.md")]
     pub mod r0074_functions_in_order_of_the_start {}
+    #[doc = include_str!("adr/0084-every-single-fault.md")]
+    pub mod r0084_every_single_fault {}
 }
