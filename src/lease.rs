@@ -17,9 +17,9 @@ const FRESH: f64 = 0.6;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
     /// When SIGTERM is due; never without a lease.
+    pub terminate_at: Moment,
     /// Until when something may be begun under it: later, a renewal must be confirmed first.
     pub begin_until: Moment,
-    pub terminate_at: Moment,
     /// When SIGKILL is due: the deadline; never without a lease.
     pub kill_at: Moment,
     /// When a guard that is not the keeper must act. With a lease that is within the kill budget, after the keeper.

@@ -54,6 +54,9 @@ const UNSAFE: &[&str] = &["supervise/sys.rs", "supervise/launch.rs", "readiness.
 /// The one file that touches standard error: whatever else did could wait for whoever reads it.
 const WRITER: &str = "output/writer.rs";
 
+/// The home of unsafe code among the tests.
+const UNSAFE_TEST: &str = "every_fault/sys.rs";
+
 const LONGEST_FILE: usize = 400;
 const LONGEST_FUNCTION: usize = 70;
 
@@ -76,6 +79,15 @@ fn sources_keep_the_rules() {
 #[test]
 fn tests_keep_the_size_budget() {
     let found = complaints_in("tests", sizes);
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn tests_have_one_home_of_unsafe_code() {
+    let found = complaints_in("tests", |path, text| {
+        let wrong = path != UNSAFE_TEST && has_word(&blank(text), "unsafe");
+        wrong.then(|| "unsafe outside its home".to_owned()).into_iter().collect()
+    });
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 

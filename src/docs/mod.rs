@@ -110,4 +110,6 @@ pub mod adr {
     pub mod r0096_etcd_late_requests {}
     #[doc = include_str!("adr/0097-renewed-before-held.md")]
     pub mod r0097_renewed_before_held {}
+    #[doc = include_str!("adr/0084-every-single-fault.md")]
+    pub mod r0084_every_single_fault {}
 }

@@ -42,14 +42,14 @@ pub(super) async fn evict(
                     Taken::Absent => {}
                 }
                 match keep_out(wire, layout, line, layout.lease_of(id), &note, deadline).await {
-                    Ok(true) if out => return Ok(true),
+                    // Also if the note could not be left: it is removed, and the note to its owner keeps it out for as
+                    // long as its lease lives.
+                    Ok(true) | Err(_) if out => return Ok(true),
                     Ok(true) => {
                         end_bare_lease(wire, layout.lease_of(id), deadline).await?;
                         return Ok(false);
                     }
                     Ok(false) => {}
-                    // It is removed; the note to its owner keeps it out for as long as its lease lives.
-                    Err(_) if out => return Ok(true),
                     Err(fault) => return Err(fault),
                 }
             }

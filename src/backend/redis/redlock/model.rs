@@ -197,7 +197,9 @@ impl World {
             let chance = self.below(1_000);
             wanted = Self::make_way(&mut self.claims[claim], self.rules, mode, chance);
         }
-        wanted.into_iter().for_each(|(at, request)| self.send(claim, at, request));
+        for (at, request) in wanted {
+            self.send(claim, at, request);
+        }
         end
     }
 

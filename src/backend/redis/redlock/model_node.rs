@@ -54,7 +54,7 @@ impl Node {
     fn grant(&mut self, who: usize, score: u64, hint: u64) {
         self.fence = hint.max(self.fence + 1);
         let wish = self.wishes.get(&who).copied().filter(|slot| self.used(*slot).is_none());
-        let lowest = || (1..).find(|slot| self.used(*slot).is_none()).filter(|_| score != 0);
+        let lowest = || (1..=u32::MAX).find(|slot| self.used(*slot).is_none()).filter(|_| score != 0);
         let slot = wish.or_else(lowest);
         self.line.remove(&(score, who));
         self.holds.insert(who, Part { score, token: self.fence, slot, behind: false });

@@ -1,0 +1,294 @@
+//! One system call: its name, what it is about, and how it can fail.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use crate::names::NAMES;
+use crate::sys::CallInfo;
+
+/// An error by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Errno {
+    pub(crate) name: &'static str,
+    pub(crate) number: i32,
+}
+
+macro_rules! errnos {
+    ($($name:ident)*) => { $(const $name: Errno = Errno { name: stringify!($name), number: libc::$name };)*
+        const ERRNOS: &[Errno] = &[$($name),*]; };
+}
+errnos! { EACCES EAGAIN EINTR EIO EMFILE ENFILE ENOBUFS ENOENT ENOLCK ENOMEM ENOSPC ENOSYS EPERM }
+
+impl Errno {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        ERRNOS.iter().copied().find(|errno| errno.name == name)
+    }
+}
+
+/// What fails together when something lasts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Class {
+    /// Whatever names a path under /proc.
+    Proc,
+    /// Whatever makes a descriptor.
+    Descriptors,
+    /// Whatever asks for memory or a process.
+    Memory,
+    /// Whatever changes a file or a directory.
+    Writing,
+    /// Whatever reads a file.
+    Reading,
+    /// Whatever sends a signal.
+    Signals,
+    /// What Linux 4.18 does not have.
+    Newer,
+}
+
+impl Class {
+    const ALL: [(Self, &'static str, &'static [Errno]); 7] = [
+        (Self::Proc, "proc", &[EACCES, ENOENT]),
+        (Self::Descriptors, "descriptors", &[EMFILE]),
+        (Self::Memory, "memory", &[ENOMEM]),
+        (Self::Writing, "writing", &[EIO, ENOSPC]),
+        (Self::Reading, "reading", &[EIO]),
+        (Self::Signals, "signals", &[EPERM]),
+        (Self::Newer, "newer", &[ENOSYS, EPERM]),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(class, ..)| *class == self).map_or("", |(_, name, _)| name)
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, its, _)| *its == name).map(|(class, ..)| *class)
+    }
+
+    pub(crate) fn errors(self) -> &'static [Errno] {
+        Self::ALL.iter().find(|(class, ..)| *class == self).map_or(&[], |(.., errors)| errors)
+    }
+}
+
+/// A call that a thread enters.
+pub(crate) struct Call {
+    tid: i32,
+    pub(crate) name: &'static str,
+    arguments: [u64; 6],
+}
+
+const MAKERS: &[&str] = &[
+    "dup",
+    "epoll_create1",
+    "eventfd2",
+    "inotify_init1",
+    "memfd_create",
+    "open",
+    "openat",
+    "openat2",
+    "pidfd_open",
+    "pipe2",
+    "signalfd4",
+    "socket",
+    "socketpair",
+    "timerfd_create",
+];
+const PATHS_FIRST: &[&str] =
+    &["open", "stat", "lstat", "readlink", "access", "chdir", "mkdir", "unlink", "rename"];
+const PATHS_SECOND: &[&str] = &[
+    "openat",
+    "newfstatat",
+    "statx",
+    "readlinkat",
+    "faccessat",
+    "faccessat2",
+    "mkdirat",
+    "mknodat",
+    "unlinkat",
+    "renameat",
+    "renameat2",
+    "linkat",
+    "openat2",
+];
+/// `getrandom` and others that are older are not here; the C library falls back for `statx` and `clone3` itself.
+const NEWER: &[&str] = &[
+    "clone3",
+    "close_range",
+    "faccessat2",
+    "openat2",
+    "pidfd_getfd",
+    "pidfd_open",
+    "pidfd_send_signal",
+    "epoll_pwait2",
+];
+/// What only asks, and what cannot fail in any way that the table below knows.
+const SETTINGS: &[&str] = &[
+    "rt_sigaction",
+    "getpid",
+    "getppid",
+    "fcntl",
+    "prlimit64",
+    "sched_yield",
+    "geteuid",
+    "getuid",
+    "gettid",
+];
+
+impl Call {
+    pub(crate) fn of(tid: i32, info: &CallInfo) -> Self {
+        let name = NAMES.iter().find(|(number, _)| u64::try_from(*number) == Ok(info.number));
+        Self { tid, name: name.map_or("other", |(_, name)| name), arguments: info.arguments }
+    }
+
+    /// Whether a row of these is like one.
+    pub(crate) fn is_setting(&self) -> bool {
+        SETTINGS.contains(&self.name) && self.errors().is_empty()
+    }
+
+    fn low(&self, at: usize) -> i32 {
+        #[expect(clippy::cast_possible_truncation, reason = "the kernel takes the lower half")]
+        let low = self.arguments[at] as i32;
+        low
+    }
+
+    fn has(&self, at: usize, flag: i32) -> bool {
+        self.low(at) & flag == flag
+    }
+
+    /// The path that it names.
+    pub(crate) fn path(&self) -> Option<String> {
+        let (at, folder) = if PATHS_FIRST.contains(&self.name) {
+            (0, None)
+        } else if PATHS_SECOND.contains(&self.name) {
+            (1, Some(self.low(0)).filter(|fd| *fd != libc::AT_FDCWD))
+        } else {
+            return None;
+        };
+        let mut bytes = [0; 256];
+        let memory = fs::File::open(format!("/proc/{}/mem", self.tid)).ok()?;
+        // The path may stand at the end of what is mapped.
+        let step = usize::try_from(4096 - self.arguments[at] % 4096).expect("small").min(bytes.len());
+        let mut got = memory.read_at(&mut bytes[..step], self.arguments[at]).ok()?;
+        if !bytes[..got].contains(&0) {
+            got += memory.read_at(&mut bytes[got..], self.arguments[at] + got as u64).unwrap_or(0);
+        }
+        let path = bytes[..got].split(|b| *b == 0).next()?;
+        let path = String::from_utf8_lossy(path).into_owned();
+        match folder {
+            Some(fd) if !path.starts_with('/') => Some(format!("{}/{path}", self.descriptor(fd))),
+            _ => Some(path),
+        }
+    }
+
+    /// What a descriptor of the caller's is.
+    fn descriptor(&self, fd: i32) -> String {
+        let link = fs::read_link(format!("/proc/{}/fd/{fd}", self.tid));
+        link.map(|link| link.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// Name and object, to be shown.
+    pub(crate) fn describe(&self) -> String {
+        let object = match self.name {
+            "read" | "write" | "pread64" | "pwrite64" | "close" | "flock" | "ftruncate" | "fchmod"
+            | "fsync" | "fdatasync" | "sendmsg" | "recvmsg" | "sendto" | "recvfrom" | "getdents64" => {
+                Some(self.descriptor(self.low(0)))
+            }
+            _ => self.path(),
+        };
+        object.map_or_else(|| self.name.to_owned(), |object| format!("{} {object}", self.name))
+    }
+
+    /// Whether it is a write to standard error, after which nothing can be asked of what stands there.
+    pub(crate) fn writes_errors(&self) -> bool {
+        self.name == "write" && self.low(0) == 2
+    }
+
+    /// Whether it acts although it fails.
+    pub(crate) fn acts(&self) -> bool {
+        self.name == "close"
+    }
+
+    /// The errors with which it can fail once.
+    pub(crate) fn errors(&self) -> Vec<Errno> {
+        let device = |fd| {
+            let link = self.descriptor(fd);
+            ["socket:", "pipe:", "anon_inode:"].iter().any(|kind| link.starts_with(kind))
+        };
+        let errors: &[Errno] = match self.name {
+            "open" | "openat" | "openat2" => match self.path() {
+                Some(path) if path.starts_with("/proc") => &[EACCES, EMFILE, ENFILE, ENOMEM],
+                _ if self.has(if self.name == "open" { 1 } else { 2 }, libc::O_CREAT) => {
+                    &[EACCES, EINTR, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC]
+                }
+                _ => &[EACCES, EINTR, EIO, EMFILE, ENFILE, ENOMEM],
+            },
+            "read" | "pread64" | "write" | "pwrite64" if device(self.low(0)) => &[EAGAIN, EINTR, EIO],
+            "read" | "pread64" | "getdents64" | "fstat" | "fstatfs" => &[EIO, ENOMEM],
+            "write" | "pwrite64" => &[EINTR, EIO, ENOSPC],
+            "mknodat" | "mkdir" | "mkdirat" | "rename" | "renameat" | "renameat2" | "linkat" => {
+                &[EACCES, EIO, ENOSPC, EPERM]
+            }
+            "ftruncate" | "fsync" | "fdatasync" | "fchmod" | "unlink" | "unlinkat" => &[EINTR, EIO, EPERM],
+            "flock" if self.has(1, libc::LOCK_NB) => &[ENOLCK],
+            "flock" => &[EINTR, ENOLCK],
+            "stat" | "lstat" | "newfstatat" | "statx" | "readlink" | "readlinkat" | "access" | "chdir" => {
+                &[EACCES, EIO, ENOMEM]
+            }
+            "mmap" | "brk" | "mremap" | "mprotect" | "madvise" => &[ENOMEM],
+            "clone" | "fork" | "vfork" => &[EAGAIN, ENOMEM],
+            "clone3" => &[EAGAIN, ENOMEM, ENOSYS],
+            "execve" => &[EACCES, EIO, ENOMEM],
+            "pidfd_open" => &[EMFILE, ENFILE, ENOMEM, ENOSYS, EPERM],
+            "pidfd_send_signal" | "close_range" => &[ENOSYS, EPERM],
+            "kill" | "setpgid" => &[EPERM],
+            "fcntl" if matches!(self.low(1), libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => &[EMFILE],
+            "dup" | "pipe2" => &[EMFILE, ENFILE],
+            "epoll_create1" | "eventfd2" | "signalfd4" | "timerfd_create" | "memfd_create"
+            | "inotify_init1" | "socket" | "socketpair" => &[EMFILE, ENFILE, ENOMEM],
+            "epoll_ctl" | "inotify_add_watch" => &[ENOMEM, ENOSPC],
+            "poll" | "ppoll" => &[EINTR, ENOMEM],
+            "sendmsg" | "sendto" => &[EAGAIN, ENOBUFS, ENOMEM],
+            "recvmsg" | "recvfrom" => &[EAGAIN, EINTR, ENOMEM],
+            "connect" => &[EINTR, EAGAIN],
+            "epoll_wait" | "epoll_pwait" => &[EINTR],
+            "wait4" if !self.has(2, libc::WNOHANG) => &[EINTR],
+            "close" => &[EINTR, EIO],
+            _ => &[],
+        };
+        errors.to_vec()
+    }
+
+    /// What it fails with, if such things fail from now on.
+    pub(crate) fn classes(&self) -> Vec<Class> {
+        let path = self.path();
+        let in_proc = path.as_ref().is_some_and(|path| path.starts_with("/proc"));
+        let mut classes = Vec::new();
+        if in_proc {
+            classes.push(Class::Proc);
+        }
+        if MAKERS.contains(&self.name) || (self.name == "fcntl" && self.errors().contains(&EMFILE)) {
+            classes.push(Class::Descriptors);
+        }
+        if matches!(self.name, "mmap" | "brk" | "mremap" | "clone" | "clone3" | "fork" | "vfork") {
+            classes.push(Class::Memory);
+        }
+        let file = || self.descriptor(self.low(0)).starts_with('/');
+        let writes = match self.name {
+            "mknodat" | "mkdir" | "mkdirat" | "rename" | "renameat" | "renameat2" | "linkat" => true,
+            "write" | "pwrite64" | "ftruncate" | "fsync" | "fdatasync" => file(),
+            "open" | "openat" => self.errors().contains(&ENOSPC),
+            _ => false,
+        };
+        if writes {
+            classes.push(Class::Writing);
+        }
+        if matches!(self.name, "read" | "pread64") && file() {
+            classes.push(Class::Reading);
+        }
+        if matches!(self.name, "kill" | "pidfd_send_signal") {
+            classes.push(Class::Signals);
+        }
+        if NEWER.contains(&self.name) {
+            classes.push(Class::Newer);
+        }
+        classes
+    }
+}

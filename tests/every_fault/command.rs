@@ -1,0 +1,112 @@
+//! The command that the runs protect: it sees for itself whether it overlaps with another.
+//!
+//! All members of a command's tree inherit one open file with an exclusive flock(2), so the kernel says without any
+//! race whether a member of another tree lives.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use rustix::io::FdFlags;
+
+use crate::process;
+use crate::shape::COMMANDS_OWN;
+use crate::sys;
+
+/// Longer than any point takes.
+const LONG: Duration = Duration::from_secs(120);
+
+/// The words of the command of `who`, which behaves as `manner` says.
+pub(crate) fn words(folder: &Path, who: &str, manner: &str) -> Vec<String> {
+    let own = std::env::current_exe().expect("this program");
+    let words = [own.to_str(), Some("command"), folder.to_str(), Some(who), Some(manner)];
+    words.map(|word| word.expect("UTF-8").to_owned()).to_vec()
+}
+
+/// Adds a line to what is known of a point.
+fn note(folder: &Path, line: &str) {
+    let log = OpenOptions::new().create(true).append(true).open(folder.join("log"));
+    log.expect("a log").write_all(format!("{line}\n").as_bytes()).expect("a longer log");
+}
+
+/// Is the command, or another member of its tree.
+pub(crate) fn be(arguments: &[String]) -> ExitCode {
+    let [folder, who, manner] = arguments else { return ExitCode::from(99) };
+    let (folder, pid) = (PathBuf::from(folder), std::process::id());
+    note(&folder, &format!("member {who} {pid}"));
+    match manner.as_str() {
+        "member" => endure(),
+        "session" => {
+            let _ = rustix::process::setsid();
+            endure()
+        }
+        "orphan" => {
+            abandon(&folder, who);
+            ExitCode::SUCCESS
+        }
+        manner => lead(&folder, who, manner),
+    }
+}
+
+fn lead(folder: &Path, who: &str, manner: &str) -> ExitCode {
+    let tree = File::options().create(true).append(true).open(folder.join("tree")).expect("a file to lock");
+    if rustix::fs::flock(&tree, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let members = members(folder).into_iter().filter(|(whose, pid)| whose != who && process::lives(*pid));
+        let living: Vec<_> =
+            members.map(|(whose, pid)| format!("{whose} {}", process::describe(pid))).collect();
+        note(folder, &format!("overlap {who} began beside {}", living.join(", ")));
+    }
+    rustix::io::fcntl_setfd(&tree, FdFlags::empty()).expect("inheritable");
+    if manner == "deaf" {
+        sys::ignore(libc::SIGTERM);
+        abandon(folder, who);
+        let mut short = spawn(folder, who, "orphan");
+        let _ = short.wait();
+    }
+    note(folder, &format!("start {who} {}", std::process::id()));
+    match manner {
+        "brief" => sleep(Duration::from_millis(15)),
+        "while" => sleep(Duration::from_millis(300)),
+        "next" => sleep(Duration::from_millis(10)),
+        "gate" => {
+            let begun = Instant::now();
+            while !folder.join(format!("gate.{who}")).exists() && begun.elapsed() < LONG {
+                sleep(Duration::from_millis(2));
+            }
+        }
+        _ => sleep(LONG),
+    }
+    note(folder, &format!("end {who}"));
+    ExitCode::from(u8::try_from(if who == "run" { COMMANDS_OWN } else { 0 }).expect("small"))
+}
+
+/// Starts a member that nobody waits for.
+#[expect(clippy::zombie_processes, reason = "dlock has to end and to reap it")]
+fn abandon(folder: &Path, who: &str) {
+    spawn(folder, who, "session");
+}
+
+fn spawn(folder: &Path, who: &str, manner: &str) -> std::process::Child {
+    let words = words(folder, who, manner);
+    Command::new(&words[0]).args(&words[1..]).spawn().expect("a child")
+}
+
+fn endure() -> ExitCode {
+    sys::ignore(libc::SIGTERM);
+    sleep(LONG);
+    ExitCode::SUCCESS
+}
+
+/// Whose tree, and the pid, of everybody who belonged to a command.
+pub(crate) fn members(folder: &Path) -> Vec<(String, i32)> {
+    let text = fs::read_to_string(folder.join("log")).unwrap_or_default();
+    let member = |line: &str| {
+        let (who, pid) = line.strip_prefix("member ")?.split_once(' ')?;
+        Some((who.to_owned(), pid.parse().ok()?))
+    };
+    text.lines().filter_map(member).collect()
+}

@@ -1,0 +1,226 @@
+//! Judges a run with a fault: what was seen of its processes against what was promised, and what dlock said against
+//! what was seen.
+
+use serde_json::Value;
+
+use crate::call::Class;
+use crate::point::{Fault, Point};
+use crate::scene::{Seen, is_normal};
+use crate::shape::{COMMANDS_OWN, Event, Shape};
+use crate::site::Site;
+use crate::sys::Change;
+use crate::tracer::Role;
+
+/// The statuses that the manual has for dlock's own endings, 70 (a defect) left out.
+const DOCUMENTED: [i32; 10] = [64, 69, 71, 73, 75, 76, 77, 124, 126, 127];
+
+/// What a judgement is about.
+pub(crate) struct Case<'a> {
+    pub(crate) shape: &'static Shape,
+    pub(crate) point: Option<&'a Point>,
+    pub(crate) seen: &'a Seen,
+    pub(crate) site: &'a Site,
+    /// The files that a run without faults leaves; `None` if that is just being found out.
+    pub(crate) usual_files: Option<&'a [String]>,
+}
+
+impl Case<'_> {
+    /// Everything that is wrong.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        self.exclusion(&mut found);
+        self.next_one(&mut found);
+        self.status(&mut found);
+        self.words(&mut found);
+        self.remains(&mut found);
+        found
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.point.map(|point| point.fault)
+    }
+
+    fn struck(&self, role: Role, faults: &[Fault]) -> bool {
+        self.seen.hit.is_some()
+            && self.point.is_some_and(|point| point.role == role && faults.contains(&point.fault))
+    }
+
+    fn noted(&self, what: &str) -> bool {
+        self.site.has_noted(what)
+    }
+
+    /// No two trees at the same time, and nobody alive without a guard.
+    fn exclusion(&self, found: &mut Vec<String>) {
+        let log = self.site.log();
+        // Whoever takes the lock away by force may see what that leads to.
+        if !self.shape.frees_the_lock() {
+            found.extend(log.iter().filter(|line| line.starts_with("overlap ")).cloned());
+        }
+        if !self.seen.unguarded.is_empty() && !self.said_what_it_cannot_end() {
+            found.push(format!(
+                "unguarded: without front and keeper lives {}",
+                self.seen.unguarded.join(", ")
+            ));
+        }
+        if log.iter().filter(|line| line.starts_with("start run ")).count() > 1 {
+            found.push("started twice: the command".to_owned());
+        }
+    }
+
+    /// What may not be signalled, or not be found, cannot be ended; dlock says so then.
+    fn said_what_it_cannot_end(&self) -> bool {
+        matches!(self.fault(), Some(Fault::Lasting(Class::Signals | Class::Proc, _)))
+            && self.site.read("run.err").contains("cannot ")
+    }
+
+    /// Everybody comes to an end, and the next one gets the lock soon.
+    fn next_one(&self, found: &mut Vec<String>) {
+        if !self.said_what_it_cannot_end() {
+            found.extend(self.seen.stuck.iter().map(|stuck| format!("no end: {stuck}")));
+        }
+        if let (Some(gone), Some(began)) = (self.seen.all_gone, self.seen.next_began) {
+            let late = began.saturating_duration_since(gone);
+            if late > self.shape.next_within() {
+                found.push(format!("late: the next one had to wait {late:?} when all was over"));
+            }
+        }
+        match self.seen.next_ended.map(|end| end.change) {
+            None | Some(Change::Exited(0)) => {}
+            Some(other) => {
+                let said = self.site.read("next.err");
+                found.push(format!("the next one came to {other:?}: {}", said.trim()));
+            }
+        }
+    }
+
+    fn status(&self, found: &mut Vec<String>) {
+        let Some(end) = self.seen.front else { return };
+        if self.seen.keeper_outlived && end.change != Change::Killed(libc::SIGKILL) {
+            found.push("outlives: the front had ended, and the keeper had not".to_owned());
+        }
+        // A command that is killed before it is executed is killed all the same.
+        let killed = end.change == Change::Killed(libc::SIGKILL)
+            && (self.struck(Role::Front, &[Fault::Kill]) || self.struck(Role::Launch, &[Fault::Kill]));
+        if killed || is_normal(self.shape, end) {
+            return self.truth_of_status(end.change, found);
+        }
+        if self.fault().is_none() || self.seen.hit.is_none() {
+            return found.push(format!("status without a fault: {:?}", end.change));
+        }
+        // A short pause changes nothing.
+        if self.fault() == Some(Fault::Pause) {
+            return found.push(format!("pause: changed the end to {:?}", end.change));
+        }
+        let Change::Exited(code) = end.change else {
+            return found.push(format!("status: not documented, {:?}", end.change));
+        };
+        let own = code == COMMANDS_OWN && !matches!(self.shape.command, "long" | "deaf");
+        if !own && !DOCUMENTED.contains(&code) {
+            found.push(format!("status: not documented, {code}"));
+        }
+        if (code == 75 && !self.shape.held) || (code == 124 && self.shape.name != "max-run") {
+            found.push(format!("status: {code} is not what happened"));
+        }
+        self.truth_of_status(end.change, found);
+        // One that ended by itself before the fault keeps its status.
+        if self.ended_before_the_fault() && !own {
+            found.push(format!("status: the command had ended by itself, and dlock exits with {code}"));
+        }
+        if !own && !self.said_why() {
+            found.push(format!("silent: status {code} without a line that says why"));
+        }
+    }
+
+    fn truth_of_status(&self, end: Change, found: &mut Vec<String>) {
+        if end == Change::Exited(COMMANDS_OWN) && !self.noted("end run") {
+            found.push("status: the command's own, but it did not come to its end".to_owned());
+        }
+    }
+
+    fn said_why(&self) -> bool {
+        let lost = self.seen.hit.as_ref().is_some_and(|hit| hit.errors_lost);
+        lost || self.site.read("run.err").lines().any(|line| line.starts_with("dlock: "))
+    }
+
+    /// Whether the command was over, by itself, when the fault struck.
+    fn ended_before_the_fault(&self) -> bool {
+        let over = |state| matches!(state, 'Z' | 'X');
+        self.noted("end run") && self.seen.hit.as_ref().and_then(|hit| hit.command).is_some_and(over)
+    }
+
+    /// What dlock says is so.
+    fn words(&self, found: &mut Vec<String>) {
+        let said = self.site.read("run.err");
+        let started = self.noted("start run");
+        let keeper_ended_well = matches!(self.seen.keeper.map(|end| end.change), Some(Change::Exited(0)));
+        let taken = matches!(self.shape.event, Event::Remove | Event::Delete | Event::Silence);
+        let frozen = matches!(self.fault(), Some(Fault::Stop | Fault::Pause));
+        // Sentence, and what it cannot be said beside.
+        let claims: &[(&str, bool, &str)] = &[
+            ("the command was ended", !self.seen.executed, "it was never executed"),
+            ("the command was ended", self.ended_before_the_fault(), "it had ended by itself"),
+            ("(--max-run) and was ended", !self.seen.executed, "it was never executed"),
+            ("(--max-run) and was ended", self.shape.name != "max-run", "there is no --max-run"),
+            ("the command was not started", started, "it was started"),
+            ("cannot find the command", started, "it was started"),
+            ("cannot execute", started, "it was started"),
+            (" is busy", !self.shape.held, "nobody else held it"),
+            ("dlock that renewed a died", keeper_ended_well, "it ended well"),
+            ("stopped and the lease ran out", !frozen && !taken, "nobody stopped it"),
+            ("was removed", !taken, "nobody removed it"),
+            ("panicked", true, "a defect"),
+            ("memory allocation of", true, "a defect"),
+            ("cannot end", self.could_end_all(), "nothing kept it from it"),
+        ];
+        for line in said.lines() {
+            for (claim, wrong, why) in claims {
+                if *wrong && line.contains(claim) {
+                    found.push(format!("words: {why}, but {line:?}"));
+                }
+            }
+            if !line.starts_with("dlock: ") && !line.contains("panicked") && !line.contains("allocation of") {
+                found.push(format!("words: not dlock's: {line:?}"));
+            }
+        }
+    }
+
+    /// Whether no signal and no look at /proc failed.
+    fn could_end_all(&self) -> bool {
+        matches!(self.fault(), None | Some(Fault::Kill | Fault::Stop | Fault::Pause))
+    }
+
+    /// Nothing is left.
+    fn remains(&self, found: &mut Vec<String>) {
+        let files = self.site.leftovers();
+        if let Some(usual) = self.usual_files.filter(|_| self.seen.stuck.is_empty()) {
+            let more: Vec<_> = files.iter().filter(|file| !usual.contains(file)).cloned().collect();
+            if !more.is_empty() {
+                found.push(format!("left: {}", more.join(", ")));
+            }
+        }
+        let status = self.site.read("status.out");
+        let object: Value = serde_json::from_str(&status).unwrap_or_default();
+        let empty = |key: &str| object[key].as_array().is_some_and(Vec::is_empty);
+        if self.seen.stuck.is_empty() && !self.shape.careless && !(empty("holders") && empty("waiters")) {
+            found.push(format!(
+                "left in the queue: {}{}",
+                status.trim(),
+                self.site.read("status.err").trim()
+            ));
+        }
+        self.report(found);
+    }
+
+    /// A report is whole, and says how dlock ended.
+    fn report(&self, found: &mut Vec<String>) {
+        let Ok(text) = std::fs::read_to_string(self.site.report()) else { return };
+        let object: Value = serde_json::from_str(&text).unwrap_or_default();
+        if !object.is_object() {
+            return found.push(format!("report: not whole: {text:?}"));
+        }
+        let Some(Change::Exited(code)) = self.seen.front.map(|end| end.change) else { return };
+        if object["exit_code"] != code {
+            found.push(format!("report: says exit_code {}, it was {code}", object["exit_code"]));
+        }
+    }
+}

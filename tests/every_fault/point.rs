@@ -1,0 +1,184 @@
+//! One fault at one call of one process, in a form that can be repeated.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::call::{Call, Class, Errno};
+use crate::process;
+use crate::tracer::{Blow, Followed, Role};
+
+/// What goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// SIGKILL.
+    Kill,
+    /// SIGSTOP. A front is continued when all others have come to their end.
+    Stop,
+    /// SIGSTOP, and SIGCONT long before the lease runs out.
+    Pause,
+    /// The call fails.
+    Once(Errno),
+    /// The call fails, and from then on all such calls of that process.
+    Lasting(Class, Errno),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kill => f.write_str("KILL"),
+            Self::Stop => f.write_str("STOP"),
+            Self::Pause => f.write_str("PAUSE"),
+            Self::Once(errno) => f.write_str(errno.name),
+            Self::Lasting(class, errno) => write!(f, "{}={}", class.name(), errno.name),
+        }
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.split_once('=')) {
+            ("KILL", _) => Ok(Self::Kill),
+            ("STOP", _) => Ok(Self::Stop),
+            ("PAUSE", _) => Ok(Self::Pause),
+            (_, Some((class, errno))) => Class::named(class)
+                .zip(Errno::named(errno))
+                .map(|(class, errno)| Self::Lasting(class, errno))
+                .ok_or_else(|| format!("no such lasting fault: {text}")),
+            (errno, None) => {
+                Errno::named(errno).map(Self::Once).ok_or_else(|| format!("no such fault: {text}"))
+            }
+        }
+    }
+}
+
+/// `SHAPE/PROCESS/N:CALL/FAULT`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Point {
+    pub(crate) shape: String,
+    pub(crate) role: Role,
+    /// Which of the process's calls, from 1.
+    pub(crate) number: usize,
+    /// The call's name in the run that was counted.
+    pub(crate) call: String,
+    pub(crate) fault: Fault,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { shape, role, number, call, fault } = self;
+        write!(f, "{shape}/{role}/{number}:{call}/{fault}")
+    }
+}
+
+impl FromStr for Point {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("not SHAPE/PROCESS/N:CALL/FAULT: {text}");
+        let [shape, role, at, fault] = text.split('/').collect::<Vec<_>>().try_into().map_err(|_| wrong())?;
+        let (number, call) = at.split_once(':').ok_or_else(wrong)?;
+        Ok(Self {
+            shape: shape.to_owned(),
+            role: Role::named(role).ok_or_else(wrong)?,
+            number: number.parse().map_err(|_| wrong())?,
+            call: call.to_owned(),
+            fault: fault.parse()?,
+        })
+    }
+}
+
+/// The faults that fit the calls of one run.
+#[derive(Default)]
+pub(crate) struct Census {
+    pub(crate) points: Vec<Point>,
+    last: Option<(Role, &'static str)>,
+}
+
+impl Census {
+    /// Notes what can go wrong at a call of a run of that shape.
+    pub(crate) fn note(&mut self, shape: &str, process: &Followed, call: &Call) {
+        let this = Some((process.role, call.name));
+        let mut faults = Vec::new();
+        // A row of settings is left out but for its first.
+        if !(call.is_setting() && self.last == this) {
+            faults.extend([Fault::Kill, Fault::Stop, Fault::Pause]);
+        }
+        self.last = this;
+        faults.extend(call.errors().into_iter().map(Fault::Once));
+        for class in call.classes() {
+            faults.extend(class.errors().iter().map(|errno| Fault::Lasting(class, *errno)));
+        }
+        self.points.extend(faults.into_iter().map(|fault| Point {
+            shape: shape.to_owned(),
+            role: process.role,
+            number: process.calls,
+            call: call.name.to_owned(),
+            fault,
+        }));
+    }
+}
+
+/// What the fault met.
+#[derive(Clone, Debug)]
+pub(crate) struct Hit {
+    pub(crate) at: Instant,
+    pub(crate) pid: i32,
+    /// The call that it first met.
+    pub(crate) call: String,
+    /// The state of the executed command, if there was one.
+    pub(crate) command: Option<char>,
+    /// Standard error may be without lines that should be there.
+    pub(crate) errors_lost: bool,
+}
+
+/// Brings the fault about.
+pub(crate) struct Enemy<'a> {
+    point: &'a Point,
+    pub(crate) hit: Option<Hit>,
+}
+
+impl<'a> Enemy<'a> {
+    pub(crate) fn new(point: &'a Point) -> Self {
+        Self { point, hit: None }
+    }
+
+    /// What to do at a call, while the executed command, if there is one, is `command`.
+    pub(crate) fn at(&mut self, process: &Followed, call: &Call, command: Option<i32>) -> Blow {
+        let point = self.point;
+        if process.role != point.role || process.calls < point.number {
+            return Blow::Nothing;
+        }
+        let lasts = matches!(point.fault, Fault::Lasting(..));
+        if self.hit.as_ref().is_some_and(|hit| !lasts || hit.pid != process.pid) {
+            return Blow::Nothing;
+        }
+        let blow = match point.fault {
+            Fault::Kill => Blow::Signal(Signal::KILL),
+            Fault::Stop | Fault::Pause => Blow::Signal(Signal::STOP),
+            Fault::Once(errno) if call.name == point.call && call.errors().contains(&errno) => {
+                fail(call, errno)
+            }
+            Fault::Lasting(class, errno) if call.classes().contains(&class) => fail(call, errno),
+            // The runs are not alike to the last call.
+            Fault::Once(_) | Fault::Lasting(..) => return Blow::Nothing,
+        };
+        let hit = self.hit.get_or_insert_with(|| Hit {
+            at: Instant::now(),
+            pid: process.pid,
+            call: call.describe(),
+            command: command.map(|pid| process::state(pid).unwrap_or('X')),
+            errors_lost: false,
+        });
+        hit.errors_lost |= call.writes_errors();
+        blow
+    }
+}
+
+fn fail(call: &Call, errno: Errno) -> Blow {
+    if call.acts() { Blow::FailAfter(errno.number) } else { Blow::Fail(errno.number) }
+}

@@ -1,0 +1,130 @@
+//! The shapes of runs into which faults are put.
+
+use std::time::Duration;
+
+/// What happens from outside in a run, once it is where it should be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    /// Nothing.
+    None,
+    /// SIGTERM to the front.
+    Terminate,
+    /// The lock file is removed.
+    Remove,
+    /// The key is deleted.
+    Delete,
+    /// The service is not heard of any more.
+    Silence,
+    /// Who holds the lock lets it go.
+    Release,
+    /// Somebody else waits for the lock, then the command ends.
+    HandOver,
+}
+
+/// One shape.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) name: &'static str,
+    /// Redis instead of files.
+    pub(crate) on_redis: bool,
+    /// Further options; `REPORT` stands for a file.
+    pub(crate) options: &'static [&'static str],
+    pub(crate) ttl: &'static str,
+    /// How the command behaves, see `command.rs`.
+    pub(crate) command: &'static str,
+    /// Somebody holds the lock before.
+    pub(crate) held: bool,
+    pub(crate) event: Event,
+    /// With which status a run without faults ends.
+    pub(crate) ends: Normal,
+    /// A wrapper that only looks like dlock is run in its place.
+    pub(crate) careless: bool,
+}
+
+/// How a run without faults ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Normal {
+    Exit(i32),
+    Signal(i32),
+}
+
+/// The status of a command that comes to its own end.
+pub(crate) const COMMANDS_OWN: i32 = 7;
+
+const PLAIN: Shape = Shape {
+    name: "run",
+    on_redis: false,
+    options: &[],
+    ttl: "3s",
+    command: "brief",
+    held: false,
+    event: Event::None,
+    ends: Normal::Exit(COMMANDS_OWN),
+    careless: false,
+};
+
+const ENDLESS: Shape = Shape { command: "long", ..PLAIN };
+
+/// All of them.
+pub(crate) const SHAPES: &[Shape] = &[
+    PLAIN,
+    Shape { name: "report", options: &["--report", "REPORT"], ..PLAIN },
+    Shape { name: "waiter", held: true, event: Event::Release, ..PLAIN },
+    Shape { name: "hand-over", command: "gate", event: Event::HandOver, ..PLAIN },
+    Shape { name: "term", event: Event::Terminate, ends: Normal::Signal(libc::SIGTERM), ..ENDLESS },
+    Shape {
+        name: "max-run",
+        options: &["--max-run", "80ms", "--grace", "40ms"],
+        command: "deaf",
+        ends: Normal::Exit(124),
+        ..PLAIN
+    },
+    Shape { name: "removed", ttl: "1s", event: Event::Remove, ends: Normal::Exit(76), ..ENDLESS },
+    Shape {
+        name: "waiter-term",
+        held: true,
+        event: Event::Terminate,
+        ends: Normal::Signal(libc::SIGTERM),
+        ..PLAIN
+    },
+    Shape { name: "try", options: &["--try"], held: true, ends: Normal::Exit(75), ..PLAIN },
+    Shape { name: "redis", on_redis: true, ..PLAIN },
+    Shape { name: "redis-waiter", on_redis: true, held: true, event: Event::Release, ..PLAIN },
+    Shape {
+        name: "redis-deleted",
+        on_redis: true,
+        ttl: "1s",
+        event: Event::Delete,
+        ends: Normal::Exit(76),
+        ..ENDLESS
+    },
+    Shape {
+        name: "redis-silent",
+        on_redis: true,
+        ttl: "1s",
+        event: Event::Silence,
+        command: "deaf",
+        ends: Normal::Exit(76),
+        ..PLAIN
+    },
+];
+
+/// `flock -o`, which does not end its command when it is killed itself.
+pub(crate) const CARELESS: Shape = Shape { name: "careless", command: "while", careless: true, ..PLAIN };
+
+impl Shape {
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        SHAPES.iter().chain([&CARELESS]).find(|shape| shape.name == name)
+    }
+
+    /// Whether others may take the lock as soon as the event has happened.
+    pub(crate) fn frees_the_lock(&self) -> bool {
+        matches!(self.event, Event::Remove | Event::Delete)
+    }
+
+    /// How long after the end of front and keeper the next one may have to wait.
+    pub(crate) fn next_within(&self) -> Duration {
+        // The rest of a lease, what the service may add to it, and a busy machine.
+        Duration::from_secs(if self.on_redis { 4 } else { 0 }) + Duration::from_secs(4)
+    }
+}

@@ -1,0 +1,176 @@
+//! Where one run takes place: its folder, its lock, and the programs that are started there.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::command;
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::servers::redis;
+use crate::shape::{Event, Shape};
+use crate::sys::{self, Program};
+
+/// The dlock under test.
+const DLOCK: &str = env!("CARGO_BIN_EXE_dlock");
+/// Marks every process of a point; its value is the folder.
+pub(crate) const MARK: &str = "DLOCK_TEST_POINT";
+
+/// A folder of its own, and a lock of its own.
+pub(crate) struct Site {
+    pub(crate) folder: PathBuf,
+    shape: &'static Shape,
+    redis: u16,
+    proxy: Option<Proxy>,
+}
+
+impl Site {
+    /// A site in `folder`, which is there and empty, and on the Redis at that port.
+    pub(crate) fn new(folder: &Path, shape: &'static Shape, redis: u16) -> Self {
+        fs::create_dir(folder.join("locks")).expect("a lock directory");
+        fs::create_dir(folder.join("tmp")).expect("a directory for what is temporary");
+        let proxy = (shape.event == Event::Silence).then(|| Proxy::to(redis));
+        Self { folder: folder.to_owned(), shape, redis, proxy }
+    }
+
+    /// The lock's name, which no other site has.
+    pub(crate) fn name(&self) -> String {
+        if self.shape.on_redis {
+            self.folder.file_name().and_then(|name| name.to_str()).expect("UTF-8").to_owned()
+        } else {
+            "a".to_owned()
+        }
+    }
+
+    fn endpoint(&self, port: u16) -> String {
+        if self.shape.on_redis {
+            format!("redis://127.0.0.1:{port}")
+        } else {
+            self.folder.join("locks").to_str().expect("UTF-8").to_owned()
+        }
+    }
+
+    /// The run into which the fault is put.
+    pub(crate) fn run(&self, ttl: &str) -> i32 {
+        if self.shape.careless {
+            return self.careless("run", self.shape.command, true);
+        }
+        let port = self.proxy.as_ref().map_or(self.redis, Proxy::port);
+        let report = self.report();
+        let report = report.to_str().expect("UTF-8");
+        let options =
+            self.shape.options.iter().map(|option| if *option == "REPORT" { report } else { option });
+        let options: Vec<&str> = ["--ttl", ttl].into_iter().chain(options).collect();
+        self.dlock("run", &self.endpoint(port), &options, self.shape.command, true)
+    }
+
+    /// Another one on the same lock.
+    pub(crate) fn other(&self, who: &str, manner: &str) -> i32 {
+        if self.shape.careless {
+            return self.careless(who, manner, false);
+        }
+        self.dlock(who, &self.endpoint(self.redis), &["--ttl", "5s"], manner, false)
+    }
+
+    fn dlock(&self, who: &str, endpoint: &str, options: &[&str], manner: &str, traced: bool) -> i32 {
+        let name = self.name();
+        let words = [&[DLOCK, "run", "--endpoint", endpoint, "--name", &name], options, &["--"]].concat();
+        self.start(who, &words, &command::words(&self.folder, who, manner), traced)
+    }
+
+    fn careless(&self, who: &str, manner: &str, traced: bool) -> i32 {
+        let file = self.folder.join("locks/a");
+        let words = ["/usr/bin/flock", "-o", file.to_str().expect("UTF-8")];
+        self.start(who, &words, &command::words(&self.folder, who, manner), traced)
+    }
+
+    /// What `dlock status --json` says, in a file of that name.
+    pub(crate) fn status(&self) -> i32 {
+        let name = self.name();
+        self.start(
+            "status",
+            &[DLOCK, "status", "--endpoint", &self.endpoint(self.redis), "--json", &name],
+            &[],
+            false,
+        )
+    }
+
+    fn start(&self, who: &str, words: &[&str], more: &[String], traced: bool) -> i32 {
+        let c = |text: &str| CString::new(text).expect("no zero");
+        let folder = self.folder.to_str().expect("UTF-8");
+        let set = |name: &str, value: &str| c(&format!("{name}={value}"));
+        let file = |kind: &str| {
+            let file =
+                File::options().create(true).append(true).open(self.folder.join(format!("{who}.{kind}")));
+            file.expect("a file for output").into()
+        };
+        let program = Program {
+            words: words.iter().copied().chain(more.iter().map(String::as_str)).map(c).collect(),
+            environment: vec![
+                set("PATH", "/usr/bin:/bin"),
+                set("HOME", folder),
+                set("TMPDIR", &format!("{folder}/tmp")),
+                set("LANG", "C.UTF-8"),
+                set(MARK, folder),
+            ],
+            folder: c(folder),
+            input: File::open("/dev/null").expect("nothing to read").into(),
+            output: file("out"),
+            errors: file("err"),
+        };
+        sys::start(&program, traced).expect("a process")
+    }
+
+    /// Takes the lock from whoever has it.
+    pub(crate) fn remove_lock(&self) {
+        // Nobody may have made it yet.
+        let _ = fs::remove_file(self.folder.join("locks/a"));
+    }
+
+    /// The same at the service.
+    pub(crate) fn delete_key(&self) {
+        redis::raw(self.redis, &["DEL", &format!("dlock:{}", self.name())]);
+    }
+
+    /// The service is not heard of any more.
+    pub(crate) fn silence(&self) {
+        self.proxy.iter().for_each(|proxy| proxy.set(Conduct::Hole));
+    }
+
+    /// Lets a command at its gate end.
+    pub(crate) fn open_gate(&self, who: &str) {
+        fs::write(self.folder.join(format!("gate.{who}")), "").expect("a gate");
+    }
+
+    pub(crate) fn report(&self) -> PathBuf {
+        self.folder.join("report.json")
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.join(name)).unwrap_or_default()
+    }
+
+    /// What the commands have noted so far.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.read("log").lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn has_noted(&self, what: &str) -> bool {
+        self.log().iter().any(|line| line == what || line.starts_with(&format!("{what} ")))
+    }
+
+    /// The names of the files that are left, but for those of the tests' own.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let mut found: Vec<String> = ["locks", "tmp", "."]
+            .iter()
+            .flat_map(|sub| fs::read_dir(self.folder.join(sub)).into_iter().flatten().flatten())
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| {
+                let own = ["locks", "tmp", "log", "tree", "report.json"];
+                !own.contains(&name.as_str()) && ![".out", ".err"].iter().any(|end| name.ends_with(end))
+            })
+            .filter(|name| !name.starts_with("gate."))
+            .collect();
+        found.sort();
+        found
+    }
+}

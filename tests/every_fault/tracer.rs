@@ -1,0 +1,242 @@
+//! Follows a dlock through its system calls: the front, its keepers with their threads, and the command until it
+//! is executed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::call::Call;
+use crate::process;
+use crate::sys::{self, Change};
+
+/// Which process of a dlock it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Role {
+    Front,
+    Keeper,
+    /// The command before it is executed.
+    Launch,
+    /// Another process that the front makes when the keeper is gone.
+    Later,
+}
+
+impl Role {
+    const ALL: [(Self, &'static str); 4] =
+        [(Self::Front, "front"), (Self::Keeper, "keeper"), (Self::Launch, "launch"), (Self::Later, "later")];
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, its)| *its == name).map(|(role, _)| role)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.into_iter().find(|(role, _)| role == self).map_or("", |(_, name)| name);
+        f.write_str(name)
+    }
+}
+
+/// What is done to a process at a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Blow {
+    Nothing,
+    Signal(Signal),
+    /// The call is not made and fails.
+    Fail(i32),
+    /// The call is made and fails all the same.
+    FailAfter(i32),
+}
+
+/// One followed process.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    pub(crate) pid: i32,
+    pub(crate) role: Role,
+    /// How many system calls it has entered.
+    pub(crate) calls: usize,
+    /// How it ended.
+    pub(crate) end: Option<End>,
+    /// Before the program's own code only the loader runs.
+    in_loader: bool,
+}
+
+/// How a process ended, and the how many-th it was to end: a parent that has reaped its child ends later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) change: Change,
+    pub(crate) order: usize,
+}
+
+struct Thread {
+    process: usize,
+    /// To be the result of the call that it is in.
+    fails_with: Option<i32>,
+}
+
+/// Everything that is followed, and the ends of other children.
+pub(crate) struct Tracer {
+    pub(crate) processes: Vec<Followed>,
+    /// Children that are not followed, and how they ended.
+    pub(crate) others: BTreeMap<i32, End>,
+    /// The executed command.
+    pub(crate) command: Option<i32>,
+    /// When anything was last seen to happen.
+    pub(crate) last_event: Instant,
+    /// How many have ended.
+    ended: usize,
+    threads: BTreeMap<i32, Thread>,
+    /// Those that began before their parent told of them.
+    unknown: Vec<i32>,
+}
+
+impl Tracer {
+    /// Follows the process `front`, which is about to execute dlock.
+    pub(crate) fn of(front: i32) -> Self {
+        let mut tracer = Self {
+            processes: Vec::new(),
+            others: BTreeMap::new(),
+            command: None,
+            last_event: Instant::now(),
+            ended: 0,
+            threads: BTreeMap::new(),
+            unknown: Vec::new(),
+        };
+        tracer.add(front, Role::Front, true);
+        tracer
+    }
+
+    /// Follows nobody.
+    pub(crate) fn idle() -> Self {
+        let mut tracer = Self::of(0);
+        tracer.processes.clear();
+        tracer.threads.clear();
+        tracer
+    }
+
+    fn add(&mut self, pid: i32, role: Role, in_loader: bool) {
+        self.threads.insert(pid, Thread { process: self.processes.len(), fails_with: None });
+        self.processes.push(Followed { pid, role, calls: 0, end: None, in_loader });
+    }
+
+    pub(crate) fn front(&self) -> &Followed {
+        &self.processes[0]
+    }
+
+    /// Whether front, keepers and launched command are all gone.
+    pub(crate) fn all_ended(&self) -> bool {
+        self.processes.iter().all(|p| p.end.is_some())
+    }
+
+    /// Takes everything that has happened; `blow` says what to do at each call of the program.
+    pub(crate) fn take(&mut self, blow: &mut impl FnMut(&Followed, &Call) -> Blow) {
+        while let Some((tid, change)) = sys::next_change() {
+            self.last_event = Instant::now();
+            match change {
+                Change::Exited(_) | Change::Killed(_) => self.ended(tid, change),
+                _ if !self.threads.contains_key(&tid) => self.unknown.push(tid),
+                Change::Call => self.at_call(tid, blow),
+                Change::Forked => self.forked(tid),
+                Change::Executed => self.executed(tid),
+                Change::Begins => sys::go_on(tid, 0),
+                Change::Stopped => sys::leave_stopped(tid),
+                Change::Signal(signal) => sys::go_on(tid, signal),
+            }
+        }
+    }
+
+    fn ended(&mut self, tid: i32, change: Change) {
+        self.ended += 1;
+        let end = End { change, order: self.ended };
+        let Some(thread) = self.threads.remove(&tid) else {
+            self.others.insert(tid, end);
+            return;
+        };
+        let process = &mut self.processes[thread.process];
+        if process.pid == tid {
+            process.end = Some(end);
+        }
+    }
+
+    fn forked(&mut self, tid: i32) {
+        let parent = self.threads[&tid].process;
+        if let Some(new) = sys::forked(tid) {
+            if process::is_thread(new) {
+                self.threads.insert(new, Thread { process: parent, fails_with: None });
+            } else {
+                let first = self.processes.len() == 1;
+                let role = match self.processes[parent].role {
+                    Role::Front if first => Role::Keeper,
+                    Role::Front => Role::Later,
+                    _ => Role::Launch,
+                };
+                self.add(new, role, false);
+            }
+            if let Some(at) = self.unknown.iter().position(|tid| *tid == new) {
+                self.unknown.swap_remove(at);
+                sys::go_on(new, 0);
+            }
+        }
+        sys::go_on(tid, 0);
+    }
+
+    fn executed(&mut self, tid: i32) {
+        let process = self.threads[&tid].process;
+        if process == 0 {
+            return sys::go_on(tid, 0);
+        }
+        // The command from here on, which runs alone.
+        self.threads.remove(&tid);
+        self.command = Some(tid);
+        self.processes.remove(process);
+        for thread in self.threads.values_mut() {
+            thread.process -= usize::from(thread.process > process);
+        }
+        sys::let_go(tid);
+    }
+
+    fn at_call(&mut self, tid: i32, blow: &mut impl FnMut(&Followed, &Call) -> Blow) {
+        if let Some(info) = sys::call_info(tid) {
+            let thread = self.threads.get_mut(&tid).expect("it is followed");
+            let process = &mut self.processes[thread.process];
+            if info.op == 2 {
+                if let Some(errno) = thread.fails_with.take() {
+                    sys::fail_call(tid, errno);
+                }
+            } else if !in_loader(process, &info) {
+                process.calls += 1;
+                match blow(process, &Call::of(tid, &info)) {
+                    Blow::Nothing => {}
+                    Blow::Signal(signal) => process::signal(process.pid, signal),
+                    Blow::Fail(errno) => {
+                        sys::skip_call(tid);
+                        thread.fails_with = Some(errno);
+                    }
+                    Blow::FailAfter(errno) => thread.fails_with = Some(errno),
+                }
+            }
+        }
+        sys::go_on(tid, 0);
+    }
+}
+
+/// Whether the call is the dynamic loader's, or comes before the program is executed.
+fn in_loader(process: &mut Followed, info: &sys::CallInfo) -> bool {
+    if process.in_loader {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.pid)).unwrap_or_default();
+        let is_dlock = maps.lines().next().is_some_and(|line| !line.contains("/every_fault-"));
+        process.in_loader = !is_dlock
+            || maps.lines().any(|line| {
+                let mut words = line.split_ascii_whitespace();
+                let range = words.next().and_then(|range| range.split_once('-'));
+                let hex = |text| u64::from_str_radix(text, 16).ok();
+                let inside = range.is_some_and(|(from, to)| {
+                    hex(from).is_some_and(|from| from <= info.instruction)
+                        && hex(to).is_some_and(|to| info.instruction < to)
+                });
+                inside && line.contains("/ld-")
+            });
+    }
+    process.in_loader
+}
