@@ -13,15 +13,15 @@ use crate::support::{Bed, Service};
 struct Late {
     request: Vec<u8>,
     server: TcpStream,
+    /// Says that the server has answered.
+    answered: Receiver<()>,
 }
 
 impl Late {
     /// Passes the request on at last, and waits until it has been done.
     fn arrive(mut self) {
         self.server.write_all(&self.request).expect("the server still listens");
-        self.server.set_read_timeout(Some(Duration::from_secs(20))).expect("sets");
-        let mut answer = [0; 4096];
-        assert_ne!(self.server.read(&mut answer).expect("the server answers"), 0);
+        self.answered.recv_timeout(Duration::from_secs(20)).expect("the server answers");
     }
 }
 
@@ -42,16 +42,39 @@ fn relay(to: u16) -> (u16, Receiver<Late>) {
     (port, late)
 }
 
+/// Whether `sent` ends with the end of its first message, or is no request in text: the length of one is behind its
+/// letter with PostgreSQL, and in front of its number and its kind with MySQL.
+fn is_whole(sent: &[u8]) -> bool {
+    match sent {
+        [b'Q', a, b, 0..=127, d, ..] if [*a, *b] == [0, 0] => {
+            sent.len() > usize::from(sent[3]) * 256 + usize::from(*d)
+        }
+        [a, b, c, 0, 3, ..] => {
+            sent.len() >= 4 + usize::from(*a) + usize::from(*b) * 256 + usize::from(*c) * 65_536
+        }
+        _ => true,
+    }
+}
+
 fn connect(client: TcpStream, server: TcpStream, victim: Option<Sender<Late>>) {
     let (mut answers, mut asker) =
         (server.try_clone().expect("one more"), client.try_clone().expect("one more"));
+    let (done, answered) = channel();
     thread::spawn(move || {
-        // Ends with either side.
+        // Ends with either side: once the client is cut off, with the first that the server says.
         let _ = std::io::copy(&mut answers, &mut asker);
+        let _ = done.send(());
     });
     thread::spawn(move || {
         let (mut from, mut to, mut buffer) = (client, server, vec![0; 65_536]);
-        while let Ok(got @ 1..) = from.read(&mut buffer) {
+        while let Ok(mut got @ 1..) = from.read(&mut buffer) {
+            // A request may come in parts.
+            while victim.is_some() && !is_whole(&buffer[..got]) {
+                match from.read(&mut buffer[got..]) {
+                    Ok(more @ 1..) => got += more,
+                    _ => return,
+                }
+            }
             let request = &buffer[..got];
             if let Some(tell) = &victim
                 && request.windows(11).any(|part| part == b"INSERT INTO")
@@ -59,7 +82,7 @@ fn connect(client: TcpStream, server: TcpStream, victim: Option<Sender<Late>>) {
                 let request = request.to_vec();
                 from.shutdown(Shutdown::Both).expect("cuts");
                 // The test may be over.
-                let _ = tell.send(Late { request, server: to });
+                let _ = tell.send(Late { request, server: to, answered });
                 return;
             }
             if to.write_all(request).is_err() {
