@@ -2,12 +2,24 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use crate::site::{self, Kind};
+use crate::support::wait::until_true;
 use crate::support::{Bed, Service};
+
+/// What happens to the first request that changes something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is kept back, and the client's connection cut.
+    KeptBack,
+    /// It is passed on; its answer is not, nor anything after that.
+    Unanswered,
+}
 
 /// The first request, and the server's end of the connection that it came over.
 struct Late {
@@ -25,9 +37,8 @@ impl Late {
     }
 }
 
-/// A relay to the port `to` which keeps the first request that changes something back, and cuts the client's connection;
-/// its own port, and that request.
-fn relay(to: u16) -> (u16, Receiver<Late>) {
+/// A relay to the port `to` which does so to the first request; its own port, and the request if it is kept back.
+fn relay(to: u16, fate: Fate) -> (u16, Receiver<Late>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
     let port = listener.local_addr().expect("bound").port();
     let (tell, late) = channel();
@@ -36,7 +47,7 @@ fn relay(to: u16) -> (u16, Receiver<Late>) {
         for client in listener.incoming().map_while(Result::ok) {
             let server = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, to))).expect("connects");
             let _ = (client.set_nodelay(true), server.set_nodelay(true));
-            connect(client, server, first.take());
+            connect(client, server, first.take().map(|tell| (tell, fate)));
         }
     });
     (port, late)
@@ -56,13 +67,20 @@ fn is_whole(sent: &[u8]) -> bool {
     }
 }
 
-fn connect(client: TcpStream, server: TcpStream, victim: Option<Sender<Late>>) {
+fn connect(client: TcpStream, server: TcpStream, victim: Option<(Sender<Late>, Fate)>) {
     let (mut answers, mut asker) =
         (server.try_clone().expect("one more"), client.try_clone().expect("one more"));
     let (done, answered) = channel();
+    let mute = Arc::new(AtomicBool::new(false));
+    let muted = Arc::clone(&mute);
     thread::spawn(move || {
+        let mut buffer = vec![0; 65_536];
         // Ends with either side: once the client is cut off, with the first that the server says.
-        let _ = std::io::copy(&mut answers, &mut asker);
+        while let Ok(got @ 1..) = answers.read(&mut buffer) {
+            if !muted.load(Ordering::SeqCst) && asker.write_all(&buffer[..got]).is_err() {
+                break;
+            }
+        }
         let _ = done.send(());
     });
     thread::spawn(move || {
@@ -76,9 +94,14 @@ fn connect(client: TcpStream, server: TcpStream, victim: Option<Sender<Late>>) {
                 }
             }
             let request = &buffer[..got];
-            if let Some(tell) = &victim
+            if let Some((tell, fate)) = &victim
                 && request.windows(11).any(|part| part == b"INSERT INTO")
             {
+                if *fate == Fate::Unanswered {
+                    mute.store(true, Ordering::SeqCst);
+                    to.write_all(request).expect("the server listens");
+                    continue;
+                }
                 let request = request.to_vec();
                 from.shutdown(Shutdown::Both).expect("cuts");
                 // The test may be over.
@@ -94,10 +117,10 @@ fn connect(client: TcpStream, server: TcpStream, victim: Option<Sender<Late>>) {
 }
 
 /// The same part of the service, reached through a relay.
-fn behind(bed: &Bed) -> (Bed, Receiver<Late>) {
+fn behind(bed: &Bed, fate: Fate) -> (Bed, Receiver<Late>) {
     let service = bed.service();
     let port = service.endpoint.rsplit(':').next().and_then(|end| end.split('/').next()?.parse().ok());
-    let (port, late) = relay(port.expect("a port"));
+    let (port, late) = relay(port.expect("a port"), fate);
     let kind = Kind::of_this_test().expect("a test of a service");
     let prefix = service.prefix.clone();
     (Bed::on(Service { backend: service.backend, endpoint: kind.address(port), prefix }), late)
@@ -114,7 +137,7 @@ fn database() -> Bed {
 fn a_first_request_that_comes_after_a_refusal_stays_out() {
     let bed = database();
     let holder = bed.held(&["--name", "x", "-q", "--slots", "2"]);
-    let (other, late) = behind(&bed);
+    let (other, late) = behind(&bed, Fate::KeptBack);
     other.finish(&mut other.run(["--name", "x", "-w", "20s", "--", "true"])).failed(64, &["does not mix"]);
     assert_eq!(holder.release().code(), Some(0));
     late.recv_timeout(Duration::from_secs(5)).expect("it was kept back").arrive();
@@ -124,8 +147,24 @@ fn a_first_request_that_comes_after_a_refusal_stays_out() {
 #[test]
 fn a_first_request_that_comes_after_the_run_stays_out() {
     let bed = database();
-    let (other, late) = behind(&bed);
+    let (other, late) = behind(&bed, Fate::KeptBack);
     other.finish(&mut other.run(["--name", "x", "-w", "20s", "-q", "--", "true"])).silently(0);
     late.recv_timeout(Duration::from_secs(5)).expect("it was kept back").arrive();
+    bed.assert_free("x");
+}
+
+#[test]
+fn who_finds_its_own_hold_after_a_lost_answer_gives_it_another_ttl() {
+    let bed = database();
+    let (other, _late) = behind(&bed, Fate::Unanswered);
+    let mut holder = other.hold(&["--name", "x", "-w", "40s", "--ttl", "12s"]);
+    until_true("the first request was done", || bed.holders("x") == 1);
+    let token = bed.status("x")["holders"][0]["token"].clone();
+    holder.await_start();
+    let entry = bed.status("x")["holders"][0].clone();
+    assert_eq!(entry["token"], token, "it is the same hold");
+    let left = entry["ttl_ms"].as_u64().expect("a length");
+    assert!(left > 11_000, "the command starts with {left} ms left, and dlock counts a whole ttl");
+    assert_eq!(holder.release().code(), Some(0));
     bed.assert_free("x");
 }
