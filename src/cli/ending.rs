@@ -167,10 +167,11 @@ impl Ending {
                 let message = Some(Message::Warned { reason });
                 Self { outcome, reported: report::Outcome::Ran, message }
             }
-            CommandFate::WasEnded => {
+            CommandFate::WasEnded | CommandFate::Starting => {
+                let surely_ran = failure.command == CommandFate::WasEnded;
                 let message = match failure.why {
-                    WhyFailed::Stalled => Message::KeeperStopped { lock },
-                    _ => Message::KeeperDied { lock },
+                    WhyFailed::Stalled => Message::KeeperStopped { lock, surely_ran },
+                    _ => Message::KeeperDied { lock, surely_ran },
                 };
                 Self::code(ExitCode::Lost, report::Outcome::Lost, message)
             }

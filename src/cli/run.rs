@@ -67,6 +67,9 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
                 if failure.tree.is_gone() {
                     front.clean_up(CLEANING, |id| run.evict(id));
                 }
+                if let Some(signal) = failure.ended_by {
+                    return Ok(Outcome::Signaled(signal));
+                }
                 let ending = Ending::keeper_failed(settings, &run.address, &failure);
                 return Ok(run.conclude(&ending, None));
             }
@@ -106,6 +109,7 @@ impl Run<'_> {
     fn may_wait_again(&self, failure: &KeeperFailure) -> bool {
         failure.why == WhyFailed::Stalled
             && failure.command == CommandFate::NotStarted
+            && failure.ended_by.is_none()
             && failure.tree.is_gone()
             && clock::now() < self.plan.give_up_at()
     }

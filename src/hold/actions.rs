@@ -67,10 +67,7 @@ impl Driver<'_> {
 
     fn enter(&mut self) {
         self.entering_since = self.clock.now();
-        // Where the kernel ends a claim with its processes there is nothing to clean up.
-        if self.job.backend.capabilities().leased {
-            self.keeper.would_abandon(self.request.id.to_number());
-        }
+        self.keeper.would_abandon(self.request.id.to_number());
         let backend = self.job.backend.clone();
         let request = self.request.clone();
         let outer = if self.job.no_nest { Vec::new() } else { self.outer.clone() };

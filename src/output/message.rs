@@ -135,9 +135,13 @@ pub enum Message {
     },
     KeeperDied {
         lock: String,
+        #[serde(skip)]
+        surely_ran: bool,
     },
     KeeperStopped {
         lock: String,
+        #[serde(skip)]
+        surely_ran: bool,
     },
     TreeHidden {
         reason: String,

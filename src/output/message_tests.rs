@@ -139,12 +139,12 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "cannot end 3 and 2 more: the lock is lost and they may run beside the next holder's command; end them by hand",
         ),
         (
-            M::KeeperDied { lock: lock() },
+            M::KeeperDied { lock: lock(), surely_ran: true },
             Level::Error,
             "the process of dlock that renewed deploy died; the command was ended",
         ),
         (
-            M::KeeperStopped { lock: lock() },
+            M::KeeperStopped { lock: lock(), surely_ran: true },
             Level::Error,
             "the process of dlock that renewed deploy stopped and the lease ran out; the command was ended",
         ),

@@ -150,18 +150,27 @@ impl Message {
                     ": dlock keeps the lock until they are gone; end them by hand"
                 })
             }
-            Self::KeeperDied { lock } => {
-                write!(f, "the process of dlock that renewed {lock} died; the command was ended")
+            Self::KeeperDied { lock, surely_ran } => {
+                write!(f, "the process of dlock that renewed {lock} died; {}", ended(*surely_ran))
             }
-            Self::KeeperStopped { lock } => write!(
+            Self::KeeperStopped { lock, surely_ran } => write!(
                 f,
-                "the process of dlock that renewed {lock} stopped and the lease ran out; the command was ended"
+                "the process of dlock that renewed {lock} stopped and the lease ran out; {}",
+                ended(*surely_ran)
             ),
             Self::TreeHidden { reason } => {
                 write!(f, "only the command's process group can be ended, not all its descendants: {reason}")
             }
             _ => Err(fmt::Error),
         }
+    }
+}
+
+fn ended(surely_ran: bool) -> &'static str {
+    if surely_ran {
+        "the command was ended"
+    } else {
+        "the command, which was about to start, was ended or never started"
     }
 }
 

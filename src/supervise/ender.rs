@@ -219,12 +219,11 @@ impl Ender {
         }
     }
 
-    /// One round of ending the tree: stops every member, so that none forks meanwhile, then kills every member.
-    /// Repeat until no child is left; reap between the rounds.
+    /// One round of ending the tree: kills those that need not be looked for, stops every other member, so that none
+    /// forks meanwhile, then kills every member. Repeat until no child is left; reap between the rounds.
     pub fn kill_round(&mut self) -> Reached {
-        self.signal_known(Signal::STOP);
-        self.signal_members(Signal::STOP, |_| true);
         self.signal_known(Signal::KILL);
+        self.signal_members(Signal::STOP, |_| true);
         self.signal_members(Signal::KILL, |_| true)
     }
 

@@ -14,6 +14,8 @@ pub struct KeeperFailure {
     pub command: CommandFate,
     /// What is known of its tree now.
     pub tree: TreeState,
+    /// The signal that had ended the wait before the command was started.
+    pub ended_by: Option<Signal>,
 }
 
 /// What became of a command whose keeper failed.
@@ -21,6 +23,8 @@ pub struct KeeperFailure {
 pub enum CommandFate {
     /// It was never executed.
     NotStarted,
+    /// It was about to be executed, and was ended if it had been.
+    Starting,
     /// It had ended by itself, like this.
     Ended(Outcome),
     /// It was ended, or was to be.

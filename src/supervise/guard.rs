@@ -95,15 +95,9 @@ impl Front {
             watch.anchors.clear();
         }
         let command = self.fate(watch);
-        match watch.ended_by {
-            Some(signal) if command == CommandFate::NotStarted => {
-                Step::End(FrontEnd::Done(Outcome::Signaled(signal)))
-            }
-            _ => {
-                let why = why.or(watch.died).unwrap_or(WhyFailed::Died(None));
-                Step::End(FrontEnd::KeeperFailed(KeeperFailure { why, command, tree }))
-            }
-        }
+        let why = why.or(watch.died).unwrap_or(WhyFailed::Died(None));
+        let ended_by = watch.ended_by.filter(|_| command == CommandFate::NotStarted);
+        Step::End(FrontEnd::KeeperFailed(KeeperFailure { why, command, tree, ended_by }))
     }
 
     /// What had become of the command when its keeper failed.
@@ -118,6 +112,7 @@ impl Front {
             Some(ChildChange::Killed(signal)) if signal != Signal::KILL => Some(Outcome::Signaled(signal)),
             _ => None,
         };
-        self.shared.outcome().or(by_itself).map_or(CommandFate::WasEnded, CommandFate::Ended)
+        let was_ended = if watch.started { CommandFate::WasEnded } else { CommandFate::Starting };
+        self.shared.outcome().or(by_itself).map_or(was_ended, CommandFate::Ended)
     }
 }

@@ -2,9 +2,12 @@
 //! Once the command has them, whoever is at the other end of a pipe is to see its end when the command lets go of
 //! it, and nobody is to wait for dlock.
 
-use std::fs::{self, File};
+use std::fs::File;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{Mode, OFlags, RawDir};
 
 use super::sys;
 
@@ -50,11 +53,19 @@ pub fn leave_directory() {
     let _ = rustix::process::chdir("/");
 }
 
+/// Not by way of the standard library, which takes an error of close(2) for a defect.
 fn open_descriptors() -> Vec<RawFd> {
-    match fs::read_dir("/proc/self/fd") {
-        Ok(entries) => entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect(),
-        Err(_) => (3..WITHOUT_LIST).collect(),
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(directory) = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()) else {
+        return (3..WITHOUT_LIST).collect();
+    };
+    let mut found = Vec::new();
+    let mut buffer = [MaybeUninit::uninit(); 4 << 10];
+    let mut entries = RawDir::new(&directory, &mut buffer);
+    while let Some(Ok(entry)) = entries.next() {
+        found.extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<RawFd>().ok()));
     }
+    found
 }
 
 #[cfg(test)]

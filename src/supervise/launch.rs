@@ -163,8 +163,8 @@ extern "C" fn become_command(launch: *mut libc::c_void) -> libc::c_int {
             libc::close(fd);
         }
         let pid = u64::try_from(libc::getpid()).unwrap_or(0);
-        exec.started.store(pid | if joined { sys::IN_GROUP } else { 0 }, Ordering::SeqCst);
         sys::set_mask(exec.mask);
+        exec.started.store(pid | if joined { sys::IN_GROUP } else { 0 }, Ordering::SeqCst);
         libc::execvpe(launch.argv[0], launch.argv.as_ptr(), launch.envp.as_ptr());
         launch.errno.store(*libc::__errno_location(), Ordering::Relaxed);
         libc::_exit(127)

@@ -164,7 +164,9 @@ impl ProcessTable {
         if let Err(hidden) = prove(&proc) {
             return Ok(Err(hidden));
         }
-        let (found, members) = (Vec::with_capacity(ROOM), Vec::with_capacity(ROOM));
+        let (mut found, mut members) = (Vec::new(), Vec::new());
+        let room = found.try_reserve_exact(ROOM).and_then(|()| members.try_reserve_exact(ROOM));
+        room.map_err(|_| io::ErrorKind::OutOfMemory)?;
         Ok(Ok(Self { directory: Directory::new(proc)?, found, members }))
     }
 

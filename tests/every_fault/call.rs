@@ -232,7 +232,8 @@ impl Call {
             "stat" | "lstat" | "newfstatat" | "statx" | "readlink" | "readlinkat" | "access" | "chdir" => {
                 &[EACCES, EIO, ENOMEM]
             }
-            "mmap" | "brk" | "mremap" | "mprotect" | "madvise" => &[ENOMEM],
+            // Not brk(2): it has no error, and fails by changing nothing.
+            "mmap" | "mremap" | "mprotect" | "madvise" => &[ENOMEM],
             "clone" | "fork" | "vfork" => &[EAGAIN, ENOMEM],
             "clone3" => &[EAGAIN, ENOMEM, ENOSYS],
             "execve" => &[EACCES, EIO, ENOMEM],
@@ -267,7 +268,7 @@ impl Call {
         if MAKERS.contains(&self.name) || (self.name == "fcntl" && self.errors().contains(&EMFILE)) {
             classes.push(Class::Descriptors);
         }
-        if matches!(self.name, "mmap" | "brk" | "mremap" | "clone" | "clone3" | "fork" | "vfork") {
+        if matches!(self.name, "mmap" | "mremap" | "clone" | "clone3" | "fork" | "vfork") {
             classes.push(Class::Memory);
         }
         let file = || self.descriptor(self.low(0)).starts_with('/');

@@ -58,7 +58,10 @@ fn lead(folder: &Path, who: &str, manner: &str) -> ExitCode {
         let members = members(folder).into_iter().filter(|(whose, pid)| whose != who && process::lives(*pid));
         let living: Vec<_> =
             members.map(|(whose, pid)| format!("{whose} {}", process::describe(pid))).collect();
-        note(folder, &format!("overlap {who} began beside {}", living.join(", ")));
+        // The last one may be dying: what it has open is closed a moment later.
+        if !living.is_empty() {
+            note(folder, &format!("overlap {who} began beside {}", living.join(", ")));
+        }
     }
     rustix::io::fcntl_setfd(&tree, FdFlags::empty()).expect("inheritable");
     if manner == "deaf" {

@@ -3,7 +3,6 @@
 
 use serde_json::Value;
 
-use crate::call::Class;
 use crate::point::{Fault, Point};
 use crate::scene::{Seen, is_normal};
 use crate::shape::{COMMANDS_OWN, Event, Shape};
@@ -69,8 +68,9 @@ impl Case<'_> {
 
     /// What may not be signalled, or not be found, cannot be ended; dlock says so then.
     fn said_what_it_cannot_end(&self) -> bool {
-        matches!(self.fault(), Some(Fault::Lasting(Class::Signals | Class::Proc, _)))
-            && self.site.read("run.err").contains("cannot ")
+        let said = self.site.read("run.err");
+        matches!(self.fault(), Some(Fault::Lasting(..)))
+            && (said.contains("cannot tell whether all") || said.contains("cannot end "))
     }
 
     /// Everybody comes to an end, and the next one gets the lock soon.

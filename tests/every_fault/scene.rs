@@ -102,7 +102,11 @@ impl<'a> Scene<'a> {
             sys::await_change(Duration::from_millis(2));
         }
         // What is stopped for good is ended when the lease is over.
-        let ttl = if fault == Some(Fault::Stop) { "1s" } else { shape.ttl };
+        // Waited out; with a lease a tracer needs more than the shortest kill budget.
+        let ttl = match fault {
+            Some(Fault::Stop) if !shape.on_redis => "1s",
+            _ => shape.ttl,
+        };
         let tracer = Tracer::of(site.run(ttl));
         let scene = Self {
             shape,

@@ -101,7 +101,8 @@ pub(crate) const SHAPES: &[Shape] = &[
     Shape {
         name: "redis-silent",
         on_redis: true,
-        ttl: "1s",
+        // So that under the tracer the tree is dead within the kill budget, a twentieth.
+        ttl: "4s",
         event: Event::Silence,
         command: "deaf",
         ends: Normal::Exit(76),
