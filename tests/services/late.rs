@@ -10,27 +10,26 @@ use crate::support::wait::{let_pass, until_true};
 use crate::support::{Bed, Service};
 
 /// Short, so that whoever is not answered soon asks again, and longer than what a test takes afterwards.
-const OPTIONS: [&str; 5] = ["-q", "--ttl", "9s", "--name", "x"];
+const OPTIONS: [&str; 3] = ["-q", "--ttl", "9s"];
 
-/// A way to each server, and two beds: over the ways, and past them.
+/// A way to each server, and two beds: over the ways, and past them. In the first database, which nobody else uses and which
+/// need not be chosen: what is said first on a connection is the claim's request.
 struct Site {
     servers: &'static [Server],
     ways: Vec<Proxy>,
     over: Bed,
     past: Bed,
-    database: String,
+    name: &'static str,
 }
 
 impl Site {
-    fn new() -> Self {
-        let past = Bed::new();
-        let own = past.service().clone();
-        let database = own.endpoint.rsplit('/').next().expect("a number").to_owned();
+    fn new(name: &'static str) -> Self {
         let servers = site::shared().servers();
         let ways: Vec<Proxy> = servers.iter().map(|server| Proxy::to(server.port())).collect();
-        let each = ways.iter().map(|way| format!("redis://127.0.0.1:{}/{database}", way.port()));
-        let endpoint = each.collect::<Vec<_>>().join(",");
-        Self { servers, ways, over: Bed::on(Service { endpoint, ..own }), past, database }
+        let over = ways.iter().map(|way| format!("redis://127.0.0.1:{}", way.port()));
+        let bed = |endpoint| Bed::on(Service { backend: "redis", endpoint, prefix: None });
+        let over = bed(over.collect::<Vec<_>>().join(","));
+        Self { servers, over, past: bed(redis::addresses(servers)), ways, name }
     }
 
     fn all(&self, conduct: Conduct) {
@@ -40,7 +39,7 @@ impl Site {
     /// Has whoever comes now ask over connections that are held up from then on.
     fn ask_in_vain(&self, words: &[&str]) -> crate::support::Running {
         self.all(Conduct::Hole);
-        let running = self.over.start(self.over.run(OPTIONS).args(words));
+        let running = self.over.start(self.over.run(OPTIONS).args(["--name", self.name]).args(words));
         until_true("a connection", || self.ways.iter().all(|way| way.made() > 0));
         // What is said first is said at once; the attempt lasts for some seconds.
         let_pass(Duration::from_millis(500));
@@ -58,9 +57,8 @@ impl Site {
 
     /// What is left of the life of the lock's key at each server, in milliseconds.
     fn lives(&self) -> Vec<i64> {
-        let script = format!("redis.call('SELECT', '{}') return redis.call('PTTL', 'dlock:x')", self.database);
         let life = |server: &Server| {
-            let said = redis::raw(server.port(), &["EVAL", &script, "0"]);
+            let said = redis::raw(server.port(), &["PTTL", &format!("dlock:{}", self.name)]);
             said.trim_start_matches(':').trim_end().parse().expect("a number")
         };
         self.servers.iter().map(life).collect()
@@ -70,38 +68,39 @@ impl Site {
 /// The claim's first request is done after the run has ended.
 #[test]
 fn a_claim_does_not_come_back_after_its_run() {
-    for mode in [&["-x"][..], &["--shared"], &["--slots", "2"]] {
-        let site = Site::new();
+    let modes = [("x", &["-x"][..]), ("shared", &["--shared"]), ("slots", &["--slots", "2"])];
+    for (name, mode) in modes {
+        let site = Site::new(name);
         let running = site.ask_in_vain(&[mode, &["--", "true"]].concat());
         let ended = running.finish();
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
         site.let_in();
-        assert_eq!((site.past.holders("x"), site.past.waiters("x")), (0, 0), "{mode:?}");
-        site.past.assert_free("x");
+        assert_eq!((site.past.holders(name), site.past.waiters(name)), (0, 0), "{mode:?}");
+        site.past.assert_free(name);
     }
 }
 
 /// The claim's first request is done after another one was refused.
 #[test]
 fn a_claim_does_not_come_back_after_it_was_refused() {
-    let site = Site::new();
-    let holder = site.past.held(&["--name", "x", "-q"]);
+    let site = Site::new("refused");
+    let holder = site.past.held(&["--name", "refused", "-q"]);
     let running = site.ask_in_vain(&["--slots", "2", "--", "true"]);
     let refused = running.finish();
     assert_eq!(refused.code(), Some(64), "{}", refused.err);
     assert!(refused.err.contains("does not mix"), "{}", refused.err);
     assert_eq!(holder.release().code(), Some(0));
     site.let_in();
-    assert_eq!((site.past.holders("x"), site.past.waiters("x")), (0, 0));
-    site.past.assert_free("x");
+    assert_eq!((site.past.holders("refused"), site.past.waiters("refused")), (0, 0));
+    site.past.assert_free("refused");
 }
 
 /// Asked again, the service says that the claim holds already: since nearly a ttl.
 #[test]
 fn a_hold_that_is_found_has_a_whole_ttl() {
-    let site = Site::new();
+    let site = Site::new("found");
     site.all(Conduct::Mute);
-    let mut holder = site.over.hold(&["-q", "--ttl", "3s", "--grace", "0", "--name", "x"]);
+    let mut holder = site.over.hold(&["-q", "--ttl", "3s", "--grace", "0", "--name", "found"]);
     // It is asked again when the first answer is two seconds late.
     until_true("a lease", || site.lives().iter().all(|life| *life > 0));
     site.ways.iter().for_each(Proxy::leave_behind);

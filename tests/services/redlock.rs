@@ -334,6 +334,14 @@ fn a_slot_that_becomes_another_one_is_a_loss() {
     assert_eq!(holder.slot(), 1);
     let key = format!("{{dlock:x}}:dlock:quorum:claim:{}", holder.claim());
     let script = format!("redis.call('SELECT', '{n}') return redis.call('HSET', '{key}', 'slot', '2')");
+    let score = format!(
+        "redis.call('SELECT', '{n}') return redis.call('ZSCORE', '{{dlock:x}}:dlock:quorum:holders', '{}')",
+        holder.claim()
+    );
+    // Until a node knows that it is a hold, its owner puts right what the node gave.
+    for node in nodes {
+        until_true("a confirmation", || redis::raw(node.port(), &["EVAL", &score, "0"]) == "$1\r\n0\r\n");
+    }
     for node in nodes {
         assert_eq!(redis::raw(node.port(), &["EVAL", &script, "0"]), ":0\r\n");
     }
