@@ -10,7 +10,7 @@ use crate::supervise::ender::UNKILLABLE;
 use crate::supervise::mark::MarkBoard;
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
-use crate::supervise::wait::{ChildChange, Children, next_change};
+use crate::supervise::wait::{self, ChildChange, Children, next_change};
 
 /// Between two rounds of ending a tree that did not end at once.
 const ROUND: Duration = Duration::from_millis(5);
@@ -42,6 +42,10 @@ impl Driver<'_> {
 
     /// Takes the changes of all children: the command's, and the ends of orphans.
     pub(super) fn reap(&mut self) {
+        // Once it is reaped nobody else could learn how it ended, should this process not live to say it.
+        if let (Some(pid), false) = (self.command, self.command_over) {
+            self.publish(wait::ended(pid));
+        }
         loop {
             match next_change() {
                 Children::Quiet => return,
@@ -61,6 +65,18 @@ impl Driver<'_> {
         }
     }
 
+    /// One that was ended on account of its hold has not done its work, even if this keeper cannot say so any more.
+    fn publish(&self, end: Option<ChildChange>) {
+        let outcome = match end {
+            Some(ChildChange::Exited(status)) => Outcome::Exited(status),
+            Some(ChildChange::Killed(signal)) => Outcome::Signaled(signal),
+            _ => return,
+        };
+        if !self.machine.ends_the_command() {
+            self.keeper.publish_outcome(outcome);
+        }
+    }
+
     fn command_changed(&mut self, pid: i32, change: ChildChange) {
         let outcome = match change {
             ChildChange::Exited(status) => Outcome::Exited(status),
@@ -73,10 +89,6 @@ impl Driver<'_> {
         }
         self.command_over = true;
         self.let_front_go_on();
-        // One that was ended on account of its hold has not done its work, even if this keeper cannot say so any more.
-        if !self.machine.ends_the_command() {
-            self.keeper.publish_outcome(outcome);
-        }
         if self.board.as_ref().is_none_or(MarkBoard::try_clear) {
             self.events.push_back(Event::MarksGone);
         }

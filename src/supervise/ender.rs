@@ -220,11 +220,13 @@ impl Ender {
     }
 
     /// One round of ending the tree: kills those that need not be looked for, stops every other member, so that none
-    /// forks meanwhile, then kills every member. Repeat until no child is left; reap between the rounds.
+    /// forks meanwhile, then kills them. Repeat until no child is left; reap between the rounds.
     pub fn kill_round(&mut self) -> Reached {
         self.signal_known(Signal::KILL);
-        self.signal_members(Signal::STOP, |_| true);
-        self.signal_members(Signal::KILL, |_| true)
+        let complete = self.find_members();
+        self.signal_found(Signal::STOP, |_| true);
+        let reached = self.signal_found(Signal::KILL, |_| true);
+        Reached { incomplete: reached.incomplete || !complete, ..reached }
     }
 
     /// Ends every member, and tells `each` of the changes of children meanwhile. Returns when none is left, or when
@@ -278,14 +280,21 @@ impl Ender {
         }
     }
 
-    /// Sends `signal` to every member that `wanted` picks.
-    fn signal_members(&mut self, signal: Signal, wanted: impl Fn(Process) -> bool) -> Reached {
+    /// Looks for the members; whether all were seen.
+    fn find_members(&mut self) -> bool {
+        self.table.as_mut().is_ok_and(|table| table.find_members(&self.outside))
+    }
+
+    /// Looks for the members, and sends `signal` to those that `wanted` picks.
+    fn signal_members(&mut self, signal: Signal, wanted: impl Fn(Process) -> bool) {
+        self.find_members();
+        self.signal_found(signal, wanted);
+    }
+
+    /// Sends `signal` to every member that the last look found and `wanted` picks.
+    fn signal_found(&self, signal: Signal, wanted: impl Fn(Process) -> bool) -> Reached {
         let mut reached = Reached::default();
-        let Ok(table) = &mut self.table else {
-            reached.incomplete = true;
-            return reached;
-        };
-        reached.incomplete = !table.find_members(&self.outside);
+        let Ok(table) = &self.table else { return reached };
         for member in table.members().filter(|member| wanted(*member)) {
             match table.with_handle(member, |handle| send(member.pid, handle, signal)) {
                 Ok(Some(Ok(()))) => reached.signalled.add(member.pid),

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use rustix::event::{Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid, waitpid};
+use rustix::process::{
+    Pid, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, WaitStatus, wait, waitid, waitpid,
+};
 
 use super::signals::Signal;
 use crate::clock::now;
@@ -70,13 +72,13 @@ pub fn next_change() -> Children {
     }
 }
 
-/// Looks at a child without taking its change: `CHILD` if there is none.
-fn peek(id: &WaitId<'_>) -> Result<(), Errno> {
+/// Looks at a child without taking its change: `CHILD` if there is none, `None` if it has not ended.
+fn peek(id: &WaitId<'_>) -> Result<Option<WaitIdStatus>, Errno> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     loop {
         match waitid(id.clone(), options) {
             Err(Errno::INTR) => {}
-            other => return other.map(|_| ()),
+            other => return other,
         }
     }
 }
@@ -86,9 +88,18 @@ pub fn is_child(pid: i32) -> bool {
     Pid::from_raw(pid).is_some_and(|pid| peek(&WaitId::Pid(pid)).is_ok())
 }
 
+/// How the child `pid` has ended, if it has; it is not reaped.
+pub fn ended(pid: i32) -> Option<ChildChange> {
+    let status = peek(&WaitId::Pid(Pid::from_raw(pid)?)).ok()??;
+    if let Some(code) = status.exit_status() {
+        return Some(ChildChange::Exited(u8::try_from(code & 0xff).unwrap_or(0)));
+    }
+    status.terminating_signal().and_then(Signal::new).map(ChildChange::Killed)
+}
+
 /// Whether this process has children, living or not reaped.
 pub fn have_children() -> bool {
-    peek(&WaitId::All) != Err(Errno::CHILD)
+    !matches!(peek(&WaitId::All), Err(Errno::CHILD))
 }
 
 /// Lets this process sleep so long, less if a signal that is not blocked comes.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::directory::Directory;
 use super::fault::Outcome;
-use super::fifo::Life;
+use super::fifo::{self, Life};
 use super::grant;
 use super::line::{Mark, Record, State, mark_line};
 use super::reserve::guards;
@@ -63,7 +63,14 @@ impl Eviction<'_> {
         let _guard = file.guard(true, deadline).await?;
         let line = file.read(None)?;
         let own = line.image.records.iter().find(|r| r.fixed.id == self.id && r.fixed.state.in_line());
-        let Some(record) = own else { return Ok(None) };
+        let Some(record) = own else {
+            // Whoever took its record away may not have come to its FIFO.
+            let fifo = file.files.fifo(self.id);
+            if let Life::Dead = fifo::probe(directory, &fifo)? {
+                directory.unlink(&fifo);
+            }
+            return Ok(None);
+        };
         let names = line.image.details(record).map(|d| d.names).unwrap_or_default();
         let mut names: Vec<_> = names.into_iter().filter_map(|n| LockName::new(n).ok()).collect();
         if names.is_empty() {
