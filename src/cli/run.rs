@@ -67,6 +67,7 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
                 if failure.tree.is_gone() {
                     front.clean_up(CLEANING, |id| run.evict(id));
                 }
+                run.discard_files_of(failure.pid);
                 if let Some(signal) = failure.ended_by {
                     return Ok(Outcome::Signaled(signal));
                 }
@@ -105,6 +106,14 @@ fn check_writable(settings: &RunSettings) -> Result<(), Failure> {
 }
 
 impl Run<'_> {
+    /// What a keeper that is gone may have left of writing the report and the metrics.
+    fn discard_files_of(&self, keeper: i32) {
+        let Ok(pid) = u32::try_from(keeper) else { return };
+        for path in [&self.settings.report, &self.settings.metrics_file].into_iter().flatten() {
+            file::discard(path, pid);
+        }
+    }
+
     /// Whether a keeper that was stopped in line is replaced by a new one, at the end of the line.
     fn may_wait_again(&self, failure: &KeeperFailure) -> bool {
         failure.why == WhyFailed::Stalled

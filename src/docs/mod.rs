@@ -92,12 +92,12 @@ pub mod adr {
     pub mod r0082_what_the_kernel_keeps_outlives_a_freeze {}
     #[doc = include_str!("adr/0083-when-the-files-of-a-claim-fail.md")]
     pub mod r0083_when_the_files_of_a_claim_fail {}
+    #[doc = include_str!("adr/0084-every-single-fault.md")]
+    pub mod r0084_every_single_fault {}
     #[doc = include_str!("adr/0085-standard-error-has-a-writer.md")]
     pub mod r0085_standard_error_has_a_writer {}
-    #[doc = include_str!("adr/0094-sql-messages-prove-nothing.md")]
-    pub mod r0094_sql_messages_prove_nothing {}
-    #[doc = include_str!("adr/0095-sql-late-requests.md")]
-    pub mod r0095_sql_late_requests {}
+    #[doc = include_str!("adr/0086-the-ender.md")]
+    pub mod r0086_the_ender {}
     #[doc = include_str!("adr/0090-redlock-door.md")]
     pub mod r0090_redlock_door {}
     #[doc = include_str!("adr/0091-redis-keep-out.md")]
@@ -106,10 +106,12 @@ pub mod adr {
     pub mod r0092_zookeeper_one_node_for_life {}
     #[doc = include_str!("adr/0093-zookeeper-waiters-only-renew.md")]
     pub mod r0093_zookeeper_waiters_only_renew {}
+    #[doc = include_str!("adr/0094-sql-messages-prove-nothing.md")]
+    pub mod r0094_sql_messages_prove_nothing {}
+    #[doc = include_str!("adr/0095-sql-late-requests.md")]
+    pub mod r0095_sql_late_requests {}
     #[doc = include_str!("adr/0096-etcd-late-requests.md")]
     pub mod r0096_etcd_late_requests {}
     #[doc = include_str!("adr/0097-renewed-before-held.md")]
     pub mod r0097_renewed_before_held {}
-    #[doc = include_str!("adr/0084-every-single-fault.md")]
-    pub mod r0084_every_single_fault {}
 }

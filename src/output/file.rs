@@ -135,12 +135,24 @@ fn replace(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
     written
 }
 
+/// The name beside `path` under which the process `pid` writes first. Short, whatever the length of the target's name;
+/// hidden, so that a collector does not read it.
+fn temporary(path: &Path, pid: u32, number: u32) -> PathBuf {
+    parent(path).join(format!(".dlock-{pid}-{number}.tmp"))
+}
+
+/// Removes what the process `pid`, which is gone, may have left of writing to `path`.
+pub fn discard(path: &Path, pid: u32) {
+    if let Ok(Target::Regular(real)) = target(path) {
+        // Almost always there is none.
+        let _ = fs::remove_file(temporary(&real, pid, 0));
+    }
+}
+
 fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
     let mut number = 0;
     loop {
-        // Short, whatever the length of the target's name; hidden, so that a collector does not read it.
-        let name = format!(".dlock-{}-{number}.tmp", std::process::id());
-        let temporary = parent(path).join(name);
+        let temporary = temporary(path, std::process::id(), number);
         match OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary) {
             Ok(file) => return Ok((temporary, file)),
             // Left by an earlier process of the same pid.

@@ -8,6 +8,8 @@ use super::wait::ChildChange;
 /// A keeper that did not do its duty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeeperFailure {
+    /// Its pid; it is gone.
+    pub pid: i32,
     /// What happened.
     pub why: WhyFailed,
     /// What had become of the command by then.

@@ -160,7 +160,7 @@ impl Front {
             // The deadline before anything else; but a last word counts, whatever else has happened.
             let late = self.is_late(watch);
             let mut step = self.hear(watch);
-            if late {
+            if late && self.is_late(watch) {
                 step = step.or_else(|| self.act(watch));
             }
             match step.or_else(|| self.take_signals(watch, patience)) {
@@ -272,7 +272,11 @@ impl Front {
         match (watch.died, watch.last_word) {
             (Some(_), Some(_)) => Self::keeper_ended(watch),
             // It may have spoken before it died.
-            (Some(_), None) => self.hear(watch),
+            (Some(_), None) => match self.hear(watch) {
+                Step::Continue if watch.last_word.is_some() => Self::keeper_ended(watch),
+                Step::Continue => self.keeper_failed(watch, None),
+                step => step,
+            },
             (None, _) => Step::Continue,
         }
     }

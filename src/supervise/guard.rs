@@ -97,7 +97,7 @@ impl Front {
         let command = self.fate(watch);
         let why = why.or(watch.died).unwrap_or(WhyFailed::Died(None));
         let ended_by = watch.ended_by.filter(|_| command == CommandFate::NotStarted);
-        Step::End(FrontEnd::KeeperFailed(KeeperFailure { why, command, tree, ended_by }))
+        Step::End(FrontEnd::KeeperFailed(KeeperFailure { pid: keeper, why, command, tree, ended_by }))
     }
 
     /// What had become of the command when its keeper failed.

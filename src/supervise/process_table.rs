@@ -208,9 +208,11 @@ impl ProcessTable {
     pub fn find_members(&mut self, outside: &[i32]) -> bool {
         self.found.clear();
         self.members.clear();
-        let complete = self.read_all();
+        let read = self.read_all();
         self.found.sort_unstable_by_key(|p| p.pid);
         let own = own_pid();
+        // A table that does not show this process shows nothing.
+        let complete = read && self.found.binary_search_by_key(&own, |p| p.pid).is_ok();
         for (at, process) in (0..).zip(&self.found) {
             if process.parent == own && !outside.contains(&process.pid) {
                 self.members.push(at);

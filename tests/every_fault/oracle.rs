@@ -52,7 +52,7 @@ impl Case<'_> {
     fn exclusion(&self, found: &mut Vec<String>) {
         let log = self.site.log();
         // Whoever takes the lock away by force may see what that leads to.
-        if !self.shape.frees_the_lock() {
+        if !self.shape.frees_the_lock() && !self.said_what_it_cannot_end() {
             found.extend(log.iter().filter(|line| line.starts_with("overlap ")).cloned());
         }
         if !self.seen.unguarded.is_empty() && !self.said_what_it_cannot_end() {

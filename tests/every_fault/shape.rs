@@ -102,7 +102,7 @@ pub(crate) const SHAPES: &[Shape] = &[
         name: "redis-silent",
         on_redis: true,
         // So that under the tracer the tree is dead within the kill budget, a twentieth.
-        ttl: "4s",
+        ttl: "8s",
         event: Event::Silence,
         command: "deaf",
         ends: Normal::Exit(76),

@@ -232,13 +232,9 @@ fn the_tree_of_a_dlock_killed_completely_keeps_flock_out() {
     let running = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", script]));
     let survivor: i32 = bed.await_line("survivor").parse().expect("a pid");
     let keeper = running.keeper();
-    for pid in [running.pid(), keeper] {
-        process::signal(pid, Signal::STOP);
-        until_true("a stopped process", || process::is_stopped(pid));
+    if !process::kill_at_once(&[keeper, running.pid()]) {
+        return;
     }
-    // The keeper first: the death of its parent would orphan its group, and the kernel wakes a stopped one then.
-    process::signal(keeper, Signal::KILL);
-    running.signal(Signal::KILL);
     running.finish();
     until_true("a dead keeper", || !process::is_alive(keeper));
     assert!(process::is_alive(survivor));

@@ -26,13 +26,8 @@ fn front_and_keeper_killed_one_after_the_other_leave_nobody_unprotected() {
 #[test]
 fn killed_at_the_same_instant_both_leave_a_tree_that_keeps_the_lock() {
     let mut scene = Scene::new(&[]);
-    for pid in [scene.running.pid(), scene.keeper] {
-        process::signal(pid, Signal::STOP);
-        until_true("a stopped process", || is_stopped(pid));
-    }
-    // The keeper first: the death of its parent would orphan its group, and the kernel wakes a stopped one then.
-    for pid in [scene.keeper, scene.running.pid()] {
-        process::signal(pid, Signal::KILL);
+    if !process::kill_at_once(&[scene.keeper, scene.running.pid()]) {
+        return;
     }
     until_true("dead processes", || !is_alive(scene.running.pid()) && !is_alive(scene.keeper));
     let survivors = until("the command's death with its keeper", || {

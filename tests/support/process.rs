@@ -87,3 +87,23 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
         let _ = kill_process(pid, signal);
     }
 }
+
+/// Kills these processes so that none of them runs in between: all are put on one processor, which the killer keeps to
+/// itself until it is done. False, said aloud, where that is not permitted.
+pub(crate) fn kill_at_once(pids: &[i32]) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0");
+    let processor = allowed.trim().split(['-', ',']).next().unwrap_or("0").to_owned();
+    let script = r#"processor=$1; shift
+        for pid; do taskset -pc "$processor" "$pid" >/dev/null || exit; done
+        exec chrt -f 50 taskset -c "$processor" sh -c 'kill -KILL "$@"' sh "$@""#;
+    let killer = std::process::Command::new("sh")
+        .args(["-c", script, "sh", &processor])
+        .args(pids.iter().map(ToString::to_string))
+        .output()
+        .expect("a shell");
+    if !killer.status.success() {
+        eprintln!("skipped: {}", String::from_utf8_lossy(&killer.stderr).trim());
+    }
+    killer.status.success()
+}
