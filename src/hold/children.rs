@@ -42,6 +42,9 @@ impl Driver<'_> {
 
     /// Takes the changes of all children: the command's, and the ends of orphans.
     pub(super) fn reap(&mut self) {
+        if self.command.is_none() {
+            return;
+        }
         // Once it is reaped nobody else could learn how it ended, should this process not live to say it.
         if let (Some(pid), false) = (self.command, self.command_over) {
             self.publish(wait::ended(pid));

@@ -249,12 +249,19 @@ impl Driver<'_> {
             if self.machine.act_by() <= self.clock.now() {
                 return Event::Tick;
             }
+            // Each time round, whatever woke this process: should a signal be missed, a renewal makes up for it.
+            if !self.machine.tree_is_gone() {
+                self.reap();
+            }
+            if let Some(event) = self.events.pop_front() {
+                return event;
+            }
             let wake_at = self.begin_what_is_due();
             tokio::select! {
                 biased;
                 heard = self.keeper.hear(), if !self.front_gone => return self.heard(heard),
                 result = taken(&mut self.entering) => return self.entered(result),
-                () = self.keeper.children_changed(), if self.command.is_some() => self.reap(),
+                () = self.keeper.children_changed(), if self.command.is_some() => {}
                 state = changed(self.claim.as_ref(), self.seen.as_ref()), if self.retry_state_at.is_never() => match state {
                     Ok(state) => {
                         self.doubtful = false;
@@ -286,9 +293,6 @@ impl Driver<'_> {
                         return event;
                     }
                 }
-            }
-            if let Some(event) = self.events.pop_front() {
-                return event;
             }
         }
     }

@@ -105,6 +105,11 @@ impl Machine {
         }
     }
 
+    /// Whether it was told that no process of the tree is left.
+    pub fn tree_is_gone(&self) -> bool {
+        self.tree_gone
+    }
+
     /// Whether nested runs keep the hold from ending.
     pub fn waits_for_marks(&self) -> bool {
         !self.marks_gone && self.phase == Phase::Lingering
