@@ -4,7 +4,8 @@
 //! system calls of front and keeper are counted; then the run is repeated with one fault at the N-th call, for every
 //! N: SIGKILL, SIGSTOP, or the call failing, once or from then on. An oracle that does not trust dlock judges each.
 //!
-//! `tests/run every_fault` tries a sample; DLOCK_TEST_FAULTS_SEED chooses another. `DLOCK_TEST_EVERY_FAULT=all tests/run every_fault`
+//! `tests/run every_fault` tries a sample; `DLOCK_TEST_FAULTS_SEED` chooses another.
+//! `DLOCK_TEST_EVERY_FAULT=all tests/run every_fault`
 //! tries all of them; with a point such as `run/keeper/57:pwrite64/EIO` in the place of `all` it tries that one, and
 //! tells what it saw; `DLOCK_TEST_EVERY_FAULT=200` tries so many of each shape.
 
