@@ -96,7 +96,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// is true; a file that is there keeps its own unless `exact`.
 ///
 /// Never waits long: a pipe without a reader is an error (`ENXIO`), a full one too; who reads the own standard output
-/// has [`PATIENCE`]. Standard error takes it in turn, as it does messages.
+/// has `PATIENCE`. Standard error takes it in turn, as it does messages.
 pub fn write(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
     match target(path)? {
         Target::Regular(real) => replace(&real, text, mode, exact),

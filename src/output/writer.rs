@@ -2,7 +2,7 @@
 //!
 //! Whoever reads a stream may stop reading: Ctrl-S, a full pipe, a full socket. A write then waits, and must not be
 //! made not to: the open file description is the command's, too. So what is said is queued, a thread writes it in
-//! order, and ends when there is nothing left; a process that says nothing never has one. No more than [`ROOM`] is
+//! order, and ends when there is nothing left; a process that says nothing never has one. No more than `ROOM` is
 //! kept; what is dropped beyond that is counted, and the count stands where it was dropped.
 //!
 //! A process that has such a thread must not fork: the front says nothing before its last keeper is gone.
