@@ -5,6 +5,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -14,6 +15,7 @@ use rustix::net::{
 
 use super::outcome::Outcome;
 use super::signals::Signal;
+use super::wait;
 
 /// From the front to the keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +58,9 @@ pub enum ToFront {
 /// The most descriptors that one message carries: the kernel's limit.
 pub const MAX_DESCRIPTORS: usize = 253;
 
+/// How many milliseconds a message waits for room.
+const PATIENCE: u32 = 20;
+
 /// A kind, a small number, and a number of four bytes.
 type Frame = [u8; 6];
 
@@ -71,10 +76,16 @@ fn send(end: &OwnedFd, bytes: Frame, descriptors: &[BorrowedFd<'_>]) -> io::Resu
         return Err(io::Error::other("too many descriptors"));
     }
     let data = io::IoSlice::new(&bytes);
+    let mut patience = PATIENCE;
     loop {
         match sendmsg(end, &[data], &mut control, SendFlags::NOSIGNAL) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
+            // What is refused for want of room or memory is not refused for long.
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) if patience > 0 => {
+                patience -= 1;
+                wait::pause(Duration::from_millis(1));
+            }
             Err(error) => return Err(error.into()),
         }
     }
