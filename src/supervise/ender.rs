@@ -134,7 +134,12 @@ impl Ender {
         if wait::have_children()
             && let Ok(table) = &mut table
         {
-            table.find_members(&[]);
+            if !table.find_members(&[]) {
+                // A child that is not seen now would be taken for the command's later.
+                return Err(io::Error::other(
+                    "not every process can be seen, and some are children of this one",
+                ));
+            }
             let own = std::process::id();
             let children = table.members().filter(|p| u32::try_from(p.parent) == Ok(own));
             outside = children.map(|p| p.pid).collect();
@@ -174,10 +179,10 @@ impl Ender {
         self.outside.retain(|outside| *outside != pid);
     }
 
-    /// Whether `pid` is stopped; `None` if that cannot be told.
+    /// Whether `pid` is stopped; `None` if that cannot be told, also because no such process is seen.
     pub fn is_stopped(&self, pid: i32) -> Option<bool> {
         let table = self.table.as_ref().ok()?;
-        table.look(pid).ok().map(|process| process.is_some_and(Process::is_stopped))
+        table.look(pid).ok().flatten().map(Process::is_stopped)
     }
 
     /// The command's pid if it is a child of this process, living or not reaped: then the number is its own.
@@ -202,17 +207,19 @@ impl Ender {
             return;
         }
         let group = sys::group_of(pid);
-        drop(sys::kill(pid, signal));
-        self.signal_members(signal, |member| member.group == group && member.pid != pid);
-        drop(sys::kill(pid, Signal::CONT));
-        self.signal_members(Signal::CONT, |member| member.group == group && member.pid != pid);
+        self.find_members();
+        for signal in [signal, Signal::CONT] {
+            drop(sys::kill(pid, signal));
+            self.signal_found(signal, |member| member.group == group && member.pid != pid);
+        }
     }
 
     /// Sends `signal` to every member, once, and then lets the stopped ones go on.
     pub fn signal_tree(&mut self, signal: Signal) {
+        self.find_members();
         for signal in [signal, Signal::CONT] {
             if self.table.is_ok() {
-                self.signal_members(signal, |_| true);
+                self.signal_found(signal, |_| true);
             } else {
                 self.signal_known(signal);
             }
@@ -283,12 +290,6 @@ impl Ender {
     /// Looks for the members; whether all were seen.
     fn find_members(&mut self) -> bool {
         self.table.as_mut().is_ok_and(|table| table.find_members(&self.outside))
-    }
-
-    /// Looks for the members, and sends `signal` to those that `wanted` picks.
-    fn signal_members(&mut self, signal: Signal, wanted: impl Fn(Process) -> bool) {
-        self.find_members();
-        self.signal_found(signal, wanted);
     }
 
     /// Sends `signal` to every member that the last look found and `wanted` picks.
