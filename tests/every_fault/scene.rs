@@ -15,7 +15,8 @@ use crate::sys;
 use crate::tracer::{Blow, End, Followed, Role, Tracer};
 
 /// Everybody has ended by then, the shortest time that is certainly a hang.
-const LONGEST: Duration = Duration::from_secs(15);
+// The longest lease, 8 s, a release of 5.5 s that nobody answers, and 2 s to clean up after its keeper.
+const LONGEST: Duration = Duration::from_secs(25);
 /// So long nothing happens in a run that waits for an event.
 const QUIET: Duration = Duration::from_millis(20);
 /// Who waits is where it should be by then, whatever it does.
