@@ -220,9 +220,13 @@ impl Directory {
         Fault::said(ErrorKind::Unwritable, reason)
     }
 
-    /// Unlinks `file`; somebody else's in a sticky directory stays.
+    /// Unlinks `file`; somebody else's in a sticky directory stays. Tried again once, as nobody comes after a claim
+    /// that has left.
     pub(super) fn unlink(&self, file: &str) {
-        let _ = unlinkat(&self.handle, file, AtFlags::empty());
+        let unlink = || unlinkat(&self.handle, file, AtFlags::empty());
+        if !matches!(unlink(), Ok(()) | Err(Errno::NOENT)) {
+            let _ = unlink();
+        }
     }
 }
 
