@@ -202,8 +202,9 @@ impl Ender {
     pub fn signal_group(&mut self, signal: Signal) {
         let Some(pid) = self.child() else { return };
         if self.own_group {
-            drop(sys::kill(-pid, signal));
-            drop(sys::kill(-pid, Signal::CONT));
+            for signal in [signal, Signal::CONT] {
+                to_group(pid, signal);
+            }
             return;
         }
         let group = sys::group_of(pid);
@@ -281,7 +282,7 @@ impl Ender {
         match (&self.command, self.child()) {
             // A handle knows the group for ever, its number only as long as the command is not reaped.
             (Some(handle), _) if self.own_group && sys::signal_group_of(handle.as_fd(), signal).is_ok() => {}
-            (_, Some(pid)) if self.own_group => drop(sys::kill(-pid, signal)),
+            (_, Some(pid)) if self.own_group => to_group(pid, signal),
             (_, Some(pid)) => drop(sys::kill(pid, signal)),
             (_, None) => {}
         }
@@ -312,6 +313,13 @@ impl Ender {
             }
         }
         reached
+    }
+}
+
+/// Sends `signal` to the group of the command, and to the command alone if it leads none or the group is refused.
+fn to_group(command: i32, signal: Signal) {
+    if sys::kill(-command, signal).is_err() {
+        drop(sys::kill(command, signal));
     }
 }
 

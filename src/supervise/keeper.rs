@@ -80,8 +80,13 @@ impl<'a> Keeper<'a> {
 
     /// What the front says next; `None` when it is gone. Cancel-safe.
     pub async fn hear(&self) -> Option<ToKeeper> {
+        // Asked twice whether nothing is there: who was told so wrongly would not be woken.
+        let hear = |end: &OwnedFd| match Channel::heard_by_keeper(end) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Channel::heard_by_keeper(end),
+            heard => heard,
+        };
         loop {
-            match self.channel.async_io(tokio::io::Interest::READABLE, Channel::heard_by_keeper).await {
+            match self.channel.async_io(tokio::io::Interest::READABLE, hear).await {
                 Ok(heard) => return heard,
                 // Not known is not gone: a process whose parent is another now has lost it.
                 Err(_) if self.has_its_front() => tokio::time::sleep(AGAIN).await,

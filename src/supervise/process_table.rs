@@ -152,7 +152,15 @@ impl ProcessTable {
         Self::at(|| openat(&self.directory.proc, c".", directory_flags(), Mode::empty()))
     }
 
+    /// What cannot be read is tried once more: without a table the whole run is worse off.
     fn at(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<Self, Hidden>> {
+        match Self::try_at(&open)? {
+            Err(Hidden::Unreadable(_)) => Self::try_at(&open),
+            table => Ok(table),
+        }
+    }
+
+    fn try_at(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<Self, Hidden>> {
         let proc = loop {
             match open() {
                 Err(Errno::INTR) => {}
