@@ -21,6 +21,8 @@ mod oracle;
 mod point;
 mod pool;
 mod process;
+#[path = "../support/program.rs"]
+mod program;
 mod scene;
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -5,13 +5,12 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::command;
+use crate::program::dlock;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::redis;
 use crate::shape::{Event, Shape};
 use crate::sys::{self, Program};
 
-/// The dlock under test.
-const DLOCK: &str = env!("CARGO_BIN_EXE_dlock");
 /// Marks every process of a point; its value is the folder.
 pub(crate) const MARK: &str = "DLOCK_TEST_POINT";
 
@@ -73,7 +72,7 @@ impl Site {
 
     fn dlock(&self, who: &str, endpoint: &str, options: &[&str], manner: &str, traced: bool) -> i32 {
         let name = self.name();
-        let words = [&[DLOCK, "run", "--endpoint", endpoint, "--name", &name], options, &["--"]].concat();
+        let words = [&[dlock(), "run", "--endpoint", endpoint, "--name", &name], options, &["--"]].concat();
         self.start(who, &words, &command::words(&self.folder, who, manner), traced)
     }
 
@@ -88,7 +87,7 @@ impl Site {
         let name = self.name();
         self.start(
             "status",
-            &[DLOCK, "status", "--endpoint", &self.endpoint(self.redis), "--json", &name],
+            &[dlock(), "status", "--endpoint", &self.endpoint(self.redis), "--json", &name],
             &[],
             false,
         )

@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
@@ -14,23 +13,10 @@ use serde_json::Value;
 
 use super::gate::Gate;
 use super::process::{self, Process};
+pub(crate) use super::program::dlock;
 use super::running::{Finished, Running};
 use super::service::Service;
 use super::wait::{LIMIT, until};
-
-/// The dlock under test: the one built with the tests, or the one that `DLOCK_TEST_PROGRAM` names.
-/// Tests tell its processes by the name `dlock`, so the file must have it too.
-pub(crate) fn dlock() -> &'static str {
-    static PROGRAM: LazyLock<String> = LazyLock::new(|| {
-        let Some(named) = std::env::var_os("DLOCK_TEST_PROGRAM") else {
-            return env!("CARGO_BIN_EXE_dlock").to_owned();
-        };
-        // Commands run in folders of their own.
-        let path = fs::canonicalize(&named).unwrap_or_else(|error| panic!("DLOCK_TEST_PROGRAM: {error}"));
-        path.into_os_string().into_string().expect("a path in UTF-8")
-    });
-    &PROGRAM
-}
 
 /// The variable that marks every process of a bed.
 const MARK: &str = "TEST_BED";

@@ -6,6 +6,7 @@ pub(crate) mod bed;
 pub(crate) mod bounds;
 pub(crate) mod gate;
 pub(crate) mod process;
+pub(crate) mod program;
 pub(crate) mod quiet;
 pub(crate) mod running;
 pub(crate) mod scripts;
