@@ -155,8 +155,13 @@ impl SqlClaim {
         Ok(())
     }
 
+    /// Asks how those ahead stand if it has to wait, and has the server tell of what comes after.
+    pub(super) async fn find_its_place(&self, deadline: Moment) -> Outcome<()> {
+        if self.waits() { self.look(Look::Read, true, deadline).await } else { Ok(()) }
+    }
+
     /// Gets the tokens if it was found to hold.
-    pub(super) async fn collect(&self, deadline: Moment) -> Outcome<()> {
+    async fn collect(&self, deadline: Moment) -> Outcome<()> {
         if !self.view().is_due() {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use crate::lock::queue::held;
 use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, Mode};
 
 /// How a claim stands in one line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Standing {
     /// Whether it is in the line.
     pub(super) present: bool,
@@ -34,14 +34,29 @@ pub(super) struct Standing {
 impl Standing {
     /// The standings in all `locks` lines, with which `sets` ends; in the order in which lines are locked.
     pub(super) fn all(sets: &Sets, locks: usize) -> Outcome<Vec<Self>> {
-        let start = sets.len().checked_sub(locks).ok_or_else(|| Fault::nonsense("too few rows"))?;
-        let rows = sets[start..].iter().map(|set| set.first().ok_or_else(|| Fault::nonsense("no row")));
-        rows.map(|row| row.and_then(Self::parse)).collect()
+        last(sets, locks)?.map(|row| row.and_then(Self::parse)).collect()
+    }
+
+    /// What [`super::steps::Steps::enter`] says of the claim itself. Nothing is known of those ahead, nor of why it is
+    /// not there.
+    pub(super) fn own(sets: &Sets, locks: usize) -> Outcome<Vec<Self>> {
+        last(sets, locks)?.map(|row| row.and_then(Self::parse_own)).collect()
+    }
+
+    fn parse_own(row: &Row) -> Outcome<Self> {
+        let [seq, fence, slot, asked, left] = &row[..] else { return Err(columns(row)) };
+        Ok(Self {
+            present: seq.is_some(),
+            granted: granted(fence.as_deref(), slot.as_deref()),
+            asked: asked.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+            horizon: left.as_deref().and_then(length),
+            ..Self::default()
+        })
     }
 
     fn parse(row: &Row) -> Outcome<Self> {
         if row.len() != 17 {
-            return Err(Fault::nonsense(format!("{} columns", row.len())));
+            return Err(columns(row));
         }
         let text = |n: usize| row[n].as_deref();
         let holder = |n: usize| text(n).and_then(|text| serde_json::from_str(text).ok());
@@ -93,6 +108,16 @@ impl Standing {
     }
 }
 
+/// The first rows of the last `locks` sets.
+fn last(sets: &Sets, locks: usize) -> Outcome<impl Iterator<Item = Outcome<&Row>>> {
+    let start = sets.len().checked_sub(locks).ok_or_else(|| Fault::nonsense("too few rows"))?;
+    Ok(sets[start..].iter().map(|set| set.first().ok_or_else(|| Fault::nonsense("no row"))))
+}
+
+fn columns(row: &Row) -> Fault {
+    Fault::nonsense(format!("{} columns", row.len()))
+}
+
 /// Who is first in the line.
 fn lead(row: &Row) -> Option<Entry> {
     let text = |n: usize| row[n].as_deref();
@@ -134,18 +159,7 @@ mod tests {
 
     fn standing(line: &[Mode]) -> Standing {
         let others = line.iter().filter(|mode| **mode != Mode::Shared).count();
-        Standing {
-            present: true,
-            granted: None,
-            asked: None,
-            ahead: line.len(),
-            others,
-            behind: None,
-            horizon: None,
-            gone: None,
-            by: None,
-            lead: None,
-        }
+        Standing { present: true, ahead: line.len(), others, ..Standing::default() }
     }
 
     fn agrees(line: &[Mode]) {

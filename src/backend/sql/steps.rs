@@ -32,7 +32,7 @@ pub(super) struct Steps<'a> {
 }
 
 /// The kind of a line: claims of different kinds do not mix.
-fn kind(mode: Mode) -> String {
+pub(super) fn kind(mode: Mode) -> String {
     if let Mode::Slots(_) = mode { mode.to_string() } else { String::new() }
 }
 
@@ -66,8 +66,9 @@ impl<'a> Steps<'a> {
         let _ = write!(sql, "DELETE FROM {claims} WHERE name = {lock} AND lease_until <= {now};");
     }
 
-    /// Joins the lines at the end; holds at once if it is the first in all of them. If it stands there already, since an
-    /// answer was lost, it gets another ttl.
+    /// Joins the lines at the end; holds at once if nobody else is in any of them. If it stands there already, since an
+    /// answer was lost, it gets another ttl. Ends with one row for each lock, which [`super::standing::Standing::own`]
+    /// reads: how those ahead stand is asked by whoever has to wait.
     pub(super) fn enter(&self, request: &Request) -> String {
         let mut sql = self.begin(true);
         sql.push_str(&self.dialect.arrive(self.id));
@@ -77,9 +78,15 @@ impl<'a> Steps<'a> {
         for lock in &self.locks {
             self.insert(&mut sql, lock, request);
         }
-        sql.push_str(&self.dialect.grant_first(&self.claim, &self.locks));
         self.wake_watchers(&mut sql);
-        self.standing(&mut sql, request.mode);
+        let (claims, now, claim) = (&self.dialect.tables().claim, self.dialect.now(), &self.claim);
+        for lock in &self.locks {
+            let _ = write!(
+                sql,
+                "SELECT m.seq, m.fence, m.slot, m.asked, m.lease_until - {now} FROM (SELECT {claim} AS claim) one \
+                 LEFT JOIN {claims} m ON m.claim = one.claim AND m.name = {lock};"
+            );
+        }
         sql.push_str("COMMIT;");
         sql
     }
@@ -92,13 +99,29 @@ impl<'a> Steps<'a> {
         let (mode, kind) = (text(&request.mode.to_string()), text(&kind(request.mode)));
         let flag = |flag: bool| i32::from(flag);
         let (newest, nested) = (flag(request.supersede), flag(!request.ancestors.is_empty()));
-        let (claim, ttl, all) = (&self.claim, micros(request.ttl), self.locks.join(", "));
+        let (claim, ttl) = (&self.claim, micros(request.ttl));
+        // The first other one of each line: it shows the kind of all, and whether there is any.
+        let (mut others, mut free, mut same_kind) = (String::new(), String::new(), String::new());
+        for (n, lock) in self.locks.iter().enumerate() {
+            let _ = write!(
+                others,
+                "LEFT JOIN (SELECT c.claim, c.kind FROM {claims} c WHERE c.name = {lock} AND c.claim <> {claim} \
+                 ORDER BY c.seq LIMIT 1) p{n} ON TRUE "
+            );
+            let _ = write!(free, "{}p{n}.claim IS NULL", if n == 0 { "" } else { " AND " });
+            let _ = write!(same_kind, "AND (p{n}.kind IS NULL OR p{n}.kind = {kind}) ");
+        }
+        let slot = match request.mode {
+            Mode::Slots(_) => format!("CASE WHEN {free} THEN 1 END"),
+            Mode::Exclusive | Mode::Shared => "NULL".to_owned(),
+        };
         let _ = write!(
             sql,
-            "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, nested) \
-             SELECT l.name, l.fence, {claim}, {mode}, {kind}, {now}, {now} + {ttl}, {record}, {newest}, {nested} \
-             FROM {locks} l WHERE l.name = {lock} \
-             AND NOT EXISTS (SELECT 1 FROM {claims} c WHERE c.name IN ({all}) AND c.kind <> {kind}) \
+            "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, nested, \
+             fence, held, slot) \
+             SELECT l.name, l.fence, {claim}, {mode}, {kind}, n.now, n.now + {ttl}, {record}, {newest}, {nested}, \
+             CASE WHEN {free} THEN l.fence END, CASE WHEN {free} THEN n.now END, {slot} \
+             FROM {locks} l CROSS JOIN (SELECT {now} AS now) n {others}WHERE l.name = {lock} {same_kind}\
              AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim}) {again};",
             again = self.dialect.or_renew(),
         );

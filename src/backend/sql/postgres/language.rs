@@ -98,10 +98,10 @@ const CHANNEL: &str = "dlock_c_";
 pub(super) fn hand_over(tables: &Tables, lock: &str) -> String {
     let (claims, locks) = (&tables.claim, &tables.lock);
     format!(
-        "WITH given AS (UPDATE {claims} c SET fence = l.fence, held = {NOW} FROM {locks} l \
-         WHERE l.name = {lock} AND c.name = {lock} AND c.fence IS NULL AND c.kind = '' \
-         AND c.lease_until > {NOW} AND c.seq = (SELECT min(f.seq) FROM {claims} f WHERE f.name = {lock}) \
-         AND NOT EXISTS (SELECT 1 FROM {claims} o WHERE o.claim = c.claim AND o.name <> c.name) \
+        "WITH given AS (UPDATE {claims} c SET fence = (SELECT l.fence FROM {locks} l WHERE l.name = {lock}), held = {NOW} \
+         WHERE c.name = {lock} AND c.seq = (SELECT f.seq FROM {claims} f WHERE f.name = {lock} ORDER BY f.seq LIMIT 1) \
+         AND c.fence IS NULL AND c.kind = '' AND c.lease_until > {NOW} \
+         AND (SELECT count(*) FROM {claims} o WHERE o.claim = c.claim) = 1 \
          RETURNING c.claim) \
          SELECT set_config('synchronous_commit', 'on', true), pg_notify('{CHANNEL}' || given.claim, '') FROM given;"
     )
