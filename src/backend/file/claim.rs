@@ -285,7 +285,12 @@ impl Claim for FileClaim {
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
         loop {
             let called = self.news.notified();
-            let looked = self.look(Moment::NEVER).await.and_then(|()| self.check_if_disturbed());
+            let looked = match self.look(Moment::NEVER).await {
+                Ok(()) => self.check_if_disturbed(),
+                // The line cannot be read; the files of a hold can be looked at all the same.
+                Err(fault) => self.check_files().and(Err(fault)),
+            };
+            let looked = if self.is_over() { Ok(()) } else { looked };
             self.falter(looked).map_err(self.fail("wait in the line"))?;
             if let Some(state) = self.inner().announce(seen) {
                 return Ok(state);
@@ -303,11 +308,10 @@ impl Claim for FileClaim {
         let before = self.inner().state.clone();
         // If it could not be had before.
         self.watch_files();
-        let checked = match self.look(deadline).await {
-            Ok(()) => self.check_files(),
-            Err(fault) => Err(fault),
-        };
-        checked.map_err(self.fail("renew in the line"))?;
+        let looked = self.look(deadline).await;
+        let looked = self.check_files().and(looked);
+        let looked = if self.is_over() { Ok(()) } else { looked };
+        looked.map_err(self.fail("renew in the line"))?;
         let inner = &mut *self.inner();
         if inner.state != before {
             self.news.notify_waiters();
