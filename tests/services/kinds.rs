@@ -8,8 +8,12 @@ use crate::support::running::CROWD;
 /// Says when two are at work at once.
 const ALONE: &str = r#"mkdir "$0" || echo "$DLOCK_CLAIM" >>overlap; sleep 0.03; rmdir "$0""#;
 
-fn pairs(rounds: usize, kinds: [&[&str]; 2]) {
+/// How many pairs are started; more by `DLOCK_TEST_PAIRS`.
+const PAIRS: usize = 12;
+
+fn pairs(kinds: [&[&str]; 2]) {
     let bed = Bed::new();
+    let rounds = std::env::var("DLOCK_TEST_PAIRS").ok().and_then(|n| n.parse().ok()).unwrap_or(PAIRS);
     for round in 0..rounds {
         let name = format!("x{round}");
         let [one, other] = kinds.map(|kind| {
@@ -27,12 +31,12 @@ fn pairs(rounds: usize, kinds: [&[&str]; 2]) {
 
 #[test]
 fn exclusive_beside_slots() {
-    pairs(12, [&["-x"], &["--slots", "2"]]);
+    pairs([&["-x"], &["--slots", "2"]]);
 }
 
 #[test]
 fn slots_beside_other_counts() {
-    pairs(12, [&["--slots", "1"], &["--slots", "3"]]);
+    pairs([&["--slots", "1"], &["--slots", "3"]]);
 }
 
 /// Everybody gets a slot, nobody one that another has, and on each slot tokens rise.

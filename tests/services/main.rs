@@ -49,6 +49,8 @@ macro_rules! tests_of {
             mod failures;
             #[path = "../supervise/jobs.rs"]
             mod jobs;
+            #[path = "kinds.rs"]
+            mod kinds;
             #[path = "../cli/look.rs"]
             mod look;
             #[path = "../cli/nested.rs"]
@@ -71,8 +73,8 @@ macro_rules! tests_of {
 tests_of!(on_etcd, herd);
 tests_of!(on_mysql, herd, sql, sql_late);
 tests_of!(on_postgres, herd, sql, sql_late);
-tests_of!(on_redis, herd, kinds, late);
-tests_of!(on_redlock, herd, kinds, late);
+tests_of!(on_redis, herd, late);
+tests_of!(on_redlock, herd, late);
 tests_of!(on_zk, herd);
 
 /// Locks of a test are in a part of the service that its name begins with; if that is none, in its own folder.
