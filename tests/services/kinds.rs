@@ -8,13 +8,17 @@ use crate::support::running::CROWD;
 /// Says when two are at work at once.
 const ALONE: &str = r#"mkdir "$0" || echo "$DLOCK_CLAIM" >>overlap; sleep 0.03; rmdir "$0""#;
 
-/// How many pairs are started; more by `DLOCK_TEST_PAIRS`.
+/// How often each is tried; `DLOCK_TEST_ROUNDS` says otherwise.
 const PAIRS: usize = 12;
+const CROWDS: usize = 3;
+
+fn rounds(usual: usize) -> usize {
+    std::env::var("DLOCK_TEST_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
 
 fn pairs(kinds: [&[&str]; 2]) {
     let bed = Bed::new();
-    let rounds = std::env::var("DLOCK_TEST_PAIRS").ok().and_then(|n| n.parse().ok()).unwrap_or(PAIRS);
-    for round in 0..rounds {
+    for round in 0..rounds(PAIRS) {
         let name = format!("x{round}");
         let [one, other] = kinds.map(|kind| {
             let words = [&["-q", "--name", &name], kind, &["--", "sh", "-c", ALONE, &name]].concat();
@@ -45,7 +49,7 @@ fn forty_for_three_slots_all_run() {
     let script = r#"mkdir "$0.$DLOCK_SLOT" || echo "$DLOCK_CLAIM" >>overlap
         echo "$DLOCK_SLOT $DLOCK_TOKEN" >>"$0.log"; rmdir "$0.$DLOCK_SLOT""#;
     let bed = Bed::new();
-    for round in 0..3 {
+    for round in 0..rounds(CROWDS) {
         let name = format!("x{round}");
         let words = ["-q", "--slots", "3", "--wait", "60s", "--name", &name, "--", "sh", "-c", script, &name];
         let all: Vec<_> = (0..40).map(|_| bed.start(&mut bed.run(words))).collect();

@@ -13,7 +13,7 @@ use crate::support::running::finish_all;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Bed, Service};
 
-/// How many pairs start beside each other; more by `DLOCK_TEST_PAIRS`.
+/// How many pairs start beside each other; more by `DLOCK_TEST_ROUNDS`.
 const PAIRS: usize = 36;
 /// Started one after another within this, each may come between two steps of the other.
 const MOMENT: u64 = 12;
@@ -40,7 +40,7 @@ fn kinds_that_do_not_mix_never_run_together() {
     }
     let kinds: [[&[&str]; 2]; 3] =
         [[&["--slots", "2"], &["-x"]], [&["--slots", "1"], &["--slots", "3"]], [&["-s"], &["--slots", "2"]]];
-    let count = std::env::var("DLOCK_TEST_PAIRS").ok().and_then(|n| n.parse().ok()).unwrap_or(PAIRS);
+    let count = std::env::var("DLOCK_TEST_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(PAIRS);
     let beds = beds("kinds");
     for round in 0..count {
         let (bed, name) = (&beds[round % 2], format!("x{round}"));
