@@ -256,6 +256,16 @@ impl Backend for ZkBackend {
         .await
     }
 
+    async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let call = self.call("evict from the line", Some(name), deadline);
+        call.run(async {
+            let line = self.line(name)?;
+            let client = self.looking().await?;
+            evict::evict_foreign(&client, &line, id).await
+        })
+        .await
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let call = self.call("examine the service", None, deadline);
         call.run(async {
