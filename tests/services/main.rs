@@ -45,6 +45,8 @@ macro_rules! tests_of {
             mod concurrency;
             #[path = "../supervise/crash.rs"]
             mod crash;
+            #[path = "doctor.rs"]
+            mod doctor;
             #[path = "../cli/failures.rs"]
             mod failures;
             #[path = "../supervise/jobs.rs"]
