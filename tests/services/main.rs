@@ -27,6 +27,7 @@ mod redlock;
 mod site;
 mod zookeeper;
 mod zookeeper_cut;
+mod zookeeper_grant;
 mod zookeeper_kinds;
 
 #[path = "../servers/mod.rs"]
