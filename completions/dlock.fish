@@ -133,7 +133,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand watch" -l allow-network-fs -
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -s q -l quiet -d 'Say nothing of waiting and busy locks; other failures are still told'
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -s v -l verbose -d 'Say how it goes'
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -s h -l help -d 'Print help'
-complete -c dlock -n "__fish_dlock_using_subcommand break" -l claim -d 'The claim to end, as status shows it; its first digits are enough, at least eight' -r
+complete -c dlock -n "__fish_dlock_using_subcommand break" -l claim -d 'The claim to end, as status shows it; its first digits are enough, at least eight [default: the only one there is]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l backend -d 'The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l endpoint -d 'Where the service is, several times or as a comma list; for file the lock directory [default: the service\'s usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID] [env: DLOCK_ENDPOINT]' -r -f -a "(__fish_complete_directories)"
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l prefix -d 'What stands before each name at the service, also empty [default: the backend\'s own] [env: DLOCK_PREFIX]' -r
@@ -151,7 +151,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand break" -l log-format -d 'How
 json\t''"
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l all -d 'End every claim on the lock, waiters first'
 complete -c dlock -n "__fish_dlock_using_subcommand break" -s y -l yes -d 'Do not ask'
-complete -c dlock -n "__fish_dlock_using_subcommand break" -l force -d 'Remove the entry at once instead of asking its holder to end; two commands may overlap'
+complete -c dlock -n "__fish_dlock_using_subcommand break" -l force -d 'Remove the entry at once instead of asking its holder to end; two commands may overlap. Entries of other programs need it'
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l allow-network-fs -d 'Use a lock directory on a network file system, where locks may not hold between hosts'
 complete -c dlock -n "__fish_dlock_using_subcommand break" -s q -l quiet -d 'Say nothing of waiting and busy locks; other failures are still told'
 complete -c dlock -n "__fish_dlock_using_subcommand break" -s v -l verbose -d 'Say how it goes'

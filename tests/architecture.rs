@@ -48,7 +48,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
 
 /// Files of `backend/` that are part of the contract, not backends.
 const CONTRACT: &[&str] =
-    &["approach", "capability", "examination", "options", "record", "retry", "sequence", "tls"];
+    &["approach", "capability", "examination", "foreign", "options", "record", "retry", "sequence", "tls"];
 
 /// The homes of unsafe code; each says why.
 const UNSAFE: &[&str] = &["supervise/sys.rs", "supervise/launch.rs", "readiness.rs", "main.rs"];

@@ -22,7 +22,8 @@
 //!   certainly counts, never later than the beginning of the call. A loss is final: an expired entry is never
 //!   revived.
 //! - **C08** [`Claim::leave`] is idempotent and may be retried; it is no error if the entry is gone.
-//! - **C09** [`Backend::evict`] removes exactly the entry of that id, never "whoever holds now".
+//! - **C09** [`Backend::evict`] and [`Backend::evict_foreign`] remove exactly the entry of that id, never "whoever
+//!   holds now".
 //! - **C10** [`Backend::inspect`] and [`Backend::list`] change nothing.
 //! - **C11** Every call that takes a deadline returns by it, even if the service accepts and never answers.
 //! - **C12** Errors carry kind, operation, backend and lock; only `Unavailable` and `Full` are
@@ -36,6 +37,7 @@ pub mod approach;
 pub mod capability;
 pub mod etcd;
 pub mod file;
+pub mod foreign;
 pub mod locator;
 #[doc(hidden)]
 pub mod memory;
@@ -118,6 +120,13 @@ pub trait Backend: Debug + Send + Sync {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool>;
+
+    /// Removes, now, exactly the entry in the line of `name` that another program's client made and
+    /// [`Backend::inspect`] shows as `id`; whether it holds or waits. Its owner is told nothing.
+    ///
+    /// Returns whether it was still there. Errors: `Unavailable`, `Denied`, and `Invalid` where only its owner can end
+    /// it; then nothing is changed.
+    async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool>;
 
     /// Looks at the service itself, for `doctor`: what it is, how fast it answers, what can go wrong with it.
     /// Changes nothing.

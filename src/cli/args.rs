@@ -83,7 +83,7 @@ impl Subcommand {
                 .about("Show a lock's line after each change, until interrupted"),
             Self::Break => BreakArgs::augment_args(empty)
                 .about("End a hold or a wait of somebody else")
-                .override_usage("dlock break NAME --claim ID | --all [--yes] [--force]"),
+                .override_usage("dlock break NAME [--claim ID | --all] [--yes] [--force]"),
             Self::Doctor => DoctorArgs::augment_args(empty)
                 .about("Explain the configuration and look for what can cost a lock"),
             Self::Completions => {
@@ -316,7 +316,7 @@ pub struct BreakArgs {
     /// The lock
     #[arg(value_name = "NAME", required = true)]
     pub name: Option<OsString>,
-    /// The claim to end, as status shows it; its first digits are enough, at least eight
+    /// The claim to end, as status shows it; its first digits are enough, at least eight [default: the only one there is]
     #[arg(long, value_name = "ID")]
     pub claim: Option<OsString>,
     /// End every claim on the lock, waiters first
@@ -325,7 +325,8 @@ pub struct BreakArgs {
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
-    /// Remove the entry at once instead of asking its holder to end; two commands may overlap
+    /// Remove the entry at once instead of asking its holder to end; two commands may overlap. Entries of other programs
+    /// need it
     #[arg(long)]
     pub force: bool,
     /// Where the lock service is.

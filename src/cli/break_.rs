@@ -32,11 +32,15 @@ async fn act(
     ask: Ask<'_>,
 ) -> Result<(), Ended> {
     let line = backend.inspect(&settings.name, connect::deadline()).await?;
-    let chosen = choose(&line, &settings.target)?;
     let lock = sanitise::text(settings.name.as_str());
+    nameless(&line, settings, &lock)?;
+    let chosen = choose(&line, &settings.target)?;
     if chosen.is_empty() {
-        foreign_left(&line, settings, &lock)?;
         return out.write(&format!("nobody holds or waits for {lock}\n"));
+    }
+    let foreign = chosen.iter().find(|(_, entry)| entry.foreign).filter(|_| !settings.force);
+    if let Some((_, entry)) = foreign {
+        return Err(needs_force(entry, &lock).into());
     }
     if !settings.yes {
         let kind = backend.capabilities().backend;
@@ -49,20 +53,53 @@ async fn act(
     let mut missed = Vec::new();
     for (id, entry) in &chosen {
         let party = Party::of(entry, SystemTime::now());
-        if !backend.evict(&settings.name, *id, how, by, connect::deadline()).await? {
+        let there = if entry.foreign {
+            backend.evict_foreign(&settings.name, *id, connect::deadline()).await?
+        } else {
+            backend.evict(&settings.name, *id, how, by, connect::deadline()).await?
+        };
+        if !there {
             missed.push(party.to_string());
+        } else if entry.foreign {
+            out.write(&format!(
+                "removed {party} from {lock}; nothing ends its command, so two commands may overlap\n"
+            ))?;
         } else if settings.force {
-            out.write(&format!("removed {party} from {lock}; its command may still run\n"))?;
+            out.write(&format!(
+                "removed {party} from {lock}; until its command has ended two commands may overlap\n"
+            ))?;
         } else {
             out.write(&format!("asked {party} to leave {lock}\n"))?;
         }
     }
-    foreign_left(&line, settings, &lock)?;
     // With --all the wanted end is reached when somebody has left by himself.
     match (&settings.target, missed.first()) {
-        (Target::Claim(_), Some(party)) => Err(gone(format!("{party} has left {lock} by itself")).into()),
+        (Target::Claim(_) | Target::Only, Some(party)) => {
+            Err(gone(format!("{party} has left {lock} by itself")).into())
+        }
         _ => Ok(()),
     }
+}
+
+/// Not every entry of another program can be told from others of it, as where dlock may not read enough.
+fn nameless(line: &LockStatus, settings: &BreakSettings, lock: &str) -> Result<(), Failure> {
+    let found = line.holders.iter().chain(&line.waiters).find(|entry| entry.claim.is_none());
+    match found.filter(|_| !matches!(settings.target, Target::Claim(_))) {
+        Some(entry) => {
+            let party = Party::of(entry, SystemTime::now());
+            Err(Failure::usage(format!(
+                "{lock} is also used by {party}, which dlock cannot tell from others; end it yourself"
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What is said of the entry of another program's client, which cannot be asked to end.
+fn needs_force(entry: &Entry, lock: &str) -> Failure {
+    let party = Party::of(entry, SystemTime::now());
+    Failure::usage(format!("{party} uses {lock}, and only dlock ends its command when it is asked"))
+        .hint("--force removes the entry at once, and two commands may overlap")
 }
 
 fn gone(reason: String) -> Failure {
@@ -73,13 +110,29 @@ fn gone(reason: String) -> Failure {
 fn choose<'a>(line: &'a LockStatus, target: &Target) -> Result<Vec<(ClaimId, &'a Entry)>, Failure> {
     let entries = line.waiters.iter().chain(&line.holders);
     let claims: Vec<_> = entries.filter_map(|entry| entry.claim.map(|id| (id, entry))).collect();
-    let Target::Claim(digits) = target else { return Ok(claims) };
-    let found: Vec<_> = claims.into_iter().filter(|(id, _)| id.to_string().starts_with(digits)).collect();
     let lock = sanitise::text(line.name.as_str());
+    let digits = match target {
+        Target::All => return Ok(claims),
+        Target::Only => return only(claims, &lock),
+        Target::Claim(digits) => digits,
+    };
+    let found: Vec<_> = claims.into_iter().filter(|(id, _)| id.to_string().starts_with(digits)).collect();
     match found.len() {
         0 => Err(gone(format!("{lock} has no claim {digits}"))),
         1 => Ok(found),
         n => Err(Failure::usage(format!("{n} claims on {lock} start with {digits}; write more digits"))),
+    }
+}
+
+/// The only claim there is.
+fn only<'a>(claims: Vec<(ClaimId, &'a Entry)>, lock: &str) -> Result<Vec<(ClaimId, &'a Entry)>, Failure> {
+    match claims.len() {
+        0 => Err(gone(format!("nobody holds or waits for {lock}"))),
+        1 => Ok(claims),
+        n => Err(Failure::usage(format!(
+            "{n} claims hold or wait for {lock}; say which with --claim ID, or --all"
+        ))
+        .hint("dlock status NAME shows the claims")),
     }
 }
 
@@ -98,20 +151,6 @@ fn question(settings: &BreakSettings, lock: &str) -> String {
         )
     } else {
         format!("End this and its command, and let the next one have {lock}? [y/N] ")
-    }
-}
-
-/// With `--all`, entries of other clients stay: they have no claim id.
-fn foreign_left(line: &LockStatus, settings: &BreakSettings, lock: &str) -> Result<(), Failure> {
-    let foreign = line.holders.iter().chain(&line.waiters).find(|entry| entry.claim.is_none());
-    match foreign {
-        Some(entry) if settings.target == Target::All => {
-            let party = Party::of(entry, SystemTime::now());
-            Err(Failure::usage(format!(
-                "{lock} is also used by {party}, which dlock cannot end; end it yourself"
-            )))
-        }
-        _ => Ok(()),
     }
 }
 

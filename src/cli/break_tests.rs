@@ -40,8 +40,8 @@ async fn all_go_waiters_first_and_force_warns() {
     let text = outcome(&backend, &all, true).await.expect("done");
     assert_eq!(
         text,
-        "removed ci@host7 pid 2 (./x) from a; its command may still run\n\
-         removed ci@host7 pid 1 (./x) from a; its command may still run\n"
+        "removed ci@host7 pid 2 (./x) from a; until its command has ended two commands may overlap\n\
+         removed ci@host7 pid 1 (./x) from a; until its command has ended two commands may overlap\n"
     );
     assert!(backend.evicted().iter().all(|(_, how)| *how == Evict::Force));
 }
@@ -67,25 +67,45 @@ async fn a_claim_that_is_not_there_is_76() {
 }
 
 #[tokio::test]
-async fn ambiguous_digits_and_foreign_entries_are_told() {
+async fn ambiguous_digits_are_told() {
     let backend = Lines::new(vec![line("a", 2, 0)]);
     let zeros = settings(Target::Claim("00000000".into()));
     assert_eq!(
         outcome(&backend, &zeros, true).await,
         Err((64, "2 claims on a start with 00000000; write more digits".into()))
     );
-    let mut foreign = line("a", 1, 0);
-    foreign.waiters.push(Entry { foreign: true, ..Entry::default() });
-    let result = outcome(&Lines::new(vec![foreign]), &settings(Target::All), true).await;
-    let sentence = "a is also used by a client other than dlock, which dlock cannot end; end it yourself";
-    assert_eq!(result, Err((64, sentence.into())));
-    let only = LockStatus {
-        waiters: vec![],
-        holders: vec![Entry { foreign: true, ..Entry::default() }],
-        ..line("a", 0, 0)
-    };
-    assert_eq!(
-        outcome(&Lines::new(vec![only]), &settings(Target::All), true).await,
-        Err((64, sentence.into()))
-    );
+}
+
+#[tokio::test]
+async fn without_a_choice_the_only_claim_is_meant() {
+    for (holders, waiters) in [(1, 0), (0, 1)] {
+        let backend = Lines::new(vec![line("a", holders, waiters)]);
+        let text = outcome(&backend, &settings(Target::Only), true).await;
+        assert_eq!(text, Ok("asked ci@host7 pid 1 (./x) to leave a\n".into()));
+    }
+    let backend = Lines::new(vec![line("a", 1, 1)]);
+    let several = outcome(&backend, &settings(Target::Only), true).await;
+    assert_eq!(several, Err((64, "2 claims hold or wait for a; say which with --claim ID, or --all".into())));
+    assert!(backend.evicted().is_empty());
+    let nobody = outcome(&Lines::new(vec![]), &settings(Target::Only), true).await;
+    assert_eq!(nobody, Err((76, "nobody holds or waits for a".into())));
+}
+
+#[tokio::test]
+async fn entries_of_other_programs_need_force_or_nothing_is_changed() {
+    let mut mixed = line("a", 1, 1);
+    (mixed.holders[0].foreign, mixed.holders[0].user) = (true, None);
+    let claim = Target::Claim(mixed.holders[0].claim.expect("known").to_string());
+    for target in [Target::All, claim] {
+        let backend = Lines::new(vec![mixed.clone()]);
+        let asked = outcome(&backend, &settings(target.clone()), true).await;
+        let sentence =
+            "another client on host7 pid 1 (./x) uses a, and only dlock ends its command when it is asked";
+        assert_eq!(asked, Err((64, sentence.into())));
+        assert!(backend.evicted().is_empty());
+        let text = outcome(&backend, &BreakSettings { force: true, ..settings(target) }, true).await;
+        let text = text.expect("removed");
+        let said = "removed another client on host7 pid 1 (./x) from a; nothing ends its command, so two commands may overlap\n";
+        assert!(text.ends_with(said), "{text}");
+    }
 }

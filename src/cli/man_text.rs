@@ -121,7 +121,9 @@ const ENVIRONMENT_OF_COMMAND: &[Piece] = &[
     Term(
         "DLOCK_TOKEN",
         "The fencing token, a decimal number greater than that of every claim that had to end \
-                         before this one. Hand it to what the command writes to, and let that refuse lower ones.",
+                         before this one. Hand it to what the command writes to, and let that refuse lower ones. A service that \
+                         loses its data, fails over to an asynchronous replica or is restored from a backup may \
+                         give lower ones again; dlock doctor says what that means for each.",
     ),
     Term("DLOCK_MODE", "exclusive, shared or slots:N."),
     Term("DLOCK_SLOT", "With --slots: which slot, from 1."),

@@ -46,13 +46,22 @@ pub const BREAK: &[Section] = &[(
     "DESCRIPTION",
     &[
         Text(
-            "Ends claims of others. The holder is asked: it ends its command, leaves, says who asked, and exits \
+            "Ends claims of others: the one that --claim says, all with --all, and else the only one there is. The holder is asked: it ends its command, leaves, says who asked, and exits \
               76; only then does the next one start. A holder that does not answer is gone with its ttl. With \
               --force the entry is removed at once, and two commands may overlap.",
         ),
         Text(
             "The claims are shown and a question is asked on the terminal; without one --yes is needed. With --all \
-              waiters go before holders. Entries that other clients made cannot be broken.",
+              waiters go before holders.",
+        ),
+        Text(
+            "Entries of other programs (etcdctl, redis-py, Redlock clients, Curator, kazoo) are shown with claims of \
+              their own: what names the entry at the service, hashed. Their programs cannot be asked to end, so they \
+              need --force. Exactly the entry that was seen is removed: a key of etcd by its create revision, a key \
+              of Redis by its value (with Redlock at every node), a node of ZooKeeper by its path, creation and \
+              version. Its program is told nothing, and goes on; end it yourself. A flock that another program has \
+              on a lock file cannot be taken from it: break names the process where it can be seen, and exits 64. \
+              No other program has entries in dlock's tables in PostgreSQL and MySQL.",
         ),
         Text(
             "--claim takes the first digits of the claim that status shows, at least eight. If several claims start \
@@ -60,8 +69,9 @@ pub const BREAK: &[Section] = &[(
         ),
         Text(
             "Under sudo the user who called it is named, too. The exit status is 76 if there is no such claim, or it \
-              has left by itself; 0 if it was found; and with --all 0 as well if there is none. It is 64 where \
-              --all leaves entries of other clients, and where there is neither a terminal nor --yes.",
+              has left by itself; 0 if it was found; and with --all 0 as well if there is none. It is 64 for entries \
+              of other programs without --force, where nothing is changed then; for several claims without --claim \
+              and --all; and where there is neither a terminal nor --yes.",
         ),
     ],
 )];

@@ -138,6 +138,8 @@ pub struct WatchSettings {
 pub enum Target {
     /// The one whose id starts with these hexadecimal digits.
     Claim(String),
+    /// The only one there is.
+    Only,
     /// All.
     All,
 }
@@ -360,10 +362,7 @@ impl BreakSettings {
             (Some(_), true) => {
                 return Err(Failure::usage("--claim and --all are both given; choose one of them"));
             }
-            (None, false) => {
-                return Err(Failure::usage("say which claim with --claim ID, or --all")
-                    .hint("dlock status NAME shows the claims"));
-            }
+            (None, false) => Target::Only,
         };
         Ok(Self {
             name: one_name(args.name.as_ref())?,

@@ -265,7 +265,7 @@ fn claims_to_break_are_named_unmistakably() {
     };
     assert_eq!(target("break x --claim ABCDEF01"), Ok(Target::Claim("abcdef01".into())));
     assert_eq!(target("break --all x --yes"), Ok(Target::All));
-    assert_eq!(target("break x"), Err("say which claim with --claim ID, or --all".into()));
+    assert_eq!(target("break x"), Ok(Target::Only));
     assert_eq!(
         target("break x --all --claim abcdef01"),
         Err("--claim and --all are both given; choose one of them".into())

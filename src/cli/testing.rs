@@ -99,6 +99,11 @@ impl Backend for Lines {
         Ok(!*self.left.lock().expect("not poisoned"))
     }
 
+    async fn evict_foreign(&self, _: &LockName, id: ClaimId, _: Moment) -> Result<bool> {
+        self.evicted.lock().expect("not poisoned").push((id, Evict::Force));
+        Ok(!*self.left.lock().expect("not poisoned"))
+    }
+
     async fn examine(&self, _: Moment) -> Result<Examination> {
         Err(Error::new(ErrorKind::Unsupported, "fake", "examine the service", "there is none"))
     }

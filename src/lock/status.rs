@@ -7,7 +7,7 @@ use super::{ClaimId, FencingToken, LockName, Mode};
 /// One entry of a line as seen from outside; `None` for what is not known.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Entry {
-    /// The claim, unless a foreign client made the entry.
+    /// The claim; of an entry that a foreign client made, what names it at the service, hashed.
     pub claim: Option<ClaimId>,
     /// The mode.
     pub mode: Option<Mode>,

@@ -42,7 +42,7 @@ fn a_claim_that_is_not_there_is_76() {
 fn a_claim_that_is_none_is_64() {
     let bed = Bed::new();
     bed.finish(&mut bed.verb("break", ["x", "--claim", "junk", "--yes"])).failed(64, &[]);
-    bed.finish(&mut bed.verb("break", ["x", "--yes"])).failed(64, &[]);
+    bed.finish(&mut bed.verb("break", ["x", "--yes"])).failed(76, &["nobody"]);
 }
 
 #[test]

@@ -32,6 +32,10 @@ async fn c09_stale_id_leaves_the_new_holder(b: Bench) {
 async fn c09_id_of_another_lock_leaves_everybody(b: Bench) {
     let here = b.hold(b.ask(&b.name("here"))).await;
     let there = b.hold(b.ask(&b.name("there"))).await;
+    // Some listen only once they have held for a moment.
+    for claim in [&here, &there, &here, &there] {
+        claim.still_holds().await;
+    }
     let (found, _) = b.evict(&b.name("there"), here.id(), Evict::Force).await;
     assert!(!found);
     here.still_holds().await;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
 
+use crate::breaking::Shared;
 use crate::servers::etcd::{self, Etcd};
 use crate::support::gate::Gate;
 use crate::support::running::finish_all;
@@ -137,4 +138,39 @@ fn bed_output(bed: &Bed, line: &str) -> bool {
     let files = std::fs::read_dir(bed.root()).expect("readable").filter_map(Result::ok);
     let mut texts = files.filter(|f| f.path().extension().is_some_and(|e| e == "out"));
     texts.any(|f| std::fs::read_to_string(f.path()).unwrap_or_default().lines().any(|l| l == line))
+}
+
+#[test]
+fn a_hold_of_etcdctl_is_ended_by_force() {
+    let Some(bed) = bed() else { return };
+    let mut running = Vec::new();
+    let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
+    Shared { bed: &bed, name: "x", verb: &verb }.every_hold_is_ended(|| {
+        // A removed file is another gate.
+        for file in ["ctl.up", "ctl.gate"] {
+            let _ = std::fs::remove_file(bed.path(file));
+        }
+        running.push(lock(&bed));
+        revision(&bed);
+    });
+    let mut command = etcdctl(&bed, &["elect", &key(&bed), "somebody"]);
+    let campaign = bed.start(&mut command);
+    until_true("somebody leads", || bed.holders("x") == 1);
+    bed.finish(&mut bed.verb("break", ["x", "--yes", "--force"])).silently(0);
+    bed.assert_free("x");
+    campaign.signal(Signal::INT);
+    campaign.finish();
+}
+
+#[test]
+fn a_foreign_waiter_is_ended_by_force_and_its_holder_is_not() {
+    let Some(bed) = bed() else { return };
+    let holder = bed.held(&["--name", "x"]);
+    let (_running, _gate) = lock(&bed);
+    bed.await_waiters("x", 1);
+    let claim = bed.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
+    bed.finish(&mut bed.verb("break", ["x", "--yes", "--force", "--claim", &claim])).silently(0);
+    // What becomes of it is its own affair: etcdctl 3.4 goes on without its key.
+    assert_eq!((bed.holders("x"), bed.waiters("x")), (1, 0));
+    holder.release().silently(0);
 }

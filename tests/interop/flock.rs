@@ -109,7 +109,7 @@ fn a_foreign_holder_is_shown_and_not_hidden() {
     let (running, gate) = held_by_flock(&bed, &[]);
     let status = bed.status("x");
     assert_eq!(status["holders"][0]["foreign"], true, "{status}");
-    assert!(status["holders"][0]["claim"].is_null() && status["holders"][0]["token"].is_null(), "{status}");
+    assert!(status["holders"][0]["token"].is_null(), "{status}");
     gate.open();
     running.finish().silently(0);
     assert_eq!(bed.holders("x"), 0);
@@ -243,5 +243,28 @@ fn the_tree_of_a_dlock_killed_completely_keeps_flock_out() {
     let waiting = waiting_flock(&bed, &[], "exit 7");
     process::signal(survivor, Signal::KILL);
     waiting.finish().silently(7);
+    bed.assert_free("x");
+}
+
+/// Only a process that has a flock can let go of it.
+#[test]
+fn a_hold_of_flock_cannot_be_taken_away_and_its_process_is_named() {
+    let bed = Bed::new();
+    bed.assert_free("x");
+    let (running, gate) = held_by_flock(&bed, &["--no-fork"]);
+    let status = bed.status("x");
+    let claim =
+        status["holders"][0]["claim"].as_str().unwrap_or_else(|| panic!("a claim in {status}")).to_owned();
+    let pid = format!("pid {}", running.pid());
+    for options in [&[] as &[&str], &["--all"], &["--claim", &claim]] {
+        let mut command = bed.verb("break", ["x", "--yes"]);
+        bed.finish(command.args(options)).failed(64, &["another client", "--force"]);
+        let mut command = bed.verb("break", ["x", "--yes", "--force"]);
+        bed.finish(command.args(options)).failed(64, &[&pid, &file(&bed), "flock"]);
+    }
+    bed.assert_busy("x");
+    gate.open();
+    running.finish().silently(0);
+    bed.finish(&mut bed.verb("break", ["x", "--yes", "--force", "--claim", &claim])).failed(76, &[]);
     bed.assert_free("x");
 }

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::breaking::Shared;
 use crate::peer::Peer;
 use crate::servers::{Server, redis};
 use crate::support::running::finish_all;
@@ -135,4 +136,29 @@ fn an_unprotected_counter_loses_nothing() {
     }
     finish_all(all);
     assert_eq!(bed.await_line("count"), "120");
+}
+
+#[test]
+fn a_hold_of_redis_py_is_ended_by_force() {
+    let Some((python, bed)) = place() else { return };
+    let mut peer = peer(&python);
+    let mut names = ["a", "b", "c"].into_iter();
+    let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
+    Shared { bed: &bed, name: "x", verb: &verb }.every_hold_is_ended(|| {
+        let name = names.next().expect("as many as there are ways");
+        peer.order(&format!("wait {name} {} {}", key(&bed), if name == "b" { "none" } else { "30" }));
+        peer.says(&format!("held {name}"));
+    });
+}
+
+/// Clients that count under a hash, such as Redisson.
+#[test]
+fn a_hold_that_is_no_string_is_ended_by_force() {
+    let Some((_, bed)) = place() else { return };
+    let set = |owner: &str| redis::raw(port(), &["HSET", &key(&bed), owner, "1"]);
+    let mut owners = ["a:1", "b:1", "c:1"].into_iter();
+    let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
+    Shared { bed: &bed, name: "x", verb: &verb }.every_hold_is_ended(|| {
+        assert_eq!(set(owners.next().expect("as many as there are ways")), ":1\r\n");
+    });
 }

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::breaking::Shared;
 use crate::peer::Peer;
 use crate::servers::{Server, redis};
 use crate::support::running::finish_all;
@@ -130,6 +131,22 @@ fn an_unprotected_counter_loses_nothing(kind: &'static str) {
     assert_eq!(bed.await_line("count"), "40");
 }
 
+fn is_ended_by_force(kind: &'static str) {
+    let Some(place) = Place::of(kind) else { return };
+    let (bed, mut peer) = (&place.bed, place.peer());
+    let mut names = ["a", "b", "c"].into_iter();
+    let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
+    Shared { bed, name: "x", verb: &verb }.every_hold_is_ended(|| {
+        let name = names.next().expect("as many as there are ways");
+        peer.order(&format!("wait {name} {} 30", place.key));
+        peer.says(&format!("held {name}"));
+    });
+    let key = format!("{}x", bed.service().prefix.as_deref().expect("a prefix"));
+    for node in nodes() {
+        assert_eq!(redis::raw(node.port(), &["EXISTS", &key]), ":0\r\n", "it is removed everywhere");
+    }
+}
+
 macro_rules! with_each {
     ($($name:ident: $body:ident($kind:literal)),* $(,)?) => {
         $(#[test]
@@ -144,6 +161,8 @@ with_each! {
     dlock_waits_for_clients_with_the_usual_scripts: dlock_waits_for("scripts"),
     pottery_waits_for_dlock: waits_for_dlock("pottery"),
     clients_with_the_usual_scripts_wait_for_dlock: waits_for_dlock("scripts"),
+    a_hold_of_pottery_is_ended_by_force: is_ended_by_force("pottery"),
+    a_hold_of_clients_with_the_usual_scripts_is_ended_by_force: is_ended_by_force("scripts"),
     a_counter_shared_with_pottery_is_exact: an_unprotected_counter_loses_nothing("pottery"),
     a_counter_shared_with_the_usual_scripts_is_exact: an_unprotected_counter_loses_nothing("scripts"),
 }

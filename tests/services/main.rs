@@ -27,6 +27,7 @@ mod redlock;
 mod site;
 mod zookeeper;
 mod zookeeper_cut;
+mod zookeeper_grant;
 mod zookeeper_kinds;
 
 #[path = "../servers/mod.rs"]
@@ -45,6 +46,8 @@ macro_rules! tests_of {
             mod concurrency;
             #[path = "../supervise/crash.rs"]
             mod crash;
+            #[path = "doctor.rs"]
+            mod doctor;
             #[path = "../cli/failures.rs"]
             mod failures;
             #[path = "../supervise/jobs.rs"]

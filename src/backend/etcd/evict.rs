@@ -57,6 +57,16 @@ pub(super) async fn evict(
     }
 }
 
+/// As [`crate::backend::Backend::evict_foreign`].
+pub(super) async fn evict_foreign(wire: &Wire, line: &Line, id: ClaimId, deadline: Moment) -> Outcome<bool> {
+    let snapshot = line::read(wire, line, deadline).await?;
+    let mut foreign = snapshot.members.into_iter().filter(|member| member.stored.is_none());
+    let Some(member) = foreign.find(|member| member.foreign_identity() == id) else { return Ok(false) };
+    // Its lease may carry other things of that client.
+    let stands = look::stands(member.key.clone(), member.created);
+    act(wire, Txn::new().when([stands]).and_then([TxnOp::delete(member.key, None)]), deadline).await
+}
+
 async fn ask(
     wire: &Wire,
     layout: &Layout,

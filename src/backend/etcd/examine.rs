@@ -23,10 +23,7 @@ pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> O
     let mut risks = vec![
         Risk::note("a change of leader gives the leases of clients that are gone another ttl"),
         Risk::note("--once-per goes by the clocks of the hosts, since etcd has none to ask"),
-        Risk::note(
-            "a cluster restored from a backup counts its revisions, which are the tokens, from there again; \
-             `etcdutl snapshot restore --bump-revision` leaves room",
-        ),
+        Risk::of_backup("`etcdutl snapshot restore --bump-revision` prevents that"),
     ];
     risks.extend(of_password(wire));
     risks.extend(of_version(status.version()));
@@ -43,7 +40,7 @@ pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> O
 
 fn of_password(wire: &Wire) -> Option<Risk> {
     let open = wire.open_password()?;
-    Some(Risk::warning(format!("the password is sent unencrypted to {open}"), "use https:// and TLS there"))
+    Some(Risk::of_open_password(open, "say https:// and have the servers speak TLS"))
 }
 
 fn of_version(version: &str) -> Option<Risk> {

@@ -136,9 +136,10 @@ async fn next(core: &Core, connection: &Connection, stream: &mut WatchStream) ->
         };
         match news(core, &message) {
             News::None => {}
-            News::Gone | News::Told(Note::Evicted(_) | Note::Superseded(_)) => return End::Gone,
+            News::Gone => return End::Gone,
             News::Told(Note::Ask(by)) => core.publish(ClaimState::AskedToLeave { by }),
-            News::Turn => return End::Turn,
+            // The note alone proves nothing: it also keeps out a claim that was looked for elsewhere.
+            News::Turn | News::Told(Note::Evicted(_) | Note::Superseded(_)) => return End::Turn,
             News::Ended => {
                 renew_token(connection, &message).await;
                 return End::Failed;

@@ -9,6 +9,7 @@ use super::keys::{self, Layout, Line};
 use super::look::{self, Ahead, Answers, Seen};
 use super::stored::{Hold, Stored, instant};
 use super::wire::Wire;
+use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, FencingToken, LockName, LockStatus, Mode, Moment, queue};
 
 /// Of how many entries the time to live is asked for; each costs a request.
@@ -98,10 +99,16 @@ impl Snapshot {
 }
 
 impl Member {
+    /// What an entry of another client is shown as: no other key is created at that revision.
+    pub(super) fn foreign_identity(&self) -> ClaimId {
+        foreign::identity([&self.key, &self.created.to_be_bytes()])
+    }
+
     fn entry(&self, at: usize, holds: bool) -> Entry {
         let ahead = if holds { None } else { u32::try_from(at).ok() };
         let Some(stored) = &self.stored else {
-            return Entry { ahead, mode: Some(self.mode), ..look::foreign() };
+            let claim = Some(self.foreign_identity());
+            return Entry { claim, ahead, mode: Some(self.mode), ..look::foreign() };
         };
         let proved = self.hold.filter(|_| holds);
         let since = proved.map_or(stored.since_ms, |(hold, _)| hold.since_ms);

@@ -158,6 +158,11 @@ impl Backend for EtcdBackend {
         done.map_err(|f| f.error("evict from the line", Some(name)))
     }
 
+    async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let done = evict::evict_foreign(&self.wire, &self.layout.line(name), id, deadline).await;
+        done.map_err(|f| f.error("evict from the line", Some(name)))
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let found = examine::examine(&self.wire, &self.layout, deadline).await;
         found.map_err(|f| f.error("examine the cluster", None))

@@ -15,6 +15,7 @@ use tonic::transport::Endpoint;
 
 use super::config::EtcdConfig;
 use super::fault::{Fault, Outcome};
+use crate::backend::tls::stays_here_at;
 use crate::clock::{self, Clock};
 use crate::lock::{ErrorKind, Moment};
 
@@ -60,11 +61,6 @@ impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wire").field("endpoints", &self.config.endpoints).finish_non_exhaustive()
     }
-}
-
-/// Whether `place`, `HOST:PORT`, is this host.
-fn is_loopback(place: &str) -> bool {
-    ["127.", "localhost:", "[::1]"].iter().any(|own| place.starts_with(own))
 }
 
 fn options(config: &EtcdConfig) -> ConnectOptions {
@@ -142,7 +138,7 @@ impl Wire {
     /// A server beyond this host to which the password goes unencrypted, if there is one.
     pub(super) fn open_password(&self) -> Option<&str> {
         self.config.login.as_ref()?;
-        let open = |url: &&String| url.strip_prefix("http://").is_some_and(|host| !is_loopback(host));
+        let open = |url: &&String| url.strip_prefix("http://").is_some_and(|host| !stays_here_at(host));
         self.config.endpoints.iter().find(open).map(String::as_str)
     }
 

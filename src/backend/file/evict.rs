@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::directory::Directory;
-use super::fault::Outcome;
+use super::fault::{Fault, Outcome};
 use super::fifo::{self, Life};
 use super::grant;
 use super::line::{Mark, Record, State, mark_line};
 use super::reserve::guards;
 use super::storage::{Line, LineFile};
 use crate::backend::Evict;
-use crate::lock::{ClaimId, Holder, LockName, Moment};
+use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
 /// What is to be done to which claim.
 pub(super) struct Eviction<'a> {
@@ -114,6 +114,27 @@ impl Eviction<'_> {
         }
         found.file.overwrite(found.record.at, found.record.fixed.print().as_bytes())
     }
+}
+
+/// As [`crate::backend::Backend::evict_foreign`]: the kernel lets nobody take a flock away from its process.
+pub(super) async fn evict_foreign(
+    directory: &Arc<Directory>,
+    lock: &LockName,
+    id: ClaimId,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let status = super::inspect::status(directory, lock, true, deadline).await?;
+    let mut foreign = status.holders.iter().filter(|entry| entry.foreign);
+    let Some(entry) = foreign.find(|entry| entry.claim == Some(id)) else { return Ok(false) };
+    let path = directory.path_of(directory.naming.of(lock)?.canonical());
+    let (path, end) = (path.display(), "nobody else can let go of it");
+    let reason = match entry.pid {
+        Some(pid) => format!("pid {pid} has {path} locked by flock, and {end}; end that process"),
+        None => {
+            format!("a process that cannot be seen from here has {path} locked by flock, and {end}; end it")
+        }
+    };
+    Err(Fault::said(ErrorKind::Invalid, reason))
 }
 
 /// Whether the claim holds by the rule: in all its lines it is among the holders.

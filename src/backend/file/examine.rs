@@ -23,7 +23,10 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Out
     }
     let round_trip = clock::now().since(begun);
     let system = statfs(path).map_err(Fault::os("examine the file system of", path))?;
-    let mut risks = vec![Risk::note("excludes the processes of this host, not those of others")];
+    let mut risks = vec![
+        Risk::note("excludes the processes of this host, not those of others"),
+        Risk::of_backup("leave the lock directory out of backups: a lost counter goes on from the clock"),
+    ];
     if let Some(name) = config::network_file_system_of(&system) {
         risks.push(Risk::warning(
             format!(

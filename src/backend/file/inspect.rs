@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Dir, FileType, OFlags, fstat};
 
-use super::directory::{Directory, identity_of};
+use super::directory::{Directory, Identity, identity_of};
 use super::fault::{Fault, Outcome};
 use super::fifo::Life;
 use super::grant::Place;
@@ -15,6 +15,7 @@ use super::line::{Mark, Record, State};
 use super::locker::{Locker, Locks, lockers};
 use super::names::base_of_line;
 use super::storage::{Line, LineFile};
+use crate::backend::foreign;
 use crate::lock::{Entry, FencingToken, Holder, LockName, LockStatus, Mode, Moment, queue};
 
 fn time(micros: u64) -> SystemTime {
@@ -52,20 +53,31 @@ pub(super) fn entry(line: &Line, record: &Record, ahead: Option<u32>) -> Entry {
     }
 }
 
-fn foreign(locker: Option<Locker>) -> Entry {
+/// A hold of `file` that no claim stands for.
+fn stranger(file: Identity, locker: Option<Locker>) -> Entry {
     let mode = if locker.is_none_or(|l| l.exclusive) { Mode::Exclusive } else { Mode::Shared };
     // The lock may have outlived the process that took it, in one that inherited it.
     let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
     let command = locker.and_then(|l| name(l.pid)).map(|n| n.trim_end().to_owned());
     let pid = locker.filter(|_| command.is_some()).map(|l| l.pid);
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Entry { mode: Some(mode), host: Some(host), pid, command, foreign: true, ..Entry::default() }
+    let by = locker.map_or(0, |locker| locker.pid);
+    let claim = foreign::identity([&file.0.to_be_bytes(), &file.1.to_be_bytes(), &by.to_be_bytes()]);
+    Entry {
+        claim: Some(claim),
+        mode: Some(mode),
+        host: Some(host),
+        pid,
+        command,
+        foreign: true,
+        ..Entry::default()
+    }
 }
 
 /// Who has the lock file of `place`, on which its claim waits, as far as the kernel tells.
 pub(super) fn foreign_holder(place: &Place) -> Entry {
     let file = place.slot.as_ref().map_or_else(|| place.hold.identity(), |(_, slot)| slot.identity());
-    foreign(lockers(file).first().copied())
+    stranger(file, lockers(file).first().copied())
 }
 
 /// The line of `lock`. `probe` looks also for holders of other PID namespaces, by a lock of a moment.
@@ -132,9 +144,9 @@ fn strangers(
         };
         let free =
             guard::try_lock(&file, false).map_err(Fault::os("lock", directory.path_of(files.canonical())))?;
-        return Ok(if free { Vec::new() } else { vec![foreign(None)] });
+        return Ok(if free { Vec::new() } else { vec![stranger(identity, None)] });
     }
-    Ok(lockers.into_iter().map(|l| foreign(Some(l))).collect())
+    Ok(lockers.into_iter().map(|l| stranger(identity, Some(l))).collect())
 }
 
 /// The names of the lines, and of the lock files that somebody has flocked, in no order.

@@ -179,6 +179,11 @@ impl Backend for FileBackend {
         done.map_err(|f| f.during("evict from the line", Some(name)))
     }
 
+    async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let done = evict::evict_foreign(&self.directory, name, id, deadline).await;
+        done.map_err(|f| f.during("evict from the line", Some(name)))
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let directory = &self.directory;
         examine::examine(directory, deadline).await.map_err(|f| f.during("examine the directory", None))

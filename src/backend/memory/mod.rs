@@ -106,6 +106,10 @@ impl Backend for MemoryBackend {
         call.run(|lines, _| Ok(lines.evict(name, id, how, by))).await
     }
 
+    async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {
+        Ok(false)
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let begun = self.clock.now();
         self.call("examine the service", None, deadline).run(|_, _| Ok(())).await?;

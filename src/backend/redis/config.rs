@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::backend::Options;
 use crate::backend::options::{Secret, Tls};
+use crate::backend::tls::stays_here;
 
 /// The port of a server.
 const SERVER_PORT: u16 = 6379;
@@ -167,6 +168,17 @@ impl RedisConfig {
     /// Whether the keys are spread over nodes.
     pub fn is_cluster(&self) -> bool {
         matches!(self.place, Place::Cluster(_))
+    }
+
+    /// A place beyond this host to which the password goes unencrypted, if there is one.
+    pub(super) fn open_password(&self) -> Option<String> {
+        self.password.as_ref().filter(|_| self.tls.is_none())?;
+        let places = match &self.place {
+            Place::Socket(_) => return None,
+            Place::Server(at) => std::slice::from_ref(at),
+            Place::Sentinel { sentinels: places, .. } | Place::Cluster(places) => places,
+        };
+        places.iter().find(|place| !stays_here(&place.host)).map(ToString::to_string)
     }
 
     /// The service as text, the same for all who mean it, without secrets.

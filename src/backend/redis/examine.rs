@@ -10,6 +10,7 @@ use super::dial::text;
 use super::fault::{Fault, Outcome};
 use super::script::Step;
 use super::service::{Patience, Service};
+use crate::backend::tls::stays_here_at;
 use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
 
@@ -37,6 +38,14 @@ pub(super) async fn examine(service: &Service, deadline: Moment) -> Outcome<Exam
         None => return Err(Fault::nonsense("no reply")),
     };
     let mut risks = risks(&facts, &service.config.place);
+    // Where the master or the nodes of a cluster are, sentinels and other nodes tell.
+    let peer = Some(&info.connection.peer).filter(|peer| {
+        let is_said = service.config.password.is_some() && service.config.tls.is_none();
+        is_said && !matches!(service.config.place, Place::Socket(_)) && !stays_here_at(peer)
+    });
+    if let Some(open) = service.config.open_password().or_else(|| peer.cloned()) {
+        risks.push(Risk::of_open_password(&open, "say rediss:// and have the server speak TLS"));
+    }
     if denied {
         risks.push(Risk::warning(
             "this user may not ask how the server is set up (INFO), so risks of its configuration stay unknown",
@@ -74,6 +83,7 @@ fn risks(facts: &HashMap<String, String>, place: &Place) -> Vec<Risk> {
         Risk::note(
             "tokens live in this server's memory: they may go back if it loses its data or fails over",
         ),
+        Risk::of_backup("they go on from the server's clock, and fall if that is behind"),
         Risk::note("a lock ends by this server's wall clock: a jump of that clock ends it early or late"),
     ];
     if let Some(version) = fact("redis_version").filter(|version| older(version)) {

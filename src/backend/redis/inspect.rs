@@ -38,6 +38,8 @@ pub(super) struct Line {
     /// What the lock's key says, and what is left of its life.
     value: Option<String>,
     left: Option<Duration>,
+    /// What it is shown as if no dlock set it.
+    foreign: Option<ClaimId>,
     pub(super) entries: Vec<Found>,
 }
 
@@ -130,11 +132,12 @@ async fn scan(
 impl Line {
     fn parse(reply: &Value) -> Outcome<Self> {
         let Value::Array(parts) = reply else { return Err(Fault::nonsense("no line")) };
-        let [value, left, Value::Array(entries)] = parts.as_slice() else {
+        let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
             return Err(Fault::nonsense("no line"));
         };
         let entries = entries.iter().filter_map(Found::parse).collect();
-        Ok(Self { value: text(value), left: life(left), entries })
+        let foreign = text(foreign).and_then(|id| id.parse().ok());
+        Ok(Self { value: value_of(value), left: life(left), foreign, entries })
     }
 
     /// Whether the lock's key proves the hold of `found`.
@@ -165,15 +168,26 @@ impl Line {
         }
         let marker = self.value.as_deref().is_some_and(|value| value.starts_with("dlock:"));
         if self.value.is_some() && !own && !marker {
-            let foreign =
-                Entry { mode: Some(Mode::Exclusive), ttl: self.left, foreign: true, ..Entry::default() };
-            holders.insert(0, foreign);
+            holders.insert(0, foreign_entry(self.foreign, self.left));
         }
         for (entry, ahead) in waiters.iter_mut().zip(u32::try_from(holders.len()).unwrap_or(u32::MAX)..) {
             entry.ahead = Some(ahead);
         }
         LockStatus { name: name.clone(), holders, waiters }
     }
+}
+
+/// What a lock's key says. Other programs' clients may set it to any bytes.
+pub(super) fn value_of(reply: &Value) -> Option<String> {
+    match reply {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        other => text(other),
+    }
+}
+
+/// What others are shown of the hold of another program's client.
+pub(super) fn foreign_entry(claim: Option<ClaimId>, ttl: Option<Duration>) -> Entry {
+    Entry { claim, mode: Some(Mode::Exclusive), ttl, foreign: true, ..Entry::default() }
 }
 
 fn life(reply: &Value) -> Option<Duration> {

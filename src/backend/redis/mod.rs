@@ -115,6 +115,11 @@ impl Backend for RedisBackend {
         evicted.map_err(|fault| fault.during("evict from the line", Some(name)))
     }
 
+    async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let evicted = wire::evict_foreign(&self.service, &self.naming, name, id, deadline).await;
+        evicted.map_err(|fault| fault.during("evict from the line", Some(name)))
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         // On a connection of its own: what it tries out must not disturb who listens.
         let own = Service::new(self.service.config.clone(), self.service.clock);

@@ -58,11 +58,20 @@ pub(super) static LEAVE: Script = script!(
 );
 pub(super) static EVICT: Script =
     script!("d13f407f887ba67d3954e38677f0c9dbe8d9a272", "head.lua", "clock.lua", "line.lua", "evict.lua");
+pub(super) static EVICT_FOREIGN: Script = script!(
+    "078eb7056aa4d6b5e9d3342514f6f28c667130df",
+    "head.lua",
+    "clock.lua",
+    "line.lua",
+    "foreign.lua",
+    "evict_foreign.lua"
+);
 pub(super) static PUBLISH: Script =
     script!("2e9e83b784661ac455b526a71046ee8a46eba22d", "head.lua", "clock.lua", "line.lua", "publish.lua");
 pub(super) static HOLD: Script = script!("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", "hold.lua");
 pub(super) static FREE: Script = script!("bc9af1942289349a90631c15e1a4388c58792907", "free.lua");
-pub(super) static INSPECT: Script = script!("82079119cb02fbd4a2372bcd950d6f2ec901e045", "inspect.lua");
+pub(super) static INSPECT: Script =
+    script!("f721236213fc7a724a786291f253522351a802ee", "foreign.lua", "inspect.lua");
 
 /// A command, or a script with its keys and arguments.
 #[derive(Clone, Debug)]
@@ -96,7 +105,7 @@ impl Step {
 
     /// Whether others may stand otherwise after it.
     pub(super) fn frees(&self) -> bool {
-        matches!(self, Self::Script { script, .. } if [&LEAVE, &FREE, &EVICT].iter().any(|other| std::ptr::eq(*script, *other)))
+        matches!(self, Self::Script { script, .. } if [&LEAVE, &FREE, &EVICT, &EVICT_FOREIGN].iter().any(|other| std::ptr::eq(*script, *other)))
     }
 
     /// Appends the step as it is sent; `whole` sends a script's text, for a server that does not know its hash.
@@ -132,7 +141,9 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_texts() {
-        for script in [&ENTER, &LOOK, &RENEW, &LEAVE, &EVICT, &PUBLISH, &HOLD, &FREE, &INSPECT] {
+        for script in
+            [&ENTER, &LOOK, &RENEW, &LEAVE, &EVICT, &EVICT_FOREIGN, &PUBLISH, &HOLD, &FREE, &INSPECT]
+        {
             assert_eq!(script.hash, redis::Script::new(script.text).get_hash(), "of {}", script.text);
         }
     }

@@ -4,8 +4,15 @@ use std::sync::Arc;
 
 use super::fault::Outcome;
 use super::service::Service;
-use crate::backend::Examination;
+use super::tables::Tables;
+use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
+
+/// What a restored backup does to these tables.
+pub(super) fn of_backup(tables: &Tables) -> Risk {
+    let prefix = &tables.prefix;
+    Risk::of_backup(&format!("after it: UPDATE {prefix}lock SET fence = fence + 1000000"))
+}
 
 pub(super) async fn examine(service: &Service, deadline: Moment) -> Outcome<Examination> {
     // The first exchange pays for the connection.

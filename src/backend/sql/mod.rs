@@ -115,6 +115,11 @@ impl Backend for SqlBackend {
         evicted.map_err(|fault| fault.during(self.dialect().name(), "evict from the line", Some(name)))
     }
 
+    async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {
+        // Nobody but dlock makes rows in its tables.
+        Ok(false)
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         // On a session of its own: what it tries out must not disturb who listens.
         let own = Service::new(Arc::clone(&self.service.dialect), self.service.clock);

@@ -80,7 +80,7 @@ async fn first<T>(begun: Option<impl Future<Output = T>>) -> Option<T> {
 }
 
 /// What a renewal does, in the session's own task.
-async fn renew(shared: &Shared, client: &Client, begun: Moment) -> Outcome<()> {
+pub(super) async fn renew(shared: &Shared, client: &Client, begun: Moment) -> Outcome<()> {
     // It rides along with the first renewal: a hold does not wait for it.
     let config = shared.proofs().single.is_none().then(|| client.get_config());
     match prove(shared, client).await {
@@ -123,7 +123,7 @@ async fn part(shared: &Shared) {
 #[async_trait]
 impl Claim for ZkClaim {
     fn ttl(&self) -> Option<Duration> {
-        Some(self.0.ttl)
+        Some(self.0.proofs().ttl())
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
@@ -169,7 +169,9 @@ impl Claim for ZkClaim {
             }
         })
         .await?;
-        Ok(shared.proofs().counts_from())
+        let mut proofs = shared.proofs();
+        proofs.kept();
+        Ok(proofs.counts_from())
     }
 
     async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {

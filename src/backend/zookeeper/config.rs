@@ -2,6 +2,7 @@
 
 use crate::backend::Options;
 use crate::backend::options::{Secret, Tls, ZkLayout};
+use crate::backend::tls::stays_here_at;
 
 const PORT: u16 = 2181;
 
@@ -42,6 +43,13 @@ impl ZkConfig {
     /// The servers as one text, for messages and for telling services apart.
     pub fn address(&self) -> String {
         format!("{}{}", self.servers.join(","), self.chroot)
+    }
+
+    /// A server beyond this host to which the password goes unencrypted, if there is one.
+    pub(super) fn open_password(&self) -> Option<&str> {
+        let open = |server: &&String| !stays_here_at(server);
+        let is_said = self.user.is_some() && self.tls.is_none();
+        self.servers.iter().find(open).filter(|_| is_said).map(String::as_str)
     }
 
     /// Which lines this configuration means.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriteResult, Stat};
 
+use super::grants::Grants;
 use super::line::Place;
 use super::node::{Node, Part, stem};
 use super::note::{Note, token};
@@ -60,6 +61,7 @@ pub(super) async fn enter(
     client: &Client,
     begun: Moment,
 ) -> Outcome<Arc<Shared>> {
+    let grants = Grants::of(client.session_id().0);
     let sites = sites(door, request)?;
     let record = Record::of(request, client.session_timeout());
     let semaphore = matches!(request.mode, Mode::Slots(_)) && door.joins_semaphores();
@@ -97,7 +99,7 @@ pub(super) async fn enter(
         Err(Trouble::Service(error)) if is_ambiguous(&error) => None,
         Err(trouble) => return Err(trouble),
     };
-    follow::start(&shared, client, standing);
+    follow::start(&shared, client, standing, grants);
     Ok(shared)
 }
 

@@ -133,6 +133,31 @@ pub(super) async fn evict(
     Err(busy())
 }
 
+/// As [`crate::backend::Backend::evict_foreign`], in the line at `path`.
+pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> Outcome<bool> {
+    for _ in 0..RACES {
+        let sight = Sight::read(client, path, true).await?;
+        let entries = sight.entries(client, path).await?;
+        let Some(seen) = entries.into_iter().find(|seen| seen.foreign_identity() == Some(id)) else {
+            return Ok(false);
+        };
+        let mut step = client.new_multi_writer();
+        for node in &seen.place.nodes {
+            let version = (*node == *seen.place.record()).then_some(seen.stat.version);
+            step.add_delete(&format!("{}/{}", seen.folder, node.name), version)?;
+        }
+        match step.commit().await {
+            Ok(_) => return Ok(true),
+            // Its owner has changed it, or it is gone.
+            Err(MultiWriteError::OperationFailed {
+                source: ZkError::NoNode | ZkError::BadVersion, ..
+            }) => {}
+            Err(error) => return Err(ZkError::from(error).into()),
+        }
+    }
+    Err(busy())
+}
+
 /// Removes older waiters that make way for a newer claim; says whether there were any.
 pub(super) async fn supersede(door: &Door, client: &Client, request: &Request, own: &[Own]) -> Outcome<bool> {
     let mut any = false;

@@ -38,11 +38,10 @@ pub(super) async fn examine(door: &Door, client: &Client) -> Outcome<Examination
     if door.config.user.is_none() {
         let what = "without --user everybody who reaches the servers can remove or change claims";
         risks.push(Risk::note(what));
-    } else if door.config.tls.is_none() {
-        let what = "without TLS whoever is on the way to the servers can read the password of --user";
-        risks.push(Risk::note(what));
+    } else if let Some(open) = door.config.open_password() {
+        risks.push(Risk::of_open_password(open, "say --cacert and the servers' secureClientPort"));
     }
-    risks.push(Risk::note("a restored backup takes tokens back to what they were when it was made"));
+    risks.push(Risk::of_backup("they are its transaction ids, which nothing raises but use"));
     let server =
         said.version.map_or_else(|| "ZooKeeper".to_owned(), |version| format!("ZooKeeper {version}"));
     Ok(Examination { server, reached: door.config.address(), round_trip, risks })

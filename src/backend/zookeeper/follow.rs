@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::Duration;
 use zookeeper_client::{Client, Error as ZkError, EventType};
 
+use super::grants::Grants;
 use super::line::Line;
 use super::note::{self, Note};
 use super::shared::{Own, Shared};
@@ -12,10 +13,14 @@ use super::sight::{Sight, leases};
 use super::slots::{self, Taken};
 use super::wire::{Outcome, children, connected, data_of, ended, is_ambiguous, unto_the_end};
 use super::{evict, success};
+use crate::clock;
 use crate::lock::{ClaimId, ClaimState, Entry, LossReason, Mode, queue};
 
 /// How long a claim that had waited holds before it tells those who look since when.
 const MARK_AFTER: Duration = Duration::from_secs(1);
+
+/// How many renewals fit into one ttl.
+pub(super) const RENEWALS: u32 = 4;
 
 /// Between a request that a connection lost and its repetition.
 const RETRY: Duration = Duration::from_millis(20);
@@ -164,7 +169,7 @@ async fn first_entry(client: &Client, path: Option<&String>) -> Outcome<Option<E
 }
 
 /// Starts what looks after a claim until its session is closed. `standing` is how it stands, if that is known.
-pub(super) fn start(shared: &Arc<Shared>, client: &Client, standing: Option<Standing>) {
+pub(super) fn start(shared: &Arc<Shared>, client: &Client, standing: Option<Standing>, grants: Grants) {
     guard(shared, client, shared.own().iter().flat_map(Own::all));
     if !shared.holds() && !shared.is_over() {
         let (each, client) = (Arc::clone(shared), client.clone());
@@ -175,6 +180,10 @@ pub(super) fn start(shared: &Arc<Shared>, client: &Client, standing: Option<Stan
     let each = Arc::clone(shared);
     shared.spawn(async move {
         expire(&each).await;
+    });
+    let (each, session) = (Arc::clone(shared), client.clone());
+    shared.spawn(async move {
+        keep_grants(&each, &session, grants).await;
     });
     let each = Arc::clone(shared);
     shared.spawn(async move {
@@ -190,7 +199,31 @@ async fn expire(shared: &Shared) {
         if shared.door.clock.now() >= when {
             return shared.lose(LossReason::Expired);
         }
-        shared.door.clock.sleep_until(when).await;
+        tokio::select! {
+            () = shared.door.clock.sleep_until(when) => {}
+            () = shared.regranted.notified() => {}
+        }
+    }
+}
+
+/// Follows what servers grant when the session comes back to one. Until whoever keeps the lease renews, which is due by
+/// the former ttl, this does.
+async fn keep_grants(shared: &Shared, client: &Client, mut grants: Grants) {
+    loop {
+        let granted = grants.next().await;
+        // The claim may count on another clock.
+        let asked = shared.door.clock.now() - clock::now().since(granted.asked);
+        if !shared.proofs().regrant(granted.ttl, asked) {
+            continue;
+        }
+        shared.regranted.notify_one();
+        while shared.proofs().is_regranted() {
+            let begun = shared.door.clock.now();
+            // What a failure means, the end of the ttl tells.
+            let _ = super::claim::renew(shared, client, begun).await;
+            let next = begun + shared.proofs().ttl() / RENEWALS;
+            shared.door.clock.sleep_until(next.max(begun + RETRY)).await;
+        }
     }
 }
 

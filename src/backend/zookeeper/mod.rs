@@ -10,6 +10,7 @@ mod enter;
 mod evict;
 mod examine;
 mod follow;
+mod grants;
 mod handshake;
 mod line;
 mod list;
@@ -192,7 +193,7 @@ impl Backend for ZkBackend {
             ordered: true,
             token: TokenStrength::Durable,
             leased: true,
-            renewals_per_ttl: 4,
+            renewals_per_ttl: follow::RENEWALS,
             look_while_running: false,
             // Two ticks of a server that is set up as usual.
             abandoned_bound: Duration::from_secs(4),
@@ -252,6 +253,16 @@ impl Backend for ZkBackend {
             self.left_behind(id).await;
             let client = self.looking().await?;
             evict::evict(&self.door, &client, name, id, how, by).await
+        })
+        .await
+    }
+
+    async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let call = self.call("evict from the line", Some(name), deadline);
+        call.run(async {
+            let line = self.line(name)?;
+            let client = self.looking().await?;
+            evict::evict_foreign(&client, &line, id).await
         })
         .await
     }

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use zookeeper_client::{Client, StateWatcher};
 
 use super::slots;
 use super::success::Memory;
 use super::wire::Door;
+use crate::lock::validity::Terms;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};
 
 /// What a claim has in the line of one of its names.
@@ -48,11 +49,13 @@ pub(super) struct Proofs {
     pub(super) tick: Option<Duration>,
     ttl: Duration,
     sent: VecDeque<Moment>,
+    /// Another ttl was granted, and whoever keeps the lease has not renewed by it yet.
+    regranted: bool,
 }
 
 impl Proofs {
     pub(super) fn new(begun: Moment, ttl: Duration) -> Self {
-        Self { single: None, tick: None, ttl, sent: VecDeque::from([begun]) }
+        Self { single: None, tick: None, ttl, sent: VecDeque::from([begun]), regranted: false }
     }
 
     /// How long before the last renewal another must have been sent to have been told to the leader: a tick, twice as
@@ -91,20 +94,53 @@ impl Proofs {
         *told.unwrap_or(&self.sent[0])
     }
 
-    /// When the session is over if nobody renews.
+    /// The ttl that was granted last.
+    pub(super) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Takes note that a server granted `ttl` when the session came back to it, as asked for at `asked`; whether that is
+    /// another one.
+    ///
+    /// What was promised is not prolonged by that: as long as nobody has renewed, the server may be one that is cut off.
+    pub(super) fn regrant(&mut self, ttl: Duration, asked: Moment) -> bool {
+        if ttl == self.ttl {
+            return false;
+        }
+        let promised = self.counts_from() + self.ttl;
+        self.sent = VecDeque::from([asked.min(promised - ttl)]);
+        (self.ttl, self.regranted) = (ttl, true);
+        true
+    }
+
+    /// Whoever keeps the lease has renewed, and knows the ttl.
+    pub(super) fn kept(&mut self) {
+        self.regranted = false;
+    }
+
+    /// Whether another ttl was granted that whoever keeps the lease does not know yet.
+    pub(super) fn is_regranted(&self) -> bool {
+        self.regranted
+    }
+
+    /// When the session is over if nobody renews; where only this knows of its ttl, when its command must be ended.
     pub(super) fn ends(&self) -> Moment {
-        self.sent[self.sent.len() - 1] + self.ttl
+        let last = self.sent[self.sent.len() - 1];
+        match Terms::new(self.ttl.max(Terms::LEAST_TTL), Duration::ZERO) {
+            Ok(terms) if self.regranted => terms.kill_at(last),
+            _ => last + self.ttl,
+        }
     }
 }
 
 pub(super) struct Shared {
     pub(super) door: Arc<Door>,
     pub(super) request: Request,
-    /// The ttl that the service granted.
-    pub(super) ttl: Duration,
     pub(super) session: i64,
     own: Mutex<Vec<Own>>,
     pub(super) proofs: Mutex<Proofs>,
+    /// When the session ends has changed.
+    pub(super) regranted: Notify,
     pub(super) state: watch::Sender<ClaimState>,
     pub(super) left: AtomicBool,
     pub(super) recorded: AtomicBool,
@@ -136,14 +172,13 @@ impl Shared {
         own: Vec<Own>,
         proofs: Proofs,
     ) -> Arc<Self> {
-        let ttl = client.session_timeout();
         Arc::new(Self {
             door,
             request,
-            ttl,
             session: client.session_id().0,
             own: Mutex::new(own),
             proofs: Mutex::new(proofs),
+            regranted: Notify::new(),
             state: watch::Sender::new(ClaimState::Waiting { ahead: None, holder: None }),
             left: AtomicBool::new(false),
             recorded: AtomicBool::new(false),
@@ -301,6 +336,26 @@ mod tests {
             proofs.add(at(sent));
             assert_eq!(proofs.counts_from(), at(from), "{sent}");
         }
+    }
+
+    #[test]
+    fn another_grant_counts_from_when_it_was_asked_for_and_prolongs_nothing() {
+        let regranted = |ttl: u64, asked: u64| {
+            let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
+            proofs.single = Some(true);
+            proofs.add(at(105));
+            assert!(proofs.regrant(Duration::from_secs(ttl), at(asked)));
+            (proofs.counts_from(), proofs)
+        };
+        let (from, mut proofs) = regranted(4, 110);
+        assert_eq!(from, at(110));
+        assert!(proofs.ends() < at(114) && proofs.is_regranted(), "the command has to be gone by then");
+        proofs.add(at(111));
+        proofs.kept();
+        assert_eq!((proofs.counts_from(), proofs.ends()), (at(111), at(115)));
+        assert_eq!(regranted(4, 124).0, at(121), "no longer than was promised");
+        assert_eq!(regranted(30, 110).0, at(95));
+        assert!(!Proofs::new(at(100), Duration::from_secs(20)).regrant(Duration::from_secs(20), at(101)));
     }
 
     #[test]

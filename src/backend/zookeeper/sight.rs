@@ -6,7 +6,8 @@ use super::line::{Line, Place};
 use super::node::is_own_ticket;
 use super::note::{self, Note};
 use super::wire::{Outcome, children, data_of};
-use crate::lock::{Entry, LockName, LockStatus, Mode, queue};
+use crate::backend::foreign;
+use crate::lock::{ClaimId, Entry, LockName, LockStatus, Mode, queue};
 
 /// The folders of Curator's semaphore below the path of a lock.
 const TICKETS: &str = "locks";
@@ -68,7 +69,14 @@ impl Seen {
 
     fn entry(&self) -> Entry {
         let mode = if self.in_semaphore() { None } else { Some(self.place.mode()) };
-        Entry { mode, ..note::entry(self.note.as_ref(), &self.stat) }
+        let entry = note::entry(self.note.as_ref(), &self.stat);
+        Entry { mode, claim: self.foreign_identity().or(entry.claim), ..entry }
+    }
+
+    /// What the entry is shown as if a foreign client made it: no other node is created by that transaction.
+    pub(super) fn foreign_identity(&self) -> Option<ClaimId> {
+        let named = || foreign::identity([self.record_path().as_bytes(), &self.stat.czxid.to_be_bytes()]);
+        self.note.is_none().then(named)
     }
 
     /// Whether it is a foreign client's entry in a semaphore.

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as ZkError, Stat, TlsOptions};
 
 use super::config::ZkConfig;
+use super::grants;
 use super::handshake::{objection, serves};
 use super::paths::Paths;
 use crate::clock::Clock;
@@ -157,6 +158,7 @@ impl Door {
     }
 
     async fn connect_once(&self, ttl: Duration) -> Outcome<Client> {
+        grants::listen();
         let ttl = ttl.min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
         // A server that falls silent is left for another one while there is time for a renewal there.
         let silence = (ttl / 6).clamp(Duration::from_millis(100), Duration::from_secs(4));

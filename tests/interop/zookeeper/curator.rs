@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use super::{Line, Peer, end};
+use crate::breaking::Shared;
 use crate::servers::{shared_folder, zookeeper};
 
 fn class_path() -> String {
@@ -151,4 +152,23 @@ fn the_slots_of_a_semaphore_are_shared_out() {
     assert_eq!(line.tried(&["--slots", "2"]), Some(75));
     end(third);
     peer.release("b");
+}
+
+#[test]
+fn a_hold_of_curator_is_ended_by_force() {
+    let Some(mut peer) = curator() else { return };
+    for kind in ["mutex", "write", "read", "semaphore=1"] {
+        let line = Line::new("curator");
+        let mut names = ["a", "b", "c"].map(|name| format!("{name}-{kind}")).into_iter();
+        let slots: &[&str] = if kind == "semaphore=1" { &["--slots", "1"] } else { &[] };
+        let verb = |verb: &str, options: &[&str]| {
+            let more = if verb == "run" { slots } else { &[] };
+            line.verb(verb, &[more, options].concat())
+        };
+        Shared { bed: &line.bed, name: &line.path, verb: &verb }.every_hold_is_ended(|| {
+            let name = names.next().expect("as many as there are ways");
+            peer.order(&format!("{kind} {name} {}", line.path));
+            peer.says(&format!("held {name}"));
+        });
+    }
 }

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::{Line, Peer, end};
+use crate::breaking::Shared;
 use crate::servers::zookeeper;
 
 /// A kazoo client; `None`, said aloud, where there is none.
@@ -73,4 +74,19 @@ fn a_semaphore_in_its_way_is_refused() {
     let line = Line::new("kazoo");
     let mut command = line.verb("run", &["--name", &line.path, "--slots", "2", "--", "true"]);
     line.bed.finish(&mut command).failed(64, &["--zk-layout curator"]);
+}
+
+#[test]
+fn a_hold_of_kazoo_is_ended_by_force() {
+    let Some(mut peer) = kazoo() else { return };
+    for kind in ["lock", "read"] {
+        let line = Line::new("kazoo");
+        let mut names = ["a", "b", "c"].map(|name| format!("{name}-{kind}")).into_iter();
+        let verb = |verb: &str, options: &[&str]| line.verb(verb, options);
+        Shared { bed: &line.bed, name: &line.path, verb: &verb }.every_hold_is_ended(|| {
+            let name = names.next().expect("as many as there are ways");
+            peer.order(&format!("{kind} {name} {}", line.path));
+            peer.says(&format!("held {name}"));
+        });
+    }
 }

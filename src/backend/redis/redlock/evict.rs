@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::core::{Nodes, on_lines, proposal};
-use super::script::EVICT;
+use super::script::{EVICT, EVICT_FOREIGN};
 use super::{RedlockBackend, STRAGGLE, gather};
 use crate::backend::Evict;
 use crate::backend::record::Record;
@@ -94,6 +94,23 @@ async fn ask(
         }
     }
     Ok(finds)
+}
+
+/// As [`crate::backend::Backend::evict_foreign`]: at every node where the key says the same. Once a majority has
+/// answered, what the others may still have is no lock.
+pub(super) async fn evict_foreign(
+    backend: &RedlockBackend,
+    name: &LockName,
+    id: ClaimId,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let keys = keys_of(&backend.naming, std::slice::from_ref(name))?;
+    let step = on_lines(&EVICT_FOREIGN, &keys, id, proposal(), &[]);
+    let answers = gather::from_all(&backend.nodes, STRAGGLE, deadline, step, |reply| match reply {
+        Value::Int(removed) => Ok(removed == 1),
+        _ => Err(Fault::nonsense("not a number")),
+    });
+    Ok(answers.await?.into_iter().flatten().any(|removed| removed))
 }
 
 /// How long ago the last successful run acquired, each node by its own clock.

@@ -18,4 +18,4 @@ local function add(key, holds)
 end
 add(KEYS[3], true)
 add(KEYS[2], false)
-return { value, redis.call('PTTL', KEYS[1]), entries }
+return { value, redis.call('PTTL', KEYS[1]), entries, value and foreign_identity(KEYS[1]) }

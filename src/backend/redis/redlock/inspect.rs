@@ -14,6 +14,7 @@ use crate::backend::record::Record;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::inspect::{foreign_entry, value_of};
 use crate::backend::redis::keys::Naming;
 use crate::backend::redis::row::{granted, instant, integer};
 use crate::backend::redis::script::Step;
@@ -44,13 +45,22 @@ pub(super) struct Found {
     lives: Vec<Option<Duration>>,
 }
 
+/// A lock's key at one node.
+#[derive(Debug)]
+struct KeyValue {
+    says: String,
+    left: Option<Duration>,
+    /// What it is shown as if no dlock set it.
+    foreign: Option<ClaimId>,
+}
+
 /// A line as the nodes know it together.
 #[derive(Debug)]
 pub(super) struct Line {
     nodes: usize,
     answered: usize,
-    /// What the lock's key says, and what is left of its life, at each node where it is set.
-    values: Vec<(String, Option<Duration>)>,
+    /// What the lock's key says at each node where it is set.
+    values: Vec<KeyValue>,
     pub(super) entries: Vec<Found>,
 }
 
@@ -131,15 +141,16 @@ impl Line {
         let mut found: BTreeMap<ClaimId, Found> = BTreeMap::new();
         for reply in replies {
             let Value::Array(parts) = reply else { return Err(Fault::nonsense("no line")) };
-            let [value, left, Value::Array(entries)] = parts.as_slice() else {
+            let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
                 return Err(Fault::nonsense("no line"));
             };
             line.answered += 1;
-            let value = text(value);
+            let value = value_of(value);
             for entry in entries {
                 Found::add(&mut found, entry, value.as_deref());
             }
-            line.values.extend(value.map(|value| (value, life(left))));
+            let foreign = text(foreign).and_then(|id| id.parse().ok());
+            line.values.extend(value.map(|says| KeyValue { says, left: life(left), foreign }));
         }
         line.entries = found.into_values().collect();
         line.entries.sort_by_key(|found| (found.score, found.id));
@@ -164,15 +175,13 @@ impl Line {
                 waiters.push(found.entry(false, None));
             }
         }
-        for (value, left) in &self.values {
-            let same = self.values.iter().filter(|(other, _)| other == value).count();
-            let own = value.starts_with("redlock:") || holding.contains(value);
-            if self.may_be_most(same) && !own && seen.insert(value) {
-                let known = self.entries.iter().any(|found| found.id.to_string() == *value);
+        for value in &self.values {
+            let same = self.values.iter().filter(|other| other.foreign == value.foreign).count();
+            let own = value.says.starts_with("redlock:") || holding.contains(&value.says);
+            if self.may_be_most(same) && !own && seen.insert(value.foreign) {
+                let known = self.entries.iter().any(|found| found.id.to_string() == value.says);
                 if !known {
-                    let entry =
-                        Entry { mode: Some(Mode::Exclusive), ttl: *left, foreign: true, ..Entry::default() };
-                    holders.insert(0, entry);
+                    holders.insert(0, foreign_entry(value.foreign, value.left));
                 }
             }
         }

@@ -136,6 +136,11 @@ impl Backend for RedlockBackend {
         evicted.map_err(|fault| fault.during("evict from the line", Some(name)))
     }
 
+    async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let evicted = evict::evict_foreign(self, name, id, deadline).await;
+        evicted.map_err(|fault| fault.during("evict from the line", Some(name)))
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         examine::examine(self, deadline).await.map_err(|fault| fault.during("examine the service", None))
     }

@@ -26,7 +26,14 @@ pub(super) static PUBLISH: Script =
     script!("a294756364f37bfa9a8efb5a557629db46df052c", "quorum.lua", "publish.lua");
 pub(super) static EVICT: Script =
     script!("8d7eeb5390db6c93bbc69fd7447d469222f6ab0d", "quorum.lua", "evict.lua");
-pub(super) static INSPECT: Script = script!("38e793b74950c8ac571d1cd0466a1a1d44697dba", "inspect.lua");
+pub(super) static EVICT_FOREIGN: Script = script!(
+    "8bb0dbddc04eb70dcb80a32c3af0553acd8c62e0",
+    "quorum.lua",
+    "../foreign.lua",
+    "../evict_foreign.lua"
+);
+pub(super) static INSPECT: Script =
+    script!("94c86e0eda3c7d36a4e67f8d201cfbcf9a4907c7", "../foreign.lua", "inspect.lua");
 
 #[cfg(test)]
 mod tests {
@@ -34,7 +41,19 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_texts() {
-        for script in [&ENTER, &ORDER, &ADJUST, &CONFIRM, &LOOK, &RENEW, &LEAVE, &PUBLISH, &EVICT, &INSPECT] {
+        for script in [
+            &ENTER,
+            &ORDER,
+            &ADJUST,
+            &CONFIRM,
+            &LOOK,
+            &RENEW,
+            &LEAVE,
+            &PUBLISH,
+            &EVICT,
+            &EVICT_FOREIGN,
+            &INSPECT,
+        ] {
             assert!(script.is_named_rightly(), "{script:?}");
         }
     }

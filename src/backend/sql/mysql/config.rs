@@ -11,6 +11,7 @@ use crate::backend::Options;
 use crate::backend::options::{Identity, Pem, Secret, Tls};
 use crate::backend::sql::address::{decoded, hosts_of};
 use crate::backend::sql::tables::Tables;
+use crate::backend::tls::stays_here;
 
 /// The port of a server.
 const PORT: u16 = 3306;
@@ -35,7 +36,7 @@ impl MysqlPlace {
     /// Whether nobody else's network lies between.
     fn is_here(&self) -> bool {
         match self {
-            Self::Tcp { host, .. } => host == "localhost" || host == "::1" || host.starts_with("127."),
+            Self::Tcp { host, .. } => stays_here(host),
             Self::Socket(_) => true,
         }
     }
@@ -139,10 +140,10 @@ impl MysqlConfig {
         Ok(Self { places, database, user, password, mode, authority, identity, tables })
     }
 
-    /// Whether somebody on the network may get the password, whatever the server is like.
-    pub(super) fn shows_password(&self) -> bool {
-        let away = !self.places.iter().all(MysqlPlace::is_here);
-        self.password.is_some() && away && self.mode < MysqlTls::Required
+    /// A server beyond this host on the way to which somebody may get the password, if there is one.
+    pub(super) fn open_password(&self) -> Option<&MysqlPlace> {
+        let away = self.places.iter().find(|place| !place.is_here());
+        away.filter(|_| self.password.is_some() && self.mode < MysqlTls::Required)
     }
 
     /// The database as text, the same for all who mean it, without secrets.

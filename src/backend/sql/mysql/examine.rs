@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::config::MysqlConfig;
 use crate::backend::sql::dialect::Session;
+use crate::backend::sql::examine::of_backup;
 use crate::backend::sql::fault::{Fault, Outcome};
 use crate::backend::{Examination, Risk};
 
@@ -49,11 +50,10 @@ pub(super) async fn examine(
     let kind = if maria { "MariaDB" } else { "MySQL" };
     let plain = version.split('-').find(|part| part.contains('.') && *part != "5.5.5").unwrap_or(&version);
     let mut risks = risks(&facts);
-    if config.shows_password() {
-        risks.push(Risk::warning(
-            "the password may go over the network without encryption, to whoever poses as the server",
-            "say ?ssl-mode=verify_identity, or required, in the address",
-        ));
+    risks.push(of_backup(&config.tables));
+    if let Some(open) = config.open_password() {
+        let remedy = "say ?ssl-mode=verify_identity, or required, in the address";
+        risks.push(Risk::of_open_password(&open.to_string(), remedy));
     }
     let (least, text) = if maria { ((10, 5), "MariaDB 10.5") } else { ((8, 0), "MySQL 8.0") };
     if of_version(plain) < least {

@@ -9,6 +9,7 @@ use crate::backend::Options;
 use crate::backend::options::{Identity, Secret, Tls};
 use crate::backend::sql::address::{decoded, hosts_of};
 use crate::backend::sql::tables::Tables;
+use crate::backend::tls::stays_here;
 
 /// The port of a server.
 const PORT: u16 = 5432;
@@ -64,6 +65,12 @@ pub struct PgPlace {
 }
 
 impl PgPlace {
+    /// Whether nobody else's network lies between.
+    fn is_here(&self) -> bool {
+        let here = |address: IpAddr| address.is_loopback();
+        self.socket().is_some() || self.address.map_or_else(|| stays_here(&self.host), here)
+    }
+
     /// The path of its socket, if it has one.
     pub fn socket(&self) -> Option<PathBuf> {
         let is_directory = self.host.starts_with('/') && self.address.is_none();
@@ -152,6 +159,15 @@ impl PgConfig {
         let (mode, tls) = encryption(&said, options, around, &places)?;
         let tables = Tables::under(options.prefix.as_deref(), '"')?;
         Ok(Self { places, user, database, mode, tls, options: startup, ignored, tables })
+    }
+
+    /// A server beyond this host on the way to which somebody may get the password, if there is one.
+    pub(super) fn open_password(&self) -> Option<&PgPlace> {
+        let is_encrypted = matches!(self.mode, PgMode::Require | PgMode::VerifyCa | PgMode::VerifyFull);
+        self.places
+            .iter()
+            .find(|place| place.password.is_some() && !place.is_here())
+            .filter(|_| !is_encrypted)
     }
 
     /// The database as text, the same for all who mean it, without secrets.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::config::PgConfig;
 use crate::backend::sql::dialect::Session;
+use crate::backend::sql::examine::of_backup;
 use crate::backend::sql::fault::{Fault, Outcome};
 use crate::backend::{Examination, Risk};
 
@@ -33,6 +34,11 @@ pub(super) async fn examine(
     if number(1) < LEAST {
         risks.push(Risk::warning("it is older than PostgreSQL 13", "use PostgreSQL 13 or newer"));
     }
+    if let Some(open) = config.open_password() {
+        let remedy = "say ?sslmode=verify-full, or require, in the address";
+        risks.push(Risk::of_open_password(&open.to_string(), remedy));
+    }
+    risks.push(of_backup(&config.tables));
     if let Some(ignored) = &config.ignored {
         risks.push(Risk::warning(ignored.clone(), "make it a plain file with the mode 0600"));
     }

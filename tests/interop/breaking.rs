@@ -1,0 +1,75 @@
+//! Ends holds of foreign clients: `dlock break --force`, and what is said without it.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Bed, until};
+
+/// A lock that foreign clients and dlock share.
+pub(crate) struct Shared<'a> {
+    pub(crate) bed: &'a Bed,
+    /// What dlock calls the lock.
+    pub(crate) name: &'a str,
+    /// `dlock VERB OPTIONS...` on the service that has it.
+    pub(crate) verb: &'a dyn Fn(&str, &[&str]) -> Command,
+}
+
+impl Shared<'_> {
+    fn status(&self) -> Value {
+        let asked = self.bed.finish(&mut (self.verb)("status", &["--json", self.name])).silently(0);
+        serde_json::from_slice(&asked.out).expect("JSON from status")
+    }
+
+    /// The claim of the only holder, who is foreign.
+    fn claim(&self) -> String {
+        let status = self.status();
+        let holders = status["holders"].as_array().expect("a list of holders");
+        assert!(holders.len() == 1 && holders[0]["foreign"] == true, "{status}");
+        let claim = holders[0]["claim"].as_str().unwrap_or_else(|| panic!("a claim in {status}")).to_owned();
+        assert!(claim.len() == 32 && claim.bytes().all(|byte| byte.is_ascii_hexdigit()), "{claim}");
+        claim
+    }
+
+    fn break_(&self, options: &[&str]) -> crate::support::running::Finished {
+        let words = [&[self.name, "--yes"], options].concat();
+        self.bed.finish(&mut (self.verb)("break", &words))
+    }
+
+    /// `hold` has a foreign client hold the lock; each way to end that one is tried, the first beside a waiter.
+    pub(crate) fn every_hold_is_ended(&self, mut hold: impl FnMut()) {
+        hold();
+        let claim = self.claim();
+        assert_eq!(self.claim(), claim, "it stays the same");
+        for options in [&[] as &[&str], &["--all"], &["--claim", &claim]] {
+            self.break_(options).failed(64, &["--force", "client other than dlock"]);
+        }
+        self.break_(&["--force", "--claim", "0123456789abcdef"]).failed(76, &[]);
+        assert_eq!(self.claim(), claim, "nothing was changed");
+        let script = "echo up >waiter.up";
+        let waiter =
+            self.bed.start((self.verb)("run", &["-q", "--name", self.name]).args(["--", "sh", "-c", script]));
+        until("a waiter", || (self.status()["waiters"].as_array().map(Vec::len) == Some(1)).then_some(()));
+        self.break_(&["--force"]).failed(64, &["2 claims", "--claim"]);
+        assert!(!self.bed.exists("waiter.up"), "it waits");
+        self.ended(&["--force", "--claim", &claim[..12]]);
+        waiter.finish().silently(0);
+        self.bed.await_line("waiter.up");
+        self.break_(&["--force", "--claim", &claim]).failed(76, &[]);
+        for options in [&["--force"] as &[&str], &["--force", "--all"]] {
+            hold();
+            assert_ne!(self.claim(), claim, "another hold is another claim");
+            self.break_(&["--force", "--claim", &claim]).failed(76, &[]);
+            self.ended(options);
+            let tried = ["--try", "--name", self.name, "--", "true"];
+            self.bed.finish(&mut (self.verb)("run", &tried)).silently(0);
+        }
+        self.break_(&["--force"]).failed(76, &[]);
+    }
+
+    fn ended(&self, options: &[&str]) {
+        let broken = self.break_(options).silently(0);
+        let text = broken.text();
+        assert!(text.contains("client other than dlock") && text.contains("overlap"), "{text}");
+    }
+}

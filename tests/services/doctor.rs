@@ -1,0 +1,75 @@
+//! What `dlock doctor` names of each service.
+
+use crate::servers::etcd::Etcd;
+use crate::servers::{mariadb, redis};
+use crate::site::{self, Kind, Site};
+use crate::support::{Bed, Service};
+
+/// What a password in the clear is told with.
+const OPEN: &str = "the password may go over the network without encryption";
+
+fn looked(bed: &Bed, user: Option<&str>) -> String {
+    let mut command = bed.verb("doctor", [] as [&str; 0]);
+    if let Some(user) = user {
+        command.env("DLOCK_USER", user).env("DLOCK_PASSWORD", "right");
+    }
+    bed.finish(&mut command).silently(0).text()
+}
+
+#[test]
+fn a_restored_backup_is_named() {
+    let text = looked(&Bed::new(), None);
+    assert!(text.contains("restored from a backup"), "{text}");
+}
+
+/// A service that lets somebody in with the password `right`: where, whom, and the server that was started for it.
+fn admit() -> (Service, &'static str, Option<Etcd>) {
+    let mut service = site::shared().part();
+    let allow = |port| {
+        let all = ["ACL", "SETUSER", "ci", "on", ">right", "~*", "&*", "+@all"];
+        assert_eq!(redis::raw(port, &all), "+OK\r\n");
+    };
+    match site::shared() {
+        Site::Etcd(_) => {
+            let etcd = Etcd::start();
+            let grant = ["role", "grant-permission", "--prefix", "all", "readwrite", ""];
+            for words in [
+                &["user", "add", "root:admin"] as &[&str],
+                &["user", "add", "ci:right"],
+                &["role", "add", "all"],
+                &grant,
+                &["user", "grant-role", "ci", "all"],
+                &["auth", "enable"],
+            ] {
+                etcd.ask(words);
+            }
+            service.endpoint = etcd.endpoint();
+            return (service, "ci", Some(etcd));
+        }
+        Site::Mysql(server) => {
+            mariadb::ask(server, "CREATE OR REPLACE USER ci@'127.0.0.1' IDENTIFIED BY 'right'; GRANT ALL ON *.* TO ci@'127.0.0.1'");
+            service.endpoint = format!("mysql://ci@127.0.0.1:{}/{}?ssl-mode=preferred", server.port(), mariadb::DATABASE);
+        }
+        Site::Redis(server) => allow(server.port()),
+        Site::Redlock(nodes) => nodes.iter().for_each(|node| allow(node.port())),
+        Site::Zk(_) | Site::Postgres(_) => {}
+    }
+    // Whoever comes from this host is let in as postgres; the password is ready all the same.
+    let user = if Kind::of_this_test() == Some(Kind::Postgres) { "postgres" } else { "ci" };
+    (service, user, None)
+}
+
+#[test]
+fn a_password_that_goes_over_a_network_in_the_clear_is_named() {
+    let (service, user, _server) = admit();
+    let text = looked(&Bed::on(service.clone()), Some(user));
+    assert!(!text.contains(OPEN), "it stays on this host: {text}");
+    // An address of this host that does not look like one.
+    let endpoint = service.endpoint.replace("127.0.0.1", "0.0.0.0");
+    let text = looked(&Bed::on(Service { endpoint: endpoint.clone(), ..service.clone() }), Some(user));
+    assert!(text.contains(OPEN) && text.contains("0.0.0.0"), "{text}");
+    if matches!(Kind::of_this_test(), Some(Kind::Redis | Kind::Redlock | Kind::Zk | Kind::Postgres)) {
+        let text = looked(&Bed::on(Service { endpoint, ..service }), None);
+        assert!(!text.contains(OPEN), "nobody says one: {text}");
+    }
+}

@@ -1,0 +1,118 @@
+//! What a server grants to a session that comes back to it, and what a session at rest sends.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::zookeeper::absent;
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::servers::zookeeper::{self, Setup};
+use crate::servers::{Server, free_port};
+use crate::support::process::is_alive;
+use crate::support::scripts::{Overlap, Tree};
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Bed, Service, quiet};
+
+/// Longer than a server takes to start anew on a machine that has much to do.
+const LONG: Duration = Duration::from_secs(40);
+const SHORT: Duration = Duration::from_secs(6);
+
+/// A server that grants `most` from its next start on.
+fn restart_with(server: &Server, most: Duration) {
+    server.down();
+    let path = server.folder().join("zoo.cfg");
+    let text = std::fs::read_to_string(&path).expect("reads");
+    let (before, after) = text.split_once("maxSessionTimeout=").expect("a limit");
+    let rest = after.split_once('\n').expect("a line").1;
+    std::fs::write(&path, format!("{before}maxSessionTimeout={}\n{rest}", most.as_millis())).expect("writes");
+    server.up();
+    zookeeper::await_service(server.port());
+}
+
+/// How many transactions there were.
+fn transactions(port: u16) -> u64 {
+    let said = zookeeper::said(port, *b"srvr").unwrap_or_default();
+    let last = said.lines().find_map(|line| line.strip_prefix("Zxid: 0x"));
+    last.and_then(|zxid| u64::from_str_radix(zxid, 16).ok()).unwrap_or_default()
+}
+
+/// A holder whose server starts anew and grants less is ended before that one gives the lock away; `meanwhile` passes
+/// between its return and a cut.
+fn a_shorter_grant_counts(meanwhile: Duration) {
+    if absent() {
+        return;
+    }
+    let _alone = quiet::measuring();
+    let server = zookeeper::start_on(free_port(), &Setup::default());
+    let relay = Proxy::to(server.port());
+    let bed = Bed::new();
+    let run = |port: u16| {
+        let at = format!("zk://127.0.0.1:{port}");
+        bed.dlock(["run", "-q", "--endpoint", &at, "--name", "x", "--grace", "0"])
+    };
+    let (tree, words) = Tree::words(&bed, "tree");
+    let ttl = format!("{}s", LONG.as_secs());
+    let holder = bed.start(run(relay.port()).args(["--ttl", &ttl, "--"]).args(words));
+    let members = tree.await_grown(&bed);
+    let (overlap, words) = Overlap::words(&bed, &members);
+    restart_with(&server, SHORT);
+    let before = transactions(server.port());
+    until_true("a renewal", || transactions(server.port()) > before);
+    let_pass(meanwhile);
+    assert!(members.iter().all(|member| is_alive(member.pid)), "a grant that is renewed ends nothing");
+    let next = bed.start(run(server.port()).args(["--ttl", &ttl, "--"]).args(words));
+    relay.set(Conduct::Hole);
+    let cut = Instant::now();
+    next.finish().silently(0);
+    assert!(cut.elapsed() < LONG, "the server counts by the shorter one");
+    overlap.assert_none(&bed);
+    let ended = holder.finish();
+    assert_eq!(ended.code(), Some(76), "{}", ended.err);
+}
+
+#[test]
+fn a_server_that_grants_less_after_a_restart_is_followed_at_once() {
+    a_shorter_grant_counts(Duration::ZERO);
+}
+
+#[test]
+fn a_server_that_grants_less_after_a_restart_is_followed_by_later_renewals() {
+    // A renewal by the old length is due meanwhile, and would come too late for the new one.
+    a_shorter_grant_counts(LONG / 4 + SHORT / 4);
+}
+
+/// The client library's own signs of life come on top of the renewals, as often as they must for a silent server to be left
+/// in time; nothing else is sent.
+#[test]
+fn a_waiter_at_rest_sends_its_renewals_and_signs_of_life() {
+    if absent() {
+        return;
+    }
+    let _alone = quiet::measuring();
+    let server = zookeeper::start_on(free_port(), &Setup::default());
+    let bed = Bed::on(Service {
+        backend: "zk",
+        endpoint: format!("zk://127.0.0.1:{}", server.port()),
+        prefix: None,
+    });
+    let received = || {
+        let said = zookeeper::said(server.port(), *b"srvr").expect("answers");
+        let count = said.lines().find_map(|line| line.strip_prefix("Received: ")).expect("a count");
+        count.parse::<u32>().expect("a number")
+    };
+    let holder = bed.held(&["-q", "--name", "x"]);
+    let waiters: Vec<_> = (0..4).map(|_| bed.hold(&["-q", "--name", "x"])).collect();
+    bed.await_waiters("x", 4);
+    // Until what was begun with the entry is over.
+    let_pass(Duration::from_secs(2));
+    let (before, begun) = (received(), Instant::now());
+    let_pass(Duration::from_secs(12));
+    let sent = received() - before;
+    let times = |every: f64| begun.elapsed().as_secs_f64() / every + 1.0;
+    let most = 5.0 * (times(30.0 / 4.0) + times(1.5));
+    assert!(f64::from(sent) <= most, "{sent} requests of five sessions, {most} at most");
+    for waiting in waiters {
+        waiting.running.signal(Signal::TERM);
+    }
+    holder.release().silently(0);
+}
