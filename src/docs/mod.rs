@@ -114,4 +114,6 @@ pub mod adr {
     pub mod r0096_etcd_late_requests {}
     #[doc = include_str!("adr/0097-renewed-before-held.md")]
     pub mod r0097_renewed_before_held {}
+    #[doc = include_str!("adr/0100-every-single-message.md")]
+    pub mod r0100_every_single_message {}
 }
