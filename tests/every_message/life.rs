@@ -4,11 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::command::{self, Length, now};
 use crate::point::{Kind, Point, Strike, TTL, Way};
 use crate::relay::Relay;
 use crate::service::Service;
 use crate::support::{Bed, Finished, Running};
+use crate::witness;
 
 /// How long the claim's command takes, and for how long the claim waits before: each takes two renewals.
 pub(crate) const WORK: Duration = TTL.saturating_mul(4).checked_div(5).expect("not by zero");
@@ -53,6 +56,8 @@ pub(crate) struct Seen {
     pub(crate) came: Duration,
     /// What was still there when all was over, and for how long it was looked at.
     pub(crate) remains: Vec<String>,
+    /// For how long the machine stood still meanwhile.
+    pub(crate) stood_still: Option<Duration>,
 }
 
 /// Who claims the lock over the relays.
@@ -85,17 +90,14 @@ impl Scene {
     fn new(service: Service, kind: Kind, strike: Option<Strike>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("life-{}-x", NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut ports = service.ports();
+        let ports = service.ports();
         let past = Bed::on(service.at(&ports));
-        let struck = ports.iter_mut().take(service.struck());
-        let relays: Vec<Relay> = struck
-            .map(|port| {
-                let relay = Relay::to(*port, service.wire(), strike);
-                *port = relay.port();
-                relay
-            })
-            .collect();
-        Self { kind, name, over: Bed::on(service.at(&ports)), past, relays }
+        let relays: Vec<Relay> =
+            service.ways(&ports).iter().map(|way| Relay::to(way, service.wire(), strike)).collect();
+        let mut over: Vec<u16> = relays.iter().flat_map(|relay| relay.ports().to_vec()).collect();
+        // The others are reached directly.
+        over.extend(&ports[over.len()..]);
+        Self { kind, name, over: Bed::on(service.at(&over)), past, relays }
     }
 
     /// Somebody who reaches the service directly.
@@ -121,7 +123,7 @@ impl Scene {
         let words = command::words(self.past.root(), "claim", Length::For(WORK));
         let mut command = self.over.command("bash");
         command.args(["-c", CARELESS, "bash", &format!("dlock:{}", self.name)]);
-        command.arg(self.relays[0].port().to_string()).args(words);
+        command.arg(self.relays[0].ports()[0].to_string()).args(words);
         self.over.start(&mut command)
     }
 
@@ -137,11 +139,18 @@ impl Scene {
         self.log().iter().any(|line| line.starts_with(what))
     }
 
+    /// Who holds and who waits, or what dlock says instead.
+    fn status(&self) -> Result<Value, String> {
+        let asked = self.past.finish(&mut self.past.verb("status", ["--json", &self.name]));
+        let said = serde_json::from_slice(&asked.out).ok().filter(|_| asked.code() == Some(0));
+        said.ok_or(asked.err)
+    }
+
     /// Waits until this one is in the queue, but not for ever; whether it is.
     fn await_in_queue(&self, one: &mut Running, length: Duration) -> bool {
         let limit = now() + length;
         while now() < limit && !one.has_ended() {
-            let status = self.past.status(&self.name);
+            let status = self.status().unwrap_or_default();
             let mut waiters = status["waiters"].as_array().into_iter().flatten();
             if waiters.any(|waiter| waiter["pid"] == one.pid()) {
                 return true;
@@ -153,7 +162,10 @@ impl Scene {
 
     /// What the service still has of the lock.
     fn remains(&self, service: Service) -> Vec<String> {
-        let status = self.past.status(&self.name);
+        let status = match self.status() {
+            Ok(status) => status,
+            Err(said) => return vec![format!("status: {said}")],
+        };
         let mut left = Vec::new();
         for who in ["holders", "waiters"] {
             let those = status[who].as_array().into_iter().flatten();
@@ -201,6 +213,7 @@ fn until(what: impl Fn() -> bool) {
 /// Lives one life.
 pub(crate) fn live(service: Service, kind: Kind, strike: Option<Strike>, claimant: Claimant) -> Seen {
     let scene = Scene::new(service, kind, strike);
+    let begun = now();
     let before = scene.start("before", Length::Gate);
     let beside = (kind == Kind::Slots).then(|| scene.start("beside", Length::Gate));
     until(|| scene.has_noted("start before") && (beside.is_none() || scene.has_noted("start beside")));
@@ -239,6 +252,7 @@ pub(crate) fn live(service: Service, kind: Kind, strike: Option<Strike>, claiman
         others,
         came,
         remains,
+        stood_still: witness::stood_still(begun),
     }
 }
 

@@ -33,6 +33,7 @@ mod service;
 mod support;
 mod trials;
 mod wire;
+mod witness;
 mod zookeeper;
 
 use std::process::ExitCode;

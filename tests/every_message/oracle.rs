@@ -22,7 +22,7 @@ const RELEASE: Duration = Duration::from_secs(5);
 /// For how long something may be left when all is over.
 pub(crate) fn left_for(service: Service, strike: Option<Strike>, claim: Option<&Ended>) -> Duration {
     let left = claim.is_none_or(|claim| !has_left(claim));
-    if left || is_outage(service, strike) { TTL + BOUND } else { Duration::ZERO }
+    if left || is_outage(service, strike) { TTL + BOUND } else { SOON }
 }
 
 /// Whether the claim's end was confirmed.
@@ -30,9 +30,9 @@ fn has_left(claim: &Ended) -> bool {
     !claim.said.contains("cannot release") && !claim.said.contains("cannot leave")
 }
 
-/// Whether a lease may have run out for that; of Redlock's nodes one is not needed.
+/// Whether a lease may have run out for that; where there are others, one server is not needed.
 fn is_outage(service: Service, strike: Option<Strike>) -> bool {
-    service != Service::RedlockOne && strike.is_some_and(|strike| strike.fault.is_outage())
+    !service.bears_silence() && strike.is_some_and(|strike| strike.fault.is_outage())
 }
 
 /// One command that began.
@@ -82,6 +82,10 @@ impl Seen {
         let mut found = Vec::new();
         self.exclusion(&mut found);
         self.tokens(&mut found);
+        // What depends on leases proves nothing if the machine stood still.
+        if self.stood_still.is_some() {
+            return found;
+        }
         self.order(&mut found);
         match &self.claim {
             None => found.push("no end: the claim's dlock".to_owned()),
@@ -223,13 +227,19 @@ impl Seen {
         }
     }
 
+    /// The messages of the claim.
+    pub(crate) fn passed(&self) -> Vec<String> {
+        let mut passed = Vec::new();
+        for (way, messages) in ["request", "answer"].iter().zip(&self.messages) {
+            passed.extend(messages.iter().enumerate().map(|(at, what)| format!("{way} {}: {what}", at + 1)));
+        }
+        passed
+    }
+
     /// What happened, for who looks closer.
     pub(crate) fn facts(&self) -> Vec<String> {
-        let mut facts = Vec::new();
-        for (way, messages) in ["request", "answer"].iter().zip(&self.messages) {
-            facts.extend(messages.iter().enumerate().map(|(at, what)| format!("{way} {}: {what}", at + 1)));
-        }
-        facts.push(format!("met: {:?}", self.met));
+        let mut facts = vec![format!("met: {:?}", self.met)];
+        facts.extend(self.stood_still.map(|length| format!("the machine stood still for {length:?}")));
         facts.extend(self.log.iter().cloned());
         facts.push(format!(
             "queued {}, released {:?}, the newcomer came {:?}",

@@ -49,6 +49,7 @@ fn good() -> Seen {
         others: vec![("before", ended(4005, 0)), ("behind", ended(7405, 0)), ("newcomer", ended(7425, 0))],
         came: at(6512),
         remains: Vec::new(),
+        stood_still: None,
     }
 }
 
@@ -76,6 +77,10 @@ const WRONG: &[Wrong] = &[
     ("stuck: newcomer", |seen| seen.log.truncate(6)),
     ("newcomer: ended with", |seen| seen.others[2].1 = None.or(seen.claim.take())),
     ("no end: newcomer", |seen| seen.others[2].1 = None),
+    ("overlap ", |seen| {
+        seen.log.push("overlap behind began beside claim".to_owned());
+        seen.stood_still = Some(Duration::from_secs(1));
+    }),
     ("left: ", |seen| seen.remains.push("a key".to_owned())),
 ];
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::command::now;
 use crate::point::{Fault, Strike, TTL, Way};
 use crate::wire::Wire;
 
@@ -31,7 +32,8 @@ struct State {
     messages: [Vec<String>; 2],
     /// Which message the fault has met.
     met: Option<String>,
-    is_silent: bool,
+    /// The server of which nothing is heard any more.
+    silent: Option<usize>,
     /// A request is still kept back, or not answered yet.
     is_kept_back: bool,
     stage: Stage,
@@ -45,32 +47,23 @@ struct Shared {
     changed: Condvar,
 }
 
-/// A relay on a port of its own.
+/// A relay to a server, or to several that are one service: a message is counted wherever it goes.
 pub(crate) struct Relay {
-    port: u16,
+    ports: Vec<u16>,
     shared: Arc<Shared>,
 }
 
 impl Relay {
-    /// Relays to `port` of the loopback.
-    pub(crate) fn to(port: u16, wire: fn() -> Box<dyn Wire>, strike: Option<Strike>) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
-        let own = listener.local_addr().expect("bound").port();
+    /// Relays to these ports of the loopback.
+    pub(crate) fn to(ports: &[u16], wire: fn() -> Box<dyn Wire>, strike: Option<Strike>) -> Self {
         let shared = Arc::new(Shared { strike, wire, state: Mutex::default(), changed: Condvar::new() });
-        let all = Arc::clone(&shared);
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                if all.state().stage == Stage::Over {
-                    return;
-                }
-                connect(&all, &client, port);
-            }
-        });
-        Self { port: own, shared }
+        let ports = ports.iter().enumerate().map(|(server, port)| listen(&shared, server, *port));
+        Self { ports: ports.collect(), shared }
     }
 
-    pub(crate) fn port(&self) -> u16 {
-        self.port
+    /// Where it listens, for each server in the same order.
+    pub(crate) fn ports(&self) -> &[u16] {
+        &self.ports
     }
 
     /// The messages that went that way so far.
@@ -106,7 +99,9 @@ impl Drop for Relay {
         drop(state);
         self.shared.changed.notify_all();
         // Wakes who listens.
-        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        for port in &self.ports {
+            let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, *port));
+        }
     }
 }
 
@@ -123,16 +118,16 @@ impl Shared {
     }
 
     /// What is to be done to this message.
-    fn judge(&self, way: Way, message: String) -> Option<Fault> {
+    fn judge(&self, server: usize, way: Way, message: &str) -> Option<Fault> {
         let mut state = self.state();
-        state.messages[way as usize].push(message);
+        state.messages[way as usize].push(format!("{:.3} {message}", now().as_secs_f64()));
         let number = state.messages[way as usize].len();
-        if state.is_silent {
+        if state.silent == Some(server) {
             return Some(Fault::Silence);
         }
         let strike = self.strike.filter(|strike| strike.way == way && strike.number == number)?;
         state.met = state.messages[way as usize].last().cloned();
-        state.is_silent = strike.fault == Fault::Silence;
+        state.silent = (strike.fault == Fault::Silence).then_some(server);
         state.is_kept_back = matches!(strike.fault, Fault::Late | Fault::Ghost);
         Some(strike.fault)
     }
@@ -147,10 +142,26 @@ impl Shared {
     }
 }
 
-fn connect(shared: &Arc<Shared>, client: &TcpStream, port: u16) {
+/// Takes connections to the server at `port`; the port for it.
+fn listen(shared: &Arc<Shared>, server: usize, port: u16) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
+    let own = listener.local_addr().expect("bound").port();
+    let shared = Arc::clone(shared);
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            if shared.state().stage == Stage::Over {
+                return;
+            }
+            connect(&shared, &client, server, port);
+        }
+    });
+    own
+}
+
+fn connect(shared: &Arc<Shared>, client: &TcpStream, number: usize, port: u16) {
     let one_more = |socket: &TcpStream| socket.try_clone().expect("a descriptor");
     shared.state().sockets.push(one_more(client));
-    if shared.state().is_silent {
+    if shared.state().silent == Some(number) {
         // It stays open, and nobody reads from it.
         return;
     }
@@ -169,7 +180,7 @@ fn connect(shared: &Arc<Shared>, client: &TcpStream, port: u16) {
             Way::Answer => (one_more(&server), one_more(client)),
         };
         let (shared, wire, is_late) = (Arc::clone(shared), Arc::clone(&wire), Arc::clone(&is_late));
-        let direction = Direction { shared, wire, is_late, way, from, to };
+        let direction = Direction { shared, wire, is_late, number, way, from, to };
         thread::spawn(move || direction.pass());
     }
 }
@@ -180,6 +191,8 @@ struct Direction {
     wire: Arc<Mutex<Box<dyn Wire>>>,
     /// What was kept back on this connection is with the server.
     is_late: Arc<AtomicBool>,
+    /// Which server it is.
+    number: usize,
     way: Way,
     from: TcpStream,
     to: TcpStream,
@@ -194,7 +207,7 @@ impl Direction {
                 return;
             }
         }
-        if self.shared.state().is_silent {
+        if self.shared.state().silent == Some(self.number) {
             // Nobody hears of the end either.
             self.shared.wait(TTL * 100, |_| false);
             return;
@@ -209,9 +222,9 @@ impl Direction {
         loop {
             let unit = self.wire.lock().unwrap_or_else(PoisonError::into_inner).next(self.way, waiting);
             let Some(unit) = unit else { return true };
-            let silent = self.shared.state().is_silent;
+            let silent = self.shared.state().silent == Some(self.number);
             let fault = match unit.message {
-                Some(message) => self.shared.judge(self.way, message),
+                Some(message) => self.shared.judge(self.number, self.way, &message),
                 None => silent.then_some(Fault::Silence),
             };
             match fault {

@@ -6,7 +6,7 @@ use crate::http2::Http2;
 use crate::mysql::Mysql;
 use crate::postgres::Postgres;
 use crate::resp::Resp;
-use crate::servers::etcd::{self, Etcd};
+use crate::servers::etcd::{self, Cluster, Etcd};
 use crate::servers::postgres::{self, Postgres as PostgresServer};
 use crate::servers::zookeeper::Raw;
 use crate::servers::{Server, mariadb, redis, zookeeper};
@@ -23,7 +23,11 @@ pub(crate) enum Service {
     /// The fault is at three of five nodes.
     RedlockMost,
     Etcd,
+    /// Three servers; of one that falls silent, the others are still heard.
+    EtcdThree,
     Zookeeper,
+    /// Likewise.
+    ZookeeperThree,
     Mysql,
     Postgres,
 }
@@ -32,7 +36,8 @@ pub(crate) enum Service {
 enum Running {
     Redis(Vec<Server>),
     Etcd(Etcd),
-    Zookeeper(Server),
+    EtcdThree(Cluster),
+    Zookeeper(Vec<Server>),
     Mysql(Server),
     Postgres(PostgresServer),
 }
@@ -41,12 +46,14 @@ enum Running {
 const MAX_TTL: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Service {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Redis,
         Self::RedlockOne,
         Self::RedlockMost,
         Self::Etcd,
+        Self::EtcdThree,
         Self::Zookeeper,
+        Self::ZookeeperThree,
         Self::Mysql,
         Self::Postgres,
     ];
@@ -57,7 +64,9 @@ impl Service {
             Self::RedlockOne => "redlock-one",
             Self::RedlockMost => "redlock-most",
             Self::Etcd => "etcd",
+            Self::EtcdThree => "etcd-three",
             Self::Zookeeper => "zk",
+            Self::ZookeeperThree => "zk-three",
             Self::Mysql => "mysql",
             Self::Postgres => "postgres",
         }
@@ -65,7 +74,8 @@ impl Service {
 
     /// As `DLOCK_TEST_REQUIRE` names it.
     pub(crate) fn requirement(self) -> &'static str {
-        if self.is_redlock() { "redlock" } else { self.name() }
+        // What stands behind a hyphen is about the fault.
+        self.name().split('-').next().expect("a first part")
     }
 
     pub(crate) fn is_redlock(self) -> bool {
@@ -76,24 +86,33 @@ impl Service {
     pub(crate) fn missing(self) -> Option<String> {
         match self {
             Self::Redis | Self::RedlockOne | Self::RedlockMost => redis::missing(),
-            Self::Etcd => etcd::missing(),
-            Self::Zookeeper => zookeeper::missing(),
+            Self::Etcd | Self::EtcdThree => etcd::missing(),
+            Self::Zookeeper | Self::ZookeeperThree => zookeeper::missing(),
             Self::Mysql => mariadb::missing(),
             Self::Postgres => postgres::missing(),
         }
     }
 
-    /// How many of its servers, the first ones, are reached through a relay that strikes.
-    pub(crate) fn struck(self) -> usize {
-        if self == Self::RedlockMost { redis::NODES / 2 + 1 } else { 1 }
+    /// Whether one server of several may fall silent, and nothing is lost.
+    pub(crate) fn bears_silence(self) -> bool {
+        matches!(self, Self::RedlockOne | Self::EtcdThree | Self::ZookeeperThree)
+    }
+
+    /// The first of its servers' ports, for a relay each. The rest is reached without one.
+    pub(crate) fn ways(self, ports: &[u16]) -> Vec<Vec<u16>> {
+        match self {
+            Self::EtcdThree | Self::ZookeeperThree => vec![ports.to_vec()],
+            Self::RedlockMost => ports[..=redis::NODES / 2].iter().map(|port| vec![*port]).collect(),
+            _ => vec![vec![ports[0]]],
+        }
     }
 
     /// What its messages are.
     pub(crate) fn wire(self) -> fn() -> Box<dyn Wire> {
         match self {
             Self::Redis | Self::RedlockOne | Self::RedlockMost => || Box::new(Resp),
-            Self::Etcd => || Box::<Http2>::default(),
-            Self::Zookeeper => || Box::<Zookeeper>::default(),
+            Self::Etcd | Self::EtcdThree => || Box::<Http2>::default(),
+            Self::Zookeeper | Self::ZookeeperThree => || Box::<Zookeeper>::default(),
             Self::Mysql => || Box::<Mysql>::default(),
             Self::Postgres => || Box::<Postgres>::default(),
         }
@@ -106,8 +125,8 @@ impl Service {
         };
         let (backend, endpoint) = match self {
             Self::Redis | Self::RedlockOne | Self::RedlockMost => ("redis", all("redis")),
-            Self::Etcd => ("etcd", all("http")),
-            Self::Zookeeper => ("zk", all("zk")),
+            Self::Etcd | Self::EtcdThree => ("etcd", all("http")),
+            Self::Zookeeper | Self::ZookeeperThree => ("zk", all("zk").replace(",zk://", ",")),
             Self::Mysql => ("mysql", mariadb::address_at(ports[0])),
             Self::Postgres => ("postgres", format!("postgres://postgres@127.0.0.1:{}/postgres", ports[0])),
         };
@@ -115,10 +134,10 @@ impl Service {
     }
 
     fn running(self) -> &'static Running {
-        static ALL: [OnceLock<Running>; 6] = [const { OnceLock::new() }; 6];
+        static ALL: [OnceLock<Running>; Service::ALL.len()] = [const { OnceLock::new() }; Service::ALL.len()];
+        // Both kinds of faults at the same nodes.
         let at = if self.is_redlock() { Self::RedlockOne as usize } else { self as usize };
-        let slot = if at > 1 { at - 1 } else { at };
-        ALL[slot].get_or_init(|| {
+        ALL[at].get_or_init(|| {
             let running = self.start();
             // What the first run makes is there from now on.
             let bed = Bed::on(self.at(&running.ports()));
@@ -139,7 +158,9 @@ impl Service {
                 Running::Redis(nodes)
             }
             Self::Etcd => Running::Etcd(Etcd::start()),
-            Self::Zookeeper => Running::Zookeeper(zookeeper::start()),
+            Self::EtcdThree => Running::EtcdThree(Cluster::start()),
+            Self::Zookeeper => Running::Zookeeper(vec![zookeeper::start()]),
+            Self::ZookeeperThree => Running::Zookeeper(zookeeper::start_ensemble()),
             Self::Mysql => Running::Mysql(mariadb::start()),
             Self::Postgres => Running::Postgres(postgres::start_with(&["max_connections=500"])),
         }
@@ -156,11 +177,13 @@ impl Service {
         match self.running() {
             Running::Redis(nodes) => nodes.iter().flat_map(|node| keys(node.port(), name)).collect(),
             Running::Etcd(etcd) => {
-                let keys = lines(etcd.ask(&["get", "--prefix", "--keys-only", &format!("dlock/{name}")]));
-                keys.into_iter().filter(|key| !key.is_empty() && !key.ends_with("%d")).collect()
+                entries(&etcd.ask(&["get", "--prefix", "--keys-only", &format!("dlock/{name}")]))
             }
-            Running::Zookeeper(server) => {
-                let mut raw = Raw::connect(server.port(), 0);
+            Running::EtcdThree(cluster) => {
+                entries(&cluster.ask(&["get", "--prefix", "--keys-only", &format!("dlock/{name}")]))
+            }
+            Running::Zookeeper(servers) => {
+                let mut raw = Raw::connect(servers[0].port(), 0);
                 let line = format!("/dlock/{name}");
                 // Curator's leases are in a container, which the server itself removes in the end.
                 let leases = raw.children(&format!("{line}/leases"));
@@ -181,12 +204,19 @@ impl Service {
 impl Running {
     fn ports(&self) -> Vec<u16> {
         match self {
-            Self::Redis(nodes) => nodes.iter().map(Server::port).collect(),
+            Self::Redis(servers) | Self::Zookeeper(servers) => servers.iter().map(Server::port).collect(),
             Self::Etcd(etcd) => vec![etcd.server().port()],
-            Self::Zookeeper(server) | Self::Mysql(server) => vec![server.port()],
+            Self::EtcdThree(cluster) => cluster.ports(),
+            Self::Mysql(server) => vec![server.port()],
             Self::Postgres(postgres) => vec![postgres.port()],
         }
     }
+}
+
+/// The entries of a lock among its keys: the time of the last success stays.
+fn entries(keys: &str) -> Vec<String> {
+    let keys = keys.lines().filter(|key| !key.is_empty() && !key.ends_with("%d"));
+    keys.map(str::to_owned).collect()
 }
 
 /// The keys of the lock `name` at a node that may not stay.
