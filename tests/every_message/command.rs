@@ -75,24 +75,29 @@ pub(crate) fn be(arguments: &[String]) -> ExitCode {
 }
 
 /// The right to run that the mode gives, of which no lock service knows.
-fn alone(folder: &Path, mode: &str, slot: u32) -> Option<File> {
-    let name = if slot == 0 { "tree".to_owned() } else { format!("tree.{slot}") };
-    let tree = File::options().create(true).append(true).open(folder.join(name)).expect("a file to lock");
-    let how = if mode == "shared" {
-        FlockOperation::NonBlockingLockShared
-    } else {
-        FlockOperation::NonBlockingLockExclusive
+fn alone(folder: &Path, mode: &str, slot: u32) -> Option<Vec<File>> {
+    let one = |name: String, is_shared: bool| {
+        let tree = File::options().create(true).append(true).open(folder.join(name)).expect("a file to lock");
+        let [now, in_time] = if is_shared {
+            [FlockOperation::NonBlockingLockShared, FlockOperation::LockShared]
+        } else {
+            [FlockOperation::NonBlockingLockExclusive, FlockOperation::LockExclusive]
+        };
+        if rustix::fs::flock(&tree, now).is_err() {
+            // The last one may be dying: what it has open is closed a moment later.
+            let minds = |its| its == slot || its == 0 || slot == 0;
+            if begun(folder).into_iter().any(|(_, pid, its)| minds(its) && is_alive(pid)) {
+                return None;
+            }
+            rustix::fs::flock(&tree, in_time).expect("it dies");
+        }
+        Some(tree)
     };
-    if rustix::fs::flock(&tree, how).is_ok() {
-        return Some(tree);
+    let mut all = vec![one("tree".to_owned(), mode == "shared" || slot > 0)?];
+    if slot > 0 {
+        all.push(one(format!("tree.{slot}"), false)?);
     }
-    // The last one may be dying: what it has open is closed a moment later.
-    let living = begun(folder).into_iter().any(|(_, pid, its)| its == slot && is_alive(pid));
-    if living {
-        return None;
-    }
-    rustix::fs::flock(&tree, FlockOperation::LockExclusive).expect("it dies");
-    Some(tree)
+    Some(all)
 }
 
 /// Says beside whom it began, and does nothing.

@@ -210,34 +210,22 @@ fn until(what: impl Fn() -> bool) {
     }
 }
 
+/// What happened to the claim and the others.
+struct Course {
+    was_queued: bool,
+    released: Duration,
+    claim: Option<Ended>,
+    others: Vec<(&'static str, Option<Ended>)>,
+    came: Duration,
+}
+
 /// Lives one life.
 pub(crate) fn live(service: Service, kind: Kind, strike: Option<Strike>, claimant: Claimant) -> Seen {
     let scene = Scene::new(service, kind, strike);
     let begun = now();
-    let before = scene.start("before", Length::Gate);
-    let beside = (kind == Kind::Slots).then(|| scene.start("beside", Length::Gate));
-    until(|| scene.has_noted("start before") && (beside.is_none() || scene.has_noted("start beside")));
-
-    let mut claim = match claimant {
-        Claimant::Dlock => scene.start_claim(),
-        Claimant::Careless => scene.start_careless(),
-    };
-    let was_queued = scene.await_in_queue(&mut claim, TTL);
-    let mut behind = scene.start("behind", Length::For(WORK_BEHIND));
-    scene.await_in_queue(&mut behind, TTL);
-    sleep(WORK);
-    let released = now();
-    scene.let_go("before");
-    let mut others = vec![("before", end(before))];
-
-    let claim = end(claim);
-    scene.relays.iter().for_each(Relay::end);
-    let came = now();
-    let newcomer = scene.start("newcomer", Length::For(STEP));
-    others.extend([("behind", end(behind)), ("newcomer", end(newcomer))]);
-    scene.let_go("beside");
-    others.extend(beside.map(|beside| ("beside", end(beside))));
-    let remains = scene.await_nothing(service, crate::oracle::left_for(service, strike, claim.as_ref()));
+    let course = if kind == Kind::Mixed { scene.beside_a_rival() } else { scene.in_a_queue(claimant) };
+    let remains =
+        scene.await_nothing(service, crate::oracle::left_for(service, strike, course.claim.as_ref()));
     let messages = Way::BOTH.map(|way| scene.relays[0].messages(way));
     Seen {
         service,
@@ -246,13 +234,59 @@ pub(crate) fn live(service: Service, kind: Kind, strike: Option<Strike>, claiman
         met: scene.relays.iter().find_map(Relay::met),
         messages,
         log: scene.log(),
-        was_queued,
-        released,
-        claim,
-        others,
-        came,
+        was_queued: course.was_queued,
+        released: course.released,
+        claim: course.claim,
+        others: course.others,
+        came: course.came,
         remains,
         stood_still: witness::stood_still(begun),
+    }
+}
+
+impl Scene {
+    /// Behind a holder and before somebody who waits, with a newcomer afterwards.
+    fn in_a_queue(&self, claimant: Claimant) -> Course {
+        let before = self.start("before", Length::Gate);
+        let beside = (self.kind == Kind::Slots).then(|| self.start("beside", Length::Gate));
+        until(|| self.has_noted("start before") && (beside.is_none() || self.has_noted("start beside")));
+
+        let mut claim = match claimant {
+            Claimant::Dlock => self.start_claim(),
+            Claimant::Careless => self.start_careless(),
+        };
+        let was_queued = self.await_in_queue(&mut claim, TTL);
+        let mut behind = self.start("behind", Length::For(WORK_BEHIND));
+        self.await_in_queue(&mut behind, TTL);
+        sleep(WORK);
+        let released = now();
+        self.let_go("before");
+        let mut others = vec![("before", end(before))];
+
+        let claim = end(claim);
+        self.relays.iter().for_each(Relay::end);
+        let came = now();
+        let newcomer = self.start("newcomer", Length::For(STEP));
+        others.extend([("behind", end(behind)), ("newcomer", end(newcomer))]);
+        self.let_go("beside");
+        others.extend(beside.map(|beside| ("beside", end(beside))));
+        Course { was_queued, released, claim, others, came }
+    }
+
+    /// With nobody but a rival that comes when the fault strikes, and a newcomer afterwards.
+    fn beside_a_rival(&self) -> Course {
+        let released = now();
+        let mut claim = self.start_claim();
+        while self.relays.iter().all(|relay| relay.met().is_none()) && !claim.has_ended() {
+            sleep(STEP);
+        }
+        let rival = self.start("rival", Length::For(WORK_BEHIND));
+        let claim = end(claim);
+        let mut others = vec![("rival", end(rival))];
+        self.relays.iter().for_each(Relay::end);
+        let came = now();
+        others.push(("newcomer", end(self.start("newcomer", Length::For(STEP)))));
+        Course { was_queued: true, released, claim, others, came }
     }
 }
 

@@ -10,6 +10,9 @@ use crate::service::Service;
 /// The statuses that the manual has for dlock's own endings here.
 const DOCUMENTED: [i32; 4] = [69, 75, 76, OWN];
 
+/// Of a claim of a kind that does not mix with what is there.
+const REFUSED: i32 = 64;
+
 /// What a machine with other things to do may take for something that is done at once.
 const SOON: Duration = Duration::from_millis(1_300);
 
@@ -21,8 +24,10 @@ const RELEASE: Duration = Duration::from_secs(5);
 
 /// For how long something may be left when all is over.
 pub(crate) fn left_for(service: Service, strike: Option<Strike>, claim: Option<&Ended>) -> Duration {
-    let left = claim.is_none_or(|claim| !has_left(claim));
-    if left || is_outage(service, strike) { TTL + BOUND } else { SOON }
+    // A server that is silent cannot be told of the end, though the others do without it.
+    let is_silent = strike.is_some_and(|strike| strike.fault == Fault::Silence);
+    let has_left = claim.is_some_and(has_left);
+    if is_silent || is_outage(service, strike) || !has_left { TTL + BOUND } else { SOON }
 }
 
 /// Whether the claim's end was confirmed.
@@ -105,7 +110,8 @@ impl Seen {
     fn exclusion(&self, found: &mut Vec<String>) {
         found.extend(self.log.iter().filter(|line| line.starts_with("overlap ")).cloned());
         for start in self.starts() {
-            let slots = if self.kind == Kind::Slots { 1..=2 } else { 0..=0 };
+            let has_slot = self.kind == Kind::Slots || (self.kind == Kind::Mixed && start.who == "claim");
+            let slots = if has_slot { 1..=2 } else { 0..=0 };
             if !slots.contains(&start.slot) {
                 found.push(format!("slot: {} has {}", start.who, start.slot));
             }
@@ -120,7 +126,8 @@ impl Seen {
         let starts = self.starts();
         for (at, later) in starts.iter().enumerate() {
             for earlier in &starts[..at] {
-                let together = earlier.slot != later.slot || (earlier.is_shared && later.is_shared);
+                let slots = earlier.slot != later.slot && earlier.slot > 0 && later.slot > 0;
+                let together = slots || (earlier.is_shared && later.is_shared);
                 if !together && earlier.token >= later.token {
                     found.push(format!(
                         "token: {} had {}, and after it {} had {}",
@@ -150,6 +157,9 @@ impl Seen {
     fn status(&self, claim: &Ended, found: &mut Vec<String>) {
         let said = claim.said.trim();
         let Some(code) = claim.code else { return found.push(format!("status: a signal; it said {said:?}")) };
+        if self.kind == Kind::Mixed && code == REFUSED && self.start("claim").is_none() {
+            return;
+        }
         if !DOCUMENTED.contains(&code) {
             found.push(format!("status: {code}; it said {said:?}"));
         } else if code != OWN && !self.is_outage() {
@@ -197,7 +207,8 @@ impl Seen {
         let certain = has_left(claim) && !self.is_outage();
         let within = SOON + if certain { Duration::ZERO } else { TTL + BOUND };
         let mut free = claim.at.max(self.released);
-        for who in ["behind", "newcomer"] {
+        let next: &[_] = if self.kind == Kind::Mixed { &["newcomer"] } else { &["behind", "newcomer"] };
+        for who in next.iter().copied() {
             if who == "newcomer" {
                 free = free.max(self.came);
             }
@@ -219,6 +230,9 @@ impl Seen {
         for (who, ended) in &self.others {
             match ended {
                 Some(ended) if ended.code == Some(0) => {}
+                // One of both is enough.
+                Some(ended)
+                    if *who == "rival" && ended.code == Some(REFUSED) && self.start("claim").is_some() => {}
                 Some(ended) => {
                     found.push(format!("{who}: ended with {:?}: {}", ended.code, ended.said.trim()));
                 }

@@ -18,6 +18,9 @@ pub(crate) enum Kind {
     Shared,
     /// Everybody has one of two slots. The second one is taken by somebody else all the time.
     Slots,
+    /// The claim asks for one of two slots and meets nobody but a rival for an exclusive lock, which comes when the fault
+    /// strikes. One of them is refused, or both come to their turn.
+    Mixed,
 }
 
 /// Whose message it is.
@@ -45,13 +48,25 @@ pub(crate) enum Fault {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Exclusive, Self::Shared, Self::Slots];
+    pub(crate) const ALL: [Self; 4] = [Self::Exclusive, Self::Shared, Self::Slots, Self::Mixed];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
             Self::Shared => "shared",
             Self::Slots => "slots",
+            Self::Mixed => "mixed",
+        }
+    }
+
+    /// What can happen to a message that goes that way.
+    pub(crate) fn faults(self, way: Way) -> &'static [Fault] {
+        match (self, way) {
+            // Between the steps of one the other takes all of its own.
+            (Self::Mixed, Way::Request) => &[Fault::Delayed(4), Fault::Lost, Fault::Late],
+            (Self::Mixed, Way::Answer) => &[Fault::Delayed(4), Fault::Lost],
+            (_, Way::Request) => &[Fault::Lost, Fault::Late, Fault::Ghost, Fault::Silence],
+            (_, Way::Answer) => &[Fault::Lost, Fault::Delayed(4), Fault::Delayed(12), Fault::Silence],
         }
     }
 
@@ -59,8 +74,9 @@ impl Kind {
     pub(crate) fn options(self, is_claim: bool) -> &'static [&'static str] {
         match self {
             Self::Shared if is_claim => &["--shared"],
+            Self::Mixed if !is_claim => &["--exclusive"],
             Self::Exclusive | Self::Shared => &["--exclusive"],
-            Self::Slots => &["--slots", "2"],
+            Self::Slots | Self::Mixed => &["--slots", "2"],
         }
     }
 }
@@ -72,14 +88,6 @@ impl Way {
         match self {
             Self::Request => "request",
             Self::Answer => "answer",
-        }
-    }
-
-    /// What can happen to such a message.
-    pub(crate) fn faults(self) -> &'static [Fault] {
-        match self {
-            Self::Request => &[Fault::Lost, Fault::Late, Fault::Ghost, Fault::Silence],
-            Self::Answer => &[Fault::Lost, Fault::Delayed(4), Fault::Delayed(12), Fault::Silence],
         }
     }
 }
@@ -144,10 +152,12 @@ impl FromStr for Point {
         let [service, kind, way, number, fault] =
             text.split('/').collect::<Vec<_>>().try_into().map_err(|_| wrong())?;
         let way = Way::BOTH.into_iter().find(|one| one.name() == way).ok_or_else(wrong)?;
-        let fault = way.faults().iter().copied().find(|one| one.to_string() == fault).ok_or_else(wrong)?;
+        let kind = Kind::ALL.into_iter().find(|one| one.name() == kind).ok_or_else(wrong)?;
+        let fault =
+            kind.faults(way).iter().copied().find(|one| one.to_string() == fault).ok_or_else(wrong)?;
         Ok(Self {
             service: Service::ALL.into_iter().find(|one| one.name() == service).ok_or_else(wrong)?,
-            kind: Kind::ALL.into_iter().find(|one| one.name() == kind).ok_or_else(wrong)?,
+            kind,
             strike: Strike { way, number: number.parse().map_err(|_| wrong())?, fault },
         })
     }

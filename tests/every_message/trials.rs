@@ -29,14 +29,14 @@ enum Choice {
 }
 
 /// How many points of each service and kind belong to an ordinary run of the tests.
-const SAMPLE: usize = 5;
+const SAMPLE: usize = 4;
 
 /// How often a life is lived while the machine stands still in the midst of it: such a life proves nothing, whatever comes
 /// of it.
 const TIMES: usize = 4;
 
 /// A life of some seconds is a quarter of a second's work.
-static PLACES: Places = Places::new(6);
+static PLACES: Places = Places::new(8);
 
 impl Choice {
     fn of_environment() -> Result<Self, String> {
@@ -100,7 +100,7 @@ fn points_of(counted: &Seen) -> Vec<Point> {
     let mut points = Vec::new();
     for way in Way::BOTH {
         for number in 1..=counted.messages[way as usize].len() {
-            points.extend(way.faults().iter().map(|fault| Point {
+            points.extend(counted.kind.faults(way).iter().map(|fault| Point {
                 service: counted.service,
                 kind: counted.kind,
                 strike: Strike { way, number, fault: *fault },
