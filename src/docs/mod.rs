@@ -118,4 +118,6 @@ pub mod adr {
     pub mod r0110_foreign_entries_have_claims {}
     #[doc = include_str!("adr/0111-zookeeper-grants-are-read-from-traces.md")]
     pub mod r0111_zookeeper_grants_are_read_from_traces {}
+    #[doc = include_str!("adr/0100-every-single-message.md")]
+    pub mod r0100_every_single_message {}
 }

@@ -18,6 +18,8 @@ mod chance;
 mod command;
 mod names;
 mod oracle;
+#[path = "../support/places.rs"]
+mod places;
 mod point;
 mod pool;
 mod process;

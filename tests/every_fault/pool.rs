@@ -5,12 +5,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::places::Places;
 use crate::point::Point;
 use crate::process;
 use crate::site::MARK;
@@ -18,28 +19,8 @@ use crate::site::MARK;
 /// No worker takes longer that is not stuck itself.
 const LIMIT: Duration = Duration::from_secs(60);
 
-static BUSY: Mutex<usize> = Mutex::new(0);
-static FREED: Condvar = Condvar::new();
-
-/// The right to one of the places of all trials together. Points wait more than they work.
-struct Place;
-
-impl Place {
-    fn take() -> Self {
-        let places = thread::available_parallelism().map_or(2, usize::from) * 4;
-        let busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut busy = FREED.wait_while(busy, |busy| *busy >= places).unwrap_or_else(PoisonError::into_inner);
-        *busy += 1;
-        Self
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        *BUSY.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        FREED.notify_one();
-    }
-}
+/// Points wait more than they work.
+static PLACES: Places = Places::new(4);
 
 /// What a worker said.
 #[derive(Clone, Debug, Default)]
@@ -90,7 +71,7 @@ impl Drop for Folder {
 
 /// Has a worker do `what`.
 pub(crate) fn work(what: &str, redis: u16, arguments: &[String]) -> Answer {
-    let _place = Place::take();
+    let _place = PLACES.take();
     let folder = Folder::new();
     let begun = Instant::now();
     let mut worker = Command::new(std::env::current_exe().expect("this program"))
@@ -151,7 +132,7 @@ pub(crate) fn play(points: &[Point], redis: u16, usual: &[String]) -> Vec<Answer
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(vec![Answer::default(); points.len()]);
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(2, usize::from) * 4 {
+        for _ in 0..PLACES.number() {
             scope.spawn(|| {
                 while let Some((at, point)) =
                     Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, points.get(at)?)))

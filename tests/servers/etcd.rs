@@ -205,6 +205,16 @@ impl Cluster {
         order.map(|n| self.endpoint(n)).join(",")
     }
 
+    /// The ports of all members.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        self.members.iter().map(Server::port).collect()
+    }
+
+    /// What etcdctl prints.
+    pub(crate) fn ask(&self, words: &[&str]) -> String {
+        asked(ctl(&self.endpoints([0, 1, 2]), None, words), words)
+    }
+
     /// The address of one member.
     pub(crate) fn endpoint(&self, n: usize) -> String {
         format!("http://127.0.0.1:{}", self.members[n].port())

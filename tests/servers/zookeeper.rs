@@ -130,6 +130,23 @@ pub(crate) fn start_with(setup: &Setup) -> Server {
     start_on(free_port(), setup)
 }
 
+/// Starts three servers that are one service.
+pub(crate) fn start_ensemble() -> Vec<Server> {
+    let ports = [(); 3].map(|()| (free_port(), free_port(), free_port()));
+    let mut lines = vec!["initLimit=10".to_owned(), "syncLimit=10".to_owned()];
+    for (n, (_, quorum, election)) in ports.iter().enumerate() {
+        lines.push(format!("server.{}=127.0.0.1:{quorum}:{election}", n + 1));
+    }
+    let servers = (1..).zip(ports).map(|(id, (port, ..))| {
+        start_on(port, &Setup { lines: lines.clone(), id: Some(id), ..Setup::default() })
+    });
+    let servers: Vec<Server> = servers.collect();
+    for server in &servers {
+        await_service(server.port());
+    }
+    servers
+}
+
 /// The port of the server that all cases of this process share.
 pub(crate) fn shared_port() -> u16 {
     static SHARED: OnceLock<Server> = OnceLock::new();

@@ -5,6 +5,7 @@
 pub(crate) mod bed;
 pub(crate) mod bounds;
 pub(crate) mod gate;
+pub(crate) mod places;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod quiet;

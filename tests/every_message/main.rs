@@ -1,0 +1,52 @@
+//! Every lost, late or missing message, as `every_fault` does it with system calls.
+//!
+//! For each service and each kind of lock the messages of one claim's life are counted: it connects, waits behind a
+//! holder, holds, renews, and leaves. Then that life is lived again with one thing wrong at the N-th message, for
+//! every N: a request or an answer is lost and the connection cut, a request is done when its sender has gone on
+//! elsewhere, an answer is late, or nothing passes any more. The holder before, the waiter behind and the newcomer
+//! afterwards reach the service directly. An oracle that does not trust dlock judges each life.
+//!
+//! `tests/run every_message` tries a sample; `DLOCK_TEST_FAULTS_SEED` chooses another.
+//! `DLOCK_TEST_EVERY_MESSAGE=all tests/run every_message`
+//! tries all of them; with a point such as `redis/slots/request/7/lost` in the place of `all` it tries that one, and
+//! tells what it saw; `DLOCK_TEST_EVERY_MESSAGE=20` tries so many of each service and kind.
+
+#![allow(clippy::print_stderr, reason = "a point that is not seen cannot be tried again")]
+
+#[allow(dead_code, reason = "a part of it is for the swarm")]
+#[path = "../faults/chance.rs"]
+mod chance;
+mod command;
+mod http2;
+mod life;
+mod mysql;
+mod oracle;
+mod point;
+mod postgres;
+mod proofs;
+mod relay;
+mod resp;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod service;
+#[path = "../support/mod.rs"]
+mod support;
+mod trials;
+mod wire;
+mod witness;
+mod zookeeper;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.split_first() {
+        Some((first, rest)) if first == "command" => command::be(rest),
+        _ => trials::run(),
+    }
+}
+
+/// A bed without a service of its own is not asked for here.
+fn service(root: &std::path::Path) -> support::Service {
+    support::Service::file(root)
+}

@@ -1,0 +1,266 @@
+//! Judges a life: what its commands noted against what was promised, and what dlock said against what was noted.
+
+use std::time::Duration;
+
+use crate::command::OWN;
+use crate::life::{Ended, Seen, WAIT, WORK};
+use crate::point::{Fault, Kind, Strike, TTL};
+use crate::service::Service;
+
+/// The statuses that the manual has for dlock's own endings here.
+const DOCUMENTED: [i32; 4] = [69, 75, 76, OWN];
+
+/// Of a claim of a kind that does not mix with what is there.
+const REFUSED: i32 = 64;
+
+/// What a machine with other things to do may take for something that is done at once.
+const SOON: Duration = Duration::from_millis(1_300);
+
+/// What a service may add to a ttl.
+const BOUND: Duration = Duration::from_secs(2);
+
+/// Who gives up telling the service of its end does so after that.
+const RELEASE: Duration = Duration::from_secs(5);
+
+/// For how long something may be left when all is over.
+pub(crate) fn left_for(service: Service, strike: Option<Strike>, claim: Option<&Ended>) -> Duration {
+    // A server that is silent cannot be told of the end, though the others do without it.
+    let is_silent = strike.is_some_and(|strike| strike.fault == Fault::Silence);
+    let has_left = claim.is_some_and(has_left);
+    if is_silent || is_outage(service, strike) || !has_left { TTL + BOUND } else { SOON }
+}
+
+/// Whether the claim's end was confirmed.
+fn has_left(claim: &Ended) -> bool {
+    !claim.said.contains("cannot release") && !claim.said.contains("cannot leave")
+}
+
+/// Whether a lease may have run out for that; where there are others, one server is not needed.
+fn is_outage(service: Service, strike: Option<Strike>) -> bool {
+    !service.bears_silence() && strike.is_some_and(|strike| strike.fault.is_outage())
+}
+
+/// One command that began.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Start {
+    who: String,
+    at: Duration,
+    token: u64,
+    slot: u32,
+    is_shared: bool,
+}
+
+impl Seen {
+    fn starts(&self) -> Vec<Start> {
+        let start = |line: &String| {
+            let words: Vec<&str> = line.strip_prefix("start ")?.split(' ').collect();
+            Some(Start {
+                who: words[0].to_owned(),
+                at: Duration::from_micros(words[1].parse().ok()?),
+                token: words[3].parse().ok()?,
+                slot: words[4].parse().ok()?,
+                is_shared: words[5] == "shared",
+            })
+        };
+        self.log.iter().filter_map(start).collect()
+    }
+
+    fn start(&self, who: &str) -> Option<Duration> {
+        self.starts().into_iter().find(|start| start.who == who).map(|start| start.at)
+    }
+
+    fn end(&self, who: &str) -> Option<Duration> {
+        let line = self.log.iter().find_map(|line| line.strip_prefix(&format!("end {who} ")))?;
+        line.parse().ok().map(Duration::from_micros)
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.strike.filter(|_| self.met.is_some()).map(|strike| strike.fault)
+    }
+
+    fn is_outage(&self) -> bool {
+        is_outage(self.service, self.strike.filter(|_| self.met.is_some()))
+    }
+
+    /// Everything that is wrong.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        self.exclusion(&mut found);
+        self.tokens(&mut found);
+        // What depends on leases proves nothing if the machine stood still.
+        if self.stood_still.is_some() {
+            return found;
+        }
+        self.order(&mut found);
+        match &self.claim {
+            None => found.push("no end: the claim's dlock".to_owned()),
+            Some(claim) => {
+                self.status(claim, &mut found);
+                self.times(claim, &mut found);
+                self.next_ones(claim, &mut found);
+            }
+        }
+        self.others(&mut found);
+        if !self.remains.is_empty() {
+            found.push(format!("left: {}", self.remains.join(", ")));
+        }
+        found
+    }
+
+    fn exclusion(&self, found: &mut Vec<String>) {
+        found.extend(self.log.iter().filter(|line| line.starts_with("overlap ")).cloned());
+        for start in self.starts() {
+            let has_slot = self.kind == Kind::Slots || (self.kind == Kind::Mixed && start.who == "claim");
+            let slots = if has_slot { 1..=2 } else { 0..=0 };
+            if !slots.contains(&start.slot) {
+                found.push(format!("slot: {} has {}", start.who, start.slot));
+            }
+            if self.starts().iter().filter(|other| other.who == start.who).count() > 1 {
+                found.push(format!("started twice: {}", start.who));
+            }
+        }
+    }
+
+    /// A command that had to wait for the end of another has the higher token.
+    fn tokens(&self, found: &mut Vec<String>) {
+        let starts = self.starts();
+        for (at, later) in starts.iter().enumerate() {
+            for earlier in &starts[..at] {
+                let slots = earlier.slot != later.slot && earlier.slot > 0 && later.slot > 0;
+                let together = slots || (earlier.is_shared && later.is_shared);
+                if !together && earlier.token >= later.token {
+                    found.push(format!(
+                        "token: {} had {}, and after it {} had {}",
+                        earlier.who, earlier.token, later.who, later.token
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Nobody overtakes, unless an entry ran out.
+    fn order(&self, found: &mut Vec<String>) {
+        if self.service.is_redlock() || self.is_outage() {
+            return;
+        }
+        if let (true, Some(claim), Some(behind)) =
+            (self.was_queued, self.start("claim"), self.start("behind"))
+            && behind < claim
+        {
+            found.push("order: the one behind overtook the claim".to_owned());
+        }
+        if !self.was_queued {
+            found.push("order: the claim was not in the queue within a ttl".to_owned());
+        }
+    }
+
+    fn status(&self, claim: &Ended, found: &mut Vec<String>) {
+        let said = claim.said.trim();
+        let Some(code) = claim.code else { return found.push(format!("status: a signal; it said {said:?}")) };
+        if self.kind == Kind::Mixed && code == REFUSED && self.start("claim").is_none() {
+            return;
+        }
+        if !DOCUMENTED.contains(&code) {
+            found.push(format!("status: {code}; it said {said:?}"));
+        } else if code != OWN && !self.is_outage() {
+            found.push(format!("lost: status {code} though the service was there; it said {said:?}"));
+        }
+        if code == OWN && self.end("claim").is_none() {
+            found.push("status: the command's own, but it did not come to its end".to_owned());
+        }
+        if code != OWN && self.end("claim").is_some() {
+            found.push(format!("status: the command had ended by itself, and dlock exits with {code}"));
+        }
+        if (code == 76) != (self.start("claim").is_some() && code != OWN) {
+            found.push(format!("status: {code} is not what happened; it said {said:?}"));
+        }
+        if code != OWN && said.is_empty() {
+            found.push(format!("silent: status {code} without a line that says why"));
+        }
+        if !has_left(claim) && !self.is_outage() {
+            found.push(format!("release: not confirmed though the service was there: {said:?}"));
+        }
+        for line in said.lines() {
+            if !line.starts_with("dlock: ") || line.contains("defect") || line.contains("panicked") {
+                found.push(format!("words: {line:?}"));
+            }
+        }
+    }
+
+    /// The claim ends in time.
+    fn times(&self, claim: &Ended, found: &mut Vec<String>) {
+        let delay = self.fault().map_or(Duration::ZERO, Fault::delay);
+        // Until it starts: the news that it holds may be lost, and comes with the next renewal.
+        let start = if self.is_outage() { self.released + WAIT } else { self.released + TTL / 2 + delay };
+        let release = if self.is_outage() { RELEASE } else { TTL / 2 + delay };
+        let latest = start + WORK + release + SOON;
+        if claim.at > latest {
+            found.push(format!(
+                "slow: the claim's dlock ended {:?} too late",
+                claim.at.saturating_sub(latest)
+            ));
+        }
+    }
+
+    /// The one behind and the newcomer run soon.
+    fn next_ones(&self, claim: &Ended, found: &mut Vec<String>) {
+        let certain = has_left(claim) && !self.is_outage();
+        let within = SOON + if certain { Duration::ZERO } else { TTL + BOUND };
+        let mut free = claim.at.max(self.released);
+        let next: &[_] = if self.kind == Kind::Mixed { &["newcomer"] } else { &["behind", "newcomer"] };
+        for who in next.iter().copied() {
+            if who == "newcomer" {
+                free = free.max(self.came);
+            }
+            match self.start(who) {
+                Some(start) if start > free + within => {
+                    found.push(format!(
+                        "comes back: {who} had to wait {:?} when all was over",
+                        start.saturating_sub(free)
+                    ));
+                }
+                Some(_) => {}
+                None => found.push(format!("stuck: {who} never ran")),
+            }
+            free = free.max(self.end(who).unwrap_or_default());
+        }
+    }
+
+    fn others(&self, found: &mut Vec<String>) {
+        for (who, ended) in &self.others {
+            match ended {
+                Some(ended) if ended.code == Some(0) => {}
+                // One of both is enough.
+                Some(ended)
+                    if *who == "rival" && ended.code == Some(REFUSED) && self.start("claim").is_some() => {}
+                Some(ended) => {
+                    found.push(format!("{who}: ended with {:?}: {}", ended.code, ended.said.trim()));
+                }
+                None => found.push(format!("no end: {who}")),
+            }
+        }
+    }
+
+    /// The messages of the claim.
+    pub(crate) fn passed(&self) -> Vec<String> {
+        let mut passed = Vec::new();
+        for (way, messages) in ["request", "answer"].iter().zip(&self.messages) {
+            passed.extend(messages.iter().enumerate().map(|(at, what)| format!("{way} {}: {what}", at + 1)));
+        }
+        passed
+    }
+
+    /// What happened, for who looks closer.
+    pub(crate) fn facts(&self) -> Vec<String> {
+        let mut facts = vec![format!("met: {:?}", self.met)];
+        facts.extend(self.stood_still.map(|length| format!("the machine stood still for {length:?}")));
+        facts.extend(self.log.iter().cloned());
+        facts.push(format!(
+            "queued {}, released {:?}, the newcomer came {:?}",
+            self.was_queued, self.released, self.came
+        ));
+        facts.push(format!("claim: {:?}", self.claim));
+        facts.extend(self.others.iter().map(|(who, ended)| format!("{who}: {ended:?}")));
+        facts
+    }
+}

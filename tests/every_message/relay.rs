@@ -1,0 +1,289 @@
+//! A relay between one claim and a service, which knows messages and does one thing to one of them.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::command::now;
+use crate::point::{Fault, Strike, TTL, Way};
+use crate::wire::Wire;
+
+/// How long a server may take for what has come late.
+const ANSWER: Duration = Duration::from_millis(500);
+
+/// How far the life is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum Stage {
+    #[default]
+    Goes,
+    /// The claim's dlock has ended.
+    Ended,
+    /// All the others too.
+    Over,
+}
+
+/// What has passed, and what was done to it.
+#[derive(Default)]
+struct State {
+    /// The messages that went each way, in their order.
+    messages: [Vec<String>; 2],
+    /// Which message the fault has met.
+    met: Option<String>,
+    /// The server of which nothing is heard any more.
+    silent: Option<usize>,
+    /// A request is still kept back, or not answered yet.
+    is_kept_back: bool,
+    stage: Stage,
+    sockets: Vec<TcpStream>,
+}
+
+struct Shared {
+    strike: Option<Strike>,
+    wire: fn() -> Box<dyn Wire>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A relay to a server, or to several that are one service: a message is counted wherever it goes.
+pub(crate) struct Relay {
+    ports: Vec<u16>,
+    shared: Arc<Shared>,
+}
+
+impl Relay {
+    /// Relays to these ports of the loopback.
+    pub(crate) fn to(ports: &[u16], wire: fn() -> Box<dyn Wire>, strike: Option<Strike>) -> Self {
+        let shared = Arc::new(Shared { strike, wire, state: Mutex::default(), changed: Condvar::new() });
+        let ports = ports.iter().enumerate().map(|(server, port)| listen(&shared, server, *port));
+        Self { ports: ports.collect(), shared }
+    }
+
+    /// Where it listens, for each server in the same order.
+    pub(crate) fn ports(&self) -> &[u16] {
+        &self.ports
+    }
+
+    /// The messages that went that way so far.
+    pub(crate) fn messages(&self, way: Way) -> Vec<String> {
+        self.shared.state().messages[way as usize].clone()
+    }
+
+    /// The message that the fault has met.
+    pub(crate) fn met(&self) -> Option<String> {
+        self.shared.state().met.clone()
+    }
+
+    /// The claim's dlock has ended: what was kept back for this moment is done now. Returns when it is.
+    pub(crate) fn end(&self) {
+        let mut state = self.shared.state();
+        state.stage = Stage::Ended;
+        self.shared.changed.notify_all();
+        if self.shared.strike.is_some_and(|strike| strike.fault == Fault::Ghost) {
+            let wait = self.shared.changed.wait_timeout_while(state, ANSWER, |state| state.is_kept_back);
+            drop(wait.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.stage = Stage::Over;
+        for socket in state.sockets.drain(..) {
+            // It may be closed already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+        // Wakes who listens.
+        for port in &self.ports {
+            let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, *port));
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits so long, or until `is_enough`; false if the life is over.
+    fn wait(&self, length: Duration, is_enough: impl Fn(&State) -> bool) -> bool {
+        let goes_on = |state: &mut State| state.stage < Stage::Over && !is_enough(state);
+        let wait = self.changed.wait_timeout_while(self.state(), length, goes_on);
+        wait.unwrap_or_else(PoisonError::into_inner).0.stage < Stage::Over
+    }
+
+    /// What is to be done to this message.
+    fn judge(&self, server: usize, way: Way, message: &str) -> Option<Fault> {
+        let mut state = self.state();
+        state.messages[way as usize].push(format!("{:.3} {message}", now().as_secs_f64()));
+        let number = state.messages[way as usize].len();
+        if state.silent == Some(server) {
+            return Some(Fault::Silence);
+        }
+        let strike = self.strike.filter(|strike| strike.way == way && strike.number == number)?;
+        state.met = state.messages[way as usize].last().cloned();
+        state.silent = (strike.fault == Fault::Silence).then_some(server);
+        state.is_kept_back = matches!(strike.fault, Fault::Late | Fault::Ghost);
+        Some(strike.fault)
+    }
+
+    /// Keeps a request back until its time has come; false if that never does.
+    fn keep_back(&self, fault: Fault) -> bool {
+        match fault {
+            Fault::Late => self.wait(TTL / 2, |_| false),
+            // It is over only after that.
+            _ => self.wait(TTL * 100, |state| state.stage == Stage::Ended),
+        }
+    }
+}
+
+/// Takes connections to the server at `port`; the port for it.
+fn listen(shared: &Arc<Shared>, server: usize, port: u16) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
+    let own = listener.local_addr().expect("bound").port();
+    let shared = Arc::clone(shared);
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            if shared.state().stage == Stage::Over {
+                return;
+            }
+            connect(&shared, &client, server, port);
+        }
+    });
+    own
+}
+
+fn connect(shared: &Arc<Shared>, client: &TcpStream, number: usize, port: u16) {
+    let one_more = |socket: &TcpStream| socket.try_clone().expect("a descriptor");
+    shared.state().sockets.push(one_more(client));
+    if shared.state().silent == Some(number) {
+        // It stays open, and nobody reads from it.
+        return;
+    }
+    let Ok(server) = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))) else {
+        let _ = client.shutdown(Shutdown::Both);
+        return;
+    };
+    // Without these a relay answers later than a server would.
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    shared.state().sockets.push(one_more(&server));
+    let wire = Arc::new(Mutex::new((shared.wire)()));
+    let is_late = Arc::new(AtomicBool::new(false));
+    for way in Way::BOTH {
+        let (from, to) = match way {
+            Way::Request => (one_more(client), one_more(&server)),
+            Way::Answer => (one_more(&server), one_more(client)),
+        };
+        let (shared, wire, is_late) = (Arc::clone(shared), Arc::clone(&wire), Arc::clone(&is_late));
+        let direction = Direction { shared, wire, is_late, number, way, from, to };
+        thread::spawn(move || direction.pass());
+    }
+}
+
+/// One way of one connection.
+struct Direction {
+    shared: Arc<Shared>,
+    wire: Arc<Mutex<Box<dyn Wire>>>,
+    /// What was kept back on this connection is with the server.
+    is_late: Arc<AtomicBool>,
+    /// Which server it is.
+    number: usize,
+    way: Way,
+    from: TcpStream,
+    to: TcpStream,
+}
+
+impl Direction {
+    fn pass(mut self) {
+        let (mut buffer, mut waiting) = (vec![0; 65_536], Vec::new());
+        while let Ok(got @ 1..) = self.from.read(&mut buffer) {
+            waiting.extend_from_slice(&buffer[..got]);
+            if !self.pass_on(&mut waiting) {
+                return;
+            }
+        }
+        if self.shared.state().silent == Some(self.number) {
+            // Nobody hears of the end either.
+            self.shared.wait(TTL * 100, |_| false);
+            return;
+        }
+        // A half of a message is for who knows what to do with it.
+        let _ = self.to.write_all(&waiting);
+        let _ = self.to.shutdown(Shutdown::Both);
+    }
+
+    /// Passes on what is whole; false if nothing more is to pass.
+    fn pass_on(&mut self, waiting: &mut Vec<u8>) -> bool {
+        loop {
+            let unit = self.wire.lock().unwrap_or_else(PoisonError::into_inner).next(self.way, waiting);
+            let Some(unit) = unit else { return true };
+            let silent = self.shared.state().silent == Some(self.number);
+            let fault = match unit.message {
+                Some(message) => self.shared.judge(self.number, self.way, &message),
+                None => silent.then_some(Fault::Silence),
+            };
+            match fault {
+                None => {}
+                // Nobody hears of it.
+                Some(Fault::Silence) => {
+                    self.shared.wait(TTL * 100, |_| false);
+                    return false;
+                }
+                Some(Fault::Lost) => {
+                    let _ = (self.from.shutdown(Shutdown::Both), self.to.shutdown(Shutdown::Both));
+                    return false;
+                }
+                Some(fault @ (Fault::Late | Fault::Ghost)) => {
+                    self.deliver_late(fault, waiting);
+                    return false;
+                }
+                Some(fault @ Fault::Delayed(_)) if self.shared.wait(fault.delay(), |_| false) => {}
+                Some(Fault::Delayed(_)) => return false,
+            }
+            let rest = waiting.split_off(unit.length);
+            let passed = self.to.write_all(waiting);
+            *waiting = rest;
+            if passed.is_err() {
+                return self.drain();
+            }
+        }
+    }
+
+    /// Cuts the client's connection, and has its request done later.
+    fn deliver_late(&mut self, fault: Fault, waiting: &[u8]) {
+        let _ = self.from.shutdown(Shutdown::Both);
+        if !self.shared.keep_back(fault) {
+            return;
+        }
+        self.is_late.store(true, Ordering::SeqCst);
+        if self.to.write_all(waiting).is_err() {
+            // The server has hung up meanwhile.
+            self.has_answered();
+        }
+        self.shared.wait(ANSWER, |state| !state.is_kept_back);
+        let _ = self.to.shutdown(Shutdown::Both);
+    }
+
+    /// Something came from the server. It may be an answer to what was kept back.
+    fn has_answered(&self) {
+        if self.is_late.load(Ordering::SeqCst) {
+            self.shared.state().is_kept_back = false;
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// The client is gone, and the server goes on.
+    fn drain(&mut self) -> bool {
+        let mut buffer = vec![0; 65_536];
+        while let Ok(1..) = self.from.read(&mut buffer) {
+            self.has_answered();
+        }
+        self.has_answered();
+        false
+    }
+}

@@ -1,0 +1,57 @@
+//! Redis: every value is a message, but what only says how the next command is meant, and that this is well.
+//!
+//! <https://redis.io/docs/latest/develop/reference/protocol-spec/>
+
+use crate::point::Way;
+use crate::wire::{Unit, Wire, beginning};
+
+/// A connection to Redis.
+pub(crate) struct Resp;
+
+impl Wire for Resp {
+    fn next(&mut self, way: Way, bytes: &[u8]) -> Option<Unit> {
+        let length = value(bytes, 0)?;
+        let what = match way {
+            Way::Request => words(&bytes[..length]),
+            Way::Answer => beginning(&bytes[..length]),
+        };
+        if what == "CLIENT CACHING YES" || what == "+OK" {
+            return Some(Unit::other(length));
+        }
+        Some(Unit::message(length, what))
+    }
+}
+
+/// The end of the line that begins at `at`, and where the next one begins.
+fn line(bytes: &[u8], at: usize) -> Option<(&str, usize)> {
+    let end = at + bytes.get(at..)?.windows(2).position(|two| two == b"\r\n")?;
+    Some((std::str::from_utf8(&bytes[at + 1..end]).unwrap_or_default(), end + 2))
+}
+
+/// Where the value that begins at `at` ends.
+fn value(bytes: &[u8], at: usize) -> Option<usize> {
+    let (said, mut end) = line(bytes, at)?;
+    // A null has the length -1.
+    let number = said.parse::<usize>().unwrap_or(0);
+    match bytes[at] {
+        b'$' | b'=' | b'!' if !said.starts_with('-') => {
+            (bytes.len() >= end + number + 2).then_some(end + number + 2)
+        }
+        b'*' | b'~' | b'>' | b'%' | b'|' => {
+            let of_each = if matches!(bytes[at], b'%' | b'|') { 2 } else { 1 };
+            for _ in 0..number * of_each {
+                end = value(bytes, end)?;
+            }
+            // An attribute stands before what it is about.
+            if bytes[at] == b'|' { value(bytes, end) } else { Some(end) }
+        }
+        _ => Some(end),
+    }
+}
+
+/// The command, and the first of its words that tell which one it is.
+fn words(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let words = text.split("\r\n").filter(|word| !word.starts_with(['*', '$']) && !word.is_empty());
+    words.take(5).map(|word| word.chars().take(20).collect::<String>()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,72 @@
+//! Sees when the machine stands still: what is told of a lease of three seconds by a machine that stops for a part of one is
+//! told by the machine.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, Once, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::command::now;
+use crate::point::TTL;
+
+/// Between two questions to another process.
+const STEP: Duration = Duration::from_millis(20);
+
+/// What each question costs in work.
+const WORK: Duration = Duration::from_micros(500);
+
+/// So many questions take a second on a machine at rest.
+const WINDOW: usize = 50;
+
+/// If those take longer by so much, a renewal, which passes through five processes, may not be answered in time.
+const STILL: Duration = TTL.checked_div(8).expect("not by zero");
+
+/// When a question was asked by which too much time was lost, and how much.
+static STOOD: Mutex<Vec<(Duration, Duration)>> = Mutex::new(Vec::new());
+
+/// Begins to watch, for as long as this process lives.
+#[expect(clippy::zombie_processes, reason = "it dies with this process")]
+pub(crate) fn watch() {
+    static BEGUN: Once = Once::new();
+    BEGUN.call_once(|| {
+        thread::spawn(|| {
+            let mut command = Command::new("setpriv");
+            command.args(["--pdeathsig", "KILL", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut other = command.spawn().expect("a process to ask");
+            let (mut asks, mut answers) =
+                (other.stdin.take().expect("a pipe"), other.stdout.take().expect("a pipe"));
+            let mut lost = VecDeque::from([Duration::ZERO; WINDOW]);
+            loop {
+                let asked = now();
+                thread::sleep(STEP);
+                asks.write_all(b"?").expect("it listens");
+                answers.read_exact(&mut [0]).expect("it answers");
+                work();
+                lost.pop_front();
+                lost.push_back(now().saturating_sub(asked + STEP + WORK));
+                let all: Duration = lost.iter().sum();
+                if all > STILL {
+                    STOOD.lock().unwrap_or_else(PoisonError::into_inner).push((asked, all));
+                }
+            }
+        });
+    });
+}
+
+/// Uses the processor for a while.
+fn work() {
+    let used = || clock_gettime(ClockId::ThreadCPUTime);
+    let used = || Duration::try_from(used()).expect("since the start");
+    let begun = used();
+    while used() < begun + WORK {}
+}
+
+/// How much time the machine lost in a second at most since then.
+pub(crate) fn stood_still(since: Duration) -> Option<Duration> {
+    let stood = STOOD.lock().unwrap_or_else(PoisonError::into_inner);
+    stood.iter().filter(|(at, _)| *at > since).map(|(_, lost)| *lost).max()
+}
