@@ -19,6 +19,8 @@ pub(crate) const WORK: Duration = TTL.saturating_mul(4).checked_div(5).expect("n
 const WORK_BEHIND: Duration = TTL.saturating_mul(3).checked_div(10).expect("not by zero");
 /// The claim gives up waiting after that.
 pub(crate) const WAIT: Duration = TTL.saturating_mul(3);
+/// The ttl of the others.
+pub(crate) const TTL_OF_OTHERS: Duration = Duration::from_secs(9);
 /// Nothing takes longer.
 const LIMIT: Duration = Duration::from_secs(40);
 const STEP: Duration = Duration::from_millis(10);
@@ -102,7 +104,8 @@ impl Scene {
 
     /// Somebody who reaches the service directly.
     fn start(&self, who: &str, length: Length) -> Running {
-        let options = ["--name", &self.name, "--ttl", "9s", "--wait", "30s"];
+        let ttl = format!("{}s", TTL_OF_OTHERS.as_secs());
+        let options = ["--name", &self.name, "--ttl", &ttl, "--wait", "30s"];
         let mut command = self.past.run(options);
         command.args(self.kind.options(false)).arg("--").args(command::words(self.past.root(), who, length));
         self.past.start(&mut command)

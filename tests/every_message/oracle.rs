@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::command::OWN;
-use crate::life::{Ended, Seen, WAIT, WORK};
+use crate::life::{Ended, Seen, TTL_OF_OTHERS, WAIT, WORK};
 use crate::point::{Fault, Kind, Strike, TTL};
 use crate::service::Service;
 
@@ -24,10 +24,13 @@ const RELEASE: Duration = Duration::from_secs(5);
 
 /// For how long something may be left when all is over.
 pub(crate) fn left_for(service: Service, strike: Option<Strike>, claim: Option<&Ended>) -> Duration {
-    // A server that is silent cannot be told of the end, though the others do without it.
-    let is_silent = strike.is_some_and(|strike| strike.fault == Fault::Silence);
+    // A server that is silent cannot be told of the end, though all do without it. What the claim leaves there beside the
+    // entries of others ends with theirs.
+    if strike.is_some_and(|strike| strike.fault == Fault::Silence) {
+        return TTL_OF_OTHERS + BOUND;
+    }
     let has_left = claim.is_some_and(has_left);
-    if is_silent || is_outage(service, strike) || !has_left { TTL + BOUND } else { SOON }
+    if is_outage(service, strike) || !has_left { TTL + BOUND } else { SOON }
 }
 
 /// Whether the claim's end was confirmed.
