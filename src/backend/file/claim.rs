@@ -288,7 +288,8 @@ impl Claim for FileClaim {
             let looked = match self.look(Moment::NEVER).await {
                 Ok(()) => self.check_if_disturbed(),
                 // The line cannot be read; the files of a hold can be looked at all the same.
-                Err(fault) => self.check_files().and(Err(fault)),
+                Err(fault) if self.holds() => self.check_files().and(Err(fault)),
+                Err(fault) => Err(fault),
             };
             let looked = if self.is_over() { Ok(()) } else { looked };
             self.falter(looked).map_err(self.fail("wait in the line"))?;
@@ -309,7 +310,7 @@ impl Claim for FileClaim {
         // If it could not be had before.
         self.watch_files();
         let looked = self.look(deadline).await;
-        let looked = self.check_files().and(looked);
+        let looked = if looked.is_ok() || self.holds() { self.check_files().and(looked) } else { looked };
         let looked = if self.is_over() { Ok(()) } else { looked };
         looked.map_err(self.fail("renew in the line"))?;
         let inner = &mut *self.inner();
