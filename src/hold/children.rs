@@ -105,6 +105,17 @@ impl Driver<'_> {
         }
     }
 
+    /// Whether the signal is a SIGCONT that came before the command stopped once more; `stops` is how often the front
+    /// had been stopped then.
+    pub(super) fn is_undone(&mut self, signal: Signal, stops: u8) -> bool {
+        if signal != Signal::CONT {
+            return false;
+        }
+        // The stop may not have been taken yet.
+        self.reap();
+        self.keeper.has_stopped_front_since(stops)
+    }
+
     fn command_stopped(&mut self, pid: i32, signal: Signal) {
         // While the tree is being ended it is this process that stops it.
         if self.killing_since.is_some() {

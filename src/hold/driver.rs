@@ -366,7 +366,8 @@ impl Driver<'_> {
     fn heard(&mut self, heard: Option<ToKeeper>) -> Event {
         match heard {
             Some(ToKeeper::Go) => Event::Go,
-            Some(ToKeeper::Signal { signal, everybody }) => Event::Signal { signal, everybody },
+            Some(ToKeeper::Signal { signal, stops, .. }) if self.is_undone(signal, stops) => Event::Tick,
+            Some(ToKeeper::Signal { signal, everybody, .. }) => Event::Signal { signal, everybody },
             Some(ToKeeper::Suspend) => Event::Suspend,
             None => {
                 self.front_gone = true;

@@ -28,6 +28,9 @@ pub enum ToKeeper {
         signal: Signal,
         /// Whether the command has it already.
         everybody: bool,
+        /// How often the keeper had stopped the front when it came, modulo 128: a SIGCONT from before the last stop must
+        /// not undo that.
+        stops: u8,
     },
     /// The job is to be suspended while it waits: leave the line and end.
     Suspend,
@@ -130,7 +133,9 @@ impl Channel {
     pub fn tell_keeper(&self, message: ToKeeper) -> io::Result<()> {
         let bytes = match message {
             ToKeeper::Go => frame(1, 0, 0),
-            ToKeeper::Signal { signal, everybody } => frame(2, u8::from(everybody), signal.number()),
+            ToKeeper::Signal { signal, everybody, stops } => {
+                frame(2, u8::from(everybody) | stops << 1, signal.number())
+            }
             ToKeeper::Suspend => frame(3, 0, 0),
         };
         send(&self.0, bytes, &[])
@@ -154,7 +159,10 @@ impl Channel {
         let Some(([kind, small, large @ ..], _)) = receive(end)? else { return Ok(None) };
         match kind {
             1 => Ok(Some(ToKeeper::Go)),
-            2 => Ok(Some(ToKeeper::Signal { signal: known(large)?, everybody: small != 0 })),
+            2 => {
+                let (everybody, stops) = (small & 1 != 0, small >> 1);
+                Ok(Some(ToKeeper::Signal { signal: known(large)?, everybody, stops }))
+            }
             3 => Ok(Some(ToKeeper::Suspend)),
             _ => Err(garbled()),
         }
@@ -214,8 +222,8 @@ mod tests {
     #[test]
     fn what_is_said_is_heard() {
         let (front, keeper) = Channel::pair().expect("a socket pair");
-        let signal = ToKeeper::Signal { signal: Signal::TERM, everybody: true };
-        for message in [ToKeeper::Go, signal, ToKeeper::Suspend] {
+        let signal = |stops| ToKeeper::Signal { signal: Signal::TERM, everybody: stops == 0, stops };
+        for message in [ToKeeper::Go, signal(0), signal(127), ToKeeper::Suspend] {
             front.tell_keeper(message).expect("room for a message");
             assert_eq!(Channel::heard_by_keeper(&keeper.0).expect("a message"), Some(message));
         }

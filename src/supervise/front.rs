@@ -254,11 +254,20 @@ impl Front {
     }
 
     fn take_signals(&mut self, watch: &mut Watch, patience: Patience) -> Step {
+        // The last SIGCONT, and how often this process had been stopped when it was read.
+        let mut resumed: Option<(SignalInfo, u8)> = None;
         for _ in 0..SIGNALS_AT_ONCE {
+            let stops = self.shared.stops();
             match sys::read_signal(&self.signals) {
                 Ok(info) if info.own => {}
                 Ok(info) if info.signal == Signal::CHLD => self.take_children(watch, patience),
-                Ok(info) => self.pass_on(watch, info),
+                Ok(info) if info.signal == Signal::CONT => resumed = Some((info, stops)),
+                Ok(info) => self.pass_on(watch, info, stops),
+                // Stopped meanwhile: what has resumed it then is another one, or this one, if no other is to be had.
+                Err(_) if resumed.is_some_and(|(_, before)| before != stops) => {
+                    resumed = resumed.map(|(info, _)| (info, stops));
+                    sys::step_aside();
+                }
                 Err(error) => {
                     if error.kind() != io::ErrorKind::WouldBlock {
                         wait::pause(Duration::from_millis(1));
@@ -268,6 +277,9 @@ impl Front {
                     break;
                 }
             }
+        }
+        if let Some((info, stops)) = resumed {
+            self.pass_on(watch, info, stops);
         }
         match (watch.died, watch.last_word) {
             (Some(_), Some(_)) => Self::keeper_ended(watch),
@@ -308,7 +320,7 @@ impl Front {
         }
     }
 
-    fn pass_on(&self, watch: &mut Watch, info: SignalInfo) {
+    fn pass_on(&self, watch: &mut Watch, info: SignalInfo, stops: u8) {
         let signal = info.signal;
         let everybody = watch.in_group && self.start.reaches_the_group(info);
         if signal == Signal::CONT && self.is_resumed(watch, info) {
@@ -329,7 +341,7 @@ impl Front {
             watch.ended_by = Some(signal);
             Self::leave_by(watch);
         }
-        drop(watch.channel.tell_keeper(ToKeeper::Signal { signal, everybody }));
+        drop(watch.channel.tell_keeper(ToKeeper::Signal { signal, everybody, stops }));
     }
 
     /// Whether this SIGCONT is not for the command: the keeper undoes a stop that was followed, or somebody has

@@ -179,8 +179,15 @@ impl<'a> Keeper<'a> {
 
     /// Stops the front as its command `pid` has stopped. Any later message makes it go on.
     pub fn stop_front(&self, pid: i32) {
-        self.tell(ToFront::Stopped { pid }, &[]);
-        self.signal_front(Signal::STOP);
+        self.shared.stopping_the_front(|| {
+            self.tell(ToFront::Stopped { pid }, &[]);
+            self.signal_front(Signal::STOP);
+        });
+    }
+
+    /// Whether the front was stopped since it had been stopped `stops` times.
+    pub fn has_stopped_front_since(&self, stops: u8) -> bool {
+        self.shared.stops() != stops
     }
 
     /// Lets a front go on that was stopped with its command.

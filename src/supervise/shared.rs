@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::outcome::Outcome;
 use super::signals::Signal;
-use super::sys;
+use super::{sys, wait};
 use crate::lock::Moment;
 
 const OPEN: u64 = 0;
@@ -30,13 +30,14 @@ pub struct Shared {
     abandoned: [&'static AtomicU64; 2],
     command: &'static AtomicU64,
     stopping: &'static AtomicU64,
+    stops: &'static AtomicU64,
 }
 
 impl Shared {
     /// Fresh words: no guard instant, the gate open.
     pub fn new() -> io::Result<Self> {
-        let [guard, guard_step, gate, outcome, high, low, command, stopping] = sys::shared_words()?;
-        Ok(Self { guard, guard_step, gate, outcome, abandoned: [high, low], command, stopping })
+        let [guard, guard_step, gate, outcome, high, low, command, stopping, stops] = sys::shared_words()?;
+        Ok(Self { guard, guard_step, gate, outcome, abandoned: [high, low], command, stopping, stops })
     }
 
     /// As fresh, for another keeper; the old one must be gone.
@@ -47,6 +48,7 @@ impl Shared {
         self.outcome.store(0, Ordering::SeqCst);
         self.command.store(0, Ordering::SeqCst);
         self.stopping.store(0, Ordering::SeqCst);
+        self.stops.store(0, Ordering::SeqCst);
         self.would_abandon(0);
     }
 
@@ -74,6 +76,27 @@ impl Shared {
     /// Whether the keeper has begun to end the command of its own accord.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst) != 0
+    }
+
+    /// Stops the front by `stop`, and counts it: the word is odd meanwhile.
+    pub fn stopping_the_front(&self, stop: impl FnOnce()) {
+        self.stops.fetch_add(1, Ordering::SeqCst);
+        stop();
+        self.stops.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How often the keeper has stopped the front, modulo 128. Waits for a stop that is under way, which ends with this
+    /// process being stopped, but not for long: the keeper may have died in the middle.
+    pub fn stops(&self) -> u8 {
+        let mut patience = 20;
+        loop {
+            let word = self.stops.load(Ordering::SeqCst);
+            if word.is_multiple_of(2) || patience == 0 {
+                return u8::try_from(word / 2 % 128).unwrap_or(0);
+            }
+            patience -= 1;
+            wait::pause(Duration::from_millis(1));
+        }
     }
 
     /// Says by what number the keeper is known where it leaves something that outlives it; 0 for nothing.
