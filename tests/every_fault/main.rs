@@ -12,24 +12,19 @@
 #![allow(clippy::print_stderr, reason = "a seed that is not seen cannot be tried again")]
 
 mod call;
-#[allow(dead_code, reason = "a part of it is for the swarm")]
-#[path = "../faults/chance.rs"]
-mod chance;
 mod command;
 mod names;
 mod oracle;
-#[path = "../support/places.rs"]
-mod places;
 mod point;
 mod pool;
 mod process;
-#[path = "../support/program.rs"]
-mod program;
 mod scene;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod shape;
 mod site;
+#[path = "../support/mod.rs"]
+mod support;
 mod sys;
 mod tracer;
 mod trials;
@@ -45,4 +40,9 @@ fn main() -> ExitCode {
         Some((first, rest)) if first == "play" => worker::play(rest),
         _ => libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials::all()).exit_code(),
     }
+}
+
+/// A bed without a service of its own is not asked for here.
+fn service(root: &std::path::Path) -> support::Service {
+    support::Service::file(root)
 }

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::places::Places;
 use crate::point::Point;
 use crate::process;
 use crate::site::MARK;
+use crate::support::places::Places;
 
 /// No worker takes longer that is not stuck itself.
 const LIMIT: Duration = Duration::from_secs(60);

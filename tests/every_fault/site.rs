@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::command;
-use crate::program::dlock;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::redis;
 use crate::shape::{Event, Shape};
+use crate::support::program::dlock;
 use crate::sys::{self, Program};
 
 /// Marks every process of a point; its value is the folder.

@@ -7,22 +7,13 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::chance::{Random, seed};
 use crate::point::{Fault, Point};
 use crate::pool::{self, Answer};
 use crate::servers::{Server, redis};
 use crate::shape::{CARELESS, SHAPES, Shape};
+use crate::support::choice::Choice;
 use crate::sys;
 use crate::tracer::Role;
-
-/// What is tried.
-#[derive(Clone, Debug)]
-enum Choice {
-    /// So many points of each shape.
-    Some(usize),
-    All,
-    One(Point),
-}
 
 /// How many points of each shape belong to an ordinary run of the tests.
 const SAMPLE: usize = 30;
@@ -30,31 +21,15 @@ const SAMPLE: usize = 30;
 /// What takes longer is worth a look, though nothing is wrong.
 const SLOW: Duration = Duration::from_secs(5);
 
-impl Choice {
-    fn of_environment() -> Result<Self, String> {
-        let Ok(text) = std::env::var("DLOCK_TEST_EVERY_FAULT") else { return Ok(Self::Some(SAMPLE)) };
-        if text == "all" {
-            return Ok(Self::All);
-        }
-        text.parse().map(Self::Some).or_else(|_| text.parse().map(Self::One))
-    }
-}
-
-/// The same points each time, so that what an ordinary run finds is due to a change, unless somebody chooses.
-fn chosen_seed() -> u64 {
-    if std::env::var_os("DLOCK_TEST_FAULTS_SEED").is_some() { seed() } else { 1 }
-}
-
 pub(crate) fn all() -> Vec<Trial> {
     if !sys::KNOWS_THIS_MACHINE {
         let skipped = Trial::test("every_fault::needs_the_registers_of_this_machine_in_sys_rs", || Ok(()));
         return vec![skipped.with_ignored_flag(true)];
     }
-    let choice = match Choice::of_environment() {
+    let choice = match Choice::of("DLOCK_TEST_EVERY_FAULT", SAMPLE) {
         Ok(choice) => choice,
         Err(error) => {
-            let fail = move || Err(Failed::from(format!("DLOCK_TEST_EVERY_FAULT: {error}")));
-            return vec![Trial::test("every_fault::choice", fail)];
+            return vec![Trial::test("every_fault::choice", || Err(error.into()))];
         }
     };
     if let Choice::One(point) = choice {
@@ -92,16 +67,9 @@ fn count(shape: &Shape) -> Result<Answer, Failed> {
     Ok(counted)
 }
 
-fn every(shape: &'static Shape, choice: &Choice) -> Result<(), Failed> {
+fn every(shape: &'static Shape, choice: &Choice<Point>) -> Result<(), Failed> {
     let counted = count(shape)?;
-    let mut points = counted.points.clone();
-    if let Choice::Some(number) = choice {
-        let mut random = Random(chosen_seed());
-        while points.len() > *number {
-            let at = random.below(points.len());
-            points.swap_remove(at);
-        }
-    }
+    let points = choice.among(counted.points.clone());
     let answers = pool::play(&points, redis_of(shape), &counted.left);
     let told = tell(shape, &counted, &points, &answers);
     if counted.bad.is_empty() && answers.iter().all(|answer| answer.bad.is_empty()) {

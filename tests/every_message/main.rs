@@ -13,9 +13,6 @@
 
 #![allow(clippy::print_stderr, reason = "a point that is not seen cannot be tried again")]
 
-#[allow(dead_code, reason = "a part of it is for the swarm")]
-#[path = "../faults/chance.rs"]
-mod chance;
 mod command;
 mod http2;
 mod life;

@@ -10,23 +10,14 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::chance::{Random, seed};
 use crate::life::{self, Claimant, Seen};
 use crate::point::{Kind, Point, Strike, Way};
 use crate::proofs;
 use crate::service::Service;
 use crate::support::bounds;
+use crate::support::choice::Choice;
 use crate::support::places::Places;
 use crate::witness;
-
-/// What is tried.
-#[derive(Clone, Copy, Debug)]
-enum Choice {
-    /// So many points of each service and kind.
-    Some(usize),
-    All,
-    One(Point),
-}
 
 /// How many points of each service and kind belong to an ordinary run of the tests.
 const SAMPLE: usize = 3;
@@ -38,16 +29,6 @@ const TIMES: usize = 4;
 /// A life of some seconds is a quarter of a second's work.
 static PLACES: Places = Places::new(8);
 
-impl Choice {
-    fn of_environment() -> Result<Self, String> {
-        let Ok(text) = std::env::var("DLOCK_TEST_EVERY_MESSAGE") else { return Ok(Self::Some(SAMPLE)) };
-        if text == "all" {
-            return Ok(Self::All);
-        }
-        text.parse().map(Self::Some).or_else(|_| text.parse().map(Self::One))
-    }
-}
-
 /// Runs the trials, all of them at once: lives wait more than they work, and there are places for some.
 pub(crate) fn run() -> ExitCode {
     witness::watch();
@@ -58,17 +39,11 @@ pub(crate) fn run() -> ExitCode {
     libtest_mimic::run(&arguments, all()).exit_code()
 }
 
-/// The same points each time, so that what an ordinary run finds is due to a change, unless somebody chooses.
-fn chosen_seed() -> u64 {
-    if std::env::var_os("DLOCK_TEST_FAULTS_SEED").is_some() { seed() } else { 1 }
-}
-
 fn all() -> Vec<Trial> {
-    let choice = match Choice::of_environment() {
+    let choice = match Choice::of("DLOCK_TEST_EVERY_MESSAGE", SAMPLE) {
         Ok(choice) => choice,
         Err(error) => {
-            let fail = move || Err(Failed::from(format!("DLOCK_TEST_EVERY_MESSAGE: {error}")));
-            return vec![Trial::test("every_message::choice", fail)];
+            return vec![Trial::test("every_message::choice", || Err(error.into()))];
         }
     };
     if let Choice::One(point) = choice {
@@ -89,7 +64,8 @@ fn all() -> Vec<Trial> {
         let skipped = is_skipped(service);
         trials.extend(Kind::ALL.into_iter().map(|kind| {
             let name = format!("every_message::{}_{}", service.name().replace('-', "_"), kind.name());
-            Trial::test(name, move || every(service, kind, choice)).with_ignored_flag(skipped)
+            let choice = choice.clone();
+            Trial::test(name, move || every(service, kind, &choice)).with_ignored_flag(skipped)
         }));
     }
     trials
@@ -110,17 +86,10 @@ fn points_of(counted: &Seen) -> Vec<Point> {
     points
 }
 
-fn every(service: Service, kind: Kind, choice: Choice) -> Result<(), Failed> {
+fn every(service: Service, kind: Kind, choice: &Choice<Point>) -> Result<(), Failed> {
     let counted = undisturbed(|| life::live(service, kind, None, Claimant::Dlock));
     let all = points_of(&counted);
-    let mut points = all.clone();
-    if let Choice::Some(number) = choice {
-        let mut random = Random(chosen_seed());
-        while points.len() > number {
-            let at = random.below(points.len());
-            points.swap_remove(at);
-        }
-    }
+    let points = choice.among(all.clone());
     let told = tell(&counted, all.len(), &play(&points));
     if told.1 {
         return Err(told.0.into());

@@ -2,7 +2,6 @@
 
 #![allow(clippy::print_stderr, reason = "a seed that is not seen cannot be tried again")]
 
-mod chance;
 mod oracle;
 mod swarm;
 

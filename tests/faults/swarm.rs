@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::chance::{Random, length, seed};
 use crate::oracle::Oracle;
+use crate::support::chance::{Random, length, seed};
 use crate::support::process::{self, Process};
 use crate::support::wait::until_true;
 use crate::support::{Bed, Running};

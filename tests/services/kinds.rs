@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::Bed;
+use crate::support::chance::rounds;
 use crate::support::running::CROWD;
 
 /// Says when two are at work at once.
@@ -11,10 +12,6 @@ const ALONE: &str = r#"mkdir "$0" || echo "$DLOCK_CLAIM" >>overlap; sleep 0.03; 
 /// How often each is tried; `DLOCK_TEST_ROUNDS` says otherwise.
 const PAIRS: usize = 12;
 const CROWDS: usize = 3;
-
-fn rounds(usual: usize) -> usize {
-    std::env::var("DLOCK_TEST_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
-}
 
 fn pairs(kinds: [&[&str]; 2]) {
     let bed = Bed::new();

@@ -6,8 +6,6 @@
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 #![allow(clippy::duplicate_mod, reason = "the same tests, once for each service")]
 
-#[path = "../faults/chance.rs"]
-mod chance;
 mod etcd;
 mod etcd_cluster;
 mod etcd_cut;

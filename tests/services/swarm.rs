@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::chance::{Random, length, seed};
+use crate::support::chance::{Random, length, seed};
 use crate::oracle::Oracle;
 use crate::site::{Kind, Site};
 use crate::support::running::CROWD;

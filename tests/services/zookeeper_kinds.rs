@@ -9,6 +9,7 @@ use super::zookeeper::absent;
 use crate::servers::zookeeper::{self, Raw};
 use crate::servers::{Server, free_port};
 use crate::support::bed::Holder;
+use crate::support::chance::rounds;
 use crate::support::running::finish_all;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Bed, Service};
@@ -40,9 +41,8 @@ fn kinds_that_do_not_mix_never_run_together() {
     }
     let kinds: [[&[&str]; 2]; 3] =
         [[&["--slots", "2"], &["-x"]], [&["--slots", "1"], &["--slots", "3"]], [&["-s"], &["--slots", "2"]]];
-    let count = std::env::var("DLOCK_TEST_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(PAIRS);
     let beds = beds("kinds");
-    for round in 0..count {
+    for round in 0..rounds(PAIRS) {
         let (bed, name) = (&beds[round % 2], format!("x{round}"));
         let mut pair = kinds[round % kinds.len()];
         if round % 4 > 1 {

@@ -4,6 +4,8 @@
 
 pub(crate) mod bed;
 pub(crate) mod bounds;
+pub(crate) mod chance;
+pub(crate) mod choice;
 pub(crate) mod gate;
 pub(crate) mod places;
 pub(crate) mod process;

@@ -35,6 +35,16 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
+/// How often to try something: `usual`, or as often as `DLOCK_TEST_ROUNDS` says.
+pub(crate) fn rounds(usual: usize) -> usize {
+    std::env::var("DLOCK_TEST_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
+
+/// The same choices each time, so that what an ordinary run finds is due to a change, unless somebody chooses.
+pub(crate) fn usual_seed() -> u64 {
+    if std::env::var_os("DLOCK_TEST_FAULTS_SEED").is_some() { seed() } else { 1 }
+}
+
 /// How long to go on: `default`, or so many seconds as `DLOCK_TEST_FAULTS_SECONDS` says.
 pub(crate) fn length(default: Duration) -> Duration {
     let given = std::env::var("DLOCK_TEST_FAULTS_SECONDS").ok().and_then(|s| s.parse().ok());

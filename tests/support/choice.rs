@@ -1,0 +1,38 @@
+//! Which points of an enumeration are tried.
+
+use std::str::FromStr;
+
+use super::chance::{Random, usual_seed};
+
+/// What is tried.
+#[derive(Clone, Debug)]
+pub(crate) enum Choice<P> {
+    /// So many points of each kind.
+    Some(usize),
+    All,
+    One(P),
+}
+
+impl<P: FromStr<Err = String>> Choice<P> {
+    /// What the environment's `variable` says, or `sample` points of each kind.
+    pub(crate) fn of(variable: &str, sample: usize) -> Result<Self, String> {
+        let Ok(text) = std::env::var(variable) else { return Ok(Self::Some(sample)) };
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        let point = |_| text.parse().map(Self::One).map_err(|error| format!("{variable}: {error}"));
+        text.parse().map(Self::Some).or_else(point)
+    }
+
+    /// Those of `points`, all of one kind, that are tried.
+    pub(crate) fn among(&self, mut points: Vec<P>) -> Vec<P> {
+        if let Self::Some(number) = self {
+            let mut random = Random(usual_seed());
+            while points.len() > *number {
+                let at = random.below(points.len());
+                points.swap_remove(at);
+            }
+        }
+        points
+    }
+}
