@@ -166,6 +166,17 @@ impl FileClaim {
         }
     }
 
+    /// Brings the state up to date, then looks at the files by `check`. Those of a hold are looked at also while its line
+    /// cannot be read, and a loss that is found counts whatever cannot be told.
+    async fn look_with(&self, check: impl FnOnce(&Self) -> Outcome<()>, deadline: Moment) -> Outcome<()> {
+        let looked = match self.look(deadline).await {
+            Ok(()) => check(self),
+            Err(fault) if self.holds() => self.check_files().and(Err(fault)),
+            Err(fault) => Err(fault),
+        };
+        if self.is_over() { Ok(()) } else { looked }
+    }
+
     /// Whether nothing can have changed; without a guard, since one read of one page is whole.
     fn stands_unchanged(&self) -> Outcome<bool> {
         let inner = self.inner();
@@ -285,13 +296,7 @@ impl Claim for FileClaim {
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
         loop {
             let called = self.news.notified();
-            let looked = match self.look(Moment::NEVER).await {
-                Ok(()) => self.check_if_disturbed(),
-                // The line cannot be read; the files of a hold can be looked at all the same.
-                Err(fault) if self.holds() => self.check_files().and(Err(fault)),
-                Err(fault) => Err(fault),
-            };
-            let looked = if self.is_over() { Ok(()) } else { looked };
+            let looked = self.look_with(Self::check_if_disturbed, Moment::NEVER).await;
             self.falter(looked).map_err(self.fail("wait in the line"))?;
             if let Some(state) = self.inner().announce(seen) {
                 return Ok(state);
@@ -309,9 +314,7 @@ impl Claim for FileClaim {
         let before = self.inner().state.clone();
         // If it could not be had before.
         self.watch_files();
-        let looked = self.look(deadline).await;
-        let looked = if looked.is_ok() || self.holds() { self.check_files().and(looked) } else { looked };
-        let looked = if self.is_over() { Ok(()) } else { looked };
+        let looked = self.look_with(Self::check_files, deadline).await;
         looked.map_err(self.fail("renew in the line"))?;
         let inner = &mut *self.inner();
         if inner.state != before {
