@@ -44,7 +44,7 @@ pub(super) async fn examine(service: &Service, deadline: Moment) -> Outcome<Exam
         is_said && !matches!(service.config.place, Place::Socket(_)) && !stays_here_at(peer)
     });
     if let Some(open) = service.config.open_password().or_else(|| peer.cloned()) {
-        risks.push(Risk::of_open_password(&open, "say rediss:// and have the server speak TLS"));
+        risks.push(Risk::of_open_password(&open, "use rediss:// and enable TLS on the server"));
     }
     if denied {
         risks.push(Risk::warning(

@@ -15,4 +15,5 @@ end
 if value and not found and #value == 32 and redis.call('EXISTS', ARGV[1] .. value .. ARGV[2]) == 1 then
   table.insert(entries, 1, entry(value))
 end
-return { value, redis.call('PTTL', KEYS[1]), entries, value and foreign_identity(KEYS[1]) }
+local foreign = value and foreign_identity(KEYS[1])
+return { value, redis.call('PTTL', KEYS[1]), entries, type(foreign) == 'string' and foreign }

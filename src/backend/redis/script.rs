@@ -59,7 +59,7 @@ pub(super) static LEAVE: Script = script!(
 pub(super) static EVICT: Script =
     script!("d13f407f887ba67d3954e38677f0c9dbe8d9a272", "head.lua", "clock.lua", "line.lua", "evict.lua");
 pub(super) static EVICT_FOREIGN: Script = script!(
-    "078eb7056aa4d6b5e9d3342514f6f28c667130df",
+    "53cec2624d84cac5aa0bc3b64ae9d48005fbc509",
     "head.lua",
     "clock.lua",
     "line.lua",
@@ -71,7 +71,7 @@ pub(super) static PUBLISH: Script =
 pub(super) static HOLD: Script = script!("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", "hold.lua");
 pub(super) static FREE: Script = script!("bc9af1942289349a90631c15e1a4388c58792907", "free.lua");
 pub(super) static INSPECT: Script =
-    script!("f721236213fc7a724a786291f253522351a802ee", "foreign.lua", "inspect.lua");
+    script!("01f6f562060257c081cd870143adfb0c8905ab74", "foreign.lua", "inspect.lua");
 
 /// A command, or a script with its keys and arguments.
 #[derive(Clone, Debug)]

@@ -29,7 +29,7 @@ pub(super) async fn examine(backend: &RedlockBackend, deadline: Moment) -> Outco
     let mut risks = risks(&places, &infos, nodes.max_ttl.as_secs());
     let mut open = nodes.services.iter().filter_map(|service| service.config.open_password());
     if let Some(open) = open.next() {
-        risks.push(Risk::of_open_password(&open, "say rediss:// and have the nodes speak TLS"));
+        risks.push(Risk::of_open_password(&open, "use rediss:// and enable TLS on the nodes"));
     }
     Ok(Examination {
         server: format!("Redlock on {} Redis {}", nodes.services.len(), versions.join(", ")),
@@ -56,7 +56,7 @@ fn risks(places: &[String], infos: &[Option<HashMap<String, String>>], max_ttl: 
         Risk::note(
             "tokens rise as long as a majority of nodes keeps its data; when more lose it at once they may go back",
         ),
-        Risk::of_backup("of that too a majority has to be free"),
+        Risk::of_backup("as long as a majority of the nodes keeps its data, tokens go on rising"),
         Risk::note(format!(
             "a node that was restarted has no say for {max_ttl} s (--max-ttl), which must be the same for all users of \
              a lock, like the list of nodes"

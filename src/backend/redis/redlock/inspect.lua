@@ -18,4 +18,5 @@ local function add(key, holds)
 end
 add(KEYS[3], true)
 add(KEYS[2], false)
-return { value, redis.call('PTTL', KEYS[1]), entries, value and foreign_identity(KEYS[1]) }
+local foreign = value and foreign_identity(KEYS[1])
+return { value, redis.call('PTTL', KEYS[1]), entries, type(foreign) == 'string' and foreign }

@@ -27,13 +27,13 @@ pub(super) static PUBLISH: Script =
 pub(super) static EVICT: Script =
     script!("8d7eeb5390db6c93bbc69fd7447d469222f6ab0d", "quorum.lua", "evict.lua");
 pub(super) static EVICT_FOREIGN: Script = script!(
-    "8bb0dbddc04eb70dcb80a32c3af0553acd8c62e0",
+    "dad3a241ad21da35d8a1ef7df4b6109438a1af0b",
     "quorum.lua",
     "../foreign.lua",
     "../evict_foreign.lua"
 );
 pub(super) static INSPECT: Script =
-    script!("94c86e0eda3c7d36a4e67f8d201cfbcf9a4907c7", "../foreign.lua", "inspect.lua");
+    script!("6f20a56f3b903c778255bb5abd210e158f595c9b", "../foreign.lua", "inspect.lua");
 
 #[cfg(test)]
 mod tests {
