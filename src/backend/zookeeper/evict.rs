@@ -1,6 +1,6 @@
 //! Removing entries, and asking their owners to.
 
-use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
+use zookeeper_client::{Client, Error as ZkError, MultiWriteError, MultiWriter};
 
 use super::note::Note;
 use super::shared::{Own, Shared};
@@ -122,15 +122,22 @@ pub(super) async fn evict(
         for path in targets.iter().flat_map(|target| &target.nodes) {
             step.add_delete(path, None)?;
         }
-        match step.commit().await {
-            Ok(_) => return Ok(true),
-            Err(MultiWriteError::OperationFailed {
-                source: ZkError::NoNode | ZkError::BadVersion, ..
-            }) => {}
-            Err(error) => return Err(ZkError::from(error).into()),
+        if is_done(step).await? {
+            return Ok(true);
         }
     }
     Err(busy())
+}
+
+/// Commits `step`; whether it was done, and not refused because a node has gone or has changed.
+async fn is_done(mut step: MultiWriter<'_>) -> Outcome<bool> {
+    match step.commit().await {
+        Ok(_) => Ok(true),
+        Err(MultiWriteError::OperationFailed { source: ZkError::NoNode | ZkError::BadVersion, .. }) => {
+            Ok(false)
+        }
+        Err(error) => Err(ZkError::from(error).into()),
+    }
 }
 
 /// As [`crate::backend::Backend::evict_foreign`], in the line at `path`.
@@ -146,13 +153,8 @@ pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> O
             let version = (*node == *seen.place.record()).then_some(seen.stat.version);
             step.add_delete(&format!("{}/{}", seen.folder, node.name), version)?;
         }
-        match step.commit().await {
-            Ok(_) => return Ok(true),
-            // Its owner has changed it, or it is gone.
-            Err(MultiWriteError::OperationFailed {
-                source: ZkError::NoNode | ZkError::BadVersion, ..
-            }) => {}
-            Err(error) => return Err(ZkError::from(error).into()),
+        if is_done(step).await? {
+            return Ok(true);
         }
     }
     Err(busy())
