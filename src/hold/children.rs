@@ -42,7 +42,7 @@ impl Driver<'_> {
 
     /// Takes the changes of all children: the command's, and the ends of orphans.
     pub(super) fn reap(&mut self) {
-        if self.command.is_none() {
+        if self.command.is_none() || self.machine.tree_is_gone() {
             return;
         }
         // Once it is reaped nobody else could learn how it ended, should this process not live to say it.

@@ -250,9 +250,7 @@ impl Driver<'_> {
                 return Event::Tick;
             }
             // Each time round, whatever woke this process: should a signal be missed, a renewal makes up for it.
-            if !self.machine.tree_is_gone() {
-                self.reap();
-            }
+            self.reap();
             if let Some(event) = self.events.pop_front() {
                 return event;
             }
