@@ -19,7 +19,7 @@ use super::guard::REAPING;
 use super::inherited;
 use super::keeper::Seed;
 use super::outcome::Outcome;
-use super::shared::Shared;
+use super::shared::{Shared, Stops};
 use super::signals::{Signal, SignalInfo};
 use super::start::Start;
 use super::sys::{self, Fork, SignalSet};
@@ -254,23 +254,27 @@ impl Front {
     }
 
     fn take_signals(&mut self, watch: &mut Watch, patience: Patience) -> Step {
-        // The last SIGCONT, and how often this process had been stopped when it was read.
-        let mut resumed: Option<(SignalInfo, u8)> = None;
+        // The last SIGCONT, and how often this process had been stopped before it was read.
+        let mut resumed = None;
         for _ in 0..SIGNALS_AT_ONCE {
-            let stops = self.shared.stops();
+            let before = self.shared.stops();
             match sys::read_signal(&self.signals) {
                 Ok(info) if info.own => {}
                 Ok(info) if info.signal == Signal::CHLD => self.take_children(watch, patience),
-                Ok(info) if info.signal == Signal::CONT => resumed = Some((info, stops)),
-                Ok(info) => self.pass_on(watch, info, stops),
-                // Stopped meanwhile: what has resumed it then is another one, or this one, if no other is to be had.
-                Err(_) if resumed.is_some_and(|(_, before)| before != stops) => {
-                    resumed = resumed.map(|(info, _)| (info, stops));
-                    sys::step_aside();
-                }
+                Ok(info) if info.signal == Signal::CONT => resumed = Some((info, before)),
+                Ok(info) => self.pass_on(watch, info, before),
                 Err(error) => {
                     if error.kind() != io::ErrorKind::WouldBlock {
                         wait::pause(Duration::from_millis(1));
+                    }
+                    if let Some((info, before)) = resumed {
+                        let stops = self.shared.settled_stops();
+                        if stops != before {
+                            // Stopped meanwhile: what has resumed it is another one, or this one if there is no other.
+                            resumed = Some((info, stops));
+                            sys::step_aside();
+                            continue;
+                        }
                     }
                     // Whatever comes from now on comes after the command has joined the group.
                     watch.in_group = watch.started && self.shared.command_is_in_group();
@@ -320,7 +324,7 @@ impl Front {
         }
     }
 
-    fn pass_on(&self, watch: &mut Watch, info: SignalInfo, stops: u8) {
+    fn pass_on(&self, watch: &mut Watch, info: SignalInfo, stops: Stops) {
         let signal = info.signal;
         let everybody = watch.in_group && self.start.reaches_the_group(info);
         if signal == Signal::CONT && self.is_resumed(watch, info) {
@@ -341,11 +345,11 @@ impl Front {
             watch.ended_by = Some(signal);
             Self::leave_by(watch);
         }
-        drop(watch.channel.tell_keeper(ToKeeper::Signal { signal, everybody, stops }));
+        drop(watch.channel.tell_keeper(ToKeeper::Signal { signal, everybody, stops: stops.number() }));
     }
 
     /// Whether this SIGCONT is not for the command: the keeper undoes a stop that was followed, or somebody has
-    /// resumed all of the job; passed on, it could undo the next Ctrl-Z.
+    /// resumed all of the job; passed on, the command would get it twice.
     fn is_resumed(&self, watch: &mut Watch, info: SignalInfo) -> bool {
         if info.sender == Some(watch.keeper) {
             watch.followed = None;

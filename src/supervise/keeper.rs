@@ -187,7 +187,7 @@ impl<'a> Keeper<'a> {
 
     /// Whether the front was stopped since it had been stopped `stops` times.
     pub fn has_stopped_front_since(&self, stops: u8) -> bool {
-        self.shared.stops() != stops
+        self.shared.stops().number() != stops
     }
 
     /// Lets a front go on that was stopped with its command.

@@ -20,6 +20,17 @@ const PASSED: u64 = 2;
 const EXITED: u64 = 0x100;
 const SIGNALED: u64 = 0x200;
 
+/// How often the front was stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stops(u64);
+
+impl Stops {
+    /// Their number, modulo 128.
+    pub fn number(self) -> u8 {
+        u8::try_from(self.0 / 2 % 128).unwrap_or(0)
+    }
+}
+
 /// The shared words.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared {
@@ -85,18 +96,21 @@ impl Shared {
         self.stops.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How often the keeper has stopped the front, modulo 128. Waits for a stop that is under way, which ends with this
-    /// process being stopped, but not for long: the keeper may have died in the middle.
-    pub fn stops(&self) -> u8 {
-        let mut patience = 20;
-        loop {
-            let word = self.stops.load(Ordering::SeqCst);
-            if word.is_multiple_of(2) || patience == 0 {
-                return u8::try_from(word / 2 % 128).unwrap_or(0);
+    /// How often the keeper has stopped the front. One that is under way makes it differ from what it was and will be.
+    pub fn stops(&self) -> Stops {
+        Stops(self.stops.load(Ordering::SeqCst))
+    }
+
+    /// The same once a stop that is under way, which ends with this process being stopped, is over. That is not waited for
+    /// long: the keeper may have died in the middle.
+    pub fn settled_stops(&self) -> Stops {
+        for _ in 0..20 {
+            if self.stops().0.is_multiple_of(2) {
+                break;
             }
-            patience -= 1;
             wait::pause(Duration::from_millis(1));
         }
+        self.stops()
     }
 
     /// Says by what number the keeper is known where it leaves something that outlives it; 0 for nothing.
