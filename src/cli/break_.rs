@@ -98,7 +98,7 @@ fn nameless(line: &LockStatus, settings: &BreakSettings, lock: &str) -> Result<(
 /// What is said of the entry of another program's client, which cannot be asked to end.
 fn needs_force(entry: &Entry, lock: &str) -> Failure {
     let party = Party::of(entry, SystemTime::now());
-    Failure::usage(format!("{party} uses {lock}, and only dlock ends its command when it is asked"))
+    Failure::usage(format!("{party} uses {lock}, and cannot be asked to end its command"))
         .hint("--force removes the entry at once, and two commands may overlap")
 }
 

@@ -99,8 +99,7 @@ async fn entries_of_other_programs_need_force_or_nothing_is_changed() {
     for target in [Target::All, claim] {
         let backend = Lines::new(vec![mixed.clone()]);
         let asked = outcome(&backend, &settings(target.clone()), true).await;
-        let sentence =
-            "another client on host7 pid 1 (./x) uses a, and only dlock ends its command when it is asked";
+        let sentence = "another client on host7 pid 1 (./x) uses a, and cannot be asked to end its command";
         assert_eq!(asked, Err((64, sentence.into())));
         assert!(backend.evicted().is_empty());
         let text = outcome(&backend, &BreakSettings { force: true, ..settings(target) }, true).await;

@@ -43,14 +43,15 @@ impl Risk {
 
     /// That tokens fall with the service's data; `help` says what there is against it, or what becomes of them.
     pub fn of_backup(help: &str) -> Self {
-        Self::note(format!("restored from a backup it gives lower tokens than it has given since; {help}"))
+        Self::note(format!(
+            "a service restored from a backup gives lower tokens than it has given since; {help}"
+        ))
     }
 
     /// That somebody on the way to `place` can come by the password; `remedy` says how to have it encrypted.
     pub fn of_open_password(place: &str, remedy: &str) -> Self {
-        let what = format!(
-            "the password may go over the network without encryption, to {place} or to whoever poses as that"
-        );
+        let what =
+            format!("the password may be sent without encryption, to {place} or to somebody who poses as it");
         Self::warning(what, remedy)
     }
 

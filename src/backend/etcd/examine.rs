@@ -40,7 +40,7 @@ pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> O
 
 fn of_password(wire: &Wire) -> Option<Risk> {
     let open = wire.open_password()?;
-    Some(Risk::of_open_password(open, "say https:// and have the servers speak TLS"))
+    Some(Risk::of_open_password(open, "use https:// and enable TLS on the servers"))
 }
 
 fn of_version(version: &str) -> Option<Risk> {

@@ -127,7 +127,7 @@ pub(super) async fn evict_foreign(
     let mut foreign = status.holders.iter().filter(|entry| entry.foreign);
     let Some(entry) = foreign.find(|entry| entry.claim == Some(id)) else { return Ok(false) };
     let path = directory.path_of(directory.naming.of(lock)?.canonical());
-    let (path, end) = (path.display(), "nobody else can let go of it");
+    let (path, end) = (path.display(), "nobody else can release it");
     let reason = match entry.pid {
         Some(pid) => format!("pid {pid} has {path} locked by flock, and {end}; end that process"),
         None => {

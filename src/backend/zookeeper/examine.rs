@@ -39,7 +39,7 @@ pub(super) async fn examine(door: &Door, client: &Client) -> Outcome<Examination
         let what = "without --user everybody who reaches the servers can remove or change claims";
         risks.push(Risk::note(what));
     } else if let Some(open) = door.config.open_password() {
-        risks.push(Risk::of_open_password(open, "say --cacert and the servers' secureClientPort"));
+        risks.push(Risk::of_open_password(open, "use --cacert, and the servers' secureClientPort"));
     }
     risks.push(Risk::of_backup("they are its transaction ids, which nothing raises but use"));
     let server =

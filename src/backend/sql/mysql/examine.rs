@@ -52,7 +52,7 @@ pub(super) async fn examine(
     let mut risks = risks(&facts);
     risks.push(of_backup(&config.tables));
     if let Some(open) = config.open_password() {
-        let remedy = "say ?ssl-mode=verify_identity, or required, in the address";
+        let remedy = "set ssl-mode=verify_identity, or required, in the address";
         risks.push(Risk::of_open_password(&open.to_string(), remedy));
     }
     let (least, text) = if maria { ((10, 5), "MariaDB 10.5") } else { ((8, 0), "MySQL 8.0") };

@@ -35,7 +35,7 @@ pub(super) async fn examine(
         risks.push(Risk::warning("it is older than PostgreSQL 13", "use PostgreSQL 13 or newer"));
     }
     if let Some(open) = config.open_password() {
-        let remedy = "say ?sslmode=verify-full, or require, in the address";
+        let remedy = "set sslmode=verify-full, or require, in the address";
         risks.push(Risk::of_open_password(&open.to_string(), remedy));
     }
     risks.push(of_backup(&config.tables));
