@@ -9,20 +9,15 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::support::process::is_alive;
+use crate::support::witness::now;
 
 /// The status of the claim's command that comes to its own end.
 pub(crate) const OWN: i32 = 7;
 
 /// Nobody waits at a gate for longer.
 const LONG: Duration = Duration::from_secs(120);
-
-/// Since the machine was started; the same for all processes.
-pub(crate) fn now() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Boottime)).expect("after the start")
-}
 
 /// How long a command takes.
 #[derive(Clone, Copy, Debug)]

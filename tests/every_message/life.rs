@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::command::{self, Length, now};
-use crate::point::{Kind, Point, Strike, TTL, Way};
+use crate::command::{self, Length};
+use crate::point::{Kind, Point};
 use crate::relay::Relay;
+use crate::relay::fault::{Strike, TTL, Way};
 use crate::service::Service;
+use crate::support::witness::{self, now};
 use crate::support::{Bed, Finished, Running};
-use crate::witness;
 
 /// How long the claim's command takes, and for how long the claim waits before: each takes two renewals.
 pub(crate) const WORK: Duration = TTL.saturating_mul(4).checked_div(5).expect("not by zero");
@@ -77,6 +78,12 @@ DLOCK_MODE=exclusive DLOCK_TOKEN=0 "$@"; code=$?
 redis-cli -p "$port" DEL "$key" >/dev/null
 exit $code"#;
 
+/// A lock that nobody else uses.
+pub(crate) fn new_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("life-{}-x", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// A place for one life.
 struct Scene {
     kind: Kind,
@@ -90,12 +97,11 @@ struct Scene {
 
 impl Scene {
     fn new(service: Service, kind: Kind, strike: Option<Strike>) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let name = format!("life-{}-x", NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = new_name();
         let ports = service.ports();
         let past = Bed::on(service.at(&ports));
         let relays: Vec<Relay> =
-            service.ways(&ports).iter().map(|way| Relay::to(way, service.wire(), strike)).collect();
+            service.ways(&ports).iter().map(|way| Relay::to(way, service.protocol(), strike)).collect();
         let mut over: Vec<u16> = relays.iter().flat_map(|relay| relay.ports().to_vec()).collect();
         // The others are reached directly.
         over.extend(&ports[over.len()..]);
@@ -192,7 +198,7 @@ impl Scene {
 }
 
 /// Waits for the end of one; `None` if it does not come.
-fn end(mut one: Running) -> Option<Ended> {
+pub(crate) fn end(mut one: Running) -> Option<Ended> {
     let limit = now() + LIMIT;
     while !one.has_ended() {
         if now() > limit {

@@ -14,24 +14,19 @@
 #![allow(clippy::print_stderr, reason = "a point that is not seen cannot be tried again")]
 
 mod command;
-mod http2;
+mod crowd;
 mod life;
-mod mysql;
 mod oracle;
 mod point;
-mod postgres;
 mod proofs;
+#[path = "../relay/mod.rs"]
 mod relay;
-mod resp;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod service;
 #[path = "../support/mod.rs"]
 mod support;
 mod trials;
-mod wire;
-mod witness;
-mod zookeeper;
 
 use std::process::ExitCode;
 

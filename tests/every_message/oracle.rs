@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::command::OWN;
 use crate::life::{Ended, Seen, TTL_OF_OTHERS, WAIT, WORK};
-use crate::point::{Fault, Kind, Strike, TTL};
+use crate::point::Kind;
+use crate::relay::fault::{Fault, Strike, TTL};
 use crate::service::Service;
 
 /// The statuses that the manual has for dlock's own endings here.
@@ -45,7 +46,7 @@ fn is_outage(service: Service, strike: Option<Strike>) -> bool {
 
 /// One command that began.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Start {
+pub(crate) struct Start {
     who: String,
     at: Duration,
     token: u64,
@@ -53,19 +54,42 @@ struct Start {
     is_shared: bool,
 }
 
+/// The commands that began, in that order.
+pub(crate) fn starts(log: &[String]) -> Vec<Start> {
+    let start = |line: &String| {
+        let words: Vec<&str> = line.strip_prefix("start ")?.split(' ').collect();
+        Some(Start {
+            who: words[0].to_owned(),
+            at: Duration::from_micros(words[1].parse().ok()?),
+            token: words[3].parse().ok()?,
+            slot: words[4].parse().ok()?,
+            is_shared: words[5] == "shared",
+        })
+    };
+    log.iter().filter_map(start).collect()
+}
+
+/// Where a command that had to wait for the end of another has no higher token.
+pub(crate) fn tokens_that_fall(starts: &[Start]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, later) in starts.iter().enumerate() {
+        for earlier in &starts[..at] {
+            let slots = earlier.slot != later.slot && earlier.slot > 0 && later.slot > 0;
+            let together = slots || (earlier.is_shared && later.is_shared);
+            if !together && earlier.token >= later.token {
+                found.push(format!(
+                    "token: {} had {}, and after it {} had {}",
+                    earlier.who, earlier.token, later.who, later.token
+                ));
+            }
+        }
+    }
+    found
+}
+
 impl Seen {
     fn starts(&self) -> Vec<Start> {
-        let start = |line: &String| {
-            let words: Vec<&str> = line.strip_prefix("start ")?.split(' ').collect();
-            Some(Start {
-                who: words[0].to_owned(),
-                at: Duration::from_micros(words[1].parse().ok()?),
-                token: words[3].parse().ok()?,
-                slot: words[4].parse().ok()?,
-                is_shared: words[5] == "shared",
-            })
-        };
-        self.log.iter().filter_map(start).collect()
+        starts(&self.log)
     }
 
     fn start(&self, who: &str) -> Option<Duration> {
@@ -89,7 +113,7 @@ impl Seen {
     pub(crate) fn complaints(&self) -> Vec<String> {
         let mut found = Vec::new();
         self.exclusion(&mut found);
-        self.tokens(&mut found);
+        found.extend(tokens_that_fall(&self.starts()));
         // What depends on leases proves nothing if the machine stood still.
         if self.stood_still.is_some() {
             return found;
@@ -120,23 +144,6 @@ impl Seen {
             }
             if self.starts().iter().filter(|other| other.who == start.who).count() > 1 {
                 found.push(format!("started twice: {}", start.who));
-            }
-        }
-    }
-
-    /// A command that had to wait for the end of another has the higher token.
-    fn tokens(&self, found: &mut Vec<String>) {
-        let starts = self.starts();
-        for (at, later) in starts.iter().enumerate() {
-            for earlier in &starts[..at] {
-                let slots = earlier.slot != later.slot && earlier.slot > 0 && later.slot > 0;
-                let together = slots || (earlier.is_shared && later.is_shared);
-                if !together && earlier.token >= later.token {
-                    found.push(format!(
-                        "token: {} had {}, and after it {} had {}",
-                        earlier.who, earlier.token, later.who, later.token
-                    ));
-                }
             }
         }
     }

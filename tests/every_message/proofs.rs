@@ -7,7 +7,8 @@ use libtest_mimic::Failed;
 
 use crate::command::OWN;
 use crate::life::{self, Claimant, Ended, Seen};
-use crate::point::{Fault, Kind, Strike, Way};
+use crate::point::Kind;
+use crate::relay::fault::{Fault, Strike, Way};
 use crate::service::Service;
 use crate::trials::undisturbed;
 

@@ -2,17 +2,17 @@
 
 use std::sync::OnceLock;
 
-use crate::http2::Http2;
-use crate::mysql::Mysql;
-use crate::postgres::Postgres;
-use crate::resp::Resp;
+use crate::relay::Protocol;
+use crate::relay::http2::Http2;
+use crate::relay::mysql::Mysql;
+use crate::relay::postgres::Postgres;
+use crate::relay::resp::Resp;
+use crate::relay::zookeeper::Zookeeper;
 use crate::servers::etcd::{self, Cluster, Etcd};
 use crate::servers::postgres::{self, Postgres as PostgresServer};
 use crate::servers::zookeeper::Raw;
 use crate::servers::{Server, mariadb, redis, zookeeper};
 use crate::support::{self, Bed};
-use crate::wire::Wire;
-use crate::zookeeper::Zookeeper;
 
 /// A service, and which of its servers the relays that strike lead to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +108,7 @@ impl Service {
     }
 
     /// What its messages are.
-    pub(crate) fn wire(self) -> fn() -> Box<dyn Wire> {
+    pub(crate) fn protocol(self) -> Protocol {
         match self {
             Self::Redis | Self::RedlockOne | Self::RedlockMost => || Box::new(Resp),
             Self::Etcd | Self::EtcdThree => || Box::<Http2>::default(),

@@ -7,17 +7,20 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use crate::crowd;
 use crate::life::{self, Claimant, Seen};
-use crate::point::{Kind, Point, Strike, Way};
+use crate::point::{Kind, Point};
 use crate::proofs;
+use crate::relay::fault::{Strike, TTL, Way};
 use crate::service::Service;
 use crate::support::bounds;
 use crate::support::choice::Choice;
 use crate::support::places::Places;
-use crate::witness;
+use crate::support::witness;
 
 /// How many points of each service and kind belong to an ordinary run of the tests.
 const SAMPLE: usize = 3;
@@ -26,15 +29,18 @@ const SAMPLE: usize = 3;
 /// of it.
 const TIMES: usize = 4;
 
+/// If the machine loses so much in a second, a renewal, which passes through five processes, may not be answered in time.
+const STILL: Duration = TTL.checked_div(8).expect("not by zero");
+
 /// A life of some seconds is a quarter of a second's work.
-static PLACES: Places = Places::new(8);
+pub(crate) static PLACES: Places = Places::new(8);
 
 /// Runs the trials, all of them at once: lives wait more than they work, and there are places for some.
 pub(crate) fn run() -> ExitCode {
-    witness::watch();
+    witness::watch(STILL);
     let mut arguments = Arguments::from_args();
     if !bounds::exact() {
-        arguments.test_threads = Some(Service::ALL.len() * Kind::ALL.len());
+        arguments.test_threads = Some(Service::ALL.len() * (Kind::ALL.len() + 2));
     }
     libtest_mimic::run(&arguments, all()).exit_code()
 }
@@ -68,6 +74,7 @@ fn all() -> Vec<Trial> {
             Trial::test(name, move || every(service, kind, &choice)).with_ignored_flag(skipped)
         }));
     }
+    trials.extend(crowd::trials(is_skipped));
     trials
 }
 

@@ -1,12 +1,15 @@
 //! Chance that can be repeated.
 
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
 use std::time::Duration;
 
 /// A small generator whose whole state is the seed that is printed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    /// Any number.
+    pub(crate) fn next(&mut self) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -1,6 +1,6 @@
 //! Where the messages of a connection begin and end.
 
-use crate::point::Way;
+use super::fault::Way;
 
 /// What stands at the beginning of what was received.
 #[derive(PartialEq, Eq, Debug)]

@@ -1,5 +1,5 @@
-//! Sees when the machine stands still: what is told of a lease of three seconds by a machine that stops for a part of one is
-//! told by the machine.
+//! Sees when the machine stands still: what is told of a lease of seconds by a machine that stops for a part of one is told
+//! by the machine.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -10,9 +10,6 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::command::now;
-use crate::point::TTL;
-
 /// Between two questions to another process.
 const STEP: Duration = Duration::from_millis(20);
 
@@ -22,18 +19,20 @@ const WORK: Duration = Duration::from_micros(500);
 /// So many questions take a second on a machine at rest.
 const WINDOW: usize = 50;
 
-/// If those take longer by so much, a renewal, which passes through five processes, may not be answered in time.
-const STILL: Duration = TTL.checked_div(8).expect("not by zero");
-
 /// When a question was asked by which too much time was lost, and how much.
 static STOOD: Mutex<Vec<(Duration, Duration)>> = Mutex::new(Vec::new());
 
-/// Begins to watch, for as long as this process lives.
+/// Since the machine was started; the same for all processes.
+pub(crate) fn now() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).expect("after the start")
+}
+
+/// Begins to watch, for as long as this process lives: the machine stands still if it loses more than `still` in a second.
 #[expect(clippy::zombie_processes, reason = "it dies with this process")]
-pub(crate) fn watch() {
+pub(crate) fn watch(still: Duration) {
     static BEGUN: Once = Once::new();
     BEGUN.call_once(|| {
-        thread::spawn(|| {
+        thread::spawn(move || {
             let mut command = Command::new("setpriv");
             command.args(["--pdeathsig", "KILL", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut other = command.spawn().expect("a process to ask");
@@ -49,7 +48,7 @@ pub(crate) fn watch() {
                 lost.pop_front();
                 lost.push_back(now().saturating_sub(asked + STEP + WORK));
                 let all: Duration = lost.iter().sum();
-                if all > STILL {
+                if all > still {
                     STOOD.lock().unwrap_or_else(PoisonError::into_inner).push((asked, all));
                 }
             }

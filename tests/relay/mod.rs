@@ -1,4 +1,14 @@
-//! A relay between one claim and a service, which knows messages and does one thing to one of them.
+//! A relay between a client and a service, which knows messages and does one thing to one of them, or delays each.
+
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
+pub(crate) mod fault;
+pub(crate) mod http2;
+pub(crate) mod mysql;
+pub(crate) mod postgres;
+pub(crate) mod resp;
+pub(crate) mod wire;
+pub(crate) mod zookeeper;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,9 +17,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::command::now;
-use crate::point::{Fault, Strike, TTL, Way};
-use crate::wire::Wire;
+use fault::{Fault, Strike, TTL, Way};
+use rustix::time::{ClockId, clock_gettime};
+use wire::Wire;
+
+/// Reads a connection of one protocol.
+pub(crate) type Protocol = fn() -> Box<dyn Wire>;
+
+/// For how long a message is kept waiting.
+pub(crate) type Delay = Box<dyn FnMut() -> Duration + Send>;
 
 /// How long a server may take for what has come late.
 const ANSWER: Duration = Duration::from_millis(500);
@@ -42,7 +58,8 @@ struct State {
 
 struct Shared {
     strike: Option<Strike>,
-    wire: fn() -> Box<dyn Wire>,
+    delay: Option<Mutex<Delay>>,
+    protocol: Protocol,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -55,8 +72,18 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// Relays to these ports of the loopback.
-    pub(crate) fn to(ports: &[u16], wire: fn() -> Box<dyn Wire>, strike: Option<Strike>) -> Self {
-        let shared = Arc::new(Shared { strike, wire, state: Mutex::default(), changed: Condvar::new() });
+    pub(crate) fn to(ports: &[u16], protocol: Protocol, strike: Option<Strike>) -> Self {
+        Self::start(ports, protocol, strike, None)
+    }
+
+    /// The same, and each message comes later by what `delay` says, without overtaking another of its connection.
+    pub(crate) fn delaying(ports: &[u16], protocol: Protocol, delay: Delay) -> Self {
+        Self::start(ports, protocol, None, Some(Mutex::new(delay)))
+    }
+
+    fn start(ports: &[u16], protocol: Protocol, strike: Option<Strike>, delay: Option<Mutex<Delay>>) -> Self {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { strike, delay, protocol, state, changed });
         let ports = ports.iter().enumerate().map(|(server, port)| listen(&shared, server, *port));
         Self { ports: ports.collect(), shared }
     }
@@ -119,8 +146,9 @@ impl Shared {
 
     /// What is to be done to this message.
     fn judge(&self, server: usize, way: Way, message: &str) -> Option<Fault> {
+        let now = Duration::try_from(clock_gettime(ClockId::Boottime)).expect("after the start");
         let mut state = self.state();
-        state.messages[way as usize].push(format!("{:.3} {message}", now().as_secs_f64()));
+        state.messages[way as usize].push(format!("{:.3} {message}", now.as_secs_f64()));
         let number = state.messages[way as usize].len();
         if state.silent == Some(server) {
             return Some(Fault::Silence);
@@ -130,6 +158,14 @@ impl Shared {
         state.silent = (strike.fault == Fault::Silence).then_some(server);
         state.is_kept_back = matches!(strike.fault, Fault::Late | Fault::Ghost);
         Some(strike.fault)
+    }
+
+    /// Waits for as long as every message does.
+    fn delay(&self) {
+        if let Some(delay) = &self.delay {
+            let length = (*delay.lock().unwrap_or_else(PoisonError::into_inner))();
+            self.wait(length, |_| false);
+        }
     }
 
     /// Keeps a request back until its time has come; false if that never does.
@@ -172,7 +208,7 @@ fn connect(shared: &Arc<Shared>, client: &TcpStream, number: usize, port: u16) {
     // Without these a relay answers later than a server would.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     shared.state().sockets.push(one_more(&server));
-    let wire = Arc::new(Mutex::new((shared.wire)()));
+    let wire = Arc::new(Mutex::new((shared.protocol)()));
     let is_late = Arc::new(AtomicBool::new(false));
     for way in Way::BOTH {
         let (from, to) = match way {
@@ -228,7 +264,7 @@ impl Direction {
                 None => silent.then_some(Fault::Silence),
             };
             match fault {
-                None => {}
+                None => self.shared.delay(),
                 // Nobody hears of it.
                 Some(Fault::Silence) => {
                     self.shared.wait(TTL * 100, |_| false);

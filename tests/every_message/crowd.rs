@@ -1,0 +1,139 @@
+//! Many claims on one lock at the same moment, and each message of each of them comes a little late, another time than the
+//! others: orders of arrival that a quick loopback never shows.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::command::{self, Length};
+use crate::life;
+use crate::oracle;
+use crate::relay::Relay;
+use crate::service::Service;
+use crate::support::chance::{Random, rounds, seed};
+use crate::support::{Bed, Running};
+use crate::trials::PLACES;
+
+/// How often each is tried; `DLOCK_TEST_ROUNDS` says otherwise.
+const ROUNDS: usize = 2;
+
+/// How long each command takes.
+const WORK: Duration = Duration::from_millis(20);
+
+/// Who could not hold by then never will: everybody's work takes a second in all.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// What a claim asks for in each shape, and how many of each.
+struct Shape {
+    name: &'static str,
+    modes: &'static [&'static [&'static str]],
+    each: usize,
+    /// How many of them take the time of one large one.
+    times: usize,
+    /// What a claim may end with whose command did not run.
+    refused: Option<i32>,
+}
+
+const SHAPES: [Shape; 2] = [
+    Shape { name: "slots", modes: &[&["--slots", "3"]], each: 12, times: 1, refused: None },
+    Shape {
+        name: "kinds",
+        modes: &[&["--slots", "2"], &["--exclusive"]],
+        each: 1,
+        times: 8,
+        refused: Some(64),
+    },
+];
+
+const SERVICES: [Service; 8] = [
+    Service::Redis,
+    Service::RedlockMost,
+    Service::Etcd,
+    Service::EtcdThree,
+    Service::Zookeeper,
+    Service::ZookeeperThree,
+    Service::Mysql,
+    Service::Postgres,
+];
+
+pub(crate) fn trials(is_skipped: impl Fn(Service) -> bool) -> Vec<Trial> {
+    let trial = |service: Service, shape: &'static Shape| {
+        let name = format!("every_message::{}_crowd_of_{}", service.name().replace('-', "_"), shape.name);
+        Trial::test(name, move || crowds(service, shape)).with_ignored_flag(is_skipped(service))
+    };
+    SERVICES.iter().flat_map(|service| SHAPES.iter().map(|shape| trial(*service, shape))).collect()
+}
+
+fn crowds(service: Service, shape: &Shape) -> Result<(), Failed> {
+    let mut random = Random(seed());
+    let (mut told, rounds) = (String::new(), rounds(ROUNDS) * shape.times);
+    let mut broken = 0;
+    for round in 1..=rounds {
+        let _place = PLACES.take();
+        let found = crowd(service, shape, &mut random);
+        if !found.is_empty() {
+            broken += 1;
+            let _ = write!(told, "\n  round {round}: {}", found.join("\n      "));
+        }
+    }
+    let told = format!("{} {}: {broken} of {rounds} crowds broke{told}", service.name(), shape.name);
+    if broken > 0 {
+        return Err(told.into());
+    }
+    eprintln!("{told}");
+    Ok(())
+}
+
+/// Mostly nothing, sometimes as much as a busy network takes, and now and then a packet that is sent again.
+fn delay(random: &mut Random) -> Duration {
+    let most = [0, 0, 2, 5, 10, 30][random.below(6)];
+    Duration::from_millis(random.below(most + 1) as u64)
+}
+
+/// One of the crowd.
+struct Member {
+    who: String,
+    running: Running,
+    // Its place, for as long as it lives.
+    _bed: Bed,
+    _relay: Relay,
+}
+
+/// One crowd; what is wrong with it.
+fn crowd(service: Service, shape: &Shape, random: &mut Random) -> Vec<String> {
+    let ports = service.ports();
+    let past = Bed::on(service.at(&ports));
+    let name = life::new_name();
+    let mut members = Vec::new();
+    for n in 0..shape.each * shape.modes.len() {
+        let mut own = Random(random.next());
+        let relay = Relay::delaying(&ports, service.protocol(), Box::new(move || delay(&mut own)));
+        let bed = Bed::on(service.at(relay.ports()));
+        let who = format!("member{n}");
+        let wait = format!("{}s", WAIT.as_secs());
+        let mut command = bed.run(["--name", &name, "--wait", &wait]);
+        command.args(shape.modes[n % shape.modes.len()]).arg("--");
+        command.args(command::words(past.root(), &who, Length::For(WORK)));
+        let running = bed.start(&mut command);
+        members.push(Member { who, running, _bed: bed, _relay: relay });
+    }
+    let mut found = Vec::new();
+    let mut ran = 0;
+    for member in members {
+        let ended = life::end(member.running);
+        match ended.as_ref().map(|ended| ended.code) {
+            Some(Some(0)) => ran += 1,
+            Some(Some(code)) if Some(code) == shape.refused => {}
+            _ => found.push(format!("{}: ended with {ended:?}", member.who)),
+        }
+    }
+    let log: Vec<String> = past.read("log").lines().map(str::to_owned).collect();
+    let starts = oracle::starts(&log);
+    if starts.len() != ran || ran == 0 {
+        found.push(format!("{ran} were successful, and {} commands began", starts.len()));
+    }
+    found.extend(log.iter().filter(|line| line.starts_with("overlap ")).cloned());
+    found.extend(oracle::tokens_that_fall(&starts));
+    found
+}
