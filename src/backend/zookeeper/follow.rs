@@ -9,7 +9,7 @@ use super::grants::Grants;
 use super::line::Line;
 use super::note::{self, Note};
 use super::shared::{Own, Shared};
-use super::sight::{Sight, leases};
+use super::sight::Sight;
 use super::slots::{self, Taken};
 use super::wire::{Outcome, children, connected, data_of, ended, is_ambiguous, unto_the_end};
 use super::{evict, success};
@@ -34,6 +34,8 @@ pub(super) enum Hint {
     Turn(String),
     /// One of so many claims that hold slots, all that are ahead of this one, has gone.
     Slot(Own, u32),
+    /// All claims ahead of this one have their slots.
+    Ahead(Own),
     /// Fewer than so many leases in this folder.
     Room(String, usize),
 }
@@ -256,12 +258,13 @@ async fn line_up(shared: &Arc<Shared>, client: &Client, first: Option<Standing>)
 }
 
 /// Completes when what `hint` says may have come about.
-async fn changed(shared: &Shared, client: &Client, hint: &Hint) {
+pub(super) async fn changed(shared: &Shared, client: &Client, hint: &Hint) {
     let waited = match hint {
         Hint::Node(path) => end_of(client, path).await,
         Hint::Turn(path) => turn_of(client, path).await,
-        Hint::Slot(own, slots) => slot_of(shared, client, own, *slots).await,
-        Hint::Room(folder, taken) => room_in(client, folder, *taken).await,
+        Hint::Slot(own, slots) => slots::one_freed(shared, client, own, *slots).await,
+        Hint::Ahead(own) => slots::all_ahead_taken(shared, client, own).await,
+        Hint::Room(folder, taken) => slots::room_in(client, folder, *taken).await,
     };
     if waited.is_err() {
         // The next look shows whether the session is over.
@@ -313,41 +316,6 @@ async fn moved(client: &Client, path: &str, is_past: impl Fn(&Line, &str) -> boo
     let (folder, name) = path.rsplit_once('/').unwrap_or_default();
     let (names, watcher) = client.list_and_watch_children(folder).await?;
     if names.iter().any(|one| one == name) && !is_past(&Line::of(&names), name) {
-        watcher.changed().await;
-    }
-    Ok(())
-}
-
-/// Each holder has a node among the leases, made a moment after the queue admits it. So the end of one shows there,
-/// where no arrival and no other waiter does; while one of those nodes is missing, in the queue.
-async fn slot_of(shared: &Shared, client: &Client, own: &Own, slots: u32) -> Outcome<()> {
-    let freed = match client.list_and_watch_children(&leases(&own.line)).await {
-        Ok((names, watcher)) if u32::try_from(names.len()).unwrap_or(u32::MAX) >= slots => {
-            watcher.changed().await;
-            return Ok(());
-        }
-        Ok((_, watcher)) => Some(watcher),
-        Err(ZkError::NoNode) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let (names, moved) = client.list_and_watch_children(&own.line).await?;
-    let line = line_of(client, shared.request.id, own, &names);
-    if line.position(own.record()).is_none_or(|index| index < queue::held(&line.modes())) {
-        return Ok(());
-    }
-    match freed {
-        None => drop(moved.changed().await),
-        Some(freed) => tokio::select! {
-            _ = freed.changed() => {}
-            _ = moved.changed() => {}
-        },
-    }
-    Ok(())
-}
-
-async fn room_in(client: &Client, folder: &str, taken: usize) -> Outcome<()> {
-    let (names, watcher) = client.list_and_watch_children(folder).await?;
-    if names.len() >= taken {
         watcher.changed().await;
     }
     Ok(())

@@ -5,22 +5,30 @@
 //! are admitted, so that each finds one. The node counts as one of the leases of Curator's
 //! `InterProcessSemaphoreV2`. Where Curator's clients may be, a claim makes it as they do theirs: first in their
 //! queue, and when there is room.
+//!
+//! Slots are taken in the order of the queue: a claim waits until those ahead of it have theirs. Tokens are those of the
+//! entries, so a claim that took its slot later than one behind it would follow a higher token on that slot.
+
+use std::time::Duration;
 
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError};
 
-use super::follow::Hint;
+use super::follow::{self, Hint};
 use super::line::Line;
 use super::node::ticket_stem;
 use super::note::Note;
 use super::shared::{Own, Shared};
 use super::sight::{leases, tickets};
 use super::wire::{Outcome, Trouble, children, make_folders};
-use crate::lock::{ErrorKind, Mode};
+use crate::lock::{ErrorKind, Mode, queue};
 
 /// What the number of a slot follows in the name of its node.
 const SLOT: &str = "dlock-slot-";
 /// How often others may be first.
 const RACES: usize = 100;
+/// Those ahead take their slots within an exchange or two. Whoever asks only once is not told to wait for that, unless it
+/// takes longer than this, or this part of the ttl.
+const PATIENCE: (Duration, u32) = (Duration::from_millis(500), 12);
 
 /// The path of the node for slot `number` of the queue at `line`.
 pub(super) fn path(line: &str, number: u32) -> String {
@@ -41,20 +49,44 @@ pub(super) enum Taken {
 struct Place {
     note: Note,
     version: i32,
+    queue: Line,
     leases: Vec<String>,
     tickets: Vec<String>,
+}
+
+/// Whether all claims ahead of `own` have their slots, given the queue and what was among the leases not before that.
+pub(super) fn those_ahead_have_theirs(own: &Own, queue: &Line, leases: &[String]) -> bool {
+    let taken = leases.iter().filter(|name| name.starts_with(SLOT)).count();
+    queue.position(own.record()).is_none_or(|ahead| taken >= ahead)
 }
 
 /// Takes a slot on each name of a claim that the queue admits, all in one step. What an attempt made whose answer was
 /// lost is found in the claim's record.
 pub(super) async fn take(shared: &Shared, client: &Client) -> Outcome<Taken> {
     let Mode::Slots(slots) = shared.request.mode else { return Ok(Taken::All) };
+    let patience = PATIENCE.0.min(shared.request.ttl / PATIENCE.1);
+    let given_up_at = shared.door.clock.now() + patience;
     for _ in 0..RACES {
         let own = shared.own();
         let Some(places) = read(shared, client, &own).await? else { return Ok(Taken::Gone) };
         if let Some(numbers) = places.iter().map(|place| place.note.slot).collect::<Option<Vec<u32>>>() {
             shared.set_slots(&numbers);
             return Ok(Taken::All);
+        }
+        let late = own
+            .iter()
+            .zip(&places)
+            .find(|(own, place)| !those_ahead_have_theirs(own, &place.queue, &place.leases));
+        if let Some((own, _)) = late {
+            let hint = Hint::Ahead(own.clone());
+            if shared.door.clock.now() >= given_up_at {
+                return Ok(Taken::After(hint, None));
+            }
+            tokio::select! {
+                () = follow::changed(shared, client, &hint) => {}
+                () = shared.door.clock.sleep_until(given_up_at) => {}
+            }
+            continue;
         }
         if shared.door.joins_semaphores() {
             if make_tickets(shared, client, &own, &places).await? {
@@ -100,12 +132,13 @@ async fn read(shared: &Shared, client: &Client, own: &[Own]) -> Outcome<Option<V
         .iter()
         .map(|own| {
             let record = client.get_data(&own.nodes[0]);
-            let queue = joins.then(|| children(client, &tickets(&own.line)));
-            (record, children(client, &leases(&own.line)), queue)
+            let queue = children(client, &own.line);
+            let tickets = joins.then(|| children(client, &tickets(&own.line)));
+            (record, queue, children(client, &leases(&own.line)), tickets)
         })
         .collect();
     let mut places = Vec::with_capacity(own.len());
-    for (record, leases, queue) in asked {
+    for ((record, queue, leases, tickets), own) in asked.into_iter().zip(own) {
         let (data, stat) = match record.await {
             Ok(found) => found,
             Err(ZkError::NoNode) => return Ok(None),
@@ -113,11 +146,13 @@ async fn read(shared: &Shared, client: &Client, own: &[Own]) -> Outcome<Option<V
         };
         // Whoever overwrote it has taken the claim away.
         let Some(note) = Note::parse(&data) else { return Ok(None) };
-        let tickets = match queue {
-            Some(queue) => queue.await?,
+        let queue = follow::line_of(client, shared.request.id, own, &queue.await?);
+        let leases = leases.await?;
+        let tickets = match tickets {
+            Some(tickets) => tickets.await?,
             None => Vec::new(),
         };
-        places.push(Place { note, version: stat.version, leases: leases.await?, tickets });
+        places.push(Place { note, version: stat.version, queue, leases, tickets });
     }
     Ok(Some(places))
 }
@@ -197,4 +232,64 @@ async fn commit(
         }
     }
     step.commit().await.map(drop)
+}
+
+/// The end of one of so many holders, all that are ahead of `own`. Each has a node among the leases, made a moment after
+/// the queue admits it: so its end shows there, where no arrival and no other waiter does; while one of those nodes is
+/// missing, in the queue.
+pub(super) async fn one_freed(shared: &Shared, client: &Client, own: &Own, slots: u32) -> Outcome<()> {
+    let all_there = |leases: &[String]| u32::try_from(leases.len()).unwrap_or(u32::MAX) >= slots;
+    let is_admitted = |queue: &Line, _: &[String]| {
+        queue.position(own.record()).is_none_or(|index| index < queue::held(&queue.modes()))
+    };
+    changed(shared, client, own, all_there, is_admitted).await
+}
+
+/// All claims ahead of `own` have their slots.
+pub(super) async fn all_ahead_taken(shared: &Shared, client: &Client, own: &Own) -> Outcome<()> {
+    let have_theirs = |queue: &Line, leases: &[String]| those_ahead_have_theirs(own, queue, leases);
+    changed(shared, client, own, |_| false, have_theirs).await
+}
+
+/// A change of the leases, or of the queue unless the leases say `enough`. None is waited for where they show that it
+/// `is_past`.
+async fn changed(
+    shared: &Shared,
+    client: &Client,
+    own: &Own,
+    enough: impl Fn(&[String]) -> bool,
+    is_past: impl Fn(&Line, &[String]) -> bool,
+) -> Outcome<()> {
+    let folder = leases(&own.line);
+    let (names, lease) = match client.list_and_watch_children(&folder).await {
+        Err(ZkError::NoNode) => {
+            // Servers remove one that nobody uses. What is not there cannot be watched.
+            make_folders(client, shared.door.acls(), &folder).await?;
+            client.list_and_watch_children(&folder).await?
+        }
+        listed => listed?,
+    };
+    if enough(&names) {
+        lease.changed().await;
+        return Ok(());
+    }
+    let (listed, moved) = client.list_and_watch_children(&own.line).await?;
+    let queue = follow::line_of(client, shared.request.id, own, &listed);
+    if is_past(&queue, &names) {
+        return Ok(());
+    }
+    tokio::select! {
+        _ = lease.changed() => {}
+        _ = moved.changed() => {}
+    }
+    Ok(())
+}
+
+/// Fewer than so many leases in this folder.
+pub(super) async fn room_in(client: &Client, folder: &str, taken: usize) -> Outcome<()> {
+    let (names, watcher) = client.list_and_watch_children(folder).await?;
+    if names.len() >= taken {
+        watcher.changed().await;
+    }
+    Ok(())
 }
