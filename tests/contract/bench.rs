@@ -14,6 +14,7 @@ use dlock::lock::{
 };
 
 use crate::bounds;
+use crate::chance::Random;
 use crate::fixture::{Fixture, Kind};
 
 /// The payload with which a case says that this backend does not offer what it is about.
@@ -25,7 +26,7 @@ pub(crate) struct Bench {
     pub(crate) kind: Kind,
     pub(crate) fixture: Arc<dyn Fixture>,
     pub(crate) clock: Clock,
-    random: Arc<Mutex<u64>>,
+    random: Arc<Mutex<Random>>,
     case: &'static str,
     next: Arc<AtomicU64>,
 }
@@ -33,18 +34,13 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(kind: Kind, fixture: Arc<dyn Fixture>, case: &'static str, seed: u64) -> Self {
         let clock = fixture.clock();
-        let (random, next) = (Arc::new(Mutex::new(seed)), Arc::new(AtomicU64::new(1)));
+        let (random, next) = (Arc::new(Mutex::new(Random(seed))), Arc::new(AtomicU64::new(1)));
         Self { kind, fixture, clock, random, case, next }
     }
 
-    /// The next number of the seeded sequence (splitmix64), below `end`.
+    /// The next number of the seeded sequence, below `end`.
     pub(crate) fn random(&self, end: u64) -> u64 {
-        let mut state = self.random.lock().expect("never poisoned");
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = *state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
+        self.random.lock().expect("never poisoned").next() % end
     }
 
     pub(crate) fn id(&self) -> ClaimId {

@@ -74,6 +74,8 @@ pub(crate) struct Opening {
     pub(crate) fault: Option<Fault>,
     /// The service is frozen or restarted: no other case may use it.
     pub(crate) alone: bool,
+    /// What chance decides.
+    pub(crate) seed: u64,
 }
 
 /// A service under test, not yet started.

@@ -3,6 +3,9 @@
 //! A trial is a fixture × a case: `memory::c07_renew_never_revives_expired`. A case that a fixture cannot
 //! run is ignored, with the reason. `DLOCK_TEST_REQUIRE=file,...` makes a fixture that is not available a
 //! failure; `DLOCK_TEST_SEED` repeats a run.
+//!
+//! The cases run again with a relay before the service (`redis_relayed::…`), which loses, delays or keeps back one message
+//! of each client: a sample of them, or all with `DLOCK_TEST_EVERY_MESSAGE=all`.
 
 mod bench;
 #[path = "../support/bounds.rs"]
@@ -18,9 +21,14 @@ mod cases_order;
 mod cases_process;
 mod cases_token;
 mod cases_view;
+#[path = "../support/chance.rs"]
+mod chance;
 mod fixture;
 mod fixtures;
 mod meta;
+mod persistent;
+#[path = "../relay/mod.rs"]
+mod relay;
 mod run;
 #[path = "../servers/mod.rs"]
 mod servers;
@@ -32,6 +40,7 @@ use std::time::SystemTime;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use cases::Case;
+use chance::Random;
 use fixture::Kind;
 use run::Outcome;
 
@@ -44,6 +53,9 @@ fn main() -> ExitCode {
     for kind in fixtures::KINDS {
         trials.extend(cases::all().into_iter().map(|case| trial(*kind, case, seed)));
     }
+    for kind in fixtures::relayed::KINDS {
+        trials.extend(relayed_cases(seed).into_iter().map(|case| trial(*kind, case, seed)));
+    }
     trials.extend(unknown_requirements());
     run::remember_panics();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -53,6 +65,22 @@ fn seed() -> u64 {
     let given = std::env::var("DLOCK_TEST_SEED").ok().and_then(|text| text.parse().ok());
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     given.unwrap_or_else(|| since.as_secs() ^ u64::from(since.subsec_nanos()))
+}
+
+/// How many cases with a relay belong to an ordinary run, for each service.
+const SAMPLE: usize = 10;
+
+/// The cases that are run with a relay: other ones for each seed.
+fn relayed_cases(seed: u64) -> Vec<Case> {
+    let suits = |case: &Case| case.needs.iter().all(|need| fixtures::relayed::suits(*need));
+    let mut cases: Vec<Case> = cases::all().into_iter().filter(suits).collect();
+    let (wanted, mut random) = (std::env::var("DLOCK_TEST_EVERY_MESSAGE"), Random(seed));
+    let number = wanted.as_deref().map_or(SAMPLE, |text| text.parse().unwrap_or(usize::MAX));
+    while cases.len() > number {
+        let at = random.below(cases.len());
+        cases.swap_remove(at);
+    }
+    cases
 }
 
 /// What `DLOCK_TEST_REQUIRE` names for other tests.
@@ -79,7 +107,9 @@ fn unknown_requirements() -> Vec<Trial> {
 fn trial(kind: Kind, case: Case, seed: u64) -> Trial {
     Trial::ignorable_test(format!("{}::{}", kind.name, case.name), move || {
         if let Some(reason) = (kind.missing)() {
-            let needed = required().iter().any(|name| name == kind.name);
+            // Whatever stands before the service.
+            let service = kind.name.split('_').next().unwrap_or(kind.name);
+            let needed = required().iter().any(|name| name == service);
             return if needed { Err(Failed::from(reason)) } else { Ok(Completion::ignored_with(reason)) };
         }
         if let Some(reason) = run::obstacle(&kind, &case) {

@@ -46,7 +46,7 @@ pub(crate) fn run(kind: Kind, case: &Case, fault: Option<Fault>, seed: u64) -> O
     let alone = case.needs.iter().any(|need| matches!(need, Need::Freeze | Need::Restart));
     let work = AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let fixture = (kind.open)(Opening { fault, alone }).await;
+            let fixture = (kind.open)(Opening { fault, alone, seed }).await;
             let bench = Bench::new(kind, fixture, case.name, seed);
             tokio::time::timeout(most, (case.run)(bench)).await
         })
