@@ -16,6 +16,8 @@ use crate::supervise::wait::{self, ChildChange, Children, next_change};
 const ROUND: Duration = Duration::from_millis(5);
 /// Between two rounds when only processes are left that cannot be ended.
 const SLOW_ROUND: Duration = Duration::from_secs(1);
+/// After so many rounds in a row in which not every process could be seen, the next one will be no better.
+const BLIND: u32 = 4;
 /// Between two attempts to resume a command that is stopped again and again.
 const RESUME_AGAIN: Duration = Duration::from_secs(1);
 
@@ -152,6 +154,12 @@ impl Driver<'_> {
         // When that has found the last one gone, there is no next round.
         if self.next_round.is_never() {
             return;
+        }
+        self.blind_rounds = if reached.incomplete { self.blind_rounds + 1 } else { 0 };
+        let usually_sees = self.keeper.ender().hidden().is_none();
+        if self.blind_rounds >= BLIND && usually_sees && self.machine.kill_at() <= now {
+            // The lease is about to run out. Whom this process does not see the front may.
+            self.keeper.hand_to_front();
         }
         let denied = reached.is_in_vain() && !reached.denied.is_empty();
         if !denied && now.since(since) <= UNKILLABLE {

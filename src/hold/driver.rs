@@ -90,6 +90,8 @@ pub(super) struct Driver<'a> {
     pub(super) command_over: bool,
     pub(super) next_round: Moment,
     pub(super) killing_since: Option<Moment>,
+    /// The last rounds in a row in which not every process could be seen.
+    pub(super) blind_rounds: u32,
     /// When a command that nobody else can resume is resumed.
     pub(super) resume_at: Moment,
     pub(super) resumed_at: Option<Moment>,
@@ -151,6 +153,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         command_over: false,
         next_round: Moment::NEVER,
         killing_since: None,
+        blind_rounds: 0,
         resume_at: Moment::NEVER,
         resumed_at: None,
         remains: None,

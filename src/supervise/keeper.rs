@@ -15,7 +15,7 @@ use super::shared::Shared;
 use super::signals::Signal;
 use super::start::Start;
 use super::sys::{self, SignalSet};
-use crate::clock::set_timer;
+use crate::clock::{now, set_timer};
 use crate::lock::Moment;
 use crate::readiness;
 
@@ -107,6 +107,14 @@ impl<'a> Keeper<'a> {
     /// Publishes the instant at which the front ends the command unless a later one is published before.
     pub fn guard_until(&self, when: Moment) {
         self.shared.set_guard_until(when);
+    }
+
+    /// Has the front end the tree at once, in the place of this process.
+    pub fn hand_to_front(&self) {
+        let at = now();
+        self.shared.set_guard_until(at);
+        // If it cannot be set, the front acts at the instant that was published before.
+        let _ = set_timer(self.timer, at);
     }
 
     /// Publishes how long this process may take on each of its chances when that instant has passed; zero where the
