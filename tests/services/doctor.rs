@@ -6,7 +6,7 @@ use crate::site::{self, Kind, Site};
 use crate::support::{Bed, Service};
 
 /// What a password in the clear is told with.
-const OPEN: &str = "the password may go over the network without encryption";
+const OPEN: &str = "the password may be sent without encryption";
 
 fn looked(bed: &Bed, user: Option<&str>) -> String {
     let mut command = bed.verb("doctor", [] as [&str; 0]);

@@ -185,7 +185,7 @@ fn a_password_does_not_go_over_a_network_without_encryption_unasked() {
     let said = at("?ssl-mode=preferred");
     run_with(&said, &password).silently(0);
     let looked = said.finish(said.verb("doctor", [] as [&str; 0]).envs(password)).text();
-    assert!(looked.contains("the password may go over the network without encryption"), "{looked}");
+    assert!(looked.contains("the password may be sent without encryption"), "{looked}");
 }
 
 #[test]
