@@ -147,6 +147,11 @@ impl<'a> Enemy<'a> {
         Self { point, hit: None }
     }
 
+    /// Whether it may still do something to processes of that role.
+    pub(crate) fn is_after(&self, role: Role) -> bool {
+        role == self.point.role && (self.hit.is_none() || matches!(self.point.fault, Fault::Lasting(..)))
+    }
+
     /// What to do at a call, while the executed command, if there is one, is `command`.
     pub(crate) fn at(&mut self, process: &Followed, call: &Call, command: Option<i32>) -> Blow {
         let point = self.point;

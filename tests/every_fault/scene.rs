@@ -84,8 +84,12 @@ pub(crate) fn play(site: &Site, shape: &'static Shape, point: &Point) -> Seen {
     let (mut scene, mut tracer) = Scene::begin(site, shape, Some(point.fault));
     let mut enemy = Enemy::new(point);
     loop {
-        let command = tracer.command;
-        tracer.take(&mut |process, call| enemy.at(process, call, command));
+        // Before the event it matters when nothing happens any more.
+        let (command, is_calm) = (tracer.command, scene.event_over);
+        tracer.take(&mut |process, call| {
+            let unhurt = is_calm && !enemy.is_after(process.role);
+            if unhurt { Blow::NothingMore } else { enemy.at(process, call, command) }
+        });
         if scene.advance(&tracer, enemy.hit.as_ref()) {
             return scene.end(&tracer, enemy.hit);
         }

@@ -150,6 +150,11 @@ pub(crate) fn go_on(tid: i32, signal: i32) {
     let _ = ptrace(c_long::from(libc::PTRACE_SYSCALL), tid, 0, usize::try_from(signal).expect("a signal"));
 }
 
+/// Lets a thread go on, whatever it calls.
+pub(crate) fn run_on(tid: i32) {
+    let _ = ptrace(c_long::from(libc::PTRACE_CONT), tid, 0, 0);
+}
+
 /// Leaves a thread stopped until it is continued.
 pub(crate) fn leave_stopped(tid: i32) {
     let _ = ptrace(c_long::from(libc::PTRACE_LISTEN), tid, 0, 0);

@@ -42,6 +42,8 @@ impl fmt::Display for Role {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Blow {
     Nothing,
+    /// Nor will there be one at a later call: it need not be told of them, which takes its time.
+    NothingMore,
     Signal(Signal),
     /// The call is not made and fails.
     Fail(i32),
@@ -208,6 +210,7 @@ impl Tracer {
                 process.calls += 1;
                 match blow(process, &Call::of(tid, &info)) {
                     Blow::Nothing => {}
+                    Blow::NothingMore => return sys::run_on(tid),
                     Blow::Signal(signal) => process::signal(process.pid, signal),
                     Blow::Fail(errno) => {
                         sys::skip_call(tid);
