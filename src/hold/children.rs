@@ -156,8 +156,8 @@ impl Driver<'_> {
             return;
         }
         self.blind_rounds = if reached.incomplete { self.blind_rounds + 1 } else { 0 };
-        let usually_sees = self.keeper.ender().hidden().is_none();
-        if self.blind_rounds >= BLIND && usually_sees && self.machine.kill_at() <= now {
+        let front_sees = self.keeper.ender().parent_sees();
+        if self.blind_rounds >= BLIND && front_sees && self.machine.kill_at() <= now {
             // The lease is about to run out. Whom this process does not see the front may.
             self.keeper.hand_to_front();
         }

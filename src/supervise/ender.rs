@@ -120,6 +120,8 @@ pub struct Ender {
     own_group: bool,
     /// A handle on the command, once it has started, where there are handles.
     command: Option<OwnedFd>,
+    /// The process that this one was forked from has a table.
+    parent_sees: bool,
 }
 
 impl Ender {
@@ -144,7 +146,7 @@ impl Ender {
             let children = table.members().filter(|p| u32::try_from(p.parent) == Ok(own));
             outside = children.map(|p| p.pid).collect();
         }
-        Ok(Self { table, outside, shared, own_group, command: None })
+        Ok(Self { table, outside, shared, own_group, command: None, parent_sees: false })
     }
 
     /// That of this process, which was just forked from the one that this ender is of and has no children yet. What
@@ -152,11 +154,17 @@ impl Ender {
     ///
     /// Errors: as for [`Ender::new`].
     pub fn hand_over(&mut self) -> io::Result<Self> {
-        let table = match std::mem::replace(&mut self.table, Err(Hidden::NotProc)) {
-            Ok(table) => table.again()?,
-            Err(hidden) => Err(hidden),
+        let (table, parent_sees) = match std::mem::replace(&mut self.table, Err(Hidden::NotProc)) {
+            Ok(table) => (table.again()?, true),
+            Err(hidden) => (Err(hidden), false),
         };
-        Ok(Self { table, outside: Vec::new(), shared: self.shared, own_group: self.own_group, command: None })
+        let (shared, own_group) = (self.shared, self.own_group);
+        Ok(Self { table, outside: Vec::new(), shared, own_group, command: None, parent_sees })
+    }
+
+    /// Whether the process that this one was forked from may see members that this one does not.
+    pub fn parent_sees(&self) -> bool {
+        self.parent_sees
     }
 
     /// Why not every member can be found, if so.
