@@ -35,7 +35,6 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "supervise",
             "supervise/outcome",
             "backend",
-            "backend/*",
             "backend/locator",
             "lease",
             "hold",
@@ -48,7 +47,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
 
 /// Files of `backend/` that are part of the contract, not backends.
 const CONTRACT: &[&str] =
-    &["approach", "capability", "examination", "foreign", "options", "record", "retry", "sequence", "tls"];
+    &["approach", "capability", "foreign", "options", "record", "sequence", "service", "tls"];
 
 /// The homes of unsafe code; each says why.
 const UNSAFE: &[&str] = &["supervise/sys.rs", "supervise/launch.rs", "readiness.rs", "main.rs"];

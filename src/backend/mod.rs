@@ -45,6 +45,7 @@ pub mod options;
 pub mod record;
 pub mod redis;
 pub mod sequence;
+pub mod service;
 pub mod sql;
 pub mod tls;
 pub mod zookeeper;

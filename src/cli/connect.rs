@@ -11,6 +11,7 @@ use super::exit_code::{ExitCode, Failure};
 use super::out::Ended;
 use super::settings::Connection;
 use super::source::Source;
+use crate::backend::service::Address;
 use crate::backend::{Backend, locator};
 use crate::clock;
 use crate::lock::Moment;
@@ -28,36 +29,21 @@ pub fn deadline() -> Moment {
 ///
 /// Errors: usage, also for a flag that the backend has no use for. Elsewhere a value may be meant for another service:
 /// one environment and one file serve a whole fleet.
-pub fn locate(connection: &Connection) -> Result<locator::Address, Failure> {
+pub fn locate(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
     let address = parse(connection)?;
-    let backend = address.backend();
-    let flagged = |option: &&&str| matches!(connection.sources.of(option), Source::Flag(_));
-    match useless(&address).iter().find(flagged) {
+    let is_flag = |option: &str| matches!(connection.sources.of(option), Source::Flag(_));
+    let useless = locator::useless(&*address).find(|option| is_flag(option.name));
+    match useless {
         None => Ok(address),
-        Some(&option) => {
-            let hint = match option {
-                "max-ttl" => "leave it out, or name three independent Redis servers or more with --endpoint",
-                _ => "leave it out, or say which service is meant with --backend or --endpoint",
-            };
-            let reason = format!("--{option} is given, and the backend {backend} has no use for it");
-            Err(Failure::usage(reason).hint(hint))
+        Some(option) => {
+            let backend = address.service().name;
+            let reason = format!("--{} is given, and the backend {backend} has no use for it", option.name);
+            Err(Failure::usage(reason).hint(format!("leave it out, or {}", option.remedy)))
         }
     }
 }
 
-/// The options that mean nothing to the service at `address`.
-fn useless(address: &locator::Address) -> &'static [&'static str] {
-    match address {
-        locator::Address::File(_) => {
-            &["user", "password-file", "cacert", "cert", "key", "tls-server-name", "zk-layout", "max-ttl"]
-        }
-        locator::Address::Zk(_) => &["allow-network-fs", "max-ttl"],
-        locator::Address::Redlock(_) => &["zk-layout", "allow-network-fs"],
-        _ => &["zk-layout", "allow-network-fs", "max-ttl"],
-    }
-}
-
-fn parse(connection: &Connection) -> Result<locator::Address, Failure> {
+fn parse(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
     locator::parse(&connection.options).map_err(|error| {
         // Who wrote no option wants to know where the value comes from.
         let said = ["endpoint", "backend", "prefix"].map(|option| connection.sources.of(option)).into_iter();
@@ -71,7 +57,7 @@ fn parse(connection: &Connection) -> Result<locator::Address, Failure> {
 
 /// The backend that `connection` means; reaches for no network yet.
 pub fn open(connection: &Connection) -> Result<Arc<dyn Backend>, Failure> {
-    Ok(locator::open(&locate(connection)?)?)
+    Ok(locate(connection)?.open()?)
 }
 
 /// A runtime of this thread.

@@ -69,7 +69,7 @@ fn setting(option: &'static str, found: Option<&Resolved>) -> Option<Setting> {
 pub fn run(settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
     let address = connect::locate(&settings.viewing.connection)?;
     if settings.schema {
-        let none = || Failure::usage(format!("the backend {} has no tables", address.backend()));
+        let none = || Failure::usage(format!("the backend {} has no tables", address.service().name));
         return out.write(&address.schema().ok_or_else(none)?);
     }
     connect::block_on(async {
@@ -77,7 +77,7 @@ pub fn run(settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
             Ok(backend) => examine(&*backend, settings, out).await,
             Err(failure) => {
                 let error = Err(failure.message.to_string());
-                show(&settings.findings(address.backend(), error), settings, out)?;
+                show(&settings.findings(address.service().name, error), settings, out)?;
                 Err(failure.into())
             }
         }

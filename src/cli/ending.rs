@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::exit_code::{ExitCode, Failure};
 use super::settings::RunSettings;
-use crate::backend::locator::{self, Address};
+use crate::backend::service::Address;
 use crate::hold::{Ended, Verdict};
 use crate::lock::{Entry, Error, ErrorKind, LossReason};
 use crate::output::message::names;
@@ -55,16 +55,14 @@ impl Ending {
     }
 
     /// Nobody has answered, and the service has not said why; `perhaps` is why.
-    fn unanswered(lock: &str, address: &Address, perhaps: &str) -> Self {
-        let backend = address.backend();
-        let place = locator::open(address).map(|backend| format!(" at {}", sanitise::text(&backend.place())));
-        let place = place.unwrap_or_default();
-        let reason = format!("{backend}{place} did not say in time whether {lock} is free{perhaps}");
+    fn unanswered(lock: &str, address: &dyn Address, perhaps: &str) -> Self {
+        let (backend, place) = (address.service().name, sanitise::text(&address.place()));
+        let reason = format!("{backend} at {place} did not say in time whether {lock} is free{perhaps}");
         Self::code(ExitCode::Unavailable, report::Outcome::Error, Message::failed(reason))
     }
 
     /// The ending of a hold of the lock at `address`.
-    pub(super) fn of(settings: &RunSettings, address: &Address, ended: &Ended) -> Self {
+    pub(super) fn of(settings: &RunSettings, address: &dyn Address, ended: &Ended) -> Self {
         let lock = names(&settings.names);
         let busy = |reported, message| Self {
             outcome: Outcome::Exited(settings.busy_exit_code),
@@ -153,7 +151,11 @@ impl Ending {
     }
 
     /// The ending after the keeper failed.
-    pub(super) fn keeper_failed(settings: &RunSettings, address: &Address, failure: &KeeperFailure) -> Self {
+    pub(super) fn keeper_failed(
+        settings: &RunSettings,
+        address: &dyn Address,
+        failure: &KeeperFailure,
+    ) -> Self {
         let lock = names(&settings.names);
         if !failure.tree.is_gone() {
             return Self::lost(lock, &LossReason::SessionEnded, failure.tree);
@@ -180,7 +182,7 @@ impl Ending {
     }
 
     /// The ending after the keeper failed before it had started the command.
-    fn not_started(lock: &str, address: &Address, why: WhyFailed) -> Self {
+    fn not_started(lock: &str, address: &dyn Address, why: WhyFailed) -> Self {
         match why {
             // It has said itself what was wrong.
             WhyFailed::Exited(70) => {

@@ -10,7 +10,7 @@ use super::ending::Ending;
 use super::exit_code::{ExitCode, Failure};
 use super::me;
 use super::settings::RunSettings;
-use crate::backend::locator::{self, Address};
+use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
 use crate::hold::{Ended, Job, Plan, Verdict, Wait, hold};
@@ -32,7 +32,7 @@ const CLEANING: Duration = Duration::from_secs(2);
 struct Run<'a> {
     settings: &'a RunSettings,
     printer: Printer,
-    address: Address,
+    address: Box<dyn Address>,
     plan: Plan,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
                 if let Some(signal) = failure.ended_by {
                     return Ok(Outcome::Signaled(signal));
                 }
-                let ending = Ending::keeper_failed(settings, &run.address, &failure);
+                let ending = Ending::keeper_failed(settings, &*run.address, &failure);
                 return Ok(run.conclude(&ending, None));
             }
         }
@@ -125,7 +125,7 @@ impl Run<'_> {
 
     /// Takes the claim of a keeper that is gone out of the line. What cannot be reached ends with its ttl.
     fn evict(&self, number: u128) {
-        let (Ok(runtime), Ok(backend)) = (connect::runtime(), locator::open(&self.address)) else { return };
+        let (Ok(runtime), Ok(backend)) = (connect::runtime(), self.address.open()) else { return };
         let id = ClaimId::from_number(number);
         let by = me::me(std::process::id(), self.settings.command.first_word(), None);
         let deadline = clock::now() + CLEANING;
@@ -147,7 +147,7 @@ impl Run<'_> {
             let reason = "the process of dlock that waited was stopped".into();
             self.printer.print(&Message::Rejoined { lock, reason });
         }
-        let backend = locator::open(&self.address);
+        let backend = self.address.open();
         if let Ok(backend) = &backend {
             backend.approach();
         }
@@ -176,7 +176,7 @@ impl Run<'_> {
                     last_words();
                     sys::exit_now(0)
                 }
-                _ => self.conclude(&Ending::of(self.settings, &self.address, &ended), Some(&ended)),
+                _ => self.conclude(&Ending::of(self.settings, &*self.address, &ended), Some(&ended)),
             },
             Ok(None) => return,
             Err(failure) => self.conclude(&Ending::failure(&failure), None),
@@ -212,7 +212,7 @@ impl Run<'_> {
         };
         let waits = self.plan.wait != Wait::Once;
         let lock = names(&settings.names);
-        let service = (self.address.backend(), backend.place());
+        let service = (self.address.service().name, backend.place());
         let mut teller = Teller::new(self.printer, lock, service, waits, keeper.start, self.plan.started);
         let ended = hold(&job, keeper, &mut teller).await.map_err(refused)?;
         teller.erase();
@@ -224,7 +224,7 @@ impl Run<'_> {
         if let Some(message) = &ending.message {
             self.printer.print(message);
         }
-        let backend = self.address.backend();
+        let backend = self.address.service().name;
         if self.settings.report.is_some() || self.settings.metrics_file.is_some() {
             let report = ending.report(self.settings, backend, ended);
             self.write(self.settings.report.as_deref(), "report", |path| report.write(path));

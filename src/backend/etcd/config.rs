@@ -75,6 +75,11 @@ impl EtcdConfig {
         Ok(Self { endpoints: urls, prefix, login, tls: options.tls.clone() })
     }
 
+    /// The servers as people write them, without user and password.
+    pub(super) fn servers(&self) -> String {
+        self.endpoints.join(",")
+    }
+
     pub(super) fn layout(&self) -> Layout {
         Layout::new(&self.prefix)
     }

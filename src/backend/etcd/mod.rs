@@ -42,8 +42,32 @@ pub use keys::Prefix;
 use stray::Strays;
 use wire::Wire;
 
+use super::service::{Address, Service};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+
+/// A cluster of etcd.
+pub static SERVICE: Service = Service {
+    name: NAME,
+    schemes: &["http://", "https://", "etcd://"],
+    has_login: true,
+    options: &[],
+    parse: |options| Ok(Box::new(EtcdConfig::parse(options).map_err(|error| error.to_string())?)),
+};
+
+impl Address for EtcdConfig {
+    fn service(&self) -> &'static Service {
+        &SERVICE
+    }
+
+    fn open(&self) -> Result<Arc<dyn Backend>> {
+        Ok(Arc::new(EtcdBackend::open(self)))
+    }
+
+    fn place(&self) -> String {
+        self.servers()
+    }
+}
 
 /// A client of one etcd cluster. It connects with the first request, and needs the tokio runtime of that request
 /// for as long as it lives.

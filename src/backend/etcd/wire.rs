@@ -132,7 +132,7 @@ impl Wire {
 
     /// The servers as people write them, without user and password.
     pub(super) fn place(&self) -> String {
-        self.config.endpoints.join(",")
+        self.config.servers()
     }
 
     /// A server beyond this host to which the password goes unencrypted, if there is one.

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::directory::{Directory, set_mode};
 use super::fault::{Fault, Outcome};
 use super::names::Naming;
+use crate::backend::Options;
 use crate::lock::ErrorKind;
 
 /// Where the `file` backend keeps its locks.
@@ -20,6 +21,50 @@ pub struct FileConfig {
     pub prefix: Option<String>,
     /// Whether a network file system will do.
     pub allow_network_fs: bool,
+}
+
+impl FileConfig {
+    /// Reads the connection options; opens nothing. An error is one line.
+    pub fn parse(options: &Options) -> Result<Self, String> {
+        if options.endpoints.len() > 1 {
+            return Err("the backend file takes one directory as its endpoint".to_owned());
+        }
+        let directory = options.endpoints.first().map(|endpoint| directory_of(endpoint)).transpose()?;
+        Ok(Self { directory, prefix: options.prefix.clone(), allow_network_fs: options.allow_network_fs })
+    }
+
+    /// The directory as an absolute path.
+    ///
+    /// Errors: `Invalid` if nobody knows which the working directory is.
+    pub(super) fn path(&self) -> Outcome<PathBuf> {
+        match &self.directory {
+            Some(path) => std::path::absolute(path).map_err(|error| {
+                Fault::said(ErrorKind::Invalid, format!("{} is no directory: {error}", path.display()))
+            }),
+            None => Ok(default_directory(rustix::process::geteuid().as_raw())),
+        }
+    }
+}
+
+fn directory_of(endpoint: &str) -> Result<PathBuf, String> {
+    let path = match endpoint.get(..5) {
+        Some(scheme) if scheme.eq_ignore_ascii_case("file:") => &endpoint[5..],
+        _ => endpoint,
+    };
+    let path = match path.strip_prefix("//") {
+        // file:///DIR; file://HOST/DIR would be another host's.
+        Some(rest) if endpoint.len() != path.len() => {
+            if !rest.starts_with('/') {
+                return Err(format!("{endpoint} names a host; write file:/DIRECTORY"));
+            }
+            rest
+        }
+        _ => path,
+    };
+    if path.is_empty() {
+        return Err("the lock directory cannot be empty".to_owned());
+    }
+    Ok(PathBuf::from(path))
 }
 
 const OWNER_ONLY: Mode = Mode::RWXU;
@@ -48,12 +93,7 @@ const NETWORK: [(u32, &str); 18] = [
 
 /// Resolves, makes and checks the directory.
 pub(super) fn open(config: &FileConfig) -> Outcome<Directory> {
-    let path = match &config.directory {
-        Some(path) => std::path::absolute(path).map_err(|e| {
-            Fault::said(ErrorKind::Invalid, format!("{} is no directory: {e}", path.display()))
-        })?,
-        None => default_directory(rustix::process::geteuid().as_raw()),
-    };
+    let path = config.path()?;
     let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if config.directory.is_none() {
         flags |= OFlags::NOFOLLOW;
@@ -157,6 +197,38 @@ mod tests {
 
     fn unwritable<T>(result: &Outcome<T>) -> bool {
         matches!(result, Err(Fault::Said { kind: ErrorKind::Unwritable, .. }))
+    }
+
+    fn parsed(endpoints: &[&str]) -> Result<Option<PathBuf>, String> {
+        let endpoints = endpoints.iter().map(|e| (*e).to_owned()).collect();
+        FileConfig::parse(&Options { endpoints, ..Options::default() }).map(|config| config.directory)
+    }
+
+    #[test]
+    fn directories_are_written_with_and_without_the_scheme() {
+        assert_eq!(parsed(&[]), Ok(None));
+        for (endpoint, path) in [
+            ("/run/locks", "/run/locks"),
+            ("./locks", "./locks"),
+            ("file:/run/locks", "/run/locks"),
+            ("FILE:///run/locks", "/run/locks"),
+            ("file:locks", "locks"),
+        ] {
+            assert_eq!(parsed(&[endpoint]), Ok(Some(PathBuf::from(path))), "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_directory_says_why() {
+        for (endpoints, part) in [
+            (&["/a", "/b"] as &[&str], "takes one directory"),
+            (&["file://host/a"], "names a host"),
+            (&["file:"], "cannot be empty"),
+            (&[""], "cannot be empty"),
+        ] {
+            let error = parsed(endpoints).expect_err("an error");
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]

@@ -56,6 +56,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use claim::FileClaim;
@@ -66,6 +67,30 @@ pub use config::FileConfig;
 
 /// The backend's name.
 const BACKEND: &str = "file";
+
+/// Locks of one host, in a directory.
+pub static SERVICE: Service = Service {
+    name: BACKEND,
+    schemes: &["file:"],
+    has_login: false,
+    options: &[ServiceOption { name: "allow-network-fs", remedy: NAME_THE_SERVICE }],
+    parse: |options| Ok(Box::new(FileConfig::parse(options)?)),
+};
+
+impl Address for FileConfig {
+    fn service(&self) -> &'static Service {
+        &SERVICE
+    }
+
+    fn open(&self) -> Result<Arc<dyn Backend>> {
+        Ok(Arc::new(FileBackend::open(self)?))
+    }
+
+    fn place(&self) -> String {
+        let path = self.path().ok().or_else(|| self.directory.clone());
+        path.map_or_else(String::new, |path| path.display().to_string())
+    }
+}
 
 /// Locks in one directory of this host.
 #[derive(Debug)]

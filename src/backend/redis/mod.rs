@@ -34,13 +34,63 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::backend::service::{self as descriptor, Address, ServiceOption};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 pub use config::{HostPort, Place, RedisConfig};
 use fault::NAME;
 use keys::Naming;
+use redlock::{RedlockBackend, RedlockConfig};
 use service::Service;
+
+/// One Redis, or with Redlock several independent ones.
+pub static SERVICE: descriptor::Service = descriptor::Service {
+    name: NAME,
+    schemes: &["redis://", "rediss://", "unix:", "redis+sentinel://", "redis+cluster://"],
+    has_login: true,
+    options: &[ServiceOption {
+        name: "max-ttl",
+        remedy: "name three independent Redis servers or more with --endpoint",
+    }],
+    parse: |options| match RedlockConfig::parse(options)? {
+        Some(several) => Ok(Box::new(several)),
+        None => Ok(Box::new(RedisConfig::parse(options)?)),
+    },
+};
+
+impl Address for RedisConfig {
+    fn service(&self) -> &'static descriptor::Service {
+        &SERVICE
+    }
+
+    fn open(&self) -> Result<Arc<dyn Backend>> {
+        Ok(Arc::new(RedisBackend::open(self.clone())))
+    }
+
+    fn place(&self) -> String {
+        self.identity()
+    }
+
+    /// `--max-ttl` is for Redlock alone.
+    fn options(&self) -> &'static [ServiceOption] {
+        &[]
+    }
+}
+
+impl Address for RedlockConfig {
+    fn service(&self) -> &'static descriptor::Service {
+        &SERVICE
+    }
+
+    fn open(&self) -> Result<Arc<dyn Backend>> {
+        Ok(Arc::new(RedlockBackend::open(self.clone())))
+    }
+
+    fn place(&self) -> String {
+        self.identity()
+    }
+}
 
 /// One Redis, found directly, through sentinels, or as a cluster.
 #[derive(Debug)]

@@ -17,21 +17,14 @@ pub enum SqlConfig {
 }
 
 impl SqlConfig {
-    /// Reads the connection options for `backend`: `postgres`, or `mysql`. An error is one line without secrets.
-    pub fn parse(backend: &str, options: &Options) -> Result<Self, String> {
-        match backend {
-            "mysql" => MysqlConfig::parse(options).map(Self::Mysql),
-            "postgres" => PgConfig::parse(options).map(Self::Postgres),
-            other => Err(format!("the backend {other} is not part of this build")),
-        }
+    /// Reads the connection options for MySQL or MariaDB. An error is one line without secrets.
+    pub fn mysql(options: &Options) -> Result<Self, String> {
+        MysqlConfig::parse(options).map(Self::Mysql)
     }
 
-    /// The backend's name.
-    pub fn backend(&self) -> &'static str {
-        match self {
-            Self::Mysql(_) => "mysql",
-            Self::Postgres(_) => "postgres",
-        }
+    /// Reads the connection options for PostgreSQL. An error is one line without secrets.
+    pub fn postgres(options: &Options) -> Result<Self, String> {
+        PgConfig::parse(options).map(Self::Postgres)
     }
 
     /// Which database, the same for all who mean it; without secrets.

@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::backend::service::{self as descriptor, Address};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
@@ -39,6 +40,45 @@ use dialect::Dialect;
 pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};
 pub use postgres::{PgConfig, PgMode, PgPlace};
 use service::Service;
+
+/// A MySQL or MariaDB.
+pub static MYSQL: descriptor::Service = descriptor::Service {
+    name: mysql::NAME,
+    schemes: &["mysql://", "mariadb://"],
+    has_login: true,
+    options: &[],
+    parse: |options| Ok(Box::new(SqlConfig::mysql(options)?)),
+};
+
+/// A PostgreSQL.
+pub static POSTGRES: descriptor::Service = descriptor::Service {
+    name: postgres::NAME,
+    schemes: &["postgres://", "postgresql://"],
+    has_login: true,
+    options: &[],
+    parse: |options| Ok(Box::new(SqlConfig::postgres(options)?)),
+};
+
+impl Address for SqlConfig {
+    fn service(&self) -> &'static descriptor::Service {
+        match self {
+            Self::Mysql(_) => &MYSQL,
+            Self::Postgres(_) => &POSTGRES,
+        }
+    }
+
+    fn open(&self) -> Result<Arc<dyn Backend>> {
+        Ok(Arc::new(SqlBackend::open(self)))
+    }
+
+    fn place(&self) -> String {
+        self.identity()
+    }
+
+    fn schema(&self) -> Option<String> {
+        Some(SqlConfig::schema(self))
+    }
+}
 
 /// One database.
 #[derive(Debug)]

@@ -31,6 +31,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use zookeeper_client::{Client, StateWatcher};
 
+use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::validity::Terms;
@@ -43,6 +44,29 @@ use wire::{Call, Door, NAME, Outcome, Trouble, ended};
 
 /// The life of the session that looks and evicts. It has no nodes, so nothing depends on it.
 const LOOKING: Duration = Duration::from_secs(10);
+
+/// An ensemble of ZooKeeper.
+pub static SERVICE: Service = Service {
+    name: NAME,
+    schemes: &["zk://"],
+    has_login: true,
+    options: &[ServiceOption { name: "zk-layout", remedy: NAME_THE_SERVICE }],
+    parse: |options| Ok(Box::new(ZkConfig::parse(options)?)),
+};
+
+impl Address for ZkConfig {
+    fn service(&self) -> &'static Service {
+        &SERVICE
+    }
+
+    fn open(&self) -> Result<Arc<dyn Backend>> {
+        Ok(Arc::new(ZkBackend::open(self)))
+    }
+
+    fn place(&self) -> String {
+        self.identity()
+    }
+}
 
 /// One ensemble.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use dial::Dialer;
 use session::MysqlSession;
 
 /// The backend's name.
-const NAME: &str = "mysql";
+pub(super) const NAME: &str = "mysql";
 
 /// A MySQL or MariaDB.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use crate::lock::{ClaimId, LockName};
 pub use config::{PgConfig, PgMode, PgPlace};
 
 /// The backend's name.
-const NAME: &str = "postgres";
+pub(super) const NAME: &str = "postgres";
 
 /// A PostgreSQL.
 #[derive(Debug)]
