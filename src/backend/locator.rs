@@ -39,6 +39,13 @@ pub fn useless(address: &dyn Address) -> impl Iterator<Item = &'static ServiceOp
     login.chain(others.filter(|option| !own.iter().any(|used| used.name == option.name)))
 }
 
+/// The names of all services, with `word` before the last one: `file, etcd or redis`.
+pub fn names(word: &str) -> String {
+    let names = SERVICES.map(|service| service.name);
+    let (last, others) = names.split_last().unwrap_or((&"", &[]));
+    format!("{} {word} {last}", others.join(", "))
+}
+
 fn service_of(options: &Options) -> Result<&'static Service, LocatorError> {
     let said = options.endpoints.iter().map(|e| by_scheme(e)).collect::<Result<Vec<_>, _>>()?;
     let said = said.into_iter().flatten().next();

@@ -10,6 +10,8 @@ use std::ffi::OsString;
 
 use clap::{Args, Command, ValueHint};
 
+use crate::backend::locator;
+
 /// The subcommands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subcommand {
@@ -119,9 +121,8 @@ Examples:
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
-    /// The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file]
-    /// [env: DLOCK_BACKEND]
-    #[arg(long, value_name = "BACKEND")]
+    /// The kind of lock service.
+    #[arg(long, value_name = "BACKEND", help = backend_help())]
     pub backend: Option<OsString>,
     /// Where the service is, several times or as a comma list; for file the lock directory [default: the
     /// service's usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID]
@@ -169,6 +170,13 @@ pub struct ConnectionArgs {
     /// Use a lock directory on a network file system, where locks may not hold between hosts
     #[arg(long)]
     pub allow_network_fs: bool,
+}
+
+fn backend_help() -> String {
+    let names = locator::names("or");
+    format!(
+        "The kind of lock service: {names} [default: what the endpoint says, else file] [env: DLOCK_BACKEND]"
+    )
 }
 
 /// How much is said, and to whom.

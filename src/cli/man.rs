@@ -8,7 +8,8 @@ use clap_mangen::Man;
 use super::args::{self, Subcommand};
 use super::exit_code::{ExitCode, Failure};
 use super::man_text::{self, Piece, Section};
-use super::{man_text_looks, man_text_services};
+use super::man_text_looks;
+use crate::backend::locator::SERVICES;
 
 /// The page of `subcommand`, or the main page, in roff.
 pub fn page(subcommand: Option<Subcommand>) -> String {
@@ -40,7 +41,7 @@ pub fn page(subcommand: Option<Subcommand>) -> String {
     }
     sections(&mut out, after);
     if subcommand == Some(Subcommand::Run) {
-        sections(&mut out, man_text_services::SERVICES);
+        services(&mut out);
     }
     out
 }
@@ -84,14 +85,51 @@ fn sections(out: &mut String, sections: &[Section]) {
         writeln!(out, ".SH \"{title}\"").expect(INFALLIBLE);
         for piece in *pieces {
             match piece {
-                Piece::Text(text) => write!(out, ".PP\n{}\n", escape(text)).expect(INFALLIBLE),
+                Piece::Text(text) => paragraph(out, text),
                 Piece::Term(name, text) => term(out, name, text),
-                Piece::Code(lines) => {
-                    write!(out, ".PP\n.RS 4\n.nf\n{}\n.fi\n.RE\n", escape(lines)).expect(INFALLIBLE);
-                }
+                Piece::Code(lines) => code(out, lines),
             }
         }
     }
+}
+
+/// The sections of all services, by title.
+fn services(out: &mut String) {
+    let mut manuals: Vec<&str> = SERVICES.iter().flat_map(|service| service.manual).copied().collect();
+    manuals.sort_unstable();
+    for manual in manuals {
+        markdown(out, manual);
+    }
+}
+
+/// A section in the Markdown that [`crate::backend::service::Service::manual`] describes. Backticks are for its readers
+/// alone.
+fn markdown(out: &mut String, text: &str) {
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(title) = line.strip_prefix("# ") {
+            writeln!(out, ".SH \"{title}\"").expect(INFALLIBLE);
+        } else if line == "```" {
+            let typed: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            code(out, &typed.join("\n"));
+        } else if !line.is_empty() {
+            let mut words: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+            if let Some(name) = line.strip_prefix("**").and_then(|line| line.strip_suffix("**")) {
+                term(out, name, &words.join(" ").replace('`', ""));
+            } else {
+                words.insert(0, line);
+                paragraph(out, &words.join(" ").replace('`', ""));
+            }
+        }
+    }
+}
+
+fn paragraph(out: &mut String, text: &str) {
+    write!(out, ".PP\n{}\n", escape(text)).expect(INFALLIBLE);
+}
+
+fn code(out: &mut String, lines: &str) {
+    write!(out, ".PP\n.RS 4\n.nf\n{}\n.fi\n.RE\n", escape(lines)).expect(INFALLIBLE);
 }
 
 fn term(out: &mut String, name: &str, text: &str) {
@@ -161,6 +199,31 @@ mod tests {
         let page = page(Some(Subcommand::Run));
         for (key, _) in crate::cli::config_file::KEYS {
             assert!(page.contains(&escape(key)), "{key}");
+        }
+    }
+
+    const PIECES: &[Piece] = &[
+        Piece::Text("One two."),
+        Piece::Code("x\n\ny"),
+        Piece::Term("T t", "Means this."),
+        Piece::Text("End."),
+    ];
+
+    #[test]
+    fn markdown_becomes_what_the_other_sections_are_made_of() {
+        let mut page = String::new();
+        markdown(&mut page, "# A\n\nOne\n`two`.\n\n```\nx\n\ny\n```\n\n**T t**\nMeans\nthis.\n\nEnd.\n");
+        let mut pieces = String::new();
+        sections(&mut pieces, &[("A", PIECES)]);
+        assert_eq!(page, pieces);
+    }
+
+    #[test]
+    fn every_service_has_its_sections() {
+        let page = page(Some(Subcommand::Run));
+        for manual in SERVICES.iter().flat_map(|service| service.manual) {
+            let title = manual.lines().next().and_then(|line| line.strip_prefix("# ")).expect("a title");
+            assert!(page.contains(&format!(".SH \"{title}\"\n")), "{title}");
         }
     }
 

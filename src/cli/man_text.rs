@@ -77,8 +77,8 @@ pub const RUN: &[Section] = &[(
               deadlock among dlocks that name the same ones.",
         ),
         Text(
-            "The backend file locks on one host, together with flock(1) on the same file; etcd, redis, zk, mysql and postgres lock \
-              between hosts, and have sections of their own below. mysql and postgres are a usage error in this build.",
+            "The backend file locks on one host, together with flock(1) on the same file; the others lock between hosts. \
+              Each service has a section of its own below.",
         ),
         Text(
             "The lock is released when the command has ended; with --whole-tree, when every descendant has. When \

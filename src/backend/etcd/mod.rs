@@ -53,6 +53,7 @@ pub static SERVICE: Service = Service {
     has_login: true,
     options: &[],
     parse: |options| Ok(Box::new(EtcdConfig::parse(options).map_err(|error| error.to_string())?)),
+    manual: &[include_str!("manual.md")],
 };
 
 impl Address for EtcdConfig {
