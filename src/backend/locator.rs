@@ -13,13 +13,23 @@ pub static SERVICES: [&Service; 6] =
 /// The one that is meant if nobody names one.
 static DEFAULT: &Service = &file::SERVICE;
 
-/// An address that leads nowhere: a usage error. The text is one line.
+/// An address that leads nowhere: a usage error. The text is one line without secrets.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LocatorError(String);
+pub struct LocatorError {
+    reason: String,
+    /// The options that it is about, without dashes.
+    pub about: &'static [&'static str],
+}
+
+impl LocatorError {
+    fn new(about: &'static [&'static str], reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), about }
+    }
+}
 
 impl fmt::Display for LocatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.reason)
     }
 }
 
@@ -28,7 +38,8 @@ impl std::error::Error for LocatorError {}
 /// Reads the connection options: the service is the one named, else the one that the endpoint's scheme says,
 /// else `file`.
 pub fn parse(options: &Options) -> Result<Box<dyn Address>, LocatorError> {
-    (service_of(options)?.parse)(options).map_err(LocatorError)
+    let parse = service_of(options)?.parse;
+    parse(options).map_err(|reason| LocatorError::new(&["endpoint", "backend", "prefix"], reason))
 }
 
 /// The options of services that count for nothing at `address`.
@@ -47,17 +58,19 @@ pub fn names(word: &str) -> String {
 }
 
 fn service_of(options: &Options) -> Result<&'static Service, LocatorError> {
-    let said = options.endpoints.iter().map(|e| by_scheme(e)).collect::<Result<Vec<_>, _>>()?;
-    let said = said.into_iter().flatten().next();
+    let said = by_schemes(&options.endpoints)?;
     let Some(name) = &options.backend else { return said.map_or_else(|| by_default(options), Ok) };
     let named = by_name(name)?;
-    match said.filter(|said| said.name != named.name) {
-        None => Ok(named),
-        Some(other) => Err(LocatorError(format!(
-            "an address of {} does not lead to the backend {}",
-            other.name, named.name
-        ))),
+    let wrong = |reason: String| Err(LocatorError::new(&["endpoint", "backend"], reason));
+    if let Some(other) = said.filter(|said| said.name != named.name) {
+        return wrong(format!("an address of {} does not lead to the backend {}", other.name, named.name));
     }
+    if named.name != DEFAULT.name
+        && let Some(directory) = options.endpoints.iter().find(|endpoint| is_directory(endpoint))
+    {
+        return wrong(format!("{directory} is a directory, not an address of the backend {}", named.name));
+    }
+    Ok(named)
 }
 
 /// The service that is meant if nothing names one, unless another may be meant.
@@ -65,52 +78,91 @@ fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
     let Some(endpoint) = options.endpoints.first() else {
         if options.user.is_some() || options.password.is_some() || options.tls.is_given() {
             let reason = "a user, password or certificate is given, and no service; say which with --backend or --endpoint";
-            return Err(LocatorError(reason.to_owned()));
+            return Err(LocatorError::new(&[], reason));
         }
         return Ok(DEFAULT);
     };
-    if endpoint.split(',').all(is_host_and_port) && !Path::new(endpoint).exists() {
-        return Err(LocatorError(format!(
-            "{endpoint} could be a server or a directory; say which service with --backend, or ./{endpoint}"
-        )));
+    // A lock directory named like a server would hide a forgotten scheme, and lock this host alone.
+    if endpoint.is_empty() || endpoint.contains('/') || Path::new(endpoint).is_dir() {
+        return Ok(DEFAULT);
     }
-    Ok(DEFAULT)
+    // What stands before the host may be a password.
+    let endpoint = endpoint.rsplit_once('@').map_or(endpoint.as_str(), |(_, host)| host);
+    let remote = SERVICES.iter().find(|service| service.has_login && endpoint.starts_with(service.name));
+    let server = match remote {
+        Some(service) => format!("write {}://{endpoint}", service.name),
+        None => "say which service with --backend".to_owned(),
+    };
+    let directory = if options.endpoints_in_file {
+        "the whole path of the directory".to_owned()
+    } else {
+        format!("./{endpoint}")
+    };
+    let reason = format!("{endpoint} could be a server or a directory: {server}, or {directory}");
+    Err(LocatorError::new(&["endpoint"], reason))
 }
 
-/// The service that `endpoint` names by how it starts.
-fn by_scheme(endpoint: &str) -> Result<Option<&'static Service>, LocatorError> {
-    let lower = endpoint.to_ascii_lowercase();
-    let found =
-        SERVICES.iter().find(|service| service.schemes.iter().any(|scheme| lower.starts_with(scheme)));
-    match (found, endpoint.split_once("://")) {
-        (None, Some((scheme, _))) if !scheme.contains('/') => {
-            let schemes = SERVICES.iter().flat_map(|service| service.schemes);
-            let near = hint(scheme, schemes.map(|known| known.trim_end_matches([':', '/'])));
-            Err(LocatorError(format!("no backend has addresses with {scheme}://{near}")))
+/// The service that the endpoints name by how they start, those of comma lists too.
+fn by_schemes(endpoints: &[String]) -> Result<Option<&'static Service>, LocatorError> {
+    let mut said: Option<&'static Service> = None;
+    // A path may contain anything.
+    let addresses = endpoints.iter().filter(|endpoint| !endpoint.starts_with(['/', '.']));
+    for address in addresses.flat_map(|endpoint| endpoint.split(',')).map(str::trim) {
+        refuse_unknown_scheme(address)?;
+        let Some(service) = by_scheme(address) else { continue };
+        if let Some(other) = said.filter(|said| said.name != service.name) {
+            let reason = format!("endpoints of two services are given, {} and {}", other.name, service.name);
+            return Err(LocatorError::new(&["endpoint"], reason));
         }
-        _ => Ok(found.copied()),
+        said = Some(service);
+    }
+    Ok(said)
+}
+
+fn by_scheme(endpoint: &str) -> Option<&'static Service> {
+    let starts_with =
+        |scheme: &&str| endpoint.get(..scheme.len()).is_some_and(|s| s.eq_ignore_ascii_case(scheme));
+    SERVICES.iter().find(|service| service.schemes.iter().any(starts_with)).copied()
+}
+
+fn refuse_unknown_scheme(endpoint: &str) -> Result<(), LocatorError> {
+    match endpoint.split_once("://") {
+        Some((scheme, _)) if !scheme.contains('/') && by_scheme(endpoint).is_none() => {
+            let schemes = SERVICES.iter().flat_map(|service| service.schemes);
+            let near = nearest(scheme, schemes.map(|known| known.trim_end_matches([':', '/'])));
+            let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            let reason = format!("no backend has addresses with {scheme}://{hint}");
+            Err(LocatorError::new(&["endpoint"], reason))
+        }
+        _ => Ok(()),
     }
 }
 
 fn by_name(name: &str) -> Result<&'static Service, LocatorError> {
     let found = SERVICES.iter().find(|service| service.name == name);
     found.copied().ok_or_else(|| {
-        let names = SERVICES.iter().map(|service| service.name);
-        LocatorError(format!("there is no backend {name:?}{}", hint(name, names)))
+        let hint = match nearest(name, SERVICES.iter().map(|service| service.name)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("the backends are {}", names("and")),
+        };
+        LocatorError::new(&["backend"], format!("there is no backend {name:?}; {hint}"))
     })
 }
 
-/// The nearest of `all`, as a question.
-fn hint<'a>(text: &str, all: impl Iterator<Item = &'a str>) -> String {
+/// The one of `all` that `text` is most like, if it is like one.
+fn nearest<'a>(text: &str, all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let scored = all.map(|a| (strsim::jaro_winkler(&text.to_ascii_lowercase(), a), a));
-    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.6);
-    best.map(|(_, a)| format!("; did you mean {a}?")).unwrap_or_default()
+    scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.7).map(|(_, a)| a)
 }
 
-/// Whether `text` reads as HOST:PORT. A lock directory of that name would hide a forgotten `--backend`.
-fn is_host_and_port(text: &str) -> bool {
-    text.rsplit_once(':')
-        .is_some_and(|(host, port)| !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok())
+/// Whether `endpoint` can only be a directory. `/3` or `/ops` may be a database.
+fn is_directory(endpoint: &str) -> bool {
+    let path = endpoint.split('?').next().unwrap_or(endpoint);
+    let is_deep = path.strip_prefix('/').is_some_and(|rest| rest.contains('/'));
+    path.starts_with("./")
+        || path.starts_with("../")
+        || is_deep
+        || (path.starts_with('/') && Path::new(path).is_dir())
 }
 
 #[cfg(test)]
@@ -184,6 +236,47 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_a_database_is_no_directory() {
+        assert_eq!(said(Some("redis"), &["/3"]), Ok(("redis", "redis://localhost:6379/3".to_owned())));
+        for (endpoint, is) in
+            [("/no-such-database", false), ("h/d", false), ("/d?host=/run", false), ("/a/b", true)]
+        {
+            assert_eq!(is_directory(endpoint), is, "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_file_means_one_directory_wherever_it_is_read() {
+        for (backend, endpoint, part) in [
+            (None, "redis1", "write redis://redis1, or the whole path"),
+            (None, "./locks", "write the whole path"),
+            (Some("file"), "locks", "write the whole path"),
+            (None, "file:locks", "write the whole path"),
+        ] {
+            let (backend, endpoints) = (backend.map(str::to_owned), vec![endpoint.to_owned()]);
+            let options = Options { backend, endpoints, endpoints_in_file: true, ..Options::default() };
+            let error = parse(&options).expect_err("relative").to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        let endpoints = vec!["/run/locks".to_owned()];
+        assert!(parse(&Options { endpoints, endpoints_in_file: true, ..Options::default() }).is_ok());
+    }
+
+    #[test]
+    fn an_error_says_which_options_it_is_about() {
+        for (backend, endpoint, about) in [
+            (Some("consul"), "redis://h", &["backend"] as &[&str]),
+            (None, "redis1", &["endpoint"]),
+            (Some("redis"), "./locks", &["endpoint", "backend"]),
+            (None, "redis://h:x", &["endpoint", "backend", "prefix"]),
+        ] {
+            let (backend, endpoints) = (backend.map(str::to_owned), vec![endpoint.to_owned()]);
+            let error = parse(&Options { backend, endpoints, ..Options::default() }).expect_err("an error");
+            assert_eq!(error.about, about, "{error}");
+        }
+    }
+
+    #[test]
     fn credentials_without_a_service_do_not_lead_to_a_directory() {
         let given = Options { user: Some("u".to_owned()), ..Options::default() };
         let error = parse(&given).expect_err("a forgotten service");
@@ -198,15 +291,33 @@ mod tests {
             (Some("etcd"), &["h:1/x"] as &[&str], "no address of an etcd server"),
             (None, &["redis://h:x"], "no HOST:PORT"),
             (None, &["mariadb://u@h"], "no database is named"),
-            (None, &["h:1"], "could be a server or a directory"),
+            (
+                None,
+                &["h:1"],
+                "h:1 could be a server or a directory: say which service with --backend, or ./h:1",
+            ),
             (None, &["10.0.0.1:2379,10.0.0.2:2379"], "say which service with --backend"),
+            (None, &["u:secret@h"], "h could be a server or a directory"),
+            (None, &["redis1"], "redis1 could be a server or a directory: write redis://redis1, or ./redis1"),
+            (None, &["zk1:2181,zk2:2181"], "write zk://zk1:2181,zk2:2181"),
             (Some("fil"), &[], "did you mean file?"),
+            (Some("consul"), &[], "; the backends are file, etcd, redis, zk, mysql and postgres"),
+            (
+                Some("redis"),
+                &["/run/locks"],
+                "/run/locks is a directory, not an address of the backend redis",
+            ),
+            (Some("etcd"), &["./locks"], "./locks is a directory"),
+            (Some("mysql"), &["/"], "/ is a directory"),
+            (None, &["redis://a,http://b"], "endpoints of two services are given, redis and etcd"),
+            (None, &["zk://a", "b,mysql://b/d"], "endpoints of two services are given, zk and mysql"),
             (None, &["rediz://h"], "did you mean redis?"),
+            (None, &["redis://h,rediz://h"], "no backend has addresses with rediz://"),
             (Some("file"), &["http://h:1"], "an address of etcd does not lead to the backend file"),
             (None, &["zk://h:x"], "is no server"),
         ] {
             let error = said(backend, endpoints).expect_err("an error");
-            assert!(error.contains(part) && !error.contains('\n'), "{error}");
+            assert!(error.contains(part) && !error.contains('\n') && !error.contains("secret"), "{error}");
         }
     }
 }

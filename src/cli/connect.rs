@@ -45,11 +45,12 @@ pub fn locate(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
 
 fn parse(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
     locator::parse(&connection.options).map_err(|error| {
-        // Who wrote no option wants to know where the value comes from.
-        let said = ["endpoint", "backend", "prefix"].map(|option| connection.sources.of(option)).into_iter();
-        let elsewhere =
-            said.filter(|s| !matches!(s, Source::Flag(_) | Source::Default)).map(ToString::to_string);
-        let elsewhere: Vec<_> = elsewhere.collect();
+        // Whoever wrote no option wants to know where the value comes from.
+        let said = error.about.iter().map(|option| connection.sources.of(option));
+        let elsewhere: Vec<String> = said
+            .filter(|source| !matches!(source, Source::Flag(_) | Source::Default))
+            .map(ToString::to_string)
+            .collect();
         let failure = Failure::usage(sanitise::text(&error.to_string()));
         if elsewhere.is_empty() { failure } else { failure.hint(format!("see {}", elsewhere.join(", "))) }
     })

@@ -296,10 +296,12 @@ pub(super) fn connection(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Resu
         )
         .hint("put it into DLOCK_ENDPOINT or into a configuration file that only you can read"));
     }
+    let endpoints_in_file = matches!(endpoints, Some((_, Source::File { .. })));
     let mut text = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
     let options = Options {
         backend: text("backend", &args.backend)?.map(|found| found.text),
         endpoints: endpoints.map_or_else(Vec::new, |(urls, _)| urls),
+        endpoints_in_file,
         prefix: text("prefix", &args.prefix)?.map(|found| found.text),
         user: text("user", &args.user)?.map(|found| found.text),
         zk_layout: text("zk-layout", &args.zk_layout)?.as_ref().map(values::zk_layout).transpose()?,

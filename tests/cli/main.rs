@@ -6,6 +6,7 @@ mod breaking;
 mod concurrency;
 mod credentials;
 mod directory;
+mod endpoints;
 mod failures;
 mod files;
 mod look;

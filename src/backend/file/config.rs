@@ -30,6 +30,13 @@ impl FileConfig {
             return Err("the backend file takes one directory as its endpoint".to_owned());
         }
         let directory = options.endpoints.first().map(|endpoint| directory_of(endpoint)).transpose()?;
+        if let Some(path) = directory.as_ref().filter(|path| options.endpoints_in_file && path.is_relative())
+        {
+            return Err(format!(
+                "{} in a configuration file is another directory wherever dlock is started; write the whole path",
+                path.display()
+            ));
+        }
         Ok(Self { directory, prefix: options.prefix.clone(), allow_network_fs: options.allow_network_fs })
     }
 
