@@ -11,6 +11,7 @@ mod source;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use dlock::backend::locator::SERVICES;
 use source::{blank, functions, has_word, tree, words};
 
 /// Which parts a part may name; `backend/*` is any one backend. A part not listed has to be added here.
@@ -48,6 +49,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
 /// Files of `backend/` that are part of the contract, not backends.
 const CONTRACT: &[&str] =
     &["approach", "capability", "foreign", "options", "record", "sequence", "service", "tls"];
+
+/// The one file that names services. Others ask what a service exports, so a new one is a folder and a line there.
+const LOCATOR: &str = "backend/locator.rs";
 
 /// The homes of unsafe code; each says why.
 const UNSAFE: &[&str] = &["supervise/sys.rs", "supervise/launch.rs", "readiness.rs", "main.rs"];
@@ -154,6 +158,9 @@ fn complaints(path: &str, text: &str) -> Vec<String> {
     if path != "lib.rs" {
         found.extend(bad_imports(path, &part, &code));
     }
+    if path != LOCATOR && !part.starts_with("backend/") {
+        found.extend(named_services(without_tests(text), &code, part == "backend"));
+    }
     if !UNSAFE.contains(&path) && has_word(&code, "unsafe") {
         found.push("unsafe outside its homes".to_owned());
     }
@@ -177,6 +184,24 @@ fn complaints(path: &str, text: &str) -> Vec<String> {
         );
     }
     found
+}
+
+/// The services that `text` names: as a module, or by a literal that is a name given to `--backend`. `code` is the same
+/// without comments and literals. A file of `backend/` can name modules without `backend::` before them.
+fn named_services(text: &str, code: &str, beside_them: bool) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend");
+    let folders = fs::read_dir(folder).expect("readable").flatten().filter(|entry| entry.path().is_dir());
+    let modules = folders.map(|entry| entry.file_name().into_string().expect("UTF-8"));
+    let is_named = |module: &String| {
+        words(code, module).iter().any(|at| {
+            let is_path = code[at + module.len()..].starts_with("::");
+            is_path && (beside_them || code[..*at].ends_with("backend::"))
+        })
+    };
+    let modules = modules.filter(|module| !CONTRACT.contains(&module.as_str()) && is_named(module));
+    let names = SERVICES.iter().map(|service| service.name);
+    let names = names.filter(|name| text.contains(&format!("\"{name}\""))).map(str::to_owned);
+    modules.chain(names).map(|service| format!("names the service {service} outside its folder")).collect()
 }
 
 /// Files and functions that are too long; test modules, being mostly tables, may be.
@@ -204,7 +229,8 @@ fn is_tests(path: &str) -> bool {
 }
 
 fn without_tests(text: &str) -> &str {
-    text.find("\n#[cfg(test)]\nmod tests {").map_or(text, |at| &text[..=at])
+    let begins = ["\n#[cfg(test)]\nmod tests {", "\n#[cfg(test)]\npub(super) mod tests {"];
+    begins.iter().find_map(|begin| text.find(begin)).map_or(text, |at| &text[..=at])
 }
 
 /// The part of the program that a file of `src` belongs to.

@@ -120,4 +120,6 @@ pub mod adr {
     pub mod r0099_zookeeper_grants_are_read_from_traces {}
     #[doc = include_str!("adr/0100-every-single-message.md")]
     pub mod r0100_every_single_message {}
+    #[doc = include_str!("adr/0101-a-service-is-one-folder.md")]
+    pub mod r0101_a_service_is_one_folder {}
 }

@@ -54,6 +54,10 @@ fn the_checker_rejects_what_is_wrong() {
         ("lease.rs", "//! Doc.\nfn f() { let out = std::io::stdout(); }\n", "writes to a stream"),
         ("lease.rs", "//! Doc.\nuse rustix::fs::Mode;\n", "rustix outside"),
         ("cli/run.rs", "//! Doc.\nuse libc::c_int;\n", "libc outside"),
+        ("cli/run.rs", "//! Doc.\nuse crate::backend::file::FileConfig;\n", "cli may not name backend/file"),
+        ("cli/run.rs", "//! Doc.\nfn f(x: backend::etcd::X) {}\n", "names the service etcd"),
+        ("backend/mod.rs", "//! Doc.\npub use etcd::EtcdBackend;\n", "names the service etcd"),
+        ("cli/run.rs", "//! Doc.\nfn f(b: &str) -> bool { b == \"zk\" }\n", "names the service zk"),
         ("hold.rs", &long, "lines, at most 400"),
         ("hold.rs", &function, "long has 72 lines, at most 70"),
     ] {
