@@ -48,7 +48,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
 
 /// Files of `backend/` that are part of the contract, not backends.
 const CONTRACT: &[&str] =
-    &["approach", "capability", "foreign", "options", "record", "sequence", "service", "tls"];
+    &["approach", "capability", "deadlock", "foreign", "options", "record", "sequence", "service", "tls"];
 
 /// The one file that names services. Others ask what a service exports, so a new one is a folder and a line there.
 const LOCATOR: &str = "backend/locator.rs";

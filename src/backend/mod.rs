@@ -35,6 +35,7 @@
 
 pub mod approach;
 pub mod capability;
+pub mod deadlock;
 pub mod etcd;
 pub mod file;
 pub mod foreign;

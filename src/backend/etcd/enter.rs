@@ -15,7 +15,7 @@ use super::look::{self, Answers, Seen};
 use super::stored::{Note, Stored};
 use super::stray::Strays;
 use super::wire::Wire;
-use super::{cycle, line, rights};
+use super::{deadlock, line, rights};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimState, ErrorKind, Mode, Moment, Request};
 
@@ -98,7 +98,7 @@ pub(super) async fn enter(
     }
     if !request.ancestors.is_empty()
         && matches!(joined.place, Place::Waits(..))
-        && let Some(sentence) = cycle::find(&joined.core, request, deadline).await?
+        && let Some(sentence) = deadlock::search(&joined.core, request, deadline).await?
     {
         revoke(wire, joined.core.lease, deadline).await?;
         return Err(Fault::Said(ErrorKind::Deadlock, format!("it would never end: {sentence}")));

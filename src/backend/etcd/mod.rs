@@ -11,7 +11,7 @@
 mod claim;
 mod config;
 mod core;
-mod cycle;
+mod deadlock;
 mod enter;
 mod evict;
 mod examine;

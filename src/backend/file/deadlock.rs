@@ -2,6 +2,7 @@
 //!
 //! Claims with ancestors enter one at a time, so that of two that close a cycle together the later one sees it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::claim::FileClaim;
@@ -11,7 +12,8 @@ use super::fifo::Life;
 use super::guard::{self, Failed, Flock};
 use super::inspect;
 use super::storage::LineFile;
-use crate::lock::deadlock::{Graph, Member};
+use crate::backend::deadlock::{self, Queued};
+use crate::lock::deadlock::Member;
 use crate::lock::{ClaimId, ErrorKind, Moment};
 
 const FILE: &str = ".dlock-deadlock";
@@ -36,31 +38,29 @@ pub(super) async fn search(
     id: ClaimId,
     deadline: Moment,
 ) -> Outcome<Option<String>> {
-    let mut graph = Graph::default();
+    let mut queues = BTreeMap::new();
     for name in inspect::names(directory)? {
         if let Some(file) = LineFile::open(directory, &name, false)? {
             let _guard = file.guard(false, deadline).await?;
-            graph.add(&file.lock, members(&file)?);
+            queues.insert(file.lock.clone(), queue(&file)?);
         }
     }
-    Ok(graph.cycle(id))
+    Ok(deadlock::cycle(&queues, id))
 }
 
-/// The living entries of a line.
-fn members(file: &LineFile) -> Outcome<Vec<Member>> {
+/// The living entries of a line. They came no later: nested claims enter one at a time.
+fn queue(file: &LineFile) -> Outcome<Vec<Queued<()>>> {
     let line = file.read(None)?;
-    let mut members = Vec::new();
+    let mut queue = Vec::new();
     for record in line.image.records.iter().filter(|r| r.fixed.state.in_line()) {
         let Life::Alive(_) = file.life(&line, record)? else { continue };
         let Some(details) = line.image.details(record) else { continue };
-        members.push(Member {
-            id: record.fixed.id,
-            mode: record.fixed.mode,
-            owner: details.holder.to_string(),
-            ancestors: details.ancestors.iter().filter_map(|a| a.parse().ok()).collect(),
-        });
+        let (id, mode, owner) = (record.fixed.id, record.fixed.mode, details.holder.to_string());
+        let ancestors = details.ancestors.iter().filter_map(|a| a.parse().ok()).collect();
+        let member = Some(Member { id, mode, owner, ancestors });
+        queue.push(Queued { id, place: (), names: Vec::new(), member });
     }
-    Ok(members)
+    Ok(queue)
 }
 
 /// Whether `claim` waits.

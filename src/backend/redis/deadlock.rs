@@ -1,11 +1,11 @@
-//! The search for a wait that would never end.
-//!
-//! Every cycle of waits goes through claims of nested runs, so these are listed under one key before they enter.
-//! Whoever enters last sees all the others; one who sees a cycle that a later claim closes leaves it to that one.
+//! What the search for a wait that would never end reads here: claims of nested runs are listed under one key before
+//! they enter.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use async_trait::async_trait;
 use redis::Value;
 
 use super::connection::Connection;
@@ -15,7 +15,7 @@ use super::inspect::{self, Found};
 use super::keys::{Naming, slot_of};
 use super::script::Step;
 use super::service::{Patience, Service};
-use crate::lock::deadlock::{Graph, Member};
+use crate::backend::deadlock::{self, Queued, Queues};
 use crate::lock::{ClaimId, LockName, Moment, Request};
 
 /// Lists the claim of `request` among the nested ones.
@@ -48,7 +48,7 @@ async fn command(service: &Service, key: &str, step: Step, deadline: Moment) -> 
     }
 }
 
-/// The sentence about the cycle of waits that `request`, which stands in line, closes.
+/// The sentence about the cycle of waits that `request`, which waits, closes.
 pub(super) async fn search(
     service: &Arc<Service>,
     naming: &Naming,
@@ -56,43 +56,46 @@ pub(super) async fn search(
     request: &Request,
     deadline: Moment,
 ) -> Outcome<Option<String>> {
-    let listed = listed(&command(service, index, Step::command(["HGETALL", index]), deadline).await?);
-    let mut lines: BTreeMap<LockName, Vec<Found>> = BTreeMap::new();
-    let mut unread: BTreeSet<LockName> = request.names.iter().cloned().collect();
-    unread.extend(listed.values().flatten().cloned());
-    while let Some(name) = unread.pop_first() {
-        let line = inspect::entries(service, naming, &name, deadline).await?.entries;
-        let others =
-            line.iter().filter_map(|found| found.record.as_ref()).flat_map(|record| record.names(&name));
-        unread.extend(others.filter(|other| *other != name && !lines.contains_key(other)));
-        lines.insert(name, line);
-    }
-    for (id, names) in &listed {
-        let present =
-            |name| lines.get(name).is_some_and(|line: &Vec<Found>| line.iter().any(|f| f.id == Some(*id)));
-        if !names.iter().any(present) {
-            forget(service, index, *id, deadline).await?;
-        }
-    }
-    Ok(graph_until(&lines, request.id).cycle(request.id))
+    deadlock::search(&Reading { service, naming, index, deadline }, request).await
 }
 
-/// The waits of everybody who came no later than `id`.
-fn graph_until(lines: &BTreeMap<LockName, Vec<Found>>, id: ClaimId) -> Graph {
-    // One that is taken in parts came when its last part did.
-    let own = lines.values().flatten().filter(|found| found.id == Some(id));
-    let own = own.map(|found| (found.since, found.id)).max();
-    let mut graph = Graph::default();
-    for (name, line) in lines {
-        let earlier = line.iter().filter(|found| own.is_none_or(|own| (found.since, found.id) <= own));
-        let members = earlier.filter_map(|found| {
-            let record = found.record.as_ref()?;
-            let owner = record.holder.to_string();
-            Some(Member { id: found.id?, mode: record.mode()?, owner, ancestors: record.ancestors() })
-        });
-        graph.add(name, members.collect());
+struct Reading<'a> {
+    service: &'a Service,
+    naming: &'a Naming,
+    index: &'a str,
+    deadline: Moment,
+}
+
+#[async_trait]
+impl Queues for Reading<'_> {
+    type Place = (Option<SystemTime>, ClaimId);
+    type Fault = Fault;
+
+    async fn nested(&self) -> Outcome<BTreeMap<ClaimId, Vec<LockName>>> {
+        let step = Step::command(["HGETALL", self.index]);
+        Ok(listed(&command(self.service, self.index, step, self.deadline).await?))
     }
-    graph
+
+    async fn read(&self, names: &[LockName]) -> Outcome<Vec<Vec<Queued<Self::Place>>>> {
+        let mut queues = Vec::with_capacity(names.len());
+        for name in names {
+            let line = inspect::entries(self.service, self.naming, name, self.deadline).await?;
+            queues.push(line.entries.iter().filter_map(|found| queued(found, name)).collect());
+        }
+        Ok(queues)
+    }
+
+    async fn forget(&self, id: ClaimId) -> Outcome<()> {
+        forget(self.service, self.index, id, self.deadline).await
+    }
+}
+
+fn queued(found: &Found, name: &LockName) -> Option<Queued<(Option<SystemTime>, ClaimId)>> {
+    let (id, since) = (found.id?, found.since);
+    Some(match &found.record {
+        Some(record) => Queued::of(record, id, (since, id), name),
+        None => Queued { id, place: (since, id), names: Vec::new(), member: None },
+    })
 }
 
 pub(super) fn listed(reply: &Value) -> BTreeMap<ClaimId, Vec<LockName>> {

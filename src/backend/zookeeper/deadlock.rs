@@ -1,4 +1,6 @@
-//! The search for a wait that would never end.
+//! What the search for a wait that would never end reads here: all queues.
+
+use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 use zookeeper_client::Client;
@@ -8,34 +10,35 @@ use super::note::token;
 use super::shared::Own;
 use super::sight::{Seen, modes};
 use super::wire::{Door, Outcome, Trouble};
-use crate::lock::deadlock::{Graph, Member};
+use crate::backend::deadlock::{self, Queued};
+use crate::backend::record::Record;
+use crate::lock::deadlock::Member;
 use crate::lock::{ClaimId, ErrorKind, Mode, Request};
 
 /// Refuses `request`, whose entries are `own`, if its wait closes a cycle of waits. Only claims that came
 /// before it count, so that of two which close a cycle together the later one is told.
 pub(super) async fn search(door: &Door, client: &Client, request: &Request, own: &[Own]) -> Outcome<()> {
     let Some(last) = own.iter().map(|own| own.token).max() else { return Ok(()) };
-    let mut graph = Graph::default();
+    let mut queues = BTreeMap::new();
     for Found { name, entries } in list::lines(door, client, "").await? {
         let earlier: Vec<Seen> =
             entries.into_iter().filter(|seen| token(&seen.stat).is_some_and(|token| token <= last)).collect();
         let modes: Vec<Mode> = modes(&earlier);
-        graph.add(&name, earlier.iter().zip(modes).map(|(seen, mode)| member(seen, mode)).collect());
+        queues.insert(name, earlier.iter().zip(modes).map(|(seen, mode)| queued(seen, mode)).collect());
     }
-    match graph.cycle(request.id) {
+    match deadlock::cycle(&queues, request.id) {
         None => Ok(()),
         Some(steps) => Err(Trouble::Refusal(ErrorKind::Deadlock, format!("it would never end: {steps}"))),
     }
 }
 
-fn member(seen: &Seen, mode: Mode) -> Member {
+/// An entry that came no later.
+fn queued(seen: &Seen, mode: Mode) -> Queued<()> {
     let record = seen.note.as_ref().map(|note| &note.record);
-    Member {
-        id: record.and_then(crate::backend::record::Record::id).unwrap_or_else(|| stand_in(seen)),
-        mode,
-        owner: seen.owner(),
-        ancestors: record.map_or_else(Vec::new, crate::backend::record::Record::ancestors),
-    }
+    let id = record.and_then(Record::id).unwrap_or_else(|| stand_in(seen));
+    let ancestors = record.map_or_else(Vec::new, Record::ancestors);
+    let member = Some(Member { id, mode, owner: seen.owner(), ancestors });
+    Queued { id, place: (), names: Vec::new(), member }
 }
 
 /// An identity for an entry whose maker gave it none that dlock knows.

@@ -1,18 +1,19 @@
-//! The search for a wait that would never end, as at one server: claims of nested runs are listed before they enter,
-//! and whoever enters last sees all the others.
+//! What the search for a wait that would never end reads here. As at one server, claims of nested runs are listed before
+//! they enter.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use redis::Value;
 
 use super::core::Nodes;
-use super::inspect::{self, Line};
+use super::inspect::{self, Found};
 use super::{RedlockBackend, STRAGGLE, gather};
+use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::redis::deadlock::listed;
-use crate::backend::redis::fault::Outcome;
+use crate::backend::redis::fault::{Fault, Outcome};
 use crate::backend::redis::script::Step;
-use crate::lock::deadlock::{Graph, Member};
 use crate::lock::{ClaimId, LockName, Moment, Request};
 
 /// Lists the claim of `request` among the nested ones.
@@ -37,54 +38,46 @@ async fn command(nodes: &Arc<Nodes>, step: Step, deadline: Moment) -> Outcome<Ve
     gather::from_all(nodes, STRAGGLE, deadline, step, Ok).await
 }
 
-/// The sentence about the cycle of waits that `request`, which stands in line, closes.
+/// The sentence about the cycle of waits that `request`, which waits, closes.
 pub(super) async fn search(
     backend: &RedlockBackend,
     index: &str,
     request: &Request,
     deadline: Moment,
 ) -> Outcome<Option<String>> {
-    let nodes = &backend.nodes;
-    let replies = command(nodes, Step::command(["HGETALL", index]), deadline).await?;
-    let all: BTreeMap<ClaimId, Vec<LockName>> = replies.iter().flatten().flat_map(listed).collect();
-    let mut lines: BTreeMap<LockName, Line> = BTreeMap::new();
-    let mut unread: BTreeSet<LockName> = request.names.iter().cloned().collect();
-    unread.extend(all.values().flatten().cloned());
-    while let Some(name) = unread.pop_first() {
-        let one = std::slice::from_ref(&name);
-        let line = inspect::entries(nodes, &backend.naming, one, deadline).await?.remove(0);
-        let others = line.entries.iter().flat_map(|found| found.record.names(&name));
-        unread.extend(others.filter(|other| *other != name && !lines.contains_key(other)));
-        lines.insert(name, line);
-    }
-    for (id, names) in &all {
-        let present =
-            |name| lines.get(name).is_some_and(|line: &Line| line.entries.iter().any(|f| f.id == *id));
-        if !names.iter().any(present) {
-            forget(nodes, index, *id, deadline).await?;
-        }
-    }
-    Ok(graph_until(&lines, request.id).cycle(request.id))
+    deadlock::search(&Reading { backend, index, deadline }, request).await
 }
 
-/// The waits of everybody who comes no later than `id`.
-fn graph_until(lines: &BTreeMap<LockName, Line>, id: ClaimId) -> Graph {
-    let all = || lines.values().flat_map(|line| &line.entries);
-    let own = all().filter(|found| found.id == id).map(|found| (found.score, found.id)).max();
-    let mut graph = Graph::default();
-    for (name, line) in lines {
-        let earlier =
-            line.entries.iter().filter(|found| own.is_none_or(|own| (found.score, found.id) <= own));
-        let members = earlier.filter_map(|found| {
-            let owner = found.record.holder.to_string();
-            Some(Member {
-                id: found.id,
-                mode: found.record.mode()?,
-                owner,
-                ancestors: found.record.ancestors(),
-            })
-        });
-        graph.add(name, members.collect());
+struct Reading<'a> {
+    backend: &'a RedlockBackend,
+    index: &'a str,
+    deadline: Moment,
+}
+
+#[async_trait]
+impl Queues for Reading<'_> {
+    type Place = (u64, ClaimId);
+    type Fault = Fault;
+
+    async fn nested(&self) -> Outcome<BTreeMap<ClaimId, Vec<LockName>>> {
+        let step = Step::command(["HGETALL", self.index]);
+        let replies = command(&self.backend.nodes, step, self.deadline).await?;
+        Ok(replies.iter().flatten().flat_map(listed).collect())
     }
-    graph
+
+    async fn read(&self, names: &[LockName]) -> Outcome<Vec<Vec<Queued<Self::Place>>>> {
+        let (nodes, naming) = (&self.backend.nodes, &self.backend.naming);
+        let mut queues = Vec::with_capacity(names.len());
+        for name in names {
+            let one = std::slice::from_ref(name);
+            let line = inspect::entries(nodes, naming, one, self.deadline).await?.remove(0);
+            let entry = |found: &Found| Queued::of(&found.record, found.id, (found.score, found.id), name);
+            queues.push(line.entries.iter().map(entry).collect());
+        }
+        Ok(queues)
+    }
+
+    async fn forget(&self, id: ClaimId) -> Outcome<()> {
+        forget(&self.backend.nodes, self.index, id, self.deadline).await
+    }
 }
