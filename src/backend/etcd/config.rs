@@ -1,7 +1,5 @@
 //! Where the servers are, and how to get in.
 
-use std::fmt;
-
 use super::keys::{Layout, Prefix};
 use crate::backend::Options;
 use crate::backend::options::{Secret, Tls};
@@ -24,18 +22,6 @@ pub struct EtcdConfig {
     pub tls: Tls,
 }
 
-/// An address that leads nowhere, in one line and without secrets.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BadAddress(String);
-
-impl fmt::Display for BadAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadAddress {}
-
 /// One address, taken apart.
 struct Endpoint {
     url: String,
@@ -44,25 +30,21 @@ struct Endpoint {
 }
 
 impl EtcdConfig {
-    /// Understands the connection options; connects to nothing.
-    pub fn parse(options: &Options) -> Result<Self, BadAddress> {
+    /// Reads the connection options; connects to nothing. An error is one line without secrets.
+    pub fn parse(options: &Options) -> Result<Self, String> {
         let texts = options.endpoints.iter().flat_map(|text| text.split(','));
         let texts: Vec<&str> = texts.map(str::trim).filter(|text| !text.is_empty()).collect();
         let encrypt = options.tls.is_given();
         let mut endpoints = texts.iter().map(|t| endpoint(t, encrypt)).collect::<Result<Vec<_>, _>>()?;
         if endpoints.is_empty() {
             if !options.endpoints.is_empty() {
-                return Err(BadAddress(
-                    "the address of the etcd server is empty; write HOST:PORT".to_owned(),
-                ));
+                return Err("the address of the etcd server is empty; write HOST:PORT".to_owned());
             }
             endpoints.push(endpoint(DEFAULT_HOST, encrypt)?);
         }
         if encrypt && let Some(open) = endpoints.iter().find(|e| !e.secure) {
             let url = &open.url;
-            return Err(BadAddress(format!(
-                "{url} is not encrypted, but certificates are given; write https://"
-            )));
+            return Err(format!("{url} is not encrypted, but certificates are given; write https://"));
         }
         let login = login(options, &endpoints)?;
         let mut urls: Vec<String> = Vec::new();
@@ -94,7 +76,7 @@ impl EtcdConfig {
 }
 
 /// Options over what the addresses say.
-fn login(options: &Options, endpoints: &[Endpoint]) -> Result<Option<(String, Secret)>, BadAddress> {
+fn login(options: &Options, endpoints: &[Endpoint]) -> Result<Option<(String, Secret)>, String> {
     let said = endpoints.iter().find_map(|e| e.login.clone());
     let user = options.user.clone().or_else(|| said.as_ref().map(|(user, _)| user.clone()));
     let password =
@@ -102,22 +84,22 @@ fn login(options: &Options, endpoints: &[Endpoint]) -> Result<Option<(String, Se
     match (user, password) {
         (Some(user), Some(password)) => Ok(Some((user, password))),
         (None, None) => Ok(None),
-        (Some(user), None) => Err(BadAddress(format!(
+        (Some(user), None) => Err(format!(
             "there is no password for the user {user}; put it into DLOCK_PASSWORD or a file named by DLOCK_PASSWORD_FILE"
-        ))),
-        (None, Some(_)) => Err(BadAddress(
-            "there is a password and no user; add --user, or leave the password out".to_owned(),
         )),
+        (None, Some(_)) => {
+            Err("there is a password and no user; add --user, or leave the password out".to_owned())
+        }
     }
 }
 
-fn endpoint(text: &str, encrypt: bool) -> Result<Endpoint, BadAddress> {
+fn endpoint(text: &str, encrypt: bool) -> Result<Endpoint, String> {
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     let secure = match scheme.to_ascii_lowercase().as_str() {
         "" | "etcd" => encrypt,
         "http" => false,
         "https" => true,
-        _ => return Err(BadAddress(format!("etcd has no addresses with {scheme}://; write HOST:PORT"))),
+        _ => return Err(format!("etcd has no addresses with {scheme}://; write HOST:PORT")),
     };
     let (login, place) = match rest.rsplit_once('@') {
         None => (None, rest),
@@ -135,9 +117,8 @@ fn endpoint(text: &str, encrypt: bool) -> Result<Endpoint, BadAddress> {
     Ok(Endpoint { url: format!("{scheme}://{host}:{port}"), secure, login })
 }
 
-fn host_and_port(place: &str) -> Result<(&str, u16), BadAddress> {
-    let bad =
-        |why: &str| BadAddress(format!("{place:?} is no address of an etcd server: {why}; write HOST:PORT"));
+fn host_and_port(place: &str) -> Result<(&str, u16), String> {
+    let bad = |why: &str| format!("{place:?} is no address of an etcd server: {why}; write HOST:PORT");
     let (host, port) = match place.rsplit_once(':') {
         // The colons of an IPv6 address stand in brackets.
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -159,12 +140,8 @@ fn host_and_port(place: &str) -> Result<(&str, u16), BadAddress> {
 }
 
 /// A part of an address with its `%XX` as characters.
-fn decoded(text: &str) -> Result<String, BadAddress> {
-    let bad = || {
-        BadAddress(
-            "the user or password of an address has a % without two digits; write it as %25".to_owned(),
-        )
-    };
+fn decoded(text: &str) -> Result<String, String> {
+    let bad = || "the user or password of an address has a % without two digits; write it as %25".to_owned();
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -186,7 +163,7 @@ mod tests {
 
     fn parse(endpoints: &[&str]) -> Result<EtcdConfig, String> {
         let endpoints = endpoints.iter().map(|e| (*e).to_owned()).collect();
-        EtcdConfig::parse(&Options { endpoints, ..Options::default() }).map_err(|e| e.to_string())
+        EtcdConfig::parse(&Options { endpoints, ..Options::default() })
     }
 
     #[test]
@@ -241,7 +218,7 @@ mod tests {
         assert_eq!(login(Some("v"), Some("q"), "http://u:p@h"), Some("v q".to_owned()));
         assert_eq!(login(None, Some("q"), "http://u@h"), Some("u q".to_owned()));
         let options = Options { password: Some(Secret::new("p")), ..Options::default() };
-        assert!(EtcdConfig::parse(&options).expect_err("no user").to_string().contains("no user"));
+        assert!(EtcdConfig::parse(&options).expect_err("no user").contains("no user"));
     }
 
     #[test]
@@ -255,7 +232,7 @@ mod tests {
             })
         };
         assert_eq!(with("h:1").expect("fine").endpoints, ["https://h:1"]);
-        assert!(with("http://h:1").expect_err("open").to_string().contains("write https://"));
+        assert!(with("http://h:1").expect_err("open").contains("write https://"));
     }
 
     #[test]

@@ -35,7 +35,7 @@ use async_trait::async_trait;
 
 use self::core::lock;
 use claim::EtcdClaim;
-pub use config::{BadAddress, EtcdConfig};
+pub use config::EtcdConfig;
 use fault::{NAME, Outcome};
 use keys::Layout;
 pub use keys::Prefix;
@@ -52,7 +52,7 @@ pub static SERVICE: Service = Service {
     schemes: &["http://", "https://", "etcd://"],
     has_login: true,
     options: &[],
-    parse: |options| Ok(Box::new(EtcdConfig::parse(options).map_err(|error| error.to_string())?)),
+    parse: |options| Ok(Box::new(EtcdConfig::parse(options)?)),
     manual: &[include_str!("manual.md")],
 };
 
