@@ -4,6 +4,9 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use crate::backend::locator::SERVICES;
+use crate::backend::service::LOGIN;
+use crate::cli::args::Subcommand;
 use crate::output::file::tests::Folder;
 
 fn parse(text: &str) -> Result<ConfigFile, Failure> {
@@ -93,4 +96,15 @@ fn a_file_that_is_no_text_is_an_error() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
     let failure = ConfigFile::read(&path, rustix::process::getuid().as_raw()).expect_err("refused");
     assert_eq!(failure.to_string(), format!("the configuration file {} is not valid UTF-8", path.display()));
+}
+
+#[test]
+fn every_option_of_a_service_is_an_argument_and_a_key() {
+    let command = Subcommand::Status.command();
+    for option in LOGIN.iter().chain(SERVICES.iter().flat_map(|service| service.options)) {
+        let known = KEYS.iter().any(|(key, _)| *key == option.name);
+        assert!(known, "{} is no key of the configuration files", option.name);
+        let argument = command.get_arguments().any(|argument| argument.get_long() == Some(option.name));
+        assert!(argument, "there is no --{}", option.name);
+    }
 }
