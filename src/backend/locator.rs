@@ -89,16 +89,16 @@ fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
     // What stands before the host may be a password.
     let endpoint = endpoint.rsplit_once('@').map_or(endpoint.as_str(), |(_, host)| host);
     let remote = SERVICES.iter().find(|service| service.has_login && endpoint.starts_with(service.name));
-    let server = match remote {
-        Some(service) => format!("write {}://{endpoint}", service.name),
-        None => "say which service with --backend".to_owned(),
-    };
     let directory = if options.endpoints_in_file {
         "the whole path of the directory".to_owned()
     } else {
         format!("./{endpoint}")
     };
-    let reason = format!("{endpoint} could be a server or a directory: {server}, or {directory}");
+    let remedy = match remote {
+        Some(service) => format!("write {}://{endpoint}, or {directory}", service.name),
+        None => format!("say which service with --backend, or write {directory}"),
+    };
+    let reason = format!("{endpoint} could be a server or a directory: {remedy}");
     Err(LocatorError::new(&["endpoint"], reason))
 }
 
@@ -294,7 +294,7 @@ mod tests {
             (
                 None,
                 &["h:1"],
-                "h:1 could be a server or a directory: say which service with --backend, or ./h:1",
+                "h:1 could be a server or a directory: say which service with --backend, or write ./h:1",
             ),
             (None, &["10.0.0.1:2379,10.0.0.2:2379"], "say which service with --backend"),
             (None, &["u:secret@h"], "h could be a server or a directory"),

@@ -33,7 +33,7 @@ impl FileConfig {
         if let Some(path) = directory.as_ref().filter(|path| options.endpoints_in_file && path.is_relative())
         {
             return Err(format!(
-                "{} in a configuration file is another directory wherever dlock is started; write the whole path",
+                "{} in a configuration file means another directory wherever dlock is started; write the whole path",
                 path.display()
             ));
         }
