@@ -9,6 +9,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+use super::diagnosis;
 use super::launch::{self, LaunchStack, Spawned};
 use super::shared::Shared;
 use super::start::Start;
@@ -39,7 +40,8 @@ impl Prepared {
     /// it. `shared` learns of it.
     ///
     /// It gets the dispositions, signal mask and standard streams that dlock was started with, and `anchors`
-    /// under high numbers. An error is that of the fork or of the exec.
+    /// under high numbers. An error is that of the fork or of the exec; of a file that is there and cannot be executed it
+    /// says why, without a number.
     pub fn spawn(
         &self,
         variables: Vec<(&str, String)>,
@@ -63,27 +65,32 @@ impl Prepared {
             started: shared.started_word(),
             stack: &self.stack,
         };
-        match launch::spawn(&exec) {
+        let started = match launch::spawn(&exec) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOEXEC) => {
                 let script = path_of(argv[0]).ok_or(error)?;
                 let argv = [&[SHELL, &script], &argv[1..]].concat();
                 launch::spawn(&launch::Exec { argv: &argv, ..exec })
             }
             started => started,
-        }
+        };
+        started.map_err(|error| diagnosis::explain(error, self.argv[0].to_bytes(), &search_path()))
     }
 }
 
 /// What runs a script without a first line `#!`. POSIX wants that of `execvp`; glibc does it there, musl does not.
 const SHELL: &CStr = c"/bin/sh";
 
+/// Where commands are looked up: PATH, and without it where musl looks.
+fn search_path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/bin:/usr/bin".into())
+}
+
 /// The file that `execvp` finds for `word`.
 fn path_of(word: &CStr) -> Option<CString> {
     if word.to_bytes().contains(&b'/') {
         return Some(word.to_owned());
     }
-    // Without PATH, where musl looks.
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/bin:/usr/bin".into());
+    let path = search_path();
     let candidates =
         std::env::split_paths(&path).map(|folder| folder.join(OsStr::from_bytes(word.to_bytes())));
     let mut executable = candidates.filter(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok());

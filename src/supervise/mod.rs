@@ -12,6 +12,7 @@
 pub mod chances;
 pub mod channel;
 pub mod command;
+mod diagnosis;
 pub mod ender;
 pub mod failure;
 pub mod front;

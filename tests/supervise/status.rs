@@ -78,7 +78,7 @@ fn a_script_without_a_first_line_runs_as_a_shell_would_run_it() {
         assert_eq!((ended.code(), ended.text()), (Some(9), format!("{script},a b,2\n")), "{}", ended.err);
     }
     let first = folders[0].join("script").display().to_string();
-    bed.finish(&mut bed.run(["--name", "x", "--", &first])).failed(126, &["ermission denied"]);
+    bed.finish(&mut bed.run(["--name", "x", "--", &first])).failed(126, &["is not executable", "chmod +x"]);
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! Why a file that is there cannot be executed.
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// The error of executing `word`, which looks like that of a missing or forbidden file, with the true reason where the
+/// file is there, also if it was looked up in `path`. What is not there keeps its error.
+pub(super) fn explain(error: io::Error, word: &[u8], path: &OsStr) -> io::Error {
+    let reason = match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => found(word, path).and_then(|(file, _)| what_is_missing(&file)),
+        Some(Errno::ACCESS) => found(word, path).and_then(|(file, what)| why_forbidden(&file, &what)),
+        _ => None,
+    };
+    reason.map_or(error, io::Error::other)
+}
+
+/// The file that `word` means, whether or not it can be executed.
+fn found(word: &[u8], path: &OsStr) -> Option<(PathBuf, Metadata)> {
+    let word = Path::new(OsStr::from_bytes(word));
+    let there = |file: PathBuf| file.metadata().ok().map(|what| (file, what));
+    if word.as_os_str().as_bytes().contains(&b'/') {
+        return there(word.to_owned());
+    }
+    let mut files = std::env::split_paths(path).map(|folder| folder.join(word)).filter_map(there);
+    files.find(|(_, what)| what.is_file())
+}
+
+/// What a file lacks that the kernel cannot start though it is there.
+fn what_is_missing(file: &Path) -> Option<String> {
+    let mut start = Vec::new();
+    File::open(file).ok()?.take(256).read_to_end(&mut start).ok()?;
+    let Some(line) = start.strip_prefix(b"#!") else {
+        return Some("the loader that it was linked for is missing on this system".to_owned());
+    };
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let text = String::from_utf8_lossy(line);
+    if text.ends_with('\r') {
+        return Some("its lines end as on Windows; convert it with dos2unix".to_owned());
+    }
+    let interpreter = text.split_whitespace().next().unwrap_or_default();
+    Some(format!("its interpreter {interpreter} is missing"))
+}
+
+fn why_forbidden(file: &Path, what: &Metadata) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt;
+    if what.is_dir() {
+        return Some("it is a directory".to_owned());
+    }
+    let executable = what.permissions().mode() & 0o111 != 0;
+    (what.is_file() && !executable).then(|| format!("it is not executable; chmod +x {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn said(errno: Errno, word: &str) -> String {
+        explain(io::Error::from(errno), word.as_bytes(), OsStr::new("/usr/bin:/bin")).to_string()
+    }
+
+    #[test]
+    fn a_file_that_is_there_says_what_it_lacks() {
+        let folder = std::env::temp_dir().join(format!("dlock-diagnosis-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = |name: &str, text: &str, mode: u32| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).expect("written");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("set");
+            path.display().to_string()
+        };
+        let script = file("script", "#! /no/such/interpreter -e\necho\n", 0o755);
+        let windows = file("windows", "#!/bin/sh\r\necho\r\n", 0o755);
+        let plain = file("plain", "echo\n", 0o644);
+        let program = file("program", "\x7fELF", 0o755);
+        let directory = folder.display().to_string();
+        let answers = [
+            said(Errno::NOENT, &script),
+            said(Errno::NOENT, &windows),
+            said(Errno::NOENT, &program),
+            said(Errno::ACCESS, &plain),
+            said(Errno::ACCESS, &directory),
+        ];
+        let _ = std::fs::remove_dir_all(&folder);
+        assert_eq!(answers[0], "its interpreter /no/such/interpreter is missing");
+        assert_eq!(answers[1], "its lines end as on Windows; convert it with dos2unix");
+        assert_eq!(answers[2], "the loader that it was linked for is missing on this system");
+        assert_eq!(answers[3], format!("it is not executable; chmod +x {plain}"));
+        assert_eq!(answers[4], "it is a directory");
+    }
+
+    #[test]
+    fn what_is_not_there_or_cannot_be_told_keeps_its_error() {
+        for (errno, word) in [
+            (Errno::NOENT, "/no/such/file"),
+            (Errno::NOENT, "no-such-command"),
+            (Errno::NOENT, ""),
+            (Errno::ACCESS, "/bin/sh"),
+            (Errno::NOMEM, "/bin/sh"),
+        ] {
+            let error = explain(io::Error::from(errno), word.as_bytes(), OsStr::new("/usr/bin:/bin"));
+            assert_eq!(Errno::from_io_error(&error), Some(errno), "{word}");
+        }
+    }
+}
