@@ -227,6 +227,10 @@ fn check_owner(shown: &str, meta: &Metadata, uid: u32) -> Result<(), Failure> {
     if meta.file_type().is_char_device() {
         return Ok(());
     }
+    if meta.is_dir() {
+        return Err(Failure::usage(format!("the configuration file {shown} is a directory"))
+            .hint("name a file in it with --config or DLOCK_CONFIG"));
+    }
     if meta.uid() != 0 && meta.uid() != uid {
         return Err(Failure::usage(format!(
             "the configuration file {shown} belongs to uid {}, who could change what dlock does; it must belong \

@@ -81,6 +81,8 @@ fn only_files_that_nobody_else_can_write_count() {
     assert!(error.1.is_some_and(|hint| hint.starts_with("chmod ") && hint.contains("o-r ")));
     assert!(read("endpoint='redis://u:p@h'", 0o604, uid).is_err());
     assert!(read("password='x'", 0o600, uid).is_ok());
+    let folder_itself = ConfigFile::read(&folder.0, uid).expect_err("a folder").to_string();
+    assert_eq!(folder_itself, format!("the configuration file {} is a directory", folder.0.display()));
     assert!(ConfigFile::read(&folder.0.join("none"), uid).is_ok_and(|c| c.is_none()));
     assert!(ConfigFile::read(Path::new("/dev/null"), uid).is_ok_and(|c| c.is_some()));
     if uid != 0 {

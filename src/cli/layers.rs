@@ -1,5 +1,6 @@
 //! Flags over environment over the user's file over the system's file.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -139,10 +140,16 @@ impl<'a> Layers<'a> {
                 "{source}: no configuration file has a profile {}",
                 sanitise::text(&name)
             ));
-            let near = nearest(&name, self.files.iter().flat_map(ConfigFile::profiles));
-            return Err(match near {
+            let known: BTreeSet<&str> = self.files.iter().flat_map(ConfigFile::profiles).collect();
+            return Err(match nearest(&name, known.iter().copied()) {
                 Some(near) => failure.hint(format!("did you mean {}?", sanitise::text(near))),
-                None => failure,
+                None if known.is_empty() => {
+                    failure.hint("there is none; a profile is a table [profile.NAME]")
+                }
+                None => {
+                    let known: Vec<&str> = known.into_iter().collect();
+                    failure.hint(format!("the known ones are {}", sanitise::text(&known.join(", "))))
+                }
             });
         }
         self.profile = Some(name);

@@ -100,11 +100,11 @@ fn every_usage_error_is_one_clear_line() {
         ("run --name x -E 300 true", "--busy-exit-code: \"300\" is not an exit status; write 0 to 255"),
         (
             "run --name x --wait 5x true",
-            "--wait: \"5x\" is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d or a number of seconds",
+            "--wait: \"5x\" is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d, 1w or a number of seconds",
         ),
         (
             "run --name x --wait -5 true",
-            "--wait: \"-5\" is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d or a number of seconds",
+            "--wait: \"-5\" is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d, 1w or a number of seconds",
         ),
         ("run --name x --slots --try true", "--slots: \"--try\" is not a number of slots; write 1 or more"),
         ("run --name x --ttl 500ms true", "--ttl: a ttl of 500ms is too short, the least is 1s"),
@@ -123,7 +123,6 @@ fn every_usage_error_is_one_clear_line() {
         ),
         ("run --name x --config /nonexistent/c true", "--config: there is no file /nonexistent/c"),
         ("run --name x --profile ci true", "--profile: no configuration file has a profile ci"),
-        ("status", "NAME is missing"),
         ("list a b", "unexpected argument b"),
         ("completions tcsh", "SHELL: \"tcsh\" is not one of bash, elvish, fish, powershell, zsh"),
         ("runn --name x true", "unknown command runn"),
@@ -142,6 +141,15 @@ fn every_usage_error_is_one_clear_line() {
         run(&long).expect_err("too long").to_string(),
         "--label: a label has at most 200 bytes, this one has 202"
     );
+    let folder = Folder::new("profiles");
+    let file = folder.0.join("c.toml").display().to_string();
+    std::fs::write(&file, "[profile.prod]\nttl = 9\n[profile.ci]\nttl = 9\n").expect("written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("set");
+    for (profile, hint) in [("pord", "did you mean prod?"), ("xyzzy", "the known ones are ci, prod")] {
+        let failure =
+            run(&format!("run --name x --config {file} --profile {profile} true")).expect_err("none");
+        assert_eq!(failure.message.hint(), Some(hint));
+    }
     let hint = run("run --nmae x true").expect_err("unknown").message.hint().map(str::to_owned);
     assert_eq!(hint.as_deref(), Some("did you mean --name? see dlock run --help"));
 }

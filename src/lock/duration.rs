@@ -3,46 +3,73 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A text that is not a duration.
+/// Why a text is not a duration.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NotADuration(String);
+pub enum DurationError {
+    /// The text is none.
+    Unreadable(String),
+    /// The text means more than a hundred years.
+    TooLong(String),
+}
 
-impl fmt::Display for NotADuration {
+impl fmt::Display for DurationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d or a number of seconds",
-            self.0
-        )
+        match self {
+            Self::Unreadable(text) => {
+                write!(
+                    f,
+                    "{text:?} is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d, 1w or a number of seconds"
+                )
+            }
+            Self::TooLong(text) => write!(f, "{text:?} is too long a duration; write 36500d or less"),
+        }
     }
 }
 
-impl std::error::Error for NotADuration {}
+impl std::error::Error for DurationError {}
 
-/// Reads `500ms`, `1.5s`, `30s`, `5m`, `1h30m`, `2d`; a bare number is seconds.
-pub fn parse(text: &str) -> Result<Duration, NotADuration> {
-    let error = || NotADuration(text.to_owned());
-    let mut rest = text.trim();
-    if let Some(seconds) = number(rest) {
-        return scaled(seconds, 1.0).ok_or_else(error);
+/// A hundred years and a bit: far beyond use, and far from overflow of every clock.
+const LONGEST: f64 = 3.2e9;
+
+/// Reads `500ms`, `1.5s`, `30s`, `5m`, `1h30m`, `1h 30m`, `2d`, `1w`, and systemd's longer words for the units; a bare
+/// number is seconds.
+pub fn parse(text: &str) -> Result<Duration, DurationError> {
+    let seconds = seconds(text.trim()).ok_or_else(|| DurationError::Unreadable(text.to_owned()))?;
+    if seconds > LONGEST {
+        return Err(DurationError::TooLong(text.to_owned()));
     }
-    let mut total = Duration::ZERO;
+    Duration::try_from_secs_f64(seconds)
+        .map(round_to_micros)
+        .map_err(|_| DurationError::Unreadable(text.to_owned()))
+}
+
+fn seconds(text: &str) -> Option<f64> {
+    if let Some(seconds) = number(text) {
+        return Some(seconds);
+    }
+    let mut rest = text;
+    let mut total = 0.0;
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
-        let unit_end = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
-        let factor = match &rest[digits..unit_end] {
-            "ms" => 0.001,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            "d" => 86_400.0,
-            _ => return Err(error()),
-        };
-        let amount = number(&rest[..digits]).ok_or_else(error)?;
-        total = scaled(amount, factor).and_then(|d| total.checked_add(d)).ok_or_else(error)?;
-        rest = &rest[unit_end..];
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let unit_end =
+            rest[digits..].find(|c: char| !c.is_ascii_alphabetic()).map_or(rest.len(), |at| digits + at);
+        total += number(&rest[..digits])? * unit(&rest[digits..unit_end])?;
+        rest = rest[unit_end..].trim_start_matches(' ');
     }
-    if text.trim().is_empty() { Err(error()) } else { Ok(total) }
+    (!text.is_empty()).then_some(total)
+}
+
+/// The seconds of one `word`, as systemd.time(7) has them.
+fn unit(word: &str) -> Option<f64> {
+    Some(match word {
+        "ms" | "msec" => 0.001,
+        "s" | "sec" | "second" | "seconds" => 1.0,
+        "m" | "min" | "minute" | "minutes" => 60.0,
+        "h" | "hr" | "hour" | "hours" => 3600.0,
+        "d" | "day" | "days" => 86_400.0,
+        "w" | "week" | "weeks" => 604_800.0,
+        _ => return None,
+    })
 }
 
 /// A plain decimal number; no sign, exponent, infinity or NaN.
@@ -53,22 +80,26 @@ fn number(text: &str) -> Option<f64> {
     if plain { text.parse().ok() } else { None }
 }
 
-fn scaled(amount: f64, factor: f64) -> Option<Duration> {
-    // A hundred years: far beyond use, and far from overflow of every clock.
-    let seconds = amount * factor;
-    if seconds <= 3.2e9 { Duration::try_from_secs_f64(seconds).ok().map(round_to_micros) } else { None }
-}
-
 fn round_to_micros(length: Duration) -> Duration {
     Duration::from_micros(u64::try_from((length.as_nanos() + 500) / 1000).unwrap_or(u64::MAX))
 }
 
-/// `3m12s`: the two largest units of `length`, for people; below a minute seconds, below a second
+/// `3m12s`: the two largest units of `length`, for people; below ten seconds with a tenth, below a second in
 /// milliseconds.
 pub fn short(length: Duration) -> String {
+    let tenths = length.subsec_millis() / 100;
+    match length.as_secs() {
+        0 => format!("{}ms", length.as_millis()),
+        s @ 1..10 if tenths > 0 => format!("{s}.{tenths}s"),
+        _ => rough(length),
+    }
+}
+
+/// As [`short`], but in whole seconds, for how long something has lasted: `<1s`, `3s`, `3m12s`.
+pub fn rough(length: Duration) -> String {
     let s = length.as_secs();
     match s {
-        0 => format!("{}ms", length.as_millis()),
+        0 => "<1s".to_owned(),
         1..60 => format!("{s}s"),
         60..3600 => format!("{}m{:02}s", s / 60, s % 60),
         3600..86_400 => format!("{}h{:02}m", s / 3600, s / 60 % 60),
@@ -94,6 +125,12 @@ mod tests {
             ("0.25", 250),
             (" 3s ", 3000),
             ("1m0.5s", 60_500),
+            ("5min", 300_000),
+            ("30sec", 30_000),
+            ("1w", 604_800_000),
+            ("1h 30m", 5_400_000),
+            ("2hours 1minute", 7_260_000),
+            ("36500d", 3_153_600_000_000),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
         }
@@ -102,18 +139,35 @@ mod tests {
     #[test]
     fn refuses_the_rest() {
         for text in
-            ["", " ", "s", "5x", "-1", "1e3", "1..5s", "inf", "NaN", "5 m", "1h 30m", "9999999999d", "1s2"]
+            ["", " ", "s", "5x", "-1", "1e3", "1..5s", "inf", "NaN", "5 m", "1h  x", "1h-30m", "1s2", "5M"]
         {
-            assert!(parse(text).is_err(), "{text}");
+            assert_eq!(parse(text), Err(DurationError::Unreadable(text.to_owned())), "{text}");
+        }
+        for text in ["9999999999d", "99999999999", "6000w"] {
+            assert_eq!(parse(text), Err(DurationError::TooLong(text.to_owned())), "{text}");
         }
     }
 
     #[test]
     fn short_form_keeps_two_units() {
-        let cases =
-            [(0.2, "200ms"), (59.9, "59s"), (192.0, "3m12s"), (3725.0, "1h02m"), (180_000.0, "2d02h")];
+        let cases = [
+            (0.2, "200ms"),
+            (1.5, "1.5s"),
+            (2.03, "2s"),
+            (59.9, "59s"),
+            (192.0, "3m12s"),
+            (3725.0, "1h02m"),
+            (180_000.0, "2d02h"),
+        ];
         for (seconds, text) in cases {
             assert_eq!(short(Duration::from_secs_f64(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn what_has_lasted_is_said_in_seconds() {
+        for (seconds, text) in [(0.0, "<1s"), (0.927, "<1s"), (1.9, "1s"), (192.4, "3m12s")] {
+            assert_eq!(rough(Duration::from_secs_f64(seconds)), text);
         }
     }
 }

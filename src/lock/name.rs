@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A validated lock name: UTF-8 text of 1 to 200 bytes without control characters.
+/// A validated lock name: UTF-8 text of 1 to 200 bytes without control characters and without white space at its ends.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockName(String);
 
@@ -16,6 +16,8 @@ pub enum NameError {
     TooLong(usize),
     /// The text has a control character.
     Control(char),
+    /// The text begins or ends with white space.
+    Blank,
 }
 
 impl LockName {
@@ -33,6 +35,8 @@ impl LockName {
         }
         match text.chars().find(|c| c.is_control()) {
             Some(c) => Err(NameError::Control(c)),
+            // Nobody sees it, and it would be another lock.
+            None if text.trim().len() < text.len() => Err(NameError::Blank),
             None => Ok(Self(text)),
         }
     }
@@ -88,6 +92,7 @@ impl fmt::Display for NameError {
             Self::Control(c) => {
                 write!(f, "a lock name cannot contain the control character {}", c.escape_default())
             }
+            Self::Blank => f.write_str("a lock name cannot begin or end with white space"),
         }
     }
 }
@@ -106,6 +111,9 @@ mod tests {
         assert_eq!(LockName::new("a\nb"), Err(NameError::Control('\n')));
         assert!(LockName::new("x".repeat(200)).is_ok());
         assert!(LockName::new("日本 / deploy").is_ok());
+        for name in [" ", " a", "a ", "a\u{a0}", "\u{3000}a"] {
+            assert_eq!(LockName::new(name), Err(NameError::Blank), "{name:?}");
+        }
     }
 
     #[test]

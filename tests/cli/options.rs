@@ -176,7 +176,7 @@ fn waiting_is_announced_in_one_plain_line_without_a_terminal() {
 #[test]
 fn durations_read_as_documented() {
     let bed = Bed::new();
-    for wait in ["90500ms", "91.5s", "30s", "5m", "1h30m", "2d", "70", "0", "90.5"] {
+    for wait in ["90500ms", "91.5s", "30s", "5m", "1h30m", "2d", "70", "0", "90.5", "5min", "1h 30m", "1w"] {
         bed.finish(&mut bed.run(["--name", "x", "--wait", wait, "--", "true"])).silently(0);
     }
 }
