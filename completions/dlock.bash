@@ -91,12 +91,16 @@ _dlock() {
             return 0
             ;;
         dlock__subcmd__break)
-            opts="-y -q -v -h --claim --all --yes --force --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
+            opts="-y -q -v -h --name --claim --all --yes --force --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --claim)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -868,12 +872,16 @@ _dlock() {
             return 0
             ;;
         dlock__subcmd__status)
-            opts="-q -v -h --json --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
+            opts="-q -v -h --name --json --wide --exit-code --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --backend)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -996,12 +1004,16 @@ _dlock() {
             return 0
             ;;
         dlock__subcmd__watch)
-            opts="-q -v -h --json --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
+            opts="-q -v -h --name --json --backend --endpoint --prefix --user --password-file --cacert --cert --key --tls-server-name --zk-layout --max-ttl --config --profile --allow-network-fs --quiet --verbose --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --backend)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

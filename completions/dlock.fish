@@ -29,7 +29,7 @@ complete -c dlock -n "__fish_dlock_needs_command" -s V -l version -d 'Print vers
 complete -c dlock -n "__fish_dlock_needs_command" -f -a "run" -d 'Run a command under a lock'
 complete -c dlock -n "__fish_dlock_needs_command" -f -a "status" -d 'Show who holds and waits for locks, in order'
 complete -c dlock -n "__fish_dlock_needs_command" -f -a "list" -d 'List the locks that have holders or waiters'
-complete -c dlock -n "__fish_dlock_needs_command" -f -a "watch" -d 'Show a lock\'s line after each change, until interrupted'
+complete -c dlock -n "__fish_dlock_needs_command" -f -a "watch" -d 'Show a lock\'s queue after each change, until interrupted'
 complete -c dlock -n "__fish_dlock_needs_command" -f -a "break" -d 'End a hold or a wait of somebody else'
 complete -c dlock -n "__fish_dlock_needs_command" -f -a "doctor" -d 'Explain the configuration and look for what can cost a lock'
 complete -c dlock -n "__fish_dlock_needs_command" -f -a "completions" -d 'Print the completions for a shell'
@@ -73,6 +73,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand run" -l allow-network-fs -d 
 complete -c dlock -n "__fish_dlock_using_subcommand run" -s q -l quiet -d 'Say nothing of waiting and busy locks; other failures are still told'
 complete -c dlock -n "__fish_dlock_using_subcommand run" -s v -l verbose -d 'Say how it goes'
 complete -c dlock -n "__fish_dlock_using_subcommand run" -s h -l help -d 'Print help'
+complete -c dlock -n "__fish_dlock_using_subcommand status" -l name -d 'The lock, as run takes it; the same as NAME' -r
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l backend -d 'The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l endpoint -d 'Where the service is, several times or as a comma list; for file the lock directory [default: the service\'s usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID] [env: DLOCK_ENDPOINT]' -r -f -a "(__fish_complete_directories)"
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l prefix -d 'What stands before each name at the service, also empty [default: the backend\'s own] [env: DLOCK_PREFIX]' -r
@@ -89,6 +90,8 @@ complete -c dlock -n "__fish_dlock_using_subcommand status" -l profile -d 'The p
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l log-format -d 'How messages are written: human or json, one object a line [default: human] [env: DLOCK_LOG_FORMAT]' -r -f -a "human\t''
 json\t''"
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l json -d 'Print a JSON object, one a line for each name'
+complete -c dlock -n "__fish_dlock_using_subcommand status" -l wide -d 'Show also token, time to live and the whole claim, and cut nothing'
+complete -c dlock -n "__fish_dlock_using_subcommand status" -l exit-code -d 'Exit 75 if one of the locks is held or waited for, 0 if all are free'
 complete -c dlock -n "__fish_dlock_using_subcommand status" -l allow-network-fs -d 'Use a lock directory on a network file system, where locks may not hold between hosts'
 complete -c dlock -n "__fish_dlock_using_subcommand status" -s q -l quiet -d 'Say nothing of waiting and busy locks; other failures are still told'
 complete -c dlock -n "__fish_dlock_using_subcommand status" -s v -l verbose -d 'Say how it goes'
@@ -113,6 +116,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand list" -l allow-network-fs -d
 complete -c dlock -n "__fish_dlock_using_subcommand list" -s q -l quiet -d 'Say nothing of waiting and busy locks; other failures are still told'
 complete -c dlock -n "__fish_dlock_using_subcommand list" -s v -l verbose -d 'Say how it goes'
 complete -c dlock -n "__fish_dlock_using_subcommand list" -s h -l help -d 'Print help'
+complete -c dlock -n "__fish_dlock_using_subcommand watch" -l name -d 'The lock, as run takes it; the same as NAME' -r
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l backend -d 'The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l endpoint -d 'Where the service is, several times or as a comma list; for file the lock directory [default: the service\'s usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID] [env: DLOCK_ENDPOINT]' -r -f -a "(__fish_complete_directories)"
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -l prefix -d 'What stands before each name at the service, also empty [default: the backend\'s own] [env: DLOCK_PREFIX]' -r
@@ -133,6 +137,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand watch" -l allow-network-fs -
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -s q -l quiet -d 'Say nothing of waiting and busy locks; other failures are still told'
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -s v -l verbose -d 'Say how it goes'
 complete -c dlock -n "__fish_dlock_using_subcommand watch" -s h -l help -d 'Print help'
+complete -c dlock -n "__fish_dlock_using_subcommand break" -l name -d 'The lock, as run takes it; the same as NAME' -r
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l claim -d 'The claim to end, as status shows it; its first digits are enough, at least eight [default: the only one there is]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l backend -d 'The kind of lock service: file, etcd, redis, zk, mysql or postgres [default: what the endpoint says, else file] [env: DLOCK_BACKEND]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand break" -l endpoint -d 'Where the service is, several times or as a comma list; for file the lock directory [default: the service\'s usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID] [env: DLOCK_ENDPOINT]' -r -f -a "(__fish_complete_directories)"
@@ -183,7 +188,7 @@ complete -c dlock -n "__fish_dlock_using_subcommand man" -s h -l help -d 'Print 
 complete -c dlock -n "__fish_dlock_using_subcommand help; and not __fish_seen_subcommand_from run status list watch break doctor completions man help" -f -a "run" -d 'Run a command under a lock'
 complete -c dlock -n "__fish_dlock_using_subcommand help; and not __fish_seen_subcommand_from run status list watch break doctor completions man help" -f -a "status" -d 'Show who holds and waits for locks, in order'
 complete -c dlock -n "__fish_dlock_using_subcommand help; and not __fish_seen_subcommand_from run status list watch break doctor completions man help" -f -a "list" -d 'List the locks that have holders or waiters'
-complete -c dlock -n "__fish_dlock_using_subcommand help; and not __fish_seen_subcommand_from run status list watch break doctor completions man help" -f -a "watch" -d 'Show a lock\'s line after each change, until interrupted'
+complete -c dlock -n "__fish_dlock_using_subcommand help; and not __fish_seen_subcommand_from run status list watch break doctor completions man help" -f -a "watch" -d 'Show a lock\'s queue after each change, until interrupted'
 complete -c dlock -n "__fish_dlock_using_subcommand help; and not __fish_seen_subcommand_from run status list watch break doctor completions man help" -f -a "break" -d 'End a hold or a wait of somebody else'
 complete -c dlock -n "__fish_dlock_using_subcommand help; and not __fish_seen_subcommand_from run status list watch break doctor completions man help" -f -a "doctor" -d 'Explain the configuration and look for what can cost a lock'
 complete -c dlock -n "__fish_dlock_using_subcommand help; and not __fish_seen_subcommand_from run status list watch break doctor completions man help" -f -a "completions" -d 'Print the completions for a shell'

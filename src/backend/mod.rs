@@ -88,6 +88,12 @@ pub trait Backend: Debug + Send + Sync {
         self.identity()
     }
 
+    /// Whether nobody can have locked there yet, since what locks are kept in is not made; as far as that is known
+    /// without a request.
+    fn is_unused(&self) -> bool {
+        false
+    }
+
     /// Begins to connect, as far as that takes no waiting and no runtime, so that the service has accepted by the time
     /// of the first request. Called once, before it, by who has other things to do until then. That it cannot connect
     /// is the first request's affair.

@@ -1,10 +1,12 @@
 //! What a service exports: one [`Service`], and addresses that open it. The rest of the program knows no more of it.
 
+use std::ffi::OsString;
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Backend, Options};
-use crate::lock;
+use crate::lock::{self, LockName};
 
 /// A lock service that dlock can use. Each is one folder, which exports one of these (or several that share it).
 #[derive(Debug)]
@@ -66,6 +68,12 @@ pub trait Address: Debug + Send + Sync {
     /// The options of the service that count at this address.
     fn options(&self) -> &'static [ServiceOption] {
         self.service().options
+    }
+
+    /// The directory and the file that `name` is the path of, where locks are files and another program on this host would
+    /// take the name for that path.
+    fn path_meant(&self, _name: &LockName) -> Option<(PathBuf, OsString)> {
+        None
     }
 
     /// The statements that make the tables, if the service has tables.

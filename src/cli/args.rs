@@ -82,7 +82,8 @@ impl Subcommand {
             }
             Self::List => ListArgs::augment_args(empty).about("List the locks that have holders or waiters"),
             Self::Watch => WatchArgs::augment_args(empty)
-                .about("Show a lock's line after each change, until interrupted"),
+                .about("Show a lock's queue after each change, until interrupted")
+                .override_usage("dlock watch NAME [--json]"),
             Self::Break => BreakArgs::augment_args(empty)
                 .about("End a hold or a wait of somebody else")
                 .override_usage("dlock break NAME [--claim ID | --all] [--yes] [--force]"),
@@ -270,12 +271,21 @@ pub struct RunArgs {
 /// `dlock status`.
 #[derive(Args, Debug)]
 pub struct StatusArgs {
-    /// The lock, or several
-    #[arg(value_name = "NAME", required = true)]
+    /// The lock, or several [default: all that have holders or waiters]
+    #[arg(value_name = "NAME")]
     pub names: Vec<OsString>,
+    /// The lock, as run takes it; the same as NAME
+    #[arg(long = "name", value_name = "NAME")]
+    pub named: Vec<OsString>,
     /// Print a JSON object, one a line for each name
-    #[arg(long)]
+    #[arg(long, conflicts_with = "wide")]
     pub json: bool,
+    /// Show also token, time to live and the whole claim, and cut nothing
+    #[arg(long)]
+    pub wide: bool,
+    /// Exit 75 if one of the locks is held or waited for, 0 if all are free
+    #[arg(long)]
+    pub exit_code: bool,
     /// Where the lock service is.
     #[command(flatten)]
     pub connection: ConnectionArgs,
@@ -305,8 +315,11 @@ pub struct ListArgs {
 #[derive(Args, Debug)]
 pub struct WatchArgs {
     /// The lock
-    #[arg(value_name = "NAME", required = true)]
+    #[arg(value_name = "NAME")]
     pub name: Option<OsString>,
+    /// The lock, as run takes it; the same as NAME
+    #[arg(long = "name", value_name = "NAME")]
+    pub named: Option<OsString>,
     /// Print a JSON object after each change, one a line
     #[arg(long)]
     pub json: bool,
@@ -322,8 +335,11 @@ pub struct WatchArgs {
 #[derive(Args, Debug)]
 pub struct BreakArgs {
     /// The lock
-    #[arg(value_name = "NAME", required = true)]
+    #[arg(value_name = "NAME")]
     pub name: Option<OsString>,
+    /// The lock, as run takes it; the same as NAME
+    #[arg(long = "name", value_name = "NAME")]
+    pub named: Option<OsString>,
     /// The claim to end, as status shows it; its first digits are enough, at least eight [default: the only one there is]
     #[arg(long, value_name = "ID")]
     pub claim: Option<OsString>,

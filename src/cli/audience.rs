@@ -8,7 +8,8 @@ use crate::clock;
 use crate::hold::{Audience, Notice};
 use crate::lock::{Entry, LossReason, Moment};
 use crate::output::live::{Live, Screen};
-use crate::output::{Message, Party, Printer, Verbosity, sanitise, writer};
+use crate::output::sanitise::Ellipsis;
+use crate::output::{Message, Party, Printer, Service, Verbosity, sanitise, writer};
 use crate::supervise::start::Start;
 
 use super::ending::cannot_end;
@@ -20,8 +21,7 @@ const WIDTH: usize = 80;
 pub(super) struct Teller {
     printer: Printer,
     lock: String,
-    /// The backend's name and where it is.
-    service: (&'static str, String),
+    service: Service,
     /// Whether a busy lock is waited for.
     waits: bool,
     told_waiting: bool,
@@ -34,7 +34,7 @@ impl Teller {
     pub(super) fn new(
         printer: Printer,
         lock: String,
-        service: (&'static str, String),
+        service: Service,
         waits: bool,
         start: &Start,
         began: Moment,
@@ -47,7 +47,8 @@ impl Teller {
                 let present = device.as_ref().and_then(|d| tcgetpgrp(d).ok());
                 present.is_some_and(|pid| pid.as_raw_nonzero().get() == group)
             };
-            Live::new(Screen, Box::new(foreground) as Box<dyn Fn() -> bool>, lock.clone(), began)
+            let ellipsis = Ellipsis::of_locale(|name| std::env::var_os(name));
+            Live::new(Screen, Box::new(foreground) as Box<dyn Fn() -> bool>, lock.clone(), began, ellipsis)
         });
         Self { printer, lock, service, waits, told_waiting: false, live }
     }
@@ -70,7 +71,8 @@ impl Teller {
             live.update(ahead, holder);
         } else if self.waits && !std::mem::replace(&mut self.told_waiting, true) {
             let holder = holder.map(|entry| Party::of(entry, SystemTime::now()));
-            self.say(&Message::Waiting { lock: self.lock.clone(), holder, ahead });
+            let message = Message::Waiting { lock: self.lock.clone(), holder, ahead };
+            self.say(&message.at(self.service.clone()));
         }
     }
 
@@ -117,7 +119,7 @@ impl Audience for Teller {
                 }
             }
             Notice::NotReached(error) => {
-                let (backend, address) = (self.service.0, sanitise::text(&self.service.1));
+                let (backend, address) = (self.service.backend, sanitise::text(&self.service.place));
                 let reason = error.map(text);
                 self.say(&Message::NotReached { lock: self.lock.clone(), backend, address, reason });
             }

@@ -6,11 +6,13 @@ use std::time::SystemTime;
 use super::connect;
 use super::exit_code::{ExitCode, Failure};
 use super::me;
-use super::out::{Ended, Out};
+use super::out::{self, Ended, Out};
 use super::settings::{BreakSettings, Target};
 use crate::backend::{Backend, Evict};
 use crate::lock::{ClaimId, Entry, Holder, LockStatus};
-use crate::output::{Party, sanitise, status};
+use crate::output::breaking::{self, How};
+use crate::output::status::Detail;
+use crate::output::{Party, Service, sanitise, status};
 
 /// Asks a question and says whether the answer was yes.
 type Ask<'a> = &'a mut dyn FnMut(&str) -> Result<bool, Failure>;
@@ -34,18 +36,23 @@ async fn act(
     let line = backend.inspect(&settings.name, connect::deadline()).await?;
     let lock = sanitise::text(settings.name.as_str());
     nameless(&line, settings, &lock)?;
-    let chosen = choose(&line, &settings.target)?;
-    if chosen.is_empty() {
-        return out.write(&format!("nobody holds or waits for {lock}\n"));
+    let service = out::service(backend);
+    let chosen = choose(&line, &settings.target, &service)?;
+    let shown = |chosen: &[(ClaimId, &Entry)], layout| {
+        status::lock(&subset(&line, chosen), &service, Detail::Usual, layout)
+    };
+    if settings.target == Target::Only && chosen.len() > 1 {
+        out.write(&shown(&chosen, &out.layout()))?;
+        return Err(ambiguous(chosen.len(), &lock).into());
     }
     let foreign = chosen.iter().find(|(_, entry)| entry.foreign).filter(|_| !settings.force);
     if let Some((_, entry)) = foreign {
         return Err(needs_force(entry, &lock).into());
     }
     if !settings.yes {
-        let kind = backend.capabilities().backend;
-        let shown = status::lock(&subset(&line, &chosen), kind, &out.layout());
-        if !ask(&format!("{shown}{}", question(settings, &lock)))? {
+        let shown = shown(&chosen, &out.layout());
+        let question = breaking::question(chosen.len(), settings.force, &lock);
+        if !ask(&format!("{shown}{question}"))? {
             return out.write("nothing was changed\n");
         }
     }
@@ -60,17 +67,14 @@ async fn act(
         };
         if !there {
             missed.push(party.to_string());
-        } else if entry.foreign {
-            out.write(&format!(
-                "removed {party} from {lock}; nothing ends its command, so two commands may overlap\n"
-            ))?;
-        } else if settings.force {
-            out.write(&format!(
-                "removed {party} from {lock}; until its command has ended two commands may overlap\n"
-            ))?;
-        } else {
-            out.write(&format!("asked {party} to leave {lock}\n"))?;
+            continue;
         }
+        let how = match (entry.foreign, settings.force) {
+            (true, _) => How::RemovedForeign,
+            (false, true) => How::Removed,
+            (false, false) => How::Asked,
+        };
+        out.write(&breaking::done(how, &party, &lock))?;
     }
     // With --all the wanted end is reached when somebody has left by himself.
     match (&settings.target, missed.first()) {
@@ -106,34 +110,31 @@ fn gone(reason: String) -> Failure {
     Failure::new(ExitCode::Lost, reason)
 }
 
-/// The claims to end, waiters first, so that none of them starts in between.
-fn choose<'a>(line: &'a LockStatus, target: &Target) -> Result<Vec<(ClaimId, &'a Entry)>, Failure> {
+/// The claims to end, waiters first, so that none of them starts in between; at least one.
+fn choose<'a>(
+    line: &'a LockStatus,
+    target: &Target,
+    service: &Service,
+) -> Result<Vec<(ClaimId, &'a Entry)>, Failure> {
     let entries = line.waiters.iter().chain(&line.holders);
     let claims: Vec<_> = entries.filter_map(|entry| entry.claim.map(|id| (id, entry))).collect();
     let lock = sanitise::text(line.name.as_str());
-    let digits = match target {
-        Target::All => return Ok(claims),
-        Target::Only => return only(claims, &lock),
-        Target::Claim(digits) => digits,
-    };
+    if claims.is_empty() {
+        return Err(gone(format!("nobody holds or waits for {lock} ({})", service.looked())));
+    }
+    let Target::Claim(digits) = target else { return Ok(claims) };
     let found: Vec<_> = claims.into_iter().filter(|(id, _)| id.to_string().starts_with(digits)).collect();
     match found.len() {
         0 => Err(gone(format!("{lock} has no claim {digits}"))),
         1 => Ok(found),
-        n => Err(Failure::usage(format!("{n} claims on {lock} start with {digits}; write more digits"))),
+        n => Err(Failure::usage(format!("{n} claims on {lock} start with {digits}; write more digits"))
+            .hint("dlock status --wide shows them all")),
     }
 }
 
-/// The only claim there is.
-fn only<'a>(claims: Vec<(ClaimId, &'a Entry)>, lock: &str) -> Result<Vec<(ClaimId, &'a Entry)>, Failure> {
-    match claims.len() {
-        0 => Err(gone(format!("nobody holds or waits for {lock}"))),
-        1 => Ok(claims),
-        n => Err(Failure::usage(format!(
-            "{n} claims hold or wait for {lock}; say which with --claim ID, or --all"
-        ))
-        .hint("dlock status NAME shows the claims")),
-    }
+/// What is said where one claim was meant and several are there.
+fn ambiguous(claims: usize, lock: &str) -> Failure {
+    Failure::usage(format!("{claims} claims hold or wait for {lock}; say which with --claim ID, or --all"))
 }
 
 fn subset(line: &LockStatus, chosen: &[(ClaimId, &Entry)]) -> LockStatus {
@@ -142,16 +143,6 @@ fn subset(line: &LockStatus, chosen: &[(ClaimId, &Entry)]) -> LockStatus {
         entries.iter().filter(chosen).cloned().collect()
     };
     LockStatus { name: line.name.clone(), holders: among(&line.holders), waiters: among(&line.waiters) }
-}
-
-fn question(settings: &BreakSettings, lock: &str) -> String {
-    if settings.force {
-        format!(
-            "Remove this from {lock} at once? Its command goes on for a while beside the next one's. [y/N] "
-        )
-    } else {
-        format!("End this and its command, and let the next one have {lock}? [y/N] ")
-    }
 }
 
 /// Asks on the terminal, whatever standard input and output are.

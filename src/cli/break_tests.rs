@@ -63,7 +63,7 @@ async fn a_claim_that_is_not_there_is_76() {
     let left = outcome(&backend, &settings(Target::Claim("0000000001".into())), true).await;
     assert_eq!(left, Err((76, "ci@host7 pid 1 (./x) has left a by itself".into())));
     let nobody = outcome(&Lines::new(vec![]), &settings(Target::All), true).await;
-    assert_eq!(nobody, Ok("nobody holds or waits for a\n".into()));
+    assert_eq!(nobody, Err((76, "nobody holds or waits for a (fake)".into())));
 }
 
 #[tokio::test]
@@ -88,7 +88,34 @@ async fn without_a_choice_the_only_claim_is_meant() {
     assert_eq!(several, Err((64, "2 claims hold or wait for a; say which with --claim ID, or --all".into())));
     assert!(backend.evicted().is_empty());
     let nobody = outcome(&Lines::new(vec![]), &settings(Target::Only), true).await;
-    assert_eq!(nobody, Err((76, "nobody holds or waits for a".into())));
+    assert_eq!(nobody, Err((76, "nobody holds or waits for a (fake)".into())));
+}
+
+#[tokio::test]
+async fn several_claims_are_listed_so_that_one_can_be_chosen() {
+    let backend = Lines::new(vec![line("a", 1, 1)]);
+    let mut page = Page::default();
+    let mut ask = |_: &str| panic!("nothing to ask");
+    let ended = act(&backend, &settings(Target::Only), &by(), &mut page, &mut ask).await;
+    assert!(matches!(ended, Err(Ended::Failed(failure)) if failure.code == 64));
+    assert!(page.text.starts_with("a: held, 1 waiting (fake)\n  CLAIM"), "{}", page.text);
+    assert_eq!(page.text.matches("  00000000  ").count(), 2, "{}", page.text);
+}
+
+#[tokio::test]
+async fn the_question_shows_and_counts_what_would_go() {
+    let backend = Lines::new(vec![line("a", 1, 3)]);
+    let asking = BreakSettings { yes: false, ..settings(Target::All) };
+    let mut asked = String::new();
+    let mut ask = |text: &str| {
+        asked.push_str(text);
+        Ok(false)
+    };
+    act(&backend, &asking, &by(), &mut Page::default(), &mut ask).await.expect("refused");
+    assert!(
+        asked.contains("CLAIM") && asked.ends_with("End these 4 claims on a and their commands? [y/N] "),
+        "{asked}"
+    );
 }
 
 #[tokio::test]

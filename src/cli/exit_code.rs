@@ -69,7 +69,8 @@ impl ExitCode {
             Self::System => "The system refused a process, memory or a descriptor.",
             Self::CannotCreate => {
                 "A lock file or directory cannot be made or written; or the report or metrics file cannot be \
-                 written, which is checked before the lock is asked for."
+                 written, which is checked before the lock is asked for; or standard output of a command that shows \
+                 something cannot be written."
             }
             Self::Busy => {
                 "The lock was not acquired: it was busy, the wait ran out, a newer waiter came (--supersede), or \

@@ -1,26 +1,37 @@
 //! `dlock list`.
 
 use super::connect;
-use super::out::{Ended, Out};
+use super::out::{self, Ended, Out};
 use super::settings::ListSettings;
 use crate::backend::Backend;
-use crate::output::{json, status};
+use crate::lock::LockStatus;
+use crate::output::{Message, Printer, json, sanitise, status};
 
 /// Shows the locks that have holders or waiters, sorted by name.
-pub fn run(settings: &ListSettings, out: &mut dyn Out) -> Result<(), Ended> {
+pub fn run(settings: &ListSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), Ended> {
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
-        show(&*backend, settings, out).await
+        show(&*backend, settings, out, printer).await
     })
 }
 
-async fn show(backend: &dyn Backend, settings: &ListSettings, out: &mut dyn Out) -> Result<(), Ended> {
+async fn show(
+    backend: &dyn Backend,
+    settings: &ListSettings,
+    out: &mut dyn Out,
+    printer: &Printer,
+) -> Result<(), Ended> {
     let locks = backend.list(&settings.starting_with, connect::deadline()).await?;
+    let service = out::service(backend);
     if settings.viewing.json {
-        out.write(&json::list(&locks, backend.capabilities().backend))
-    } else {
-        out.write(&status::list(&locks, &out.layout()))
+        return out.write(&json::list(&locks, service.backend));
     }
+    out.write(&status::list(&locks, &out.layout()))?;
+    if locks.iter().all(LockStatus::is_empty) {
+        let prefix = sanitise::text(&settings.starting_with);
+        printer.print(&Message::NoLocks { prefix, service });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -33,12 +44,12 @@ mod tests {
         let backend = Lines::new(vec![line("a", 1, 0), line("ab", 1, 1), line("c", 1, 0)]);
         let mut settings = ListSettings { starting_with: "a".into(), viewing: viewing(true) };
         let mut page = Page::default();
-        show(&backend, &settings, &mut page).await.expect("shown");
+        show(&backend, &settings, &mut page, &Printer::default()).await.expect("shown");
         let object: serde_json::Value = serde_json::from_str(&page.text).expect("an object");
         assert_eq!(object["locks"].as_array().map(Vec::len), Some(2));
         settings.viewing.json = false;
         let mut page = Page::default();
-        show(&backend, &settings, &mut page).await.expect("shown");
+        show(&backend, &settings, &mut page, &Printer::default()).await.expect("shown");
         assert_eq!(page.text.lines().count(), 4);
     }
 }

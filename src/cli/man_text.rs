@@ -27,9 +27,10 @@ pub const MAIN: &[Section] = &[
                   is lost, the command is ended before anybody else can have the lock.",
             ),
             Text(
-                "A claim is one entry in the line of a lock: it waits, then holds, then is gone. Claims hold in \
-                  order of arrival. Names of locks are any text without control characters, of 1 to 200 bytes of \
-                  UTF-8. Durations are written 500ms, 1.5s, 30s, 5m, 1h30m or 2d; a bare number is seconds.",
+                "A claim is one entry in the queue of a lock: it waits, then holds, then is gone. Claims hold in \
+                  order of arrival. Names of locks are any text without control characters and without white space at \
+                  its ends, of 1 to 200 bytes of UTF-8. Durations are written 500ms, 1.5s, 30s, 5m, 1h30m, 1h 30m, 2d or \
+                  1w, also with systemd's longer words (5min, 30sec, 2hours); a bare number is seconds.",
             ),
             Text(
                 "Options follow the command: dlock run --name NAME, not dlock --name NAME run. The last one counts \
@@ -41,7 +42,7 @@ pub const MAIN: &[Section] = &[
         "EXIT STATUS",
         &[Text(
             "0 on success, else one of dlock's own codes, listed in dlock-run(1). A usage error is \
-                           64. When the reader of its output has gone, dlock dies of SIGPIPE (141 in a shell) and \
+                           64. Output that cannot be written is 73. When the reader of its output has gone, dlock dies of SIGPIPE (141 in a shell) and \
                            says nothing.",
         )],
     ),
@@ -159,8 +160,8 @@ const ENVIRONMENT: &[Piece] = &[
 
 const SIGNALS: &[Piece] = &[
     Text(
-        "While waiting, SIGTERM, SIGINT, SIGHUP and SIGQUIT leave the line and end dlock by that signal; the \
-          command is never started afterwards. Ctrl-Z leaves the line, and fg joins it again, at the end. Other \
+        "While waiting, SIGTERM, SIGINT, SIGHUP and SIGQUIT leave the queue and end dlock by that signal; the \
+          command is never started afterwards. Ctrl-Z leaves the queue, and fg joins it again, at the end. Other \
           signals do nothing then.",
     ),
     Text(
@@ -194,9 +195,9 @@ const SIGNALS: &[Piece] = &[
     Term(
         "A stopped dlock",
         "Stopping dlock itself (SIGSTOP) ends nothing: the lease-keeper guards and renews alone. One that is \
-         stopped when its turn comes starts nothing: it leaves the line before the lease could run out, and joins \
+         stopped when its turn comes starts nothing: it leaves the queue before the lease could run out, and joins \
          again at the end when it goes on. A stopped lease-keeper costs the command its life when the lease runs \
-         out; while waiting it is replaced after a ttl, at the end of the line.",
+         out; while waiting it is replaced after a ttl, at the end of the queue.",
     ),
     Term(
         "An orphaned job",
@@ -245,7 +246,7 @@ const FILES: &[Piece] = &[
         "/var/lib/dlock, /var/tmp/dlock-UID",
         "The lock directories of root and of other users, if --endpoint names none. The lock NAME is the file \
          NAME in it, bytes outside A-Za-z0-9._- and a leading dot written %XX; dlock never removes it, nor should \
-         others. Beside it are the line, .NAME.line, a FIFO that stays, .NAME.fifo, and one for each claim that waited.",
+         others. Beside it are the queue, .NAME.line, a FIFO that stays, .NAME.fifo, and one for each claim that waited.",
     ),
     Term(
         "Descriptor 192 and up",

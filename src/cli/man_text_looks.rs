@@ -7,10 +7,29 @@ use super::man_text::Section;
 pub const STATUS: &[Section] = &[
     (
         "DESCRIPTION",
+        &[
+            Text(
+                "Shows the holders and the waiters of each lock in order: the first digits of the claim, state, mode, \
+                  user and host, pid, since when, command and label. Without a NAME it shows all locks that have \
+                  holders or waiters. Behind the name stands where it looked.",
+            ),
+            Text(
+                "With --wide the whole claim, the time to live and the token come, too, and nothing is cut. Otherwise \
+                  what does not fit the terminal is cut, label and command first, and left out at last; claim, state \
+                  and pid always show.",
+            ),
+            Text(
+                "Asking changes nothing, and makes no lock directory: of one that is not there it says that nobody \
+                  has locked there yet. Other people's texts are shown with control characters escaped.",
+            ),
+        ],
+    ),
+    (
+        "EXIT STATUS",
         &[Text(
-            "Shows the holders and the waiters of each lock in order: user, host, pid, command, label, since \
-                when, mode, time to live, token and claim. Asking changes nothing. Other people's texts are shown \
-                with control characters escaped. On a terminal the lines are cut to its width.",
+            "0 whatever it found. With --exit-code 75 if a lock is held or waited for, and 0 if it is free; of several \
+                locks, 75 if any of them is. 69 and 77 as with run if the service cannot be asked, and 73 if standard \
+                output cannot be written.",
         )],
     ),
     JSON,
@@ -21,8 +40,8 @@ pub const LIST: &[Section] = &[
     (
         "DESCRIPTION",
         &[Text(
-            "Lists the locks that have holders or waiters, sorted by name, a row for each claim. Without any it \
-                prints nothing, and exits 0.",
+            "Lists the locks that have holders or waiters, sorted by name, a row for each claim, as dlock-status(1) \
+                shows them. Without any it says on standard error where it looked, but for --quiet, and exits 0.",
         )],
     ),
     JSON,
@@ -33,7 +52,7 @@ pub const WATCH: &[Section] = &[
     (
         "DESCRIPTION",
         &[Text(
-            "Shows the line of a lock, and again after each change noticed, until interrupted. A service that \
+            "Shows the queue of a lock, and again after each change noticed, until interrupted. A service that \
                 cannot be reached at the start is an error; one that is lost later is tried again each second. In \
                 dlock watch NAME | head -1 watch ends, by SIGPIPE, with the first change after head has gone.",
         )],
@@ -46,8 +65,8 @@ pub const BREAK: &[Section] = &[(
     "DESCRIPTION",
     &[
         Text(
-            "Ends claims of others: the one that --claim says, all with --all, and else the only one there is. The holder is asked: it ends its command, leaves, says who asked, and exits \
-              76; only then does the next one start. A holder that does not answer is gone with its ttl. With \
+            "Ends claims of others: the one that --claim says, all with --all, and else the only one there is, be it a \
+              waiter's. The holder is asked: it ends its command, leaves, says who asked, and exits 76; only then does the next one start. A holder that does not answer is gone with its ttl. With \
               --force the entry is removed at once, and two commands may overlap.",
         ),
         Text(
@@ -69,9 +88,9 @@ pub const BREAK: &[Section] = &[(
         ),
         Text(
             "Under sudo the user who called it is named, too. The exit status is 76 if there is no such claim, or it \
-              has left by itself; 0 if it was found; and with --all 0 as well if there is none. It is 64 for entries \
-              of other programs without --force, where nothing is changed then; for several claims without --claim \
-              and --all; and where there is neither a terminal nor --yes.",
+              has left by itself, or if nobody is there; 0 if it was found. It is 64 for entries of other programs \
+              without --force, where nothing is changed then; for several claims without --claim and --all, which are \
+              listed then; and where there is neither a terminal nor --yes.",
         ),
     ],
 )];

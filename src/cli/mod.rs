@@ -10,6 +10,7 @@ mod credentials;
 pub mod doctor;
 mod ending;
 pub mod exit_code;
+mod habits;
 pub mod layers;
 pub mod list;
 pub mod man;
@@ -70,11 +71,18 @@ fn end(words: Vec<OsString>, started: Moment) -> Outcome {
     // Until the settings are known, messages look as the words alone suggest.
     let mut printer = Printer::new(Verbosity::Normal, early_format(&words));
     // Nothing that is under a lock may depend on who reads what is said of it; the rest are ordinary programs.
-    let limit = if words.first().is_some_and(|word| word == "run") { Limit::Brief } else { Limit::Never };
+    let runs = words.first().is_some_and(|word| word == "run");
+    let limit = if runs { Limit::Brief } else { Limit::Never };
     let done =
         parse::parse(words).map_err(Ended::from).and_then(|asked| dispatch(asked, &mut printer, started));
     match done {
-        Ok(outcome) => outcome,
+        Ok(outcome) => {
+            // A run has said its last words where its lock ended.
+            if !runs {
+                let _unread = writer::messages().finish(limit);
+            }
+            outcome
+        }
         // As any program that writes to a pipe which nobody reads.
         Err(Ended::ReaderGone) => Outcome::Signaled(Signal::PIPE),
         Err(Ended::Failed(failure)) => {
@@ -111,12 +119,12 @@ fn dispatch(asked: Asked, printer: &mut Printer, started: Moment) -> Result<Outc
         Asked::Status(args) => {
             let settings = StatusSettings::resolve(&args, &around)?;
             told(printer, &settings.viewing);
-            status::run(&settings, &mut out)?;
+            return Ok(Outcome::Exited(status::run(&settings, &mut out, printer)?));
         }
         Asked::List(args) => {
             let settings = ListSettings::resolve(&args, &around)?;
             told(printer, &settings.viewing);
-            list::run(&settings, &mut out)?;
+            list::run(&settings, &mut out, printer)?;
         }
         Asked::Watch(args) => {
             let settings = WatchSettings::resolve(&args, &around)?;

@@ -3,9 +3,13 @@
 use std::time::SystemTime;
 
 use super::exit_code::{ExitCode, Failure};
+use crate::backend::Backend;
 use crate::lock::Error;
+use crate::output::Service;
 use crate::output::printer::colour_wanted;
+use crate::output::sanitise::Ellipsis;
 use crate::output::status::Layout;
+use crate::supervise::sys;
 
 /// Why a command that shows data ends early.
 #[derive(Debug)]
@@ -26,6 +30,12 @@ impl From<Error> for Ended {
     fn from(error: Error) -> Self {
         Self::Failed(error.into())
     }
+}
+
+/// The service that `backend` is, for sentences.
+pub fn service(backend: &dyn Backend) -> Service {
+    let kind = backend.capabilities().backend;
+    Service { backend: kind, place: backend.place(), unused: backend.is_unused() }
 }
 
 /// Where data goes.
@@ -59,13 +69,19 @@ impl Out for Stdout {
     fn write(&mut self, text: &str) -> Result<(), Ended> {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {
-            match rustix::io::write(rustix::stdio::stdout(), rest) {
+            // What was closed is /dev/null by now, which would take anything.
+            let written = if sys::stream_was_closed(1) {
+                Err(rustix::io::Errno::BADF)
+            } else {
+                rustix::io::write(rustix::stdio::stdout(), rest)
+            };
+            match written {
                 Ok(written) => rest = &rest[written..],
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::PIPE) => return Err(Ended::ReaderGone),
                 Err(error) => {
                     let reason = format!("cannot write to standard output: {}", std::io::Error::from(error));
-                    return Err(Failure::new(ExitCode::System, reason).into());
+                    return Err(Failure::new(ExitCode::CannotCreate, reason).into());
                 }
             }
         }
@@ -79,6 +95,7 @@ impl Out for Stdout {
             // A terminal that does not know its width says 0.
             width: size.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0),
             colour: self.terminal && colour_wanted(),
+            ellipsis: Ellipsis::of_locale(|name| std::env::var_os(name)),
             now: SystemTime::now(),
         }
     }

@@ -46,7 +46,7 @@ pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {
         return parse_subcommand(subcommand, words);
     }
     if !matches!(&*word, "help" | "-h" | "--help" | "-V" | "--version") {
-        return Err(usage::unknown_command(&word));
+        return Err(usage::unknown_command(&word, &words[1..]));
     }
     let whole = std::iter::once(OsString::from("dlock")).chain(words);
     match args::command().try_get_matches_from(whole) {

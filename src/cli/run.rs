@@ -14,10 +14,10 @@ use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
 use crate::hold::{Ended, Job, Plan, Verdict, Wait, hold};
-use crate::lock::{ClaimId, Error, Moment};
+use crate::lock::{ClaimId, Error, LockName, Moment};
 use crate::output::message::names;
 use crate::output::writer::{self, Limit};
-use crate::output::{Message, Printer, Verbosity, file, metrics};
+use crate::output::{Message, Printer, Service, Verbosity, file, metrics, sanitise};
 use crate::supervise::channel::ToFront;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::front::{Front, FrontEnd, Patience};
@@ -176,7 +176,7 @@ impl Run<'_> {
                     last_words();
                     sys::exit_now(0)
                 }
-                _ => self.conclude(&Ending::of(self.settings, &*self.address, &ended), Some(&ended)),
+                _ => self.conclude(&self.ending(&ended), Some(&ended)),
             },
             Ok(None) => return,
             Err(failure) => self.conclude(&Ending::failure(&failure), None),
@@ -197,6 +197,9 @@ impl Run<'_> {
         {
             self.printer.print(&Message::TreeHidden { reason: hidden.to_string() });
         }
+        self.settings.names.iter().filter_map(|name| self.path_as_name(name)).for_each(|message| {
+            self.printer.print(&message);
+        });
         // The one that users see and may signal.
         let front_pid = u32::try_from(keeper.start.front_pid).unwrap_or_default();
         let job = Job {
@@ -212,11 +215,33 @@ impl Run<'_> {
         };
         let waits = self.plan.wait != Wait::Once;
         let lock = names(&settings.names);
-        let service = (self.address.service().name, backend.place());
+        let service = self.service();
         let mut teller = Teller::new(self.printer, lock, service, waits, keeper.start, self.plan.started);
         let ended = hold(&job, keeper, &mut teller).await.map_err(refused)?;
         teller.erase();
         Ok(Some(ended))
+    }
+
+    /// Where the lock is, for people.
+    fn service(&self) -> Service {
+        Service { backend: self.address.service().name, place: self.address.place(), unused: false }
+    }
+
+    /// What to say of a name that users of another program mean for something else: it excludes nobody there.
+    fn path_as_name(&self, name: &LockName) -> Option<Message> {
+        let (directory, file) = self.address.path_meant(name)?;
+        Some(Message::PathAsName {
+            lock: sanitise::text(name.as_str()),
+            directory: sanitise::os(directory.as_os_str()),
+            file: sanitise::os(&file),
+        })
+    }
+
+    /// How it ended, in words that name the service where somebody else has the lock.
+    fn ending(&self, ended: &Ended) -> Ending {
+        let mut ending = Ending::of(self.settings, &*self.address, ended);
+        ending.message = ending.message.map(|message| message.at(self.service()));
+        ending
     }
 
     /// Says how it ended, writes the report, and returns how dlock is to end.

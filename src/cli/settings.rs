@@ -8,7 +8,7 @@ use super::args::{BreakArgs, ConnectionArgs, ListArgs, MessageArgs, RunArgs, Sta
 use super::exit_code::{ExitCode, Failure};
 use super::layers::{Found, Layers, Surroundings};
 use super::source::{Source, Sources};
-use super::{credentials, values};
+use super::{credentials, usage, values};
 use crate::backend::Options;
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
@@ -109,8 +109,12 @@ pub struct Viewing {
 /// `dlock status`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StatusSettings {
-    /// The locks, in the order given.
+    /// The locks, in the order given; none means all that are held or waited for.
     pub names: Vec<LockName>,
+    /// Whether all is shown of each claim.
+    pub wide: bool,
+    /// Whether the exit status says if one of them is taken.
+    pub exit_code: bool,
     /// The rest.
     pub viewing: Viewing,
 }
@@ -172,7 +176,7 @@ impl RunSettings {
         let path =
             |option, flag: &Option<OsString>| flag.as_deref().map(|f| values::file(f, option)).transpose();
         Ok(Self {
-            names: names(&args.name)?,
+            names: names(&args.name, &args.argv)?,
             mode: mode(args)?,
             wait: wait_of(args.try_once, wait.as_ref())?,
             ttl: ttl.as_ref().map_or(Ok(Duration::from_secs(30)), values::ttl)?,
@@ -209,7 +213,7 @@ fn flagged(option: &'static str, flag: Option<&OsStr>) -> Result<Option<Duration
 /// The most locks of one claim; each needs descriptors here and room in one request of a service.
 const MOST_NAMES: usize = 64;
 
-fn names(given: &[OsString]) -> Result<Vec<LockName>, Failure> {
+fn names(given: &[OsString], argv: &[OsString]) -> Result<Vec<LockName>, Failure> {
     let mut names = Vec::with_capacity(given.len());
     for text in given {
         let name = values::name(text, "--name")?;
@@ -223,9 +227,7 @@ fn names(given: &[OsString]) -> Result<Vec<LockName>, Failure> {
         return Err(Failure::usage(reason));
     }
     if names.is_empty() {
-        return Err(
-            Failure::usage("--name is missing; say which lock with --name NAME").hint("see dlock run --help")
-        );
+        return Err(usage::name_missing(argv));
     }
     Ok(names)
 }
@@ -263,8 +265,7 @@ fn command_line(args: &RunArgs) -> Result<CommandLine, Failure> {
                 "--command and the command {first} are both given; choose one of them"
             )))
         }
-        (None, []) => Err(Failure::usage("a command is missing; write it after the options")
-            .hint("dlock run --name NAME -- COMMAND [ARG]...; see dlock run --help")),
+        (None, []) => Err(usage::command_missing(args.name.last())),
     }
 }
 
@@ -324,15 +325,13 @@ fn viewing(
     Ok(Viewing { json, connection: connection(&mut layers, at)?, verbosity, log_format })
 }
 
-fn one_name(given: Option<&OsString>) -> Result<LockName, Failure> {
-    given.map_or_else(|| Err(Failure::usage("NAME is missing")), |text| values::name(text, "NAME"))
-}
-
 impl StatusSettings {
     /// Settles `args` with the environment and the configuration files.
     pub fn resolve(args: &StatusArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let names = args.names.iter().map(|text| values::name(text, "NAME")).collect::<Result<_, _>>()?;
-        Ok(Self { names, viewing: viewing(args.json, &args.connection, &args.messages, around)? })
+        let given = args.names.iter().chain(&args.named);
+        let names = given.map(|text| values::name(text, "NAME")).collect::<Result<_, _>>()?;
+        let viewing = viewing(args.json, &args.connection, &args.messages, around)?;
+        Ok(Self { names, wide: args.wide, exit_code: args.exit_code, viewing })
     }
 }
 
@@ -350,7 +349,7 @@ impl ListSettings {
 impl WatchSettings {
     /// Settles `args` with the environment and the configuration files.
     pub fn resolve(args: &WatchArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let name = one_name(args.name.as_ref())?;
+        let name = values::one_name(args.name.as_deref(), args.named.as_deref())?;
         Ok(Self { name, viewing: viewing(args.json, &args.connection, &args.messages, around)? })
     }
 }
@@ -367,7 +366,7 @@ impl BreakSettings {
             (None, false) => Target::Only,
         };
         Ok(Self {
-            name: one_name(args.name.as_ref())?,
+            name: values::one_name(args.name.as_deref(), args.named.as_deref())?,
             target,
             yes: args.yes,
             force: args.force,

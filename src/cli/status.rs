@@ -1,29 +1,55 @@
 //! `dlock status`.
 
 use super::connect;
-use super::out::{Ended, Out};
+use super::exit_code::ExitCode;
+use super::out::{self, Ended, Out};
 use super::settings::StatusSettings;
 use crate::backend::Backend;
-use crate::output::{json, status};
+use crate::lock::{Error, LockStatus};
+use crate::output::status::Detail;
+use crate::output::{Message, Printer, Service, json, status};
 
-/// Shows the lines of the named locks, one after another.
-pub fn run(settings: &StatusSettings, out: &mut dyn Out) -> Result<(), Ended> {
+/// Shows the queues of the named locks, one after another, or of all. Returns the exit status.
+pub fn run(settings: &StatusSettings, out: &mut dyn Out, printer: &Printer) -> Result<u8, Ended> {
+    let mut taken = false;
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
-        show(&*backend, settings, out).await
-    })
+        let locks = look(&*backend, settings).await?;
+        taken = locks.iter().any(|lock| !lock.is_empty());
+        show(&locks, &out::service(&*backend), settings, out, *printer)
+    })?;
+    Ok(if settings.exit_code && taken { ExitCode::Busy.number() } else { 0 })
 }
 
-async fn show(backend: &dyn Backend, settings: &StatusSettings, out: &mut dyn Out) -> Result<(), Ended> {
-    let kind = backend.capabilities().backend;
-    for (n, name) in settings.names.iter().enumerate() {
-        let line = backend.inspect(name, connect::deadline()).await?;
+async fn look(backend: &dyn Backend, settings: &StatusSettings) -> Result<Vec<LockStatus>, Error> {
+    if settings.names.is_empty() {
+        return backend.list("", connect::deadline()).await;
+    }
+    let mut locks = Vec::new();
+    for name in &settings.names {
+        locks.push(backend.inspect(name, connect::deadline()).await?);
+    }
+    Ok(locks)
+}
+
+fn show(
+    locks: &[LockStatus],
+    service: &Service,
+    settings: &StatusSettings,
+    out: &mut dyn Out,
+    printer: Printer,
+) -> Result<(), Ended> {
+    let detail = if settings.wide { Detail::Wide } else { Detail::Usual };
+    for (n, lock) in locks.iter().enumerate() {
         if settings.viewing.json {
-            out.write(&json::status(&line, kind))?;
+            out.write(&json::status(lock, service.backend))?;
             continue;
         }
         let gap = if n > 0 { "\n" } else { "" };
-        out.write(&format!("{gap}{}", status::lock(&line, kind, &out.layout())))?;
+        out.write(&format!("{gap}{}", status::lock(lock, service, detail, &out.layout())))?;
+    }
+    if locks.is_empty() && !settings.viewing.json {
+        printer.print(&Message::NoLocks { prefix: String::new(), service: service.clone() });
     }
     Ok(())
 }
@@ -33,21 +59,28 @@ mod tests {
     use super::*;
     use crate::cli::testing::{Lines, Page, line, viewing};
 
+    fn settings(names: &[&str], json: bool) -> StatusSettings {
+        let names = names.iter().map(|n| n.parse().expect("valid")).collect();
+        StatusSettings { names, wide: false, exit_code: false, viewing: viewing(json) }
+    }
+
+    async fn shown(backend: &Lines, settings: &StatusSettings, page: &mut Page) -> Result<(), Ended> {
+        let locks = look(backend, settings).await?;
+        show(&locks, &out::service(backend), settings, page, Printer::default())
+    }
+
     #[tokio::test]
     async fn several_names_come_one_after_another() {
         let backend = Lines::new(vec![line("a", 1, 1)]);
-        let names = ["b", "a"].map(|n| n.parse().expect("valid")).into();
-        let mut settings = StatusSettings { names, viewing: viewing(false) };
         let mut page = Page::default();
-        show(&backend, &settings, &mut page).await.expect("shown");
+        shown(&backend, &settings(&["b", "a"], false), &mut page).await.expect("shown");
         assert!(
-            page.text.starts_with("b (fake): free\n\na (fake): held, 1 waiting\n  STATE"),
+            page.text.starts_with("b: free (fake)\n\na: held, 1 waiting (fake)\n  CLAIM     STATE"),
             "{}",
             page.text
         );
-        settings.viewing.json = true;
         let mut page = Page::default();
-        show(&backend, &settings, &mut page).await.expect("shown");
+        shown(&backend, &settings(&["b", "a"], true), &mut page).await.expect("shown");
         let locks: Vec<serde_json::Value> =
             page.text.lines().map(|l| serde_json::from_str(l).expect("an object a line")).collect();
         assert_eq!((&locks[0]["lock"], &locks[1]["lock"]), (&"b".into(), &"a".into()));
@@ -55,10 +88,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn without_a_name_all_that_are_taken_come() {
+        let backend = Lines::new(vec![line("a", 1, 1), line("c", 0, 1)]);
+        let mut page = Page::default();
+        shown(&backend, &settings(&[], false), &mut page).await.expect("shown");
+        assert!(page.text.starts_with("a: held, 1 waiting"), "{}", page.text);
+        assert!(page.text.contains("\n\nc: no holder, 1 waiting"), "{}", page.text);
+    }
+
+    #[tokio::test]
     async fn a_reader_that_has_gone_ends_it_quietly() {
-        let settings = StatusSettings { names: vec!["a".parse().expect("valid")], viewing: viewing(true) };
         let mut page = Page { gone: true, ..Page::default() };
-        let ended = show(&Lines::new(vec![]), &settings, &mut page).await;
+        let ended = shown(&Lines::new(vec![]), &settings(&["a"], true), &mut page).await;
         assert!(matches!(ended, Err(Ended::ReaderGone)));
     }
 }

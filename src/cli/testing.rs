@@ -11,6 +11,7 @@ use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer,
 use crate::lock::{
     ClaimId, Entry, Error, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result,
 };
+use crate::output::sanitise::Ellipsis;
 use crate::output::status::Layout;
 use crate::output::{LogFormat, Verbosity};
 
@@ -163,6 +164,7 @@ impl Out for Page {
     }
 
     fn layout(&self) -> Layout {
-        Layout { width: None, colour: false, now: SystemTime::UNIX_EPOCH }
+        let now = SystemTime::UNIX_EPOCH;
+        Layout { width: None, colour: false, ellipsis: Ellipsis::Unicode, now }
     }
 }

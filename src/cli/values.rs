@@ -45,6 +45,18 @@ pub fn name(text: &OsStr, place: &str) -> Result<LockName, Failure> {
     LockName::new(text).map_err(|error| Failure::usage(format!("{place}: {error}")))
 }
 
+/// The name of the only lock of a command, from its argument or from `--name`.
+pub fn one_name(argument: Option<&OsStr>, flag: Option<&OsStr>) -> Result<LockName, Failure> {
+    match (argument, flag) {
+        (Some(text), None) => name(text, "NAME"),
+        (None, Some(text)) => name(text, "--name"),
+        (None, None) => {
+            Err(Failure::usage("NAME is missing").hint("say which lock; dlock list shows those in use"))
+        }
+        (Some(_), Some(_)) => Err(Failure::usage("NAME and --name are both given; choose one of them")),
+    }
+}
+
 /// A label.
 pub fn label(found: Found) -> Result<String, Failure> {
     let fault = |what: String| Failure::usage(format!("{}: {what}", found.source));

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use super::connect;
-use super::out::{Ended, Out};
+use super::out::{self, Ended, Out};
 use super::settings::WatchSettings;
 use crate::backend::{Backend, Observer};
 use crate::lock::{Error, ErrorKind, LockStatus};
-use crate::output::{Message, Printer, json, status};
+use crate::output::status::Detail;
+use crate::output::{Message, Printer, Service, json, status};
 
 /// The time between two attempts to reach a service that was lost.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Shows the line of a lock now and after each change, until a signal ends the process.
+/// Shows the queue of a lock now and after each change, until a signal ends the process.
 pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), Ended> {
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
@@ -26,10 +27,10 @@ async fn follow(
     out: &mut dyn Out,
     printer: &Printer,
 ) -> Result<(), Ended> {
-    let kind = backend.capabilities().backend;
+    let service = || out::service(backend);
     let (mut observer, first) = begin(backend, settings).await?;
     let mut last = first;
-    show(&last, kind, settings, out)?;
+    show(&last, &service(), settings, out)?;
     loop {
         let next = match observer.next().await {
             Ok(next) => next,
@@ -43,7 +44,7 @@ async fn follow(
             Err(error) => return Err(error.into()),
         };
         if next != last {
-            show(&next, kind, settings, out)?;
+            show(&next, &service(), settings, out)?;
             last = next;
         }
     }
@@ -62,7 +63,7 @@ async fn begin(backend: &dyn Backend, settings: &WatchSettings) -> Result<Begun,
     begun.await.unwrap_or_else(|_| {
         let kind = backend.capabilities().backend;
         let reason = format!("{}: no answer in time", backend.place());
-        Err(Error::new(ErrorKind::Unavailable, kind, "watch the line", reason).on(&settings.name))
+        Err(Error::new(ErrorKind::Unavailable, kind, "watch the queue", reason).on(&settings.name))
     })
 }
 
@@ -76,12 +77,18 @@ async fn regain(backend: &dyn Backend, settings: &WatchSettings) -> Result<Begun
     }
 }
 
-fn show(line: &LockStatus, kind: &str, settings: &WatchSettings, out: &mut dyn Out) -> Result<(), Ended> {
+fn show(
+    queue: &LockStatus,
+    service: &Service,
+    settings: &WatchSettings,
+    out: &mut dyn Out,
+) -> Result<(), Ended> {
     if settings.viewing.json {
-        return out.write(&json::status(line, kind));
+        return out.write(&json::status(queue, service.backend));
     }
     let layout = out.layout();
-    out.write(&format!("{}  {}", json::time(layout.now), status::lock(line, kind, &layout)))
+    let lock = status::lock(queue, service, Detail::Usual, &layout);
+    out.write(&format!("{}  {lock}", json::time(layout.now)))
 }
 
 #[cfg(test)]
@@ -93,14 +100,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_change_is_shown_once_and_an_outage_is_survived() {
         let backend = Lines::new(vec![line("a", 1, 0)]);
-        let gone = || Error::new(ErrorKind::Unavailable, "fake", "watch the line", "gone");
+        let gone = || Error::new(ErrorKind::Unavailable, "fake", "watch the queue", "gone");
         // Two observations: the first breaks off, the second ends with what nobody can repair.
         backend.will_observe(vec![
             vec![Ok(line("a", 1, 0)), Ok(line("a", 1, 0)), Ok(line("a", 1, 1)), Err(gone())],
             vec![Err(gone())],
             vec![
                 Ok(line("a", 0, 0)),
-                Err(Error::new(ErrorKind::Corrupt, "fake", "watch the line", "broken")),
+                Err(Error::new(ErrorKind::Corrupt, "fake", "watch the queue", "broken")),
             ],
         ]);
         let settings = WatchSettings { name: "a".parse().expect("valid"), viewing: viewing(true) };

@@ -34,9 +34,9 @@ pub struct Findings {
 }
 
 const COLUMNS: [Column; 3] = [
-    Column { title: "OPTION", right: false, flexible: false },
-    Column { title: "VALUE", right: false, flexible: true },
-    Column { title: "FROM", right: false, flexible: true },
+    Column { title: "OPTION", right: false, flexible: false, rank: 0 },
+    Column { title: "VALUE", right: false, flexible: true, rank: 0 },
+    Column { title: "FROM", right: false, flexible: true, rank: 0 },
 ];
 
 impl Findings {
@@ -141,6 +141,7 @@ impl<'a> RiskObject<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::sanitise::Ellipsis;
     use std::time::SystemTime;
 
     fn findings() -> Findings {
@@ -162,7 +163,8 @@ mod tests {
 
     #[test]
     fn people_read_tables_with_warnings_first() {
-        let layout = Layout { width: None, colour: false, now: SystemTime::UNIX_EPOCH };
+        let now = SystemTime::UNIX_EPOCH;
+        let layout = Layout { width: None, colour: false, ellipsis: Ellipsis::Unicode, now };
         assert_eq!(
             findings().text(&layout),
             concat!(

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{Party, sanitise, writer};
-use crate::lock::{Entry, Moment};
+use super::sanitise::{self, Ellipsis};
+use super::{Party, writer};
+use crate::lock::{Entry, Mode, Moment};
 
 /// The terminal that standard error is; each write is a drawing of its own, and takes the place of one that was not made
 /// yet.
@@ -29,25 +30,52 @@ pub const AFTER: Duration = Duration::from_millis(500);
 /// The time between two drawings.
 pub const EVERY: Duration = Duration::from_secs(1);
 
-/// `waiting for deploy · 2nd in line · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41`, at most
-/// `width` columns wide. The holder gives way first: what is waited for and how long always show.
+/// The least of a holder that is worth showing, in columns.
+const LEAST_HOLDER: usize = 16;
+
+/// `waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41`, at most `width`
+/// columns wide.
+///
+/// The holder gives way first, then the place, then the name: how long it has waited always shows. Where only ASCII
+/// does, commas stand between the parts.
 pub fn waiting_line(
     lock: &str,
     ahead: Option<u32>,
     holder: Option<&Entry>,
     now: SystemTime,
     waited: Duration,
-    width: usize,
+    (width, ellipsis): (usize, Ellipsis),
 ) -> String {
+    let gap = match ellipsis {
+        Ellipsis::Unicode => " · ",
+        Ellipsis::Ascii => ", ",
+    };
     let mut head = format!("waiting for {}", sanitise::text(lock));
-    if let Some(ahead) = ahead {
-        head.extend([" · ", &ordinal(ahead.saturating_add(1)), " in line"]);
+    let tail = format!("{gap}{}", watch(waited));
+    let room = |head: &str| width.saturating_sub(head.width() + tail.width());
+    let place = ahead.map_or_else(String::new, |ahead| format!("{gap}{}", place(ahead, holder)));
+    if place.width() <= room(&head) {
+        head.push_str(&place);
     }
-    let tail = format!(" · {}", watch(waited));
-    let middle = holder.map_or_else(String::new, |holder| format!(" · held by {}", Party::of(holder, now)));
-    let room = width.saturating_sub(head.width() + tail.width());
-    let middle = if room > " · held by ".width() { sanitise::cut(&middle, room) } else { String::new() };
-    sanitise::cut(&format!("{head}{middle}{tail}"), width)
+    if let Some(holder) = holder
+        && room(&head) >= gap.width() + LEAST_HOLDER
+    {
+        let holder = format!("{gap}held by {}", Party::of(holder, now));
+        head.push_str(&ellipsis.cut(&holder, room(&head)));
+    }
+    let head = ellipsis.cut(&head, width.saturating_sub(tail.width()));
+    ellipsis.cut(&format!("{head}{tail}"), width)
+}
+
+/// The place of a claim behind `ahead` others, of which `holder` is one: the holder is not in the queue any more.
+fn place(ahead: u32, holder: Option<&Entry>) -> String {
+    let one_holder = holder.is_none_or(|holder| holder.mode.is_none_or(|mode| mode == Mode::Exclusive));
+    match ahead {
+        0 | 1 => "next in queue".to_owned(),
+        _ if one_holder => format!("{} in queue", ordinal(ahead)),
+        // Some of them hold together, and how many do is not known.
+        _ => format!("{ahead} ahead"),
+    }
 }
 
 /// `1st`, `2nd`, `3rd`, `4th`, `11th`, `21st`.
@@ -86,11 +114,12 @@ pub struct Live<W, F> {
     shown: bool,
     ahead: Option<u32>,
     holder: Option<Entry>,
+    ellipsis: Ellipsis,
 }
 
 impl<W: Write, F: Fn() -> bool> Live<W, F> {
     /// A line for a wait for `lock` (see [`super::message::names`]) that began at `started`; not drawn yet.
-    pub fn new(out: W, foreground: F, lock: String, started: Moment) -> Self {
+    pub fn new(out: W, foreground: F, lock: String, started: Moment, ellipsis: Ellipsis) -> Self {
         Self {
             out,
             foreground,
@@ -100,6 +129,7 @@ impl<W: Write, F: Fn() -> bool> Live<W, F> {
             shown: false,
             ahead: None,
             holder: None,
+            ellipsis,
         }
     }
 
@@ -125,9 +155,9 @@ impl<W: Write, F: Fn() -> bool> Live<W, F> {
             return;
         }
         let waited = now.since(self.started);
-        // One column stays free: a terminal wraps at the last one.
-        let width = width.saturating_sub(1);
-        let line = waiting_line(&self.lock, self.ahead, self.holder.as_ref(), wall, waited, width);
+        // A terminal wraps at the last column, and Ctrl-C shows as two.
+        let room = (width.saturating_sub(3), self.ellipsis);
+        let line = waiting_line(&self.lock, self.ahead, self.holder.as_ref(), wall, waited, room);
         // One write: to the start of the line, the text, and whatever was longer before is cleared.
         let _gone = self.out.write_all(format!("\r{line}\x1b[K").as_bytes()).and_then(|()| self.out.flush());
         self.shown = true;
@@ -161,20 +191,43 @@ mod tests {
         }
     }
 
-    fn line(width: usize) -> String {
-        waiting_line("deploy", Some(1), Some(&holder()), wall(), Duration::from_secs(41), width)
+    fn line(width: usize, ellipsis: Ellipsis) -> String {
+        let waited = Duration::from_secs(41);
+        waiting_line("deploy", Some(2), Some(&holder()), wall(), waited, (width, ellipsis))
     }
 
     #[test]
     fn the_line_as_documented_and_cut() {
+        let line = |width| line(width, Ellipsis::Unicode);
         let full =
-            "waiting for deploy · 2nd in line · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41";
+            "waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41";
         assert_eq!(line(200), full);
-        assert_eq!(line(60), "waiting for deploy · 2nd in line · held by ci@host7… · 00:41");
-        assert_eq!(line(42), "waiting for deploy · 2nd in line · 00:41");
-        assert_eq!(line(20), "waiting for deploy …");
-        let bare = waiting_line("a\nb", None, None, wall(), Duration::from_secs(3723), 99);
+        assert_eq!(line(61), "waiting for deploy · 2nd in queue · held by ci@host7… · 00:41");
+        assert_eq!(line(60), "waiting for deploy · 2nd in queue · held by ci@host… · 00:41");
+        assert_eq!(line(45), "waiting for deploy · 2nd in queue · 00:41");
+        assert_eq!(line(37), "waiting for deploy · 00:41");
+        assert_eq!(line(20), "waiting for… · 00:41");
+        let room = (99, Ellipsis::Unicode);
+        let bare = waiting_line("a\nb", None, None, wall(), Duration::from_secs(3723), room);
         assert_eq!(bare, "waiting for a\\nb · 1:02:03");
+    }
+
+    #[test]
+    fn a_terminal_without_unicode_gets_none() {
+        let full =
+            "waiting for deploy, 2nd in queue, held by ci@host7 pid 4121 (./deploy.sh) for 3m12s, 00:41";
+        assert_eq!(line(200, Ellipsis::Ascii), full);
+        assert!((1..100).all(|width| line(width, Ellipsis::Ascii).is_ascii()));
+    }
+
+    #[test]
+    fn the_place_is_that_among_those_who_wait() {
+        let shared = Entry { mode: Some(Mode::Shared), ..holder() };
+        assert_eq!(
+            [0, 1, 3].map(|ahead| place(ahead, None)),
+            ["next in queue", "next in queue", "3rd in queue"]
+        );
+        assert_eq!(place(3, Some(&shared)), "3 ahead");
     }
 
     #[test]
@@ -188,7 +241,7 @@ mod tests {
         let start = Moment::from_nanos(0);
         let at = |ms| start + Duration::from_millis(ms);
         let mut screen = Vec::new();
-        let mut live = Live::new(&mut screen, || true, "x".into(), start);
+        let mut live = Live::new(&mut screen, || true, "x".into(), start, Ellipsis::Unicode);
         live.draw(at(499), wall(), 80);
         live.erase();
         live.draw(at(500), wall(), 80);
@@ -199,14 +252,18 @@ mod tests {
         live.erase();
         live.erase();
         let text = String::from_utf8(screen).expect("text");
-        assert_eq!(text, "\rwaiting for x · 00:00\x1b[K\rwaiting for x · 1st in line · 00:01\x1b[K\r\x1b[K");
+        assert_eq!(
+            text,
+            "\rwaiting for x · 00:00\x1b[K\rwaiting for x · next in queue · 00:01\x1b[K\r\x1b[K"
+        );
     }
 
     #[test]
     fn the_background_is_silent() {
         let mut screen = Vec::new();
         let front = std::cell::Cell::new(true);
-        let mut live = Live::new(&mut screen, || front.get(), "x".into(), Moment::from_nanos(0));
+        let mut live =
+            Live::new(&mut screen, || front.get(), "x".into(), Moment::from_nanos(0), Ellipsis::Unicode);
         live.draw(Moment::from_nanos(0) + AFTER, wall(), 80);
         front.set(false);
         live.erase();

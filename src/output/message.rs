@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::{Party, sanitise};
+use super::{Party, Service, sanitise};
 use crate::lock::LockName;
 
 /// How much a message matters.
@@ -165,6 +165,34 @@ pub enum Message {
         path: String,
         reason: String,
     },
+    PathAsName {
+        lock: String,
+        directory: String,
+        file: String,
+    },
+    NoLocks {
+        prefix: String,
+        #[serde(skip)]
+        service: Service,
+    },
+    /// Another message that names the service as well; to programs it is that message.
+    #[serde(untagged)]
+    At(Box<Located>),
+}
+
+/// A message and the service that it is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Located {
+    /// The service.
+    pub service: Service,
+    /// What is said.
+    pub message: Message,
+}
+
+impl Serialize for Located {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.message.serialize(to)
+    }
 }
 
 impl Message {
@@ -173,9 +201,21 @@ impl Message {
         Self::Failed { reason: reason.to_string(), hint: None }
     }
 
+    /// The message, naming `service` where its sentence has room for that.
+    #[must_use]
+    pub fn at(self, service: Service) -> Self {
+        match self {
+            Self::Waiting { .. } | Self::Busy { .. } | Self::WaitRanOut { .. } => {
+                Self::At(Box::new(Located { service, message: self }))
+            }
+            other => other,
+        }
+    }
+
     /// How much it matters.
     pub fn level(&self) -> Level {
         match self {
+            Self::At(located) => located.message.level(),
             Self::Failed { .. }
             | Self::WouldDeadlock { .. }
             | Self::Lost { .. }
@@ -196,7 +236,7 @@ impl Message {
             | Self::LeaveFailed { .. }
             | Self::LinesDropped { .. }
             | Self::NotWritten { .. } => Level::Warning,
-            Self::Waiting { .. } => Level::Info,
+            Self::Waiting { .. } | Self::NoLocks { .. } | Self::PathAsName { .. } => Level::Info,
             Self::Acquired { .. } | Self::TreeHidden { .. } | Self::Skipped { .. } | Self::Nested { .. } => {
                 Level::Verbose
             }
@@ -205,7 +245,11 @@ impl Message {
 
     /// What to try, behind the sentence.
     pub fn hint(&self) -> Option<&str> {
-        if let Self::Failed { hint, .. } = self { hint.as_deref() } else { None }
+        match self {
+            Self::Failed { hint, .. } => hint.as_deref(),
+            Self::At(located) => located.message.hint(),
+            _ => None,
+        }
     }
 }
 

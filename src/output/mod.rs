@@ -4,6 +4,7 @@
 //! writes those, to standard error. Data goes through the renderers: [`status`] for people, [`json`] for programs, [`report`] and
 //! [`metrics`] into files. Texts that came from others pass [`sanitise`] on the way.
 
+pub mod breaking;
 pub mod doctor;
 pub mod file;
 pub mod json;
@@ -15,8 +16,10 @@ pub mod printer;
 pub mod report;
 pub mod sanitise;
 mod sentence;
+pub mod service;
 pub mod status;
 pub mod table;
+mod unfound;
 pub mod writer;
 
 pub use live::Live;
@@ -24,3 +27,4 @@ pub use message::{Level, Message};
 pub use party::Party;
 pub use printer::{LogFormat, Printer, Verbosity};
 pub use report::{Outcome, Report};
+pub use service::Service;

@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::sanitise;
-use crate::lock::duration::short;
+use crate::lock::duration::rough;
 use crate::lock::{Entry, Holder};
 
-/// Somebody named in a message: `ci@host7 pid 4121 (./deploy.sh) for 3m12s`.
+/// Somebody named in a message: `ci@host7 pid 4121 (./deploy.sh, "v1.2") for 3m12s`, the label in quotation marks.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Party {
     /// The claim, in hexadecimal.
@@ -79,11 +79,15 @@ impl fmt::Display for Party {
         if let Some(pid) = self.pid {
             write!(f, " pid {pid}")?;
         }
-        if let Some(command) = &self.command {
-            write!(f, " ({})", sanitise::text(command))?;
+        let command = self.command.as_deref().map(sanitise::text);
+        let label = self.label.as_deref().map(|label| format!("\"{}\"", sanitise::text(label)));
+        match (command, label) {
+            (None, None) => {}
+            (Some(one), None) | (None, Some(one)) => write!(f, " ({one})")?,
+            (Some(command), Some(label)) => write!(f, " ({command}, {label})")?,
         }
         match self.since {
-            Some(since) => write!(f, " for {}", short(since)),
+            Some(since) => write!(f, " for {}", rough(since)),
             None => Ok(()),
         }
     }
@@ -105,6 +109,11 @@ mod tests {
             ..Entry::default()
         };
         assert_eq!(Party::of(&full, now).to_string(), "ci@host7 pid 4121 (./deploy.sh) for 3m12s");
+        let labelled = Entry { label: Some("v1\x1b".into()), ..full };
+        let said = "ci@host7 pid 4121 (./deploy.sh, \"v1\\u{1b}\") for 3m12s";
+        assert_eq!(Party::of(&labelled, now).to_string(), said);
+        let bare = Entry { command: None, since: Some(now), ..labelled };
+        assert_eq!(Party::of(&bare, now).to_string(), "ci@host7 pid 4121 (\"v1\\u{1b}\") for <1s");
         let foreign = Entry { foreign: true, pid: Some(7), ..Entry::default() };
         assert_eq!(Party::of(&foreign, now).to_string(), "a client other than dlock pid 7");
         let ahead_of_us = Entry { since: Some(now + Duration::from_secs(9)), ..Entry::default() };

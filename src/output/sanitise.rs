@@ -3,7 +3,7 @@
 //! Names, labels, hosts and commands are written by whoever took the lock. On a terminal a control character
 //! could clear the screen and a bidirectional override could show a text that is not there.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
@@ -56,26 +56,47 @@ pub fn json(text: &str) -> String {
     out
 }
 
-/// Cuts `text` to at most `width` columns, ending in `…` where something is missing.
-pub fn cut(text: &str, width: usize) -> String {
-    use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-    if text.width() <= width {
-        return text.to_owned();
+/// What stands where a text was cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ellipsis {
+    /// One character, `…`.
+    #[default]
+    Unicode,
+    /// Three dots, for terminals that show nothing else than ASCII.
+    Ascii,
+}
+
+impl Ellipsis {
+    /// That of the locale which `variable` reads from the environment.
+    pub fn of_locale(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let said = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|v| !v.is_empty());
+        let name = said.map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+        if name.contains("utf-8") || name.contains("utf8") { Self::Unicode } else { Self::Ascii }
     }
-    let mut out = String::new();
-    let mut used = 0;
-    for c in text.chars() {
-        let columns = c.width().unwrap_or(0);
-        if used + columns + 1 > width {
-            break;
+
+    /// Cuts `text` to at most `width` columns, with the ellipsis at its end where something is missing.
+    pub fn cut(self, text: &str, width: usize) -> String {
+        use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+        if text.width() <= width {
+            return text.to_owned();
         }
-        used += columns;
-        out.push(c);
+        let mark = match self {
+            Self::Unicode => "…",
+            Self::Ascii => "...",
+        };
+        let room = width.saturating_sub(mark.width());
+        let mut out = String::new();
+        let mut used = 0;
+        for c in text.chars() {
+            used += c.width().unwrap_or(0);
+            if used > room {
+                break;
+            }
+            out.push(c);
+        }
+        out.extend(mark.chars().take(width));
+        out
     }
-    if width > 0 {
-        out.push('…');
-    }
-    out
 }
 
 #[cfg(test)]
@@ -106,11 +127,31 @@ mod tests {
 
     #[test]
     fn cutting_counts_columns() {
+        let cut = |text, width| Ellipsis::Unicode.cut(text, width);
         assert_eq!(cut("deploy", 6), "deploy");
         assert_eq!(cut("deploy", 5), "depl…");
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 4), "日…");
         assert_eq!(cut("abc", 0), "");
+        assert_eq!(Ellipsis::Ascii.cut("deploy", 5), "de...");
+        assert_eq!(Ellipsis::Ascii.cut("deploy", 2), "..");
+    }
+
+    #[test]
+    fn the_locale_says_what_a_terminal_shows() {
+        let locale = |all: &str, ctype: &str, lang: &str| {
+            let of = |name: &str| match name {
+                "LC_ALL" => all.to_owned(),
+                "LC_CTYPE" => ctype.to_owned(),
+                _ => lang.to_owned(),
+            };
+            Ellipsis::of_locale(|name| Some(of(name).into()))
+        };
+        assert_eq!(locale("", "", "de_DE.UTF-8"), Ellipsis::Unicode);
+        assert_eq!(locale("", "C.utf8", "C"), Ellipsis::Unicode);
+        assert_eq!(locale("C", "C.UTF-8", "C.UTF-8"), Ellipsis::Ascii);
+        assert_eq!(locale("", "", "de_DE"), Ellipsis::Ascii);
+        assert_eq!(Ellipsis::of_locale(|_| None), Ellipsis::Ascii);
     }
 
     proptest! {

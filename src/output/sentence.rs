@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Message, Party};
+use super::{Message, Party, Service, unfound};
 use crate::lock::duration::short;
 
 impl fmt::Display for Message {
@@ -13,7 +13,10 @@ impl fmt::Display for Message {
             | Self::Warned { .. }
             | Self::Risk { .. }
             | Self::LinesDropped { .. }
+            | Self::NoLocks { .. }
+            | Self::PathAsName { .. }
             | Self::NotWritten { .. } => self.fmt_general(f),
+            Self::At(located) => located.message.fmt_waiting(f, Some(&located.service)),
             Self::Waiting { .. }
             | Self::NotReached { .. }
             | Self::Rejoined { .. }
@@ -23,7 +26,7 @@ impl fmt::Display for Message {
             | Self::Superseded { .. }
             | Self::WouldDeadlock { .. }
             | Self::Skipped { .. }
-            | Self::Nested { .. } => self.fmt_waiting(f),
+            | Self::Nested { .. } => self.fmt_waiting(f, None),
             Self::ReleaseFailed { .. } | Self::LeaveFailed { .. } => self.fmt_release(f),
             Self::Lost { .. }
             | Self::Broken { .. }
@@ -54,14 +57,26 @@ impl Message {
             Self::NotWritten { what, path, reason } => {
                 write!(f, "cannot write the {what} to {path}: {reason}; the exit status is not changed by it")
             }
+            Self::PathAsName { lock, directory, file } => write!(
+                f,
+                "{lock} is taken as a name, not as that file; to lock the file: --endpoint {directory} --name {file}"
+            ),
+            Self::NoLocks { prefix, service } => {
+                f.write_str("no lock is held or waited for")?;
+                if !prefix.is_empty() {
+                    write!(f, " whose name starts with {prefix}")?;
+                }
+                write!(f, " ({})", service.looked())
+            }
             _ => Err(fmt::Error),
         }
     }
 
-    fn fmt_waiting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt_waiting(&self, f: &mut fmt::Formatter<'_>, service: Option<&Service>) -> fmt::Result {
+        let at = service.map(|service| format!(" ({})", service.name())).unwrap_or_default();
         match self {
             Self::Waiting { lock, holder, ahead } => {
-                write!(f, "waiting for {lock}")?;
+                write!(f, "waiting for {lock}{at}")?;
                 held_by(f, ": ", holder.as_ref())?;
                 match ahead {
                     Some(n) if *n > 1 => write!(f, ", {n} ahead"),
@@ -74,20 +89,20 @@ impl Message {
                 write!(f, "; still trying to get {lock}")
             }
             Self::Rejoined { lock, reason } => {
-                write!(f, "the place in line for {lock} was lost ({reason}); waiting again, at the end")
+                write!(f, "lost the place in the queue for {lock} ({reason}); rejoined at the end")
             }
             Self::Acquired { lock, waited, token } => {
                 write!(f, "acquired {lock} after {}, token {token}", short(*waited))
             }
             Self::Busy { lock, holder } => {
-                write!(f, "{lock} is busy")?;
+                write!(f, "{lock} is busy{at}")?;
                 held_by(f, ": ", holder.as_ref())
             }
             Self::WaitRanOut { lock, waited, holder } => {
-                write!(f, "gave up waiting for {lock} after {}", short(*waited))?;
+                write!(f, "gave up waiting for {lock}{at} after {}", short(*waited))?;
                 held_by(f, ": ", holder.as_ref())
             }
-            Self::Superseded { lock, by } => write!(f, "left the line for {lock}: {by} came after, newer"),
+            Self::Superseded { lock, by } => write!(f, "left the queue for {lock}: superseded by {by}"),
             Self::WouldDeadlock { lock, reason } => write!(f, "waiting for {lock} would never end: {reason}"),
             Self::Skipped { lock, ago, once_per } => write!(
                 f,
@@ -108,7 +123,7 @@ impl Message {
                 write!(f, "cannot release {lock}: {reason}; it ends {}", ends(*ttl))
             }
             Self::LeaveFailed { lock, reason, ttl } => {
-                write!(f, "cannot leave the line for {lock}: {reason}; the place in it ends {}", ends(*ttl))
+                write!(f, "cannot leave the queue for {lock}: {reason}; the place in it ends {}", ends(*ttl))
             }
             _ => Err(fmt::Error),
         }
@@ -131,8 +146,13 @@ impl Message {
             Self::MaxRun { lock, limit } => {
                 write!(f, "the command held {lock} for {} (--max-run) and was ended", short(*limit))
             }
-            Self::CommandNotFound { command } => write!(f, "cannot find the command {command}"),
-            Self::CannotExecute { command, reason } => write!(f, "cannot execute {command}: {reason}"),
+            Self::CommandNotFound { command } if command.is_empty() => f.write_str("the command is empty"),
+            Self::CommandNotFound { command } => {
+                write!(f, "cannot find the command {command}{}", unfound::advice(command))
+            }
+            Self::CannotExecute { command, reason } => {
+                write!(f, "cannot execute {command}: {}", unfound::plain(reason))
+            }
             Self::CannotEnd { pids, more, lease_lost } => {
                 match pids {
                     Some(pids) => {

@@ -2,10 +2,11 @@
 
 use std::time::SystemTime;
 
-use super::sanitise;
+use super::sanitise::{self, Ellipsis};
+use super::service::Service;
 use super::table::{Column, Table};
-use crate::lock::duration::short;
-use crate::lock::{Entry, LockStatus};
+use crate::lock::duration::{rough, short};
+use crate::lock::{ClaimId, Entry, LockStatus};
 
 /// How the text is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -14,34 +15,48 @@ pub struct Layout {
     pub width: Option<usize>,
     /// Whether colour is used.
     pub colour: bool,
+    /// What stands where a text is cut.
+    pub ellipsis: Ellipsis,
     /// The time to count from.
     pub now: SystemTime,
 }
 
-const fn column(title: &'static str, right: bool, flexible: bool) -> Column {
-    Column { title, right, flexible }
+/// How much is shown of each claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Detail {
+    /// What fits a terminal, with the digits of the claim that `break` needs.
+    Usual,
+    /// All, cut nowhere.
+    Wide,
+}
+
+/// The digits of a claim that tell it from others, and that `break` takes.
+const DIGITS: usize = 8;
+
+const fn column(title: &'static str, right: bool, flexible: bool, rank: u8) -> Column {
+    Column { title, right, flexible, rank }
 }
 
 const COLUMNS: [Column; 11] = [
-    column("NAME", false, true),
-    column("STATE", false, false),
-    column("MODE", false, false),
-    column("HOLDER", false, true),
-    column("PID", true, false),
-    column("COMMAND", false, true),
-    column("LABEL", false, true),
-    column("SINCE", false, false),
-    column("TTL", true, false),
-    column("TOKEN", true, false),
-    column("CLAIM", false, false),
+    column("NAME", false, true, 0),
+    column("CLAIM", false, false, 0),
+    column("STATE", false, false, 0),
+    column("MODE", false, false, 3),
+    column("HOLDER", false, true, 1),
+    column("PID", true, false, 0),
+    column("SINCE", false, false, 2),
+    column("COMMAND", false, true, 4),
+    column("LABEL", false, true, 5),
+    column("TTL", true, false, 0),
+    column("TOKEN", true, false, 0),
 ];
 
-/// One lock: a title, and its line as a table.
-pub fn lock(status: &LockStatus, backend: &str, layout: &Layout) -> String {
+/// One lock: a title, and its queue as a table.
+pub fn lock(status: &LockStatus, service: &Service, detail: Detail, layout: &Layout) -> String {
     let name = sanitise::text(status.name.as_str());
     let title = if layout.colour { format!("\x1b[1m{name}\x1b[0m") } else { name };
     if status.is_empty() {
-        return format!("{title} ({backend}): free\n");
+        return format!("{title}: free ({})\n", service.looked());
     }
     let waiting = match status.waiters.len() {
         0 => String::new(),
@@ -53,8 +68,9 @@ pub fn lock(status: &LockStatus, backend: &str, layout: &Layout) -> String {
         n => format!("held by {n}"),
     };
     let mut table = Table::new(COLUMNS.to_vec());
-    add(&mut table, status, layout.now, false);
-    format!("{title} ({backend}): {holding}{waiting}\n{}", text(&table, layout, "  "))
+    add(&mut table, status, layout.now, false, detail);
+    let layout = if detail == Detail::Wide { Layout { width: None, ..*layout } } else { *layout };
+    format!("{title}: {holding}{waiting} ({})\n{}", service.name(), text(&table, &layout, "  "))
 }
 
 /// Many locks as one table; nothing if there are none.
@@ -64,24 +80,24 @@ pub fn list(locks: &[LockStatus], layout: &Layout) -> String {
     }
     let mut table = Table::new(COLUMNS.to_vec());
     for status in locks {
-        add(&mut table, status, layout.now, true);
+        add(&mut table, status, layout.now, true, Detail::Usual);
     }
     text(&table, layout, "")
 }
 
-fn add(table: &mut Table, status: &LockStatus, now: SystemTime, named: bool) {
+fn add(table: &mut Table, status: &LockStatus, now: SystemTime, named: bool, detail: Detail) {
     let name = || if named { status.name.to_string() } else { String::new() };
     for entry in &status.holders {
         let state = entry.slot.map_or_else(|| "holds".to_owned(), |slot| format!("holds {slot}"));
-        table.row(cells(name(), state, entry, now));
+        table.row(cells(name(), state, entry, now, detail));
     }
     for entry in &status.waiters {
         let state = entry.ahead.map_or_else(|| "waits".to_owned(), |n| format!("waits, {n} ahead"));
-        table.row(cells(name(), state, entry, now));
+        table.row(cells(name(), state, entry, now, detail));
     }
 }
 
-fn cells(name: String, state: String, entry: &Entry, now: SystemTime) -> [String; 11] {
+fn cells(name: String, state: String, entry: &Entry, now: SystemTime, detail: Detail) -> [String; 11] {
     let known = |text: Option<String>| text.unwrap_or_default();
     let holder = match (&entry.user, &entry.host) {
         (Some(user), Some(host)) => format!("{user}@{host}"),
@@ -90,24 +106,29 @@ fn cells(name: String, state: String, entry: &Entry, now: SystemTime) -> [String
         (None, None) => "?".to_owned(),
     };
     let since = entry.since.and_then(|since| now.duration_since(since).ok());
+    let wide = |text: Option<String>| text.filter(|_| detail == Detail::Wide).unwrap_or_default();
+    let claim = |id: ClaimId| match detail {
+        Detail::Wide => id.to_string(),
+        Detail::Usual => id.to_string().chars().take(DIGITS).collect(),
+    };
     [
         name,
+        known(entry.claim.map(claim)),
         state,
         known(entry.mode.map(|mode| mode.to_string())),
         holder,
         known(entry.pid.map(|pid| pid.to_string())),
+        known(since.map(|since| format!("{} ago", rough(since)))),
         known(entry.command.clone()),
         known(entry.label.clone()),
-        known(since.map(|since| format!("{} ago", short(since)))),
-        known(entry.ttl.map(short)),
-        known(entry.token.map(|token| token.to_string())),
-        known(entry.claim.map(|claim| claim.to_string())),
+        wide(entry.ttl.map(short)),
+        wide(entry.token.map(|token| token.to_string())),
     ]
 }
 
 /// A table, indented.
 pub(super) fn text(table: &Table, layout: &Layout, indent: &str) -> String {
-    let lines = table.lines(layout.width.map(|w| w.saturating_sub(indent.len())));
+    let lines = table.lines(layout.width.map(|w| w.saturating_sub(indent.len())), layout.ellipsis);
     let mut out = String::new();
     for (n, line) in lines.iter().enumerate() {
         // Dim titles; the rest stays in the terminal's own colours, readable on any background.
@@ -125,7 +146,7 @@ mod tests {
 
     fn layout() -> Layout {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        Layout { width: None, colour: false, now }
+        Layout { width: None, colour: false, ellipsis: Ellipsis::Unicode, now }
     }
 
     fn entry(pid: u32, ago: u64) -> Entry {
@@ -144,7 +165,12 @@ mod tests {
     fn status(name: &str) -> LockStatus {
         let holder =
             Entry { token: FencingToken::new(42), ttl: Some(Duration::from_secs(24)), ..entry(4121, 192) };
-        let hostile = Entry { ahead: Some(1), label: Some("a\x1b[2J\u{202e}b".into()), ..entry(7, 5) };
+        let hostile = Entry {
+            ahead: Some(1),
+            label: Some("a\x1b[2J\u{202e}b".into()),
+            since: Some(layout().now),
+            ..entry(7, 5)
+        };
         let foreign = Entry { foreign: true, ..Entry::default() };
         LockStatus {
             name: LockName::new(name).expect("valid"),
@@ -153,40 +179,86 @@ mod tests {
         }
     }
 
+    fn service(unused: bool) -> Service {
+        Service { backend: "file", place: "/l".into(), unused }
+    }
+
+    fn usual(status: &LockStatus, layout: &Layout) -> String {
+        lock(status, &service(false), Detail::Usual, layout)
+    }
+
     #[test]
     fn a_lock_is_a_title_and_a_table() {
         assert_eq!(
-            lock(&status("deploy"), "file", &layout()),
+            usual(&status("deploy"), &layout()),
             concat!(
-                "deploy (file): held, 2 waiting\n",
-                "  STATE           MODE       HOLDER        PID  COMMAND      LABEL                SINCE      \
-                 TTL  TOKEN  CLAIM\n",
-                "  holds           exclusive  ci@host7     4121  ./deploy.sh                       3m12s ago  \
-                 24s     42  1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c\n",
-                "  waits, 1 ahead  exclusive  ci@host7        7  ./deploy.sh  a\\u{1b}[2J\\u{202e}b  5s ago                 1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c\n",
-                "  waits                      (not dlock)\n",
+                "deploy: held, 2 waiting (file /l)\n",
+                "  CLAIM     STATE           MODE       HOLDER        PID  SINCE      COMMAND      LABEL\n",
+                "  1c1c1c1c  holds           exclusive  ci@host7     4121  3m12s ago  ./deploy.sh\n",
+                "  1c1c1c1c  waits, 1 ahead  exclusive  ci@host7        7  <1s ago    ./deploy.sh  \
+                 a\\u{1b}[2J\\u{202e}b\n",
+                "            waits                      (not dlock)\n",
             )
         );
+    }
+
+    #[test]
+    fn wide_shows_all_of_the_claim_and_cuts_nothing() {
+        let narrow = Layout { width: Some(40), ..layout() };
+        let text = lock(&status("deploy"), &service(false), Detail::Wide, &narrow);
+        let holder = text.lines().nth(2).expect("a holder");
+        assert!(holder.starts_with("  1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c  holds"), "{text}");
+        assert!(holder.contains("./deploy.sh") && holder.ends_with("24s     42"), "{text}");
+        assert!(text.lines().nth(1).is_some_and(|titles| titles.ends_with("TTL  TOKEN")), "{text}");
+    }
+
+    #[test]
+    fn a_free_lock_says_where_was_looked_and_that_nobody_was_there_yet() {
         let free = LockStatus { holders: vec![], waiters: vec![], ..status("a\u{202e}") };
-        assert_eq!(lock(&free, "file", &layout()), "a\\u{202e} (file): free\n");
+        assert_eq!(usual(&free, &layout()), "a\\u{202e}: free (file /l)\n");
+        let unused = lock(&free, &service(true), Detail::Usual, &layout());
+        assert_eq!(unused, "a\\u{202e}: free (file /l, where nobody has locked yet)\n");
     }
 
     #[test]
     fn a_list_has_names_and_fits_the_terminal() {
-        let narrow = Layout { width: Some(60), ..layout() };
-        let text = list(&[status("deploy"), status("migrate")], &narrow);
+        let fits = |width| {
+            let narrow = Layout { width: Some(width), ..layout() };
+            let text = list(&[status("deploy"), status("migrate")], &narrow);
+            assert_eq!(text.lines().count(), 7);
+            assert!(text.lines().all(|l| unicode_width::UnicodeWidthStr::width(l) <= width), "{text}");
+            text
+        };
+        let text = fits(60);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines.len(), 7);
-        assert!(lines[0].starts_with("NAME     STATE"), "{}", lines[0]);
-        assert!(lines[4].starts_with("migrate  holds"), "{}", lines[4]);
-        assert!(lines.iter().all(|l| unicode_width::UnicodeWidthStr::width(*l) <= 60), "{text}");
+        assert!(lines[0].starts_with("NAME     CLAIM     STATE"), "{}", lines[0]);
+        assert!(lines[4].starts_with("migrate  1c1c1c1c  holds"), "{}", lines[4]);
         assert_eq!(list(&[], &layout()), "");
     }
 
     #[test]
+    fn what_break_and_kill_need_is_whole_on_every_terminal() {
+        let mut long = status("deploy");
+        (long.holders[0].label, long.holders[0].pid) = (Some("label ".repeat(30)), Some(4_194_303));
+        long.holders[0].command = Some("/opt/backup/bin/backup-everything".into());
+        for width in [40, 60, 80, 100] {
+            let text = usual(&long, &Layout { width: Some(width), ..layout() });
+            let holder = text.lines().nth(2).expect("a holder");
+            assert!(holder.contains("1c1c1c1c  holds") && holder.contains(" 4194303"), "{width}: {text}");
+            let rows = text.lines().skip(1);
+            assert!(rows.clone().all(|l| unicode_width::UnicodeWidthStr::width(l) <= width), "{text}");
+        }
+        let text = usual(&long, &Layout { width: Some(100), ..layout() });
+        assert!(
+            text.contains("ci@host7") && text.contains("3m12s ago") && text.contains("label l…"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn colour_only_where_asked() {
-        assert!(!lock(&status("deploy"), "file", &layout()).contains('\x1b'));
+        assert!(!usual(&status("deploy"), &layout()).contains('\x1b'));
         let colour = Layout { colour: true, ..layout() };
-        assert!(lock(&status("deploy"), "file", &colour).starts_with("\x1b[1mdeploy\x1b[0m (file)"));
+        assert!(usual(&status("deploy"), &colour).starts_with("\x1b[1mdeploy\x1b[0m: held"));
     }
 }

@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::sanitise;
+use super::sanitise::{self, Ellipsis};
 
 /// A column.
 #[derive(Clone, Copy, Debug)]
@@ -11,8 +11,11 @@ pub struct Column {
     pub title: &'static str,
     /// Whether its numbers stand at the right.
     pub right: bool,
-    /// Whether it gives way when the terminal is narrow.
+    /// Whether its texts may be cut when the terminal is narrow.
     pub flexible: bool,
+    /// Which column gives way before the others when the terminal is narrow: that of the highest rank is cut first, and
+    /// at last left out. Those of rank 0 are never left out.
+    pub rank: u8,
 }
 
 /// Rows of sanitised cells under titled columns.
@@ -39,20 +42,32 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The lines, titles first, without columns in which every cell is empty; cut to `width` columns if given.
-    pub fn lines(&self, width: Option<usize>) -> Vec<String> {
-        let used: Vec<usize> =
+    /// The lines, titles first, without columns in which every cell is empty; fitted to `width` columns if given.
+    pub fn lines(&self, width: Option<usize>, ellipsis: Ellipsis) -> Vec<String> {
+        let mut used: Vec<usize> =
             (0..self.columns.len()).filter(|i| self.rows.iter().any(|row| !row[*i].is_empty())).collect();
-        let widths = self.widths(&used, width);
+        let widths = self.fit(&mut used, width);
         let titles = used.iter().map(|i| self.columns[*i].title).collect::<Vec<_>>();
-        let mut lines = vec![self.line(&used, &widths, &titles)];
+        let mut lines = vec![self.line(&used, &widths, &titles, ellipsis)];
         for row in &self.rows {
             let cells = used.iter().map(|i| row[*i].as_str()).collect::<Vec<_>>();
-            lines.push(self.line(&used, &widths, &cells));
+            lines.push(self.line(&used, &widths, &cells, ellipsis));
         }
         match width {
-            Some(width) => lines.iter().map(|line| sanitise::cut(line, width)).collect(),
+            Some(width) => lines.iter().map(|line| ellipsis.cut(line, width)).collect(),
             None => lines,
+        }
+    }
+
+    /// The widths of the columns `used`, of which those that find no room at all are taken out.
+    fn fit(&self, used: &mut Vec<usize>, limit: Option<usize>) -> Vec<usize> {
+        loop {
+            let widths = self.widths(used, limit);
+            let weakest = (0..used.len()).max_by_key(|n| self.columns[used[*n]].rank);
+            match weakest.filter(|n| self.columns[used[*n]].rank > 0) {
+                Some(weakest) if limit.is_some_and(|limit| total(&widths) > limit) => used.remove(weakest),
+                _ => return widths,
+            };
         }
     }
 
@@ -63,22 +78,22 @@ impl Table {
         };
         let mut widths: Vec<usize> = used.iter().map(natural).collect();
         let Some(limit) = limit else { return widths };
-        loop {
-            let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-            // The widest flexible column gives way first, so that short texts stay whole.
+        while total(&widths) > limit {
             let flexible =
                 (0..widths.len()).filter(|n| self.columns[used[*n]].flexible && widths[*n] > LEAST);
-            match flexible.max_by_key(|n| widths[*n]) {
-                Some(widest) if total > limit => widths[widest] -= 1,
-                _ => return widths,
+            // Of several of one rank the widest gives way first, so that short texts stay whole.
+            match flexible.max_by_key(|n| (self.columns[used[*n]].rank, widths[*n])) {
+                Some(weakest) => widths[weakest] -= 1,
+                None => return widths,
             }
         }
+        widths
     }
 
-    fn line(&self, used: &[usize], widths: &[usize], cells: &[&str]) -> String {
+    fn line(&self, used: &[usize], widths: &[usize], cells: &[&str], ellipsis: Ellipsis) -> String {
         let mut line = String::new();
         for ((i, width), cell) in used.iter().zip(widths).zip(cells) {
-            let cell = sanitise::cut(cell, *width);
+            let cell = ellipsis.cut(cell, *width);
             let padding = " ".repeat(width.saturating_sub(cell.width()));
             if self.columns[*i].right {
                 line.push_str(&padding);
@@ -94,12 +109,19 @@ impl Table {
     }
 }
 
+/// How wide columns of these widths are beside one another.
+fn total(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const FULL: Ellipsis = Ellipsis::Unicode;
+
     fn table() -> Table {
-        let column = |title, right, flexible| Column { title, right, flexible };
+        let column = |title, right, flexible| Column { title, right, flexible, rank: 0 };
         let mut table = Table::new(vec![
             column("WHO", false, true),
             column("PID", true, false),
@@ -113,7 +135,7 @@ mod tests {
     #[test]
     fn aligns_by_columns_on_screen_and_drops_empty_ones() {
         assert_eq!(
-            table().lines(None),
+            table().lines(None, FULL),
             [
                 "WHO                          PID",
                 "日本                           7",
@@ -125,9 +147,30 @@ mod tests {
     #[test]
     fn gives_way_on_a_narrow_terminal_and_is_cut_at_last() {
         assert_eq!(
-            table().lines(Some(20)),
+            table().lines(Some(20), FULL),
             ["WHO              PID", "日本               7", "someone with…  12345"]
         );
-        assert_eq!(table().lines(Some(10)), ["WHO      …", "日本     …", "someone… …"]);
+        assert_eq!(table().lines(Some(20), Ellipsis::Ascii)[2], "someone wi...  12345");
+        assert_eq!(table().lines(Some(10), FULL), ["WHO      …", "日本     …", "someone… …"]);
+    }
+
+    #[test]
+    fn the_higher_rank_is_cut_first_and_left_out_where_that_is_not_enough() {
+        let column = |title, flexible, rank| Column { title, right: false, flexible, rank };
+        let mut table = Table::new(vec![
+            column("ID", false, 0),
+            column("WHO", true, 1),
+            column("WHAT", true, 2),
+            column("WHY", true, 3),
+        ]);
+        let cells = ["12345678", "somebody else", "a long command", "a longer text yet"];
+        table.row(cells.map(str::to_owned));
+        let rows = |width| table.lines(Some(width), FULL).swap_remove(1);
+        assert_eq!(rows(58), "12345678  somebody else  a long command  a longer text yet");
+        assert_eq!(rows(50), "12345678  somebody else  a long command  a longer…");
+        assert_eq!(rows(45), "12345678  somebody else  a long co…  a longe…");
+        assert_eq!(rows(37), "12345678  somebody else  a long comm…");
+        assert_eq!(rows(23), "12345678  somebody else");
+        assert_eq!(rows(17), "12345678");
     }
 }

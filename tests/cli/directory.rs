@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use crate::support::Bed;
+use crate::support::{Bed, Running, until};
 
 /// A uid that no user of this machine has.
 const UID: u32 = 54_871;
@@ -60,6 +60,10 @@ fn a_default_directory_that_is_a_link_or_belongs_to_another() {
     let words = ["run", "--name", "x", "--", "id", "-u"];
     let Some(mut command) = as_nobody(&bed, &words) else { return };
     let _ = fs::remove_dir_all(&default);
+    // Who looks says where run would make it, and does not.
+    let mut status = as_nobody(&bed, &["status", "x"]).expect("another user");
+    let looked = bed.finish(&mut status).silently(0).text();
+    assert_eq!(looked, format!("x: free (file {default}, where nobody has locked yet)\n"));
     assert!(!fs::exists(&default).expect("an answer"), "{default} is in the way");
     symlink(bed.path("locks"), &default).expect("a link");
     let linked = bed.finish(&mut command);
@@ -127,7 +131,7 @@ fn too_few_descriptors_is_71() {
             continue;
         }
         refused += 1;
-        finished.failed(71, &["os error 24"]);
+        finished.failed(71, &["Too many open files"]);
         assert!(!bed.exists("started"), "limit {limit}");
         bed.await_no_process();
         bed.assert_free("x");
@@ -227,14 +231,65 @@ fn a_foreign_holder_cannot_be_broken_and_the_refusal_says_so() {
 }
 
 #[test]
-fn a_lock_directory_that_is_not_there_is_made_by_run_and_said_by_status() {
+fn looking_makes_no_lock_directory_and_says_that_nobody_was_there() {
     let bed = Bed::new();
-    let fresh = bed.path("a/b/c").display().to_string();
-    let ended = bed.finish(&mut bed.dlock(["status", "--endpoint", &fresh, "x"]));
-    if ended.code() != Some(0) {
-        ended.failed(73, &[&fresh]);
+    for place in ["none", "a/b/c"] {
+        let path = bed.path(place).display().to_string();
+        let look = |words: &[&str]| bed.finish(bed.dlock(words).args(["--endpoint", &path]));
+        let status = look(&["status", "x"]).silently(0).text();
+        assert_eq!(status, format!("x: free (file {path}, where nobody has locked yet)\n"));
+        look(&["status", "x", "--exit-code"]).silently(0);
+        look(&["list", "--json"]).silently(0);
+        let list = look(&["list"]);
+        assert_eq!((list.code(), list.text().as_str()), (Some(0), ""), "{}", list.err);
+        list.said_one_line(&["no lock is held or waited for", &path, "nobody has locked yet"]);
+        look(&["list", "-q"]).silently(0);
+        let doctor = look(&["doctor"]).silently(0).text();
+        assert!(doctor.contains(&path) && doctor.contains("nobody has locked there yet"), "{doctor}");
+        look(&["break", "x", "--all", "--yes"]).failed(76, &["nobody", &path]);
+        assert!(!bed.path(place).exists() && !bed.path("a").exists(), "looking made {path}");
     }
-    bed.finish(&mut bed.verb::<&str>("status", [])).failed(64, &["NAME"]);
+}
+
+#[test]
+fn a_watch_of_a_lock_directory_that_is_not_there_sees_it_come() {
+    let bed = Bed::new();
+    let path = bed.path("later").display().to_string();
+    let (out, err) = (bed.path("watch.out"), bed.write("watch.err", ""));
+    let mut command = bed.dlock(["watch", "x", "--json", "--endpoint", &path]);
+    command.stdout(fs::File::create(&out).expect("a file")).stderr(std::process::Stdio::null());
+    let watch = Running::new(command.spawn().expect("starts"), out.clone(), err);
+    let holders = |count: usize| {
+        until(&format!("a line with {count} holders"), || {
+            let text = fs::read_to_string(&out).ok()?;
+            let last: serde_json::Value = serde_json::from_str(text.lines().last()?).ok()?;
+            (last["holders"].as_array()?.len() == count).then_some(())
+        });
+    };
+    holders(0);
+    assert!(!bed.path("later").exists(), "watching made it");
+    let gate = bed.gate("gate");
+    let script = "echo up >ready; read _ <gate";
+    let words = ["run", "--endpoint", &path, "--name", "x", "--", "sh", "-c", script];
+    let holder = bed.start(&mut bed.dlock(words));
+    bed.await_line("ready");
+    holders(1);
+    gate.open();
+    holder.finish().silently(0);
+    holders(0);
+    watch.signal(rustix::process::Signal::INT);
+    watch.finish();
+}
+
+#[test]
+fn what_is_in_the_place_of_a_lock_directory_is_not_called_free() {
+    let bed = Bed::new();
+    bed.write("file", "");
+    symlink("/nowhere/at/all", bed.path("link")).expect("a link");
+    for place in ["file", "link", "file/below"] {
+        let path = bed.path(place).display().to_string();
+        bed.finish(&mut bed.dlock(["status", "x", "--endpoint", &path])).failed(73, &[&path]);
+    }
 }
 
 #[test]

@@ -91,6 +91,62 @@ fn a_free_lock_has_an_empty_status() {
 }
 
 #[test]
+fn status_can_answer_with_its_exit_status() {
+    let bed = Bed::new();
+    let status = |words: &[&str]| bed.finish(bed.verb("status", ["--exit-code"]).args(words));
+    status(&["a"]).silently(0);
+    status(&[]);
+    let holder = bed.held(&["--name", "b"]);
+    for words in [&["b"][..], &["a", "b"], &["b", "a", "--json"], &["--name", "b"], &[]] {
+        let ended = status(words).silently(75);
+        assert!(!ended.text().is_empty(), "{words:?}");
+    }
+    status(&["a"]).silently(0);
+    bed.finish(&mut bed.verb("status", ["b"])).silently(0);
+    holder.release().silently(0);
+}
+
+#[test]
+fn a_name_may_be_given_as_run_takes_it() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x", "--label", "the one"]);
+    for words in [&["status", "--name", "x"][..], &["status"]] {
+        let shown = bed.finish(&mut bed.verb(words[0], &words[1..])).silently(0).text();
+        assert!(shown.starts_with("x: held (") && shown.contains("the one"), "{shown}");
+    }
+    bed.finish(&mut bed.verb("watch", ["x", "--name", "x"])).failed(64, &["--name"]);
+    bed.finish(&mut bed.verb("watch", [] as [&str; 0])).failed(64, &["NAME", "dlock list"]);
+    let asked = bed.finish(&mut bed.verb("break", ["--name", "x", "--yes"])).silently(0).text();
+    assert!(asked.starts_with("asked ") && asked.contains("\"the one\"") && asked.ends_with(" to leave x\n"));
+    assert_eq!(holder.running.finish().code(), Some(76));
+}
+
+#[test]
+fn the_table_has_what_break_takes_and_wide_has_all() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let claim = holder.claim();
+    let usual = bed.finish(&mut bed.verb("status", ["x"])).silently(0).text();
+    assert!(usual.contains(&format!("  {}  holds", &claim[..8])) && !usual.contains("TOKEN"), "{usual}");
+    let wide = bed.finish(&mut bed.verb("status", ["x", "--wide"])).silently(0).text();
+    assert!(wide.contains(claim) && wide.contains(&format!(" {}\n", holder.token())), "{wide}");
+    bed.finish(&mut bed.verb("status", ["x", "--wide", "--json"])).failed(64, &["--wide", "--json"]);
+    bed.finish(&mut bed.verb("break", ["x", "--yes", "--claim", &claim[..8]])).silently(0);
+    assert_eq!(holder.running.finish().code(), Some(76));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_73() {
+    let bed = Bed::new();
+    for verb in ["status x", "list --json", "doctor", "--help"] {
+        for (to, why) in [(">/dev/full", "No space left"), (">&-", "Bad file descriptor")] {
+            let script = format!(r#"export DLOCK_ENDPOINT="$locks"; "$dlock" {verb} {to}"#);
+            bed.finish(&mut bed.bash(&script)).failed(73, &["standard output", why]);
+        }
+    }
+}
+
+#[test]
 fn several_names_are_one_object_a_line() {
     let bed = Bed::new();
     let holder = bed.held(&["--name", "b"]);

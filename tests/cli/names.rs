@@ -5,6 +5,20 @@ use crate::support::bed::release_all;
 use crate::support::running::finish_all;
 
 #[test]
+fn a_path_as_name_is_a_name_and_says_how_to_lock_the_file() {
+    let bed = Bed::new();
+    let path = bed.path("x.lock").display().to_string();
+    let folder = bed.root().display().to_string();
+    let ended = bed.finish(&mut bed.run(["--name", &path, "--", "true"]));
+    assert_eq!(ended.code(), Some(0));
+    ended.said_one_line(&[&path, &format!("--endpoint {folder} --name x.lock")]);
+    bed.finish(&mut bed.run(["-q", "--name", &path, "--", "true"])).silently(0);
+    // What it says does lock the file.
+    let words = ["run", "--endpoint", &folder, "--name", "x.lock", "--", "flock", "-n", &path, "true"];
+    bed.finish(&mut bed.dlock(words)).silently(1);
+}
+
+#[test]
 fn every_odd_name_is_a_lock_of_its_own() {
     let bed = Bed::new();
     let long = "n".repeat(200);
@@ -13,7 +27,7 @@ fn every_odd_name_is_a_lock_of_its_own() {
         "a b",
         "a/b",
         "../up",
-        "/etc/passwd",
+        "/no/such/file",
         ".",
         "..",
         ".hidden",

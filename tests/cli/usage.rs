@@ -77,7 +77,7 @@ fn values_that_make_no_sense() {
 #[test]
 fn names_that_are_none() {
     let long = "n".repeat(201);
-    for name in ["", "a\nb", "tab\there", "bell\x07", "\x7f", "\u{85}", &long] {
+    for name in ["", " ", "a ", "\u{a0}a", "a\nb", "tab\there", "bell\x07", "\x7f", "\u{85}", &long] {
         refused(&["run", "--name", name, "--", "touch", "started"], &["name"]);
     }
 }
@@ -142,6 +142,59 @@ fn options_end_at_the_first_operand() {
     assert_eq!(ended.silently(0).text(), "--help --\n");
     let ended = bed.finish(&mut bed.run(["--name", "x", "--", "--", "echo"]));
     ended.failed(127, &["--"]);
+}
+
+#[test]
+fn a_command_that_cannot_start_says_what_it_lacks() {
+    use std::os::unix::fs::PermissionsExt;
+    let bed = Bed::new();
+    let script = |name: &str, text: &str, mode: u32| {
+        let path = bed.write(name, text);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+        format!("./{name}")
+    };
+    let lost = script("lost", "#!/no/such/interpreter\n", 0o755);
+    let windows = script("windows", "#!/bin/sh\r\necho\r\n", 0o755);
+    let plain = script("plain", "echo\n", 0o644);
+    for (words, code, says) in [
+        (&[lost.as_str()][..], 126, &["./lost", "/no/such/interpreter is missing"][..]),
+        (&[&windows], 126, &["./windows", "dos2unix"]),
+        (&[&plain], 126, &["chmod +x ./plain"]),
+        (&["/usr"], 126, &["/usr", "is a directory"]),
+        (&["cd", "/"], 127, &["cannot find the command cd", "-c"]),
+        (&["ls -l"], 127, &["quotation marks", "-c"]),
+        (&[""], 127, &["the command is empty"]),
+        (&["--wait", "5"], 127, &["before --"]),
+        (&["./none"], 127, &["cannot find the command ./none"]),
+    ] {
+        let ended = bed.finish(bed.run(["--name", "x", "--"]).args(words)).failed(code, says);
+        assert!(!ended.err.contains("os error"), "{}", ended.err);
+    }
+    bed.assert_free("x");
+}
+
+#[test]
+fn what_people_write_who_know_other_tools_is_answered() {
+    refused(&["rnu", "--name", "x", "true"], &["did you mean dlock run?"]);
+    refused(&["run", "--timeout", "5", "--name", "x", "true"], &["did you mean --wait?"]);
+    refused(&["run", "backup-of-tonight", "./x"], &["dlock run --name backup-of-tonight -- ./x"]);
+    refused(&["backup-of-tonight", "./x"], &["dlock run --name backup-of-tonight -- ./x"]);
+    refused(&["run", "--name", "./x"], &["./x was taken as the name"]);
+    refused(&["run", "\u{2014}name", "x", "true"], &["long dash"]);
+    refused(&["run", "--config", "/usr", "--name", "x", "true"], &["/usr is a directory"]);
+}
+
+#[test]
+fn a_wait_is_said_as_long_as_it_was() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let ended = bed.finish(&mut bed.run(["--name", "x", "--wait", "1.5", "--", "true"]));
+    let last = ended.err.lines().last().unwrap_or_default();
+    let place = &bed.service().endpoint;
+    assert!(last.contains(&format!("gave up waiting for x (file {place}) after 1.5s: held by")), "{last}");
+    bed.finish(&mut bed.run(["--name", "x", "-n", "--", "true"]))
+        .failed(75, &[&format!("x is busy (file {place}): held by")]);
+    holder.release().silently(0);
 }
 
 #[test]

@@ -294,7 +294,7 @@ fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
     let ended = waiter.finish();
     within(ended.took, Duration::from_secs(6));
     assert_eq!(ended.code(), Some(75), "{}", ended.err);
-    assert!(ended.err.contains("cannot leave the line for x"), "{}", ended.err);
+    assert!(ended.err.contains("cannot leave the queue for x"), "{}", ended.err);
     site.thaw();
     // Its lease may have ended meanwhile.
     holder.release();

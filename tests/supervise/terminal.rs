@@ -85,7 +85,7 @@ fn the_wait_is_shown_on_one_live_line() {
     let mut terminal = Terminal::bash(&bed);
     terminal.type_line("run --name x -- sh -c 'echo it r''uns'");
     terminal.expect("waiting for x");
-    terminal.expect("2nd in line");
+    terminal.expect("next in queue");
     terminal.expect("held by");
     holder.release().silently(0);
     terminal.expect("it runs");

@@ -20,7 +20,7 @@ fn ctrl_s_on_a_waiters_terminal_holds_up_neither_its_command_nor_the_next() {
     let mut terminal = Terminal::bash(&bed);
     terminal.type_line("run --name x -- sh -c 'echo up >started; read _ <gate'");
     let gate = bed.gate("gate");
-    terminal.expect("2nd in line");
+    terminal.expect("next in queue");
     terminal.press("\x13");
     // The line is drawn once a second.
     let_pass(Duration::from_millis(1_500));

@@ -1,6 +1,8 @@
 //! What `doctor` says of a lock directory.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{Access, statfs};
 
@@ -23,10 +25,7 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Out
     }
     let round_trip = clock::now().since(begun);
     let system = statfs(path).map_err(Fault::os("examine the file system of", path))?;
-    let mut risks = vec![
-        Risk::note("excludes the processes of this host, not those of others"),
-        Risk::of_backup("leave the lock directory out of backups: a lost counter goes on from the clock"),
-    ];
+    let mut risks = general();
     if let Some(name) = config::network_file_system_of(&system) {
         risks.push(Risk::warning(
             format!(
@@ -50,10 +49,29 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Out
             "renewals come three times in a ttl: choose a short one until then",
         ));
     }
-    Ok(Examination {
+    Ok(examination(path, round_trip, risks))
+}
+
+/// What is said of a directory that nobody has made yet.
+pub(super) fn missing(path: &Path) -> Examination {
+    let mut risks = general();
+    risks.push(Risk::note("nobody has locked there yet: the first run makes the directory"));
+    examination(path, Duration::ZERO, risks)
+}
+
+/// What is so with every lock directory.
+fn general() -> Vec<Risk> {
+    vec![
+        Risk::note("excludes the processes of this host, not those of others"),
+        Risk::of_backup("leave the lock directory out of backups: a lost counter goes on from the clock"),
+    ]
+}
+
+fn examination(path: &Path, round_trip: Duration, risks: Vec<Risk>) -> Examination {
+    Examination {
         server: format!("flock(2) on Linux {}", rustix::system::uname().release().to_string_lossy()),
         reached: path.display().to_string(),
         round_trip,
         risks,
-    })
+    }
 }

@@ -93,7 +93,9 @@ fn explain(what: &str, path: &Path, errno: Errno) -> String {
         Errno::NOSPC => "; make room on its file system",
         Errno::DQUOT => "; the disk quota is used up",
         Errno::ROFS => "; choose a directory on a writable file system with --endpoint",
-        Errno::ACCESS | Errno::PERM => "; ask for access to it or choose another directory with --endpoint",
+        Errno::ACCESS | Errno::PERM => {
+            "; ask for access to it (users share a lock directory made by mkdir -m 1777), or choose another with --endpoint"
+        }
         Errno::MFILE => "; raise the limit of open files (ulimit -n)",
         Errno::LOOP => "; a lock file must not be a symbolic link",
         _ => "",

@@ -80,6 +80,11 @@ pub(super) fn foreign_holder(place: &Place) -> Entry {
     stranger(file, lockers(file).first().copied())
 }
 
+/// A queue that nobody has joined.
+pub(super) fn nobody(lock: &LockName) -> LockStatus {
+    LockStatus { name: lock.clone(), holders: Vec::new(), waiters: Vec::new() }
+}
+
 /// The line of `lock`. `probe` looks also for holders of other PID namespaces, by a lock of a moment.
 pub(super) async fn status(
     directory: &Arc<Directory>,
@@ -87,7 +92,7 @@ pub(super) async fn status(
     probe: bool,
     deadline: Moment,
 ) -> Outcome<LockStatus> {
-    let mut status = LockStatus { name: lock.clone(), holders: Vec::new(), waiters: Vec::new() };
+    let mut status = nobody(lock);
     let file = LineFile::open(directory, lock, false)?;
     let Some(file) = file else {
         status.holders.extend(strangers(directory, lock, &LazyCell::new(Locks::read), &[], probe)?);

@@ -34,6 +34,7 @@ mod names;
 mod observe;
 mod presence;
 mod reserve;
+mod site;
 mod storage;
 #[cfg(test)]
 mod testing;
@@ -51,6 +52,8 @@ mod token;
 mod turn;
 
 use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -58,10 +61,11 @@ use async_trait::async_trait;
 
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
-use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::lock::{ClaimId, Error, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use claim::FileClaim;
 use directory::Directory;
 use fault::{Fault, Outcome};
+use site::Site;
 
 pub use config::FileConfig;
 
@@ -91,41 +95,65 @@ impl Address for FileConfig {
         let path = self.path().ok().or_else(|| self.directory.clone());
         path.map_or_else(String::new, |path| path.display().to_string())
     }
+
+    fn path_meant(&self, name: &LockName) -> Option<(PathBuf, OsString)> {
+        let path = Path::new(name.as_str());
+        if self.prefix.is_some() || !path.is_absolute() {
+            return None;
+        }
+        let (directory, file) = (path.parent()?, path.file_name()?);
+        (directory.parent().is_some() && directory.is_dir()).then(|| (directory.to_owned(), file.to_owned()))
+    }
 }
 
 /// Locks in one directory of this host.
 #[derive(Debug)]
 pub struct FileBackend {
-    directory: Arc<Directory>,
+    site: Arc<Site>,
     /// The claims of this process, so that entering again finds them.
     claims: Mutex<HashMap<ClaimId, Weak<FileClaim>>>,
 }
 
 impl FileBackend {
-    /// Resolves the directory, makes it if it is missing, and checks that locks may live in it.
+    /// The backend of that directory, which is opened, and checked whether locks may live in it, by the first call that
+    /// needs it. Entering makes it if it is missing; looking does not.
     ///
-    /// Errors: `Unwritable` (it cannot be made, or the default one is not private), `Unsupported` (a network
-    /// file system), `Invalid`.
+    /// Errors: none. Those of the directory are the calls': `Unwritable` (it cannot be made, or the default one is not
+    /// private), `Unsupported` (a network file system), `Invalid`.
     pub fn open(config: &FileConfig) -> Result<Self> {
-        let directory = config::open(config).map_err(|f| f.during("use the lock directory", None))?;
-        Ok(Self { directory: Arc::new(directory), claims: Mutex::default() })
+        Ok(Self { site: Arc::new(Site::new(config)), claims: Mutex::default() })
+    }
+
+    /// The directory, made if it is missing.
+    fn made(&self) -> Result<&Arc<Directory>> {
+        self.site.make().map_err(unusable)
+    }
+
+    /// The directory if it is there.
+    fn found(&self) -> Result<Option<&Arc<Directory>>> {
+        self.site.find().map_err(unusable)
     }
 
     fn claims(&self) -> MutexGuard<'_, HashMap<ClaimId, Weak<FileClaim>>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn join(&self, request: &Request, deadline: Moment) -> Outcome<Arc<FileClaim>> {
+    async fn join(
+        &self,
+        directory: &Arc<Directory>,
+        request: &Request,
+        deadline: Moment,
+    ) -> Outcome<Arc<FileClaim>> {
         let known = self.claims().get(&request.id).and_then(Weak::upgrade);
         if let Some(claim) = known.filter(|c| !c.is_over()) {
             return Ok(claim);
         }
         let nested = !request.ancestors.is_empty();
-        let _turn = if nested { Some(deadlock::turn(&self.directory, deadline).await?) } else { None };
-        let claim = Arc::new(join::join(&self.directory, request, deadline).await?);
+        let _turn = if nested { Some(deadlock::turn(directory, deadline).await?) } else { None };
+        let claim = Arc::new(join::join(directory, request, deadline).await?);
         if nested
             && deadlock::waits(&claim)
-            && let Some(reason) = deadlock::search(&self.directory, request.id, deadline).await?
+            && let Some(reason) = deadlock::search(directory, request.id, deadline).await?
         {
             claim.leave(false, deadline).await.map_err(|e| Fault::said(e.kind, e.reason))?;
             return Err(Fault::said(ErrorKind::Deadlock, reason));
@@ -135,6 +163,11 @@ impl FileBackend {
         claims.insert(request.id, Arc::downgrade(&claim));
         Ok(claim)
     }
+}
+
+/// A lock directory that is not there, or in which nothing may live, is said in one way whoever needs it.
+fn unusable(fault: Fault) -> Error {
+    fault.during("use the lock directory", None)
 }
 
 #[async_trait]
@@ -153,30 +186,43 @@ impl Backend for FileBackend {
     }
 
     fn identity(&self) -> String {
-        let (device, inode) = self.directory.identity();
-        let prefix = self.directory.naming.prefix.as_deref();
+        // Where it cannot be used nothing is held, and the first request says why.
+        let Ok(directory) = self.made() else { return format!("file:{}", self.place()) };
+        let (device, inode) = directory.identity();
+        let prefix = directory.naming.prefix.as_deref();
         format!("file:{device}:{inode}{}", prefix.map(|p| format!(":{p}")).unwrap_or_default())
     }
 
     fn place(&self) -> String {
-        self.directory.path().display().to_string()
+        self.site.path().display().to_string()
+    }
+
+    fn is_unused(&self) -> bool {
+        matches!(self.site.find(), Ok(None))
+    }
+
+    fn approach(&self) {
+        // Who is about to enter says what is wrong with it.
+        let _made = self.made();
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
-        let joined = self.join(request, deadline).await;
+        let joined = self.join(self.made()?, request, deadline).await;
         Ok(joined.map_err(|f| f.during("enter the line", request.names.first()))?)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let status = inspect::status(&self.directory, name, true, deadline).await;
+        let Some(directory) = self.found()? else { return Ok(inspect::nobody(name)) };
+        let status = inspect::status(directory, name, true, deadline).await;
         status.map_err(|f| f.during("inspect the line", Some(name)))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let names = inspect::names(&self.directory).map_err(|f| f.during("list the lines", None))?;
+        let Some(directory) = self.found()? else { return Ok(Vec::new()) };
+        let names = inspect::names(directory).map_err(|f| f.during("list the lines", None))?;
         let mut lines = Vec::new();
         for name in names.iter().filter(|n| n.as_str().starts_with(prefix)) {
-            let status = inspect::status(&self.directory, name, false, deadline).await;
+            let status = inspect::status(directory, name, false, deadline).await;
             let status = status.map_err(|f| f.during("inspect the line", Some(name)))?;
             if !status.is_empty() {
                 lines.push(status);
@@ -186,7 +232,10 @@ impl Backend for FileBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        match observe::FileObserver::start(&self.directory, name) {
+        let Some(directory) = self.found()? else {
+            return Ok(Box::new(observe::Unmade::new(&self.site, name)));
+        };
+        match observe::FileObserver::start(directory, name) {
             Ok(observer) => Ok(Box::new(observer)),
             Err(fault) => Err(fault.during("observe the line", Some(name))),
         }
@@ -200,23 +249,26 @@ impl Backend for FileBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
+        let Some(directory) = self.found()? else { return Ok(false) };
         let eviction = evict::Eviction { id, how, by };
-        let done = eviction.carry_out(&self.directory, name, deadline).await;
+        let done = eviction.carry_out(directory, name, deadline).await;
         done.map_err(|f| f.during("evict from the line", Some(name)))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let done = evict::evict_foreign(&self.directory, name, id, deadline).await;
+        let Some(directory) = self.found()? else { return Ok(false) };
+        let done = evict::evict_foreign(directory, name, id, deadline).await;
         done.map_err(|f| f.during("evict from the line", Some(name)))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        let directory = &self.directory;
+        let Some(directory) = self.found()? else { return Ok(examine::missing(&self.site.path())) };
         examine::examine(directory, deadline).await.map_err(|f| f.during("examine the directory", None))
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        let success = inspect::last_success(&self.directory, name, deadline).await;
+        let Some(directory) = self.found()? else { return Ok(None) };
+        let success = inspect::last_success(directory, name, deadline).await;
         success.map_err(|f| f.during("read the last success", Some(name)))
     }
 }

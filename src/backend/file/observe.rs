@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use rustix::fs::inotify::{ReadFlags, Reader, WatchFlags, add_watch};
@@ -15,6 +16,7 @@ use super::fifo;
 use super::inotify;
 use super::inspect;
 use super::names::FileNames;
+use super::site::Site;
 use crate::backend::Observer;
 use crate::lock::{ErrorKind, LockName, LockStatus, Moment, Result};
 
@@ -102,5 +104,52 @@ impl Observer for FileObserver {
     async fn next(&mut self) -> Result<LockStatus> {
         let lock = self.lock.clone();
         self.follow().await.map_err(|f| f.during("observe the line", Some(&lock)))
+    }
+}
+
+/// How often an observer looks for a lock directory that nobody has made yet.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// An observer of a line in a lock directory that nobody has made yet.
+#[derive(Debug)]
+pub(super) struct Unmade {
+    site: Arc<Site>,
+    lock: LockName,
+    told: bool,
+    made: Option<FileObserver>,
+}
+
+impl Unmade {
+    pub(super) fn new(site: &Arc<Site>, lock: &LockName) -> Self {
+        Self { site: Arc::clone(site), lock: lock.clone(), told: false, made: None }
+    }
+
+    /// Returns once the directory is there.
+    async fn await_directory(&self) -> Outcome<FileObserver> {
+        loop {
+            if let Some(directory) = self.site.find()? {
+                let mut observer = FileObserver::start(directory, &self.lock)?;
+                observer.last = Some(inspect::nobody(&self.lock));
+                return Ok(observer);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Observer for Unmade {
+    async fn next(&mut self) -> Result<LockStatus> {
+        if !std::mem::replace(&mut self.told, true) {
+            return Ok(inspect::nobody(&self.lock));
+        }
+        let observer = match self.made.take() {
+            Some(observer) => observer,
+            None => {
+                self.await_directory().await.map_err(|f| f.during("observe the line", Some(&self.lock)))?
+            }
+        };
+        // Kept before anything is waited for: this may be dropped meanwhile.
+        self.made.insert(observer).next().await
     }
 }

@@ -105,7 +105,7 @@ async fn a_waiter_that_cannot_do_its_part_keeps_nothing_and_leaves() {
         let waiter = enter(&sick, &Request { ttl, ..request(2, &["a"], Mode::Exclusive) }).await;
         let seen = state(&waiter).await;
         let behind = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
-        sick.directory.faults.add(call, errno);
+        sick.made().expect("there").faults.add(call, errno);
         leave(&first).await;
         // For now at first, and nobody is kept out of the lock file meanwhile.
         let error = waiter.changed(Some(&seen)).await.expect_err("it cannot");
@@ -135,10 +135,10 @@ async fn a_waiter_that_can_again_in_time_stays() {
     let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     let waiter = enter(&sick, &request(2, &["a"], Mode::Exclusive)).await;
     let seen = state(&waiter).await;
-    sick.directory.faults.add(Call::Write, Errno::NOSPC);
+    sick.made().expect("there").faults.add(Call::Write, Errno::NOSPC);
     leave(&first).await;
     assert!(waiter.changed(Some(&seen)).await.expect_err("it cannot").is_transient());
-    sick.directory.faults.clear();
+    sick.made().expect("there").faults.clear();
     assert!(matches!(waiter.changed(Some(&seen)).await, Ok(ClaimState::Held(_))));
 }
 
@@ -147,7 +147,7 @@ async fn what_cannot_be_read_is_an_error_and_not_a_free_lock() {
     let f = fixture();
     let sick = open(&f.temp);
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    sick.directory.faults.add(Call::Read, Errno::IO);
+    sick.made().expect("there").faults.add(Call::Read, Errno::IO);
     let id = ClaimId::from_bytes([1; 16]);
     assert_eq!(sick.inspect(&name("a"), soon()).await.expect_err("unread").kind, ErrorKind::Unwritable);
     sick.evict(&name("a"), id, Evict::Force, &holder("x"), soon()).await.expect_err("unread");
@@ -163,7 +163,7 @@ async fn a_hold_whose_line_cannot_be_read_stays_and_a_leave_lets_go_all_the_same
     let sick = open(&f.temp);
     let claim = enter(&sick, &request(1, &["a"], Mode::Exclusive)).await;
     let hold = state(&claim).await;
-    sick.directory.faults.add(Call::Read, Errno::IO);
+    sick.made().expect("there").faults.add(Call::Read, Errno::IO);
     claim.renew(soon()).await.expect_err("unread");
     claim.changed(Some(&hold)).await.expect_err("unread");
     let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
@@ -176,14 +176,15 @@ async fn a_hold_whose_line_cannot_be_read_stays_and_a_leave_lets_go_all_the_same
 async fn c03_tokens_whose_reservation_did_not_reach_the_disk_are_given_to_nobody() {
     let f = fixture();
     leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
-    let line = LineFile::open(&f.backend.directory, &name("a"), true).expect("opens").expect("there");
+    let line =
+        LineFile::open(f.backend.made().expect("there"), &name("a"), true).expect("opens").expect("there");
     let mut header = line.read(None).expect("reads").header;
     header.next = header.limit;
     line.write_header(&header).expect("written");
-    f.backend.directory.faults.add(Call::Sync, Errno::IO);
+    f.backend.made().expect("there").faults.add(Call::Sync, Errno::IO);
     f.backend.enter(&request(2, &["a"], Mode::Exclusive), soon()).await.expect_err("no disk");
     assert_eq!(line.read(None).expect("reads").header.limit, header.limit);
-    f.backend.directory.faults.clear();
+    f.backend.made().expect("there").faults.clear();
     let claim = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
     assert_eq!(token(&held(&claim).await), header.limit);
 }

@@ -27,7 +27,7 @@ async fn a_line_that_is_never_empty_stays_short() {
         leave(&last).await;
         last = next;
     }
-    let directory = Arc::clone(&f.backend.directory);
+    let directory = Arc::clone(f.backend.made().expect("there"));
     let line = storage::LineFile::open(&directory, &name("a"), false).expect("opens").expect("there");
     let read = line.read(None).expect("reads");
     assert_eq!(read.image.records.len(), 1);
@@ -71,15 +71,16 @@ async fn c03_after_another_boot_tokens_go_on_at_the_limit() {
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     held(&claim).await;
     leave(&claim).await;
-    let line =
-        storage::LineFile::open(&f.backend.directory, &name("a"), true).expect("opens").expect("there");
+    let line = storage::LineFile::open(f.backend.made().expect("there"), &name("a"), true)
+        .expect("opens")
+        .expect("there");
     let mut header = line.read(None).expect("reads").header;
     header.boot = "another".to_owned();
     line.write_header(&header).expect("written");
     let claim = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
     assert_eq!(token(&held(&claim).await), header.limit);
     let header = line.read(None).expect("reads").header;
-    assert!(header.boot == f.backend.directory.boot() && header.limit > header.next);
+    assert!(header.boot == f.backend.made().expect("there").boot() && header.limit > header.next);
 }
 
 #[tokio::test]

@@ -1,0 +1,64 @@
+//! The lock directory of a configuration, opened when it is first needed.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{AtFlags, CWD, statat};
+use rustix::io::Errno;
+
+use super::config::{self, FileConfig};
+use super::directory::Directory;
+use super::fault::Outcome;
+
+/// A lock directory that may not be there yet. Who locks makes it; who only looks does not.
+#[derive(Debug)]
+pub(super) struct Site {
+    config: FileConfig,
+    opened: OnceLock<Arc<Directory>>,
+}
+
+impl Site {
+    /// The site that `config` means. A relative directory is that of the present working directory, which dlock leaves
+    /// later.
+    pub(super) fn new(config: &FileConfig) -> Self {
+        let mut config = config.clone();
+        if let Some(absolute) = config.directory.as_deref().and_then(|path| std::path::absolute(path).ok()) {
+            config.directory = Some(absolute);
+        }
+        Self { config, opened: OnceLock::new() }
+    }
+
+    /// Where it is, whether or not it is there.
+    pub(super) fn path(&self) -> PathBuf {
+        match (self.opened.get(), &self.config.directory) {
+            (Some(directory), _) => directory.path().to_owned(),
+            (None, Some(path)) => path.clone(),
+            (None, None) => match rustix::process::geteuid().as_raw() {
+                0 => PathBuf::from("/var/lib/dlock"),
+                uid => PathBuf::from(format!("/var/tmp/dlock-{uid}")),
+            },
+        }
+    }
+
+    /// The directory, made if it is missing.
+    pub(super) fn make(&self) -> Outcome<&Arc<Directory>> {
+        if let Some(directory) = self.opened.get() {
+            return Ok(directory);
+        }
+        let directory = Arc::new(config::open(&self.config)?);
+        Ok(self.opened.get_or_init(|| directory))
+    }
+
+    /// The directory if it is there. What cannot be used as one is an error.
+    pub(super) fn find(&self) -> Outcome<Option<&Arc<Directory>>> {
+        if self.opened.get().is_none() && is_missing(&self.path()) {
+            return Ok(None);
+        }
+        self.make().map(Some)
+    }
+}
+
+/// Whether nothing is at `path`, also no link that leads nowhere.
+fn is_missing(path: &Path) -> bool {
+    matches!(statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+}

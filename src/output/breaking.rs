@@ -1,0 +1,65 @@
+//! What `break` asks and says, on the terminal and on standard output.
+
+use super::Party;
+
+/// The question before `count` claims on `lock` are ended, or removed by force.
+pub fn question(count: usize, force: bool, lock: &str) -> String {
+    match (count, force) {
+        (1, false) => {
+            format!("End this claim and its command, and let the next one have {lock}? [y/N] ")
+        }
+        (n, false) => format!("End these {n} claims on {lock} and their commands? [y/N] "),
+        (1, true) => format!(
+            "Remove this claim from {lock} at once? Its command goes on for a while beside the next one. [y/N] "
+        ),
+        (n, true) => format!(
+            "Remove these {n} claims from {lock} at once? Their commands go on for a while beside the next one. [y/N] "
+        ),
+    }
+}
+
+/// Which way a claim went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// Its owner was asked to end it.
+    Asked,
+    /// It was removed.
+    Removed,
+    /// It was another program's, and was removed.
+    RemovedForeign,
+}
+
+/// What became of the claim of `party` on `lock`: a line.
+pub fn done(how: How, party: &Party, lock: &str) -> String {
+    // "asked ... for 2m16s to leave" would read as asking for so long.
+    let party = Party { since: None, ..party.clone() };
+    match how {
+        How::Asked => format!("asked {party} to leave {lock}\n"),
+        How::Removed => {
+            format!("removed {party} from {lock}; until its command has ended two commands may overlap\n")
+        }
+        How::RemovedForeign => {
+            format!("removed {party} from {lock}; nothing ends its command, so two commands may overlap\n")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn many_claims_are_counted() {
+        assert_eq!(question(4, false, "x"), "End these 4 claims on x and their commands? [y/N] ");
+        assert!(question(1, false, "x").starts_with("End this claim and its command,"));
+        assert!(question(2, true, "x").starts_with("Remove these 2 claims from x at once?"));
+    }
+
+    #[test]
+    fn how_long_it_held_is_not_how_long_it_was_asked() {
+        let since = Some(Duration::from_secs(136));
+        let party = Party { user: Some("root".into()), host: Some("vm".into()), since, ..Party::default() };
+        assert_eq!(done(How::Asked, &party, "x"), "asked root@vm to leave x\n");
+    }
+}

@@ -1,0 +1,57 @@
+//! What a word was meant to be that is no command.
+
+/// Words that a shell knows by itself, and no program.
+const BUILTINS: [&str; 44] = [
+    "!", ".", ":", "[[", "alias", "bg", "break", "builtin", "case", "cd", "command", "continue", "declare",
+    "dirs", "eval", "exec", "exit", "export", "fg", "for", "function", "hash", "history", "if", "jobs",
+    "let", "local", "popd", "pushd", "read", "readonly", "return", "set", "shift", "shopt", "source",
+    "times", "trap", "type", "ulimit", "umask", "unset", "while", "{",
+];
+
+/// What to do about `command`, which was not found; empty if there is nothing to say.
+pub(super) fn advice(command: &str) -> String {
+    if command.starts_with(['\u{2013}', '\u{2014}', '\u{2212}']) {
+        return ", which begins with a long dash; write two hyphens".to_owned();
+    }
+    if command.starts_with('-') {
+        return "; options of dlock stand before --, and those of the command behind the command".to_owned();
+    }
+    if BUILTINS.contains(&command) {
+        return ", which is built into shells; run it with -c".to_owned();
+    }
+    if command.contains(char::is_whitespace) || command.contains(['|', ';', '>', '<', '&']) {
+        return "; write the words without quotation marks, or a line of shell with -c".to_owned();
+    }
+    String::new()
+}
+
+/// `reason` without the number that the standard library puts behind it.
+pub(super) fn plain(reason: &str) -> &str {
+    reason.split_once(" (os error ").map_or(reason, |(reason, _)| reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_says_what_was_meant() {
+        for (command, part) in [
+            ("cd", "built into shells; run it with -c"),
+            ("ls -l", "without quotation marks, or a line of shell with -c"),
+            ("a|b", "with -c"),
+            ("--wait", "options of dlock stand before --"),
+            ("\u{2014}wait", "a long dash"),
+        ] {
+            assert!(advice(command).contains(part), "{command}");
+        }
+        assert_eq!(advice("no-such-command"), "");
+        assert!(BUILTINS.is_sorted());
+    }
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        assert_eq!(plain("Permission denied (os error 13)"), "Permission denied");
+        assert_eq!(plain("it is a directory"), "it is a directory");
+    }
+}
