@@ -177,9 +177,9 @@ mod tests {
             (K::Corrupt, 69),
             (K::Internal, 70),
         ] {
-            let failure = Failure::from(Error::new(kind, "file", "enter the line", "a\nb"));
+            let failure = Failure::from(Error::new(kind, "file", "join the queue", "a\nb"));
             assert_eq!(failure.code, code);
-            assert_eq!(failure.to_string(), "cannot enter the line (file): a\\nb");
+            assert_eq!(failure.to_string(), "cannot join the queue (file): a\\nb");
         }
     }
 }

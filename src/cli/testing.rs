@@ -78,7 +78,7 @@ impl Backend for Lines {
     }
 
     async fn enter(&self, _: &Request, _: Moment) -> Result<Arc<dyn Claim>> {
-        Err(Error::new(ErrorKind::Unsupported, "fake", "enter the line", "these lines stand still"))
+        Err(Error::new(ErrorKind::Unsupported, "fake", "join the queue", "these lines stand still"))
     }
 
     async fn inspect(&self, name: &LockName, _: Moment) -> Result<LockStatus> {

@@ -118,7 +118,7 @@ async fn register(
              take the lock exclusively in the outer run"
         );
         let capabilities = backend.capabilities();
-        return Err(Error::new(ErrorKind::Deadlock, capabilities.backend, "enter the line", reason).on(name));
+        return Err(Error::new(ErrorKind::Deadlock, capabilities.backend, "join the queue", reason).on(name));
     }
     let slot = record.slots.get(at).copied();
     Ok(mark.map(|mark| (mark, Granted { token, slot })))

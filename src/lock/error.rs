@@ -46,7 +46,7 @@ impl ErrorKind {
 pub struct Error {
     /// What kind of failure.
     pub kind: ErrorKind,
-    /// What was tried, as a verb phrase: `enter the line`.
+    /// What was tried, as a verb phrase: `join the queue`.
     pub operation: &'static str,
     /// Which backend: `file`.
     pub backend: &'static str,
@@ -81,7 +81,7 @@ impl Error {
 }
 
 impl fmt::Display for Error {
-    /// `cannot enter the line of deploy (file): reason`; not sanitised.
+    /// `cannot join the queue of deploy (file): reason`; not sanitised.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot {}", self.operation)?;
         if let Some(lock) = &self.lock {

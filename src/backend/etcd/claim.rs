@@ -142,7 +142,7 @@ impl Claim for EtcdClaim {
         loop {
             if self.core.has_left() {
                 let gone = Fault::Said(ErrorKind::Invalid, "the claim has left it".to_owned());
-                return Err(gone.error("follow the line", self.name.as_ref()));
+                return Err(gone.error("follow the queue", self.name.as_ref()));
             }
             let state = states.borrow_and_update().clone();
             if seen != Some(&state) {
@@ -154,15 +154,15 @@ impl Claim for EtcdClaim {
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
-        self.core.renew(deadline).await.map_err(self.fail("renew in the line"))
+        self.core.renew(deadline).await.map_err(self.fail("renew in the queue"))
     }
 
     async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        self.publish(value, deadline).await.map_err(self.fail("publish a value in the line"))
+        self.publish(value, deadline).await.map_err(self.fail("publish a value in the queue"))
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        self.leave(succeeded, deadline).await.map_err(self.fail("leave the line"))
+        self.leave(succeeded, deadline).await.map_err(self.fail("leave the queue"))
     }
 
     fn anchors(&self) -> Result<Vec<OwnedFd>> {

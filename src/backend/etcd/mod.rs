@@ -141,7 +141,7 @@ impl Backend for EtcdBackend {
             return Ok(claim);
         }
         let joined = enter::enter(&self.wire, &self.layout, &self.strays, request, deadline).await;
-        let joined = joined.map_err(|f| f.error("enter the line", request.names.first()));
+        let joined = joined.map_err(|f| f.error("join the queue", request.names.first()));
         // Whoever could not enter now tries again, or evicts its claim. One that is refused for good does neither.
         if joined.as_ref().is_err_and(|error| !error.is_transient()) {
             // What is to be told is why it was refused.
@@ -155,12 +155,12 @@ impl Backend for EtcdBackend {
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let status = line::inspect(&self.wire, &self.layout.line(name), deadline).await;
-        status.map_err(|f| f.error("inspect the line", Some(name)))
+        status.map_err(|f| f.error("inspect the queue", Some(name)))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let lines = line::list(&self.wire, &self.layout, prefix, deadline).await;
-        lines.map_err(|f| f.error("list the lines", None))
+        lines.map_err(|f| f.error("list the queues", None))
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
@@ -180,12 +180,12 @@ impl Backend for EtcdBackend {
         if how != Evict::Ask && done.is_ok() {
             self.strays.forget(id);
         }
-        done.map_err(|f| f.error("evict from the line", Some(name)))
+        done.map_err(|f| f.error("evict from the queue", Some(name)))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let done = evict::evict_foreign(&self.wire, &self.layout.line(name), id, deadline).await;
-        done.map_err(|f| f.error("evict from the line", Some(name)))
+        done.map_err(|f| f.error("evict from the queue", Some(name)))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {

@@ -117,7 +117,7 @@ async fn begin(
 #[async_trait]
 impl Observer for EtcdObserver {
     async fn next(&mut self) -> Result<LockStatus> {
-        let fail = |fault: Fault, name: &LockName| fault.error("observe the line", Some(name));
+        let fail = |fault: Fault, name: &LockName| fault.error("observe the queue", Some(name));
         loop {
             if self.stale {
                 let looked = self.look(clock::now() + LOOK).await;

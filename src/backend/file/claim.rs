@@ -297,11 +297,11 @@ impl Claim for FileClaim {
         loop {
             let called = self.news.notified();
             let looked = self.look_with(Self::check_if_disturbed, Moment::NEVER).await;
-            self.falter(looked).map_err(self.fail("wait in the line"))?;
+            self.falter(looked).map_err(self.fail("wait in the queue"))?;
             if let Some(state) = self.inner().announce(seen) {
                 return Ok(state);
             }
-            self.wait(pin!(called)).await.map_err(self.fail("wait in the line"))?;
+            self.wait(pin!(called)).await.map_err(self.fail("wait in the queue"))?;
         }
     }
 
@@ -315,7 +315,7 @@ impl Claim for FileClaim {
         // If it could not be had before.
         self.watch_files();
         let looked = self.look_with(Self::check_files, deadline).await;
-        looked.map_err(self.fail("renew in the line"))?;
+        looked.map_err(self.fail("renew in the queue"))?;
         let inner = &mut *self.inner();
         if inner.state != before {
             self.news.notify_waiters();
@@ -346,7 +346,7 @@ impl Claim for FileClaim {
             let text = mark_line(Mark::Label, label.0, &label.1, length.next_power_of_two().max(256));
             line.append(&mut read, &text, text.len(), false).map(|_| ())
         };
-        published.await.map_err(self.fail("publish a value in the line"))
+        published.await.map_err(self.fail("publish a value in the queue"))
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
@@ -358,7 +358,7 @@ impl Claim for FileClaim {
             Ok(guards) => self.go(Some(guards), succeeded),
             Err(fault) => self.go(None, false).and(if succeeded { Err(fault) } else { Ok(()) }),
         };
-        left.map_err(self.fail("leave the line"))
+        left.map_err(self.fail("leave the queue"))
     }
 
     fn anchors(&self) -> Result<Vec<OwnedFd>> {

@@ -187,7 +187,7 @@ fn check_kinds(file: &LineFile, line: &mut Line, request: &Request) -> Outcome<(
             continue;
         }
         if record.fixed.id == request.id {
-            let reason = format!("the claim {} is already in line, from another process", request.id);
+            let reason = format!("the claim {} is already in the queue, from another process", request.id);
             return Err(Fault::said(ErrorKind::Invalid, reason));
         }
         let holder = line.image.details(record).map(|d| d.holder.to_string()).unwrap_or_default();

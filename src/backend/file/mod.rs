@@ -208,22 +208,22 @@ impl Backend for FileBackend {
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         let joined = self.join(self.made()?, request, deadline).await;
-        Ok(joined.map_err(|f| f.during("enter the line", request.names.first()))?)
+        Ok(joined.map_err(|f| f.during("join the queue", request.names.first()))?)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let Some(directory) = self.found()? else { return Ok(inspect::nobody(name)) };
         let status = inspect::status(directory, name, true, deadline).await;
-        status.map_err(|f| f.during("inspect the line", Some(name)))
+        status.map_err(|f| f.during("inspect the queue", Some(name)))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let Some(directory) = self.found()? else { return Ok(Vec::new()) };
-        let names = inspect::names(directory).map_err(|f| f.during("list the lines", None))?;
+        let names = inspect::names(directory).map_err(|f| f.during("list the queues", None))?;
         let mut lines = Vec::new();
         for name in names.iter().filter(|n| n.as_str().starts_with(prefix)) {
             let status = inspect::status(directory, name, false, deadline).await;
-            let status = status.map_err(|f| f.during("inspect the line", Some(name)))?;
+            let status = status.map_err(|f| f.during("inspect the queue", Some(name)))?;
             if !status.is_empty() {
                 lines.push(status);
             }
@@ -237,7 +237,7 @@ impl Backend for FileBackend {
         };
         match observe::FileObserver::start(directory, name) {
             Ok(observer) => Ok(Box::new(observer)),
-            Err(fault) => Err(fault.during("observe the line", Some(name))),
+            Err(fault) => Err(fault.during("observe the queue", Some(name))),
         }
     }
 
@@ -252,13 +252,13 @@ impl Backend for FileBackend {
         let Some(directory) = self.found()? else { return Ok(false) };
         let eviction = evict::Eviction { id, how, by };
         let done = eviction.carry_out(directory, name, deadline).await;
-        done.map_err(|f| f.during("evict from the line", Some(name)))
+        done.map_err(|f| f.during("evict from the queue", Some(name)))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let Some(directory) = self.found()? else { return Ok(false) };
         let done = evict::evict_foreign(directory, name, id, deadline).await;
-        done.map_err(|f| f.during("evict from the line", Some(name)))
+        done.map_err(|f| f.during("evict from the queue", Some(name)))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {

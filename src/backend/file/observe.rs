@@ -103,7 +103,7 @@ impl FileObserver {
 impl Observer for FileObserver {
     async fn next(&mut self) -> Result<LockStatus> {
         let lock = self.lock.clone();
-        self.follow().await.map_err(|f| f.during("observe the line", Some(&lock)))
+        self.follow().await.map_err(|f| f.during("observe the queue", Some(&lock)))
     }
 }
 
@@ -146,7 +146,7 @@ impl Observer for Unmade {
         let observer = match self.made.take() {
             Some(observer) => observer,
             None => {
-                self.await_directory().await.map_err(|f| f.during("observe the line", Some(&self.lock)))?
+                self.await_directory().await.map_err(|f| f.during("observe the queue", Some(&self.lock)))?
             }
         };
         // Kept before anything is waited for: this may be dropped meanwhile.

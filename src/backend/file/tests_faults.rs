@@ -119,7 +119,7 @@ async fn a_waiter_that_cannot_do_its_part_keeps_nothing_and_leaves() {
             if !error.is_transient() {
                 break error;
             }
-            assert!(clock::now().since(begun) < PLENTY, "still in the line: {error}");
+            assert!(clock::now().since(begun) < PLENTY, "still in the queue: {error}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
         assert!(error.kind == ErrorKind::Unwritable && error.reason.contains(".a.line"), "{error}");

@@ -56,7 +56,7 @@ impl MemoryClaim {
     }
 
     fn error(&self, kind: ErrorKind, reason: &str) -> Error {
-        Error::new(kind, NAME, "follow the line", reason).on(&self.name)
+        Error::new(kind, NAME, "follow the queue", reason).on(&self.name)
     }
 
     /// Whether `state` is news to one who has seen `seen`.
@@ -119,13 +119,13 @@ impl Claim for MemoryClaim {
     }
 
     async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        let call = self.call("publish in the line", deadline);
+        let call = self.call("publish in the queue", deadline);
         let gone = || Refusal::new(ErrorKind::Invalid, "the claim is no longer in it");
         call.run(|lines, _| lines.publish(self.id, value).then_some(()).ok_or_else(gone)).await
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        let call = self.call("leave the line", deadline);
+        let call = self.call("leave the queue", deadline);
         call.run(|lines, _| {
             lines.leave(self.id, succeeded)?;
             // In the same step, so that one who listens meanwhile takes it for no loss.

@@ -71,7 +71,7 @@ impl Backend for MemoryBackend {
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         let counts_from = self.clock.now();
-        let call = self.call("enter the line", request.names.first(), deadline);
+        let call = self.call("join the queue", request.names.first(), deadline);
         let news = call
             .run(|lines, now| match request.names.first() {
                 None => Err(Refusal::new(ErrorKind::Invalid, "a claim needs a name")),
@@ -82,12 +82,12 @@ impl Backend for MemoryBackend {
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let call = self.call("inspect the line", Some(name), deadline);
+        let call = self.call("inspect the queue", Some(name), deadline);
         call.run(|lines, now| Ok(lines.inspect(name, now))).await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        self.call("list the lines", None, deadline).run(|lines, now| Ok(lines.list(prefix, now))).await
+        self.call("list the queues", None, deadline).run(|lines, now| Ok(lines.list(prefix, now))).await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
@@ -102,7 +102,7 @@ impl Backend for MemoryBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let call = self.call("evict from the line", Some(name), deadline);
+        let call = self.call("evict from the queue", Some(name), deadline);
         call.run(|lines, _| Ok(lines.evict(name, id, how, by))).await
     }
 

@@ -179,7 +179,7 @@ impl RedisClaim {
                 return Ok(());
             }
         }
-        Err(Fault::new(ErrorKind::Unavailable, "the line changes faster than it can be read"))
+        Err(Fault::new(ErrorKind::Unavailable, "the queue changes faster than it can be read"))
     }
 
     /// A claim that is gone from one of its lines leaves the others; after a hold its command has to end first.
@@ -328,7 +328,7 @@ impl Claim for RedisClaim {
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        self.follow(seen).await.map_err(|fault| self.error(fault, "follow the line"))
+        self.follow(seen).await.map_err(|fault| self.error(fault, "follow the queue"))
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
@@ -356,15 +356,15 @@ impl Claim for RedisClaim {
             Ok(_) => Err(Error::new(
                 ErrorKind::Invalid,
                 NAME,
-                "publish in the line",
+                "publish in the queue",
                 "the claim is no longer in it",
             )),
-            Err(fault) => Err(self.error(fault, "publish in the line")),
+            Err(fault) => Err(self.error(fault, "publish in the queue")),
         }
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the line"))?;
+        self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the queue"))?;
         self.view().left = true;
         self.news.send_modify(|_| {});
         if let Some(index) = &self.nested {

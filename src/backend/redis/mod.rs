@@ -142,12 +142,12 @@ impl Backend for RedisBackend {
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let status = inspect::line(&self.service, &self.naming, name, deadline).await;
-        status.map_err(|fault| fault.during("inspect the line", Some(name)))
+        status.map_err(|fault| fault.during("inspect the queue", Some(name)))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let lines = inspect::lines(&self.service, &self.naming, prefix, deadline).await;
-        lines.map_err(|fault| fault.during("list the lines", None))
+        lines.map_err(|fault| fault.during("list the queues", None))
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
@@ -163,12 +163,12 @@ impl Backend for RedisBackend {
         deadline: Moment,
     ) -> Result<bool> {
         let evicted = wire::evict(&self.service, &self.naming, name, id, how, by, deadline).await;
-        evicted.map_err(|fault| fault.during("evict from the line", Some(name)))
+        evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let evicted = wire::evict_foreign(&self.service, &self.naming, name, id, deadline).await;
-        evicted.map_err(|fault| fault.during("evict from the line", Some(name)))
+        evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {

@@ -104,7 +104,7 @@ pub(super) fn without_clock(status: &LockStatus) -> LockStatus {
 impl Observer for LineObserver {
     async fn next(&mut self) -> Result<LockStatus> {
         let name = self.name.clone();
-        let broken = |fault: Fault| fault.during("observe the line", Some(&name));
+        let broken = |fault: Fault| fault.during("observe the queue", Some(&name));
         self.follow().await.map_err(broken)
     }
 }

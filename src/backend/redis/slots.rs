@@ -29,7 +29,7 @@ impl Entrance for BySlot {
 
     async fn enter(&self, part: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         let claim = enter::enter(&self.service, &self.naming, part, &self.all, deadline).await;
-        let claim = claim.map_err(|fault| fault.during("enter the line", part.names.first()))?;
+        let claim = claim.map_err(|fault| fault.during("join the queue", part.names.first()))?;
         Ok(Arc::new(claim))
     }
 
@@ -38,7 +38,7 @@ impl Entrance for BySlot {
             let by = &part.holder;
             let gone =
                 wire::evict(&self.service, &self.naming, name, part.id, Evict::Force, by, deadline).await;
-            gone.map_err(|fault| fault.during("leave the line", Some(name)))?;
+            gone.map_err(|fault| fault.during("leave the queue", Some(name)))?;
         }
         Ok(())
     }
@@ -52,7 +52,7 @@ pub(super) async fn enter(
     deadline: Moment,
 ) -> Result<Arc<dyn Claim>> {
     let keys = wire::keys_of(naming, &request.names)
-        .map_err(|fault| fault.during("enter the line", request.names.first()))?;
+        .map_err(|fault| fault.during("join the queue", request.names.first()))?;
     let slot = |place: usize| if service.config.is_cluster() { keys[place].slot } else { 0 };
     let parts = sequence::parts_by(request, slot);
     let (service, naming, all) = (Arc::clone(service), naming.clone(), request.names.clone());

@@ -300,7 +300,7 @@ impl Whole {
 impl Sequence {
     fn gone(&self) -> Error {
         let backend = self.whole.entrance.backend();
-        Error::new(ErrorKind::Invalid, backend, "follow the line", "the claim has left it")
+        Error::new(ErrorKind::Invalid, backend, "follow the queue", "the claim has left it")
     }
 
     /// Goes no further, and follows nothing any more.

@@ -28,7 +28,7 @@ impl Entrance for Services {
     }
     async fn enter(&self, part: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         if self.down.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Unavailable, "memory", "enter the line", "down"));
+            return Err(Error::new(ErrorKind::Unavailable, "memory", "join the queue", "down"));
         }
         self.entered.lock().expect("not poisoned").push(part.names[0].to_string());
         self.client(&part.names[0]).enter(part, deadline).await

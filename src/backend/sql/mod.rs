@@ -126,19 +126,19 @@ impl Backend for SqlBackend {
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
         let claim = enter::enter(&self.service, request, deadline).await;
         let named = |fault: fault::Fault| {
-            fault.during(self.dialect().name(), "enter the line", request.names.first())
+            fault.during(self.dialect().name(), "join the queue", request.names.first())
         };
         Ok(Arc::new(claim.map_err(named)?))
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let status = inspect::one(&self.service, name, deadline).await;
-        status.map_err(|fault| fault.during(self.dialect().name(), "inspect the line", Some(name)))
+        status.map_err(|fault| fault.during(self.dialect().name(), "inspect the queue", Some(name)))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let lines = inspect::starting_with(&self.service, prefix, deadline).await;
-        lines.map_err(|fault| fault.during(self.dialect().name(), "list the lines", None))
+        lines.map_err(|fault| fault.during(self.dialect().name(), "list the queues", None))
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
@@ -154,7 +154,7 @@ impl Backend for SqlBackend {
         deadline: Moment,
     ) -> Result<bool> {
         let evicted = evict::evict(&self.service, name, id, how, by, deadline).await;
-        evicted.map_err(|fault| fault.during(self.dialect().name(), "evict from the line", Some(name)))
+        evicted.map_err(|fault| fault.during(self.dialect().name(), "evict from the queue", Some(name)))
     }
 
     async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {

@@ -108,7 +108,7 @@ fn without_clock(status: &LockStatus) -> LockStatus {
 impl Observer for LineObserver {
     async fn next(&mut self) -> Result<LockStatus> {
         let (backend, name) = (self.service.dialect.name(), self.name.clone());
-        let broken = |fault: Fault| fault.during(backend, "observe the line", Some(&name));
+        let broken = |fault: Fault| fault.during(backend, "observe the queue", Some(&name));
         self.follow().await.map_err(broken)
     }
 }

@@ -130,7 +130,7 @@ impl Claim for ZkClaim {
         let mut news = self.0.state.subscribe();
         loop {
             if self.0.has_left() {
-                let call = self.call("follow the line", Moment::NEVER);
+                let call = self.call("follow the queue", Moment::NEVER);
                 return Err(call.refuse(ErrorKind::Invalid, "the claim has left it".to_owned()));
             }
             let state = news.borrow_and_update().clone();
@@ -175,7 +175,7 @@ impl Claim for ZkClaim {
     }
 
     async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        let call = self.call("publish in the line", deadline);
+        let call = self.call("publish in the queue", deadline);
         let gone = || Trouble::Refusal(ErrorKind::Invalid, "the claim is no longer in it".to_owned());
         call.run(async {
             let client = self.0.client().ok_or_else(gone)?;
@@ -194,7 +194,7 @@ impl Claim for ZkClaim {
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         let shared = &self.0;
-        let call = self.call("leave the line", deadline);
+        let call = self.call("leave the queue", deadline);
         let due = succeeded && shared.held_at().is_some() && !shared.recorded.load(Ordering::Acquire);
         let client = due.then(|| shared.client()).flatten();
         shared.left.store(true, Ordering::Release);

@@ -233,13 +233,13 @@ impl Backend for ZkBackend {
         if let Some(claim) = self.known(request.id) {
             return Ok(claim);
         }
-        let call = self.call("enter the line", request.names.first(), deadline);
+        let call = self.call("join the queue", request.names.first(), deadline);
         let claim = call.run(self.try_enter(request)).await?;
         Ok(claim)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let call = self.call("inspect the line", Some(name), deadline);
+        let call = self.call("inspect the queue", Some(name), deadline);
         call.run(async {
             let line = self.line(name)?;
             let client = self.looking().await?;
@@ -250,7 +250,7 @@ impl Backend for ZkBackend {
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let call = self.call("list the lines", None, deadline);
+        let call = self.call("list the queues", None, deadline);
         call.run(async {
             let client = self.looking().await?;
             let found = list::lines(&self.door, &client, prefix).await?;
@@ -260,7 +260,7 @@ impl Backend for ZkBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let call = self.call("watch the line", Some(name), Moment::NEVER);
+        let call = self.call("watch the queue", Some(name), Moment::NEVER);
         let observer = ZkObserver::new(Arc::clone(&self.door), name.clone());
         Ok(Box::new(observer.map_err(|why| call.refuse(ErrorKind::Invalid, why))?))
     }
@@ -273,7 +273,7 @@ impl Backend for ZkBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let call = self.call("evict from the line", Some(name), deadline);
+        let call = self.call("evict from the queue", Some(name), deadline);
         call.run(async {
             self.left_behind(id).await;
             let client = self.looking().await?;
@@ -283,7 +283,7 @@ impl Backend for ZkBackend {
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let call = self.call("evict from the line", Some(name), deadline);
+        let call = self.call("evict from the queue", Some(name), deadline);
         call.run(async {
             let line = self.line(name)?;
             let client = self.looking().await?;

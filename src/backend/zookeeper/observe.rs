@@ -129,7 +129,7 @@ impl Observer for ZkObserver {
                     let name = self.name.clone();
                     let call = Call {
                         door: &self.door,
-                        operation: "watch the line",
+                        operation: "watch the queue",
                         lock: Some(&name),
                         deadline: Moment::NEVER,
                     };

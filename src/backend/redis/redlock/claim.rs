@@ -139,7 +139,7 @@ impl Claim for RedlockClaim {
             let state = news.borrow_and_update().clone();
             if self.core.inner().left {
                 let fault = Fault::new(ErrorKind::Invalid, "the claim has left it");
-                return Err(self.error(fault, "follow the line"));
+                return Err(self.error(fault, "follow the queue"));
             }
             if seen != Some(&state) {
                 return Ok(state);
@@ -176,16 +176,16 @@ impl Claim for RedlockClaim {
             _ => Err(Fault::nonsense("no number")),
         };
         let answers = gather::from_all(&core.nodes, core.straggle(), deadline, step, found).await;
-        let answers = answers.map_err(|fault| self.error(fault, "publish in the line"))?;
+        let answers = answers.map_err(|fault| self.error(fault, "publish in the queue"))?;
         if answers.into_iter().flatten().filter(|found| *found).count() >= core.nodes.majority() {
             return Ok(());
         }
         let fault = Fault::new(ErrorKind::Invalid, "the claim is no longer in it");
-        Err(self.error(fault, "publish in the line"))
+        Err(self.error(fault, "publish in the queue"))
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the line"))?;
+        self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the queue"))?;
         self.core.inner().left = true;
         self.core.news.send_modify(|_| {});
         if let Some(index) = &self.nested {

@@ -102,20 +102,20 @@ impl Backend for RedlockBackend {
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
         let claim = enter::enter(self, request, deadline).await;
-        let claim = claim.map_err(|fault| fault.during("enter the line", request.names.first()))?;
+        let claim = claim.map_err(|fault| fault.during("join the queue", request.names.first()))?;
         Ok(Arc::new(claim))
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let names = std::slice::from_ref(name);
         let lines = inspect::entries(&self.nodes, &self.naming, names, deadline).await;
-        let mut lines = lines.map_err(|fault| fault.during("inspect the line", Some(name)))?;
+        let mut lines = lines.map_err(|fault| fault.during("inspect the queue", Some(name)))?;
         Ok(lines.remove(0).status(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let lines = inspect::lines(self, prefix, deadline).await;
-        lines.map_err(|fault| fault.during("list the lines", None))
+        lines.map_err(|fault| fault.during("list the queues", None))
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
@@ -133,12 +133,12 @@ impl Backend for RedlockBackend {
         deadline: Moment,
     ) -> Result<bool> {
         let evicted = evict::evict(self, name, id, how, by, deadline).await;
-        evicted.map_err(|fault| fault.during("evict from the line", Some(name)))
+        evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let evicted = evict::evict_foreign(self, name, id, deadline).await;
-        evicted.map_err(|fault| fault.during("evict from the line", Some(name)))
+        evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {

@@ -128,6 +128,6 @@ impl LineObserver {
 impl Observer for LineObserver {
     async fn next(&mut self) -> Result<LockStatus> {
         let name = self.name.clone();
-        self.follow().await.map_err(|fault| fault.during("observe the line", Some(&name)))
+        self.follow().await.map_err(|fault| fault.during("observe the queue", Some(&name)))
     }
 }
