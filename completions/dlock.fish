@@ -37,13 +37,13 @@ complete -c dlock -n "__fish_dlock_needs_command" -f -a "man" -d 'Print a manual
 complete -c dlock -n "__fish_dlock_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l name -d 'The lock. Several names are acquired together, all or none' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l slots -d 'Hold together with at most N-1 others that also say N' -r
-complete -c dlock -n "__fish_dlock_using_subcommand run" -s w -l wait -d 'Wait at most so long [default: for ever]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand run" -s w -l wait -d 'Give up after DURATION [default: wait indefinitely]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -s E -l busy-exit-code -d 'The exit status when the lock was not acquired, 0 to 255 [default: 75]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l ttl -d 'The length of the lease, at least 1s [default: 30s] [env: DLOCK_TTL]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l grace -d 'The time between SIGTERM and SIGKILL when the command is ended [default: 5s] [env: DLOCK_GRACE]' -r
-complete -c dlock -n "__fish_dlock_using_subcommand run" -l max-run -d 'End the command when it has held the lock so long [default: never]' -r
-complete -c dlock -n "__fish_dlock_using_subcommand run" -l hold-at-least -d 'Keep the lock at least so long after acquiring it, also when the command ends sooner [default: 0]' -r
-complete -c dlock -n "__fish_dlock_using_subcommand run" -l once-per -d 'Do not run, and exit 0, if a run that acquired the lock within so long succeeded [default: off]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand run" -l max-run -d 'Stop the command after DURATION under the lock [default: never]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand run" -l hold-at-least -d 'Keep the lock for DURATION at least, also when the command ends sooner [default: 0]' -r
+complete -c dlock -n "__fish_dlock_using_subcommand run" -l once-per -d 'Skip (exit 0) if a run that acquired the lock within the last DURATION succeeded [default: off]' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -s c -l command -d 'Run STRING with /bin/sh instead of a command and its arguments' -r -f -a "(__fish_complete_command)"
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l label -d 'A text that others see in status' -r
 complete -c dlock -n "__fish_dlock_using_subcommand run" -l report -d 'Write a JSON object on how it went to FILE' -r -F

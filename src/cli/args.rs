@@ -218,7 +218,7 @@ pub struct RunArgs {
     /// Do not wait: give up at once if the lock is not free
     #[arg(short = 'n', long = "try")]
     pub try_once: bool,
-    /// Wait at most so long [default: for ever]
+    /// Give up after DURATION [default: wait indefinitely]
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
     pub wait: Option<OsString>,
     /// The exit status when the lock was not acquired, 0 to 255 [default: 75]
@@ -230,13 +230,13 @@ pub struct RunArgs {
     /// The time between SIGTERM and SIGKILL when the command is ended [default: 5s] [env: DLOCK_GRACE]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub grace: Option<OsString>,
-    /// End the command when it has held the lock so long [default: never]
+    /// Stop the command after DURATION under the lock [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub max_run: Option<OsString>,
-    /// Keep the lock at least so long after acquiring it, also when the command ends sooner [default: 0]
+    /// Keep the lock for DURATION at least, also when the command ends sooner [default: 0]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub hold_at_least: Option<OsString>,
-    /// Do not run, and exit 0, if a run that acquired the lock within so long succeeded [default: off]
+    /// Skip (exit 0) if a run that acquired the lock within the last DURATION succeeded [default: off]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub once_per: Option<OsString>,
     /// Take the place of older waiters that also said so; they exit as busy
