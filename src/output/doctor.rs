@@ -58,7 +58,7 @@ impl Findings {
         out.push_str(&title("service"));
         let server = format!("{} at {}", found.server, found.reached);
         let trip = shown(found.round_trip);
-        out.extend(["  ", &sanitise::text(&server), ", one exchange takes ", &trip, "\n"]);
+        out.extend(["  ", &sanitise::text(&server), ", round trip ", &trip, "\n"]);
         if !found.risks.is_empty() {
             out.push_str(&title("risks"));
         }
@@ -174,7 +174,7 @@ mod tests {
                 "  password  (secret)  DLOCK_PASSWORD\n",
                 "  read /etc/dlock/config.toml\n",
                 "service\n",
-                "  etcd 3.4.23 at http://h:2379, one exchange takes 0.42ms\n",
+                "  etcd 3.4.23 at http://h:2379, round trip 0.42ms\n",
                 "risks\n",
                 "  warning: a fault; mend it\n",
                 "  note: a limit\n",

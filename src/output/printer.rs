@@ -97,7 +97,7 @@ impl Printer {
             (true, Level::Warning) => ("\x1b[1;33m", "\x1b[0m"),
             _ => ("", ""),
         };
-        let sentence = sanitise::text(&message.to_string());
+        let sentence = sanitise::text(&sanitise::plain(&message.to_string()));
         let hint = message.hint().map(|hint| format!("; {}", sanitise::text(hint))).unwrap_or_default();
         format!("{on}dlock:{off} {sentence}{hint}\n")
     }
@@ -112,7 +112,7 @@ fn json(message: &Message, now: SystemTime) -> String {
         time: humantime::format_rfc3339_millis(now).to_string(),
         level: message.level(),
         event: fields.remove("event").unwrap_or_default(),
-        message: message.to_string(),
+        message: sanitise::plain(&message.to_string()),
         fields: &fields,
     };
     let mut text = sanitise::json(&serde_json::to_string(&line).unwrap_or_default());
@@ -155,6 +155,9 @@ mod tests {
         let message = Message::Failed { reason: "a\nb".into(), hint: Some("see\x1bthis".into()) };
         let plain = printer(Verbosity::Normal).render(&message, SystemTime::UNIX_EPOCH);
         assert_eq!(plain, "dlock: a\\nb; see\\u{1b}this\n");
+        let numbered = Message::failed("cannot open /x: Permission denied (os error 13)");
+        let plain = printer(Verbosity::Normal).render(&numbered, SystemTime::UNIX_EPOCH);
+        assert_eq!(plain, "dlock: cannot open /x: Permission denied\n");
         let colour = Printer { colour: true, ..Printer::default() };
         let text = colour.render(&Message::failed("x"), SystemTime::UNIX_EPOCH);
         assert_eq!(text, "\x1b[1;31mdlock:\x1b[0m x\n");

@@ -56,6 +56,27 @@ pub fn json(text: &str) -> String {
     out
 }
 
+/// `text` without the numbers that the standard library puts behind the system's errors, ` (os error 13)`.
+pub fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(NUMBER) {
+        let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+        out.push_str(before);
+        match after[digits..].strip_prefix(')') {
+            Some(behind) if digits > 0 => rest = behind,
+            _ => {
+                out.push_str(NUMBER);
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+const NUMBER: &str = " (os error ";
+
 /// What stands where a text was cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Ellipsis {
@@ -123,6 +144,18 @@ mod tests {
         let safe = json(&serde_json::to_string(hostile).expect("a string"));
         assert_eq!(safe, "\"a\\u202e\\u009b\\udb40\\udc41é\"");
         assert_eq!(serde_json::from_str::<String>(&safe).expect("still JSON"), hostile);
+    }
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        for (text, plain_text) in [
+            ("a: Permission denied (os error 13); b", "a: Permission denied; b"),
+            ("x (os error 2), y (os error 111)", "x, y"),
+            ("x (os error ) (os error 4", "x (os error ) (os error 4"),
+            ("no number", "no number"),
+        ] {
+            assert_eq!(plain(text), plain_text);
+        }
     }
 
     #[test]

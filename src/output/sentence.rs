@@ -150,9 +150,7 @@ impl Message {
             Self::CommandNotFound { command } => {
                 write!(f, "cannot find the command {command}{}", unfound::advice(command))
             }
-            Self::CannotExecute { command, reason } => {
-                write!(f, "cannot execute {command}: {}", unfound::plain(reason))
-            }
+            Self::CannotExecute { command, reason } => write!(f, "cannot execute {command}: {reason}"),
             Self::CannotEnd { pids, more, lease_lost } => {
                 match pids {
                     Some(pids) => {

@@ -25,11 +25,6 @@ pub(super) fn advice(command: &str) -> String {
     String::new()
 }
 
-/// `reason` without the number that the standard library puts behind it.
-pub(super) fn plain(reason: &str) -> &str {
-    reason.split_once(" (os error ").map_or(reason, |(reason, _)| reason)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,11 +42,5 @@ mod tests {
         }
         assert_eq!(advice("no-such-command"), "");
         assert!(BUILTINS.is_sorted());
-    }
-
-    #[test]
-    fn numbers_of_errors_are_left_out() {
-        assert_eq!(plain("Permission denied (os error 13)"), "Permission denied");
-        assert_eq!(plain("it is a directory"), "it is a directory");
     }
 }
