@@ -51,6 +51,11 @@ impl FileConfig {
             None => Ok(default_directory(rustix::process::geteuid().as_raw())),
         }
     }
+
+    /// The same, for people: as it was given where it cannot be told.
+    pub(super) fn shown(&self) -> PathBuf {
+        self.path().ok().or_else(|| self.directory.clone()).unwrap_or_default()
+    }
 }
 
 fn directory_of(endpoint: &str) -> Result<PathBuf, String> {

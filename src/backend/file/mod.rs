@@ -92,8 +92,7 @@ impl Address for FileConfig {
     }
 
     fn place(&self) -> String {
-        let path = self.path().ok().or_else(|| self.directory.clone());
-        path.map_or_else(String::new, |path| path.display().to_string())
+        self.shown().display().to_string()
     }
 
     fn path_meant(&self, name: &LockName) -> Option<(PathBuf, OsString)> {

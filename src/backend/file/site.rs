@@ -30,14 +30,7 @@ impl Site {
 
     /// Where it is, whether or not it is there.
     pub(super) fn path(&self) -> PathBuf {
-        match (self.opened.get(), &self.config.directory) {
-            (Some(directory), _) => directory.path().to_owned(),
-            (None, Some(path)) => path.clone(),
-            (None, None) => match rustix::process::geteuid().as_raw() {
-                0 => PathBuf::from("/var/lib/dlock"),
-                uid => PathBuf::from(format!("/var/tmp/dlock-{uid}")),
-            },
-        }
+        self.opened.get().map_or_else(|| self.config.shown(), |directory| directory.path().to_owned())
     }
 
     /// The directory, made if it is missing.
