@@ -119,7 +119,8 @@ pub trait Backend: Debug + Send + Sync {
     /// Removes, or asks to leave, exactly the entry `id` in the line of `name` (C09); `by` is who asks.
     ///
     /// Returns whether there was such an entry to act on: for `IfWaiting` whether it is out of the line's
-    /// waiters now. For a claim on several names the whole claim goes.
+    /// waiters now. For a claim on several names the whole claim goes. A call whose first answer was lost asks again, and may
+    /// then say that there is no entry since it has removed it itself.
     async fn evict(
         &self,
         name: &LockName,

@@ -76,10 +76,10 @@ async fn act(
         };
         out.write(&breaking::done(how, &party, &lock))?;
     }
-    // With --all the wanted end is reached when somebody has left by himself.
+    // With --all the wanted end is reached when somebody is gone meanwhile.
     match (&settings.target, missed.first()) {
         (Target::Claim(_) | Target::Only, Some(party)) => {
-            Err(gone(format!("{party} has left {lock} by itself")).into())
+            Err(gone(format!("{party} is gone from {lock}")).into())
         }
         _ => Ok(()),
     }

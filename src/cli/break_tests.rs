@@ -61,7 +61,7 @@ async fn a_claim_that_is_not_there_is_76() {
     assert_eq!(missing, Err((76, "a has no claim ffffffff".into())));
     backend.all_left();
     let left = outcome(&backend, &settings(Target::Claim("0000000001".into())), true).await;
-    assert_eq!(left, Err((76, "ci@host7 pid 1 (./x) has left a by itself".into())));
+    assert_eq!(left, Err((76, "ci@host7 pid 1 (./x) is gone from a".into())));
     let nobody = outcome(&Lines::new(vec![]), &settings(Target::All), true).await;
     assert_eq!(nobody, Err((76, "nobody holds or waits for a (fake)".into())));
 }

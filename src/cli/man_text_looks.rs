@@ -88,7 +88,7 @@ pub const BREAK: &[Section] = &[(
         ),
         Text(
             "Under sudo the user who called it is named, too. The exit status is 76 if there is no such claim, or it \
-              has left by itself, or if nobody is there; 0 if it was found. It is 64 for entries of other programs \
+              is gone by then, or if nobody is there; 0 if it was found. It is 64 for entries of other programs \
               without --force, where nothing is changed then; for several claims without --claim and --all, which are \
               listed then; and where there is neither a terminal nor --yes.",
         ),

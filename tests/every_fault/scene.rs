@@ -42,7 +42,7 @@ pub(crate) struct Seen {
     pub(crate) next_ended: Option<End>,
     /// Who had not ended in the end.
     pub(crate) stuck: Vec<String>,
-    /// Whether the command was seen to be executed.
+    /// Whether the command was executed, as far as can be told.
     pub(crate) executed: bool,
 }
 
@@ -252,7 +252,7 @@ impl<'a> Scene<'a> {
             next_began: self.next_began,
             next_ended: self.next.and_then(|next| tracer.others.get(&next).copied()),
             stuck,
-            executed: tracer.command.is_some(),
+            executed: tracer.command.is_some() || tracer.executing,
         }
     }
 }

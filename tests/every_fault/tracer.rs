@@ -84,6 +84,8 @@ pub(crate) struct Tracer {
     pub(crate) others: BTreeMap<i32, End>,
     /// The executed command.
     pub(crate) command: Option<i32>,
+    /// It was about to be executed: one that is killed then may have been.
+    pub(crate) executing: bool,
     /// When anything was last seen to happen.
     pub(crate) last_event: Instant,
     /// How many have ended.
@@ -100,6 +102,7 @@ impl Tracer {
             processes: Vec::new(),
             others: BTreeMap::new(),
             command: None,
+            executing: false,
             last_event: Instant::now(),
             ended: 0,
             threads: BTreeMap::new(),
@@ -208,7 +211,9 @@ impl Tracer {
                 }
             } else if !in_loader(process, &info) {
                 process.calls += 1;
-                match blow(process, &Call::of(tid, &info)) {
+                let call = Call::of(tid, &info);
+                self.executing |= process.role == Role::Launch && call.name == "execve";
+                match blow(process, &call) {
                     Blow::Nothing => {}
                     Blow::NothingMore => return sys::run_on(tid),
                     Blow::Signal(signal) => process::signal(process.pid, signal),
