@@ -6,9 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use super::args::Subcommand;
 use crate::output::sanitise;
 
-/// What word processors and web pages make of two hyphens.
-pub(super) const LONG_DASHES: [char; 3] = ['\u{2013}', '\u{2014}', '\u{2212}'];
-
 /// Options of other tools, and dlock's.
 const OPTIONS: [(&str, &str); 20] = [
     ("--timeout", "--wait"),

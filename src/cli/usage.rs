@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::args::Subcommand;
 use super::exit_code::Failure;
 use super::habits;
-use crate::output::sanitise;
+use crate::output::{LONG_DASHES, sanitise};
 
 /// What clap found wrong on the command line of `program` (`dlock run`).
 pub fn failure(error: &clap::Error, program: &str) -> Failure {
@@ -73,7 +73,7 @@ pub fn unknown_command(word: &str, rest: &[OsString]) -> Failure {
 pub fn name_missing(argv: &[OsString]) -> Failure {
     let failure = Failure::usage("--name is missing; say which lock with --name NAME");
     let first = argv.first().map(|word| sanitise::text(&sanitise::os(word))).unwrap_or_default();
-    if first.starts_with(habits::LONG_DASHES) {
+    if first.starts_with(LONG_DASHES) {
         return failure.hint(format!("{first} begins with a long dash; write two hyphens, as in --name"));
     }
     match argv {

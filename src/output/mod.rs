@@ -28,3 +28,4 @@ pub use party::Party;
 pub use printer::{LogFormat, Printer, Verbosity};
 pub use report::{Outcome, Report};
 pub use service::Service;
+pub use unfound::LONG_DASHES;

@@ -1,5 +1,8 @@
 //! What a word was meant to be that is no command.
 
+/// What word processors and web pages make of two hyphens.
+pub const LONG_DASHES: [char; 3] = ['\u{2013}', '\u{2014}', '\u{2212}'];
+
 /// Words that a shell knows by itself, and no program.
 const BUILTINS: [&str; 44] = [
     "!", ".", ":", "[[", "alias", "bg", "break", "builtin", "case", "cd", "command", "continue", "declare",
@@ -10,7 +13,7 @@ const BUILTINS: [&str; 44] = [
 
 /// What to do about `command`, which was not found; empty if there is nothing to say.
 pub(super) fn advice(command: &str) -> String {
-    if command.starts_with(['\u{2013}', '\u{2014}', '\u{2212}']) {
+    if command.starts_with(LONG_DASHES) {
         return ", which begins with a long dash; write two hyphens".to_owned();
     }
     if command.starts_with('-') {

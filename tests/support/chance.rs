@@ -30,7 +30,7 @@ impl Random {
 }
 
 /// A new seed, which is printed; `DLOCK_TEST_FAULTS_SEED` gives it.
-#[allow(clippy::print_stderr, reason = "a run that is not seen cannot be repeated")]
+#[expect(clippy::print_stderr, reason = "a seed that is not seen cannot be given again")]
 pub(crate) fn seed() -> u64 {
     let given = std::env::var("DLOCK_TEST_FAULTS_SEED").ok().and_then(|s| s.parse().ok());
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
