@@ -1,0 +1,119 @@
+//! The options of the commands that look at locks and break them.
+
+#![expect(clippy::doc_markdown, reason = "the comments on options are the text of the help")]
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::{ConnectionArgs, MessageArgs};
+
+/// `dlock status`.
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    /// The lock, or several [default: all that have holders or waiters]
+    #[arg(value_name = "NAME")]
+    pub names: Vec<OsString>,
+    /// The lock, as run takes it; the same as NAME
+    #[arg(long = "name", value_name = "NAME")]
+    pub named: Vec<OsString>,
+    /// Print a JSON object, one a line for each name
+    #[arg(long, conflicts_with = "wide")]
+    pub json: bool,
+    /// Show also token, time to live and the whole claim, and cut nothing
+    #[arg(long)]
+    pub wide: bool,
+    /// Exit 75 if one of the locks is held or waited for, 0 if all are free
+    #[arg(long)]
+    pub exit_code: bool,
+    /// Where the lock service is.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// How much is said.
+    #[command(flatten)]
+    pub messages: MessageArgs,
+}
+
+/// `dlock list`.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// Only locks whose names start with this
+    #[arg(value_name = "PREFIX")]
+    pub starting_with: Option<OsString>,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Where the lock service is.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// How much is said.
+    #[command(flatten)]
+    pub messages: MessageArgs,
+}
+
+/// `dlock watch`.
+#[derive(Args, Debug)]
+pub struct WatchArgs {
+    /// The lock
+    #[arg(value_name = "NAME")]
+    pub name: Option<OsString>,
+    /// The lock, as run takes it; the same as NAME
+    #[arg(long = "name", value_name = "NAME")]
+    pub named: Option<OsString>,
+    /// Print a JSON object after each change, one a line
+    #[arg(long)]
+    pub json: bool,
+    /// Where the lock service is.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// How much is said.
+    #[command(flatten)]
+    pub messages: MessageArgs,
+}
+
+/// `dlock break`.
+#[derive(Args, Debug)]
+pub struct BreakArgs {
+    /// The lock
+    #[arg(value_name = "NAME")]
+    pub name: Option<OsString>,
+    /// The lock, as run takes it; the same as NAME
+    #[arg(long = "name", value_name = "NAME")]
+    pub named: Option<OsString>,
+    /// The claim to end, as status shows it; its first digits are enough, at least eight [default: the only one there is]
+    #[arg(long, value_name = "ID")]
+    pub claim: Option<OsString>,
+    /// End every claim on the lock, waiters first
+    #[arg(long)]
+    pub all: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Remove the entry at once instead of asking its holder to end; two commands may overlap. Entries of other programs
+    /// need it
+    #[arg(long)]
+    pub force: bool,
+    /// Where the lock service is.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// How much is said.
+    #[command(flatten)]
+    pub messages: MessageArgs,
+}
+
+/// `dlock doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Print the statements that make a database's tables, and connect to nothing
+    #[arg(long, conflicts_with = "json")]
+    pub schema: bool,
+    /// Where the lock service is.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// How much is said.
+    #[command(flatten)]
+    pub messages: MessageArgs,
+}

@@ -1,0 +1,92 @@
+//! The options of `run`.
+
+#![expect(clippy::doc_markdown, reason = "the comments on options are the text of the help")]
+
+use std::ffi::OsString;
+
+use clap::{Args, ValueHint};
+
+use super::{ConnectionArgs, MessageArgs};
+
+/// What stands below the help.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  Skip this run if the last one still goes on, and let cron mail nothing about it:
+    dlock run --name backup --try -E 0 -- ./backup.sh
+  Wait for the lock, but at most ten minutes:
+    dlock run --name deploy --wait 10m -- ./deploy.sh production
+  At most three at once, with a shell's syntax:
+    dlock run --name render --slots 3 -c 'render < in.txt > out.png'";
+
+/// `dlock run`.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Lock")]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
+pub struct RunArgs {
+    /// The command and its arguments; options before it are dlock's, all after it its own
+    #[arg(help_heading = "Command", value_name = "COMMAND", trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
+    pub argv: Vec<OsString>,
+    /// The lock. Several names are acquired together, all or none
+    #[arg(long, value_name = "NAME")]
+    pub name: Vec<OsString>,
+    /// Hold together with other shared holders
+    #[arg(short, long)]
+    pub shared: bool,
+    /// Hold alone, which is the default
+    #[arg(short = 'x', long)]
+    pub exclusive: bool,
+    /// Hold together with at most N-1 others that also say N
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub slots: Option<OsString>,
+    /// Do not wait: give up at once if the lock is not free
+    #[arg(short = 'n', long = "try")]
+    pub try_once: bool,
+    /// Give up after DURATION [default: wait indefinitely]
+    #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub wait: Option<OsString>,
+    /// The exit status when the lock was not acquired, 0 to 255 [default: 75]
+    #[arg(short = 'E', long, value_name = "STATUS", allow_hyphen_values = true)]
+    pub busy_exit_code: Option<OsString>,
+    /// The length of the lease, at least 1s [default: 30s] [env: DLOCK_TTL]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub ttl: Option<OsString>,
+    /// The time between SIGTERM and SIGKILL when the command is ended [default: 5s] [env: DLOCK_GRACE]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub grace: Option<OsString>,
+    /// Stop the command after DURATION under the lock [default: never]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub max_run: Option<OsString>,
+    /// Keep the lock for DURATION at least, also when the command ends sooner [default: 0]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub hold_at_least: Option<OsString>,
+    /// Skip (exit 0) if a run that acquired the lock within the last DURATION succeeded [default: off]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub once_per: Option<OsString>,
+    /// Take the place of older waiters that also said so; they exit as busy
+    #[arg(long)]
+    pub supersede: bool,
+    /// Hold until every descendant of the command has ended, not just the command
+    #[arg(long)]
+    pub whole_tree: bool,
+    /// Ask for a second claim even under an own hold of this lock
+    #[arg(long)]
+    pub no_nest: bool,
+    /// Run STRING with /bin/sh instead of a command and its arguments
+    #[arg(short = 'c', long = "command", value_name = "STRING", allow_hyphen_values = true, value_hint = ValueHint::CommandString)]
+    pub shell_command: Option<OsString>,
+    /// A text that others see in status
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub label: Option<OsString>,
+    /// Write a JSON object on how it went to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub report: Option<OsString>,
+    /// Write the same to FILE as Prometheus text, for the node exporter's textfile collector
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub metrics_file: Option<OsString>,
+    /// Where the lock service is.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// How much is said.
+    #[command(flatten)]
+    pub messages: MessageArgs,
+}

@@ -1,0 +1,155 @@
+//! The settings of the commands that look at locks and break them.
+
+use std::ffi::OsStr;
+
+use super::{Connection, connection, messages};
+use crate::cli::args::{BreakArgs, ConnectionArgs, ListArgs, MessageArgs, StatusArgs, WatchArgs};
+use crate::cli::exit_code::Failure;
+use crate::cli::layers::{Layers, Surroundings};
+use crate::cli::values;
+use crate::lock::LockName;
+use crate::output::{LogFormat, Verbosity, sanitise};
+
+/// What the commands that only look have in common.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Viewing {
+    /// Whether JSON is wanted.
+    pub json: bool,
+    /// Where the lock service is.
+    pub connection: Connection,
+    /// How much is said.
+    pub verbosity: Verbosity,
+    /// For whom.
+    pub log_format: LogFormat,
+}
+
+/// `dlock status`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StatusSettings {
+    /// The locks, in the order given; none means all that are held or waited for.
+    pub names: Vec<LockName>,
+    /// Whether all is shown of each claim.
+    pub wide: bool,
+    /// Whether the exit status says if one of them is taken.
+    pub exit_code: bool,
+    /// The rest.
+    pub viewing: Viewing,
+}
+
+/// `dlock list`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListSettings {
+    /// What the names start with.
+    pub starting_with: String,
+    /// The rest.
+    pub viewing: Viewing,
+}
+
+/// `dlock watch`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchSettings {
+    /// The lock.
+    pub name: LockName,
+    /// The rest.
+    pub viewing: Viewing,
+}
+
+/// Which claims to break.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The one whose id starts with these hexadecimal digits.
+    Claim(String),
+    /// The only one there is.
+    Only,
+    /// All.
+    All,
+}
+
+/// `dlock break`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BreakSettings {
+    /// The lock.
+    pub name: LockName,
+    /// Which claims.
+    pub target: Target,
+    /// Whether not to ask.
+    pub yes: bool,
+    /// Whether to remove the entry at once.
+    pub force: bool,
+    /// The rest.
+    pub viewing: Viewing,
+}
+
+fn viewing(
+    json: bool,
+    at: &ConnectionArgs,
+    told: &MessageArgs,
+    around: &Surroundings,
+) -> Result<Viewing, Failure> {
+    let mut layers = Layers::load(at, around)?;
+    let (verbosity, log_format) = messages(&mut layers, told)?;
+    Ok(Viewing { json, connection: connection(&mut layers, at)?, verbosity, log_format })
+}
+
+impl StatusSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &StatusArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let given = args.names.iter().chain(&args.named);
+        let names = given.map(|text| values::name(text, "NAME")).collect::<Result<_, _>>()?;
+        let viewing = viewing(args.json, &args.connection, &args.messages, around)?;
+        Ok(Self { names, wide: args.wide, exit_code: args.exit_code, viewing })
+    }
+}
+
+impl ListSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &ListArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let starting_with = match &args.starting_with {
+            None => String::new(),
+            Some(text) => values::name(text, "PREFIX")?.to_string(),
+        };
+        Ok(Self { starting_with, viewing: viewing(args.json, &args.connection, &args.messages, around)? })
+    }
+}
+
+impl WatchSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &WatchArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let name = values::one_name(args.name.as_deref(), args.named.as_deref())?;
+        Ok(Self { name, viewing: viewing(args.json, &args.connection, &args.messages, around)? })
+    }
+}
+
+impl BreakSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &BreakArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let target = match (&args.claim, args.all) {
+            (Some(id), false) => Target::Claim(claim_digits(id)?),
+            (None, true) => Target::All,
+            (Some(_), true) => {
+                return Err(Failure::usage("--claim and --all are both given; choose one of them"));
+            }
+            (None, false) => Target::Only,
+        };
+        Ok(Self {
+            name: values::one_name(args.name.as_deref(), args.named.as_deref())?,
+            target,
+            yes: args.yes,
+            force: args.force,
+            viewing: viewing(false, &args.connection, &args.messages, around)?,
+        })
+    }
+}
+
+/// The first digits of an id. Fewer than eight could by chance be another claim's after a change of the line.
+fn claim_digits(id: &OsStr) -> Result<String, Failure> {
+    let digits = id.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
+    if (8..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Ok(digits);
+    }
+    Err(Failure::usage(format!(
+        "--claim: {:?} is not a claim id; write its 32 hexadecimal digits, or the first 8 or more of them",
+        sanitise::os(id)
+    ))
+    .hint("dlock status NAME shows the claims"))
+}

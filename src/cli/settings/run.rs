@@ -1,0 +1,191 @@
+//! The settings of `run`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Connection, connection, messages};
+use crate::cli::args::RunArgs;
+use crate::cli::exit_code::{ExitCode, Failure};
+use crate::cli::layers::{Found, Layers, Surroundings};
+use crate::cli::source::Source;
+use crate::cli::{usage, values};
+use crate::hold::Wait;
+use crate::lock::{LockName, Mode};
+use crate::output::{LogFormat, Verbosity, sanitise};
+
+/// What is run under the lock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CommandLine {
+    /// A command and its arguments; at least one element.
+    Argv(Vec<OsString>),
+    /// A text for `/bin/sh -c`.
+    Shell(OsString),
+}
+
+impl CommandLine {
+    /// What others are shown: the command itself, since arguments hold secrets.
+    pub fn first_word(&self) -> String {
+        match self {
+            Self::Argv(argv) => argv.first().map_or_else(String::new, |word| sanitise::os(word)),
+            Self::Shell(_) => "sh -c".to_owned(),
+        }
+    }
+
+    /// The program and its arguments.
+    pub fn argv(&self) -> Vec<OsString> {
+        match self {
+            Self::Argv(argv) => argv.clone(),
+            Self::Shell(text) => vec!["/bin/sh".into(), "-c".into(), text.clone()],
+        }
+    }
+}
+
+/// `dlock run`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunSettings {
+    /// The locks, without repetition, at least one.
+    pub names: Vec<LockName>,
+    /// The mode.
+    pub mode: Mode,
+    /// How long to wait.
+    pub wait: Wait,
+    /// The length of the lease, at least [`crate::lock::validity::Terms::LEAST_TTL`].
+    pub ttl: Duration,
+    /// The time between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// The longest hold; never zero.
+    pub max_run: Option<Duration>,
+    /// The shortest hold.
+    pub hold_at_least: Duration,
+    /// How recent a success makes this run needless; never zero.
+    pub once_per: Option<Duration>,
+    /// Whether older waiters make way.
+    pub supersede: bool,
+    /// Whether the hold lasts as long as any descendant.
+    pub whole_tree: bool,
+    /// Whether an own hold further out counts for nothing.
+    pub no_nest: bool,
+    /// The exit status when the lock was not acquired.
+    pub busy_exit_code: u8,
+    /// What is run.
+    pub command: CommandLine,
+    /// The text for others.
+    pub label: Option<String>,
+    /// Where the report goes.
+    pub report: Option<PathBuf>,
+    /// Where the metrics go.
+    pub metrics_file: Option<PathBuf>,
+    /// Where the lock service is.
+    pub connection: Connection,
+    /// How much is said.
+    pub verbosity: Verbosity,
+    /// For whom.
+    pub log_format: LogFormat,
+}
+
+impl RunSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &RunArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let mut layers = Layers::load(&args.connection, around)?;
+        let (verbosity, log_format) = messages(&mut layers, &args.messages)?;
+        let mut setting = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
+        let ttl = setting("ttl", &args.ttl)?;
+        let grace = setting("grace", &args.grace)?;
+        let wait = setting("wait", &args.wait)?;
+        let label = setting("label", &args.label)?;
+        let path =
+            |option, flag: &Option<OsString>| flag.as_deref().map(|f| values::file(f, option)).transpose();
+        Ok(Self {
+            names: names(&args.name, &args.argv)?,
+            mode: mode(args)?,
+            wait: wait_of(args.try_once, wait.as_ref())?,
+            ttl: ttl.as_ref().map_or(Ok(Duration::from_secs(30)), values::ttl)?,
+            grace: grace.as_ref().map_or(Ok(Duration::from_secs(5)), values::length)?,
+            max_run: flagged("max-run", args.max_run.as_deref())?,
+            hold_at_least: flagged("hold-at-least", args.hold_at_least.as_deref())?.unwrap_or_default(),
+            once_per: flagged("once-per", args.once_per.as_deref())?,
+            supersede: args.supersede,
+            whole_tree: args.whole_tree,
+            no_nest: args.no_nest,
+            busy_exit_code: args
+                .busy_exit_code
+                .as_deref()
+                .map_or(Ok(ExitCode::Busy.number()), values::exit_status)?,
+            command: command_line(args)?,
+            label: label.map(values::label).transpose()?.filter(|label| !label.is_empty()),
+            report: path("report", &args.report)?,
+            metrics_file: path("metrics-file", &args.metrics_file)?,
+            connection: connection(&mut layers, &args.connection)?,
+            verbosity,
+            log_format,
+        })
+    }
+}
+
+/// A length of time that only a flag can say; zero is as good as unsaid.
+fn flagged(option: &'static str, flag: Option<&OsStr>) -> Result<Option<Duration>, Failure> {
+    let Some(flag) = flag else { return Ok(None) };
+    let source = Source::Flag(option);
+    let length = values::length(&Found { text: values::utf8(flag, &source)?, source })?;
+    Ok(Some(length).filter(|length| !length.is_zero()))
+}
+
+/// The most locks of one claim; each needs descriptors here and room in one request of a service.
+const MOST_NAMES: usize = 64;
+
+fn names(given: &[OsString], argv: &[OsString]) -> Result<Vec<LockName>, Failure> {
+    let mut names = Vec::with_capacity(given.len());
+    for text in given {
+        let name = values::name(text, "--name")?;
+        if names.contains(&name) {
+            return Err(Failure::usage(format!("--name {} is given twice", sanitise::text(name.as_str()))));
+        }
+        names.push(name);
+    }
+    if names.len() > MOST_NAMES {
+        let reason = format!("{} locks are too many at once, the most are {MOST_NAMES}", names.len());
+        return Err(Failure::usage(reason));
+    }
+    if names.is_empty() {
+        return Err(usage::name_missing(argv));
+    }
+    Ok(names)
+}
+
+fn mode(args: &RunArgs) -> Result<Mode, Failure> {
+    let slots = args.slots.as_deref().map(values::slots).transpose()?;
+    match (args.exclusive, args.shared, slots) {
+        (_, false, None) => Ok(Mode::Exclusive),
+        (false, true, None) => Ok(Mode::Shared),
+        (false, false, Some(slots)) => Ok(Mode::Slots(slots)),
+        _ => Err(Failure::usage("a lock has one mode; choose one of --exclusive, --shared and --slots")),
+    }
+}
+
+fn wait_of(try_once: bool, wait: Option<&Found>) -> Result<Wait, Failure> {
+    let Some(found) = wait else { return Ok(if try_once { Wait::Once } else { Wait::Forever }) };
+    let length = values::length(found)?;
+    match (try_once, &found.source) {
+        (true, Source::Flag(_)) if !length.is_zero() => Err(Failure::usage(
+            "--try does not wait, so it cannot be together with --wait; choose one of them",
+        )),
+        (true, _) => Ok(Wait::Once),
+        (false, _) if length.is_zero() => Ok(Wait::Once),
+        (false, _) => Ok(Wait::AtMost(length)),
+    }
+}
+
+fn command_line(args: &RunArgs) -> Result<CommandLine, Failure> {
+    match (&args.shell_command, args.argv.as_slice()) {
+        (Some(text), []) => Ok(CommandLine::Shell(text.clone())),
+        (None, [_, ..]) => Ok(CommandLine::Argv(args.argv.clone())),
+        (Some(_), [first, ..]) => {
+            let first = sanitise::text(&sanitise::os(first));
+            Err(Failure::usage(format!(
+                "--command and the command {first} are both given; choose one of them"
+            )))
+        }
+        (None, []) => Err(usage::command_missing(args.name.last())),
+    }
+}
