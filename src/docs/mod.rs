@@ -122,4 +122,6 @@ pub mod adr {
     pub mod r0100_every_single_message {}
     #[doc = include_str!("adr/0101-a-service-is-one-folder.md")]
     pub mod r0101_a_service_is_one_folder {}
+    #[doc = include_str!("adr/0113-pages-are-markdown-and-shells-ask-the-program.md")]
+    pub mod r0113_pages_are_markdown_and_shells_ask_the_program {}
 }

@@ -15,7 +15,6 @@ use super::machine::Machine;
 use super::nested::{self, Entered};
 use super::verdict::Verdict;
 use super::{new_id, service};
-use tokio::task::yield_now;
 
 use crate::backend::{Claim, Examination};
 use crate::clock::{Alarm, Clock};
@@ -131,7 +130,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         request,
         entering: None,
         entering_since: Moment::NEVER,
-        tell_silence_at: job.plan.started + service::SILENCE,
+        tell_silence_at: Clock::Boot.now() + service::SILENCE,
         looking: None,
         examine_at: Moment::NEVER,
         settled: false,
@@ -208,7 +207,8 @@ impl Driver<'_> {
                 self.own = own;
                 self.under = under;
                 // The kernel looks after waiting claims without a ttl: no wake-ups for those.
-                if claim.ttl().is_some() {
+                if let Some(granted) = claim.ttl() {
+                    self.tell_ttl(granted);
                     self.lease = Some(self.lease_keeper(&claim, self.entering_since));
                 }
                 self.claim = Some(claim);
@@ -382,7 +382,7 @@ impl Driver<'_> {
 /// process is not.
 async fn others_had_their_turn() {
     for _ in 0..2 {
-        yield_now().await;
+        tokio::task::yield_now().await;
     }
 }
 

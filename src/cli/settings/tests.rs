@@ -1,10 +1,18 @@
 //! Settings from flags, environment and files.
 
 use super::*;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
+use std::time::Duration;
+
+use crate::cli::exit_code::Failure;
+use crate::cli::layers::Surroundings;
 use crate::cli::parse::{self, Asked};
+use crate::cli::source::Source;
+use crate::hold::Wait;
+use crate::lock::{LockName, Mode};
 use crate::output::file::tests::Folder;
 
 fn around(variables: &[(&str, &str)]) -> Surroundings {
