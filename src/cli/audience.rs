@@ -25,6 +25,7 @@ pub(super) struct Teller {
     /// Whether a busy lock is waited for.
     waits: bool,
     told_waiting: bool,
+    /// That the ttl is a shorter one was told, or nobody asked for a certain one.
     told_ttl: bool,
     live: Option<Live<Screen, Box<dyn Fn() -> bool>>>,
 }
@@ -39,6 +40,7 @@ impl Teller {
         waits: bool,
         start: &Start,
         began: Moment,
+        asked_for_ttl: bool,
     ) -> Self {
         let quiet = printer.verbosity == Verbosity::Quiet;
         let live = (waits && !quiet && writer::is_terminal()).then(|| {
@@ -51,7 +53,7 @@ impl Teller {
             let ellipsis = Ellipsis::of_locale(|name| std::env::var_os(name));
             Live::new(Screen, Box::new(foreground) as Box<dyn Fn() -> bool>, lock.clone(), began, ellipsis)
         });
-        Self { printer, lock, service, waits, told_waiting: false, told_ttl: false, live }
+        Self { printer, lock, service, waits, told_waiting: false, told_ttl: !asked_for_ttl, live }
     }
 
     /// Says `message`, after taking the live line away.
@@ -104,7 +106,8 @@ impl Audience for Teller {
             }
             Notice::Started(pid) => self.say(&Message::Started { lock: lock(), pid }),
             // A claim may be entered again.
-            Notice::ShorterTtl { .. } if std::mem::replace(&mut self.told_ttl, true) => {}
+            Notice::ShorterTtl { .. }
+                if !self.tells_risks() || std::mem::replace(&mut self.told_ttl, true) => {}
             Notice::ShorterTtl { asked, granted } => {
                 let backend = self.service.backend;
                 self.say(&Message::ShorterTtl { lock: lock(), asked, granted, backend });

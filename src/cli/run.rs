@@ -216,7 +216,9 @@ impl Run<'_> {
         let waits = self.plan.wait != Wait::Once;
         let lock = names(&settings.names);
         let service = self.service();
-        let mut teller = Teller::new(self.printer, lock, service, waits, keeper.start, self.plan.started);
+        let asked_for_ttl = settings.connection.sources.find("ttl").is_some();
+        let mut teller =
+            Teller::new(self.printer, lock, service, waits, keeper.start, self.plan.started, asked_for_ttl);
         let ended = hold(&job, keeper, &mut teller).await.map_err(refused)?;
         teller.erase();
         Ok(Some(ended))

@@ -55,10 +55,10 @@ fn a_private_authority_and_client_certificates() {
     let own = [("--cert", "client.pem"), ("--key", "client.key")];
     with(&[("--cacert", "ca.pem"), own[0], own[1]]).silently(0);
     let stranger = with(&[("--cacert", "other.pem"), own[0], own[1]]);
-    assert_eq!(stranger.code(), Some(69), "{}", stranger.err);
-    assert!(stranger.err.contains("certificate"), "{}", stranger.err);
+    stranger.failed(77, &["signed by an unknown authority", "--cacert"]);
+    // Why, the server says in its last words, which the end of the connection may overtake.
     let unnamed = with(&[("--cacert", "ca.pem")]);
-    assert_eq!(unnamed.code(), Some(69), "{}", unnamed.err);
+    assert!(matches!(unnamed.code(), Some(77 | 69)), "{}", unnamed.err);
     let broken = with(&[("--cacert", "ca.pem"), ("--cert", "client.key"), ("--key", "client.pem")]);
     assert_eq!(broken.code(), Some(64), "{}", broken.err);
 }

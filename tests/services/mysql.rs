@@ -152,7 +152,7 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
     let bed = at("");
     run_with(&bed, &all).silently(0);
     run_with(&bed, &[("DLOCK_CACERT", other.as_path()), all[1], all[2]])
-        .failed(77, &["certificate is not believed", "--cacert"]);
+        .failed(77, &["signed by an unknown authority", "--cacert"]);
     run_with(&bed, &all[..1]).failed(77, &["Access denied"]);
     let named = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("other.test"))]].concat();
     run_with(&bed, &named).failed(64, &["--tls-server-name"]);

@@ -114,6 +114,8 @@ struct Joined {
 /// in another one.
 async fn join(door: &Door, client: &Client, sites: &[Site], note: &[u8], slots: bool) -> Outcome<Joined> {
     let folder = CreateMode::Container.with_acls(door.acls());
+    // What nobody may make here is not there, either.
+    let mut denied = false;
     for _ in 0..VANISHING {
         // Ahead of the writes, whose answers take longer.
         let memory = success::look(door, client, sites.iter().map(|site| site.line.as_str()));
@@ -151,11 +153,14 @@ async fn join(door: &Door, client: &Client, sites: &[Site], note: &[u8], slots: 
             }
             Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
                 for site in sites {
-                    make_folders(client, door.acls(), &site.line).await?;
+                    denied |= make_folders(client, door.acls(), &site.line).await?;
                 }
             }
             Err(error) => return Err(ZkError::from(error).into()),
         }
+    }
+    if denied {
+        return Err(Trouble::Service(ZkError::NoAuth));
     }
     Err(Trouble::Refusal(ErrorKind::Unavailable, "its folder is removed again and again".to_owned()))
 }

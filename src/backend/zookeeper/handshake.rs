@@ -10,6 +10,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::backend::options::Tls;
 use crate::backend::tls;
+use crate::lock::ErrorKind;
 
 /// How long a server may take for its objection to a client whose handshake is done.
 const OBJECTION: Duration = Duration::from_millis(500);
@@ -29,11 +30,11 @@ pub(super) async fn serves(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -
 }
 
 /// What one more handshake over `stream`, which leads to `server`, says; `None` if it says nothing against either side.
-pub(super) async fn objection(wanted: &Tls, server: &str, stream: TcpStream) -> Option<String> {
+pub(super) async fn objection(wanted: &Tls, server: &str, stream: TcpStream) -> Option<(ErrorKind, String)> {
     let host = server.rsplit_once(':').map_or(server, |(host, _)| host).trim_matches(['[', ']']);
     let config = match tls::client(wanted) {
         Ok(config) => config,
-        Err((_, why)) => return Some(why),
+        Err(why) => return Some(why),
     };
     let name = ServerName::try_from(host.to_owned()).ok()?;
     let mut stream = match TlsConnector::from(Arc::new(config)).connect(name, stream).await {
@@ -47,20 +48,22 @@ pub(super) async fn objection(wanted: &Tls, server: &str, stream: TcpStream) -> 
         // The end of the connection may overtake the server's last words.
         Ok(Err(_) | Ok(0)) => {
             let wish = "it closed the encrypted connection; does it want a certificate? see --cert and --key";
-            Some(wish.to_owned())
+            Some(unavailable(wish))
         }
         // It may simply have nothing to say yet.
         _ => match serves(&mut stream).await {
             Some(true) => None,
-            Some(false) => Some("it is up but serves nobody; has it lost the others?".to_owned()),
-            None => Some("it does not answer as ZooKeeper does over TLS".to_owned()),
+            Some(false) => Some(unavailable("it is up but serves nobody; has it lost the others?")),
+            None => Some(unavailable("it does not answer as ZooKeeper does over TLS")),
         },
     }
 }
 
-fn meaning(error: &std::io::Error) -> String {
-    match tls::refusal(error) {
-        Some((_, reason)) => reason,
-        None => format!("no encrypted connection: {error}; does it speak TLS on this port?"),
-    }
+fn unavailable(reason: &str) -> (ErrorKind, String) {
+    (ErrorKind::Unavailable, reason.to_owned())
+}
+
+fn meaning(error: &std::io::Error) -> (ErrorKind, String) {
+    let broken = || format!("no encrypted connection: {error}; does it speak TLS on this port?");
+    tls::refusal(error).unwrap_or_else(|| (ErrorKind::Unavailable, broken()))
 }

@@ -130,7 +130,9 @@ async fn write(door: &Door, client: &Client, path: &str, data: &[u8]) -> Outcome
         }
         match client.create(path, data, &options).await {
             Ok(_) => return Ok(()),
-            Err(ZkError::NoNode) => make_folders(client, door.acls(), &door.paths.aside()).await?,
+            Err(ZkError::NoNode) => {
+                make_folders(client, door.acls(), &door.paths.aside()).await?;
+            }
             Err(ZkError::NodeExists) => {}
             Err(error) => return Err(error.into()),
         }

@@ -123,7 +123,11 @@ impl Door {
                 }
                 Err(Trouble::Service(error)) if kind(&error) == ErrorKind::Unavailable => {
                     if self.cause().is_none() {
-                        let cause = self.diagnose().await;
+                        let (kind, cause) = self.diagnose().await;
+                        if kind == ErrorKind::Denied {
+                            // Time changes nothing about that.
+                            return Err(Trouble::Refusal(kind, cause));
+                        }
                         self.set_cause(Some(cause));
                     }
                 }
@@ -202,40 +206,43 @@ impl Door {
 
     /// Why no server of the list can be used, as far as an attempt to open a connection tells. A server that serves is
     /// not named beside one that does not.
-    async fn diagnose(&self) -> String {
+    async fn diagnose(&self) -> (ErrorKind, String) {
         let causes = join_all(self.config.servers.iter().map(|server| self.complaint(server))).await;
-        let causes: Vec<String> = causes.into_iter().flatten().collect();
+        let all_refuse =
+            causes.iter().flatten().filter(|(kind, _)| *kind == ErrorKind::Denied).count() == causes.len();
+        let kind = if all_refuse { ErrorKind::Denied } else { ErrorKind::Unavailable };
+        let causes: Vec<String> = causes.into_iter().flatten().map(|(_, cause)| cause).collect();
         if causes.is_empty() {
-            return format!("{} takes too long to begin a session", self.config.address());
+            return (kind, format!("{} takes too long to begin a session", self.config.address()));
         }
-        causes.join("; ")
+        (kind, causes.join("; "))
     }
 
     /// What there is to say against `server`.
-    async fn complaint(&self, server: &str) -> Option<String> {
+    async fn complaint(&self, server: &str) -> Option<(ErrorKind, String)> {
         let opened = tokio::time::timeout(Duration::from_secs(1), TcpStream::connect(server)).await;
+        let unreached = |cause| Some((ErrorKind::Unavailable, cause));
         match opened {
-            Err(_) => Some(format!("{server} does not answer")),
-            Ok(Err(error)) => Some(format!("{server}: {error}")),
+            Err(_) => unreached(format!("{server} does not answer")),
+            Ok(Err(error)) => unreached(format!("{server}: {error}")),
             Ok(Ok(stream)) => self.objection(server, stream).await,
         }
     }
 
     /// Why a server that takes connections may not be one that can be used.
-    async fn objection(&self, server: &str, mut stream: TcpStream) -> Option<String> {
+    async fn objection(&self, server: &str, mut stream: TcpStream) -> Option<(ErrorKind, String)> {
         let Some(tls) = &self.config.tls else {
-            return match serves(&mut stream).await {
-                Some(true) => None,
-                Some(false) => Some(format!("{server} is up but serves nobody; has it lost the others?")),
-                None => Some(format!(
-                    "{server} accepts connections but does not answer as ZooKeeper does; does it want TLS?"
-                )),
+            let cause = match serves(&mut stream).await {
+                Some(true) => return None,
+                Some(false) => "is up but serves nobody; has it lost the others?",
+                None => "accepts connections but does not answer as ZooKeeper does; does it want TLS?",
             };
+            return Some((ErrorKind::Unavailable, format!("{server} {cause}")));
         };
         let said = tokio::time::timeout(Duration::from_secs(2), objection(tls, server, stream)).await;
-        let silent = || "it does not answer as ZooKeeper does over TLS".to_owned();
+        let silent = || (ErrorKind::Unavailable, "it does not answer as ZooKeeper does over TLS".to_owned());
         let said = said.unwrap_or_else(|_| Some(silent()));
-        said.map(|said| format!("{server}: {said}"))
+        said.map(|(kind, said)| (kind, format!("{server}: {said}")))
     }
 
     fn reason(&self, error: &ZkError) -> String {
@@ -358,10 +365,12 @@ pub(super) async fn data_of(client: &Client, paths: &[String]) -> Outcome<Vec<Op
     Ok(found)
 }
 
-/// Makes `path` and what stands above it, in one exchange; what is there already is left as it is.
+/// Makes `path` and what stands above it, in one exchange; what is there already is left as it is. Says whether the right to make one
+/// of them was missing: it may be there all the same.
 ///
 /// Containers, so that the server removes them when nobody uses them any more.
-pub(super) async fn make_folders(client: &Client, acls: Acls<'static>, path: &str) -> Outcome<()> {
+pub(super) async fn make_folders(client: &Client, acls: Acls<'static>, path: &str) -> Outcome<bool> {
+    let mut denied = false;
     for mode in [CreateMode::Container, CreateMode::Persistent] {
         let options = mode.with_acls(acls);
         let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([path.len()]);
@@ -371,7 +380,8 @@ pub(super) async fn make_folders(client: &Client, acls: Acls<'static>, path: &st
         for answer in asked {
             match answer.await {
                 // Who may not make a folder may still use it; whether it is there the next request tells.
-                Ok(_) | Err(ZkError::NodeExists | ZkError::NoAuth | ZkError::NoNode) => {}
+                Err(ZkError::NoAuth) => denied = true,
+                Ok(_) | Err(ZkError::NodeExists | ZkError::NoNode) => {}
                 Err(ZkError::Unimplemented) => unknown = true,
                 Err(error) => return Err(error.into()),
             }
@@ -380,5 +390,5 @@ pub(super) async fn make_folders(client: &Client, acls: Acls<'static>, path: &st
             break;
         }
     }
-    Ok(())
+    Ok(denied)
 }
