@@ -172,6 +172,12 @@ const SIGNALS: &[Piece] = &[
           once; one within 200 ms counts as the same. The lock is kept and renewed until all of them are gone.",
     ),
     Text(
+        "When dlock stops the command of itself, for --max-run, dlock break or a lease that is about to run out, \
+          it sends --signal, by default SIGTERM, to the command and its process group, then SIGCONT, and SIGKILL to \
+          every descendant after the grace period. What outlives the command gets SIGTERM as ever. A lock that is \
+          lost already, and a process of dlock that was killed, leave no time for it: then SIGKILL comes at once.",
+    ),
+    Text(
         "What the terminal sends (Ctrl-C, Ctrl-Z, a hang-up) has reached the command already and is not passed \
           on, nor does it start a grace period. Ctrl-Z suspends the command; the lock stays held and renewed. The \
           SIGCONT by which a shell resumes the job is not passed on either.",

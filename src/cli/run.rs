@@ -45,6 +45,7 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
         started,
         wait: settings.wait,
         ttl: settings.ttl,
+        signal: settings.signal,
         grace: settings.grace,
         max_run: settings.max_run,
         hold_at_least: settings.hold_at_least,

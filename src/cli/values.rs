@@ -12,6 +12,7 @@ use crate::backend::options::ZkLayout;
 use crate::lock::validity::Terms;
 use crate::lock::{LockName, duration};
 use crate::output::{LogFormat, sanitise};
+use crate::supervise::signals::Signal;
 
 /// The longest label, in bytes.
 const LABEL_BYTES: usize = 200;
@@ -100,6 +101,14 @@ pub fn exit_status(text: &OsStr) -> Result<u8, Failure> {
     text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
         let text = sanitise::os(text);
         Failure::usage(format!("--busy-exit-code: {text:?} is not an exit status; write 0 to 255"))
+    })
+}
+
+/// A signal to send, by name or number.
+pub fn signal(text: &OsStr) -> Result<Signal, Failure> {
+    text.to_str().and_then(Signal::named).ok_or_else(|| {
+        let text = sanitise::os(text);
+        Failure::usage(format!("--signal: {text:?} is not a signal; write a name such as INT, or 1 to 64"))
     })
 }
 

@@ -342,18 +342,23 @@ impl Machine {
                 self.stop(Reason::Asked, signal, now)
             }
             Event::Signal { signal, .. } => vec![Action::Pass(signal)],
-            Event::State(ClaimState::AskedToLeave { by }) => self.stop(Reason::Broken(by), Signal::TERM, now),
+            Event::State(ClaimState::AskedToLeave { by }) => self.stop_itself(Reason::Broken(by), now),
             Event::State(ClaimState::Lost(reason)) => self.kill(Reason::Lost(reason)),
             Event::FrontGone => self.kill(Reason::FrontGone),
             Event::Tick if now >= self.kill_at() => self.kill(Reason::Lost(LossReason::Expired)),
             Event::Tick if now >= self.terminate_at() => {
-                let actions = self.stop(Reason::Lost(LossReason::Expired), Signal::TERM, now);
+                let actions = self.stop_itself(Reason::Lost(LossReason::Expired), now);
                 self.grace_until = self.kill_at();
                 actions
             }
-            Event::Tick if now >= self.max_run_at() => self.stop(Reason::MaxRun, Signal::TERM, now),
+            Event::Tick if now >= self.max_run_at() => self.stop_itself(Reason::MaxRun, now),
             _ => Vec::new(),
         }
+    }
+
+    /// Stops the command though nobody has sent a signal.
+    pub(super) fn stop_itself(&mut self, reason: Reason, now: Moment) -> Vec<Action> {
+        self.stop(reason, self.plan.signal, now)
     }
 
     pub(super) fn stop(&mut self, reason: Reason, signal: Signal, now: Moment) -> Vec<Action> {

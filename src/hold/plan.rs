@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::lock::Moment;
+use crate::supervise::signals::Signal;
 
 /// How long to wait for the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +25,9 @@ pub struct Plan {
     pub wait: Wait,
     /// The wanted ttl, which bounds how long a single attempt may take.
     pub ttl: Duration,
-    /// Time between SIGTERM and SIGKILL.
+    /// The first signal to a command that is stopped on account of the hold.
+    pub signal: Signal,
+    /// Time between that and SIGKILL.
     pub grace: Duration,
     /// How long the command may hold.
     pub max_run: Option<Duration>,

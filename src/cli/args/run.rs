@@ -53,6 +53,9 @@ pub struct RunArgs {
     /// The time between SIGTERM and SIGKILL when the command is ended [default: 5s] [env: DLOCK_GRACE]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub grace: Option<OsString>,
+    /// Stop the command with SIGNAL first, by name or number [default: TERM]
+    #[arg(long, value_name = "SIGNAL", allow_hyphen_values = true)]
+    pub signal: Option<OsString>,
     /// Stop the command after DURATION under the lock [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub max_run: Option<OsString>,

@@ -13,6 +13,7 @@ use crate::cli::{usage, values};
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
 use crate::output::{LogFormat, Verbosity, sanitise};
+use crate::supervise::signals::Signal;
 
 /// What is run under the lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,6 +55,8 @@ pub struct RunSettings {
     pub ttl: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// The first signal when dlock stops the command of itself.
+    pub signal: Signal,
     /// The longest hold; never zero.
     pub max_run: Option<Duration>,
     /// The shortest hold.
@@ -102,6 +105,7 @@ impl RunSettings {
             wait: wait_of(args.try_once, wait.as_ref())?,
             ttl: ttl.as_ref().map_or(Ok(Duration::from_secs(30)), values::ttl)?,
             grace: grace.as_ref().map_or(Ok(Duration::from_secs(5)), values::length)?,
+            signal: args.signal.as_deref().map_or(Ok(Signal::TERM), values::signal)?,
             max_run: flagged("max-run", args.max_run.as_deref())?,
             hold_at_least: flagged("hold-at-least", args.hold_at_least.as_deref())?.unwrap_or_default(),
             once_per: flagged("once-per", args.once_per.as_deref())?,
