@@ -78,7 +78,7 @@ impl ExitCode {
             }
             Self::Lost => {
                 "The lock was lost or broken while the command ran; the command was ended. For break: there is \
-                 no such claim."
+                 no such claim. For proclaim: the claim does not lead."
             }
             Self::Denied => "The service refused these credentials or this access.",
             Self::MaxRun => "The command was ended by --max-run.",

@@ -8,7 +8,7 @@ use clap_mangen::Man;
 use super::args::{self, Subcommand};
 use super::exit_code::{ExitCode, Failure};
 use super::man_text::{self, Piece, Section};
-use super::man_text_looks;
+use super::{man_text_elect, man_text_looks};
 use crate::backend::locator::SERVICES;
 
 /// The page of `subcommand`, or the main page, in roff.
@@ -53,6 +53,9 @@ fn texts(subcommand: Option<Subcommand>) -> (&'static [Section], &'static [Secti
     let all: &'static [Section] = match subcommand {
         None => man_text::MAIN,
         Some(Subcommand::Run) => return (man_text::RUN, man_text::RUN_AFTER),
+        Some(Subcommand::Elect) => man_text_elect::ELECT,
+        Some(Subcommand::Proclaim) => man_text_elect::PROCLAIM,
+        Some(Subcommand::Leader) => man_text_elect::LEADER,
         Some(Subcommand::Status) => man_text_looks::STATUS,
         Some(Subcommand::List) => man_text_looks::LIST,
         Some(Subcommand::Watch) => man_text_looks::WATCH,

@@ -57,7 +57,7 @@ pub const MAIN: &[Section] = &[
     (
         "SEE ALSO",
         &[Text(
-            "dlock-run(1), dlock-status(1), dlock-list(1), dlock-watch(1), dlock-break(1), flock(1), \
+            "dlock-run(1), dlock-elect(1), dlock-status(1), dlock-list(1), dlock-watch(1), dlock-break(1), flock(1), \
                         timeout(1)",
         )],
     ),

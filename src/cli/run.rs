@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::audience::Teller;
 use super::connect;
+use super::elect::{Standing, stands_again};
 use super::ending::Ending;
 use super::exit_code::{ExitCode, Failure};
 use super::me;
@@ -34,6 +35,7 @@ struct Run<'a> {
     printer: Printer,
     address: Box<dyn Address>,
     plan: Plan,
+    standing: Standing,
 }
 
 /// Runs the command under the lock, and returns how dlock is to end. Takes over the process's signals, so
@@ -51,13 +53,22 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
         hold_at_least: settings.hold_at_least,
         whole_tree: settings.whole_tree,
     };
-    let run = Run { settings, printer, address, plan };
+    let mut run = Run { settings, printer, address, plan, standing: Standing::default() };
     let mut front = Front::new().map_err(refused)?;
-    let patience = Patience { give_up_at: plan.give_up_at(), stopped: settings.ttl };
+    if settings.forever {
+        front.keep_for_another();
+    }
     let mut replaced = false;
     loop {
+        let patience = Patience { give_up_at: run.plan.give_up_at(), stopped: settings.ttl };
         match front.supervise(patience, |seed| run.keep(seed, replaced)).map_err(refused)? {
             FrontEnd::Done(outcome) => return Ok(outcome),
+            FrontEnd::Again(pause) => {
+                front.begin_again().map_err(refused)?;
+                run.plan.started = clock::now() + pause;
+                run.standing = Standing { again: true, pause };
+                replaced = false;
+            }
             FrontEnd::KeeperFailed(failure) if run.may_wait_again(&failure) => {
                 front.clean_up(CLEANING, |id| run.evict(id));
                 // The new keeper says so: this process is to fork again, and may have no thread that writes.
@@ -177,7 +188,13 @@ impl Run<'_> {
                     last_words();
                     sys::exit_now(0)
                 }
-                _ => self.conclude(&self.ending(&ended), Some(&ended)),
+                _ => match self.conclude_or_begin_again(&ended) {
+                    Ok(outcome) => outcome,
+                    Err(again) => {
+                        keeper.tell(again, &[]);
+                        sys::exit_now(0)
+                    }
+                },
             },
             Ok(None) => return,
             Err(failure) => self.conclude(&Ending::failure(&failure), None),
@@ -243,6 +260,19 @@ impl Run<'_> {
         let mut ending = Ending::of(self.settings, &*self.address, ended);
         ending.message = ending.message.map(|message| message.at(self.service()));
         ending
+    }
+
+    /// As [`Run::conclude`]; where the run begins again, what to tell the front.
+    fn conclude_or_begin_again(&self, ended: &Ended) -> Result<Outcome, ToFront> {
+        let outcome = self.conclude(&self.ending(ended), Some(ended));
+        let Some(pause) = stands_again(self.settings, ended, self.standing) else { return Ok(outcome) };
+        self.printer.print(&Message::StandsAgain {
+            lock: names(&self.settings.names),
+            held: ended.held,
+            pause,
+        });
+        last_words();
+        Err(ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) })
     }
 
     /// Says how it ended, writes the report, and returns how dlock is to end.

@@ -1,7 +1,6 @@
 //! Carries out what the machine decides: one loop over everything that can happen.
 
 use std::collections::VecDeque;
-use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -14,9 +13,8 @@ use super::job::{Audience, Ended, Job, Notice};
 use super::machine::Machine;
 use super::nested::{self, Entered};
 use super::verdict::Verdict;
+use super::waits::{changed, others_had_their_turn, taken};
 use super::{new_id, service};
-use tokio::task::yield_now;
-
 use crate::backend::{Claim, Examination};
 use crate::clock::{Alarm, Clock};
 use crate::lease::{Attempt, LeaseKeeper, News, Wanted};
@@ -170,13 +168,16 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         grant: driver.machine.grant().cloned(),
         waited: held_at.unwrap_or(now).since(job.plan.started),
         held: held_at.map(|at| now.since(at)),
+        told_to_end: driver.machine.told_to_end(),
         verdict: driver.machine.into_verdict().unwrap_or(Verdict::Abandoned),
     })
 }
 
 impl Driver<'_> {
     async fn run(&mut self) {
-        let mut actions = vec![Action::Enter];
+        let begins_at = self.job.plan.started;
+        let later = begins_at > self.clock.now();
+        let mut actions = if later { self.machine.begin_at(begins_at) } else { vec![Action::Enter] };
         loop {
             for action in actions {
                 self.perform(action).await;
@@ -376,25 +377,4 @@ impl Driver<'_> {
             }
         }
     }
-}
-
-/// Completes when the tasks that send what this one asked for have sent it: the service is at work then, and this
-/// process is not.
-async fn others_had_their_turn() {
-    for _ in 0..2 {
-        yield_now().await;
-    }
-}
-
-/// Takes the answer of a future that may be under way, and the future away with it.
-async fn taken<F: Future + Unpin>(under_way: &mut Option<F>) -> F::Output {
-    let Some(future) = under_way else { return pending().await };
-    let answer = future.await;
-    *under_way = None;
-    answer
-}
-
-async fn changed(claim: Option<&Arc<dyn Claim>>, seen: Option<&ClaimState>) -> Result<ClaimState> {
-    let Some(claim) = claim else { return pending().await };
-    claim.changed(seen).await
 }

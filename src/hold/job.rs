@@ -98,4 +98,6 @@ pub struct Ended {
     pub waited: Duration,
     /// How long it was held.
     pub held: Option<Duration>,
+    /// Whether dlock was told to end, by a signal to itself or to the whole job.
+    pub told_to_end: bool,
 }

@@ -53,6 +53,8 @@ pub struct Machine {
     pub(super) marks_gone: bool,
     pub(super) seen_holder: Option<Box<Entry>>,
     pub(super) verdict: Option<Verdict>,
+    /// An ending signal came, to dlock or to everybody.
+    told_to_end: bool,
 }
 
 impl Machine {
@@ -78,7 +80,19 @@ impl Machine {
             marks_gone: false,
             seen_holder: None,
             verdict: None,
+            told_to_end: false,
         }
+    }
+
+    /// Has the attempt to enter begin at `when` and not now.
+    pub fn begin_at(&mut self, when: Moment) -> Vec<Action> {
+        self.retry_at = when;
+        Vec::new()
+    }
+
+    /// Whether an ending signal came, be it that everybody had it already.
+    pub fn told_to_end(&self) -> bool {
+        self.told_to_end
     }
 
     /// Where it stands.
@@ -172,6 +186,7 @@ impl Machine {
 
     /// Takes an event that happened at `now`, and says what to do.
     pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        self.told_to_end |= matches!(event, Event::Signal { signal, .. } if signal.is_ending());
         match event {
             // A renewal concerns the promise, whatever the phase.
             Event::Renewed(window) => {

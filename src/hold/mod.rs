@@ -20,6 +20,7 @@ pub mod nested;
 pub mod plan;
 mod service;
 pub mod verdict;
+mod waits;
 
 pub use driver::hold;
 pub use job::{Audience, Ended, Job, Notice};

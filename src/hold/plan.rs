@@ -19,7 +19,7 @@ pub enum Wait {
 /// What was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// When dlock started.
+    /// When the attempt begins: the start of dlock, or later if it begins again.
     pub started: Moment,
     /// How long to wait.
     pub wait: Wait,

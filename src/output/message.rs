@@ -81,6 +81,13 @@ pub enum Message {
         lock: String,
         reason: String,
     },
+    StandsAgain {
+        lock: String,
+        #[serde(rename = "held_ms", serialize_with = "milliseconds_or_null")]
+        held: Option<Duration>,
+        #[serde(rename = "pause_ms", serialize_with = "milliseconds")]
+        pause: Duration,
+    },
     Lost {
         lock: String,
         reason: String,
@@ -236,7 +243,10 @@ impl Message {
             | Self::LeaveFailed { .. }
             | Self::LinesDropped { .. }
             | Self::NotWritten { .. } => Level::Warning,
-            Self::Waiting { .. } | Self::NoLocks { .. } | Self::PathAsName { .. } => Level::Info,
+            Self::Waiting { .. }
+            | Self::NoLocks { .. }
+            | Self::PathAsName { .. }
+            | Self::StandsAgain { .. } => Level::Info,
             Self::Acquired { .. } | Self::TreeHidden { .. } | Self::Skipped { .. } | Self::Nested { .. } => {
                 Level::Verbose
             }

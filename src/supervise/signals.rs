@@ -80,7 +80,11 @@ impl Signal {
         }
         let beyond = |rest: &str, sign: char| match rest {
             "" => Some(0),
-            _ => rest.strip_prefix(sign)?.parse().ok().filter(|n| (0..=Self::LAST - Self::FIRST_RT).contains(n)),
+            _ => rest
+                .strip_prefix(sign)?
+                .parse()
+                .ok()
+                .filter(|n| (0..=Self::LAST - Self::FIRST_RT).contains(n)),
         };
         match (name.strip_prefix("RTMIN"), name.strip_prefix("RTMAX")) {
             (Some(rest), _) => Some(Self(Self::FIRST_RT + beyond(rest, '+')?)),
@@ -159,7 +163,9 @@ mod tests {
         ] {
             assert_eq!(Signal::named(text).map(Signal::number), Some(number), "{text}");
         }
-        for text in ["", "0", "65", "-1", "SIG", "EXIT", "TERMX", "SIGSIGTERM", "RTMIN+31", "RTMIN-1", "RTMAX+1"] {
+        for text in
+            ["", "0", "65", "-1", "SIG", "EXIT", "TERMX", "SIGSIGTERM", "RTMIN+31", "RTMIN-1", "RTMAX+1"]
+        {
             assert_eq!(Signal::named(text), None, "{text}");
         }
     }

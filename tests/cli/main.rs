@@ -6,6 +6,7 @@ mod breaking;
 mod concurrency;
 mod credentials;
 mod directory;
+mod elections;
 mod endpoints;
 mod failures;
 mod files;

@@ -46,6 +46,8 @@ macro_rules! tests_of {
             mod crash;
             #[path = "doctor.rs"]
             mod doctor;
+            #[path = "../cli/elections.rs"]
+            mod elections;
             #[path = "../cli/failures.rs"]
             mod failures;
             #[path = "../supervise/jobs.rs"]

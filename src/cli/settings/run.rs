@@ -44,6 +44,7 @@ impl CommandLine {
 
 /// `dlock run`.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
 pub struct RunSettings {
     /// The locks, without repetition, at least one.
     pub names: Vec<LockName>,
@@ -75,6 +76,8 @@ pub struct RunSettings {
     pub command: CommandLine,
     /// The text for others.
     pub label: Option<String>,
+    /// Whether it begins again when the command has ended (`elect --forever`).
+    pub forever: bool,
     /// Where the report goes.
     pub report: Option<PathBuf>,
     /// Where the metrics go.
@@ -118,6 +121,7 @@ impl RunSettings {
                 .map_or(Ok(ExitCode::Busy.number()), values::exit_status)?,
             command: command_line(args)?,
             label: label.map(values::label).transpose()?.filter(|label| !label.is_empty()),
+            forever: false,
             report: path("report", &args.report)?,
             metrics_file: path("metrics-file", &args.metrics_file)?,
             connection: connection(&mut layers, &args.connection)?,

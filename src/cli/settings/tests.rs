@@ -1,10 +1,15 @@
 //! Settings from flags, environment and files.
 
+use std::time::Duration;
+
 use super::*;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
+use crate::cli::layers::Surroundings;
 use crate::cli::parse::{self, Asked};
+use crate::hold::Wait;
+use crate::lock::{LockName, Mode};
 use crate::output::file::tests::Folder;
 use crate::supervise::signals::Signal;
 
