@@ -172,7 +172,7 @@ const SIGNALS: &[Piece] = &[
           once; one within 200 ms counts as the same. The lock is kept and renewed until all of them are gone.",
     ),
     Text(
-        "When dlock stops the command of itself, for --max-run, dlock break or a lease that is about to run out, \
+        "When dlock stops the command of itself, for --max-run, --replace, dlock break or a lease that is about to run out, \
           it sends --signal, by default SIGTERM, to the command and its process group, then SIGCONT, and SIGKILL to \
           every descendant after the grace period. What outlives the command gets SIGTERM as ever. A lock that is \
           lost already, and a process of dlock that was killed, leave no time for it: then SIGKILL comes at once.",
@@ -297,6 +297,14 @@ const CHOICES: &[Piece] = &[
         "Status after the command",
         "If dlock's lease-keeper is killed after the command has ended, the status is still the command's, with a \
          warning. If it is killed while waiting, dlock exits with 71, and the command is not started.",
+    ),
+    Term(
+        "--replace",
+        "Waiters that said --supersede or --replace and came earlier leave as superseded. A holder that said --replace is \
+         asked to end, as by dlock break: its command gets --signal and the grace period, dlock exits with 76 and names \
+         who replaced it, and the newcomer starts when the old tree is gone. A holder that did not say so is waited \
+         for. One that has its turn and has not started its command yet leaves as superseded. A plain waiter between \
+         the two goes first. Not with --try.",
     ),
     Term("A waiter that is broken", "exits as busy, with 75 or the status of -E; a holder with 76."),
     Term(

@@ -15,7 +15,7 @@ use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
 use crate::hold::{Ended, Job, Plan, Verdict, Wait, hold};
-use crate::lock::{ClaimId, Error, LockName, Moment};
+use crate::lock::{ClaimId, Error, Holder, LockName, Moment};
 use crate::output::message::names;
 use crate::output::writer::{self, Limit};
 use crate::output::{Message, Printer, Service, Verbosity, file, metrics, sanitise};
@@ -220,12 +220,15 @@ impl Run<'_> {
         });
         // The one that users see and may signal.
         let front_pid = u32::try_from(keeper.start.front_pid).unwrap_or_default();
+        let holder = me::me(front_pid, settings.command.first_word(), settings.label.clone());
+        let holder = Holder { replace: settings.replace, ..holder };
         let job = Job {
             backend: Arc::clone(&backend),
             names: settings.names.clone(),
             mode: settings.mode,
-            holder: me::me(front_pid, settings.command.first_word(), settings.label.clone()),
+            holder,
             supersede: settings.supersede,
+            replace: settings.replace,
             once_per: settings.once_per,
             no_nest: settings.no_nest,
             plan: self.plan,

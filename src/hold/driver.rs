@@ -12,6 +12,7 @@ use super::event::{Action, Event, Phase};
 use super::job::{Audience, Ended, Job, Notice};
 use super::machine::Machine;
 use super::nested::{self, Entered};
+use super::replace::Replacing;
 use super::verdict::Verdict;
 use super::waits::{changed, others_had_their_turn, taken};
 use super::{new_id, service};
@@ -59,6 +60,11 @@ pub(super) struct Driver<'a> {
     pub(super) tell_silence_at: Moment,
     /// The second look of `--once-per`.
     pub(super) looking: Option<Looking>,
+    /// When holders are asked to make way, and that under way.
+    pub(super) replace_at: Moment,
+    pub(super) replacing: Option<Replacing>,
+    /// Those that were.
+    pub(super) replaced: Vec<ClaimId>,
     /// When the service is looked at.
     pub(super) examine_at: Moment,
     pub(super) settled: bool,
@@ -116,7 +122,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         ttl: job.plan.ttl,
         holder: job.holder.clone(),
         ancestors,
-        supersede: job.supersede,
+        supersede: job.supersede || job.replace,
     };
     let mut driver = Driver {
         job,
@@ -131,6 +137,9 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         entering_since: Moment::NEVER,
         tell_silence_at: job.plan.started + service::SILENCE,
         looking: None,
+        replace_at: Moment::NEVER,
+        replacing: None,
+        replaced: Vec::new(),
         examine_at: Moment::NEVER,
         settled: false,
         examining: None,
@@ -239,6 +248,7 @@ impl Driver<'_> {
             }
             (ClaimState::Waiting { ahead, holder }, _) => {
                 self.audience.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
+                self.replace_at = if self.job.replace { self.clock.now() } else { Moment::NEVER };
                 self.rehearse();
             }
             _ => {}
@@ -281,6 +291,7 @@ impl Driver<'_> {
                     None => self.pass_gate(),
                 },
                 found = taken(&mut self.examining) => self.examined(found),
+                asked = taken(&mut self.replacing) => self.asked_to_make_way(asked),
                 cleared = taken(&mut self.clearing) => match cleared {
                     Ok(()) => return Event::MarksGone,
                     Err(_) => self.await_marks_later(),
@@ -312,8 +323,12 @@ impl Driver<'_> {
         if self.machine.waits_for_marks() && self.clearing.is_none() {
             self.await_marks(Duration::ZERO);
         }
+        if self.replace_at <= self.clock.now() && self.replacing.is_none() {
+            self.ask_to_make_way();
+        }
         let own = [
             self.next_round,
+            self.replace_at,
             self.machine.wake_at(),
             self.audience.wake_at(),
             self.tell_silence_at,

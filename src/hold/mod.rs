@@ -18,6 +18,7 @@ pub mod job;
 pub mod machine;
 pub mod nested;
 pub mod plan;
+mod replace;
 mod service;
 pub mod verdict;
 mod waits;

@@ -131,6 +131,7 @@ mod tests {
             ttl: Some(Duration::from_millis(29_500)),
             ahead: None,
             foreign: false,
+            replace: false,
         };
         LockStatus {
             name: LockName::new("de\"ploy").expect("valid"),

@@ -98,6 +98,10 @@ pub enum Message {
         by: Party,
         command_ran: bool,
     },
+    Replaced {
+        lock: String,
+        by: Party,
+    },
     Doubtful {
         lock: String,
         reason: String,
@@ -227,6 +231,7 @@ impl Message {
             | Self::WouldDeadlock { .. }
             | Self::Lost { .. }
             | Self::Broken { .. }
+            | Self::Replaced { .. }
             | Self::MaxRun { .. }
             | Self::CommandNotFound { .. }
             | Self::CannotExecute { .. }

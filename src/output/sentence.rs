@@ -31,6 +31,7 @@ impl fmt::Display for Message {
             Self::ReleaseFailed { .. } | Self::LeaveFailed { .. } => self.fmt_release(f),
             Self::Lost { .. }
             | Self::Broken { .. }
+            | Self::Replaced { .. }
             | Self::Doubtful { .. }
             | Self::MaxRun { .. }
             | Self::CommandNotFound { .. }
@@ -145,6 +146,9 @@ impl Message {
             }
             Self::Broken { lock, by, command_ran } => {
                 write!(f, "the claim on {lock} was broken by {by}; {}", fate(command_ran))
+            }
+            Self::Replaced { lock, by } => {
+                write!(f, "replaced under {lock} by {by}; the command was ended")
             }
             Self::Doubtful { lock, reason, left } => write!(
                 f,

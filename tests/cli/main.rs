@@ -14,6 +14,7 @@ mod look;
 mod names;
 mod nested;
 mod options;
+mod replace;
 mod reports;
 mod usage;
 

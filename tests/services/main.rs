@@ -62,6 +62,8 @@ macro_rules! tests_of {
             mod options;
             #[path = "promises.rs"]
             mod promises;
+            #[path = "../cli/replace.rs"]
+            mod replace;
             #[path = "../cli/reports.rs"]
             mod reports;
             #[path = "swarm.rs"]

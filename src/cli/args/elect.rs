@@ -31,7 +31,7 @@ pub struct ElectArgs {
 
 /// The options of `run` as `elect` has them. What an election has no use for is taken still, so that it can be said why.
 pub(super) fn as_elected(command: Command) -> Command {
-    let hidden = ["shared", "exclusive", "slots", "label"];
+    let hidden = ["shared", "exclusive", "slots", "label", "replace"];
     let command =
         hidden.into_iter().fold(command, |command, option| command.mut_arg(option, |arg| arg.hide(true)));
     command.mut_arg("name", |arg| arg.help("The election; it is the lock of that name"))

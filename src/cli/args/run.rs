@@ -68,6 +68,9 @@ pub struct RunArgs {
     /// Take the place of older waiters that also said so; they exit as busy
     #[arg(long)]
     pub supersede: bool,
+    /// As --supersede, and have a holder that also said so stop its command; it exits 76
+    #[arg(long)]
+    pub replace: bool,
     /// Hold until every descendant of the command has ended, not just the command
     #[arg(long)]
     pub whole_tree: bool,

@@ -52,6 +52,11 @@ fn refuse_what_does_not_elect(args: &ElectArgs) -> Result<(), Failure> {
     if run.shared || run.slots.is_some() {
         return Err(Failure::usage("an election has one leader; --shared and --slots are for dlock run"));
     }
+    if run.replace {
+        return Err(Failure::usage(
+            "--replace is for dlock run; a leader is not replaced by a newer candidate",
+        ));
+    }
     if run.label.is_some() {
         return Err(Failure::usage("--label is for dlock run; what others see of a leader is --value"));
     }

@@ -66,6 +66,8 @@ pub struct RunSettings {
     pub once_per: Option<Duration>,
     /// Whether older waiters make way.
     pub supersede: bool,
+    /// Whether a holder that says so too makes way as well.
+    pub replace: bool,
     /// Whether the hold lasts as long as any descendant.
     pub whole_tree: bool,
     /// Whether an own hold further out counts for nothing.
@@ -100,12 +102,14 @@ impl RunSettings {
         let grace = setting("grace", &args.grace)?;
         let wait = setting("wait", &args.wait)?;
         let label = setting("label", &args.label)?;
+        let (mode, wait) = (mode(args)?, wait_of(args.try_once, wait.as_ref())?);
+        check_replace(args.replace, mode, wait)?;
         let path =
             |option, flag: &Option<OsString>| flag.as_deref().map(|f| values::file(f, option)).transpose();
         Ok(Self {
             names: names(&args.name, &args.argv)?,
-            mode: mode(args)?,
-            wait: wait_of(args.try_once, wait.as_ref())?,
+            mode,
+            wait,
             ttl: ttl.as_ref().map_or(Ok(Duration::from_secs(30)), values::ttl)?,
             grace: grace.as_ref().map_or(Ok(Duration::from_secs(5)), values::length)?,
             signal: args.signal.as_deref().map_or(Ok(Signal::TERM), values::signal)?,
@@ -113,6 +117,7 @@ impl RunSettings {
             hold_at_least: flagged("hold-at-least", args.hold_at_least.as_deref())?.unwrap_or_default(),
             once_per: flagged("once-per", args.once_per.as_deref())?,
             supersede: args.supersede,
+            replace: args.replace,
             whole_tree: args.whole_tree,
             no_nest: args.no_nest,
             busy_exit_code: args
@@ -169,6 +174,18 @@ fn mode(args: &RunArgs) -> Result<Mode, Failure> {
         (false, false, Some(slots)) => Ok(Mode::Slots(slots)),
         _ => Err(Failure::usage("a lock has one mode; choose one of --exclusive, --shared and --slots")),
     }
+}
+
+/// Whoever replaces somebody holds alone, and waits until that one's command has ended.
+fn check_replace(replace: bool, mode: Mode, wait: Wait) -> Result<(), Failure> {
+    let reason = match (replace, mode, wait) {
+        (true, Mode::Shared | Mode::Slots(_), _) => "--replace is for exclusive locks",
+        (true, _, Wait::Once) => {
+            "--replace waits until the command that it replaces has ended, and --try does not wait"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(reason))
 }
 
 fn wait_of(try_once: bool, wait: Option<&Found>) -> Result<Wait, Failure> {

@@ -114,6 +114,16 @@ fn every_usage_error_is_one_clear_line() {
             "--wait: \"-5\" is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d, 1w or a number of seconds",
         ),
         ("run --name x --slots --try true", "--slots: \"--try\" is not a number of slots; write 1 or more"),
+        ("run --name x --replace -s true", "--replace is for exclusive locks"),
+        ("run --name x --replace --slots 2 true", "--replace is for exclusive locks"),
+        (
+            "run --name x --replace --try true",
+            "--replace waits until the command that it replaces has ended, and --try does not wait",
+        ),
+        (
+            "elect --name x --replace true",
+            "--replace is for dlock run; a leader is not replaced by a newer candidate",
+        ),
         (
             "run --name x --signal 0 true",
             "--signal: \"0\" is not a signal; write a name such as INT, or 1 to 64",
