@@ -105,7 +105,7 @@ mod tests {
         let over = || Error::new(ErrorKind::Corrupt, "fake", "watch the queue", "over");
         let mut more = led_by(2, "x");
         more.waiters.clear();
-        let seen = vec![
+        let seen = [
             led_by(1, "x"),
             led_by(1, "y"),
             line("a", 0, 0),

@@ -11,6 +11,7 @@ pub enum Piece {
     Code(&'static str),
 }
 
+use super::man_text_systemd::SYSTEMD;
 use Piece::{Code, Term, Text};
 
 /// A heading and what follows it.
@@ -94,6 +95,7 @@ pub const RUN_AFTER: &[Section] = &[
     ("ENVIRONMENT", ENVIRONMENT),
     ("SIGNALS", SIGNALS),
     ("NESTING", NESTING),
+    ("SYSTEMD", SYSTEMD),
     ("FILES", FILES),
     ("WHAT WAS CHOSEN", CHOICES),
     (
@@ -152,6 +154,7 @@ const ENVIRONMENT: &[Piece] = &[
     Term("DLOCK_TTL, DLOCK_GRACE, DLOCK_LOG_FORMAT", "As --ttl, --grace and --log-format."),
     Term("NO_COLOR", "If set and not empty, nothing is coloured."),
     Term("PATH", "Where COMMAND is looked up."),
+    Term("NOTIFY_SOCKET", "Where the service manager listens; see SYSTEMD."),
     Term(
         "XDG_CONFIG_HOME, HOME",
         "Where the user's configuration is looked for; relative paths are ignored.",

@@ -10,6 +10,7 @@ use super::elect::{Standing, stands_again};
 use super::ending::Ending;
 use super::exit_code::{ExitCode, Failure};
 use super::me;
+use super::notify::{Heartbeat, notifier};
 use super::settings::RunSettings;
 use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
@@ -58,6 +59,7 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
     if settings.forever {
         front.keep_for_another();
     }
+    front.notify(notifier(settings));
     let mut replaced = false;
     loop {
         let patience = Patience { give_up_at: run.plan.give_up_at(), stopped: settings.ttl };
@@ -238,6 +240,7 @@ impl Run<'_> {
         let lock = names(&settings.names);
         let service = self.service();
         let mut teller = Teller::new(self.printer, lock, service, waits, keeper.start, self.plan.started);
+        teller.heartbeat = Heartbeat::of(keeper);
         let ended = hold(&job, keeper, &mut teller).await.map_err(refused)?;
         teller.erase();
         Ok(Some(ended))

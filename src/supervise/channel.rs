@@ -59,6 +59,11 @@ pub enum ToFront {
         /// From now until it is to begin.
         pause_ms: i32,
     },
+    /// The keeper waits, and so many are ahead if it is not negative: what a service manager is to be told.
+    Waiting {
+        /// Its place.
+        ahead: i32,
+    },
     /// Out of the line, as asked by [`ToKeeper::Suspend`].
     Suspended,
 }
@@ -154,6 +159,7 @@ impl Channel {
             ToFront::Done(Outcome::Exited(status)) => frame(3, status, 0),
             ToFront::Done(Outcome::Signaled(signal)) => frame(3, 0, signal.number()),
             ToFront::Again { pause_ms } => frame(6, 0, pause_ms),
+            ToFront::Waiting { ahead } => frame(7, 0, ahead),
             ToFront::Suspended => frame(4, 0, 0),
             ToFront::Started { handle } => frame(5, u8::from(handle), 0),
         };
@@ -185,6 +191,7 @@ impl Channel {
             (4, _) => ToFront::Suspended,
             (5, _) => ToFront::Started { handle: small != 0 },
             (6, pause_ms) => ToFront::Again { pause_ms },
+            (7, ahead) => ToFront::Waiting { ahead },
             _ => return Err(garbled()),
         };
         Ok(Some((message, descriptors)))
@@ -241,6 +248,7 @@ mod tests {
             ToFront::Done(Outcome::Exited(255)),
             ToFront::Done(Outcome::Signaled(Signal::KILL)),
             ToFront::Again { pause_ms: 60_000 },
+            ToFront::Waiting { ahead: -1 },
             ToFront::Suspended,
         ] {
             Channel::tell_front(&keeper.0, message, &[front.as_fd()]).expect("room for a message");

@@ -18,6 +18,7 @@ use super::failure::{KeeperFailure, WhyFailed};
 use super::guard::REAPING;
 use super::inherited;
 use super::keeper::Seed;
+use super::notify::Notifier;
 use super::outcome::Outcome;
 use super::shared::{Shared, Stops};
 use super::signals::{Signal, SignalInfo};
@@ -64,6 +65,8 @@ pub struct Front {
     pub(super) ender: Ender,
     /// The command may be started again, with all that this process was started with.
     starts_again: bool,
+    /// Who is told how it goes.
+    notifier: Option<Notifier>,
 }
 
 impl Front {
@@ -106,12 +109,18 @@ impl Front {
             timer: timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?,
             shared,
             starts_again: false,
+            notifier: None,
         })
     }
 
     /// Keeps what dlock was started with for a command that is started later.
     pub fn keep_for_another(&mut self) {
         self.starts_again = true;
+    }
+
+    /// Has `notifier` told how it goes.
+    pub fn notify(&mut self, notifier: Option<Notifier>) {
+        self.notifier = notifier;
     }
 
     /// Makes ready for another command. What the last one left on purpose is nobody's tree any more.
@@ -255,6 +264,7 @@ impl Front {
             // The keeper stops this process by a signal that comes behind this.
             ToFront::Stopped { pid } => watch.followed = Some(pid),
             ToFront::Done(outcome) => Self::last_word(watch, LastWord::Done(outcome)),
+            ToFront::Waiting { ahead } => self.notifier.iter_mut().for_each(|n| n.waiting(ahead)),
             ToFront::Again { pause_ms } => {
                 let pause = Duration::from_millis(u64::try_from(pause_ms).unwrap_or(0));
                 Self::last_word(watch, LastWord::Again(pause));
@@ -270,6 +280,7 @@ impl Front {
         }
         watch.anchors = descriptors.collect();
         watch.started = true;
+        self.notifier.iter().for_each(Notifier::started);
         if !self.starts_again {
             inherited::let_go();
         }

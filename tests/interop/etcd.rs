@@ -193,7 +193,8 @@ fn what_is_proclaimed_faster_than_it_is_read_is_seen_all_the_same() {
     for follower in &followers {
         process::signal(follower.pid(), Signal::CONT);
     }
-    let values = (1..=LAST).map(|n| format!("v{n}\n")).collect::<String>();
+    let values: Vec<String> = (1..=LAST).map(|n| format!("v{n}\n")).collect();
+    let values = values.concat();
     until_true("every value, in order", || followers[0].out_so_far() == format!("zero\none\n{values}"));
     until_true("the end", || followers[1].out_so_far().ends_with("null\n"));
     // Nobody, zero, nobody, one and the values, nobody.

@@ -77,6 +77,9 @@ pub struct RunArgs {
     /// Ask for a second claim even under an own hold of this lock
     #[arg(long)]
     pub no_nest: bool,
+    /// Tell systemd READY=1 when the command starts, not when the command says so
+    #[arg(long)]
+    pub notify_ready: bool,
     /// Run STRING with /bin/sh instead of a command and its arguments
     #[arg(short = 'c', long = "command", value_name = "STRING", allow_hyphen_values = true, value_hint = ValueHint::CommandString)]
     pub shell_command: Option<OsString>,

@@ -72,6 +72,8 @@ pub struct RunSettings {
     pub whole_tree: bool,
     /// Whether an own hold further out counts for nothing.
     pub no_nest: bool,
+    /// Whether the service manager is told that the service is ready when the command starts.
+    pub notify_ready: bool,
     /// The exit status when the lock was not acquired.
     pub busy_exit_code: u8,
     /// What is run.
@@ -120,6 +122,7 @@ impl RunSettings {
             replace: args.replace,
             whole_tree: args.whole_tree,
             no_nest: args.no_nest,
+            notify_ready: args.notify_ready,
             busy_exit_code: args
                 .busy_exit_code
                 .as_deref()
