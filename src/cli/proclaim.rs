@@ -7,7 +7,6 @@ use super::settings::ProclaimSettings;
 use crate::backend::Backend;
 use crate::hold::environment::{self, HeldRecord};
 use crate::lock::{ClaimId, LockName};
-use crate::output::message::names as in_a_sentence;
 use crate::output::sanitise;
 
 /// The claim that this process runs under, as its environment tells.
@@ -44,21 +43,29 @@ fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> Resu
 }
 
 async fn proclaim(backend: &dyn Backend, own: &Own, value: &str) -> Result<(), Ended> {
-    let service = out::service(backend);
-    if own.record.as_ref().is_some_and(|record| record.service != backend.identity()) {
-        let reason = format!("the claim that this runs under is not at {}", service.name());
-        let hint = "give the --backend, --endpoint and --prefix of dlock elect, or set them in the environment of both";
-        return Err(Failure::usage(reason).hint(hint).into());
-    }
     for name in &own.names {
         if !backend.publish(name, own.claim, value, connect::deadline()).await? {
-            let lock = sanitise::text(&in_a_sentence(std::slice::from_ref(name)));
-            let claim = own.claim.to_string();
-            let reason = format!("claim {} does not lead {lock} ({})", &claim[..8], service.name());
-            return Err(Failure::new(ExitCode::Lost, reason).into());
+            return Err(own.does_not_lead(name, backend).into());
         }
     }
     Ok(())
+}
+
+impl Own {
+    /// What is said where the claim does not hold: it was not taken there, or does not lead.
+    fn does_not_lead(&self, name: &LockName, backend: &dyn Backend) -> Failure {
+        let place = out::service(backend).name();
+        let (claim, lock) = (self.claim.to_string(), sanitise::text(name.as_str()));
+        let reason = format!("claim {} does not lead {lock} ({place})", &claim[..8]);
+        // One service can be called by several names, so this is asked only now.
+        let elsewhere = self.record.as_ref().is_some_and(|record| record.service != backend.identity());
+        if elsewhere {
+            let hint = "it was taken elsewhere: give the --backend, --endpoint and --prefix of dlock elect, or set them in \
+                        the environment of both";
+            return Failure::usage(reason).hint(hint);
+        }
+        Failure::new(ExitCode::Lost, reason)
+    }
 }
 
 #[cfg(test)]
@@ -107,8 +114,10 @@ mod tests {
         let said = failure.expect("it waits");
         assert_eq!((published.len(), said.code), (0, 76));
         assert!(said.to_string().starts_with("claim 00000000 does not lead a (fake"), "{said}");
-        let (published, failure) = outcome(own(leads, Some(record("other")))).await;
+        let (published, failure) = outcome(own(waits, Some(record("other")))).await;
         assert_eq!((published.len(), failure.expect("elsewhere").code), (0, 64));
+        let (published, failure) = outcome(own(leads, Some(record("the same by another name")))).await;
+        assert_eq!((published.len(), failure), (1, None));
     }
 
     #[test]

@@ -348,6 +348,7 @@ impl Driver<'_> {
         match news {
             News::Renewed(window) => {
                 self.doubtful = false;
+                self.look_again_who_holds();
                 Some(Event::Renewed(window))
             }
             News::Doubtful(error) => {

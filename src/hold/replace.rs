@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::driver::Driver;
+use super::event::Phase;
 use crate::backend::{Backend, Evict};
 use crate::lock::{ClaimId, Holder, LockName, Moment, Result};
 
@@ -28,6 +29,14 @@ impl Driver<'_> {
             let (names, id, by) = (&request.names, request.id, &request.holder);
             ask(&*backend, names, id, by, &before, deadline).await
         }));
+    }
+
+    /// Where the order of arrival settles only in time, somebody older may have come to hold and not have been seen.
+    pub(super) fn look_again_who_holds(&mut self) {
+        let settles = !self.job.backend.capabilities().ordered;
+        if self.job.replace && settles && *self.machine.phase() == Phase::Waiting {
+            self.replace_at = self.clock.now();
+        }
     }
 
     /// What could not be asked is asked again.
