@@ -34,7 +34,7 @@ fn committed_completions_are_current() {
 
 #[test]
 fn committed_manual_pages_are_current() {
-    compare("man", &dlock::cli::man::files());
+    compare("man", &dlock::cli::manual::files());
 }
 
 #[expect(clippy::print_stderr, reason = "a skipped check is to be seen")]
@@ -65,13 +65,29 @@ fn completions_load_in_their_shells() {
     loads("fish", &["-n"], "dlock.fish");
 }
 
+/// Whether `checker` has nothing to say about each page; one that is not installed is said and skipped.
+fn accepts_pages(checker: &str, arguments: &[&str]) {
+    for page in std::fs::read_dir(folder("man")).expect("readable") {
+        let page = page.expect("readable").path();
+        match Command::new(checker).env("LC_ALL", "C.UTF-8").args(arguments).arg(&page).output() {
+            Ok(output) => {
+                let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+                // A page that is formatted goes to standard output, what is wrong with it to standard error; a lint knows no page.
+                let said = if checker == "mandoc" {
+                    String::from_utf8_lossy(&output.stdout).into_owned()
+                } else {
+                    errors
+                };
+                assert!(output.status.success() && said.is_empty(), "{checker}, {}:\n{said}", page.display());
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return skipped(checker),
+            Err(error) => panic!("{checker}: {error}"),
+        }
+    }
+}
+
 #[test]
-fn bash_completes_options_of_a_subcommand() {
-    let path = folder("completions").join("dlock.bash");
-    let script = "source \"$0\"; COMP_WORDS=(dlock run --whole); COMP_CWORD=2; _dlock dlock --whole run; \
-                  echo \"${COMPREPLY[*]}\"";
-    let Ok(output) = Command::new("bash").args(["-c", script]).arg(path).output() else {
-        return skipped("bash");
-    };
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "--whole-tree");
+fn manual_pages_are_without_fault() {
+    accepts_pages("mandoc", &["-T", "lint"]);
+    accepts_pages("man", &["--warnings", "-Tutf8", "-l"]);
 }

@@ -21,9 +21,10 @@ pub struct Service {
     pub options: &'static [ServiceOption],
     /// Reads the connection options and connects to nothing. An error is one line without secrets.
     pub parse: fn(&Options) -> Result<Box<dyn Address>, String>,
-    /// Its sections of `dlock-run(1)`, each in Markdown: `# TITLE`, paragraphs, terms (`**TERM**` on a line of its own and
-    /// on the next lines what it means) and fenced lines to type.
-    pub manual: &'static [&'static str],
+    /// Its manual page `dlock-NAME(7)` in Markdown: `# WHAT IT OFFERS`, then the sections Address, Layout, Interoperates with,
+    /// Promises, Limits, Permissions and Settings that matter, each `## TITLE` with paragraphs, terms (`**TERM**` on a line of
+    /// its own and on the next lines what it means) and fenced lines to type.
+    pub manual: &'static str,
 }
 
 /// A connection option that not every service uses.

@@ -1,12 +1,15 @@
-//! From what people say of encryption to what rustls wants to know.
+//! From what people say of encryption to what rustls wants to know, and from what rustls says to what people understand.
 
+use std::error::Error;
 use std::fmt::Display;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
 use super::options::{Pem, Tls};
 use crate::lock::ErrorKind;
@@ -62,9 +65,126 @@ fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, Unusable> {
     read.map_err(|error| (ErrorKind::Invalid, format!("a certificate cannot be read: {error}")))
 }
 
+/// Why there is no encrypted connection, if `error`, or one that it comes from, is of encryption: of which kind that is, and the reason
+/// and what to do, in the words of all services.
+///
+/// A certificate that one side does not accept is `Denied`, whatever else is `Unavailable`.
+pub fn refusal(error: &(dyn Error + 'static)) -> Option<(ErrorKind, String)> {
+    Some(match found(error)? {
+        rustls::Error::InvalidCertificate(why) => (ErrorKind::Denied, not_trusted(why)),
+        rustls::Error::AlertReceived(alert) => match not_accepted(*alert) {
+            Some(reason) => (ErrorKind::Denied, reason.to_owned()),
+            None => (ErrorKind::Unavailable, format!("it ended the encrypted connection ({alert:?})")),
+        },
+        rustls::Error::InvalidMessage(_) => (
+            ErrorKind::Unavailable,
+            "it does not speak TLS on this port; leave encryption out, or name another port".to_owned(),
+        ),
+        other => (ErrorKind::Unavailable, format!("no encrypted connection: {other}")),
+    })
+}
+
+/// The error of rustls that `error` is, holds, or comes from.
+fn found<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<rustls::Error>() {
+            return Some(found);
+        }
+        // What an io::Error holds is not its source, but that one's source is.
+        next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+fn not_trusted(why: &CertificateError) -> String {
+    match why {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            format!("its certificate expired on {}; renew it, or check this host's clock", day(*not_after))
+        }
+        CertificateError::Expired => {
+            "its certificate has expired; renew it, or check this host's clock".to_owned()
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            format!("its certificate is not valid before {}; check this host's clock", day(*not_before))
+        }
+        CertificateError::UnknownIssuer => {
+            "its certificate is signed by an unknown authority; name that with --cacert".to_owned()
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            let names = if names.is_empty() { "nobody by name".to_owned() } else { names.join(", ") };
+            format!("its certificate is for {names}, not {}; see --tls-server-name", expected.to_str())
+        }
+        other => format!("its certificate is not trusted ({other})"),
+    }
+}
+
+/// `DnsName("a")` is a.
+fn bare(name: &str) -> &str {
+    name.split_once('(').map_or(name, |(_, rest)| rest.trim_end_matches(')').trim_matches('"'))
+}
+
+fn day(time: UnixTime) -> String {
+    let text =
+        humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.as_secs())).to_string();
+    text.split('T').next().unwrap_or_default().to_owned()
+}
+
+/// What a server says of the certificate that this client shows, or does not show.
+fn not_accepted(alert: AlertDescription) -> Option<&'static str> {
+    match alert {
+        AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
+            Some("it wants a client certificate; give --cert and --key")
+        }
+        // Older servers say the same if there is none.
+        AlertDescription::BadCertificate | AlertDescription::HandshakeFailure => {
+            Some("it wants a client certificate, or another one; see --cert and --key")
+        }
+        AlertDescription::UnknownCA
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::AccessDenied => {
+            Some("it does not accept this client's certificate; see --cert and --key")
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_said_with_its_remedy() {
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(1_609_459_200));
+        let names = vec!["DnsName(\"other.example\")".to_owned(), "IpAddress(10.0.0.1)".to_owned()];
+        let expected = "db.example".try_into().expect("a name");
+        for (why, sentence) in [
+            (
+                CertificateError::ExpiredContext { time, not_after: time },
+                "its certificate expired on 2021-01-01; renew it, or check this host's clock",
+            ),
+            (
+                CertificateError::UnknownIssuer,
+                "its certificate is signed by an unknown authority; name that with --cacert",
+            ),
+            (
+                CertificateError::NotValidForNameContext { expected, presented: names },
+                "its certificate is for other.example, 10.0.0.1, not db.example; see --tls-server-name",
+            ),
+        ] {
+            // As libraries hand it on: within an error of the system, or behind others.
+            let error = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidCertificate(why));
+            assert_eq!(refusal(&io::Error::other(error)), Some((ErrorKind::Denied, sentence.to_owned())));
+        }
+        assert_eq!(refusal(&io::Error::other("nothing of the kind")), None);
+    }
 
     #[test]
     fn only_what_is_surely_this_host_is_taken_for_it() {

@@ -26,6 +26,7 @@ pub(super) struct Teller<'a> {
     /// Whether a busy lock is waited for.
     waits: bool,
     told_waiting: bool,
+    told_ttl: bool,
     live: Option<Live<Screen, Box<dyn Fn() -> bool>>>,
     /// The service manager is told as well.
     pub(super) heartbeat: Option<Heartbeat<'a>>,
@@ -53,7 +54,8 @@ impl Teller<'_> {
             let ellipsis = Ellipsis::of_locale(|name| std::env::var_os(name));
             Live::new(Screen, Box::new(foreground) as Box<dyn Fn() -> bool>, lock.clone(), began, ellipsis)
         });
-        Self { printer, lock, service, waits, told_waiting: false, live, heartbeat: None }
+        let (told_waiting, told_ttl) = (false, false);
+        Self { printer, lock, service, waits, told_waiting, told_ttl, live, heartbeat: None }
     }
 
     /// Says `message`, after taking the live line away.
@@ -83,7 +85,8 @@ impl Teller<'_> {
     fn held(&mut self, waited: std::time::Duration, token: String) {
         self.erase();
         (self.live, self.heartbeat) = (None, None);
-        self.say(&Message::Acquired { lock: self.lock.clone(), waited, token });
+        let message = Message::Acquired { lock: self.lock.clone(), waited, token };
+        self.say(&message.at(self.service.clone()));
         // The command is about to write to the same stream.
         writer::messages().settle();
     }
@@ -103,6 +106,13 @@ impl Audience for Teller<'_> {
             Notice::Held { waited, grant } => {
                 let token = grant.names.first().map_or_else(String::new, |g| g.token.to_string());
                 self.held(waited, token);
+            }
+            Notice::Started(pid) => self.say(&Message::Started { lock: lock(), pid }),
+            // A claim may be entered again.
+            Notice::ShorterTtl { .. } if std::mem::replace(&mut self.told_ttl, true) => {}
+            Notice::ShorterTtl { asked, granted } => {
+                let backend = self.service.backend;
+                self.say(&Message::ShorterTtl { lock: lock(), asked, granted, backend });
             }
             Notice::Nested(claim) => {
                 let message = Message::Nested { lock: lock(), claim: claim.to_string() };
@@ -139,6 +149,15 @@ impl Audience for Teller<'_> {
                     Message::LeaveFailed { lock, reason, ttl }
                 });
             }
+        }
+    }
+
+    /// Not to a mailbox: what is so of a service is so of each of its runs.
+    fn tells_risks(&self) -> bool {
+        match self.printer.verbosity {
+            Verbosity::Quiet => false,
+            Verbosity::Normal => writer::is_terminal(),
+            Verbosity::Verbose => true,
         }
     }
 

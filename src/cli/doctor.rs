@@ -8,6 +8,7 @@ use super::out::{Ended, Out};
 use super::settings::{self, Viewing};
 use super::source::{Resolved, Source};
 use super::{config_file, values};
+use crate::backend::service::Address;
 use crate::backend::{Backend, Examination, Risk};
 use crate::output::doctor::{Findings, Setting};
 use crate::output::sanitise;
@@ -48,6 +49,17 @@ impl DoctorSettings {
         Ok(Self { files, settings, schema: args.schema, viewing })
     }
 
+    /// Adds where the locks are, if nobody has said that.
+    fn add_where(&mut self, address: &dyn Address) {
+        let source = Source::Default.to_string();
+        for (option, value) in [("endpoint", address.place()), ("backend", address.service().name.to_owned())]
+        {
+            if !self.settings.iter().any(|setting| setting.option == option) {
+                self.settings.insert(0, Setting { option, value, source: source.clone() });
+            }
+        }
+    }
+
     fn findings(&self, backend: &'static str, examination: Result<Examination, String>) -> Findings {
         Findings { backend, files: self.files.clone(), settings: self.settings.clone(), examination }
     }
@@ -56,8 +68,10 @@ impl DoctorSettings {
 fn setting(option: &'static str, found: Option<&Resolved>) -> Option<Setting> {
     let default = DEFAULTS.iter().find(|(known, _)| *known == option).map(|(_, value)| *value);
     let (value, source) = match found {
-        Some(found) if option == "password" || found.texts.iter().any(|text| values::has_password(text)) => {
-            ("(secret)".to_owned(), &found.source)
+        Some(found) if option == "password" => ("(secret)".to_owned(), &found.source),
+        Some(found) if option == "endpoint" => {
+            let texts: Vec<String> = found.texts.iter().map(|text| values::without_passwords(text)).collect();
+            (texts.join(" "), &found.source)
         }
         Some(found) => (found.texts.join(" "), &found.source),
         None => (default?.to_owned(), &Source::Default),
@@ -66,8 +80,9 @@ fn setting(option: &'static str, found: Option<&Resolved>) -> Option<Setting> {
 }
 
 /// Prints what was found; if the service could not be asked, that failure comes after it.
-pub fn run(settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
+pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
     let address = connect::locate(&settings.viewing.connection)?;
+    settings.add_where(&*address);
     if settings.schema {
         let none = || Failure::usage(format!("the backend {} has no tables", address.service().name));
         return out.write(&address.schema().ok_or_else(none)?);
@@ -124,7 +139,7 @@ mod tests {
     fn secrets_are_only_said_to_be_there() {
         for (option, text, shown) in [
             ("password", "hunter2", "(secret)"),
-            ("endpoint", "redis://u:hunter2@h", "(secret)"),
+            ("endpoint", "redis://u:hunter2@h", "redis://u:***@h"),
             ("endpoint", "redis://u@h", "redis://u@h"),
             ("user", "u", "u"),
         ] {

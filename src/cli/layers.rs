@@ -140,7 +140,7 @@ impl<'a> Layers<'a> {
                 "{source}: no configuration file has a profile {}",
                 sanitise::text(&name)
             ));
-            let known: BTreeSet<&str> = self.files.iter().flat_map(ConfigFile::profiles).collect();
+            let known = self.profiles();
             return Err(match nearest(&name, known.iter().copied()) {
                 Some(near) => failure.hint(format!("did you mean {}?", sanitise::text(near))),
                 None if known.is_empty() => {
@@ -154,6 +154,11 @@ impl<'a> Layers<'a> {
         }
         self.profile = Some(name);
         Ok(())
+    }
+
+    /// The names of all profiles, sorted.
+    pub fn profiles(&self) -> BTreeSet<&str> {
+        self.files.iter().flat_map(ConfigFile::profiles).collect()
     }
 
     /// The configuration files that were read, the weightier first.

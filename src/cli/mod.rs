@@ -15,11 +15,7 @@ mod habits;
 pub mod layers;
 pub mod leader;
 pub mod list;
-pub mod man;
-pub mod man_text;
-pub mod man_text_elect;
-pub mod man_text_looks;
-pub mod man_text_systemd;
+pub mod manual;
 pub mod me;
 mod notify;
 pub mod out;
@@ -45,10 +41,11 @@ use crate::output::{LogFormat, Message, Printer, Verbosity};
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
 use crate::supervise::sys;
-use args::{ManArgs, Subcommand};
+use args::ManArgs;
 use doctor::DoctorSettings;
 pub use exit_code::{ExitCode, Failure};
 use layers::Surroundings;
+use manual::Page;
 use out::{Ended, Out as _, Stdout};
 use parse::Asked;
 use settings::{
@@ -147,9 +144,9 @@ fn dispatch(asked: Asked, printer: &mut Printer, started: Moment) -> Result<Outc
             watch::run(&settings, &mut out, printer)?;
         }
         Asked::Doctor(args) => {
-            let settings = DoctorSettings::resolve(&args, &around)?;
+            let mut settings = DoctorSettings::resolve(&args, &around)?;
             told(printer, &settings.viewing);
-            doctor::run(&settings, &mut out)?;
+            doctor::run(&mut settings, &mut out)?;
         }
         Asked::Break(args) => {
             let settings = BreakSettings::resolve(&args, &around)?;
@@ -160,7 +157,8 @@ fn dispatch(asked: Asked, printer: &mut Printer, started: Moment) -> Result<Outc
             let shell = args.shell.ok_or_else(|| Failure::usage("SHELL is missing"))?;
             out.write(&completions::script(shell))?;
         }
-        Asked::Man(args) => manual(&args, &mut out)?,
+        Asked::Man(args) => show_manual(&args, &mut out)?,
+        Asked::Complete(words) => out.write(&completions::answer(&words))?,
         Asked::Text(text) => out.write(&text)?,
     }
     Ok(Outcome::Exited(0))
@@ -173,9 +171,9 @@ fn begin(settings: &RunSettings, printer: &mut Printer, started: Moment) -> Resu
     Ok(run::run(settings, *printer, started)?)
 }
 
-fn manual(args: &ManArgs, out: &mut Stdout) -> Result<(), Ended> {
+fn show_manual(args: &ManArgs, out: &mut Stdout) -> Result<(), Ended> {
     if let Some(directory) = &args.dir {
-        return Ok(man::write_all(Path::new(directory))?);
+        return Ok(manual::write_all(Path::new(directory))?);
     }
-    out.write(&man::page(args.page.as_deref().and_then(Subcommand::named)))
+    manual::show(args.page.as_deref().and_then(Page::named).unwrap_or(Page::Main), out)
 }

@@ -57,6 +57,11 @@ impl Stdout {
     pub fn new() -> Self {
         Self { terminal: rustix::termios::isatty(rustix::stdio::stdout()) }
     }
+
+    /// Whether people read it as it comes.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
 }
 
 impl Default for Stdout {

@@ -38,6 +38,8 @@ pub enum Asked {
     Completions(CompletionsArgs),
     /// `dlock man`.
     Man(ManArgs),
+    /// What the completions of a shell ask for: the words to the cursor.
+    Complete(Vec<String>),
     /// `--help` or `--version`: the text to print.
     Text(String),
 }
@@ -50,6 +52,10 @@ pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {
     let word = first.to_string_lossy();
     if let Some(subcommand) = Subcommand::named(&word) {
         return parse_subcommand(subcommand, words);
+    }
+    if word == "__complete" {
+        let words = words[1..].iter().map(|word| word.to_string_lossy().into_owned());
+        return Ok(Asked::Complete(words.collect()));
     }
     if !matches!(&*word, "help" | "-h" | "--help" | "-V" | "--version") {
         return Err(usage::unknown_command(&word, &words[1..]));

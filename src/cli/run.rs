@@ -286,6 +286,9 @@ impl Run<'_> {
         if let Some(message) = &ending.message {
             self.printer.print(message);
         }
+        if let Some(message) = ended.and_then(|ended| self.finished(ended)) {
+            self.printer.print(&message);
+        }
         let backend = self.address.service().name;
         if self.settings.report.is_some() || self.settings.metrics_file.is_some() {
             let report = ending.report(self.settings, backend, ended);
@@ -296,6 +299,16 @@ impl Run<'_> {
         }
         last_words();
         ending.outcome
+    }
+
+    /// How a run that went well ended.
+    fn finished(&self, ended: &Ended) -> Option<Message> {
+        let (Verdict::Ran(outcome), Some(held)) = (&ended.verdict, ended.held) else { return None };
+        let outcome = match outcome {
+            Outcome::Exited(status) => format!("exited {status}"),
+            Outcome::Signaled(signal) => format!("died of {signal}"),
+        };
+        Some(Message::Finished { lock: names(&self.settings.names), held, outcome })
     }
 
     fn write(&self, path: Option<&Path>, what: &'static str, write: impl Fn(&Path) -> std::io::Result<()>) {

@@ -126,7 +126,31 @@ pub fn file(text: &OsStr, option: &str) -> Result<PathBuf, Failure> {
     if text.is_empty() {
         return Err(Failure::usage(format!("--{option}: the file's name is empty")));
     }
+    if text == "-" {
+        let reason = format!("--{option}: - is not the name of a file");
+        return Err(
+            Failure::usage(reason).hint("write /dev/stderr, /dev/stdout, or ./- for a file of that name")
+        );
+    }
     Ok(std::path::absolute(text).unwrap_or_else(|_| PathBuf::from(text)))
+}
+
+/// The addresses in `endpoint` with `***` in the place of each password.
+pub fn without_passwords(endpoint: &str) -> String {
+    let shown = |url: &str| {
+        let (scheme, rest) =
+            url.split_once("://").map_or(("", url), |(scheme, _)| url.split_at(scheme.len() + 3));
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let authority = match authority.rsplit_once('@').map(|(user, host)| (user.split_once(':'), host)) {
+            Some((Some((user, password)), host)) if !password.is_empty() => format!("{user}:***@{host}"),
+            _ => authority.to_owned(),
+        };
+        let (path, query) = path.split_at(path.find('?').map_or(path.len(), |at| at + 1));
+        let pairs =
+            query.split('&').map(|pair| if pair.starts_with("password=") { "password=***" } else { pair });
+        format!("{scheme}{authority}{path}{}", pairs.collect::<Vec<_>>().join("&"))
+    };
+    endpoint.split(',').map(shown).collect::<Vec<_>>().join(",")
 }
 
 /// Whether one of the addresses in `endpoint` has a password in it.
@@ -145,6 +169,22 @@ pub fn has_password(endpoint: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passwords_in_addresses_are_replaced_and_nothing_else() {
+        for (url, shown) in [
+            ("redis://u:p@h:1/0", "redis://u:***@h:1/0"),
+            ("redis://:p@h", "redis://:***@h"),
+            ("h:1,http://u:p@h", "h:1,http://u:***@h"),
+            ("postgres://h/db?x=1&password=p&y=2", "postgres://h/db?x=1&password=***&y=2"),
+            ("redis://u:p@ss@h", "redis://u:***@h"),
+            ("unix:/run/x?db=2", "unix:/run/x?db=2"),
+            ("/var/tmp/a:b@c", "/var/tmp/a:b@c"),
+        ] {
+            assert_eq!(without_passwords(url), shown);
+            assert!(!has_password(shown) || shown.contains("***"));
+        }
+    }
 
     #[test]
     fn passwords_in_addresses_are_seen() {

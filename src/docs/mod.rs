@@ -130,4 +130,6 @@ pub mod adr {
     pub mod r0107_the_newcomer_asks {}
     #[doc = include_str!("adr/0108-the-front-tells-the-service-manager.md")]
     pub mod r0108_the_front_tells_the_service_manager {}
+    #[doc = include_str!("adr/0113-pages-are-markdown-and-shells-ask-the-program.md")]
+    pub mod r0113_pages_are_markdown_and_shells_ask_the_program {}
 }

@@ -131,6 +131,7 @@ impl Driver<'_> {
         match self.try_spawn() {
             Ok(spawned) => {
                 self.command = Some(spawned.pid);
+                self.audience.notice(Notice::Started(spawned.pid));
                 self.command_started(spawned);
                 self.examine_later();
             }

@@ -16,6 +16,7 @@ use super::replace::Replacing;
 use super::verdict::Verdict;
 use super::waits::{changed, others_had_their_turn, taken};
 use super::{new_id, service};
+
 use crate::backend::{Claim, Examination};
 use crate::clock::{Alarm, Clock};
 use crate::lease::{Attempt, LeaseKeeper, News, Wanted};
@@ -135,7 +136,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         request,
         entering: None,
         entering_since: Moment::NEVER,
-        tell_silence_at: job.plan.started + service::SILENCE,
+        tell_silence_at: job.plan.started.max(Clock::Boot.now()) + service::SILENCE,
         looking: None,
         replace_at: Moment::NEVER,
         replacing: None,
@@ -218,7 +219,8 @@ impl Driver<'_> {
                 self.own = own;
                 self.under = under;
                 // The kernel looks after waiting claims without a ttl: no wake-ups for those.
-                if claim.ttl().is_some() {
+                if let Some(granted) = claim.ttl() {
+                    self.tell_ttl(granted);
                     self.lease = Some(self.lease_keeper(&claim, self.entering_since));
                 }
                 self.claim = Some(claim);

@@ -52,6 +52,15 @@ pub enum Notice<'a> {
         /// What was granted.
         grant: &'a Grant,
     },
+    /// The command has started.
+    Started(i32),
+    /// The service granted a shorter ttl than was asked for.
+    ShorterTtl {
+        /// What was asked for.
+        asked: Duration,
+        /// What counts.
+        granted: Duration,
+    },
     /// The first name is held by this claim of an outer run.
     Nested(ClaimId),
     /// The entry was lost before the command ran; a new one goes to the end of the line.
@@ -81,6 +90,8 @@ pub enum Notice<'a> {
 pub trait Audience {
     /// Takes a notice.
     fn notice(&mut self, notice: Notice<'_>);
+    /// Whether it tells of what can cost a lock at the service: only then is that asked for.
+    fn tells_risks(&self) -> bool;
     /// When it wants [`Audience::tick`] to be called.
     fn wake_at(&self) -> Moment;
     /// Refreshes what it shows.

@@ -8,7 +8,8 @@ use super::job::Notice;
 use crate::backend::{Examination, Weight};
 use crate::lock::{Error, ErrorKind, Moment, Result};
 
-/// How long a service may be silent before people are told.
+/// How long a service may be silent before people are told: not from the start of dlock, but of this process, since one that takes
+/// the place of a stopped one has just begun to ask.
 pub(super) const SILENCE: Duration = Duration::from_secs(2);
 /// How long a command runs before its hold is made safer: nothing of it may slow down a short one.
 const SETTLE_AFTER: Duration = Duration::from_millis(250);
@@ -23,6 +24,14 @@ impl Driver<'_> {
     pub(super) fn tell_silence(&mut self) {
         self.tell_silence_at = Moment::NEVER;
         self.audience.notice(Notice::NotReached(self.machine.last_error.as_ref()));
+    }
+
+    /// A shorter lease than was asked for ends a command sooner when the service is silent.
+    pub(super) fn tell_ttl(&mut self, granted: Duration) {
+        let asked = self.job.plan.ttl;
+        if granted < asked {
+            self.audience.notice(Notice::ShorterTtl { asked, granted });
+        }
     }
 
     /// The claim will be told that it is held for longer, and the service looked at after that.
@@ -45,7 +54,7 @@ impl Driver<'_> {
                 claim.settle();
             }
             // Only if that may tell something that matters.
-            if self.job.backend.capabilities().look_while_running {
+            if self.job.backend.capabilities().look_while_running && self.audience.tells_risks() {
                 self.examine_at = now + LOOK_AFTER;
             }
             return;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::status::{Layout, text};
 use super::table::{Column, Table};
@@ -32,6 +33,9 @@ pub struct Findings {
     /// What the service said, or why it said nothing.
     pub examination: Result<Examination, String>,
 }
+
+/// The least room for a sentence, however narrow the terminal.
+const LEAST_WIDTH: usize = 20;
 
 const COLUMNS: [Column; 3] = [
     Column { title: "OPTION", right: false, flexible: false, rank: 0 },
@@ -64,9 +68,10 @@ impl Findings {
         }
         for weight in [Weight::Warning, Weight::Note] {
             for risk in found.risks.iter().filter(|risk| risk.weight == weight) {
-                out.push_str(&line_of(risk, layout.colour));
+                out.push_str(&line_of(risk, layout));
             }
         }
+        out.push_str(&title(&verdict(&found.risks)));
         out
     }
 
@@ -94,14 +99,40 @@ fn word(weight: Weight) -> &'static str {
     }
 }
 
-fn line_of(risk: &Risk, colour: bool) -> String {
-    let word = word(risk.weight);
-    let word = match (risk.weight, colour) {
-        (Weight::Warning, true) => format!("\x1b[1m{word}\x1b[0m"),
-        _ => word.to_owned(),
-    };
+/// What it comes to.
+fn verdict(risks: &[Risk]) -> String {
+    let warnings = risks.iter().filter(|risk| risk.weight == Weight::Warning).count();
+    match warnings {
+        0 => "nothing wrong was found".to_owned(),
+        1 => "1 warning: locks may be lost until it is seen to".to_owned(),
+        n => format!("{n} warnings: locks may be lost until they are seen to"),
+    }
+}
+
+/// One risk, wrapped between words if there is a width to keep.
+fn line_of(risk: &Risk, layout: &Layout) -> String {
+    let kind = word(risk.weight);
     let remedy = risk.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
-    format!("  {word}: {}\n", sanitise::text(&format!("{}{remedy}", risk.what)))
+    let sentence = sanitise::text(&format!("{}{remedy}", risk.what));
+    let indent = "  ".len() + kind.len() + ": ".len();
+    let room = layout.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
+    let mut lines = vec![String::new()];
+    for word in sentence.split(' ') {
+        let line = lines.last_mut().expect("at least one");
+        if !line.is_empty() && line.width() + 1 + word.width() > room {
+            lines.push(word.to_owned());
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    let kind = match (risk.weight, layout.colour) {
+        (Weight::Warning, true) => format!("\x1b[1m{kind}\x1b[0m"),
+        _ => kind.to_owned(),
+    };
+    format!("  {kind}: {}\n", lines.join(&format!("\n{}", " ".repeat(indent))))
 }
 
 /// Milliseconds, to the microsecond.
@@ -178,7 +209,19 @@ mod tests {
                 "risks\n",
                 "  warning: a fault; mend it\n",
                 "  note: a limit\n",
+                "1 warning: locks may be lost until it is seen to\n",
             )
+        );
+    }
+
+    #[test]
+    fn sentences_are_wrapped_between_words() {
+        let now = SystemTime::UNIX_EPOCH;
+        let layout = Layout { width: Some(40), colour: false, ellipsis: Ellipsis::Unicode, now };
+        let risk = Risk::warning("the server may drop any key it likes", "set maxmemory-policy noeviction");
+        assert_eq!(
+            line_of(&risk, &layout),
+            "  warning: the server may drop any key\n           it likes; set\n           maxmemory-policy noeviction\n"
         );
     }
 

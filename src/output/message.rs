@@ -63,6 +63,26 @@ pub enum Message {
         waited: Duration,
         token: String,
     },
+    ShorterTtl {
+        lock: String,
+        #[serde(rename = "asked_ms", serialize_with = "milliseconds")]
+        asked: Duration,
+        #[serde(rename = "granted_ms", serialize_with = "milliseconds")]
+        granted: Duration,
+        backend: &'static str,
+    },
+    Started {
+        lock: String,
+        pid: i32,
+    },
+    Finished {
+        lock: String,
+        #[serde(rename = "held_ms", serialize_with = "milliseconds")]
+        held: Duration,
+        /// How the command ended.
+        #[serde(skip)]
+        outcome: String,
+    },
     Busy {
         lock: String,
         holder: Option<Party>,
@@ -216,7 +236,7 @@ impl Message {
     #[must_use]
     pub fn at(self, service: Service) -> Self {
         match self {
-            Self::Waiting { .. } | Self::Busy { .. } | Self::WaitRanOut { .. } => {
+            Self::Waiting { .. } | Self::Acquired { .. } | Self::Busy { .. } | Self::WaitRanOut { .. } => {
                 Self::At(Box::new(Located { service, message: self }))
             }
             other => other,
@@ -249,12 +269,16 @@ impl Message {
             | Self::LinesDropped { .. }
             | Self::NotWritten { .. } => Level::Warning,
             Self::Waiting { .. }
+            | Self::ShorterTtl { .. }
             | Self::NoLocks { .. }
             | Self::PathAsName { .. }
             | Self::StandsAgain { .. } => Level::Info,
-            Self::Acquired { .. } | Self::TreeHidden { .. } | Self::Skipped { .. } | Self::Nested { .. } => {
-                Level::Verbose
-            }
+            Self::Acquired { .. }
+            | Self::Started { .. }
+            | Self::Finished { .. }
+            | Self::TreeHidden { .. }
+            | Self::Skipped { .. }
+            | Self::Nested { .. } => Level::Verbose,
         }
     }
 

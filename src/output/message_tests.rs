@@ -75,6 +75,17 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "acquired deploy after 1m03s, token 7",
         ),
         (
+            M::ShorterTtl { lock: lock(), asked: s(300), granted: s(60), backend: "zk" },
+            Level::Info,
+            "the ttl of deploy is 1m00s, not 5m00s: zk grants no more",
+        ),
+        (M::Started { lock: lock(), pid: 7 }, Level::Verbose, "started the command under deploy, pid 7"),
+        (
+            M::Finished { lock: lock(), held: s(3), outcome: "exited 0".into() },
+            Level::Verbose,
+            "the command exited 0 after 3s under deploy",
+        ),
+        (
             M::Busy { lock: lock(), holder: Some(party()) },
             Level::Busy,
             "deploy is busy: held by ci@host7 pid 4121 (./deploy.sh) for 3m12s",

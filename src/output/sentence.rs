@@ -21,6 +21,7 @@ impl fmt::Display for Message {
             | Self::NotReached { .. }
             | Self::Rejoined { .. }
             | Self::Acquired { .. }
+            | Self::ShorterTtl { .. }
             | Self::Busy { .. }
             | Self::WaitRanOut { .. }
             | Self::Superseded { .. }
@@ -39,6 +40,8 @@ impl fmt::Display for Message {
             | Self::CannotEnd { .. }
             | Self::KeeperDied { .. }
             | Self::KeeperStopped { .. }
+            | Self::Started { .. }
+            | Self::Finished { .. }
             | Self::TreeHidden { .. } => self.fmt_running(f),
         }
     }
@@ -94,8 +97,14 @@ impl Message {
                 write!(f, "lost the place in the queue for {lock} ({reason}); rejoined at the end")
             }
             Self::Acquired { lock, waited, token } => {
-                write!(f, "acquired {lock} after {}, token {token}", short(*waited))
+                write!(f, "acquired {lock}{at} after {}, token {token}", short(*waited))
             }
+            Self::ShorterTtl { lock, asked, granted, backend } => write!(
+                f,
+                "the ttl of {lock} is {}, not {}: {backend} grants no more",
+                short(*granted),
+                short(*asked)
+            ),
             Self::Busy { lock, holder } => {
                 write!(f, "{lock} is busy{at}")?;
                 held_by(f, ": ", holder.as_ref())
@@ -188,6 +197,10 @@ impl Message {
                 "the process of dlock that renewed {lock} stopped and the lease ran out; {}",
                 ended(*surely_ran)
             ),
+            Self::Started { lock, pid } => write!(f, "started the command under {lock}, pid {pid}"),
+            Self::Finished { lock, held, outcome } => {
+                write!(f, "the command {outcome} after {} under {lock}", short(*held))
+            }
             Self::TreeHidden { reason } => {
                 write!(f, "only the command's process group can be ended, not all its descendants: {reason}")
             }

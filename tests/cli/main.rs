@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 
 mod breaking;
+mod completing;
 mod concurrency;
 mod credentials;
 mod directory;

@@ -290,6 +290,8 @@ fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
     let holder = bed.held(&["--name", "x", "--ttl", "20s"]);
     let waiter = bed.start(&mut bed.run(["-w", "5s", "--ttl", "20s", "--name", "x", "--", "touch", "started"]));
     bed.await_waiters("x", 1);
+    // Its entry may be seen before it knows of it.
+    until_true("a waiter", || waiter.err_so_far().contains("waiting for x"));
     site.freeze();
     let ended = waiter.finish();
     within(ended.took, Duration::from_secs(6));

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 
+use crate::backend::tls;
 use crate::lock::{Error, ErrorKind, LockName};
 
 /// The backend's name.
@@ -16,6 +17,8 @@ pub(super) enum Fault {
     LeaseExists,
     /// The connection failed or the server cannot serve now; another one, or a later attempt, may.
     Passing(String),
+    /// That server and this client do not trust each other; another one may.
+    NotTrusted(String),
     /// The token that says who asks is too old or not known; a new one may do.
     StaleToken(String),
     /// The server has no space for what was to be written.
@@ -49,12 +52,21 @@ impl Fault {
         Self::Passing("no answer in time".to_owned())
     }
 
+    /// What encryption has to do with it, if it has.
+    pub(super) fn of_encryption(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        Some(match tls::refusal(error)? {
+            (ErrorKind::Denied, reason) => Self::NotTrusted(reason),
+            (_, reason) => Self::Passing(reason),
+        })
+    }
+
     /// As what the backend tells of `operation`.
     pub(super) fn error(self, operation: &'static str, lock: Option<&LockName>) -> Error {
         let (kind, reason) = match self {
             Self::LeaseNotFound => (ErrorKind::Unavailable, "the lease is gone".to_owned()),
             Self::LeaseExists => (ErrorKind::Unavailable, "the lease is taken".to_owned()),
             Self::Passing(reason) | Self::StaleToken(reason) => (ErrorKind::Unavailable, reason),
+            Self::NotTrusted(reason) => (ErrorKind::Denied, reason),
             Self::Full(text) => (
                 ErrorKind::Unavailable,
                 format!("{text}; compact and defragment the server's data, then disarm the alarm"),
@@ -74,6 +86,9 @@ impl From<etcd_client::Error> for Fault {
         use etcd_client::Error as E;
         match error {
             E::GRpcStatus(status) => {
+                if let Some(fault) = Self::of_encryption(&status) {
+                    return fault;
+                }
                 let mut text = status.message().to_owned();
                 // The reason stands at the end of the chain: what TLS or the system said.
                 let mut source = status.source();

@@ -102,6 +102,9 @@ fn endpoint(url: &str, config: &EtcdConfig) -> Outcome<Endpoint> {
 
 /// The reason stands at the end of the chain: what TLS or the system said.
 fn unreached(error: &tonic::transport::Error) -> Fault {
+    if let Some(fault) = Fault::of_encryption(error) {
+        return fault;
+    }
     let mut reason: &dyn Error = error;
     while let Some(source) = reason.source() {
         reason = source;
@@ -214,7 +217,8 @@ impl Wire {
 
     /// Has `request` answered by some server until `deadline`; it may be executed more than once.
     ///
-    /// Errors: what the server says to it; [`Fault::Passing`] with the last reason at the deadline.
+    /// Errors: what the server says to it; [`Fault::NotTrusted`] if that is so of all servers; [`Fault::Passing`] with the last
+    /// reason at the deadline.
     pub(super) async fn call<T, F, R>(&self, deadline: Moment, request: F) -> Outcome<T>
     where
         F: Fn(Connection) -> R,
@@ -223,6 +227,8 @@ impl Wire {
         let mut last = None;
         let mut pause = PAUSE.0;
         let mut tries = 0;
+        // How many servers one after the other were not trusted, or did not trust this client.
+        let mut not_trusted = 0;
         let count = self.config.endpoints.len();
         while clock::now() < deadline {
             let number = *self.failed.borrow() + 1;
@@ -230,14 +236,29 @@ impl Wire {
             // The client's futures are large, and every caller would hold one.
             let attempt = Box::pin(self.attempt(&request));
             let (reason, in_time) = match by(clock::now() + patience, attempt).await {
-                Some(Err(Fault::Passing(reason) | Fault::StaleToken(reason))) => (reason, true),
+                Some(Err(Fault::Passing(reason) | Fault::StaleToken(reason))) => {
+                    not_trusted = 0;
+                    (reason, true)
+                }
+                Some(Err(Fault::NotTrusted(reason))) => {
+                    not_trusted += 1;
+                    (reason, true)
+                }
                 Some(answer) => {
                     self.slow.store(0, Ordering::Relaxed);
                     return answer;
                 }
-                None => ("no answer in time".to_owned(), false),
+                None => {
+                    not_trusted = 0;
+                    ("no answer in time".to_owned(), false)
+                }
             };
-            last = Some(format!("{}: {reason}", self.endpoint(number)));
+            let reason = format!("{}: {reason}", self.endpoint(number));
+            if not_trusted == count {
+                // Time changes nothing about that.
+                return Err(Fault::NotTrusted(reason));
+            }
+            last = Some(reason);
             let first = self.give_up_number(number);
             if first && !in_time && patience >= TELLING {
                 self.slow.fetch_add(1, Ordering::Relaxed);

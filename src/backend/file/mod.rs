@@ -80,7 +80,7 @@ pub static SERVICE: Service = Service {
     has_login: false,
     options: &[ServiceOption { name: "allow-network-fs", remedy: NAME_THE_SERVICE }],
     parse: |options| Ok(Box::new(FileConfig::parse(options)?)),
-    manual: &[include_str!("manual.md")],
+    manual: include_str!("manual.md"),
 };
 
 impl Address for FileConfig {

@@ -57,7 +57,7 @@ pub static SERVICE: descriptor::Service = descriptor::Service {
         Some(several) => Ok(Box::new(several)),
         None => Ok(Box::new(RedisConfig::parse(options)?)),
     },
-    manual: &[include_str!("manual.md"), include_str!("redlock/manual.md")],
+    manual: include_str!("manual.md"),
 };
 
 impl Address for RedisConfig {

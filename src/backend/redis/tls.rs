@@ -24,24 +24,18 @@ pub(super) async fn encrypt(wanted: &Tls, host: &str, stream: TcpStream) -> Outc
 
 /// Why a connection broke: a server refuses a client's certificate only after the client believes it is connected.
 pub(super) fn breach(error: &std::io::Error) -> Fault {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(rustls::Error::AlertReceived(alert)) => {
-            let reason = format!(
-                "it refused this client's certificate, or the lack of one ({alert:?}); see --cert and --key"
-            );
-            Fault { spent: true, ..Fault::new(ErrorKind::Denied, reason) }
-        }
-        _ => Fault::spent(error),
+    match tls::refusal(error) {
+        Some((kind, reason)) => Fault { spent: true, ..Fault::new(kind, reason) },
+        None => Fault::spent(error),
     }
 }
 
-/// A server that cannot prove itself is not the one that was meant.
+/// Why there is no encrypted connection.
 fn refusal(error: &std::io::Error) -> Fault {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(rustls::Error::InvalidCertificate(_)) => Fault::new(
-            ErrorKind::Denied,
-            format!("its certificate is not believed ({error}); see --cacert and --tls-server-name"),
-        ),
-        _ => Fault::spent(format!("no encrypted connection: {error}; does it speak TLS on this port?")),
+    match tls::refusal(error) {
+        Some((ErrorKind::Unavailable, reason)) => Fault::spent(reason),
+        // A server that cannot prove itself is not the one that was meant.
+        Some((kind, reason)) => Fault::new(kind, reason),
+        None => Fault::spent(format!("no encrypted connection: {error}; does it speak TLS on this port?")),
     }
 }

@@ -83,7 +83,7 @@ impl View {
             (Some("superseded"), Some(by)) => return ClaimState::Superseded { by: by.clone() },
             (Some("evicted"), by) => LossReason::Evicted(by.clone()),
             _ if now >= self.last_good + self.ttl => LossReason::Expired,
-            _ => LossReason::SessionEnded,
+            _ => LossReason::Evicted(None),
         };
         ClaimState::Lost(reason)
     }

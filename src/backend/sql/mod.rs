@@ -48,7 +48,7 @@ pub static MYSQL: descriptor::Service = descriptor::Service {
     has_login: true,
     options: &[],
     parse: |options| Ok(Box::new(SqlConfig::mysql(options)?)),
-    manual: &[include_str!("mysql/manual.md")],
+    manual: include_str!("mysql/manual.md"),
 };
 
 /// A PostgreSQL.
@@ -58,7 +58,7 @@ pub static POSTGRES: descriptor::Service = descriptor::Service {
     has_login: true,
     options: &[],
     parse: |options| Ok(Box::new(SqlConfig::postgres(options)?)),
-    manual: &[include_str!("postgres/manual.md")],
+    manual: include_str!("postgres/manual.md"),
 };
 
 impl Address for SqlConfig {

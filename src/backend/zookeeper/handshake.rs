@@ -43,7 +43,7 @@ pub(super) async fn objection(wanted: &Tls, server: &str, stream: TcpStream) -> 
     // A server refuses a client's certificate only after the client believes that it is connected.
     let mut byte = [0];
     match tokio::time::timeout(OBJECTION, stream.read(&mut byte)).await {
-        Ok(Err(error)) if is_word_of_tls(&error) => Some(meaning(&error)),
+        Ok(Err(error)) if tls::refusal(&error).is_some() => Some(meaning(&error)),
         // The end of the connection may overtake the server's last words.
         Ok(Err(_) | Ok(0)) => {
             let wish = "it closed the encrypted connection; does it want a certificate? see --cert and --key";
@@ -58,20 +58,9 @@ pub(super) async fn objection(wanted: &Tls, server: &str, stream: TcpStream) -> 
     }
 }
 
-fn is_word_of_tls(error: &std::io::Error) -> bool {
-    error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some()
-}
-
 fn meaning(error: &std::io::Error) -> String {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(rustls::Error::InvalidCertificate(_)) => {
-            format!("its certificate is not believed ({error}); see --cacert")
-        }
-        Some(rustls::Error::AlertReceived(alert)) => {
-            format!(
-                "it refused this client's certificate, or the lack of one ({alert:?}); see --cert and --key"
-            )
-        }
-        _ => format!("no encrypted connection ({error}); does it speak TLS on this port?"),
+    match tls::refusal(error) {
+        Some((_, reason)) => reason,
+        None => format!("no encrypted connection: {error}; does it speak TLS on this port?"),
     }
 }

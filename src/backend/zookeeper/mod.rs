@@ -52,7 +52,7 @@ pub static SERVICE: Service = Service {
     has_login: true,
     options: &[ServiceOption { name: "zk-layout", remedy: NAME_THE_SERVICE }],
     parse: |options| Ok(Box::new(ZkConfig::parse(options)?)),
-    manual: &[include_str!("manual.md")],
+    manual: include_str!("manual.md"),
 };
 
 impl Address for ZkConfig {

@@ -1,7 +1,5 @@
 //! The options of the commands that look at locks and break them.
 
-#![expect(clippy::doc_markdown, reason = "the comments on options are the text of the help")]
-
 use std::ffi::OsString;
 
 use clap::Args;

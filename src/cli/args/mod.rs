@@ -11,7 +11,10 @@ mod run;
 
 use std::ffi::OsString;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Command, ValueHint};
+
+use super::manual::Page;
 
 pub use connection::{ConnectionArgs, MessageArgs};
 pub use elect::{ElectArgs, LeaderArgs, ProclaimArgs};
@@ -122,7 +125,7 @@ impl Subcommand {
             Self::Completions => {
                 CompletionsArgs::augment_args(empty).about("Print the completions for a shell")
             }
-            Self::Man => ManArgs::augment_args(empty).about("Print a manual page"),
+            Self::Man => ManArgs::augment_args(empty).about("Show a manual page"),
         }
     }
 }
@@ -150,10 +153,15 @@ pub struct CompletionsArgs {
 /// `dlock man`.
 #[derive(Args, Debug)]
 pub struct ManArgs {
-    /// The command whose page is printed [default: the main page]
-    #[arg(value_name = "COMMAND", value_parser = Subcommand::ALL.map(Subcommand::name))]
+    /// The subcommand or lock service whose page is shown [default: the main page]
+    #[arg(value_name = "COMMAND|SERVICE", value_parser = pages())]
     pub page: Option<String>,
     /// Write all pages into this directory instead
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<OsString>,
+}
+
+/// The names of all pages.
+fn pages() -> PossibleValuesParser {
+    Page::all().map(Page::name).collect::<Vec<_>>().into()
 }

@@ -1,13 +1,16 @@
 //! Settings from flags, environment and files.
 
-use std::time::Duration;
-
 use super::*;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
+use std::time::Duration;
+
+use crate::cli::exit_code::Failure;
 use crate::cli::layers::Surroundings;
 use crate::cli::parse::{self, Asked};
+use crate::cli::source::Source;
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
 use crate::output::file::tests::Folder;
@@ -119,10 +122,6 @@ fn every_usage_error_is_one_clear_line() {
         (
             "run --name x --replace --try true",
             "--replace waits until the command that it replaces has ended, and --try does not wait",
-        ),
-        (
-            "elect --name x --replace true",
-            "--replace is for dlock run; a leader is not replaced by a newer candidate",
         ),
         (
             "run --name x --signal 0 true",

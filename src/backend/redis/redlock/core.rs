@@ -194,7 +194,7 @@ impl Core {
         ClaimState::Lost(match by("evicted") {
             Some(row) => LossReason::Evicted(row.base.by.clone()),
             None if now >= inner.last_good + self.ttl => LossReason::Expired,
-            None => LossReason::SessionEnded,
+            None => LossReason::Evicted(None),
         })
     }
 

@@ -4,6 +4,7 @@ use sqlx::Error;
 use sqlx::mysql::MySqlDatabaseError;
 
 use crate::backend::sql::fault::{Fault, Remedy};
+use crate::backend::tls;
 use crate::lock::ErrorKind;
 
 /// What `error` means.
@@ -88,18 +89,9 @@ fn of_server(number: u16, text: &str) -> Fault {
 
 /// A server refuses a client's certificate only after the client believes it is connected.
 fn of_stream(error: &std::io::Error) -> Fault {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(rustls::Error::AlertReceived(alert)) => Fault::new(
-            ErrorKind::Denied,
-            format!(
-                "it refused this client's certificate, or the lack of one ({alert:?}); see --cert and --key"
-            ),
-        ),
-        Some(rustls::Error::InvalidCertificate(why)) => Fault::new(
-            ErrorKind::Denied,
-            format!("its certificate is not believed ({why:?}); see --cacert and the host of the address"),
-        ),
-        Some(other) => Fault::spent(format!("no encrypted connection: {other}")),
+    match tls::refusal(error) {
+        Some((ErrorKind::Unavailable, reason)) => Fault::spent(reason),
+        Some((kind, reason)) => Fault::new(kind, reason),
         None => Fault::spent(error),
     }
 }

@@ -6,6 +6,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
 use crate::backend::sql::fault::Fault;
+use crate::backend::tls;
 use crate::lock::ErrorKind;
 
 /// What `error` means.
@@ -77,18 +78,8 @@ fn of_client(error: &Error) -> Fault {
 
 /// A server refuses a client's certificate only after the client believes it is connected.
 fn of_stream(error: &std::io::Error) -> Option<Fault> {
-    let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    Some(match inner {
-        rustls::Error::AlertReceived(alert) => Fault::new(
-            ErrorKind::Denied,
-            format!(
-                "it refused this client's certificate, or the lack of one ({alert:?}); see --cert and --key"
-            ),
-        ),
-        rustls::Error::InvalidCertificate(why) => Fault::new(
-            ErrorKind::Denied,
-            format!("its certificate is not believed ({why:?}); see --cacert and --tls-server-name"),
-        ),
-        other => Fault::spent(format!("no encrypted connection: {other}")),
+    Some(match tls::refusal(error)? {
+        (ErrorKind::Unavailable, reason) => Fault::spent(reason),
+        (kind, reason) => Fault::new(kind, reason),
     })
 }

@@ -1,0 +1,283 @@
+//! The manual pages, and `dlock man`.
+//!
+//! The options of a page are those of [`super::args`], the rest is Markdown: of a subcommand in `text/`, of a lock service
+//! in its own folder. [`roff`] says which part of Markdown that is.
+
+mod pager;
+mod roff;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap_mangen::Man;
+
+use super::args::{self, Subcommand};
+use super::exit_code::{ExitCode, Failure};
+use crate::backend::locator::SERVICES;
+use crate::backend::service::Service;
+pub use pager::show;
+use roff::INFALLIBLE;
+
+/// When the pages were last changed in what they say.
+const DATE: &str = "2026-11-23";
+
+/// A manual page.
+#[derive(Clone, Copy, Debug)]
+pub enum Page {
+    /// `dlock(1)`.
+    Main,
+    /// `dlock-SUBCOMMAND(1)`.
+    Subcommand(Subcommand),
+    /// `dlock-SERVICE(7)`.
+    Service(&'static Service),
+}
+
+impl Page {
+    /// All of them, in the order of the help.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let subcommands = Subcommand::ALL.into_iter().map(Self::Subcommand);
+        std::iter::once(Self::Main).chain(subcommands).chain(SERVICES.iter().copied().map(Self::Service))
+    }
+
+    /// What `dlock man` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Main => "dlock",
+            Self::Subcommand(subcommand) => subcommand.name(),
+            Self::Service(service) => service.name,
+        }
+    }
+
+    /// The page that `dlock man` calls `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|page| page.name() == name)
+    }
+
+    /// What man(1) calls it.
+    fn title(self) -> String {
+        match self {
+            Self::Main => "dlock".to_owned(),
+            Self::Subcommand(_) | Self::Service(_) => format!("dlock-{}", self.name()),
+        }
+    }
+
+    fn section(self) -> &'static str {
+        match self {
+            Self::Main | Self::Subcommand(_) => "1",
+            Self::Service(_) => "7",
+        }
+    }
+
+    fn file_name(self) -> String {
+        format!("{}.{}", self.title(), self.section())
+    }
+
+    /// Its text in roff.
+    pub fn roff(self) -> String {
+        let mut out = String::new();
+        let (title, section) = (self.title(), self.section());
+        let version = env!("CARGO_PKG_VERSION");
+        let heading = title.to_uppercase();
+        writeln!(out, ".TH \"{heading}\" {section} \"{DATE}\" \"dlock {version}\" \"dlock\"")
+            .expect(INFALLIBLE);
+        match self {
+            Self::Main => subcommand_page(&mut out, &title, None),
+            Self::Subcommand(subcommand) => subcommand_page(&mut out, &title, Some(subcommand)),
+            Self::Service(service) => service_page(&mut out, &title, service),
+        }
+        roff::fold(&out)
+    }
+}
+
+fn name(out: &mut String, title: &str, about: &str) {
+    write!(out, ".SH \"NAME\"\n{} \\- {}\n", roff::escape(title), roff::escape(about)).expect(INFALLIBLE);
+}
+
+/// The usage and the options are clap's; the description stands before the options, everything else behind them.
+fn subcommand_page(out: &mut String, title: &str, subcommand: Option<Subcommand>) {
+    let command = match subcommand {
+        None => args::command().disable_help_subcommand(true),
+        Some(subcommand) => subcommand.command(),
+    };
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    name(out, title, &about.to_lowercase());
+    let usage = command.clone().render_usage().to_string();
+    let usage = roff::escape(usage.trim_start_matches("Usage:").trim());
+    write!(out, ".SH \"SYNOPSIS\"\n{usage}\n").expect(INFALLIBLE);
+    let text = text(subcommand);
+    let (before, after) =
+        text.split_at(text.match_indices("\n## ").next().map_or(text.len(), |(at, _)| at + 1));
+    roff::sections(out, before, &[]);
+    options(out, &Man::new(command), subcommand.is_none());
+    roff::sections(out, after, &[("exit statuses", exit_statuses)]);
+    let connects =
+        !matches!(subcommand, None | Some(Subcommand::Run | Subcommand::Completions | Subcommand::Man));
+    if connects {
+        roff::sections(out, include_str!("text/common.md"), &[]);
+    }
+}
+
+fn text(subcommand: Option<Subcommand>) -> &'static str {
+    match subcommand {
+        None => include_str!("text/dlock.md"),
+        Some(Subcommand::Run) => include_str!("text/run.md"),
+        Some(Subcommand::Elect) => include_str!("text/elect.md"),
+        Some(Subcommand::Proclaim) => include_str!("text/proclaim.md"),
+        Some(Subcommand::Leader) => include_str!("text/leader.md"),
+        Some(Subcommand::Status) => include_str!("text/status.md"),
+        Some(Subcommand::List) => include_str!("text/list.md"),
+        Some(Subcommand::Watch) => include_str!("text/watch.md"),
+        Some(Subcommand::Break) => include_str!("text/break.md"),
+        Some(Subcommand::Doctor) => include_str!("text/doctor.md"),
+        Some(Subcommand::Completions) => include_str!("text/completions.md"),
+        Some(Subcommand::Man) => include_str!("text/man.md"),
+    }
+}
+
+/// All options in one section, each group of the help under a heading of its own.
+fn options(out: &mut String, man: &Man, with_subcommands: bool) {
+    let mut rendered = Vec::new();
+    man.render_options_section(&mut rendered).expect(INFALLIBLE);
+    if with_subcommands {
+        man.render_subcommands_section(&mut rendered).expect(INFALLIBLE);
+    }
+    // Quotation marks are written as such; clap_mangen defines a string for them at the top of each part.
+    let rendered = String::from_utf8_lossy(&rendered).replace("\\*(Aq", "\\(aq");
+    for line in rendered.lines().filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el ")) {
+        match line.strip_prefix(".SH ") {
+            Some(heading) if heading != "OPTIONS" && heading != "SUBCOMMANDS" => {
+                let mut letters = heading.chars();
+                let first = letters.next().map(|c| c.to_ascii_uppercase());
+                let heading: String =
+                    first.into_iter().chain(letters.map(|c| c.to_ascii_lowercase())).collect();
+                writeln!(out, ".SS \"{heading}\"").expect(INFALLIBLE);
+            }
+            _ => writeln!(out, "{line}").expect(INFALLIBLE),
+        }
+    }
+}
+
+fn exit_statuses(out: &mut String) {
+    out.push_str(
+        "The status of the command. If it died of a signal, dlock dies of the same signal. Otherwise:\n",
+    );
+    for code in ExitCode::ALL {
+        roff::term(out, &code.number().to_string(), code.sentence());
+    }
+    out.push_str(".PP\nA command may use the same numbers; \\-\\-report tells them apart.\n");
+}
+
+/// The first line of the text is what the service offers.
+fn service_page(out: &mut String, title: &str, service: &Service) {
+    let (about, sections) = service.manual.split_once('\n').unwrap_or((service.manual, ""));
+    name(out, title, about.trim_start_matches("# "));
+    roff::sections(out, sections, &[]);
+    out.push_str(".SH \"SEE ALSO\"\ndlock(1), dlock\\-run(1), dlock\\-doctor(1)\n");
+}
+
+/// All pages: file name and text.
+pub fn files() -> Vec<(String, String)> {
+    Page::all().map(|page| (page.file_name(), page.roff())).collect()
+}
+
+/// Writes all pages into `directory`, which is made if it is not there; pages of another section than that of the
+/// directory's name (`man1`) go into the one beside it.
+pub fn write_all(directory: &Path) -> Result<(), Failure> {
+    for page in Page::all() {
+        let folder = folder_of(directory, page.section());
+        let cannot = |error: &std::io::Error| {
+            let reason = format!("cannot write into {}: {error}", folder.display());
+            Failure::new(ExitCode::CannotCreate, reason)
+        };
+        std::fs::create_dir_all(&folder).map_err(|error| cannot(&error))?;
+        std::fs::write(folder.join(page.file_name()), page.roff()).map_err(|error| cannot(&error))?;
+    }
+    Ok(())
+}
+
+/// `directory` itself, unless its name says that it is for pages of another section.
+fn folder_of(directory: &Path, section: &str) -> std::path::PathBuf {
+    let name = directory.file_name().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
+    let of_one_section =
+        name.strip_prefix("man").is_some_and(|n| n.len() == 1 && n.bytes().all(|b| b.is_ascii_digit()));
+    if of_one_section { directory.with_file_name(format!("man{section}")) } else { directory.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headings(page: Page) -> Vec<String> {
+        let page = page.roff();
+        let headings = page.lines().filter_map(|line| line.strip_prefix(".SH "));
+        headings.map(|title| title.trim_matches('"').to_owned()).collect()
+    }
+
+    #[test]
+    fn every_page_has_the_sections_that_people_look_for() {
+        for page in Page::all() {
+            let headings = headings(page);
+            let has = |title: &str| headings.iter().any(|heading| heading == title);
+            let wanted: &[&str] = match page {
+                Page::Service(_) => &[
+                    "NAME",
+                    "ADDRESS",
+                    "LAYOUT",
+                    "INTEROPERATES WITH",
+                    "PROMISES",
+                    "LIMITS",
+                    "PERMISSIONS",
+                    "SETTINGS THAT MATTER",
+                    "SEE ALSO",
+                ],
+                Page::Main | Page::Subcommand(Subcommand::Completions | Subcommand::Man) => {
+                    &["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
+                }
+                Page::Subcommand(_) => &[
+                    "NAME",
+                    "SYNOPSIS",
+                    "DESCRIPTION",
+                    "OPTIONS",
+                    "EXIT STATUS",
+                    "ENVIRONMENT",
+                    "FILES",
+                    "EXAMPLES",
+                    "SEE ALSO",
+                ],
+            };
+            for title in wanted {
+                assert!(has(title), "{}: {title} is not among {headings:?}", page.file_name());
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_of_run_has_every_exit_status_and_every_key_of_the_files() {
+        let page = Page::Subcommand(Subcommand::Run).roff();
+        for code in ExitCode::ALL {
+            assert!(page.contains(&format!("\\fB{}\\fR", code.number())), "{code:?}");
+        }
+        for (key, _) in crate::cli::config_file::KEYS {
+            assert!(page.contains(&roff::escape(key)), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_section_goes_beside() {
+        for (directory, section, folder) in [
+            ("a/man1", "1", "a/man1"),
+            ("a/man1", "7", "a/man7"),
+            ("a/pages", "7", "a/pages"),
+            ("manual", "7", "manual"),
+        ] {
+            assert_eq!(folder_of(Path::new(directory), section), Path::new(folder), "{directory} {section}");
+        }
+    }
+
+    #[test]
+    fn pages_have_names_of_their_own() {
+        for page in Page::all() {
+            assert_eq!(Page::named(page.name()).map(Page::file_name), Some(page.file_name()));
+        }
+    }
+}

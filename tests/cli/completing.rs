@@ -1,0 +1,119 @@
+//! Completions, by Tab in interactive shells.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::support::Bed;
+use crate::support::bed::dlock;
+use crate::support::terminal::Terminal;
+
+/// What an interactive shell needs to know; its prompt is what [`Terminal`] waits for.
+struct Shell {
+    name: &'static str,
+    /// What starts it, `RC` standing for the file with the settings.
+    words: &'static [&'static str],
+    /// The file with the settings.
+    rc: &'static str,
+    /// Loads completions, and defines some for the program `tool`.
+    settings: &'static str,
+    generated: &'static str,
+}
+
+const SHELLS: [Shell; 3] = [
+    Shell {
+        name: "bash",
+        words: &["bash", "--noprofile", "--rcfile", "RC", "-i"],
+        rc: "bashrc",
+        settings: "bind 'set enable-bracketed-paste off'\nPS1='@prompt@ '\nexport PATH=\"BIN:$PATH\" DLOCK_ENDPOINT=LOCKS\n\
+                   source /usr/share/bash-completion/bash_completion\nsource GENERATED\n\
+                   complete -W '--alpha --beta' tool\n",
+        generated: "dlock.bash",
+    },
+    Shell {
+        name: "zsh",
+        words: &["env", "ZDOTDIR=ROOT", "zsh", "-d", "-i"],
+        rc: ".zshrc",
+        settings: "unset zle_bracketed_paste\nPS1='@prompt@ '\nexport PATH=\"BIN:$PATH\" DLOCK_ENDPOINT=LOCKS\n\
+                   autoload -U compinit; compinit -D -u\nsource GENERATED\n\
+                   _tool() { _arguments --alpha --beta }\ncompdef _tool tool\n",
+        generated: "_dlock",
+    },
+    Shell {
+        name: "fish",
+        words: &["fish", "--no-config", "-i", "-C", "source RC"],
+        rc: "config.fish",
+        settings: "function fish_prompt; echo '@prompt@ '; end\nset fish_greeting\n\
+                   set -x PATH BIN $PATH; set -x DLOCK_ENDPOINT LOCKS\nsource GENERATED\n\
+                   complete -c tool -l alpha; complete -c tool -l beta\n",
+        generated: "dlock.fish",
+    },
+];
+
+/// An interactive shell with the completions of dlock, and a program `tool` that says how it was called.
+fn interactive(bed: &Bed, shell: &Shell) -> Terminal {
+    let folder = bed.path("bin");
+    std::fs::create_dir_all(&folder).expect("made");
+    std::os::unix::fs::symlink(dlock(), folder.join("dlock")).expect("linked");
+    let tool = bed.write("bin/tool", "#!/bin/sh\necho \"tool got <$*>\"\n");
+    std::fs::set_permissions(tool, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    let generated = format!("{}/completions/{}", env!("CARGO_MANIFEST_DIR"), shell.generated);
+    let settings = shell.settings.replace("BIN", &folder.display().to_string());
+    let settings =
+        settings.replace("LOCKS", &bed.locks().display().to_string()).replace("GENERATED", &generated);
+    let rc = bed.write(shell.rc, &settings).display().to_string();
+    let root = bed.root().display().to_string();
+    let words: Vec<String> =
+        shell.words.iter().map(|word| word.replace("RC", &rc).replace("ROOT", &root)).collect();
+    let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+    let mut terminal = Terminal::start(bed, &words[0], &arguments);
+    terminal.expect_prompt();
+    terminal
+}
+
+fn completes(shell: &Shell) {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "deploy-prod", "--label", "mine"]);
+    let mut terminal = interactive(&bed, shell);
+    // The name of a lock, an option, and a value of an option.
+    terminal.press("dlock status dep\t--wi\t--back\tfil\t\n");
+    terminal.expect("held (file");
+    terminal.expect(holder.claim());
+    terminal.expect_prompt();
+    // The command's own option.
+    terminal.press("dlock run --name=x -- too\t--al\t\n");
+    terminal.expect("tool got <--alpha>");
+    terminal.expect_prompt();
+    // The claim, which is the only one.
+    terminal.press("dlock break deploy-prod --yes --claim \t\n");
+    terminal.expect_prompt();
+    let ended = holder.running.finish();
+    assert_eq!(ended.code(), Some(76), "{}: {ended:?}", shell.name);
+}
+
+#[test]
+fn bash_completes_names_options_claims_and_the_commands_own() {
+    completes(&SHELLS[0]);
+}
+
+#[test]
+fn zsh_completes_names_options_claims_and_the_commands_own() {
+    completes(&SHELLS[1]);
+}
+
+#[test]
+fn fish_completes_names_options_claims_and_the_commands_own() {
+    completes(&SHELLS[2]);
+}
+
+/// What the shells are answered.
+#[test]
+fn what_cannot_be_found_out_is_no_candidate_and_no_error() {
+    let bed = Bed::new();
+    let answer =
+        |words: &[&str]| bed.finish(&mut bed.dlock([&["__complete"], words].concat())).silently(0).text();
+    assert_eq!(answer(&["run", "--name", ""]), "words\n");
+    assert_eq!(answer(&["status", "--endpoint", "redis://127.0.0.1:1", ""]), "words\n");
+    assert_eq!(answer(&["run", "--profile", ""]), "words\n");
+    assert_eq!(answer(&["run", "--config", ""]), "files\n");
+    assert_eq!(answer(&["run", "--name", "x", "make", ""]), "command 4\n");
+    assert!(!bed.path("locks/x").exists());
+}
