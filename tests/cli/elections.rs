@@ -240,6 +240,7 @@ fn an_election_has_one_leader_of_one_name() {
         (&["--name", "x", "--slots", "2"], "one leader"),
         (&["--name", "x", "--name", "y"], "one name"),
         (&["--name", "x", "--label", "a"], "--value"),
+        (&["--name", "x", "--replace"], "--replace is for dlock run"),
         (&["--name", "x", "--forever", "--once-per", "1h"], "--forever"),
         (&[], "--name is missing"),
     ] {

@@ -121,10 +121,6 @@ fn every_usage_error_is_one_clear_line() {
             "--replace waits until the command that it replaces has ended, and --try does not wait",
         ),
         (
-            "elect --name x --replace true",
-            "--replace is for dlock run; a leader is not replaced by a newer candidate",
-        ),
-        (
             "run --name x --signal 0 true",
             "--signal: \"0\" is not a signal; write a name such as INT, or 1 to 64",
         ),
