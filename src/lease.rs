@@ -202,9 +202,6 @@ mod tests {
                 }
             }
         }
-        async fn publish(&self, _: &str, _: Moment) -> Result<()> {
-            Ok(())
-        }
         async fn leave(&self, _: bool, _: Moment) -> Result<()> {
             Ok(())
         }

@@ -23,7 +23,7 @@
 //!   revived.
 //! - **C08** [`Claim::leave`] is idempotent and may be retried; it is no error if the entry is gone.
 //! - **C09** [`Backend::evict`] and [`Backend::evict_foreign`] remove exactly the entry of that id, never "whoever
-//!   holds now".
+//!   holds now"; [`Backend::publish`] changes exactly that one, and only if it holds.
 //! - **C10** [`Backend::inspect`] and [`Backend::list`] change nothing.
 //! - **C11** Every call that takes a deadline returns by it, even if the service accepts and never answers.
 //! - **C12** Errors carry kind, operation, backend and lock; only `Unavailable` and `Full` are
@@ -137,6 +137,13 @@ pub trait Backend: Debug + Send + Sync {
     /// it; then nothing is changed.
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool>;
 
+    /// Publishes `value` as the label of the entry `id` in the line of `name` if that entry holds (`proclaim`); whether
+    /// it does. That it holds is proved in the step that writes the value, or before it where a hold ends only with its
+    /// entry and the step needs that entry.
+    ///
+    /// What others are shown changes, not the claim itself. Errors: `Unavailable`, `Denied`; it may have been written then.
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool>;
+
     /// Looks at the service itself, for `doctor`: what it is, how fast it answers, what can go wrong with it.
     /// Changes nothing.
     async fn examine(&self, deadline: Moment) -> Result<Examination>;
@@ -167,9 +174,6 @@ pub trait Claim: Debug + Send + Sync {
     /// Errors: `Unavailable`. An entry found gone is not an error here: [`Claim::changed`] says `Lost`, at
     /// once, and this returns the last good moment again. Dropping the future may still renew.
     async fn renew(&self, deadline: Moment) -> Result<Moment>;
-
-    /// Publishes `value` as the entry's label (`proclaim`).
-    async fn publish(&self, value: &str, deadline: Moment) -> Result<()>;
 
     /// Leaves all lines: releases if it holds, withdraws if it waits (C08). `succeeded` records for
     /// `--once-per` that the run which acquired with this claim was a success.

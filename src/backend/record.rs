@@ -86,6 +86,7 @@ impl Record {
             user: Some(self.holder.user.clone()),
             command: Some(self.holder.command.clone()),
             label: self.holder.label.clone(),
+            replace: self.holder.replace,
             ttl: Some(Duration::from_millis(self.ttl_ms)),
             ..Entry::default()
         }
@@ -110,6 +111,7 @@ mod tests {
                 user: "ü".into(),
                 command: "./x".into(),
                 label: None,
+                replace: true,
             },
             ancestors: vec![ClaimId::from_bytes([1; 16])],
             supersede: true,

@@ -13,12 +13,13 @@ use crate::output::{Message, Party, Printer, Service, Verbosity, sanitise, write
 use crate::supervise::start::Start;
 
 use super::ending::cannot_end;
+use super::notify::Heartbeat;
 
 /// A terminal's usual width, where it does not say.
 const WIDTH: usize = 80;
 
 /// Turns notices into messages and the live line.
-pub(super) struct Teller {
+pub(super) struct Teller<'a> {
     printer: Printer,
     lock: String,
     service: Service,
@@ -28,9 +29,11 @@ pub(super) struct Teller {
     /// That the ttl is a shorter one was told, or nobody asked for a certain one.
     told_ttl: bool,
     live: Option<Live<Screen, Box<dyn Fn() -> bool>>>,
+    /// The service manager is told as well.
+    pub(super) heartbeat: Option<Heartbeat<'a>>,
 }
 
-impl Teller {
+impl Teller<'_> {
     /// One that tells of `lock` (see [`crate::output::message::names`]) through `printer`. The live line is
     /// shown if standard error is a terminal and dlock in the foreground.
     pub(super) fn new(
@@ -53,7 +56,8 @@ impl Teller {
             let ellipsis = Ellipsis::of_locale(|name| std::env::var_os(name));
             Live::new(Screen, Box::new(foreground) as Box<dyn Fn() -> bool>, lock.clone(), began, ellipsis)
         });
-        Self { printer, lock, service, waits, told_waiting: false, told_ttl: !asked_for_ttl, live }
+        let (told_waiting, told_ttl) = (false, !asked_for_ttl);
+        Self { printer, lock, service, waits, told_waiting, told_ttl, live, heartbeat: None }
     }
 
     /// Says `message`, after taking the live line away.
@@ -70,6 +74,7 @@ impl Teller {
     }
 
     fn waiting(&mut self, ahead: Option<u32>, holder: Option<&Entry>) {
+        self.heartbeat.iter_mut().for_each(|beat| beat.waits(ahead));
         if let Some(live) = &mut self.live {
             live.update(ahead, holder);
         } else if self.waits && !std::mem::replace(&mut self.told_waiting, true) {
@@ -81,7 +86,7 @@ impl Teller {
 
     fn held(&mut self, waited: std::time::Duration, token: String) {
         self.erase();
-        self.live = None;
+        (self.live, self.heartbeat) = (None, None);
         let message = Message::Acquired { lock: self.lock.clone(), waited, token };
         self.say(&message.at(self.service.clone()));
         // The command is about to write to the same stream.
@@ -94,7 +99,7 @@ impl Teller {
     }
 }
 
-impl Audience for Teller {
+impl Audience for Teller<'_> {
     fn notice(&mut self, notice: Notice<'_>) {
         let lock = || self.lock.clone();
         let text = |error: &crate::lock::Error| sanitise::text(&error.reason);
@@ -160,10 +165,12 @@ impl Audience for Teller {
     }
 
     fn wake_at(&self) -> Moment {
-        self.live.as_ref().map_or(Moment::NEVER, Live::next)
+        let live = self.live.as_ref().map_or(Moment::NEVER, Live::next);
+        live.min(self.heartbeat.as_ref().map_or(Moment::NEVER, Heartbeat::wake_at))
     }
 
     fn tick(&mut self) {
+        self.heartbeat.iter_mut().for_each(Heartbeat::tick);
         if let Some(live) = &mut self.live {
             live.draw(clock::now(), SystemTime::now(), writer::columns().unwrap_or(WIDTH));
         }

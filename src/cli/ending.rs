@@ -86,6 +86,16 @@ impl Ending {
             Verdict::Superseded(by) => {
                 busy(report::Outcome::Superseded, Message::Superseded { lock, by: by.into() })
             }
+            Verdict::Broken { by, ran } if settings.replace && by.replace => {
+                let by = by.into();
+                if *ran {
+                    let message = Message::Replaced { lock, by };
+                    Self::code(ExitCode::Lost, report::Outcome::Replaced, message)
+                } else {
+                    // It had its turn and has not begun: a waiter still, as far as anybody could see.
+                    busy(report::Outcome::Superseded, Message::Superseded { lock, by })
+                }
+            }
             Verdict::Broken { by, ran: false } => {
                 busy(report::Outcome::Broken, Message::Broken { lock, by: by.into(), command_ran: false })
             }

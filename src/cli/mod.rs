@@ -8,15 +8,19 @@ pub mod config_file;
 pub mod connect;
 mod credentials;
 pub mod doctor;
+mod elect;
 mod ending;
 pub mod exit_code;
 mod habits;
 pub mod layers;
+pub mod leader;
 pub mod list;
 pub mod manual;
 pub mod me;
+mod notify;
 pub mod out;
 pub mod parse;
+pub mod proclaim;
 mod run;
 pub mod settings;
 pub mod source;
@@ -44,7 +48,10 @@ use layers::Surroundings;
 use manual::Page;
 use out::{Ended, Out as _, Stdout};
 use parse::Asked;
-use settings::{BreakSettings, ListSettings, RunSettings, StatusSettings, Viewing, WatchSettings};
+use settings::{
+    BreakSettings, LeaderSettings, ListSettings, ProclaimSettings, RunSettings, StatusSettings, Viewing,
+    WatchSettings,
+};
 
 /// The program: does what `words`, the command line without the program's name, say, and ends the process as that ended.
 pub fn main(words: Vec<OsString>) -> ! {
@@ -70,7 +77,7 @@ fn end(words: Vec<OsString>, started: Moment) -> Outcome {
     // Until the settings are known, messages look as the words alone suggest.
     let mut printer = Printer::new(Verbosity::Normal, early_format(&words));
     // Nothing that is under a lock may depend on who reads what is said of it; the rest are ordinary programs.
-    let runs = words.first().is_some_and(|word| word == "run");
+    let runs = words.first().is_some_and(|word| word == "run" || word == "elect");
     let limit = if runs { Limit::Brief } else { Limit::Never };
     let done =
         parse::parse(words).map_err(Ended::from).and_then(|asked| dispatch(asked, &mut printer, started));
@@ -109,11 +116,17 @@ fn dispatch(asked: Asked, printer: &mut Printer, started: Moment) -> Result<Outc
         *printer = Printer::new(viewing.verbosity, viewing.log_format);
     };
     match asked {
-        Asked::Run(args) => {
-            let settings = RunSettings::resolve(&args, &around)?;
-            *printer = Printer::new(settings.verbosity, settings.log_format);
-            printer.busy_is_success = settings.busy_exit_code == 0;
-            return Ok(run::run(&settings, *printer, started)?);
+        Asked::Run(args) => return begin(&RunSettings::resolve(&args, &around)?, printer, started),
+        Asked::Elect(args) => return begin(&RunSettings::of_election(&args, &around)?, printer, started),
+        Asked::Proclaim(args) => {
+            let settings = ProclaimSettings::resolve(&args, &around)?;
+            told(printer, &settings.viewing);
+            proclaim::run(&settings)?;
+        }
+        Asked::Leader(args) => {
+            let settings = LeaderSettings::resolve(&args, &around)?;
+            told(printer, &settings.viewing);
+            leader::run(&settings, &mut out, printer)?;
         }
         Asked::Status(args) => {
             let settings = StatusSettings::resolve(&args, &around)?;
@@ -149,6 +162,13 @@ fn dispatch(asked: Asked, printer: &mut Printer, started: Moment) -> Result<Outc
         Asked::Text(text) => out.write(&text)?,
     }
     Ok(Outcome::Exited(0))
+}
+
+/// Runs a command under a lock.
+fn begin(settings: &RunSettings, printer: &mut Printer, started: Moment) -> Result<Outcome, Ended> {
+    *printer = Printer::new(settings.verbosity, settings.log_format);
+    printer.busy_is_success = settings.busy_exit_code == 0;
+    Ok(run::run(settings, *printer, started)?)
 }
 
 fn show_manual(args: &ManArgs, out: &mut Stdout) -> Result<(), Ended> {

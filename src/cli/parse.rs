@@ -7,8 +7,8 @@ use clap::FromArgMatches as _;
 use clap::error::ErrorKind;
 
 use super::args::{
-    self, BreakArgs, CompletionsArgs, DoctorArgs, ListArgs, ManArgs, RunArgs, StatusArgs, Subcommand,
-    WatchArgs,
+    self, BreakArgs, CompletionsArgs, DoctorArgs, ElectArgs, LeaderArgs, ListArgs, ManArgs, ProclaimArgs,
+    RunArgs, StatusArgs, Subcommand, WatchArgs,
 };
 use super::exit_code::Failure;
 use super::usage;
@@ -18,6 +18,12 @@ use super::usage;
 pub enum Asked {
     /// `dlock run`.
     Run(Box<RunArgs>),
+    /// `dlock elect`.
+    Elect(Box<ElectArgs>),
+    /// `dlock proclaim`.
+    Proclaim(ProclaimArgs),
+    /// `dlock leader`.
+    Leader(LeaderArgs),
     /// `dlock status`.
     Status(StatusArgs),
     /// `dlock list`.
@@ -69,6 +75,9 @@ fn parse_subcommand(subcommand: Subcommand, words: Vec<OsString>) -> Result<Aske
         let m = &mut *ManuallyDrop::new(matches);
         Ok(match subcommand {
             Subcommand::Run => Asked::Run(Box::new(RunArgs::from_arg_matches_mut(m)?)),
+            Subcommand::Elect => Asked::Elect(Box::new(ElectArgs::from_arg_matches_mut(m)?)),
+            Subcommand::Proclaim => Asked::Proclaim(ProclaimArgs::from_arg_matches_mut(m)?),
+            Subcommand::Leader => Asked::Leader(LeaderArgs::from_arg_matches_mut(m)?),
             Subcommand::Status => Asked::Status(StatusArgs::from_arg_matches_mut(m)?),
             Subcommand::List => Asked::List(ListArgs::from_arg_matches_mut(m)?),
             Subcommand::Watch => Asked::Watch(WatchArgs::from_arg_matches_mut(m)?),

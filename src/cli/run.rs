@@ -6,15 +6,17 @@ use std::time::{Duration, SystemTime};
 
 use super::audience::Teller;
 use super::connect;
+use super::elect::{Standing, stands_again};
 use super::ending::Ending;
 use super::exit_code::{ExitCode, Failure};
 use super::me;
+use super::notify::{Heartbeat, notifier};
 use super::settings::RunSettings;
 use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
 use crate::hold::{Ended, Job, Plan, Verdict, Wait, hold};
-use crate::lock::{ClaimId, Error, LockName, Moment};
+use crate::lock::{ClaimId, Error, Holder, LockName, Moment};
 use crate::output::message::names;
 use crate::output::writer::{self, Limit};
 use crate::output::{Message, Printer, Service, Verbosity, file, metrics, sanitise};
@@ -34,6 +36,7 @@ struct Run<'a> {
     printer: Printer,
     address: Box<dyn Address>,
     plan: Plan,
+    standing: Standing,
 }
 
 /// Runs the command under the lock, and returns how dlock is to end. Takes over the process's signals, so
@@ -45,18 +48,29 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
         started,
         wait: settings.wait,
         ttl: settings.ttl,
+        signal: settings.signal,
         grace: settings.grace,
         max_run: settings.max_run,
         hold_at_least: settings.hold_at_least,
         whole_tree: settings.whole_tree,
     };
-    let run = Run { settings, printer, address, plan };
+    let mut run = Run { settings, printer, address, plan, standing: Standing::default() };
     let mut front = Front::new().map_err(refused)?;
-    let patience = Patience { give_up_at: plan.give_up_at(), stopped: settings.ttl };
+    if settings.forever {
+        front.keep_for_another();
+    }
+    front.notify(notifier(settings));
     let mut replaced = false;
     loop {
+        let patience = Patience { give_up_at: run.plan.give_up_at(), stopped: settings.ttl };
         match front.supervise(patience, |seed| run.keep(seed, replaced)).map_err(refused)? {
             FrontEnd::Done(outcome) => return Ok(outcome),
+            FrontEnd::Again(pause) => {
+                front.begin_again().map_err(refused)?;
+                run.plan.started = clock::now() + pause;
+                run.standing = Standing { again: true, pause };
+                replaced = false;
+            }
             FrontEnd::KeeperFailed(failure) if run.may_wait_again(&failure) => {
                 front.clean_up(CLEANING, |id| run.evict(id));
                 // The new keeper says so: this process is to fork again, and may have no thread that writes.
@@ -176,7 +190,13 @@ impl Run<'_> {
                     last_words();
                     sys::exit_now(0)
                 }
-                _ => self.conclude(&self.ending(&ended), Some(&ended)),
+                _ => match self.conclude_or_begin_again(&ended) {
+                    Ok(outcome) => outcome,
+                    Err(again) => {
+                        keeper.tell(again, &[]);
+                        sys::exit_now(0)
+                    }
+                },
             },
             Ok(None) => return,
             Err(failure) => self.conclude(&Ending::failure(&failure), None),
@@ -202,12 +222,15 @@ impl Run<'_> {
         });
         // The one that users see and may signal.
         let front_pid = u32::try_from(keeper.start.front_pid).unwrap_or_default();
+        let holder = me::me(front_pid, settings.command.first_word(), settings.label.clone());
+        let holder = Holder { replace: settings.replace, ..holder };
         let job = Job {
             backend: Arc::clone(&backend),
             names: settings.names.clone(),
             mode: settings.mode,
-            holder: me::me(front_pid, settings.command.first_word(), settings.label.clone()),
+            holder,
             supersede: settings.supersede,
+            replace: settings.replace,
             once_per: settings.once_per,
             no_nest: settings.no_nest,
             plan: self.plan,
@@ -219,6 +242,7 @@ impl Run<'_> {
         let asked_for_ttl = settings.connection.sources.find("ttl").is_some();
         let mut teller =
             Teller::new(self.printer, lock, service, waits, keeper.start, self.plan.started, asked_for_ttl);
+        teller.heartbeat = Heartbeat::of(keeper);
         let ended = hold(&job, keeper, &mut teller).await.map_err(refused)?;
         teller.erase();
         Ok(Some(ended))
@@ -244,6 +268,19 @@ impl Run<'_> {
         let mut ending = Ending::of(self.settings, &*self.address, ended);
         ending.message = ending.message.map(|message| message.at(self.service()));
         ending
+    }
+
+    /// As [`Run::conclude`]; where the run begins again, what to tell the front.
+    fn conclude_or_begin_again(&self, ended: &Ended) -> Result<Outcome, ToFront> {
+        let outcome = self.conclude(&self.ending(ended), Some(ended));
+        let Some(pause) = stands_again(self.settings, ended, self.standing) else { return Ok(outcome) };
+        self.printer.print(&Message::StandsAgain {
+            lock: names(&self.settings.names),
+            held: ended.held,
+            pause,
+        });
+        last_words();
+        Err(ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) })
     }
 
     /// Says how it ended, writes the report, and returns how dlock is to end.

@@ -25,11 +25,18 @@ pub(crate) struct Lines {
     observations: Mutex<Vec<Observed>>,
     evicted: Mutex<Vec<(ClaimId, Evict)>>,
     left: Mutex<bool>,
+    published: Mutex<Vec<String>>,
 }
 
 impl Lines {
     pub(crate) fn new(lines: Vec<LockStatus>) -> Self {
-        Self { lines, observations: Mutex::default(), evicted: Mutex::default(), left: Mutex::default() }
+        Self {
+            lines,
+            observations: Mutex::default(),
+            evicted: Mutex::default(),
+            left: Mutex::default(),
+            published: Mutex::default(),
+        }
     }
 
     /// What observers see, one list for each.
@@ -40,6 +47,10 @@ impl Lines {
 
     pub(crate) fn evicted(&self) -> Vec<(ClaimId, Evict)> {
         self.evicted.lock().expect("not poisoned").clone()
+    }
+
+    pub(crate) fn published(&self) -> Vec<String> {
+        self.published.lock().expect("not poisoned").clone()
     }
 
     /// From now on no claim is there any more, though it is still shown.
@@ -100,6 +111,15 @@ impl Backend for Lines {
         Ok(!*self.left.lock().expect("not poisoned"))
     }
 
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, _: Moment) -> Result<bool> {
+        let line = self.lines.iter().find(|line| line.name == *name);
+        let holds = line.is_some_and(|line| line.holders.iter().any(|entry| entry.claim == Some(id)));
+        if holds {
+            self.published.lock().expect("not poisoned").push(value.to_owned());
+        }
+        Ok(holds)
+    }
+
     async fn evict_foreign(&self, _: &LockName, id: ClaimId, _: Moment) -> Result<bool> {
         self.evicted.lock().expect("not poisoned").push((id, Evict::Force));
         Ok(!*self.left.lock().expect("not poisoned"))
@@ -144,7 +164,13 @@ pub(crate) fn viewing(json: bool) -> Viewing {
 }
 
 pub(crate) fn by() -> Holder {
-    Holder { host: "host1".into(), pid: 9, user: "op".into(), command: "dlock break".into(), label: None }
+    Holder {
+        host: "host1".into(),
+        pid: 9,
+        user: "op".into(),
+        command: "dlock break".into(),
+        ..Holder::default()
+    }
 }
 
 /// Collects what would go to standard output.

@@ -1,6 +1,7 @@
 //! Typed values, judged alike wherever they come from.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crate::backend::options::ZkLayout;
 use crate::lock::validity::Terms;
 use crate::lock::{LockName, duration};
 use crate::output::{LogFormat, sanitise};
+use crate::supervise::signals::Signal;
 
 /// The longest label, in bytes.
 const LABEL_BYTES: usize = 200;
@@ -59,14 +61,22 @@ pub fn one_name(argument: Option<&OsStr>, flag: Option<&OsStr>) -> Result<LockNa
 
 /// A label.
 pub fn label(found: Found) -> Result<String, Failure> {
-    let fault = |what: String| Failure::usage(format!("{}: {what}", found.source));
-    if found.text.len() > LABEL_BYTES {
-        let bytes = found.text.len();
-        return Err(fault(format!("a label has at most {LABEL_BYTES} bytes, this one has {bytes}")));
+    shown_text(found.text, &found.source, "a label")
+}
+
+/// A text for others to see, from `place`; `what` it is.
+pub fn shown_text(text: String, place: impl fmt::Display, what: &str) -> Result<String, Failure> {
+    if text.len() > LABEL_BYTES {
+        let bytes = text.len();
+        let reason = format!("{place}: {what} has at most {LABEL_BYTES} bytes, this one has {bytes}");
+        return Err(Failure::usage(reason));
     }
-    match found.text.chars().find(|c| c.is_control()) {
-        Some(c) => Err(fault(format!("a label cannot contain the control character {}", c.escape_default()))),
-        None => Ok(found.text),
+    match text.chars().find(|c| c.is_control()) {
+        Some(c) => {
+            let c = c.escape_default();
+            Err(Failure::usage(format!("{place}: {what} cannot contain the control character {c}")))
+        }
+        None => Ok(text),
     }
 }
 
@@ -100,6 +110,14 @@ pub fn exit_status(text: &OsStr) -> Result<u8, Failure> {
     text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
         let text = sanitise::os(text);
         Failure::usage(format!("--busy-exit-code: {text:?} is not an exit status; write 0 to 255"))
+    })
+}
+
+/// A signal to send, by name or number.
+pub fn signal(text: &OsStr) -> Result<Signal, Failure> {
+    text.to_str().and_then(Signal::named).ok_or_else(|| {
+        let text = sanitise::os(text);
+        Failure::usage(format!("--signal: {text:?} is not a signal; write a name such as INT, or 1 to 64"))
     })
 }
 

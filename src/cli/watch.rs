@@ -6,7 +6,7 @@ use super::connect;
 use super::out::{self, Ended, Out};
 use super::settings::WatchSettings;
 use crate::backend::{Backend, Observer};
-use crate::lock::{Error, ErrorKind, LockStatus};
+use crate::lock::{Error, ErrorKind, LockName, LockStatus};
 use crate::output::status::Detail;
 use crate::output::{Message, Printer, Service, json, status};
 
@@ -17,34 +17,36 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), Ended> {
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
-        follow(&*backend, settings, out, printer).await
+        let mut show = |queue: &LockStatus| show(queue, &out::service(&*backend), settings, out);
+        follow(&*backend, &settings.name, printer, &mut show).await
     })
 }
 
-async fn follow(
+/// Has `show` called with the queue of `name` now and after each change, until it fails or what went wrong will not pass. An
+/// outage is said once and waited out.
+pub(super) async fn follow(
     backend: &dyn Backend,
-    settings: &WatchSettings,
-    out: &mut dyn Out,
+    name: &LockName,
     printer: &Printer,
+    show: &mut dyn FnMut(&LockStatus) -> Result<(), Ended>,
 ) -> Result<(), Ended> {
-    let service = || out::service(backend);
-    let (mut observer, first) = begin(backend, settings).await?;
+    let (mut observer, first) = begin(backend, name).await?;
     let mut last = first;
-    show(&last, &service(), settings, out)?;
+    show(&last)?;
     loop {
         let next = match observer.next().await {
             Ok(next) => next,
             Err(error) if error.is_transient() => {
                 printer
                     .print(&Message::Warned { reason: format!("{error}; trying again until interrupted") });
-                let (again, next) = regain(backend, settings).await?;
+                let (again, next) = regain(backend, name).await?;
                 observer = again;
                 next
             }
             Err(error) => return Err(error.into()),
         };
         if next != last {
-            show(&next, &service(), settings, out)?;
+            show(&next)?;
             last = next;
         }
     }
@@ -53,24 +55,24 @@ async fn follow(
 type Begun = (Box<dyn Observer>, LockStatus);
 
 /// Observers go on trying without a word, so a service that cannot be used is found by a look before.
-async fn begin(backend: &dyn Backend, settings: &WatchSettings) -> Result<Begun, Error> {
-    backend.inspect(&settings.name, connect::deadline()).await?;
+async fn begin(backend: &dyn Backend, name: &LockName) -> Result<Begun, Error> {
+    backend.inspect(name, connect::deadline()).await?;
     let begun = tokio::time::timeout(connect::PATIENCE, async {
-        let mut observer = backend.observe(&settings.name).await?;
+        let mut observer = backend.observe(name).await?;
         let first = observer.next().await?;
         Ok((observer, first))
     });
     begun.await.unwrap_or_else(|_| {
         let kind = backend.capabilities().backend;
         let reason = format!("{}: no answer in time", backend.place());
-        Err(Error::new(ErrorKind::Unavailable, kind, "watch the queue", reason).on(&settings.name))
+        Err(Error::new(ErrorKind::Unavailable, kind, "watch the queue", reason).on(name))
     })
 }
 
-async fn regain(backend: &dyn Backend, settings: &WatchSettings) -> Result<Begun, Error> {
+async fn regain(backend: &dyn Backend, name: &LockName) -> Result<Begun, Error> {
     loop {
         tokio::time::sleep(AGAIN).await;
-        match begin(backend, settings).await {
+        match begin(backend, name).await {
             Err(error) if error.is_transient() => {}
             done => return done,
         }
@@ -113,7 +115,8 @@ mod tests {
         let settings = WatchSettings { name: "a".parse().expect("valid"), viewing: viewing(true) };
         let mut page = Page::default();
         let quiet = Printer { verbosity: Verbosity::Quiet, ..Printer::default() };
-        let ended = follow(&backend, &settings, &mut page, &quiet).await;
+        let mut show = |queue: &LockStatus| show(queue, &out::service(&backend), &settings, &mut page);
+        let ended = follow(&backend, &settings.name, &quiet, &mut show).await;
         assert!(matches!(ended, Err(Ended::Failed(failure)) if failure.code == 69));
         let counts: Vec<_> = page
             .text

@@ -122,6 +122,14 @@ pub mod adr {
     pub mod r0100_every_single_message {}
     #[doc = include_str!("adr/0101-a-service-is-one-folder.md")]
     pub mod r0101_a_service_is_one_folder {}
+    #[doc = include_str!("adr/0105-elections-are-runs.md")]
+    pub mod r0105_elections_are_runs {}
+    #[doc = include_str!("adr/0106-values-are-written-by-who-has-the-claim.md")]
+    pub mod r0106_values_are_written_by_who_has_the_claim {}
+    #[doc = include_str!("adr/0107-the-newcomer-asks.md")]
+    pub mod r0107_the_newcomer_asks {}
+    #[doc = include_str!("adr/0108-the-front-tells-the-service-manager.md")]
+    pub mod r0108_the_front_tells_the_service_manager {}
     #[doc = include_str!("adr/0113-pages-are-markdown-and-shells-ask-the-program.md")]
     pub mod r0113_pages_are_markdown_and_shells_ask_the_program {}
 }

@@ -87,6 +87,8 @@ impl Driver<'_> {
         self.claim = None;
         self.seen = None;
         self.looking = None;
+        self.replacing = None;
+        self.replace_at = Moment::NEVER;
         self.lease = None;
         self.renewing = None;
         // A new claim: the old id may still be on its way out. Without randomness the old one has to do.

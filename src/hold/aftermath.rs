@@ -84,7 +84,7 @@ impl Machine {
             Event::State(ClaimState::AskedToLeave { by }) => {
                 self.linger_until = Moment::NEVER;
                 if self.needs_processes() {
-                    self.stop(Reason::Broken(by), Signal::TERM, now);
+                    self.stop_itself(Reason::Broken(by), now);
                     return vec![Action::TerminateTree];
                 }
             }
@@ -95,7 +95,7 @@ impl Machine {
             Event::Tick if now >= self.max_run_at() => {
                 self.linger_until = Moment::NEVER;
                 if self.needs_processes() {
-                    self.stop(Reason::MaxRun, Signal::TERM, now);
+                    self.stop_itself(Reason::MaxRun, now);
                     return vec![Action::TerminateTree];
                 }
             }

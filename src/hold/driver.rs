@@ -1,7 +1,6 @@
 //! Carries out what the machine decides: one loop over everything that can happen.
 
 use std::collections::VecDeque;
-use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -13,7 +12,9 @@ use super::event::{Action, Event, Phase};
 use super::job::{Audience, Ended, Job, Notice};
 use super::machine::Machine;
 use super::nested::{self, Entered};
+use super::replace::Replacing;
 use super::verdict::Verdict;
+use super::waits::{changed, others_had_their_turn, taken};
 use super::{new_id, service};
 
 use crate::backend::{Claim, Examination};
@@ -60,6 +61,11 @@ pub(super) struct Driver<'a> {
     pub(super) tell_silence_at: Moment,
     /// The second look of `--once-per`.
     pub(super) looking: Option<Looking>,
+    /// When holders are asked to make way, and that under way.
+    pub(super) replace_at: Moment,
+    pub(super) replacing: Option<Replacing>,
+    /// Those that were.
+    pub(super) replaced: Vec<ClaimId>,
     /// When the service is looked at.
     pub(super) examine_at: Moment,
     pub(super) settled: bool,
@@ -117,7 +123,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         ttl: job.plan.ttl,
         holder: job.holder.clone(),
         ancestors,
-        supersede: job.supersede,
+        supersede: job.supersede || job.replace,
     };
     let mut driver = Driver {
         job,
@@ -130,8 +136,11 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         request,
         entering: None,
         entering_since: Moment::NEVER,
-        tell_silence_at: Clock::Boot.now() + service::SILENCE,
+        tell_silence_at: job.plan.started.max(Clock::Boot.now()) + service::SILENCE,
         looking: None,
+        replace_at: Moment::NEVER,
+        replacing: None,
+        replaced: Vec::new(),
         examine_at: Moment::NEVER,
         settled: false,
         examining: None,
@@ -169,13 +178,16 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         grant: driver.machine.grant().cloned(),
         waited: held_at.unwrap_or(now).since(job.plan.started),
         held: held_at.map(|at| now.since(at)),
+        told_to_end: driver.machine.told_to_end(),
         verdict: driver.machine.into_verdict().unwrap_or(Verdict::Abandoned),
     })
 }
 
 impl Driver<'_> {
     async fn run(&mut self) {
-        let mut actions = vec![Action::Enter];
+        let begins_at = self.job.plan.started;
+        let later = begins_at > self.clock.now();
+        let mut actions = if later { self.machine.begin_at(begins_at) } else { vec![Action::Enter] };
         loop {
             for action in actions {
                 self.perform(action).await;
@@ -238,6 +250,7 @@ impl Driver<'_> {
             }
             (ClaimState::Waiting { ahead, holder }, _) => {
                 self.audience.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
+                self.replace_at = if self.job.replace { self.clock.now() } else { Moment::NEVER };
                 self.rehearse();
             }
             _ => {}
@@ -280,6 +293,7 @@ impl Driver<'_> {
                     None => self.pass_gate(),
                 },
                 found = taken(&mut self.examining) => self.examined(found),
+                asked = taken(&mut self.replacing) => self.asked_to_make_way(asked),
                 cleared = taken(&mut self.clearing) => match cleared {
                     Ok(()) => return Event::MarksGone,
                     Err(_) => self.await_marks_later(),
@@ -311,8 +325,12 @@ impl Driver<'_> {
         if self.machine.waits_for_marks() && self.clearing.is_none() {
             self.await_marks(Duration::ZERO);
         }
+        if self.replace_at <= self.clock.now() && self.replacing.is_none() {
+            self.ask_to_make_way();
+        }
         let own = [
             self.next_round,
+            self.replace_at,
             self.machine.wake_at(),
             self.audience.wake_at(),
             self.tell_silence_at,
@@ -332,6 +350,7 @@ impl Driver<'_> {
         match news {
             News::Renewed(window) => {
                 self.doubtful = false;
+                self.look_again_who_holds();
                 Some(Event::Renewed(window))
             }
             News::Doubtful(error) => {
@@ -376,25 +395,4 @@ impl Driver<'_> {
             }
         }
     }
-}
-
-/// Completes when the tasks that send what this one asked for have sent it: the service is at work then, and this
-/// process is not.
-async fn others_had_their_turn() {
-    for _ in 0..2 {
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Takes the answer of a future that may be under way, and the future away with it.
-async fn taken<F: Future + Unpin>(under_way: &mut Option<F>) -> F::Output {
-    let Some(future) = under_way else { return pending().await };
-    let answer = future.await;
-    *under_way = None;
-    answer
-}
-
-async fn changed(claim: Option<&Arc<dyn Claim>>, seen: Option<&ClaimState>) -> Result<ClaimState> {
-    let Some(claim) = claim else { return pending().await };
-    claim.changed(seen).await
 }

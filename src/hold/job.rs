@@ -23,6 +23,8 @@ pub struct Job {
     pub holder: Holder,
     /// Whether to take the place of older waiters that also said so.
     pub supersede: bool,
+    /// Whether to have a holder make way that also said so.
+    pub replace: bool,
     /// Do not run if a run that acquired within so long succeeded.
     pub once_per: Option<Duration>,
     /// Whether to claim anew even what an outer run holds.
@@ -109,4 +111,6 @@ pub struct Ended {
     pub waited: Duration,
     /// How long it was held.
     pub held: Option<Duration>,
+    /// Whether dlock was told to end, by a signal to itself or to the whole job.
+    pub told_to_end: bool,
 }

@@ -53,6 +53,8 @@ pub struct Machine {
     pub(super) marks_gone: bool,
     pub(super) seen_holder: Option<Box<Entry>>,
     pub(super) verdict: Option<Verdict>,
+    /// An ending signal came, to dlock or to everybody.
+    told_to_end: bool,
 }
 
 impl Machine {
@@ -78,7 +80,19 @@ impl Machine {
             marks_gone: false,
             seen_holder: None,
             verdict: None,
+            told_to_end: false,
         }
+    }
+
+    /// Has the attempt to enter begin at `when` and not now.
+    pub fn begin_at(&mut self, when: Moment) -> Vec<Action> {
+        self.retry_at = when;
+        Vec::new()
+    }
+
+    /// Whether an ending signal came, be it that everybody had it already.
+    pub fn told_to_end(&self) -> bool {
+        self.told_to_end
     }
 
     /// Where it stands.
@@ -172,6 +186,7 @@ impl Machine {
 
     /// Takes an event that happened at `now`, and says what to do.
     pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        self.told_to_end |= matches!(event, Event::Signal { signal, .. } if signal.is_ending());
         match event {
             // A renewal concerns the promise, whatever the phase.
             Event::Renewed(window) => {
@@ -342,18 +357,23 @@ impl Machine {
                 self.stop(Reason::Asked, signal, now)
             }
             Event::Signal { signal, .. } => vec![Action::Pass(signal)],
-            Event::State(ClaimState::AskedToLeave { by }) => self.stop(Reason::Broken(by), Signal::TERM, now),
+            Event::State(ClaimState::AskedToLeave { by }) => self.stop_itself(Reason::Broken(by), now),
             Event::State(ClaimState::Lost(reason)) => self.kill(Reason::Lost(reason)),
             Event::FrontGone => self.kill(Reason::FrontGone),
             Event::Tick if now >= self.kill_at() => self.kill(Reason::Lost(LossReason::Expired)),
             Event::Tick if now >= self.terminate_at() => {
-                let actions = self.stop(Reason::Lost(LossReason::Expired), Signal::TERM, now);
+                let actions = self.stop_itself(Reason::Lost(LossReason::Expired), now);
                 self.grace_until = self.kill_at();
                 actions
             }
-            Event::Tick if now >= self.max_run_at() => self.stop(Reason::MaxRun, Signal::TERM, now),
+            Event::Tick if now >= self.max_run_at() => self.stop_itself(Reason::MaxRun, now),
             _ => Vec::new(),
         }
+    }
+
+    /// Stops the command though nobody has sent a signal.
+    pub(super) fn stop_itself(&mut self, reason: Reason, now: Moment) -> Vec<Action> {
+        self.stop(reason, self.plan.signal, now)
     }
 
     pub(super) fn stop(&mut self, reason: Reason, signal: Signal, now: Moment) -> Vec<Action> {

@@ -117,6 +117,20 @@ fn max_run_counts_from_the_hold() {
 }
 
 #[test]
+fn what_dlock_stops_of_itself_gets_the_wanted_signal_first() {
+    let int = || Plan { signal: Signal::INT, max_run: Some(ms(2000)), ..plan() };
+    for (event, when) in [(asked(), 1000), (Event::Tick, 2010)] {
+        let mut m = running_machine(int());
+        assert_eq!(m.on(event, at(when)), [Action::PassToGroup(Signal::INT)]);
+        assert_eq!(m.on(exited(0), at(when + 1)), [Action::TerminateTree], "the rest as ever");
+    }
+    let mut m = running_machine(Plan { max_run: None, ..int() });
+    assert_eq!(m.on(Event::Tick, at(18_000)), [Action::PassToGroup(Signal::INT)], "the lease runs out");
+    let mut m = running_machine(int());
+    assert_eq!(m.on(signal(Signal::TERM), at(20)), [Action::PassToGroup(Signal::TERM)], "passed on as it is");
+}
+
+#[test]
 fn a_dead_front_ends_the_tree() {
     let mut m = running_machine(plan());
     assert_eq!(m.on(Event::FrontGone, at(20)), [Action::KillTree]);

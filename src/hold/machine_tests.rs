@@ -23,6 +23,7 @@ fn plan() -> Plan {
         started: at(0),
         wait: Wait::Forever,
         ttl: ms(30_000),
+        signal: Signal::TERM,
         grace: ms(5000),
         max_run: None,
         hold_at_least: Duration::ZERO,

@@ -17,6 +17,24 @@ fn an_ordinary_run_asks_the_front_before_it_starts_the_command() {
 }
 
 #[test]
+fn an_attempt_that_begins_later_waits_and_is_ended_as_any_wait() {
+    let mut m = Machine::new(Plan { started: at(5000), ..plan() });
+    assert_eq!(m.begin_at(at(5000)), []);
+    assert_eq!(m.wake_at(), at(5000));
+    assert_eq!(m.on(Event::Tick, at(4999)), []);
+    assert_eq!(m.on(Event::Tick, at(5000)), [Action::Enter]);
+    let mut m = Machine::new(Plan { started: at(5000), ..plan() });
+    m.begin_at(at(5000));
+    assert!(!m.told_to_end());
+    assert_eq!(m.on(signal(Signal::TERM), at(10)), LEAVE);
+    assert!(m.told_to_end());
+    ends_as(m, |v| matches!(v, Verdict::Signalled(_)));
+    let mut m = running_machine(plan());
+    m.on(from_terminal(Signal::INT), at(20));
+    assert!(m.told_to_end(), "Ctrl-C is for dlock as well");
+}
+
+#[test]
 fn only_a_status_of_zero_is_recorded_as_a_success() {
     for (status, succeeded) in [(0, true), (1, false)] {
         let mut m = running_machine(plan());

@@ -18,8 +18,10 @@ pub mod job;
 pub mod machine;
 pub mod nested;
 pub mod plan;
+mod replace;
 mod service;
 pub mod verdict;
+mod waits;
 
 pub use driver::hold;
 pub use job::{Audience, Ended, Job, Notice};

@@ -178,13 +178,6 @@ impl Claim for NestedClaim {
         }
     }
 
-    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        match &self.rest {
-            Some(rest) => rest.publish(value, deadline).await,
-            None => Ok(()),
-        }
-    }
-
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         match &self.rest {
             Some(rest) => rest.leave(succeeded, deadline).await,

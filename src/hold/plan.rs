@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::lock::Moment;
+use crate::supervise::signals::Signal;
 
 /// How long to wait for the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,13 +19,15 @@ pub enum Wait {
 /// What was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// When dlock started.
+    /// When the attempt begins: the start of dlock, or later if it begins again.
     pub started: Moment,
     /// How long to wait.
     pub wait: Wait,
     /// The wanted ttl, which bounds how long a single attempt may take.
     pub ttl: Duration,
-    /// Time between SIGTERM and SIGKILL.
+    /// The first signal to a command that is stopped on account of the hold.
+    pub signal: Signal,
+    /// Time between that and SIGKILL.
     pub grace: Duration,
     /// How long the command may hold.
     pub max_run: Option<Duration>,

@@ -18,6 +18,10 @@ pub struct Holder {
     /// The text given with `--label`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Whether it takes the place of an older claim that says so too, be it the holder's, and makes way itself
+    /// (`--replace`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
 }
 
 impl fmt::Display for Holder {

@@ -33,6 +33,8 @@ pub struct Entry {
     pub ahead: Option<u32>,
     /// Whether a client other than dlock made it.
     pub foreign: bool,
+    /// Whether it makes way for a newer claim that says so too ([`super::Holder::replace`]).
+    pub replace: bool,
 }
 
 /// One line: holders and waiters in order of arrival.

@@ -90,6 +90,21 @@ pub fn status(status: &LockStatus, backend: &str) -> String {
     line(&Lock::new(status, backend))
 }
 
+#[derive(Serialize)]
+struct Leader<'a> {
+    #[serde(flatten)]
+    entry: EntryObject<'a>,
+    value: &'a str,
+}
+
+/// The leader's entry with its `"value"`, or `null`, and a newline.
+pub fn leader(leader: Option<&Entry>) -> String {
+    line(&leader.map(|entry| Leader {
+        entry: EntryObject::new(entry),
+        value: entry.label.as_deref().unwrap_or_default(),
+    }))
+}
+
 /// `{"locks":[…]}` of the same objects and a newline.
 pub fn list(locks: &[LockStatus], backend: &str) -> String {
     line(&Locks { locks: locks.iter().map(|lock| Lock::new(lock, backend)).collect() })
@@ -116,6 +131,7 @@ mod tests {
             ttl: Some(Duration::from_millis(29_500)),
             ahead: None,
             foreign: false,
+            replace: false,
         };
         LockStatus {
             name: LockName::new("de\"ploy").expect("valid"),
@@ -138,6 +154,17 @@ mod tests {
         assert_eq!(status(&hostile(), "file"), format!("{OBJECT}\n"));
         assert_eq!(list(&[hostile()], "file"), format!("{{\"locks\":[{OBJECT}]}}\n"));
         assert_eq!(list(&[], "file"), "{\"locks\":[]}\n");
+    }
+
+    #[test]
+    fn a_leader_is_an_entry_with_a_value() {
+        let leading = hostile().holders.remove(0);
+        let object: serde_json::Value = serde_json::from_str(&leader(Some(&leading))).expect("JSON");
+        assert_eq!((&object["value"], &object["label"]), (&"\u{202e}".into(), &"\u{202e}".into()));
+        assert_eq!(object["token"], "18446744073709551615");
+        let bare: serde_json::Value = serde_json::from_str(&leader(Some(&Entry::default()))).expect("JSON");
+        assert_eq!((&bare["value"], &bare["label"]), (&"".into(), &serde_json::Value::Null));
+        assert_eq!(leader(None), "null\n");
     }
 
     #[test]

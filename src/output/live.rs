@@ -67,8 +67,8 @@ pub fn waiting_line(
     ellipsis.cut(&format!("{head}{tail}"), width)
 }
 
-/// The place of a claim behind `ahead` others, of which `holder` is one: the holder is not in the queue any more.
-fn place(ahead: u32, holder: Option<&Entry>) -> String {
+/// `2nd in queue`: the place of a claim behind `ahead` others, of which `holder` is one: the holder is not in the queue any more.
+pub(crate) fn place(ahead: u32, holder: Option<&Entry>) -> String {
     let one_holder = holder.is_none_or(|holder| holder.mode.is_none_or(|mode| mode == Mode::Exclusive));
     match ahead {
         0 | 1 => "next in queue".to_owned(),

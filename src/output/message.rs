@@ -101,6 +101,13 @@ pub enum Message {
         lock: String,
         reason: String,
     },
+    StandsAgain {
+        lock: String,
+        #[serde(rename = "held_ms", serialize_with = "milliseconds_or_null")]
+        held: Option<Duration>,
+        #[serde(rename = "pause_ms", serialize_with = "milliseconds")]
+        pause: Duration,
+    },
     Lost {
         lock: String,
         reason: String,
@@ -110,6 +117,10 @@ pub enum Message {
         lock: String,
         by: Party,
         command_ran: bool,
+    },
+    Replaced {
+        lock: String,
+        by: Party,
     },
     Doubtful {
         lock: String,
@@ -240,6 +251,7 @@ impl Message {
             | Self::WouldDeadlock { .. }
             | Self::Lost { .. }
             | Self::Broken { .. }
+            | Self::Replaced { .. }
             | Self::MaxRun { .. }
             | Self::CommandNotFound { .. }
             | Self::CannotExecute { .. }
@@ -259,7 +271,8 @@ impl Message {
             Self::Waiting { .. }
             | Self::ShorterTtl { .. }
             | Self::NoLocks { .. }
-            | Self::PathAsName { .. } => Level::Info,
+            | Self::PathAsName { .. }
+            | Self::StandsAgain { .. } => Level::Info,
             Self::Acquired { .. }
             | Self::Started { .. }
             | Self::Finished { .. }

@@ -50,6 +50,21 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         ),
         (M::Waiting { lock: lock(), holder: None, ahead: None }, Level::Info, "waiting for deploy"),
         (
+            M::Replaced { lock: lock(), by: Party { since: None, ..party() } },
+            Level::Error,
+            "replaced under deploy by ci@host7 pid 4121 (./deploy.sh); the command was ended",
+        ),
+        (
+            M::StandsAgain { lock: lock(), held: Some(s(3)), pause: s(2) },
+            Level::Info,
+            "the term as leader of deploy ended after 3s; standing again for deploy in 2s",
+        ),
+        (
+            M::StandsAgain { lock: lock(), held: None, pause: Duration::ZERO },
+            Level::Info,
+            "standing again for deploy",
+        ),
+        (
             M::Rejoined { lock: lock(), reason: "suspended".into() },
             Level::Warning,
             "lost the place in the queue for deploy (suspended); rejoined at the end",

@@ -29,6 +29,8 @@ pub enum Outcome {
     Lost,
     /// The claim was broken.
     Broken,
+    /// A newer run with `--replace` came.
+    Replaced,
     /// `--max-run` ended the command.
     MaxRun,
     /// `--once-per` found a success that is recent enough.
@@ -41,7 +43,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Ran,
         Self::Busy,
         Self::Timeout,
@@ -49,6 +51,7 @@ impl Outcome {
         Self::Superseded,
         Self::Lost,
         Self::Broken,
+        Self::Replaced,
         Self::MaxRun,
         Self::Skipped,
         Self::Signal,
@@ -65,6 +68,7 @@ impl Outcome {
             Self::Superseded => "superseded",
             Self::Lost => "lost",
             Self::Broken => "broken",
+            Self::Replaced => "replaced",
             Self::MaxRun => "max-run",
             Self::Skipped => "skipped",
             Self::Signal => "signal",

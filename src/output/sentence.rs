@@ -26,11 +26,13 @@ impl fmt::Display for Message {
             | Self::WaitRanOut { .. }
             | Self::Superseded { .. }
             | Self::WouldDeadlock { .. }
+            | Self::StandsAgain { .. }
             | Self::Skipped { .. }
             | Self::Nested { .. } => self.fmt_waiting(f, None),
             Self::ReleaseFailed { .. } | Self::LeaveFailed { .. } => self.fmt_release(f),
             Self::Lost { .. }
             | Self::Broken { .. }
+            | Self::Replaced { .. }
             | Self::Doubtful { .. }
             | Self::MaxRun { .. }
             | Self::CommandNotFound { .. }
@@ -113,6 +115,13 @@ impl Message {
             }
             Self::Superseded { lock, by } => write!(f, "left the queue for {lock}: superseded by {by}"),
             Self::WouldDeadlock { lock, reason } => write!(f, "waiting for {lock} would never end: {reason}"),
+            Self::StandsAgain { lock, held, pause } => {
+                if let Some(held) = held {
+                    write!(f, "the term as leader of {lock} ended after {}; ", short(*held))?;
+                }
+                write!(f, "standing again for {lock}")?;
+                if pause.is_zero() { Ok(()) } else { write!(f, " in {}", short(*pause)) }
+            }
             Self::Skipped { lock, ago, once_per } => write!(
                 f,
                 "not run: a run under {lock} that acquired it {} ago succeeded, and --once-per is {}",
@@ -146,6 +155,9 @@ impl Message {
             }
             Self::Broken { lock, by, command_ran } => {
                 write!(f, "the claim on {lock} was broken by {by}; {}", fate(command_ran))
+            }
+            Self::Replaced { lock, by } => {
+                write!(f, "replaced under {lock} by {by}; the command was ended")
             }
             Self::Doubtful { lock, reason, left } => write!(
                 f,

@@ -54,6 +54,16 @@ pub enum ToFront {
     },
     /// All is done and released: end like this.
     Done(Outcome),
+    /// All is done and released: begin again with a new keeper, and so many milliseconds from now.
+    Again {
+        /// From now until it is to begin.
+        pause_ms: i32,
+    },
+    /// The keeper waits, and so many are ahead if it is not negative: what a service manager is to be told.
+    Waiting {
+        /// Its place.
+        ahead: i32,
+    },
     /// Out of the line, as asked by [`ToKeeper::Suspend`].
     Suspended,
 }
@@ -148,6 +158,8 @@ impl Channel {
             ToFront::Stopped { pid } => frame(2, 0, pid),
             ToFront::Done(Outcome::Exited(status)) => frame(3, status, 0),
             ToFront::Done(Outcome::Signaled(signal)) => frame(3, 0, signal.number()),
+            ToFront::Again { pause_ms } => frame(6, 0, pause_ms),
+            ToFront::Waiting { ahead } => frame(7, 0, ahead),
             ToFront::Suspended => frame(4, 0, 0),
             ToFront::Started { handle } => frame(5, u8::from(handle), 0),
         };
@@ -178,6 +190,8 @@ impl Channel {
             (3, _) => ToFront::Done(Outcome::Signaled(known(large)?)),
             (4, _) => ToFront::Suspended,
             (5, _) => ToFront::Started { handle: small != 0 },
+            (6, pause_ms) => ToFront::Again { pause_ms },
+            (7, ahead) => ToFront::Waiting { ahead },
             _ => return Err(garbled()),
         };
         Ok(Some((message, descriptors)))
@@ -233,6 +247,8 @@ mod tests {
             ToFront::Stopped { pid: 4_194_304 },
             ToFront::Done(Outcome::Exited(255)),
             ToFront::Done(Outcome::Signaled(Signal::KILL)),
+            ToFront::Again { pause_ms: 60_000 },
+            ToFront::Waiting { ahead: -1 },
             ToFront::Suspended,
         ] {
             Channel::tell_front(&keeper.0, message, &[front.as_fd()]).expect("room for a message");

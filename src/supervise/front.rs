@@ -18,6 +18,7 @@ use super::failure::{KeeperFailure, WhyFailed};
 use super::guard::REAPING;
 use super::inherited;
 use super::keeper::Seed;
+use super::notify::Notifier;
 use super::outcome::Outcome;
 use super::shared::{Shared, Stops};
 use super::signals::{Signal, SignalInfo};
@@ -48,6 +49,8 @@ pub struct Patience {
 pub enum FrontEnd {
     /// As the keeper said.
     Done(Outcome),
+    /// As [`ToFront::Again`] says: after so long.
+    Again(Duration),
     /// The keeper failed; the command's tree is ended.
     KeeperFailed(KeeperFailure),
 }
@@ -60,6 +63,10 @@ pub struct Front {
     pub(super) timer: OwnedFd,
     pub(super) shared: Shared,
     pub(super) ender: Ender,
+    /// The command may be started again, with all that this process was started with.
+    starts_again: bool,
+    /// Who is told how it goes.
+    notifier: Option<Notifier>,
 }
 
 impl Front {
@@ -101,7 +108,27 @@ impl Front {
             signals: sys::signal_descriptor(&taken)?,
             timer: timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?,
             shared,
+            starts_again: false,
+            notifier: None,
         })
+    }
+
+    /// Keeps what dlock was started with for a command that is started later.
+    pub fn keep_for_another(&mut self) {
+        self.starts_again = true;
+    }
+
+    /// Has `notifier` told how it goes.
+    pub fn notify(&mut self, notifier: Option<Notifier>) {
+        self.notifier = notifier;
+    }
+
+    /// Makes ready for another command. What the last one left on purpose is nobody's tree any more.
+    ///
+    /// Errors: as for [`Front::new`].
+    pub fn begin_again(&mut self) -> io::Result<()> {
+        self.ender = Ender::new(self.shared, self.start.command_group() == Some(0))?;
+        Ok(())
     }
 
     /// What dlock was started with.
@@ -237,6 +264,11 @@ impl Front {
             // The keeper stops this process by a signal that comes behind this.
             ToFront::Stopped { pid } => watch.followed = Some(pid),
             ToFront::Done(outcome) => Self::last_word(watch, LastWord::Done(outcome)),
+            ToFront::Waiting { ahead } => self.notifier.iter_mut().for_each(|n| n.waiting(ahead)),
+            ToFront::Again { pause_ms } => {
+                let pause = Duration::from_millis(u64::try_from(pause_ms).unwrap_or(0));
+                Self::last_word(watch, LastWord::Again(pause));
+            }
             ToFront::Suspended => Self::last_word(watch, LastWord::Suspended),
         }
     }
@@ -248,7 +280,10 @@ impl Front {
         }
         watch.anchors = descriptors.collect();
         watch.started = true;
-        inherited::let_go();
+        self.notifier.iter().for_each(Notifier::started);
+        if !self.starts_again {
+            inherited::let_go();
+        }
         // Should this process be stopped when its keeper dies. Where that cannot be, it acts when it goes on.
         let _ = sys::wake_on_message(watch.channel.as_fd());
     }
@@ -327,6 +362,7 @@ impl Front {
     fn pass_on(&self, watch: &mut Watch, info: SignalInfo, stops: Stops) {
         let signal = info.signal;
         let everybody = watch.in_group && self.start.reaches_the_group(info);
+        watch.told_to_end = Some(signal).filter(|signal| signal.is_ending()).or(watch.told_to_end);
         if signal == Signal::CONT && self.is_resumed(watch, info) {
             return;
         }

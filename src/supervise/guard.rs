@@ -44,6 +44,10 @@ impl Front {
         }
         match word {
             LastWord::Done(outcome) => Step::End(FrontEnd::Done(outcome)),
+            LastWord::Again(pause) => Step::End(match watch.told_to_end {
+                None => FrontEnd::Again(pause),
+                Some(signal) => FrontEnd::Done(Outcome::Signaled(signal)),
+            }),
             LastWord::Suspended => {
                 if watch.suspending {
                     sys::stop_self();

@@ -21,6 +21,7 @@ pub mod inherited;
 pub mod keeper;
 pub mod launch;
 pub mod mark;
+pub mod notify;
 pub mod outcome;
 pub mod process_table;
 pub mod shared;

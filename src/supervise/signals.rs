@@ -25,6 +25,9 @@ const NAMES: [&str; 31] = [
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
+/// Other names of the same, as the C library has them.
+const ALIASES: [(&str, &str); 3] = [("CLD", "CHLD"), ("IOT", "ABRT"), ("POLL", "IO")];
+
 impl Signal {
     /// SIGHUP.
     pub const HUP: Self = Self(libc::SIGHUP);
@@ -55,10 +58,39 @@ impl Signal {
 
     /// The highest signal number of Linux.
     const LAST: i32 = 64;
+    /// The first real-time signal that the C library leaves to programs.
+    const FIRST_RT: i32 = 34;
 
     /// The signal of this number, if there is one.
     pub fn new(number: i32) -> Option<Self> {
         (1..=Self::LAST).contains(&number).then_some(Self(number))
+    }
+
+    /// The signal that `text` names as `kill` and `timeout` take it: `TERM`, `SIGTERM` or `15`, in any case, and
+    /// `RTMIN+n` or `RTMAX-n` for a real-time signal.
+    pub fn named(text: &str) -> Option<Self> {
+        if let Ok(number) = text.parse() {
+            return Self::new(number);
+        }
+        let text = text.to_ascii_uppercase();
+        let name = text.strip_prefix("SIG").unwrap_or(&text);
+        let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+        if let Some(at) = NAMES.iter().position(|known| *known == name) {
+            return i32::try_from(at + 1).ok().and_then(Self::new);
+        }
+        let beyond = |rest: &str, sign: char| match rest {
+            "" => Some(0),
+            _ => rest
+                .strip_prefix(sign)?
+                .parse()
+                .ok()
+                .filter(|n| (0..=Self::LAST - Self::FIRST_RT).contains(n)),
+        };
+        match (name.strip_prefix("RTMIN"), name.strip_prefix("RTMAX")) {
+            (Some(rest), _) => Some(Self(Self::FIRST_RT + beyond(rest, '+')?)),
+            (_, Some(rest)) => Some(Self(Self::LAST - beyond(rest, '-')?)),
+            _ => None,
+        }
     }
 
     /// Its number.
@@ -95,7 +127,7 @@ impl fmt::Display for Signal {
         let at = usize::try_from(self.0 - 1).unwrap_or(usize::MAX);
         match NAMES.get(at) {
             Some(name) => write!(f, "SIG{name}"),
-            None => write!(f, "SIGRTMIN+{}", self.0 - 34),
+            None => write!(f, "SIGRTMIN+{}", self.0 - Self::FIRST_RT),
         }
     }
 }
@@ -112,6 +144,30 @@ mod tests {
         }
         assert_eq!(Signal::new(0), None);
         assert_eq!(Signal::new(65), None);
+    }
+
+    #[test]
+    fn names_are_taken_as_kill_takes_them() {
+        for (text, number) in [
+            ("TERM", 15),
+            ("SIGTERM", 15),
+            ("sigint", 2),
+            ("usr1", 10),
+            ("9", 9),
+            ("CLD", 17),
+            ("SIGRTMIN", 34),
+            ("rtmin+2", 36),
+            ("RTMAX", 64),
+            ("SIGRTMAX-30", 34),
+            ("SIGRTMIN+0", 34),
+        ] {
+            assert_eq!(Signal::named(text).map(Signal::number), Some(number), "{text}");
+        }
+        for text in
+            ["", "0", "65", "-1", "SIG", "EXIT", "TERMX", "SIGSIGTERM", "RTMIN+31", "RTMIN-1", "RTMAX+1"]
+        {
+            assert_eq!(Signal::named(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the front knows of one keeper's life.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use super::chances::{CHANCES, Chances};
 use super::channel::Channel;
@@ -18,6 +19,8 @@ pub(super) struct Watch {
     pub(super) channel: Channel,
     /// The ending signal that came while waiting.
     pub(super) ended_by: Option<Signal>,
+    /// The last ending signal that came at all: the keeper may have been past hearing of it.
+    pub(super) told_to_end: Option<Signal>,
     /// The keeper must have acted by then, but for its last chances.
     pub(super) act_by: Moment,
     pub(super) chances: u32,
@@ -46,6 +49,7 @@ pub(super) struct Watch {
 #[derive(Clone, Copy)]
 pub(super) enum LastWord {
     Done(Outcome),
+    Again(Duration),
     Suspended,
 }
 
@@ -68,6 +72,7 @@ impl Watch {
             keeper,
             channel,
             ended_by: None,
+            told_to_end: None,
             act_by,
             chances: CHANCES.0,
             late: Chances::default(),

@@ -7,6 +7,7 @@ mod completing;
 mod concurrency;
 mod credentials;
 mod directory;
+mod elections;
 mod endpoints;
 mod failures;
 mod files;
@@ -14,6 +15,7 @@ mod look;
 mod names;
 mod nested;
 mod options;
+mod replace;
 mod reports;
 mod usage;
 

@@ -14,6 +14,7 @@ cases![
     c09_waiter_is_evicted_if_waiting[],
     c09_holder_stays_if_waiting_was_said[],
     c09_claim_on_several_names_goes_whole[],
+    c09_only_a_holder_publishes[],
 ];
 
 async fn c09_stale_id_leaves_the_new_holder(b: Bench) {
@@ -100,4 +101,25 @@ async fn c09_claim_on_several_names_goes_whole(b: Bench) {
     both.lost().await;
     assert!(b.line(&y).await.is_empty());
     assert_eq!(b.ids(&x).await.1, []);
+}
+
+async fn c09_only_a_holder_publishes(b: Bench) {
+    let (lock, other) = (b.name("a"), b.name("b"));
+    let holder = b.hold(b.ask(&lock)).await;
+    let waiter = b.enter(b.ask(&lock)).await;
+    waiter.waits().await;
+    let gone = b.ask(&lock).id;
+    let client = b.connect().await;
+    for (name, id) in [(&lock, waiter.id()), (&lock, gone), (&other, holder.id())] {
+        let published = client.publish(name, id, "mine", b.soon()).await;
+        assert!(!published.expect("an answer"), "{id:?} does not hold {name}");
+    }
+    let line = b.line(&lock).await;
+    assert_eq!((&line.holders[0].label, &line.waiters[0].label), (&None, &None));
+    assert!(b.line(&other).await.is_empty());
+    holder.leave().await;
+    waiter.held().await;
+    assert!(!client.publish(&lock, holder.id(), "late", b.soon()).await.expect("an answer"));
+    assert!(client.publish(&lock, waiter.id(), "mine", b.soon()).await.expect("an answer"));
+    assert_eq!(b.line(&lock).await.holders[0].label.as_deref(), Some("mine"));
 }

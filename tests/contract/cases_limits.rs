@@ -41,7 +41,7 @@ async fn every_verb(b: &Bench, after: std::time::Duration) -> Vec<(&'static str,
     verb!("ask", |d| client.evict(&lock, other.id, Evict::Ask, &by, d));
     verb!("evict", |d| client.evict(&lock, other.id, Evict::Force, &by, d));
     verb!("last_success", |d| client.last_success(&lock, d));
-    verb!("publish", |d| a.claim.publish("value", d));
+    verb!("publish", |d| client.publish(&lock, a.id(), "value", d));
     verb!("renew", |d| a.claim.renew(d));
     verb!("leave", |d| a.claim.leave(false, d));
     answers

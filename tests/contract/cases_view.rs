@@ -185,6 +185,7 @@ async fn c14_texts_of_a_holder_come_back(b: Bench) {
             user: text.into(),
             command: text.into(),
             label: Some(text.into()),
+            replace: true,
         };
         let holder = b.hold(request.clone()).await;
         let mut other = b.ask(&lock);
@@ -203,7 +204,8 @@ async fn c14_published_value_comes_back(b: Bench) {
     let lock = b.name("a");
     let holder = b.hold(b.ask(&lock)).await;
     for value in ["10.0.0.1:80", "", "two\nlines \u{7} 日本"] {
-        holder.claim.publish(value, b.soon()).await.expect("publishes");
+        let published = b.connect().await.publish(&lock, holder.id(), value, b.soon()).await;
+        assert!(published.expect("publishes"), "it holds");
         assert_eq!(b.line(&lock).await.holders[0].label.as_deref(), Some(value));
     }
     holder.still_holds().await;

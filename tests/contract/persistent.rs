@@ -93,6 +93,10 @@ impl Backend for Persistent<dyn Backend> {
         Ok(found || (was_there && !self.is_there(name, id, deadline).await?))
     }
 
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
+        self.call(deadline, || self.inner.publish(name, id, value, deadline)).await
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         self.call(deadline, || self.inner.examine(deadline)).await
     }
@@ -118,10 +122,6 @@ impl Claim for Persistent<dyn Claim> {
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         self.call(deadline, || self.inner.renew(deadline)).await
-    }
-
-    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        self.call(deadline, || self.inner.publish(value, deadline)).await
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

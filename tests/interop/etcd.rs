@@ -11,7 +11,7 @@ use crate::servers::etcd::{self, Etcd};
 use crate::support::gate::Gate;
 use crate::support::running::finish_all;
 use crate::support::wait::until_true;
-use crate::support::{Bed, Running, Service};
+use crate::support::{Bed, Running, Service, process};
 
 /// A bed on the server that all of these share; `None` where there is none, unless there must be.
 fn bed() -> Option<Bed> {
@@ -131,6 +131,78 @@ fn candidates_of_an_election_stand_in_the_same_line() {
     listener.signal(Signal::INT);
     listener.finish();
     next.release().silently(0);
+}
+
+/// A dlock that campaigns with the value `one`, and whose command proclaims `first` to `last`, says so and waits.
+fn elect(bed: &Bed, last: u32) -> (Running, Gate) {
+    let gate = bed.gate("elect.gate");
+    let script = r#"for n in $(seq "$0"); do "$dlock" proclaim --endpoint "$locks" "v$n" || exit 1; done
+        echo up >elect.up; read _ <elect.gate"#;
+    let mut command = bed.verb("elect", ["-q", "--name", "x", "--value", "one", "--", "bash", "-c", script]);
+    (bed.start(command.arg(last.to_string())), gate)
+}
+
+#[test]
+fn leaders_of_both_programs_are_seen_with_their_values() {
+    let Some(bed) = bed() else { return };
+    let follower = bed.start(&mut bed.verb("leader", ["x", "--follow"]));
+    let campaign = bed.start(&mut etcdctl(&bed, &["elect", &key(&bed), "somebody"]));
+    until_true("somebody leads", || follower.out_so_far() == "somebody\n");
+    let shown = bed.finish(&mut bed.verb("leader", ["x", "--json"])).silently(0);
+    let shown: serde_json::Value = serde_json::from_slice(&shown.out).expect("JSON");
+    assert_eq!((&shown["value"], &shown["foreign"]), (&"somebody".into(), &true.into()));
+    let (leader, gate) = elect(&bed, 1);
+    bed.await_waiters("x", 1);
+    let next = bed.start(&mut etcdctl(&bed, &["elect", &key(&bed), "else"]));
+    bed.await_waiters("x", 2);
+    campaign.signal(Signal::INT);
+    campaign.finish();
+    bed.await_line("elect.up");
+    until_true("all values", || follower.out_so_far() == "somebody\none\nv1\n");
+    let listener = bed.start(&mut etcdctl(&bed, &["elect", "-l", &key(&bed)]));
+    until_true("etcdctl shows what was proclaimed", || bed_output(&bed, "v1"));
+    gate.open();
+    leader.finish().silently(0);
+    until_true("the next leader", || follower.out_so_far().ends_with("v1\nelse\n"));
+    for program in [next, listener, follower] {
+        program.signal(Signal::INT);
+        program.finish();
+    }
+}
+
+#[test]
+fn what_is_proclaimed_faster_than_it_is_read_is_seen_all_the_same() {
+    const LAST: u32 = 30;
+    let Some(bed) = bed() else { return };
+    let followers = [&[] as &[&str], &["--json"]].map(|options| {
+        let mut command = bed.verb("leader", ["x", "--follow"]);
+        bed.start(command.args(options))
+    });
+    until_true("somebody who looks", || followers[1].out_so_far() == "null\n");
+    let holder = bed.held(&["--name", "x", "--label", "zero"]);
+    until_true("both look", || followers.iter().all(|follower| follower.out_so_far().contains("zero")));
+    for follower in &followers {
+        process::signal(follower.pid(), Signal::STOP);
+        until_true("a stopped follower", || process::is_stopped(follower.pid()));
+    }
+    holder.release().silently(0);
+    let (leader, gate) = elect(&bed, LAST);
+    bed.await_line("elect.up");
+    gate.open();
+    leader.finish().silently(0);
+    for follower in &followers {
+        process::signal(follower.pid(), Signal::CONT);
+    }
+    let values: Vec<String> = (1..=LAST).map(|n| format!("v{n}\n")).collect();
+    let values = values.concat();
+    until_true("every value, in order", || followers[0].out_so_far() == format!("zero\none\n{values}"));
+    until_true("the end", || followers[1].out_so_far().ends_with("null\n"));
+    // Nobody, zero, nobody, one and the values, nobody.
+    assert_eq!(followers[1].out_so_far().lines().count(), 5 + LAST as usize, "{}", followers[1].out_so_far());
+    for follower in followers {
+        follower.signal(Signal::INT);
+        follower.finish();
+    }
 }
 
 /// Whether some program of this bed has written `line`.

@@ -46,6 +46,8 @@ macro_rules! tests_of {
             mod crash;
             #[path = "doctor.rs"]
             mod doctor;
+            #[path = "../cli/elections.rs"]
+            mod elections;
             #[path = "../cli/failures.rs"]
             mod failures;
             #[path = "../supervise/jobs.rs"]
@@ -60,6 +62,8 @@ macro_rules! tests_of {
             mod options;
             #[path = "promises.rs"]
             mod promises;
+            #[path = "../cli/replace.rs"]
+            mod replace;
             #[path = "../cli/reports.rs"]
             mod reports;
             #[path = "swarm.rs"]

@@ -11,6 +11,7 @@ mod init;
 mod jobs;
 mod kernel;
 mod leaving;
+mod notify;
 mod signals;
 mod status;
 mod terminal;

@@ -208,3 +208,24 @@ fn the_keeper_is_deaf_to_signals_meant_for_the_whole_service() {
     running.finish().silently(0);
     assert_eq!(logger.count(&bed, 15), 1);
 }
+
+#[test]
+fn what_dlock_stops_of_itself_gets_the_wanted_signal_and_what_it_is_told_is_passed_on() {
+    let usr1 = Signal::USR1.as_raw();
+    for name in ["usr1", "SIGUSR1", "10"] {
+        let bed = Bed::new();
+        let (running, logger) = logged(&bed, &["--signal", name], &[usr1]);
+        bed.finish(&mut bed.verb("break", ["x", "--yes"])).silently(0);
+        running.finish().failed(76, &["broken"]);
+        assert_eq!(logger.signals(&bed), [usr1]);
+    }
+    let bed = Bed::new();
+    let (running, logger) = logged(&bed, &["--signal", "USR1"], &[Signal::TERM.as_raw()]);
+    running.signal(Signal::TERM);
+    running.finish().silently(0);
+    assert_eq!(logger.signals(&bed), [Signal::TERM.as_raw()]);
+    for odd in ["0", "65", "EXIT", ""] {
+        let refused = bed.finish(&mut bed.run(["--name", "x", "--signal", odd, "--", "true"]));
+        refused.failed(64, &["--signal", "not a signal"]);
+    }
+}

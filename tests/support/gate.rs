@@ -24,6 +24,11 @@ impl Gate {
         &self.path
     }
 
+    /// Writes a line for one command to read.
+    pub(crate) fn write(&self, line: &str) {
+        (&self.pipe).write_all(format!("{line}\n").as_bytes()).expect("room in a FIFO");
+    }
+
     /// Lets one command through, also one that comes later.
     pub(crate) fn open(&self) {
         (&self.pipe).write_all(b"\n").expect("room in a FIFO");

@@ -47,6 +47,11 @@ impl Running {
         fs::read_to_string(&self.err).unwrap_or_default()
     }
 
+    /// What it has written to standard output so far.
+    pub(crate) fn out_so_far(&self) -> String {
+        fs::read_to_string(&self.out).unwrap_or_default()
+    }
+
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn finish(self) -> Finished {

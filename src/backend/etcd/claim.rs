@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use etcd_client::{PutOptions, Txn, TxnOp};
+use etcd_client::{Txn, TxnOp};
 use tokio::task::AbortHandle;
 
 use super::core::{Core, lock};
@@ -43,30 +43,6 @@ impl EtcdClaim {
 
     fn fail(&self, operation: &'static str) -> impl FnOnce(Fault) -> Error {
         move |fault| fault.error(operation, self.name.as_ref())
-    }
-
-    async fn publish(&self, value: &str, deadline: Moment) -> Outcome<()> {
-        let core = &self.core;
-        let stored = {
-            let mut stored = lock(&core.stored);
-            stored.record.holder.label = Some(value.to_owned());
-            stored.to_text()
-        };
-        let mut steps = Vec::new();
-        for line in &core.lines {
-            let same_lease = || Some(PutOptions::new().with_ignore_lease());
-            steps.push(TxnOp::put(core.entry(line), value, same_lease()));
-            steps.push(TxnOp::put(line.record(core.mode, core.lease), stored.clone(), same_lease()));
-        }
-        let txn = Txn::new().when(core.all_stand()).and_then(steps);
-        let answer = core.wire.call(deadline, |mut c| {
-            let txn = txn.clone();
-            async move { c.client.txn(txn).await }
-        });
-        if answer.await?.succeeded() {
-            return Ok(());
-        }
-        Err(Fault::Said(ErrorKind::Invalid, "the claim is no longer in it".to_owned()))
     }
 
     /// Ends the claim for good: also what was asked for it and may come late.
@@ -155,10 +131,6 @@ impl Claim for EtcdClaim {
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         self.core.renew(deadline).await.map_err(self.fail("renew in the queue"))
-    }
-
-    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        self.publish(value, deadline).await.map_err(self.fail("publish a value in the queue"))
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

@@ -11,7 +11,7 @@ use super::fault::{Fault, Outcome};
 use super::keys::{Layout, Line};
 use super::look::{self, Answers, Seen, Target};
 use super::renew::Kept;
-use super::stored::{Note, Stored, wall_clock};
+use super::stored::{Note, wall_clock};
 use super::stray::Strays;
 use super::wire::Wire;
 use crate::clock;
@@ -33,7 +33,6 @@ pub(super) struct Core {
     pub(super) ttl: Duration,
     /// The revision that made the entry.
     pub(super) created: i64,
-    pub(super) stored: Mutex<Stored>,
     /// From when the last confirmed ttl counts.
     pub(super) last_good: Mutex<Moment>,
     pub(super) state: watch::Sender<ClaimState>,

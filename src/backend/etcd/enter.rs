@@ -287,7 +287,6 @@ impl Attempt<'_> {
             lease: self.lease,
             ttl,
             created,
-            stored: Mutex::new(self.stored),
             last_good: Mutex::new(begun),
             state,
             placed_at: Mutex::new(0),

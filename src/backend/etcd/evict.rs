@@ -156,7 +156,8 @@ fn removal(layout: &Layout, lines: &[Line], all: &[Snapshot], member: &Member) -
     steps
 }
 
-async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> Outcome<bool> {
+/// Commits `txn`; whether its comparisons held.
+pub(super) async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> Outcome<bool> {
     let answer = wire.call(deadline, |mut c| {
         let txn = txn.clone();
         async move { c.client.txn(txn).await }

@@ -13,7 +13,7 @@ use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, FencingToken, LockName, LockStatus, Mode, Moment, queue};
 
 /// Of how many entries the time to live is asked for; each costs a request.
-const TIMED: usize = 32;
+pub(super) const TIMED: usize = 32;
 /// How many keys one request of a listing brings.
 const PAGE: i64 = 512;
 
@@ -24,6 +24,8 @@ pub(super) struct Member {
     pub(super) lease: i64,
     pub(super) created: i64,
     pub(super) mode: Mode,
+    /// What another client proclaims by it.
+    pub(super) value: Option<String>,
     /// What dlock says of it; `None` for another client's.
     pub(super) stored: Option<Stored>,
     /// Its hold and the revision of that, if it had to be proved.
@@ -64,6 +66,7 @@ impl Snapshot {
                     key: kv.key().to_vec(),
                     lease: kv.lease(),
                     created: kv.create_revision(),
+                    value: kv.value_str().ok().filter(|value| !value.is_empty()).map(str::to_owned),
                     mode: stored.as_ref().and_then(|s| s.record.mode()).unwrap_or(shared),
                     stored,
                     hold: hold.and_then(|h| Some((Hold::parse(h.value())?, h.mod_revision()))),
@@ -89,6 +92,12 @@ impl Snapshot {
         self.members.iter().position(|m| m.stored.as_ref().and_then(|s| s.record.id()) == Some(id))
     }
 
+    /// The entry of `id` if it holds.
+    pub(super) fn holder(&self, id: ClaimId) -> Option<&Member> {
+        let at = self.position(id).filter(|at| *at < queue::held(&self.modes()))?;
+        self.members.get(at)
+    }
+
     pub(super) fn status(&self, name: &LockName) -> LockStatus {
         let held = queue::held(&self.modes());
         let entries = self.members.iter().enumerate().map(|(at, member)| member.entry(at, at < held));
@@ -108,7 +117,13 @@ impl Member {
         let ahead = if holds { None } else { u32::try_from(at).ok() };
         let Some(stored) = &self.stored else {
             let claim = Some(self.foreign_identity());
-            return Entry { claim, ahead, mode: Some(self.mode), ..look::foreign() };
+            return Entry {
+                claim,
+                ahead,
+                mode: Some(self.mode),
+                label: self.value.clone(),
+                ..look::foreign()
+            };
         };
         let proved = self.hold.filter(|_| holds);
         let since = proved.map_or(stored.since_ms, |(hold, _)| hold.since_ms);
@@ -126,16 +141,25 @@ impl Member {
 
 /// Reads a line at one revision.
 pub(super) async fn read(wire: &Wire, line: &Line, deadline: Moment) -> Outcome<Snapshot> {
-    let snapshots = read_all(wire, std::slice::from_ref(line), deadline).await?;
-    snapshots.into_iter().next().ok_or_else(|| Fault::corrupt("an answer is missing"))
+    read_at(wire, line, 0, deadline).await
 }
 
 /// Reads several lines, as many at one revision as one transaction can.
 pub(super) async fn read_all(wire: &Wire, lines: &[Line], deadline: Moment) -> Outcome<Vec<Snapshot>> {
+    read_all_at(wire, lines, 0, deadline).await
+}
+
+/// Reads a line as it was at `revision`; 0 is the newest one.
+pub(super) async fn read_at(wire: &Wire, line: &Line, revision: i64, deadline: Moment) -> Outcome<Snapshot> {
+    let snapshots = read_all_at(wire, std::slice::from_ref(line), revision, deadline).await?;
+    snapshots.into_iter().next().ok_or_else(|| Fault::corrupt("an answer is missing"))
+}
+
+async fn read_all_at(wire: &Wire, lines: &[Line], at: i64, deadline: Moment) -> Outcome<Vec<Snapshot>> {
     let mut snapshots = Vec::with_capacity(lines.len());
     for lines in lines.chunks(look::MOST_OPERATIONS / 2) {
         let each = lines.iter().flat_map(|line| {
-            [line.entries(), line.beside()].map(|span| look::range(span, GetOptions::new()))
+            [line.entries(), line.beside()].map(|span| look::range(span, GetOptions::new().with_revision(at)))
         });
         let txn = Txn::new().and_then(each.collect::<Vec<_>>());
         let answer = wire.call(deadline, |mut c| {
@@ -143,7 +167,8 @@ pub(super) async fn read_all(wire: &Wire, lines: &[Line], deadline: Moment) -> O
             async move { c.client.txn(txn).await }
         });
         let answer = answer.await?;
-        let revision = answer.header().map_or(0, ResponseHeader::revision);
+        let newest = answer.header().map_or(0, ResponseHeader::revision);
+        let revision = if at > 0 { at } else { newest };
         let mut answers = Answers::of(&answer);
         for line in lines {
             let (entries, beside) = (answers.read()?, answers.read()?);
@@ -162,7 +187,7 @@ pub(super) async fn inspect(wire: &Wire, line: &Line, deadline: Moment) -> Outco
 }
 
 /// Asks the leases of the first `most` entries how long they have to live; returns how many were asked.
-async fn add_times(
+pub(super) async fn add_times(
     wire: &Wire,
     members: &[Member],
     status: &mut LockStatus,

@@ -21,6 +21,7 @@ mod keys;
 mod line;
 mod look;
 mod observe;
+mod publish;
 mod renew;
 mod rights;
 mod stored;
@@ -181,6 +182,11 @@ impl Backend for EtcdBackend {
             self.strays.forget(id);
         }
         done.map_err(|f| f.error("evict from the queue", Some(name)))
+    }
+
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
+        let published = publish::publish(&self.wire, &self.layout.line(name), id, value, deadline).await;
+        published.map_err(|f| f.error("publish a value in the queue", Some(name)))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {

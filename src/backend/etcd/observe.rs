@@ -1,18 +1,19 @@
 //! Watching a line from outside.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use etcd_client::{WatchOptions, WatchStream};
+use etcd_client::{Event, WatchOptions, WatchStream};
 
 use super::fault::{Fault, Outcome};
 use super::follow::{opened_in_time, renew_token};
 use super::keys::Line;
-use super::line;
+use super::line::{self, Member, TIMED};
 use super::wire::{Connection, Wire};
 use crate::backend::Observer;
 use crate::clock;
-use crate::lock::{LockName, LockStatus, Moment, Result};
+use crate::lock::{Entry, ErrorKind, LockName, LockStatus, Result};
 use std::time::Duration;
 
 /// How long one look may take.
@@ -24,10 +25,14 @@ pub(super) struct EtcdObserver {
     line: Line,
     name: LockName,
     stream: Option<(Connection, WatchStream)>,
-    /// Nothing is known of what happened after this revision.
+    /// What happened up to this revision is known.
     seen: i64,
-    /// Something happened since the last look.
+    /// It is not known what happened since.
     stale: bool,
+    /// The keys that were changed since, and at which revisions, in order.
+    events: VecDeque<(i64, Vec<u8>)>,
+    /// The entry that stood first at that revision.
+    front: Option<Vec<u8>>,
     last: Option<LockStatus>,
 }
 
@@ -37,34 +42,61 @@ impl std::fmt::Debug for EtcdObserver {
     }
 }
 
-/// A line without what changes all the time.
-fn settled(status: &LockStatus) -> LockStatus {
-    let mut status = status.clone();
-    for entry in status.holders.iter_mut().chain(&mut status.waiters) {
-        entry.ttl = None;
-    }
-    status
-}
-
 impl EtcdObserver {
     pub(super) fn new(wire: Arc<Wire>, line: Line) -> Self {
         let name = line.name.clone();
-        Self { wire, line, name, stream: None, seen: 0, stale: true, last: None }
+        let events = VecDeque::new();
+        Self { wire, line, name, stream: None, seen: 0, stale: true, events, front: None, last: None }
     }
 
-    async fn look(&mut self, deadline: Moment) -> Outcome<Option<LockStatus>> {
-        let snapshot = line::read(&self.wire, &self.line, deadline).await?;
-        let status = snapshot.status(&self.name);
-        if self.last.as_ref() == Some(&settled(&status)) {
-            self.seen = snapshot.revision;
-            self.stale = false;
-            return Ok(None);
+    /// Reads the line as it was at `revision`; 0 is the newest one. Returns it if it differs from what was shown.
+    async fn look(&mut self, revision: i64) -> Outcome<Option<LockStatus>> {
+        let deadline = clock::now() + LOOK;
+        let snapshot = line::read_at(&self.wire, &self.line, revision, deadline).await?;
+        let mut settled = snapshot.status(&self.name);
+        if let Some(last) = &self.last {
+            hide_unproved(&snapshot.members, &mut settled, last);
         }
-        let timed = line::inspect(&self.wire, &self.line, deadline).await?;
+        let mut shown = None;
+        if self.last.as_ref() != Some(&settled) {
+            // The times to live change all the time: they are shown, and no change.
+            let mut timed = settled.clone();
+            line::add_times(&self.wire, &snapshot.members, &mut timed, TIMED, deadline).await?;
+            shown = Some(timed);
+        }
+        self.last = Some(settled);
         self.seen = snapshot.revision;
-        self.stale = false;
-        self.last = Some(settled(&timed));
-        Ok(Some(timed))
+        self.front = snapshot.members.into_iter().next().map(|member| member.key);
+        self.stale &= revision > 0;
+        Ok(shown)
+    }
+
+    /// Looks at each moment at which something became of the entry that stands first, so that no holder and no value of it
+    /// is passed over; at what became of the others once for all that was told together.
+    async fn replay(&mut self) -> Outcome<Option<LockStatus>> {
+        while let Some(last) = self.events.len().checked_sub(1) {
+            let concerns = |(revision, key): &(i64, Vec<u8>)| {
+                *revision > self.seen && self.front.as_ref().is_none_or(|front| front == key)
+            };
+            let at = self.events.iter().position(concerns).unwrap_or(last);
+            let revision = self.events[at].0;
+            let looked = if revision > self.seen { self.look(revision).await } else { Ok(None) };
+            match looked {
+                Ok(shown) => {
+                    self.events.drain(..=at);
+                    if shown.is_some() {
+                        return Ok(shown);
+                    }
+                }
+                // That revision is compacted: what can be had is the newest one.
+                Err(Fault::Said(ErrorKind::Corrupt, _)) => {
+                    self.events.clear();
+                    self.stale = true;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(None)
     }
 
     async fn listen(&mut self) -> Outcome<()> {
@@ -85,7 +117,8 @@ impl EtcdObserver {
                 true
             }
             Ok(Some(message)) => {
-                self.stale |= !message.events().is_empty();
+                let changed = message.events().iter().filter_map(Event::kv);
+                self.events.extend(changed.map(|kv| (kv.mod_revision(), kv.key().to_vec())));
                 false
             }
             Ok(None) | Err(_) => {
@@ -95,9 +128,20 @@ impl EtcdObserver {
         };
         if ended {
             self.stream = None;
+            self.events.clear();
             self.stale = true;
         }
         Ok(())
+    }
+}
+
+/// The token of a holder that had to wait is that of the proof of its hold, which comes a moment after its turn.
+fn hide_unproved(members: &[Member], line: &mut LockStatus, last: &LockStatus) {
+    let is = |entry: &Entry, other: &Entry| entry.claim.is_some() && entry.claim == other.claim;
+    for (member, entry) in members.iter().zip(&mut line.holders) {
+        let waited = last.waiters.iter().any(|waiter| is(waiter, entry))
+            || last.holders.iter().any(|holder| is(holder, entry) && holder.token.is_none());
+        entry.token = entry.token.filter(|_| member.hold.is_some() || !waited);
     }
 }
 
@@ -119,11 +163,12 @@ impl Observer for EtcdObserver {
     async fn next(&mut self) -> Result<LockStatus> {
         let fail = |fault: Fault, name: &LockName| fault.error("observe the queue", Some(name));
         loop {
-            if self.stale {
-                let looked = self.look(clock::now() + LOOK).await;
-                if let Some(status) = looked.map_err(|f| fail(f, &self.name))? {
-                    return Ok(status);
-                }
+            let mut looked = Box::pin(self.replay()).await;
+            if self.stale && matches!(looked, Ok(None)) {
+                looked = Box::pin(self.look(0)).await;
+            }
+            if let Some(status) = looked.map_err(|f| fail(f, &self.name))? {
+                return Ok(status);
             }
             let listened = Box::pin(self.listen()).await;
             listened.map_err(|f| fail(f, &self.name))?;

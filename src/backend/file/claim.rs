@@ -14,7 +14,7 @@ use super::fault::{Fault, Outcome};
 use super::fifo::{self, Ear, Watch};
 use super::grant::{self, Place};
 use super::guard::{Flock, Pending};
-use super::line::{Fixed, Mark, in_one_page, mark_line};
+use super::line::Fixed;
 use super::presence::Presence;
 use super::reserve::{guards, reserve};
 use super::storage::LineFile;
@@ -324,29 +324,6 @@ impl Claim for FileClaim {
             inner.proven = began;
         }
         Ok(inner.proven)
-    }
-
-    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        let line = Arc::clone(&self.inner().places[0].line);
-        let published = async {
-            let _guard = line.guard(true, deadline).await?;
-            let mut read = line.read(None)?;
-            let label = (self.id, serde_json::Value::from(value));
-            let fits = read.image.mark(Mark::Label, self.id).and_then(|(at, length, _)| {
-                let text = mark_line(Mark::Label, label.0, &label.1, length);
-                (text.len() == length && in_one_page(at, length)).then_some((at, text))
-            });
-            if let Some((at, text)) = fits {
-                return line.overwrite(at, &text);
-            }
-            if !read.image.records.iter().any(|r| r.fixed.id == self.id) {
-                return Ok(());
-            }
-            let length = mark_line(Mark::Label, label.0, &label.1, 0).len();
-            let text = mark_line(Mark::Label, label.0, &label.1, length.next_power_of_two().max(256));
-            line.append(&mut read, &text, text.len(), false).map(|_| ())
-        };
-        published.await.map_err(self.fail("publish a value in the queue"))
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

@@ -50,6 +50,7 @@ pub(super) fn entry(line: &Line, record: &Record, ahead: Option<u32>) -> Entry {
         ttl: None,
         ahead,
         foreign: false,
+        replace: holder.as_ref().is_some_and(|h| h.replace),
     }
 }
 

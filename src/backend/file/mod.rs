@@ -33,6 +33,7 @@ mod locker;
 mod names;
 mod observe;
 mod presence;
+mod publish;
 mod reserve;
 mod site;
 mod storage;
@@ -252,6 +253,12 @@ impl Backend for FileBackend {
         let eviction = evict::Eviction { id, how, by };
         let done = eviction.carry_out(directory, name, deadline).await;
         done.map_err(|f| f.during("evict from the queue", Some(name)))
+    }
+
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
+        let Some(directory) = self.found()? else { return Ok(false) };
+        let published = publish::publish(directory, name, id, value, deadline).await;
+        published.map_err(|f| f.during("publish a value in the queue", Some(name)))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {

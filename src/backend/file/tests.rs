@@ -256,8 +256,10 @@ async fn c14_texts_come_back_and_a_label_can_be_replaced() {
     let mut request = request(1, &[odd], Mode::Shared);
     request.holder.command = "tab\tnew\nline \u{1b}[0m".to_owned();
     let claim = enter(&f.backend, &request).await;
+    held(&claim).await;
     for label in ["short", "a much longer one \n", &"x".repeat(9000), ""] {
-        claim.publish(label, soon()).await.expect("published");
+        let id = request.id;
+        assert!(f.backend.publish(&name(odd), id, label, soon()).await.expect("published"));
         let status = f.backend.inspect(&name(odd), soon()).await.expect("status");
         assert_eq!(status.holders[0].label.as_deref(), Some(label));
         assert_eq!(status.holders[0].command.as_ref(), Some(&request.holder.command));

@@ -8,7 +8,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::lines::Refusal;
 use super::server::{Call, NAME};
 use super::{Fault, MemoryServer};
 use crate::backend::Claim;
@@ -116,12 +115,6 @@ impl Claim for MemoryClaim {
             *last_good = (*last_good).max(from);
         }
         Ok(*last_good)
-    }
-
-    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        let call = self.call("publish in the queue", deadline);
-        let gone = || Refusal::new(ErrorKind::Invalid, "the claim is no longer in it");
-        call.run(|lines, _| lines.publish(self.id, value).then_some(()).ok_or_else(gone)).await
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

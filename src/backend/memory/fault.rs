@@ -73,6 +73,8 @@ pub enum Fault {
     AskIsForgotten,
     /// C09: `IfWaiting` also removes a holder.
     IfWaitingRemovesHolder,
+    /// C09: a value is published for whoever waits, too.
+    WaiterPublishes,
     /// C10: looking at a line removes its waiters.
     InspectPurges,
     /// C10: `list` is in no order.
@@ -141,6 +143,7 @@ impl Fault {
         Self::AskRemoves,
         Self::AskIsForgotten,
         Self::IfWaitingRemovesHolder,
+        Self::WaiterPublishes,
         Self::InspectPurges,
         Self::ListUnsorted,
         Self::ObserverSleeps,

@@ -106,6 +106,11 @@ impl Backend for MemoryBackend {
         call.run(|lines, _| Ok(lines.evict(name, id, how, by))).await
     }
 
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
+        let call = self.call("publish a value in the queue", Some(name), deadline);
+        call.run(|lines, _| Ok(lines.publish(name, id, value))).await
+    }
+
     async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {
         Ok(false)
     }

@@ -205,8 +205,12 @@ impl Lines {
     }
 
     /// Replaces the label of a live entry; says whether there was one.
-    pub(super) fn publish(&mut self, id: ClaimId, value: &str) -> bool {
-        let Some(at) = self.position(id) else { return false };
+    pub(super) fn publish(&mut self, name: &LockName, id: ClaimId, value: &str) -> bool {
+        let holds = |at: &usize| {
+            let entry = &self.entries[*at];
+            entry.request.names.contains(name) && (entry.hold.is_some() || self.has(Fault::WaiterPublishes))
+        };
+        let Some(at) = self.position(id).filter(holds) else { return false };
         self.entries[at].request.holder.label = Some(value.to_owned());
         self.version += 1;
         true

@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use super::connection::Connection;
 use super::deadlock;
 use super::dial::text;
-use super::fault::{Fault, NAME, Outcome};
+use super::fault::{Fault, Outcome};
 use super::keys::LockKeys;
 use super::row::{Row, integer};
-use super::script::{FREE, HOLD, LEAVE, LOOK, PUBLISH, RENEW, Script, Step};
+use super::script::{FREE, HOLD, LEAVE, LOOK, RENEW, Script, Step};
 use super::service::{Patience, Service};
 use super::view::{Armed, View, is_final};
 use super::wire::{millis, on_lines, one};
@@ -346,21 +346,6 @@ impl Claim for RedisClaim {
             }
         }
         Ok(self.view().last_good)
-    }
-
-    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        let step = self.step(&PUBLISH, &[value.to_owned()]);
-        let found = one(&self.service, self.slot(), deadline, Patience::Once, step).await;
-        match found {
-            Ok(reply) if integer(&reply) == Some(1) => Ok(()),
-            Ok(_) => Err(Error::new(
-                ErrorKind::Invalid,
-                NAME,
-                "publish in the queue",
-                "the claim is no longer in it",
-            )),
-            Err(fault) => Err(self.error(fault, "publish in the queue")),
-        }
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

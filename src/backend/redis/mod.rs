@@ -166,6 +166,11 @@ impl Backend for RedisBackend {
         evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
     }
 
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
+        let published = wire::publish(&self.service, &self.naming, name, id, value, deadline).await;
+        published.map_err(|fault| fault.during("publish a value in the queue", Some(name)))
+    }
+
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let evicted = wire::evict_foreign(&self.service, &self.naming, name, id, deadline).await;
         evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))

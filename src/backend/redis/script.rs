@@ -67,7 +67,7 @@ pub(super) static EVICT_FOREIGN: Script = script!(
     "evict_foreign.lua"
 );
 pub(super) static PUBLISH: Script =
-    script!("2e9e83b784661ac455b526a71046ee8a46eba22d", "head.lua", "clock.lua", "line.lua", "publish.lua");
+    script!("71658d86620bd2ba0d16b943786413e3e30be004", "head.lua", "clock.lua", "line.lua", "publish.lua");
 pub(super) static HOLD: Script = script!("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", "hold.lua");
 pub(super) static FREE: Script = script!("bc9af1942289349a90631c15e1a4388c58792907", "free.lua");
 pub(super) static INSPECT: Script =

@@ -10,7 +10,7 @@ use super::dial::text;
 use super::fault::{Fault, Outcome};
 use super::keys::{LockKeys, Naming};
 use super::row::integer;
-use super::script::{EVICT, EVICT_FOREIGN, Script, Step};
+use super::script::{EVICT, EVICT_FOREIGN, PUBLISH, Script, Step};
 use super::service::{Patience, Service};
 use crate::backend::Evict;
 use crate::backend::record::Record;
@@ -108,6 +108,24 @@ pub(super) async fn evict_foreign(
     let step = on_lines(&EVICT_FOREIGN, &keys, id, &[]);
     match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
         Value::Int(removed) => Ok(removed == 1),
+        Value::ServerError(error) => Err(Fault::of(&error)),
+        _ => Err(Fault::nonsense("not a number")),
+    }
+}
+
+/// As [`crate::backend::Backend::publish`].
+pub(super) async fn publish(
+    service: &Service,
+    naming: &Naming,
+    name: &LockName,
+    id: ClaimId,
+    value: &str,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let keys = keys_of(naming, std::slice::from_ref(name))?;
+    let step = on_lines(&PUBLISH, &keys, id, &[value.to_owned()]);
+    match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
+        Value::Int(found) => Ok(found == 1),
         Value::ServerError(error) => Err(Fault::of(&error)),
         _ => Err(Fault::nonsense("not a number")),
     }

@@ -372,13 +372,6 @@ impl Claim for Sequence {
         failed.map_or(Ok(earliest.unwrap_or_default()), Err)
     }
 
-    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        for (_, claim) in self.whole.present() {
-            claim.publish(value, deadline).await?;
-        }
-        Ok(())
-    }
-
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         self.stop().await;
         self.whole.leave(succeeded, deadline).await?;

@@ -280,18 +280,6 @@ impl Claim for SqlClaim {
         Ok(self.view().last_good)
     }
 
-    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        let batch = |_: &Arc<dyn Session>| self.steps().publish(value);
-        let answer = self.service.call(deadline, Patience::Once, batch).await;
-        let answer = answer.map_err(|fault| self.error(fault, "publish in the queue"))?;
-        let count = answer.sets.first().and_then(|set| set.first()).and_then(|row| row.first().cloned());
-        if count.flatten().is_some_and(|count| count != "0") {
-            return Ok(());
-        }
-        let gone = Fault::new(ErrorKind::Invalid, "the claim is no longer in it");
-        Err(self.error(gone, "publish in the queue"))
-    }
-
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the queue"))?;
         self.view().left = true;

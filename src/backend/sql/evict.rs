@@ -1,4 +1,4 @@
-//! Removing entries, or asking them to leave.
+//! What is done to entries of others: removing them, asking them to leave, publishing what a holder proclaims.
 
 use std::sync::Arc;
 
@@ -32,4 +32,19 @@ pub(super) async fn evict(
         row.and_then(|row| row.get(n)?.as_deref()?.parse().ok()).unwrap_or(0)
     };
     Ok(count(0) > 0 && (how != Evict::IfWaiting || count(1) == 0))
+}
+
+/// As [`crate::backend::Backend::publish`].
+pub(super) async fn publish(
+    service: &Service,
+    name: &LockName,
+    id: ClaimId,
+    value: &str,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let only = std::slice::from_ref(name);
+    let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, only, id).publish(value);
+    let answer = service.call(deadline, Patience::Deadline, batch).await?;
+    let count = answer.sets.first().and_then(|set| set.first()).and_then(|row| row.first().cloned());
+    Ok(count.flatten().is_some_and(|count| count != "0"))
 }

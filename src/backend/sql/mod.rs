@@ -157,6 +157,12 @@ impl Backend for SqlBackend {
         evicted.map_err(|fault| fault.during(self.dialect().name(), "evict from the queue", Some(name)))
     }
 
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
+        let published = evict::publish(&self.service, name, id, value, deadline).await;
+        let operation = "publish a value in the queue";
+        published.map_err(|fault| fault.during(self.dialect().name(), operation, Some(name)))
+    }
+
     async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {
         // Nobody but dlock makes rows in its tables.
         Ok(false)

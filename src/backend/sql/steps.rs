@@ -324,17 +324,18 @@ impl<'a> Steps<'a> {
         );
     }
 
-    /// Changes the label. The first row says how many entries have it now.
+    /// Changes the label of a claim that holds. The first row says how many entries have it now.
     pub(super) fn publish(&self, value: &str) -> String {
         let mut sql = self.begin(true);
-        let (claims, claim) = (&self.dialect.tables().claim, &self.claim);
+        let claims = &self.dialect.tables().claim;
+        let own =
+            format!("claim = {} AND name IN ({}) AND fence IS NOT NULL", self.claim, self.locks.join(", "));
         // A quotation, so that it is ASCII.
         let value = serde_json::to_string(value).unwrap_or_default();
         let value = self.dialect.text(&ascii(&value));
         let _ = write!(
             sql,
-            "UPDATE {claims} SET label = {value} WHERE claim = {claim};\
-             SELECT count(*) FROM {claims} WHERE claim = {claim};"
+            "UPDATE {claims} SET label = {value} WHERE {own};SELECT count(*) FROM {claims} WHERE {own};"
         );
         self.wake_watchers(&mut sql);
         sql.push_str("COMMIT;");

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
 
 use super::shared::{Own, Shared};
-use super::wire::{Call, Outcome, Trouble, connected, ended, is_ambiguous, is_over};
-use super::{evict, follow, success};
+use super::wire::{Call, Outcome, connected, ended, is_ambiguous, is_over};
+use super::{follow, success};
 use crate::backend::Claim;
 use crate::lock::{ClaimState, ErrorKind, LossReason, Moment, Result};
 
@@ -172,24 +172,6 @@ impl Claim for ZkClaim {
         let mut proofs = shared.proofs();
         proofs.kept();
         Ok(proofs.counts_from())
-    }
-
-    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        let call = self.call("publish in the queue", deadline);
-        let gone = || Trouble::Refusal(ErrorKind::Invalid, "the claim is no longer in it".to_owned());
-        call.run(async {
-            let client = self.0.client().ok_or_else(gone)?;
-            for own in self.0.own() {
-                let label = Some(value.to_owned());
-                let set =
-                    evict::amend(&client, &own.nodes[0], |note| note.record.holder.label.clone_from(&label));
-                if !set.await? {
-                    return Err(gone());
-                }
-            }
-            Ok(())
-        })
-        .await
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

@@ -129,6 +129,20 @@ pub(super) async fn evict(
     Err(busy())
 }
 
+/// As [`crate::backend::Backend::publish`]. An entry that was seen to hold does so until it goes.
+pub(super) async fn publish(
+    door: &Door,
+    client: &Client,
+    name: &LockName,
+    id: ClaimId,
+    value: &str,
+) -> Outcome<bool> {
+    let found = find(door, client, name, id).await?;
+    let Some(target) = found.filter(|target| target.waits.is_none()) else { return Ok(false) };
+    let label = Some(value.to_owned());
+    amend(client, &target.seen.record_path(), |note| note.record.holder.label.clone_from(&label)).await
+}
+
 /// Commits `step`; whether it was done, and not refused because a node has gone or has changed.
 async fn is_done(mut step: MultiWriter<'_>) -> Outcome<bool> {
     match step.commit().await {

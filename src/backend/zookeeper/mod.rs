@@ -282,6 +282,15 @@ impl Backend for ZkBackend {
         .await
     }
 
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
+        let call = self.call("publish a value in the queue", Some(name), deadline);
+        call.run(async {
+            let client = self.looking().await?;
+            evict::publish(&self.door, &client, name, id, value).await
+        })
+        .await
+    }
+
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let call = self.call("evict from the queue", Some(name), deadline);
         call.run(async {

@@ -5,6 +5,7 @@
 //! built: dlock starts before every job, and its start is what users wait for.
 
 mod connection;
+mod elect;
 mod looks;
 mod run;
 
@@ -16,6 +17,7 @@ use clap::{Args, Command, ValueHint};
 use super::manual::Page;
 
 pub use connection::{ConnectionArgs, MessageArgs};
+pub use elect::{ElectArgs, LeaderArgs, ProclaimArgs};
 pub use looks::{BreakArgs, DoctorArgs, ListArgs, StatusArgs, WatchArgs};
 pub use run::RunArgs;
 
@@ -24,6 +26,12 @@ pub use run::RunArgs;
 pub enum Subcommand {
     /// `dlock run`.
     Run,
+    /// `dlock elect`.
+    Elect,
+    /// `dlock proclaim`.
+    Proclaim,
+    /// `dlock leader`.
+    Leader,
     /// `dlock status`.
     Status,
     /// `dlock list`.
@@ -42,8 +50,11 @@ pub enum Subcommand {
 
 impl Subcommand {
     /// All of them, in the order of the help.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Run,
+        Self::Elect,
+        Self::Proclaim,
+        Self::Leader,
         Self::Status,
         Self::List,
         Self::Watch,
@@ -57,6 +68,9 @@ impl Subcommand {
     pub fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
+            Self::Elect => "elect",
+            Self::Proclaim => "proclaim",
+            Self::Leader => "leader",
             Self::Status => "status",
             Self::List => "list",
             Self::Watch => "watch",
@@ -84,6 +98,18 @@ impl Subcommand {
                 .about("Run a command under a lock")
                 .after_help(run::EXAMPLES)
                 .override_usage("dlock run [OPTIONS] --name NAME [--name NAME]... [--] COMMAND [ARG]..."),
+            Self::Elect => elect::as_elected(ElectArgs::augment_args(empty))
+                .about("Run a command while elected the leader")
+                .after_help(elect::EXAMPLES)
+                .override_usage(
+                    "dlock elect [OPTIONS] --name NAME [--value TEXT] [--forever] [--] COMMAND [ARG]...",
+                ),
+            Self::Proclaim => ProclaimArgs::augment_args(empty)
+                .about("Change the value of the leader, from inside its command")
+                .override_usage("dlock proclaim VALUE"),
+            Self::Leader => LeaderArgs::augment_args(empty)
+                .about("Show the leader of an election and what it proclaims")
+                .override_usage("dlock leader NAME [--follow] [--json]"),
             Self::Status => {
                 StatusArgs::augment_args(empty).about("Show who holds and waits for locks, in order")
             }

@@ -53,6 +53,9 @@ pub struct RunArgs {
     /// The time between SIGTERM and SIGKILL when the command is ended [default: 5s] [env: DLOCK_GRACE]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub grace: Option<OsString>,
+    /// Stop the command with SIGNAL first, by name or number [default: TERM]
+    #[arg(long, value_name = "SIGNAL", allow_hyphen_values = true)]
+    pub signal: Option<OsString>,
     /// Stop the command after DURATION under the lock [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub max_run: Option<OsString>,
@@ -65,12 +68,18 @@ pub struct RunArgs {
     /// Take the place of older waiters that also said so; they exit as busy
     #[arg(long)]
     pub supersede: bool,
+    /// As --supersede, and have a holder that also said so stop its command; it exits 76
+    #[arg(long)]
+    pub replace: bool,
     /// Hold until every descendant of the command has ended, not just the command
     #[arg(long)]
     pub whole_tree: bool,
     /// Ask for a second claim even under an own hold of this lock
     #[arg(long)]
     pub no_nest: bool,
+    /// Tell systemd READY=1 when the command starts, not when the command says so
+    #[arg(long)]
+    pub notify_ready: bool,
     /// Run STRING with /bin/sh instead of a command and its arguments
     #[arg(short = 'c', long = "command", value_name = "STRING", allow_hyphen_values = true, value_hint = ValueHint::CommandString)]
     pub shell_command: Option<OsString>,

@@ -121,6 +121,9 @@ fn text(subcommand: Option<Subcommand>) -> &'static str {
     match subcommand {
         None => include_str!("text/dlock.md"),
         Some(Subcommand::Run) => include_str!("text/run.md"),
+        Some(Subcommand::Elect) => include_str!("text/elect.md"),
+        Some(Subcommand::Proclaim) => include_str!("text/proclaim.md"),
+        Some(Subcommand::Leader) => include_str!("text/leader.md"),
         Some(Subcommand::Status) => include_str!("text/status.md"),
         Some(Subcommand::List) => include_str!("text/list.md"),
         Some(Subcommand::Watch) => include_str!("text/watch.md"),

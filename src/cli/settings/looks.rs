@@ -80,7 +80,7 @@ pub struct BreakSettings {
     pub viewing: Viewing,
 }
 
-fn viewing(
+pub(super) fn viewing(
     json: bool,
     at: &ConnectionArgs,
     told: &MessageArgs,

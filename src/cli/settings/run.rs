@@ -13,6 +13,7 @@ use crate::cli::{usage, values};
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
 use crate::output::{LogFormat, Verbosity, sanitise};
+use crate::supervise::signals::Signal;
 
 /// What is run under the lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +44,7 @@ impl CommandLine {
 
 /// `dlock run`.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
 pub struct RunSettings {
     /// The locks, without repetition, at least one.
     pub names: Vec<LockName>,
@@ -54,6 +56,8 @@ pub struct RunSettings {
     pub ttl: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// The first signal when dlock stops the command of itself.
+    pub signal: Signal,
     /// The longest hold; never zero.
     pub max_run: Option<Duration>,
     /// The shortest hold.
@@ -62,16 +66,22 @@ pub struct RunSettings {
     pub once_per: Option<Duration>,
     /// Whether older waiters make way.
     pub supersede: bool,
+    /// Whether a holder that says so too makes way as well.
+    pub replace: bool,
     /// Whether the hold lasts as long as any descendant.
     pub whole_tree: bool,
     /// Whether an own hold further out counts for nothing.
     pub no_nest: bool,
+    /// Whether the service manager is told that the service is ready when the command starts.
+    pub notify_ready: bool,
     /// The exit status when the lock was not acquired.
     pub busy_exit_code: u8,
     /// What is run.
     pub command: CommandLine,
     /// The text for others.
     pub label: Option<String>,
+    /// Whether it begins again when the command has ended (`elect --forever`).
+    pub forever: bool,
     /// Where the report goes.
     pub report: Option<PathBuf>,
     /// Where the metrics go.
@@ -94,26 +104,32 @@ impl RunSettings {
         let grace = setting("grace", &args.grace)?;
         let wait = setting("wait", &args.wait)?;
         let label = setting("label", &args.label)?;
+        let (mode, wait) = (mode(args)?, wait_of(args.try_once, wait.as_ref())?);
+        check_replace(args.replace, mode, wait)?;
         let path =
             |option, flag: &Option<OsString>| flag.as_deref().map(|f| values::file(f, option)).transpose();
         Ok(Self {
             names: names(&args.name, &args.argv)?,
-            mode: mode(args)?,
-            wait: wait_of(args.try_once, wait.as_ref())?,
+            mode,
+            wait,
             ttl: ttl.as_ref().map_or(Ok(Duration::from_secs(30)), values::ttl)?,
             grace: grace.as_ref().map_or(Ok(Duration::from_secs(5)), values::length)?,
+            signal: args.signal.as_deref().map_or(Ok(Signal::TERM), values::signal)?,
             max_run: flagged("max-run", args.max_run.as_deref())?,
             hold_at_least: flagged("hold-at-least", args.hold_at_least.as_deref())?.unwrap_or_default(),
             once_per: flagged("once-per", args.once_per.as_deref())?,
             supersede: args.supersede,
+            replace: args.replace,
             whole_tree: args.whole_tree,
             no_nest: args.no_nest,
+            notify_ready: args.notify_ready,
             busy_exit_code: args
                 .busy_exit_code
                 .as_deref()
                 .map_or(Ok(ExitCode::Busy.number()), values::exit_status)?,
             command: command_line(args)?,
             label: label.map(values::label).transpose()?.filter(|label| !label.is_empty()),
+            forever: false,
             report: path("report", &args.report)?,
             metrics_file: path("metrics-file", &args.metrics_file)?,
             connection: connection(&mut layers, &args.connection)?,
@@ -161,6 +177,18 @@ fn mode(args: &RunArgs) -> Result<Mode, Failure> {
         (false, false, Some(slots)) => Ok(Mode::Slots(slots)),
         _ => Err(Failure::usage("a lock has one mode; choose one of --exclusive, --shared and --slots")),
     }
+}
+
+/// Whoever replaces somebody holds alone, and waits until that one's command has ended.
+fn check_replace(replace: bool, mode: Mode, wait: Wait) -> Result<(), Failure> {
+    let reason = match (replace, mode, wait) {
+        (true, Mode::Shared | Mode::Slots(_), _) => "--replace is for exclusive locks",
+        (true, _, Wait::Once) => {
+            "--replace waits until the command that it replaces has ended, and --try does not wait"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(reason))
 }
 
 fn wait_of(try_once: bool, wait: Option<&Found>) -> Result<Wait, Failure> {

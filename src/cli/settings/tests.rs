@@ -14,6 +14,7 @@ use crate::cli::source::Source;
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
 use crate::output::file::tests::Folder;
+use crate::supervise::signals::Signal;
 
 fn around(variables: &[(&str, &str)]) -> Surroundings {
     let variables: std::collections::HashMap<String, OsString> =
@@ -58,7 +59,7 @@ fn options_end_at_the_first_operand() {
 #[test]
 fn everything_said_arrives() {
     let all = run(
-        "run --name a --name b --slots 3 -w 10m -E 0 --ttl 20s --grace 1.5s --max-run 1h --hold-at-least 2 \
+        "run --name a --name b --slots 3 -w 10m -E 0 --ttl 20s --grace 1.5s --max-run 1h --hold-at-least 2 --signal int \
                    --once-per 1d --supersede --whole-tree --no-nest --label text --report r --metrics-file m \
                    --backend file --endpoint /x --prefix p --allow-network-fs -v --log-format json -c exit",
     )
@@ -69,6 +70,7 @@ fn everything_said_arrives() {
     assert_eq!((all.wait, all.busy_exit_code), (Wait::AtMost(s(600)), 0));
     assert_eq!((all.ttl, all.grace), (s(20), Duration::from_millis(1500)));
     assert_eq!((all.max_run, all.hold_at_least, all.once_per), (Some(s(3600)), s(2), Some(s(86_400))));
+    assert_eq!(all.signal, Signal::named("INT").expect("exists"));
     assert!(all.supersede && all.whole_tree && all.no_nest && all.connection.options.allow_network_fs);
     assert_eq!((all.label.as_deref(), all.command.first_word().as_str()), (Some("text"), "sh -c"));
     assert_eq!((all.verbosity, all.log_format), (Verbosity::Verbose, LogFormat::Json));
@@ -115,6 +117,16 @@ fn every_usage_error_is_one_clear_line() {
             "--wait: \"-5\" is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d, 1w or a number of seconds",
         ),
         ("run --name x --slots --try true", "--slots: \"--try\" is not a number of slots; write 1 or more"),
+        ("run --name x --replace -s true", "--replace is for exclusive locks"),
+        ("run --name x --replace --slots 2 true", "--replace is for exclusive locks"),
+        (
+            "run --name x --replace --try true",
+            "--replace waits until the command that it replaces has ended, and --try does not wait",
+        ),
+        (
+            "run --name x --signal 0 true",
+            "--signal: \"0\" is not a signal; write a name such as INT, or 1 to 64",
+        ),
         ("run --name x --ttl 500ms true", "--ttl: a ttl of 500ms is too short, the least is 1s"),
         ("run --name= true", "--name: a lock name cannot be empty"),
         ("run --name a\nb true", "--name: a lock name cannot contain the control character \\n"),

@@ -10,9 +10,8 @@ use tokio::task::AbortHandle;
 
 use super::core::{Aim, Core};
 use super::leg::{Leg, Phase};
-use super::reply::Reply;
-use super::script::{ENTER, LEAVE, PUBLISH, RENEW};
-use super::{deadlock, gather, tally};
+use super::script::{ENTER, LEAVE, RENEW};
+use super::{deadlock, tally};
 use crate::backend::Claim;
 use crate::backend::redis::fault::{Fault, Outcome};
 use crate::backend::redis::view::is_final;
@@ -166,22 +165,6 @@ impl Claim for RedlockClaim {
             core.tidy();
         }
         Ok(core.inner().last_good)
-    }
-
-    async fn publish(&self, value: &str, deadline: Moment) -> Result<()> {
-        let core = &self.core;
-        let step = core.step(&PUBLISH, core.next_token(), &[value.to_owned()]);
-        let found = |reply: redis::Value| match Reply::parse(&reply, core.names.len())? {
-            Reply::Number(found) => Ok(found == 1),
-            _ => Err(Fault::nonsense("no number")),
-        };
-        let answers = gather::from_all(&core.nodes, core.straggle(), deadline, step, found).await;
-        let answers = answers.map_err(|fault| self.error(fault, "publish in the queue"))?;
-        if answers.into_iter().flatten().filter(|found| *found).count() >= core.nodes.majority() {
-            return Ok(());
-        }
-        let fault = Fault::new(ErrorKind::Invalid, "the claim is no longer in it");
-        Err(self.error(fault, "publish in the queue"))
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::Value;
 
 use super::core::{Nodes, on_lines, proposal};
-use super::script::{EVICT, EVICT_FOREIGN};
-use super::{RedlockBackend, STRAGGLE, gather};
+use super::script::{EVICT, EVICT_FOREIGN, PUBLISH};
+use super::{RedlockBackend, STRAGGLE, gather, inspect};
 use crate::backend::Evict;
 use crate::backend::record::Record;
 use crate::backend::redis::astray::KEEP_OUT;
@@ -111,6 +111,29 @@ pub(super) async fn evict_foreign(
         _ => Err(Fault::nonsense("not a number")),
     });
     Ok(answers.await?.into_iter().flatten().any(|removed| removed))
+}
+
+/// As [`crate::backend::Backend::publish`]: where it holds, which is to be a majority. A waiter that was given a minority is
+/// found out before anything is written.
+pub(super) async fn publish(
+    backend: &RedlockBackend,
+    name: &LockName,
+    id: ClaimId,
+    value: &str,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let only = std::slice::from_ref(name);
+    let line = inspect::entries(&backend.nodes, &backend.naming, only, deadline).await?.remove(0);
+    if !line.status(name).holders.iter().any(|holder| holder.claim == Some(id)) {
+        return Ok(false);
+    }
+    let step = on_lines(&PUBLISH, &keys_of(&backend.naming, only)?, id, proposal(), &[value.to_owned()]);
+    let answers = gather::from_all(&backend.nodes, STRAGGLE, deadline, step, |reply| match reply {
+        Value::Int(found) => Ok(found == 1),
+        _ => Err(Fault::nonsense("not a number")),
+    });
+    let found = answers.await?.into_iter().flatten().filter(|found| *found).count();
+    Ok(found >= backend.nodes.majority())
 }
 
 /// How long ago the last successful run acquired, each node by its own clock.

@@ -34,7 +34,8 @@ pub(super) struct Found {
     pub(super) record: Record,
     /// Its place in the line, comparable between claims.
     pub(super) score: u64,
-    label: Option<String>,
+    /// How many nodes have which label of it: one that was away when it was published has an older one.
+    labels: BTreeMap<Option<String>, usize>,
     /// How many nodes know it.
     known: usize,
     /// How many nodes gave it which slot, or no slot in particular.
@@ -209,7 +210,7 @@ impl Found {
             id,
             record,
             score: 0,
-            label: None,
+            labels: BTreeMap::new(),
             known: 0,
             given: BTreeMap::new(),
             token: None,
@@ -219,7 +220,7 @@ impl Found {
         });
         one.known += 1;
         one.score = one.score.max(at(9).and_then(|score| number(&score)).unwrap_or(0));
-        one.label = one.label.take().or_else(|| at(3));
+        *one.labels.entry(at(3)).or_default() += 1;
         one.lives.push(parts.get(8).and_then(life));
         let instant = |n: usize| at(n).and_then(|text| instant(&text));
         one.since = one.since.or_else(|| instant(7));
@@ -238,7 +239,8 @@ impl Found {
     fn entry(&self, holds: bool, slot: Option<u32>) -> Entry {
         let mut entry = self.record.entry();
         entry.claim = Some(self.id);
-        entry.label = self.label.clone().or(entry.label);
+        let most = self.labels.iter().max_by_key(|(_, count)| **count);
+        entry.label = most.and_then(|(label, _)| label.clone()).or(entry.label);
         entry.token = self.token.filter(|_| holds);
         entry.slot = slot;
         entry.since = self.held.filter(|_| holds).or(self.since);

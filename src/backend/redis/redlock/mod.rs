@@ -136,6 +136,11 @@ impl Backend for RedlockBackend {
         evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
     }
 
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
+        let published = evict::publish(self, name, id, value, deadline).await;
+        published.map_err(|fault| fault.during("publish a value in the queue", Some(name)))
+    }
+
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let evicted = evict::evict_foreign(self, name, id, deadline).await;
         evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))

@@ -1,8 +1,8 @@
--- Further argument: the value.
+-- Further argument: the value. Whether the claim holds here, and so has it now.
 local found = 0
 for n = 1, names do
-  local c = redis.call('HMGET', KEYS[5 * n], 'mode', 'gone')
-  if c[1] and not c[2] then
+  local c = redis.call('HMGET', KEYS[5 * n], 'mode', 'token', 'gone')
+  if c[1] and c[2] and not c[3] and value_of(n) == proof(c[1], id) then
     redis.call('HSET', KEYS[5 * n], 'label', ARGV[more])
     found = 1
   end

@@ -23,7 +23,7 @@ pub(super) static RENEW: Script =
 pub(super) static LEAVE: Script =
     script!("c8a2dfde04cd7e72bec81f517d12cbcebeee1718", "quorum.lua", "leave.lua");
 pub(super) static PUBLISH: Script =
-    script!("a294756364f37bfa9a8efb5a557629db46df052c", "quorum.lua", "publish.lua");
+    script!("7eb7e1466310d0f1cdd82a80d3064721cf2871ab", "quorum.lua", "publish.lua");
 pub(super) static EVICT: Script =
     script!("8d7eeb5390db6c93bbc69fd7447d469222f6ab0d", "quorum.lua", "evict.lua");
 pub(super) static EVICT_FOREIGN: Script = script!(

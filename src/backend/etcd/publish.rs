@@ -1,0 +1,33 @@
+//! What a holder proclaims.
+
+use etcd_client::{PutOptions, Txn, TxnOp};
+
+use super::evict::act;
+use super::fault::Outcome;
+use super::keys::Line;
+use super::line;
+use super::look;
+use super::wire::Wire;
+use crate::lock::{ClaimId, Moment};
+
+/// As [`crate::backend::Backend::publish`]. The value stands in the entry itself, where Go's `Election` has it, and in the
+/// record. An entry that was seen to hold does so until it goes, and the transaction needs it.
+pub(super) async fn publish(
+    wire: &Wire,
+    line: &Line,
+    id: ClaimId,
+    value: &str,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let snapshot = line::read(wire, line, deadline).await?;
+    let Some(member) = snapshot.holder(id) else { return Ok(false) };
+    let Some(mut stored) = member.stored.clone() else { return Ok(false) };
+    stored.record.holder.label = Some(value.to_owned());
+    let same_lease = || Some(PutOptions::new().with_ignore_lease());
+    let steps = [
+        TxnOp::put(member.key.clone(), value, same_lease()),
+        TxnOp::put(line.record(member.mode, member.lease), stored.to_text(), same_lease()),
+    ];
+    let stands = look::stands(member.key.clone(), member.created);
+    act(wire, Txn::new().when([stands]).and_then(steps), deadline).await
+}

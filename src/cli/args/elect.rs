@@ -1,0 +1,75 @@
+//! The options of the commands about elections.
+
+use std::ffi::OsString;
+
+use clap::{Args, Command};
+
+use super::{ConnectionArgs, MessageArgs, RunArgs};
+
+/// What stands below the help of `elect`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  Serve on one host at a time, and let the others find it:
+    dlock elect --name frontend --value \"$(hostname):8080\" --forever -- ./serve
+    dlock leader frontend --follow
+  Say from inside the command what it is doing:
+    dlock proclaim draining";
+
+/// `dlock elect`.
+#[derive(Args, Debug)]
+pub struct ElectArgs {
+    /// What others see of the leader, as dlock leader prints it [default: the host's name]
+    #[arg(help_heading = "Election", long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub value: Option<OsString>,
+    /// Stand again, at the end of the queue, when a term has ended; until a signal ends dlock
+    #[arg(help_heading = "Election", long)]
+    pub forever: bool,
+    /// What it has in common with run.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// The options of `run` as `elect` has them. What an election has no use for is taken still, so that it can be said why.
+pub(super) fn as_elected(command: Command) -> Command {
+    let hidden = ["shared", "exclusive", "slots", "label", "replace"];
+    let command =
+        hidden.into_iter().fold(command, |command, option| command.mut_arg(option, |arg| arg.hide(true)));
+    command.mut_arg("name", |arg| arg.help("The election; it is the lock of that name"))
+}
+
+/// `dlock proclaim`.
+#[derive(Args, Debug)]
+pub struct ProclaimArgs {
+    /// The new value of the leader
+    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+    pub value: Option<OsString>,
+    /// Where the lock service is.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// How much is said.
+    #[command(flatten)]
+    pub messages: MessageArgs,
+}
+
+/// `dlock leader`.
+#[derive(Args, Debug)]
+pub struct LeaderArgs {
+    /// The election
+    #[arg(value_name = "NAME")]
+    pub name: Option<OsString>,
+    /// The election, as elect takes it; the same as NAME
+    #[arg(long = "name", value_name = "NAME")]
+    pub named: Option<OsString>,
+    /// Go on, and print a line for each change of the leader or its value, until interrupted
+    #[arg(long)]
+    pub follow: bool,
+    /// Print the leader's whole entry as a JSON object, null if nobody leads
+    #[arg(long)]
+    pub json: bool,
+    /// Where the lock service is.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// How much is said.
+    #[command(flatten)]
+    pub messages: MessageArgs,
+}

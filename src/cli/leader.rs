@@ -1,0 +1,130 @@
+//! `dlock leader`.
+
+use super::connect;
+use super::out::{Ended, Out};
+use super::settings::LeaderSettings;
+use super::watch::follow;
+use crate::backend::Backend;
+use crate::election;
+use crate::lock::{ClaimId, FencingToken, LockStatus};
+use crate::output::{Printer, json, sanitise};
+
+/// Shows who leads and what it proclaims, or nothing if nobody does; with `--follow` again after each change, until a
+/// signal ends the process.
+pub fn run(settings: &LeaderSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), Ended> {
+    connect::block_on(async {
+        let backend = connect::open(&settings.viewing.connection)?;
+        look(&*backend, settings, out, printer).await
+    })
+}
+
+async fn look(
+    backend: &dyn Backend,
+    settings: &LeaderSettings,
+    out: &mut dyn Out,
+    printer: &Printer,
+) -> Result<(), Ended> {
+    let mut shown = Shown { json: settings.viewing.json, any: false, last: None };
+    if settings.follow {
+        return follow(backend, &settings.name, printer, &mut |line| shown.show(line, out)).await;
+    }
+    let line = backend.inspect(&settings.name, connect::deadline()).await?;
+    shown.show(&line, out)
+}
+
+/// A leader as those tell one from another who are shown it.
+type Leader = (Option<ClaimId>, Option<String>, Option<FencingToken>);
+
+/// What was shown.
+struct Shown {
+    json: bool,
+    /// Whether anything was, be it that nobody leads.
+    any: bool,
+    last: Option<Leader>,
+}
+
+impl Shown {
+    /// Shows the leader of `line`, if that is not what was shown last.
+    fn show(&mut self, line: &LockStatus, out: &mut dyn Out) -> Result<(), Ended> {
+        let leader = election::leader(line);
+        // The token is not in the bare line: where it comes later than the turn, the line would come twice.
+        let token = |entry: &crate::lock::Entry| entry.token.filter(|_| self.json);
+        let seen = leader.map(|entry| (entry.claim, entry.label.clone(), token(entry)));
+        if std::mem::replace(&mut self.any, true) && self.last == seen {
+            return Ok(());
+        }
+        self.last = seen;
+        match leader {
+            _ if self.json => out.write(&json::leader(leader)),
+            None => Ok(()),
+            Some(leader) => {
+                let value = leader.label.as_deref().unwrap_or_default();
+                out.write(&format!("{}\n", sanitise::text(value)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::{Lines, Page, line, viewing};
+    use crate::lock::{Error, ErrorKind};
+
+    fn led_by(n: u8, value: &str) -> LockStatus {
+        let mut led = line("a", 1, 1);
+        led.holders[0].claim = Some(ClaimId::from_bytes([n; 16]));
+        led.holders[0].label = Some(value.to_owned());
+        led
+    }
+
+    fn settings(follow: bool, json: bool) -> LeaderSettings {
+        LeaderSettings { name: "a".parse().expect("valid"), follow, viewing: viewing(json) }
+    }
+
+    async fn page(backend: &Lines, settings: &LeaderSettings) -> (String, Result<(), Ended>) {
+        let mut page = Page::default();
+        let ended = look(backend, settings, &mut page, &Printer::default()).await;
+        (page.text, ended)
+    }
+
+    #[tokio::test]
+    async fn the_value_of_the_leader_is_the_whole_output() {
+        let backend = Lines::new(vec![led_by(1, "10.0.0.1:80\n")]);
+        let (text, ended) = page(&backend, &settings(false, false)).await;
+        assert!(ended.is_ok());
+        assert_eq!(text, "10.0.0.1:80\\n\n", "one line, whatever others write");
+        let (text, _) = page(&Lines::new(vec![line("a", 0, 1)]), &settings(false, false)).await;
+        assert_eq!(text, "");
+        let (text, _) = page(&Lines::new(vec![]), &settings(false, true)).await;
+        assert_eq!(text, "null\n");
+    }
+
+    #[tokio::test]
+    async fn each_change_of_leader_or_value_is_a_line() {
+        let over = || Error::new(ErrorKind::Corrupt, "fake", "watch the queue", "over");
+        let mut more = led_by(2, "x");
+        more.waiters.clear();
+        let seen = [
+            led_by(1, "x"),
+            led_by(1, "y"),
+            line("a", 0, 0),
+            led_by(2, "y"),
+            led_by(2, "x"),
+            more,
+            led_by(3, "x"),
+        ];
+        for (json, lines) in [(false, "x y y x x"), (true, "x y null y x x")] {
+            let backend = Lines::new(vec![]);
+            let observed = seen.iter().cloned().map(Ok).chain([Err(over())]).collect();
+            backend.will_observe(vec![observed]);
+            let (text, ended) = page(&backend, &settings(true, json)).await;
+            assert!(matches!(ended, Err(Ended::Failed(failure)) if failure.code == 69));
+            let value = |line: &str| match serde_json::from_str::<serde_json::Value>(line) {
+                Ok(object) if object.is_object() => object["value"].as_str().expect("a text").to_owned(),
+                _ => line.to_owned(),
+            };
+            assert_eq!(text.lines().map(value).collect::<Vec<_>>().join(" "), lines);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a service manager is told of a run: its words, and when the keeper has the front say that it waits.
+
+use std::time::Duration;
+
+use super::settings::RunSettings;
+use crate::clock;
+use crate::lock::Moment;
+use crate::output::live::place;
+use crate::output::message::names;
+use crate::supervise::channel::ToFront;
+use crate::supervise::keeper::Keeper;
+use crate::supervise::notify::{Notifier, Texts, address};
+
+/// How often it is told that the wait goes on.
+const EVERY: Duration = Duration::from_secs(10);
+/// For how long a wait may go on after that without another word, in microseconds.
+const EXTENSION: u64 = 30_000_000;
+
+/// Whom the front tells, if a service manager listens.
+pub(super) fn notifier(settings: &RunSettings) -> Option<Notifier> {
+    let ready = settings.notify_ready;
+    let texts =
+        Texts { waiting, started: if ready { ready_text } else { running }, subject: names(&settings.names) };
+    Notifier::new(&address()?, texts, ready)
+}
+
+fn waiting(lock: &str, ahead: Option<u32>) -> String {
+    let place = ahead.map_or_else(String::new, |ahead| format!(", {}", place(ahead, None)));
+    format!("STATUS=waiting for {lock}{place}\nEXTEND_TIMEOUT_USEC={EXTENSION}\n")
+}
+
+fn running(lock: &str) -> String {
+    format!("STATUS=running under {lock}\n")
+}
+
+fn ready_text(lock: &str) -> String {
+    format!("READY=1\n{}", running(lock))
+}
+
+/// The keeper's part: has the front tell at the beginning, when the place changes, and every ten seconds.
+pub(super) struct Heartbeat<'a> {
+    keeper: &'a Keeper<'a>,
+    ahead: i32,
+    next: Moment,
+}
+
+impl<'a> Heartbeat<'a> {
+    /// One that beats if a service manager listens.
+    pub(super) fn of(keeper: &'a Keeper<'a>) -> Option<Self> {
+        address().map(|_| {
+            let mut beat = Self { keeper, ahead: -1, next: Moment::NEVER };
+            beat.tell();
+            beat
+        })
+    }
+
+    /// When [`Heartbeat::tick`] is due.
+    pub(super) fn wake_at(&self) -> Moment {
+        self.next
+    }
+
+    /// Tells again, if it is time.
+    pub(super) fn tick(&mut self) {
+        if self.next <= clock::now() {
+            self.tell();
+        }
+    }
+
+    /// So many are ahead now.
+    pub(super) fn waits(&mut self, ahead: Option<u32>) {
+        let ahead = ahead.and_then(|ahead| i32::try_from(ahead).ok()).unwrap_or(-1);
+        if std::mem::replace(&mut self.ahead, ahead) != ahead {
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
+        self.keeper.tell(ToFront::Waiting { ahead: self.ahead }, &[]);
+        self.next = clock::now() + EVERY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_assignments() {
+        let extended = "EXTEND_TIMEOUT_USEC=30000000\n";
+        assert_eq!(
+            waiting("deploy", Some(2)),
+            format!("STATUS=waiting for deploy, 2nd in queue\n{extended}")
+        );
+        assert_eq!(waiting("deploy", None), format!("STATUS=waiting for deploy\n{extended}"));
+        assert_eq!(ready_text("deploy"), "READY=1\nSTATUS=running under deploy\n");
+    }
+}

@@ -1,0 +1,133 @@
+//! `dlock proclaim`.
+
+use super::connect;
+use super::exit_code::{ExitCode, Failure};
+use super::out::{self, Ended};
+use super::settings::ProclaimSettings;
+use crate::backend::Backend;
+use crate::hold::environment::{self, HeldRecord};
+use crate::lock::{ClaimId, LockName};
+use crate::output::sanitise;
+
+/// The claim that this process runs under, as its environment tells.
+struct Own {
+    claim: ClaimId,
+    names: Vec<LockName>,
+    /// What the outer dlock says of it; `None` if that was not handed on.
+    record: Option<HeldRecord>,
+}
+
+/// Changes the value of the claim that this process runs under, if it leads.
+pub fn run(settings: &ProclaimSettings) -> Result<(), Ended> {
+    let own = own(|name| std::env::var(name).ok(), environment::held())?;
+    connect::block_on(async {
+        let backend = connect::open(&settings.viewing.connection)?;
+        proclaim(&*backend, &own, &settings.value).await
+    })
+}
+
+/// What the environment says, as far as dlock has written it.
+fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> Result<Own, Failure> {
+    let [_, claim, _, _, _, names, ..] = environment::NAMES;
+    let claim: Option<ClaimId> = variable(claim).and_then(|text| text.parse().ok());
+    let names = variable(names).unwrap_or_default();
+    let names: Vec<LockName> = names.lines().filter_map(|name| name.parse().ok()).collect();
+    match claim {
+        Some(claim) if !names.is_empty() => {
+            let record = held.into_iter().find(|record| record.claim() == Some(claim));
+            Ok(Own { claim, names, record })
+        }
+        _ => Err(Failure::usage("this runs under no claim (DLOCK_CLAIM and DLOCK_NAMES say none)")
+            .hint("call dlock proclaim from the command of dlock elect")),
+    }
+}
+
+async fn proclaim(backend: &dyn Backend, own: &Own, value: &str) -> Result<(), Ended> {
+    for name in &own.names {
+        if !backend.publish(name, own.claim, value, connect::deadline()).await? {
+            return Err(own.does_not_lead(name, backend).into());
+        }
+    }
+    Ok(())
+}
+
+impl Own {
+    /// What is said where the claim does not hold: it was not taken there, or does not lead.
+    fn does_not_lead(&self, name: &LockName, backend: &dyn Backend) -> Failure {
+        let place = out::service(backend).name();
+        let (claim, lock) = (self.claim.to_string(), sanitise::text(name.as_str()));
+        let reason = format!("claim {} does not lead {lock} ({place})", &claim[..8]);
+        // One service can be called by several names, so this is asked only now.
+        let elsewhere = self.record.as_ref().is_some_and(|record| record.service != backend.identity());
+        if elsewhere {
+            let hint = "it was taken elsewhere: give the --backend, --endpoint and --prefix of dlock elect, or set them in \
+                        the environment of both";
+            return Failure::usage(reason).hint(hint);
+        }
+        Failure::new(ExitCode::Lost, reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::{Lines, line};
+
+    const CLAIM: &str = "abababababababababababababababab";
+
+    fn seen(claim: &str, names: &str) -> Result<Own, Failure> {
+        let variable = |name: &str| match name {
+            "DLOCK_CLAIM" => Some(claim.to_owned()),
+            "DLOCK_NAMES" => Some(names.to_owned()),
+            _ => None,
+        };
+        own(variable, Vec::new())
+    }
+
+    fn record(service: &str) -> HeldRecord {
+        serde_json::from_str(&format!(
+            r#"{{"service":"{service}","claim":"{CLAIM}","mode":"exclusive","names":["a"],"tokens":[1],"mark":null}}"#
+        ))
+        .expect("a record")
+    }
+
+    async fn outcome(own: Own) -> (Vec<String>, Option<Failure>) {
+        let backend = Lines::new(vec![line("a", 1, 1)]);
+        let failure = match proclaim(&backend, &own, "v").await {
+            Ok(()) => None,
+            Err(Ended::Failed(failure)) => Some(failure),
+            Err(Ended::ReaderGone) => panic!("nothing is written"),
+        };
+        (backend.published(), failure)
+    }
+
+    #[tokio::test]
+    async fn only_who_leads_there_proclaims() {
+        let claims = line("a", 1, 1);
+        let [leads, waits] =
+            [&claims.holders[0], &claims.waiters[0]].map(|entry| entry.claim.expect("a claim"));
+        let names = || vec!["a".parse().expect("valid")];
+        let own = |claim, record| Own { claim, names: names(), record };
+        let (published, failure) = outcome(own(leads, Some(record("fake")))).await;
+        assert_eq!((published, failure), (vec!["v".to_owned()], None));
+        let (published, failure) = outcome(own(waits, None)).await;
+        let said = failure.expect("it waits");
+        assert_eq!((published.len(), said.code), (0, 76));
+        assert!(said.to_string().starts_with("claim 00000000 does not lead a (fake"), "{said}");
+        let (published, failure) = outcome(own(waits, Some(record("other")))).await;
+        assert_eq!((published.len(), failure.expect("elsewhere").code), (0, 64));
+        let (published, failure) = outcome(own(leads, Some(record("the same by another name")))).await;
+        assert_eq!((published.len(), failure), (1, None));
+    }
+
+    #[test]
+    fn the_claim_is_that_of_the_environment() {
+        let own = seen(CLAIM, "a b\nc").expect("a claim");
+        assert_eq!(own.claim.to_string(), CLAIM);
+        assert_eq!(own.names.iter().map(LockName::as_str).collect::<Vec<_>>(), ["a b", "c"]);
+        for (claim, names) in [("", "a"), ("x", "a"), (CLAIM, "")] {
+            let failure = seen(claim, names).err().expect("no claim");
+            assert_eq!(failure.code, 64);
+        }
+    }
+}

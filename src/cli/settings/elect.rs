@@ -1,0 +1,103 @@
+//! The settings of the commands about elections.
+
+use std::ffi::OsStr;
+
+use super::looks::viewing;
+use super::{RunSettings, Viewing};
+use crate::cli::args::{ElectArgs, LeaderArgs, ProclaimArgs};
+use crate::cli::exit_code::Failure;
+use crate::cli::layers::Surroundings;
+use crate::cli::values;
+use crate::lock::LockName;
+use crate::output::sanitise;
+
+/// `dlock proclaim`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProclaimSettings {
+    /// What is proclaimed.
+    pub value: String,
+    /// The rest.
+    pub viewing: Viewing,
+}
+
+/// `dlock leader`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaderSettings {
+    /// The lock.
+    pub name: LockName,
+    /// Whether changes are shown, too.
+    pub follow: bool,
+    /// The rest.
+    pub viewing: Viewing,
+}
+
+/// What is proclaimed, from the option or argument `place`.
+fn value(text: &OsStr, place: &str) -> Result<String, Failure> {
+    let Some(text) = text.to_str() else {
+        return Err(Failure::usage(format!("{place}: {} is not valid UTF-8", sanitise::os(text))));
+    };
+    values::shown_text(text.to_owned(), place, "a value")
+}
+
+/// What an election cannot be asked for.
+fn refuse_what_does_not_elect(args: &ElectArgs) -> Result<(), Failure> {
+    let run = &args.run;
+    if run.name.is_empty() {
+        let failure = Failure::usage("--name is missing; say which election with --name NAME");
+        return Err(failure.hint("see dlock elect --help"));
+    }
+    if run.name.len() > 1 {
+        return Err(Failure::usage("an election has one name; dlock run takes several"));
+    }
+    if run.shared || run.slots.is_some() {
+        return Err(Failure::usage("an election has one leader; --shared and --slots are for dlock run"));
+    }
+    if run.replace {
+        return Err(Failure::usage(
+            "--replace is for dlock run; a leader is not replaced by a newer candidate",
+        ));
+    }
+    if run.label.is_some() {
+        return Err(Failure::usage("--label is for dlock run; what others see of a leader is --value"));
+    }
+    if args.forever && run.once_per.is_some() {
+        return Err(Failure::usage("--once-per ends where --forever goes on; choose one of them"));
+    }
+    if run.argv.is_empty() && run.shell_command.is_none() {
+        let failure = Failure::usage("a command is missing; write it after the options");
+        return Err(failure.hint("dlock elect --name NAME -- COMMAND [ARG]...; see dlock elect --help"));
+    }
+    Ok(())
+}
+
+impl RunSettings {
+    /// Settles `args` with the environment and the configuration files: a run whose label is the value, and that may begin
+    /// again.
+    pub fn of_election(args: &ElectArgs, around: &Surroundings) -> Result<Self, Failure> {
+        refuse_what_does_not_elect(args)?;
+        let run = Self::resolve(&args.run, around)?;
+        let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let value = args.value.as_deref().map(|text| value(text, "--value")).transpose()?;
+        Ok(Self { label: Some(value.unwrap_or_else(host)), forever: args.forever, ..run })
+    }
+}
+
+impl ProclaimSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &ProclaimArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let Some(text) = &args.value else {
+            return Err(Failure::usage("VALUE is missing; say what to proclaim"));
+        };
+        let viewing = viewing(false, &args.connection, &args.messages, around)?;
+        Ok(Self { value: value(text, "VALUE")?, viewing })
+    }
+}
+
+impl LeaderSettings {
+    /// Settles `args` with the environment and the configuration files.
+    pub fn resolve(args: &LeaderArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let name = values::one_name(args.name.as_deref(), args.named.as_deref())?;
+        let viewing = viewing(args.json, &args.connection, &args.messages, around)?;
+        Ok(Self { name, follow: args.follow, viewing })
+    }
+}

@@ -1,0 +1,55 @@
+//! Elections, on top of an exclusive claim and its label.
+//!
+//! To campaign is to enter the queue of a lock with an exclusive claim. The one that holds leads: its hold is the term, its
+//! token the number of the term, its label the value that observers see. To resign is to release.
+
+use std::time::Duration;
+
+use crate::lock::{Entry, LockStatus, Mode};
+
+/// A term that lasts this long did not fail at once.
+const WHOLE_TERM: Duration = Duration::from_secs(10);
+/// The first pause after a term that did, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Who leads, if somebody does: who holds the lock alone.
+pub fn leader(line: &LockStatus) -> Option<&Entry> {
+    line.holders.first().filter(|entry| entry.mode.is_none_or(|mode| mode == Mode::Exclusive))
+}
+
+/// How long to wait before standing again after a term of the length `term`, where the pause before that was `before`.
+pub fn pause_after(term: Duration, before: Duration) -> Duration {
+    if term >= WHOLE_TERM { Duration::ZERO } else { (before * 2).clamp(PAUSES.0, PAUSES.1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::LockName;
+
+    #[test]
+    fn pauses_double_from_a_second_to_a_minute_and_end_with_a_whole_term() {
+        let s = Duration::from_secs;
+        let mut pause = Duration::ZERO;
+        for wanted in [1, 2, 4, 8, 16, 32, 60, 60] {
+            pause = pause_after(Duration::from_millis(9_999), pause);
+            assert_eq!(pause, s(wanted));
+        }
+        assert_eq!(pause_after(s(10), pause), Duration::ZERO);
+    }
+
+    #[test]
+    fn who_holds_alone_leads() {
+        let of = |mode, label: &str| Entry { mode, label: Some(label.into()), ..Entry::default() };
+        let line = |holders| LockStatus {
+            name: LockName::new("a").expect("valid"),
+            holders,
+            waiters: vec![of(None, "w")],
+        };
+        assert_eq!(leader(&line(vec![])), None);
+        let (exclusive, foreign) = (of(Some(Mode::Exclusive), "x"), of(None, "y"));
+        assert_eq!(leader(&line(vec![exclusive.clone()])), Some(&exclusive));
+        assert_eq!(leader(&line(vec![foreign.clone()])), Some(&foreign));
+        assert_eq!(leader(&line(vec![of(Some(Mode::Shared), "z")])), None);
+    }
+}

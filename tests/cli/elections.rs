@@ -1,0 +1,258 @@
+//! Elections: who leads, what it proclaims, and who sees it.
+
+use rustix::process::Signal;
+
+use crate::support::gate::Gate;
+use crate::support::process::{self, is_alive};
+use crate::support::wait::until_true;
+use crate::support::{Bed, Running, until};
+
+/// Says that it leads, and in which term, and obeys what is written to its gate: what to proclaim, or `end`.
+const LEADER: &str = r#"echo "$$ $DLOCK_TOKEN" >>"$0.up"
+while read -r order <"$0.gate"; do
+    case $order in end) exit "${1:-0}" ;; esac
+    "$dlock" proclaim --endpoint "$locks" -- "$order" && echo "$order" >>"$0.said"
+done"#;
+
+/// A candidate whose command is [`LEADER`].
+struct Candidate<'a> {
+    bed: &'a Bed,
+    name: &'a str,
+    running: Running,
+    gate: Gate,
+}
+
+impl<'a> Candidate<'a> {
+    fn start(bed: &'a Bed, name: &'a str, options: &[&str], status: &str) -> Self {
+        let gate = bed.gate(&format!("{name}.gate"));
+        let mut command = bed.verb("elect", ["-q", "--name", "x", "--value", name]);
+        command.args(options).args(["--", "bash", "-c", LEADER]).arg(bed.path(name)).arg(status);
+        Self { bed, name, running: bed.start(&mut command), gate }
+    }
+
+    /// Waits for its `n`th term; its command's pid, and the term's token.
+    #[track_caller]
+    fn leads(&self, n: usize) -> (i32, u64) {
+        let what = || format!("term {n} of {}; it said {:?}", self.name, self.running.err_so_far());
+        let line = until(&what(), || {
+            let text = self.bed.read(&format!("{}.up", self.name));
+            let whole = text.ends_with('\n');
+            text.lines().nth(n - 1).filter(|_| whole).map(str::to_owned)
+        });
+        let (pid, token) = line.split_once(' ').expect("two words");
+        (pid.parse().expect("a pid"), token.parse().expect("a token"))
+    }
+
+    fn order(&self, order: &str) {
+        self.gate.write(order);
+    }
+
+    #[track_caller]
+    fn proclaims(&self, value: &str) {
+        self.order(value);
+        let said = format!("{}.said", self.name);
+        until_true(&format!("{value} is proclaimed"), || {
+            self.bed.read(&said).lines().any(|line| line == value)
+        });
+    }
+}
+
+fn leader(bed: &Bed, options: &[&str]) -> String {
+    let mut command = bed.verb("leader", ["x"]);
+    bed.finish(command.args(options)).silently(0).text()
+}
+
+#[test]
+fn a_leader_shows_its_value_and_changes_it_from_inside() {
+    let bed = Bed::new();
+    assert_eq!(leader(&bed, &[]), "");
+    assert_eq!(leader(&bed, &["--json"]), "null\n");
+    let one = Candidate::start(&bed, "one", &[], "7");
+    let (_, token) = one.leads(1);
+    assert_eq!(leader(&bed, &[]), "one\n");
+    let two = Candidate::start(&bed, "two", &[], "0");
+    bed.await_waiters("x", 1);
+    assert_eq!(leader(&bed, &[]), "one\n", "a candidate is no leader");
+    for value in ["10.0.0.1:80", "-v", "", "日本"] {
+        one.order(value);
+        until_true("the value", || leader(&bed, &[]) == format!("{value}\n"));
+    }
+    let shown: serde_json::Value = serde_json::from_str(&leader(&bed, &["--json"])).expect("JSON");
+    assert_eq!((&shown["value"], &shown["label"]), (&"日本".into(), &"日本".into()));
+    assert_eq!((&shown["token"], &shown["pid"]), (&token.to_string().into(), &one.running.pid().into()));
+    one.order("end");
+    assert_eq!(one.running.finish().code(), Some(7));
+    assert!(two.leads(1).1 > token, "the next term has a greater token");
+    until_true("the next leader's value", || leader(&bed, &[]) == "two\n");
+    two.order("end");
+    two.running.finish().silently(0);
+    assert_eq!(leader(&bed, &[]), "");
+    bed.assert_free("x");
+}
+
+#[test]
+fn two_who_follow_see_every_change_in_order() {
+    let bed = Bed::new();
+    let follow = |options: &[&str]| {
+        let mut command = bed.verb("leader", ["x", "--follow"]);
+        bed.start(command.args(options))
+    };
+    let (bare, json) = (follow(&[]), follow(&["--json"]));
+    let values = |json: &Running| -> Vec<String> {
+        let lines = json.out_so_far();
+        let whole = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let mut values: Vec<_> = whole.map(|o| o["value"].as_str().unwrap_or("null").to_owned()).collect();
+        // The token may come a moment after the leader.
+        values.dedup();
+        values
+    };
+    let seen = |wanted: &[&str]| {
+        let bare_wanted = wanted.iter().filter(|value| **value != "null").map(|value| format!("{value}\n"));
+        let bare_wanted = bare_wanted.collect::<String>();
+        until_true(&format!("{wanted:?}; there is {:?}", values(&json)), || {
+            bare.out_so_far() == bare_wanted && values(&json) == wanted
+        });
+    };
+    seen(&["null"]);
+    let one = Candidate::start(&bed, "one", &[], "0");
+    seen(&["null", "one"]);
+    one.proclaims("a");
+    seen(&["null", "one", "a"]);
+    one.proclaims("b");
+    seen(&["null", "one", "a", "b"]);
+    let two = Candidate::start(&bed, "two", &[], "0");
+    bed.await_waiters("x", 1);
+    one.order("end");
+    one.running.finish().silently(0);
+    two.leads(1);
+    seen(&["null", "one", "a", "b", "two"]);
+    two.order("end");
+    two.running.finish().silently(0);
+    seen(&["null", "one", "a", "b", "two", "null"]);
+    for one in [bare, json] {
+        one.signal(Signal::INT);
+        let ended = one.finish();
+        assert_eq!((ended.signal(), ended.err.as_str()), (Some(Signal::INT.as_raw()), ""));
+    }
+}
+
+#[test]
+fn who_stands_for_ever_stands_again_at_the_end_of_the_queue_until_told_to_end() {
+    let bed = Bed::new();
+    let one = Candidate::start(&bed, "one", &["--forever"], "3");
+    let (_, first) = one.leads(1);
+    let two = Candidate::start(&bed, "two", &[], "0");
+    bed.await_waiters("x", 1);
+    one.order("end");
+    let (_, second) = two.leads(1);
+    // It had a short term, so it pauses; then it stands behind whoever leads.
+    bed.await_waiters("x", 1);
+    two.order("end");
+    two.running.finish().silently(0);
+    let (command, third) = one.leads(2);
+    assert!(first < second && second < third, "{first} {second} {third}");
+    assert_eq!(leader(&bed, &[]), "one\n");
+    one.running.signal(Signal::TERM);
+    let ended = one.running.finish();
+    assert_eq!((ended.signal(), ended.err.as_str()), (Some(Signal::TERM.as_raw()), ""));
+    assert!(!is_alive(command));
+    bed.assert_free("x");
+    bed.await_no_process();
+}
+
+#[test]
+fn a_broken_term_is_over_and_its_candidate_stands_again() {
+    let bed = Bed::new();
+    let one = Candidate::start(&bed, "one", &["--forever"], "0");
+    let (command, first) = one.leads(1);
+    bed.finish(&mut bed.verb("break", ["x", "--yes"])).silently(0);
+    let (again, second) = one.leads(2);
+    assert!(!is_alive(command) && again != command && second > first);
+    assert!(one.running.err_so_far().contains("broken"), "{}", one.running.err_so_far());
+    // A pause is a wait: what ends a wait ends it.
+    one.order("end");
+    until_true("the end of the second term", || !is_alive(again));
+    one.running.signal(Signal::TERM);
+    assert_eq!(one.running.finish().signal(), Some(Signal::TERM.as_raw()));
+    bed.await_no_process();
+}
+
+#[test]
+fn a_later_term_is_guarded_as_the_first_one_was() {
+    let bed = Bed::new();
+    let one = Candidate::start(&bed, "one", &["--forever"], "0");
+    let (first, _) = one.leads(1);
+    let keeper = process::look(first).expect("a command").parent;
+    one.order("end");
+    let (second, _) = one.leads(2);
+    let another = process::look(second).expect("a command").parent;
+    assert_ne!(keeper, another, "each term has a keeper of its own");
+    process::signal(another, Signal::KILL);
+    // It may die before the front has heard that the command runs.
+    one.running.finish().failed(76, &["that renewed x died", "was ended"]);
+    assert!(!is_alive(second));
+    bed.await_no_process();
+}
+
+#[test]
+fn every_term_has_what_dlock_was_started_with() {
+    let bed = Bed::new();
+    let script = r#"exec 3>three; exec "$dlock" elect -q --endpoint "$locks" --name x --forever -- bash -c '
+        echo "out $DLOCK_TOKEN"; echo "err" >&2; echo "three" >&3; pwd >>where; echo up >>up'"#;
+    let running = bed.start(&mut bed.bash(script));
+    until_true("two terms", || bed.read("up") == "up\nup\n");
+    running.signal(Signal::TERM);
+    let ended = running.finish();
+    let count = |text: &str, word: &str| text.lines().filter(|line| line.starts_with(word)).count();
+    assert_eq!((count(&ended.text(), "out "), count(&ended.err, "err")), (2, 2), "{ended:?}");
+    assert_eq!(bed.read("three"), "three\nthree\n");
+    assert_eq!(bed.read("where"), format!("{0}\n{0}\n", bed.root().display()));
+}
+
+#[test]
+fn whoever_does_not_lead_proclaims_nothing() {
+    let bed = Bed::new();
+    let proclaim = |claim: &str| {
+        let mut command = bed.verb("proclaim", ["late"]);
+        bed.finish(command.env("DLOCK_CLAIM", claim).env("DLOCK_NAMES", "x"))
+    };
+    bed.finish(&mut bed.verb("proclaim", ["x"])).failed(64, &["runs under no claim"]);
+    bed.finish(&mut bed.verb("proclaim", ["a\tb"])).failed(64, &["VALUE", "control character"]);
+    let holder = bed.held(&["--name", "x", "--label", "own"]);
+    let claim = holder.claim().to_owned();
+    let waiter = bed.hold(&["-q", "--name", "x"]);
+    bed.await_waiters("x", 1);
+    let waiting = bed.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
+    proclaim(&waiting).failed(76, &["does not lead x"]);
+    proclaim(&claim).silently(0);
+    assert_eq!(leader(&bed, &[]), "late\n");
+    holder.release().silently(0);
+    proclaim(&claim).failed(76, &["does not lead x"]);
+    waiter.let_go();
+    waiter.running.finish().silently(0);
+}
+
+#[test]
+fn an_election_has_one_leader_of_one_name() {
+    let bed = Bed::new();
+    for (options, word) in [
+        (&["--name", "x", "-s"] as &[&str], "one leader"),
+        (&["--name", "x", "--slots", "2"], "one leader"),
+        (&["--name", "x", "--name", "y"], "one name"),
+        (&["--name", "x", "--label", "a"], "--value"),
+        (&["--name", "x", "--replace"], "--replace is for dlock run"),
+        (&["--name", "x", "--forever", "--once-per", "1h"], "--forever"),
+        (&[], "--name is missing"),
+    ] {
+        let mut command = bed.verb("elect", options);
+        bed.finish(command.args(["--", "true"])).failed(64, &[word]);
+    }
+    bed.finish(&mut bed.verb("elect", ["--name", "x"])).failed(64, &["a command is missing"]);
+    bed.finish(&mut bed.verb("elect", ["--name", "x", "--forever", "--", "/nonexistent"]))
+        .failed(127, &["cannot find"]);
+    let host = bed.finish(
+        &mut bed.verb("elect", ["--name", "x", "--", "sh", "-c", r#""$dlock" leader x --endpoint "$locks""#]),
+    );
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert_eq!(host.text(), format!("{name}\n"));
+}

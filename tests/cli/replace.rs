@@ -1,0 +1,138 @@
+//! Newcomers that have a holder make way.
+
+use crate::support::running::CROWD;
+use crate::support::scripts::{Overlap, Tree};
+use crate::support::wait::{until_true, until_within};
+use crate::support::{Bed, Running};
+
+/// Says when two are at work at once, and which one is; ends when it is told to, or when the gate is opened.
+const ALONE: &str = r#"mkdir "$0.on" || echo "$1" >>"$0.overlap"
+trap 'rmdir "$0.on"; exit 143' TERM
+echo "$1" >>"$0.order"
+head -n 1 "$0.gate" >/dev/null & wait $!
+rmdir "$0.on""#;
+
+fn replacing(bed: &Bed, n: usize) -> Running {
+    let report = format!("report.{n}");
+    let mut command =
+        bed.run(["-q", "--replace", "--name", "x", "--report", &report, "--", "sh", "-c", ALONE]);
+    bed.start(command.arg(bed.path("one")).arg(n.to_string()))
+}
+
+fn outcome(bed: &Bed, n: usize) -> String {
+    let report: serde_json::Value =
+        serde_json::from_str(&bed.read(&format!("report.{n}"))).expect("a report");
+    report["outcome"].as_str().expect("a text").to_owned()
+}
+
+fn started(bed: &Bed) -> usize {
+    bed.read("one.order").lines().count()
+}
+
+#[test]
+fn a_holder_that_makes_way_has_ended_its_tree_before_the_newcomer_starts() {
+    let bed = Bed::new();
+    let (tree, words) = Tree::words(&bed, "tree");
+    let options = ["--replace", "--name", "x", "--grace", "300ms", "--report", "old", "--"];
+    let old = bed.start(bed.run(options).args(words));
+    let members = tree.await_grown(&bed);
+    let (overlap, words) = Overlap::words(&bed, &members);
+    let new = bed.start(bed.run(["-q", "--replace", "--name", "x", "--label", "v2", "--"]).args(words));
+    old.finish().failed(76, &["replaced under x by", "v2"]);
+    new.finish().silently(0);
+    overlap.assert_none(&bed);
+    let report: serde_json::Value = serde_json::from_str(&bed.read("old")).expect("a report");
+    assert_eq!((&report["outcome"], &report["exit_code"]), (&"replaced".into(), &76.into()));
+    bed.assert_free("x");
+    bed.await_no_process();
+}
+
+#[test]
+fn a_holder_that_did_not_say_so_is_waited_for_and_older_waiters_leave() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--supersede", "--name", "x"]);
+    let superseded = bed.start(&mut bed.run([
+        "--supersede",
+        "--name",
+        "x",
+        "-q",
+        "--report",
+        "one",
+        "--",
+        "touch",
+        "ran",
+    ]));
+    bed.await_waiters("x", 1);
+    let plain = bed.hold(&["-q", "--name", "x"]);
+    bed.await_waiters("x", 2);
+    let replaced = bed.start(&mut bed.run(["--replace", "--name", "x", "-q", "--", "touch", "ran"]));
+    assert_eq!(superseded.finish().code(), Some(75));
+    bed.await_waiters("x", 2);
+    let mut newest = bed.hold(&["-q", "--replace", "--name", "x"]);
+    assert_eq!(replaced.finish().code(), Some(75));
+    bed.await_waiters("x", 2);
+    assert!(!newest.has_started() && !plain.has_started(), "the holder is not asked");
+    holder.release().silently(0);
+    plain.let_go();
+    plain.running.finish().silently(0);
+    newest.await_start();
+    newest.release().silently(0);
+    assert!(!bed.exists("ran"));
+}
+
+#[test]
+fn fifty_starters_replace_one_another_in_turn_and_the_last_one_runs_to_its_end() {
+    const STARTERS: usize = 50;
+    let bed = Bed::new();
+    let gate = bed.gate("one.gate");
+    let mut all = Vec::new();
+    for n in 0..STARTERS {
+        all.push(replacing(&bed, n));
+        until_true(&format!("the start of {n}"), || started(&bed) > n);
+    }
+    let last = all.pop().expect("fifty");
+    for (n, one) in all.into_iter().enumerate() {
+        assert_eq!((one.finish().code(), outcome(&bed, n).as_str()), (Some(76), "replaced"));
+    }
+    gate.open();
+    assert_eq!(last.finish().code(), Some(0));
+    assert_eq!(outcome(&bed, STARTERS - 1), "ran");
+    let order: Vec<String> = (0..STARTERS).map(|n| n.to_string()).collect();
+    assert_eq!(bed.read("one.order").lines().collect::<Vec<_>>(), order);
+    assert!(!bed.exists("one.overlap"), "two at once: {}", bed.read("one.overlap"));
+    bed.assert_free("x");
+}
+
+#[test]
+fn of_many_at_once_one_remains() {
+    const STARTERS: usize = 20;
+    let bed = Bed::new();
+    let gate = bed.gate("one.gate");
+    let mut all: Vec<_> = (0..STARTERS).map(|n| replacing(&bed, n)).collect();
+    let mut ended = vec![false; STARTERS];
+    // Where the order of arrival settles only in time, so does this.
+    let left = until_within(
+        CROWD,
+        || format!("the end of all but one; {} said {}", bed.status("x"), started(&bed)),
+        || {
+            for (one, ended) in all.iter_mut().zip(&mut ended) {
+                *ended = *ended || one.has_ended();
+            }
+            let left: Vec<usize> = (0..STARTERS).filter(|n| !ended[*n]).collect();
+            assert!(!left.is_empty(), "nobody remains");
+            (left.len() == 1).then(|| left[0])
+        },
+    );
+    gate.open();
+    for (n, one) in all.into_iter().enumerate() {
+        let code = one.finish_within(CROWD).code();
+        match outcome(&bed, n).as_str() {
+            "ran" => assert_eq!((n, code), (left, Some(0))),
+            "replaced" => assert_eq!(code, Some(76)),
+            "superseded" => assert_eq!(code, Some(75)),
+            other => panic!("{n} ended as {other}"),
+        }
+    }
+    assert!(!bed.exists("one.overlap"), "two at once: {}", bed.read("one.overlap"));
+    bed.assert_free("x");
+}

@@ -1,0 +1,117 @@
+//! What a service manager is told.
+
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg, sockopt};
+
+use crate::support::wait::LIMIT;
+use crate::support::{Bed, Running};
+
+/// A service manager.
+struct Manager {
+    socket: OwnedFd,
+    address: String,
+}
+
+impl Manager {
+    fn new(bed: &Bed, is_abstract: bool) -> Self {
+        let path = bed.path("notify").display().to_string();
+        let (socket, address) = if is_abstract {
+            let address = SocketAddr::from_abstract_name(&path).expect("a name");
+            (UnixDatagram::bind_addr(&address), format!("@{path}"))
+        } else {
+            (UnixDatagram::bind(&path), path)
+        };
+        let socket = socket.expect("a socket");
+        socket.set_read_timeout(Some(LIMIT)).expect("a limit");
+        let socket = OwnedFd::from(socket);
+        sockopt::set_socket_passcred(&socket, true).expect("a socket that names who sends");
+        Self { socket, address }
+    }
+
+    fn start(&self, bed: &Bed, words: &[&str]) -> Running {
+        let mut command = bed.run(["-q", "--name", "x"]);
+        bed.start(command.args(words).env("NOTIFY_SOCKET", &self.address))
+    }
+
+    /// The next message, which must be from `from`.
+    #[track_caller]
+    fn hears(&self, from: &Running) -> String {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut text = [0; 4096];
+        let data = &mut [std::io::IoSliceMut::new(&mut text)];
+        let got = recvmsg(&self.socket, data, &mut control, RecvFlags::empty()).expect("a message in time");
+        let sender = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmCredentials(who) => Some(who.pid.as_raw_nonzero().get()),
+            _ => None,
+        });
+        assert_eq!(sender, Some(from.pid()), "the main process is the one that was started");
+        String::from_utf8(text[..got.bytes].to_vec()).expect("text")
+    }
+
+    /// Waits for a message with `words` in it.
+    #[track_caller]
+    fn awaits(&self, from: &Running, words: &str) -> String {
+        loop {
+            let text = self.hears(from);
+            if text.contains(words) {
+                return text;
+            }
+        }
+    }
+
+    /// What has come and nobody has read.
+    fn is_silent(&self) -> bool {
+        let mut text = [0; 4096];
+        let got = rustix::net::recv(&self.socket, &mut text, RecvFlags::DONTWAIT);
+        matches!(got, Err(rustix::io::Errno::AGAIN))
+    }
+}
+
+#[test]
+fn a_wait_is_told_with_its_place_and_extends_the_start() {
+    for is_abstract in [false, true] {
+        let bed = Bed::new();
+        let manager = Manager::new(&bed, is_abstract);
+        let holder = bed.held(&["--name", "x"]);
+        let first = bed.hold(&["-q", "--name", "x"]);
+        bed.await_waiters("x", 1);
+        let waiter = manager.start(&bed, &["--notify-ready", "--", "sh", "-c", "echo $NOTIFY_SOCKET"]);
+        let begun = manager.hears(&waiter);
+        assert!(begun.starts_with("STATUS=waiting for x\n") || begun.contains("2nd"), "{begun}");
+        let told = manager.awaits(&waiter, "2nd in queue");
+        assert_eq!(told, "STATUS=waiting for x, 2nd in queue\nEXTEND_TIMEOUT_USEC=30000000\n");
+        holder.release().silently(0);
+        first.let_go();
+        first.running.finish().silently(0);
+        manager.awaits(&waiter, "READY=1\nSTATUS=running under x\n");
+        let ended = waiter.finish().silently(0);
+        assert_eq!(ended.text(), format!("{}\n", manager.address), "the command has the socket as well");
+        assert!(manager.is_silent());
+    }
+}
+
+#[test]
+fn that_the_service_is_ready_is_the_commands_to_say() {
+    let bed = Bed::new();
+    let manager = Manager::new(&bed, false);
+    let running = manager.start(&bed, &["--", "true"]);
+    assert!(manager.hears(&running).starts_with("STATUS=waiting for x\n"));
+    let told = manager.awaits(&running, "running");
+    assert_eq!(told, "STATUS=running under x\n");
+    running.finish().silently(0);
+    assert!(manager.is_silent());
+}
+
+#[test]
+fn a_manager_that_does_not_read_or_is_not_there_keeps_nobody_waiting() {
+    let bed = Bed::new();
+    for address in ["/nonexistent/socket", "@nobody-listens-here", "vsock:2:1", ""] {
+        let mut command = bed.run(["--notify-ready", "--name", "x", "--", "true"]);
+        bed.finish(command.env("NOTIFY_SOCKET", address)).silently(0);
+    }
+}
