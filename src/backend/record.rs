@@ -87,6 +87,7 @@ impl Record {
             command: Some(self.holder.command.clone()),
             label: self.holder.label.clone(),
             ttl: Some(Duration::from_millis(self.ttl_ms)),
+            verb: self.holder.verb,
             ..Entry::default()
         }
     }
@@ -95,6 +96,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::Verb;
 
     #[test]
     fn what_is_written_is_read() {
@@ -110,6 +112,7 @@ mod tests {
                 user: "ü".into(),
                 command: "./x".into(),
                 label: None,
+                verb: Verb::Acquire,
             },
             ancestors: vec![ClaimId::from_bytes([1; 16])],
             supersede: true,
@@ -117,6 +120,7 @@ mod tests {
         let record = Record::of(&request, request.ttl);
         assert_eq!(Record::parse(record.to_text().as_bytes()), Some(record.clone()));
         assert_eq!((record.id(), record.mode()), (Some(request.id), Some(Mode::Shared)));
+        assert_eq!(record.entry().verb, Verb::Acquire);
         assert_eq!(
             (record.ancestors(), record.names(&name)),
             (request.ancestors.clone(), vec![name.clone()])

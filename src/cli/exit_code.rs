@@ -77,8 +77,8 @@ impl ExitCode {
                  waiting would never have ended. --busy-exit-code changes it."
             }
             Self::Lost => {
-                "The lock was lost or broken while the command ran; the command was ended. For break: there is \
-                 no such claim."
+                "The lock was lost or broken while the command ran; the command was ended. For break, \
+                 release and renew: there is no such claim."
             }
             Self::Denied => "The service refused these credentials or this access.",
             Self::MaxRun => "The command was ended by --max-run.",

@@ -7,8 +7,8 @@ use clap::FromArgMatches as _;
 use clap::error::ErrorKind;
 
 use super::args::{
-    self, BreakArgs, CompletionsArgs, DoctorArgs, ListArgs, ManArgs, RunArgs, StatusArgs, Subcommand,
-    WatchArgs,
+    self, AcquireArgs, BreakArgs, ClaimArgs, CompletionsArgs, DoctorArgs, ListArgs, ManArgs, RunArgs,
+    StatusArgs, Subcommand, WatchArgs,
 };
 use super::exit_code::Failure;
 use super::usage;
@@ -18,6 +18,12 @@ use super::usage;
 pub enum Asked {
     /// `dlock run`.
     Run(Box<RunArgs>),
+    /// `dlock acquire`.
+    Acquire(Box<AcquireArgs>),
+    /// `dlock release`.
+    Release(ClaimArgs),
+    /// `dlock renew`.
+    Renew(ClaimArgs),
     /// `dlock status`.
     Status(StatusArgs),
     /// `dlock list`.
@@ -69,6 +75,9 @@ fn parse_subcommand(subcommand: Subcommand, words: Vec<OsString>) -> Result<Aske
         let m = &mut *ManuallyDrop::new(matches);
         Ok(match subcommand {
             Subcommand::Run => Asked::Run(Box::new(RunArgs::from_arg_matches_mut(m)?)),
+            Subcommand::Acquire => Asked::Acquire(Box::new(AcquireArgs::from_arg_matches_mut(m)?)),
+            Subcommand::Release => Asked::Release(ClaimArgs::from_arg_matches_mut(m)?),
+            Subcommand::Renew => Asked::Renew(ClaimArgs::from_arg_matches_mut(m)?),
             Subcommand::Status => Asked::Status(StatusArgs::from_arg_matches_mut(m)?),
             Subcommand::List => Asked::List(ListArgs::from_arg_matches_mut(m)?),
             Subcommand::Watch => Asked::Watch(WatchArgs::from_arg_matches_mut(m)?),

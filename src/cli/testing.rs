@@ -144,7 +144,13 @@ pub(crate) fn viewing(json: bool) -> Viewing {
 }
 
 pub(crate) fn by() -> Holder {
-    Holder { host: "host1".into(), pid: 9, user: "op".into(), command: "dlock break".into(), label: None }
+    Holder {
+        host: "host1".into(),
+        pid: 9,
+        user: "op".into(),
+        command: "dlock break".into(),
+        ..Holder::default()
+    }
 }
 
 /// Collects what would go to standard output.

@@ -62,6 +62,12 @@ impl Machine {
         }
     }
 
+    /// The lock was given back under a process that goes on: only nested runs still need it.
+    pub(super) fn released(&mut self) -> Vec<Action> {
+        self.command = Some(Outcome::Exited(0));
+        self.linger()
+    }
+
     /// What is left to wait for once a command that died, and what it left, have ended.
     fn linger(&mut self) -> Vec<Action> {
         self.phase = Phase::Lingering;

@@ -182,6 +182,11 @@ impl Machine {
                 self.phase = Phase::Over;
                 return Vec::new();
             }
+            Event::LeftAlone => {
+                self.phase = Phase::Over;
+                self.verdict = Some(Verdict::LeftAlone);
+                return Vec::new();
+            }
             Event::MarksGone => self.marks_gone = true,
             Event::TreeGone => self.tree_gone = true,
             _ => {}
@@ -344,6 +349,7 @@ impl Machine {
             Event::Signal { signal, .. } => vec![Action::Pass(signal)],
             Event::State(ClaimState::AskedToLeave { by }) => self.stop(Reason::Broken(by), Signal::TERM, now),
             Event::State(ClaimState::Lost(reason)) => self.kill(Reason::Lost(reason)),
+            Event::Released => self.released(),
             Event::FrontGone => self.kill(Reason::FrontGone),
             Event::Tick if now >= self.kill_at() => self.kill(Reason::Lost(LossReason::Expired)),
             Event::Tick if now >= self.terminate_at() => {

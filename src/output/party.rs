@@ -127,7 +127,7 @@ mod tests {
             pid: 1,
             user: "\x1b]0;x\x07".into(),
             command: "a\u{202e}b".into(),
-            label: None,
+            ..Holder::default()
         };
         assert_eq!(Party::from(&holder).to_string(), "\\u{1b}]0;x\\u{7}@h\\n pid 1 (a\\u{202e}b)");
     }

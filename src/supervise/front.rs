@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{getpid, getppid};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
+use super::adopted::Adopted;
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
 use super::failure::{KeeperFailure, WhyFailed};
@@ -102,6 +103,11 @@ impl Front {
             timer: timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?,
             shared,
         })
+    }
+
+    /// Has `process` stand in the place of a command: it is there already, and is ended as a command would be.
+    pub fn adopt(&mut self, process: Adopted) {
+        self.ender.adopt(process);
     }
 
     /// What dlock was started with.
@@ -249,6 +255,10 @@ impl Front {
         watch.anchors = descriptors.collect();
         watch.started = true;
         inherited::let_go();
+        if self.ender.adopted().is_some() {
+            inherited::let_go_of_errors();
+            inherited::leave_directory();
+        }
         // Should this process be stopped when its keeper dies. Where that cannot be, it acts when it goes on.
         let _ = sys::wake_on_message(watch.channel.as_fd());
     }
@@ -286,10 +296,10 @@ impl Front {
             self.pass_on(watch, info, stops);
         }
         match (watch.died, watch.last_word) {
-            (Some(_), Some(_)) => Self::keeper_ended(watch),
+            (Some(_), Some(_)) => self.keeper_ended(watch),
             // It may have spoken before it died.
             (Some(_), None) => match self.hear(watch) {
-                Step::Continue if watch.last_word.is_some() => Self::keeper_ended(watch),
+                Step::Continue if watch.last_word.is_some() => self.keeper_ended(watch),
                 Step::Continue => self.keeper_failed(watch, None),
                 step => step,
             },

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 
+mod acquire;
 mod breaking;
 mod completing;
 mod concurrency;
@@ -15,6 +16,7 @@ mod names;
 mod nested;
 mod options;
 mod reports;
+mod shells;
 mod usage;
 
 #[path = "../support/mod.rs"]

@@ -65,7 +65,7 @@ impl Bench {
             pid: u32::try_from(n).expect("few"),
             user: format!("user{n}"),
             command: format!("./job{n}"),
-            label: None,
+            ..Holder::default()
         }
     }
 

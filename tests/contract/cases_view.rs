@@ -185,6 +185,7 @@ async fn c14_texts_of_a_holder_come_back(b: Bench) {
             user: text.into(),
             command: text.into(),
             label: Some(text.into()),
+            ..Holder::default()
         };
         let holder = b.hold(request.clone()).await;
         let mut other = b.ask(&lock);

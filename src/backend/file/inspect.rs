@@ -50,6 +50,7 @@ pub(super) fn entry(line: &Line, record: &Record, ahead: Option<u32>) -> Entry {
         ttl: None,
         ahead,
         foreign: false,
+        verb: holder.as_ref().map(|h| h.verb).unwrap_or_default(),
     }
 }
 

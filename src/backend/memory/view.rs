@@ -59,6 +59,7 @@ impl Lines {
             ttl: None,
             ahead: entry.hold.is_none().then(|| self.ahead(at).0),
             foreign: false,
+            verb: holder.verb,
         }
     }
 }

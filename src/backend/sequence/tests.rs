@@ -76,7 +76,8 @@ fn id(id: u8) -> ClaimId {
 }
 
 fn request(number: u8, names: &[&str]) -> Request {
-    let holder = Holder { host: "h".into(), pid: 1, user: "u".into(), command: "c".into(), label: None };
+    let holder =
+        Holder { host: "h".into(), pid: 1, user: "u".into(), command: "c".into(), ..Holder::default() };
     Request {
         names: names.iter().map(|text| name(text)).collect(),
         id: id(number),

@@ -4,6 +4,7 @@
 //! environment and the files, so that all three are judged alike. Only the tree of the named subcommand is
 //! built: dlock starts before every job, and its start is what users wait for.
 
+mod acquire;
 mod connection;
 mod looks;
 mod run;
@@ -15,6 +16,7 @@ use clap::{Args, Command, ValueHint};
 
 use super::manual::Page;
 
+pub use acquire::{AcquireArgs, ClaimArgs};
 pub use connection::{ConnectionArgs, MessageArgs};
 pub use looks::{BreakArgs, DoctorArgs, ListArgs, StatusArgs, WatchArgs};
 pub use run::RunArgs;
@@ -24,6 +26,12 @@ pub use run::RunArgs;
 pub enum Subcommand {
     /// `dlock run`.
     Run,
+    /// `dlock acquire`.
+    Acquire,
+    /// `dlock release`.
+    Release,
+    /// `dlock renew`.
+    Renew,
     /// `dlock status`.
     Status,
     /// `dlock list`.
@@ -42,8 +50,11 @@ pub enum Subcommand {
 
 impl Subcommand {
     /// All of them, in the order of the help.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Run,
+        Self::Acquire,
+        Self::Release,
+        Self::Renew,
         Self::Status,
         Self::List,
         Self::Watch,
@@ -57,6 +68,9 @@ impl Subcommand {
     pub fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
+            Self::Acquire => "acquire",
+            Self::Release => "release",
+            Self::Renew => "renew",
             Self::Status => "status",
             Self::List => "list",
             Self::Watch => "watch",
@@ -84,6 +98,16 @@ impl Subcommand {
                 .about("Run a command under a lock")
                 .after_help(run::EXAMPLES)
                 .override_usage("dlock run [OPTIONS] --name NAME [--name NAME]... [--] COMMAND [ARG]..."),
+            Self::Acquire => AcquireArgs::augment_args(empty)
+                .about("Take a lock for a script that runs already, and print the claim")
+                .after_help(acquire::EXAMPLES)
+                .override_usage(
+                    "dlock acquire [OPTIONS] --name NAME [--name NAME]... (--for-pid PID | --detach)",
+                ),
+            Self::Release => ClaimArgs::augment_args(empty).about("Give back a lock that acquire has taken"),
+            Self::Renew => {
+                ClaimArgs::augment_args(empty).about("Give a lease of acquire --detach another ttl")
+            }
             Self::Status => {
                 StatusArgs::augment_args(empty).about("Show who holds and waits for locks, in order")
             }

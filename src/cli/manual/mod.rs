@@ -121,6 +121,9 @@ fn text(subcommand: Option<Subcommand>) -> &'static str {
     match subcommand {
         None => include_str!("text/dlock.md"),
         Some(Subcommand::Run) => include_str!("text/run.md"),
+        Some(Subcommand::Acquire) => include_str!("text/acquire.md"),
+        Some(Subcommand::Release) => include_str!("text/release.md"),
+        Some(Subcommand::Renew) => include_str!("text/renew.md"),
         Some(Subcommand::Status) => include_str!("text/status.md"),
         Some(Subcommand::List) => include_str!("text/list.md"),
         Some(Subcommand::Watch) => include_str!("text/watch.md"),
