@@ -59,7 +59,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use crate::lock::examination::{Examination, Risk, Weight};
-use crate::lock::{ClaimId, ClaimState, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::lock::{
+    ClaimId, ClaimState, Error, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result,
+};
 pub use capability::{Capabilities, TokenStrength};
 pub use options::Options;
 
@@ -143,6 +145,22 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// What others are shown changes, not the claim itself. Errors: `Unavailable`, `Denied`; it may have been written then.
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool>;
+    /// Whether a claim lives on for its ttl without the process that made it, so that [`Backend::renew`] renews it.
+    fn is_detachable(&self) -> bool {
+        false
+    }
+
+    /// Gives the claim `id`, which holds the lock `name` and which no process looks after, another ttl, as
+    /// [`Claim::renew`] does; on all of its names.
+    ///
+    /// Returns whether it still holds. Errors: those of [`Claim::renew`], and `Unsupported` where claims are not
+    /// [`Backend::is_detachable`].
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let _ = (id, deadline);
+        let backend = self.capabilities().backend;
+        let reason = "it keeps no lease without a process";
+        Err(Error::new(ErrorKind::Unsupported, backend, "renew the claim", reason).on(name))
+    }
 
     /// Looks at the service itself, for `doctor`: what it is, how fast it answers, what can go wrong with it.
     /// Changes nothing.

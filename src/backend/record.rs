@@ -88,6 +88,7 @@ impl Record {
             label: self.holder.label.clone(),
             replace: self.holder.replace,
             ttl: Some(Duration::from_millis(self.ttl_ms)),
+            verb: self.holder.verb,
             ..Entry::default()
         }
     }
@@ -96,6 +97,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::Verb;
 
     #[test]
     fn what_is_written_is_read() {
@@ -112,6 +114,7 @@ mod tests {
                 command: "./x".into(),
                 label: None,
                 replace: true,
+                verb: Verb::Acquire,
             },
             ancestors: vec![ClaimId::from_bytes([1; 16])],
             supersede: true,
@@ -119,6 +122,7 @@ mod tests {
         let record = Record::of(&request, request.ttl);
         assert_eq!(Record::parse(record.to_text().as_bytes()), Some(record.clone()));
         assert_eq!((record.id(), record.mode()), (Some(request.id), Some(Mode::Shared)));
+        assert_eq!(record.entry().verb, Verb::Acquire);
         assert_eq!(
             (record.ancestors(), record.names(&name)),
             (request.ancestors.clone(), vec![name.clone()])

@@ -46,7 +46,8 @@ impl Teller<'_> {
         asked_for_ttl: bool,
     ) -> Self {
         let quiet = printer.verbosity == Verbosity::Quiet;
-        let live = (waits && !quiet && writer::is_terminal()).then(|| {
+        let on_terminal = start.terminal.is_some() && writer::is_terminal();
+        let live = (waits && !quiet && on_terminal).then(|| {
             let group = start.group;
             let device = start.terminal.as_ref().and_then(|t| t.device.try_clone().ok());
             let foreground = move || {

@@ -9,7 +9,7 @@ use super::me;
 use super::out::{self, Ended, Out};
 use super::settings::{BreakSettings, Target};
 use crate::backend::{Backend, Evict};
-use crate::lock::{ClaimId, Entry, Holder, LockStatus};
+use crate::lock::{ClaimId, Entry, Holder, LockStatus, Verb};
 use crate::output::breaking::{self, How};
 use crate::output::status::Detail;
 use crate::output::{Party, Service, sanitise, status};
@@ -56,10 +56,11 @@ async fn act(
             return out.write("nothing was changed\n");
         }
     }
-    let how = if settings.force { Evict::Force } else { Evict::Ask };
     let mut missed = Vec::new();
     for (id, entry) in &chosen {
         let party = Party::of(entry, SystemTime::now());
+        let nobodys = entry.verb == Verb::Detach;
+        let how = if settings.force || nobodys { Evict::Force } else { Evict::Ask };
         let there = if entry.foreign {
             backend.evict_foreign(&settings.name, *id, connect::deadline()).await?
         } else {
@@ -69,10 +70,11 @@ async fn act(
             missed.push(party.to_string());
             continue;
         }
-        let how = match (entry.foreign, settings.force) {
+        let how = match (entry.foreign, how) {
             (true, _) => How::RemovedForeign,
-            (false, true) => How::Removed,
-            (false, false) => How::Asked,
+            (false, _) if nobodys => How::RemovedDetached,
+            (false, Evict::Force) => How::Removed,
+            (false, _) => How::Asked,
         };
         out.write(&breaking::done(how, &party, &lock))?;
     }

@@ -123,7 +123,7 @@ impl Ending {
             Verdict::Failed(error) | Verdict::NotReached(Some(error)) => Self::failed(settings, lock, error),
             Verdict::NotReached(None) => Self::unanswered(&lock, address, ""),
             // Nobody is told of these.
-            Verdict::Suspended | Verdict::Abandoned => {
+            Verdict::Suspended | Verdict::Abandoned | Verdict::LeftAlone => {
                 Self::silent(Outcome::Exited(0), report::Outcome::Error)
             }
         }

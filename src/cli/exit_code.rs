@@ -78,8 +78,8 @@ impl ExitCode {
             }
             Self::Lost => {
                 "The lock was lost or broken, or a newer run took its place (--replace), while the command ran; the \
-                 command was ended. For break: there is \
-                 no such claim. For proclaim: the claim does not lead."
+                 command was ended. For break, release and renew: there is no such claim. For proclaim: the claim \
+                 does not lead."
             }
             Self::Denied => "The service refused these credentials or this access.",
             Self::MaxRun => "The command was ended by --max-run.",

@@ -15,7 +15,7 @@ pub fn me(pid: u32, command: String, label: Option<String>) -> Holder {
         user: user_name(&passwd, uid).unwrap_or_else(|| uid.to_string()),
         command,
         label,
-        replace: false,
+        ..Holder::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line: arguments, settings, exit statuses, and one file for each subcommand.
 
+mod acquire;
 pub mod args;
 mod audience;
 pub mod break_;
@@ -21,6 +22,7 @@ mod notify;
 pub mod out;
 pub mod parse;
 pub mod proclaim;
+pub mod release;
 mod run;
 pub mod settings;
 pub mod source;
@@ -49,8 +51,8 @@ use manual::Page;
 use out::{Ended, Out as _, Stdout};
 use parse::Asked;
 use settings::{
-    BreakSettings, LeaderSettings, ListSettings, ProclaimSettings, RunSettings, StatusSettings, Viewing,
-    WatchSettings,
+    AcquireSettings, BreakSettings, ClaimSettings, LeaderSettings, ListSettings, ProclaimSettings,
+    RunSettings, StatusSettings, Viewing, WatchSettings,
 };
 
 /// The program: does what `words`, the command line without the program's name, say, and ends the process as that ended.
@@ -79,6 +81,8 @@ fn end(words: Vec<OsString>, started: Moment) -> Outcome {
     // Nothing that is under a lock may depend on who reads what is said of it; the rest are ordinary programs.
     let runs = words.first().is_some_and(|word| word == "run" || word == "elect");
     let limit = if runs { Limit::Brief } else { Limit::Never };
+    let acquires = words.first().is_some_and(|word| word == "acquire");
+    let format = acquires.then(|| settings::early_format(&words));
     let done =
         parse::parse(words).map_err(Ended::from).and_then(|asked| dispatch(asked, &mut printer, started));
     match done {
@@ -94,6 +98,10 @@ fn end(words: Vec<OsString>, started: Moment) -> Outcome {
         Err(Ended::Failed(failure)) => {
             printer.print(&failure.message);
             let _unread = writer::messages().finish(limit);
+            // A script that evaluates what it is given is to stop; if that cannot be said, the status says it.
+            if let Some(text) = format.map(|format| format.failure(failure.code)) {
+                drop(Stdout::new().write(&text));
+            }
             Outcome::Exited(failure.code)
         }
     }
@@ -127,6 +135,21 @@ fn dispatch(asked: Asked, printer: &mut Printer, started: Moment) -> Result<Outc
             let settings = LeaderSettings::resolve(&args, &around)?;
             told(printer, &settings.viewing);
             leader::run(&settings, &mut out, printer)?;
+        }
+        Asked::Acquire(args) => {
+            let settings = AcquireSettings::resolve(*args, &around)?;
+            *printer = Printer::new(settings.run.verbosity, settings.run.log_format);
+            return acquire::run(&settings, *printer, started, &mut out);
+        }
+        Asked::Release(args) => {
+            let settings = ClaimSettings::resolve(&args, &around)?;
+            *printer = Printer::new(settings.verbosity, settings.log_format);
+            release::release(&settings)?;
+        }
+        Asked::Renew(args) => {
+            let settings = ClaimSettings::resolve(&args, &around)?;
+            *printer = Printer::new(settings.verbosity, settings.log_format);
+            release::renew(&settings)?;
         }
         Asked::Status(args) => {
             let settings = StatusSettings::resolve(&args, &around)?;

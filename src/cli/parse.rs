@@ -7,8 +7,8 @@ use clap::FromArgMatches as _;
 use clap::error::ErrorKind;
 
 use super::args::{
-    self, BreakArgs, CompletionsArgs, DoctorArgs, ElectArgs, LeaderArgs, ListArgs, ManArgs, ProclaimArgs,
-    RunArgs, StatusArgs, Subcommand, WatchArgs,
+    self, AcquireArgs, BreakArgs, ClaimArgs, CompletionsArgs, DoctorArgs, ElectArgs, LeaderArgs, ListArgs,
+    ManArgs, ProclaimArgs, RunArgs, StatusArgs, Subcommand, WatchArgs,
 };
 use super::exit_code::Failure;
 use super::usage;
@@ -24,6 +24,12 @@ pub enum Asked {
     Proclaim(ProclaimArgs),
     /// `dlock leader`.
     Leader(LeaderArgs),
+    /// `dlock acquire`.
+    Acquire(Box<AcquireArgs>),
+    /// `dlock release`.
+    Release(ClaimArgs),
+    /// `dlock renew`.
+    Renew(ClaimArgs),
     /// `dlock status`.
     Status(StatusArgs),
     /// `dlock list`.
@@ -78,6 +84,9 @@ fn parse_subcommand(subcommand: Subcommand, words: Vec<OsString>) -> Result<Aske
             Subcommand::Elect => Asked::Elect(Box::new(ElectArgs::from_arg_matches_mut(m)?)),
             Subcommand::Proclaim => Asked::Proclaim(ProclaimArgs::from_arg_matches_mut(m)?),
             Subcommand::Leader => Asked::Leader(LeaderArgs::from_arg_matches_mut(m)?),
+            Subcommand::Acquire => Asked::Acquire(Box::new(AcquireArgs::from_arg_matches_mut(m)?)),
+            Subcommand::Release => Asked::Release(ClaimArgs::from_arg_matches_mut(m)?),
+            Subcommand::Renew => Asked::Renew(ClaimArgs::from_arg_matches_mut(m)?),
             Subcommand::Status => Asked::Status(StatusArgs::from_arg_matches_mut(m)?),
             Subcommand::List => Asked::List(ListArgs::from_arg_matches_mut(m)?),
             Subcommand::Watch => Asked::Watch(WatchArgs::from_arg_matches_mut(m)?),

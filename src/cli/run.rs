@@ -15,8 +15,8 @@ use super::settings::RunSettings;
 use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
-use crate::hold::{Ended, Job, Plan, Verdict, Wait, hold};
-use crate::lock::{ClaimId, Error, Holder, LockName, Moment};
+use crate::hold::{Adoption, Ended, Job, Plan, Verdict, Wait, hold};
+use crate::lock::{ClaimId, Error, Holder, LockName, Moment, Verb};
 use crate::output::message::names;
 use crate::output::writer::{self, Limit};
 use crate::output::{Message, Printer, Service, Verbosity, file, metrics, sanitise};
@@ -31,65 +31,27 @@ use crate::supervise::{inherited, sys};
 const CLEANING: Duration = Duration::from_secs(2);
 
 /// What both processes know.
-struct Run<'a> {
-    settings: &'a RunSettings,
-    printer: Printer,
+pub(super) struct Run<'a> {
+    pub(super) settings: &'a RunSettings,
+    pub(super) printer: Printer,
     address: Box<dyn Address>,
     plan: Plan,
     standing: Standing,
+    /// What stands in the place of a command, if something does.
+    pub(super) adoption: Option<Adoption>,
 }
 
 /// Runs the command under the lock, and returns how dlock is to end. Takes over the process's signals, so
 /// nothing else may follow.
 pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> Result<Outcome, Failure> {
     check_writable(settings)?;
-    let address = connect::locate(&settings.connection)?;
-    let plan = Plan {
-        started,
-        wait: settings.wait,
-        ttl: settings.ttl,
-        signal: settings.signal,
-        grace: settings.grace,
-        max_run: settings.max_run,
-        hold_at_least: settings.hold_at_least,
-        whole_tree: settings.whole_tree,
-    };
-    let mut run = Run { settings, printer, address, plan, standing: Standing::default() };
+    let mut run = Run::new(settings, printer, started)?;
     let mut front = Front::new().map_err(refused)?;
     if settings.forever {
         front.keep_for_another();
     }
     front.notify(notifier(settings));
-    let mut replaced = false;
-    loop {
-        let patience = Patience { give_up_at: run.plan.give_up_at(), stopped: settings.ttl };
-        match front.supervise(patience, |seed| run.keep(seed, replaced)).map_err(refused)? {
-            FrontEnd::Done(outcome) => return Ok(outcome),
-            FrontEnd::Again(pause) => {
-                front.begin_again().map_err(refused)?;
-                run.plan.started = clock::now() + pause;
-                run.standing = Standing { again: true, pause };
-                replaced = false;
-            }
-            FrontEnd::KeeperFailed(failure) if run.may_wait_again(&failure) => {
-                front.clean_up(CLEANING, |id| run.evict(id));
-                // The new keeper says so: this process is to fork again, and may have no thread that writes.
-                replaced = true;
-            }
-            FrontEnd::KeeperFailed(failure) => {
-                // What is not known to be gone is still under the lock, as long as its lease lasts.
-                if failure.tree.is_gone() {
-                    front.clean_up(CLEANING, |id| run.evict(id));
-                }
-                run.discard_files_of(failure.pid);
-                if let Some(signal) = failure.ended_by {
-                    return Ok(Outcome::Signaled(signal));
-                }
-                let ending = Ending::keeper_failed(settings, &*run.address, &failure);
-                return Ok(run.conclude(&ending, None));
-            }
-        }
-    }
+    run.supervise(&mut front)
 }
 
 /// Whoever reads what is said gets it before this process ends. Nothing is held any more.
@@ -119,7 +81,62 @@ fn check_writable(settings: &RunSettings) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    /// A run with these settings, of a command.
+    pub(super) fn new(settings: &'a RunSettings, printer: Printer, started: Moment) -> Result<Self, Failure> {
+        let address = connect::locate(&settings.connection)?;
+        let plan = Plan {
+            started,
+            wait: settings.wait,
+            ttl: settings.ttl,
+            signal: settings.signal,
+            grace: settings.grace,
+            max_run: settings.max_run,
+            hold_at_least: settings.hold_at_least,
+            whole_tree: settings.whole_tree,
+        };
+        Ok(Self { settings, printer, address, plan, standing: Standing::default(), adoption: None })
+    }
+
+    /// The service.
+    pub(super) fn open(&self) -> Result<Arc<dyn Backend>, Error> {
+        self.address.open()
+    }
+
+    /// Has `front` fork a keeper, and watches that to its end.
+    pub(super) fn supervise(&mut self, front: &mut Front) -> Result<Outcome, Failure> {
+        let mut replaced = false;
+        loop {
+            let patience = Patience { give_up_at: self.plan.give_up_at(), stopped: self.settings.ttl };
+            match front.supervise(patience, |seed| self.keep(seed, replaced)).map_err(refused)? {
+                FrontEnd::Done(outcome) => return Ok(outcome),
+                FrontEnd::Again(pause) => {
+                    front.begin_again().map_err(refused)?;
+                    self.plan.started = clock::now() + pause;
+                    self.standing = Standing { again: true, pause };
+                    replaced = false;
+                }
+                FrontEnd::KeeperFailed(failure) if self.may_wait_again(&failure) => {
+                    front.clean_up(CLEANING, |id| self.evict(id));
+                    // The new keeper says so: this process is to fork again, and may have no thread that writes.
+                    replaced = true;
+                }
+                FrontEnd::KeeperFailed(failure) => {
+                    // What is not known to be gone is still under the lock, as long as its lease lasts.
+                    if failure.tree.is_gone() {
+                        front.clean_up(CLEANING, |id| self.evict(id));
+                    }
+                    self.discard_files_of(failure.pid);
+                    if let Some(signal) = failure.ended_by {
+                        return Ok(Outcome::Signaled(signal));
+                    }
+                    let ending = Ending::keeper_failed(self.settings, &*self.address, &failure);
+                    return Ok(self.conclude(&ending, None));
+                }
+            }
+        }
+    }
+
     /// What a keeper that is gone may have left of writing the report and the metrics.
     fn discard_files_of(&self, keeper: i32) {
         let Ok(pid) = u32::try_from(keeper) else { return };
@@ -186,6 +203,10 @@ impl Run<'_> {
                     keeper.tell(ToFront::Suspended, &[]);
                     sys::exit_now(0)
                 }
+                Verdict::LeftAlone => {
+                    keeper.tell(ToFront::Done(Outcome::Exited(0)), &[]);
+                    sys::exit_now(0)
+                }
                 Verdict::Abandoned => {
                     last_words();
                     sys::exit_now(0)
@@ -220,21 +241,19 @@ impl Run<'_> {
         self.settings.names.iter().filter_map(|name| self.path_as_name(name)).for_each(|message| {
             self.printer.print(&message);
         });
-        // The one that users see and may signal.
-        let front_pid = u32::try_from(keeper.start.front_pid).unwrap_or_default();
-        let holder = me::me(front_pid, settings.command.first_word(), settings.label.clone());
-        let holder = Holder { replace: settings.replace, ..holder };
+        let adoption = self.adoption.as_ref().map(Adoption::again).transpose().map_err(refused)?;
         let job = Job {
             backend: Arc::clone(&backend),
             names: settings.names.clone(),
             mode: settings.mode,
-            holder,
+            holder: self.holder(keeper.start.front_pid),
             supersede: settings.supersede,
             replace: settings.replace,
             once_per: settings.once_per,
             no_nest: settings.no_nest,
             plan: self.plan,
             argv: settings.command.argv(),
+            adoption,
         };
         let waits = self.plan.wait != Wait::Once;
         let lock = names(&settings.names);
@@ -246,6 +265,17 @@ impl Run<'_> {
         let ended = hold(&job, keeper, &mut teller).await.map_err(refused)?;
         teller.erase();
         Ok(Some(ended))
+    }
+
+    /// Who holds: the process that users see and may signal.
+    fn holder(&self, front: i32) -> Holder {
+        let (pid, verb) = match &self.adoption {
+            None => (front, Verb::Run),
+            Some(adoption) => adoption.process.map_or((front, Verb::Detach), |pid| (pid, Verb::Acquire)),
+        };
+        let (command, label) = (self.settings.command.first_word(), self.settings.label.clone());
+        let replace = self.settings.replace;
+        Holder { replace, verb, ..me::me(u32::try_from(pid).unwrap_or_default(), command, label) }
     }
 
     /// Where the lock is, for people.

@@ -130,6 +130,12 @@ pub mod adr {
     pub mod r0107_the_newcomer_asks {}
     #[doc = include_str!("adr/0108-the-front-tells-the-service-manager.md")]
     pub mod r0108_the_front_tells_the_service_manager {}
+    #[doc = include_str!("adr/0102-a-process-that-was-there-before.md")]
+    pub mod r0102_a_process_that_was_there_before {}
+    #[doc = include_str!("adr/0103-a-release-is-asked-through-the-service.md")]
+    pub mod r0103_a_release_is_asked_through_the_service {}
+    #[doc = include_str!("adr/0104-a-lease-without-a-process.md")]
+    pub mod r0104_a_lease_without_a_process {}
     #[doc = include_str!("adr/0113-pages-are-markdown-and-shells-ask-the-program.md")]
     pub mod r0113_pages_are_markdown_and_shells_ask_the_program {}
 }

@@ -44,8 +44,8 @@ impl Driver<'_> {
     }
 
     /// Makes ready what the command will need, so that nothing of it comes between the hold and its start.
-    fn prepare(&mut self) {
-        if self.prepared.is_none() {
+    pub(super) fn prepare(&mut self) {
+        if self.prepared.is_none() && self.adopting.is_none() {
             self.prepared = Prepared::new(&self.job.argv, &environment::NAMES).ok();
         }
         if self.board.is_none() {
@@ -117,17 +117,25 @@ impl Driver<'_> {
         match self.claim.as_ref().map_or_else(|| Ok(Vec::new()), |claim| claim.anchors()) {
             Ok(anchors) => {
                 self.anchors = anchors;
-                if self.keeper.may_start() {
-                    self.events.push_back(Event::Go);
-                } else {
-                    self.keeper.tell(ToFront::Held, &[]);
-                }
+                if self.adopting.is_some() { self.ask_caller() } else { self.enter_gate() }
             }
             Err(error) => self.events.push_back(Event::Refused(error)),
         }
     }
 
+    /// Passes the gate, or asks the front if that cannot be.
+    pub(super) fn enter_gate(&mut self) {
+        if self.keeper.may_start() {
+            self.events.push_back(Event::Go);
+        } else {
+            self.keeper.tell(ToFront::Held, &[]);
+        }
+    }
+
     fn spawn(&mut self) {
+        if let Some(adoption) = &self.job.adoption {
+            return self.adopt(adoption);
+        }
         match self.try_spawn() {
             Ok(spawned) => {
                 self.command = Some(spawned.pid);
@@ -165,7 +173,7 @@ impl Driver<'_> {
     }
 
     /// What the command is told of a hold like `grant`.
-    fn variables(&self, grant: &Grant) -> Vec<(&'static str, String)> {
+    pub(super) fn variables(&self, grant: &Grant) -> Vec<(&'static str, String)> {
         let inner = self.own_record(grant, self.board.as_ref());
         let claim = self.under.unwrap_or(self.request.id);
         let job = self.job;
@@ -184,6 +192,7 @@ impl Driver<'_> {
             tokens: granted.iter().map(|g| g.token.get()).collect(),
             slots: granted.iter().filter_map(|g| g.slot).collect(),
             mark: board.and_then(|b| b.address().ok()),
+            process: self.job.adoption.as_ref().and_then(|adoption| adoption.process),
         })
     }
 
@@ -191,6 +200,10 @@ impl Driver<'_> {
         self.renewing = None;
         self.entering = None;
         self.looking = None;
+        if self.adopting.is_some() {
+            // What goes on is on its own.
+            self.keeper.shared().clear_command();
+        }
         let held = self.machine.held_at().is_some();
         let patience = match &self.claim {
             _ if !held => WITHDRAWAL,

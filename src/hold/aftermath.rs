@@ -14,6 +14,29 @@ use crate::supervise::signals::Signal;
 const SAME_SIGNAL: Duration = Duration::from_millis(200);
 
 impl Machine {
+    /// Stops the command though nobody has sent a signal.
+    pub(super) fn stop_itself(&mut self, reason: Reason, now: Moment) -> Vec<Action> {
+        self.stop(reason, self.plan.signal, now)
+    }
+
+    pub(super) fn stop(&mut self, reason: Reason, signal: Signal, now: Moment) -> Vec<Action> {
+        self.phase = Phase::Stopping(reason);
+        self.grace_until = now + self.plan.grace;
+        vec![Action::PassToGroup(signal)]
+    }
+
+    pub(super) fn kill(&mut self, reason: Reason) -> Vec<Action> {
+        self.phase = Phase::Stopping(reason);
+        self.killing = true;
+        vec![Action::KillTree]
+    }
+
+    pub(super) fn leave_as(&mut self, verdict: Verdict) -> Vec<Action> {
+        self.phase = Phase::Leaving;
+        self.verdict = Some(verdict);
+        vec![Action::Leave { succeeded: false }]
+    }
+
     pub(super) fn stopping(&mut self, event: Event, reason: Reason, now: Moment) -> Vec<Action> {
         match event {
             Event::CommandEnded(outcome) => {
@@ -60,6 +83,12 @@ impl Machine {
             Event::Tick if now >= self.grace_until && !self.killing => self.kill(reason),
             _ => Vec::new(),
         }
+    }
+
+    /// The lock was given back under a process that goes on: only nested runs still need it.
+    pub(super) fn released(&mut self) -> Vec<Action> {
+        self.command = Some(Outcome::Exited(0));
+        self.linger()
     }
 
     /// What is left to wait for once a command that died, and what it left, have ended.

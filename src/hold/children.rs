@@ -47,6 +47,9 @@ impl Driver<'_> {
         if self.command.is_none() || self.machine.tree_is_gone() {
             return;
         }
+        if self.adopting.is_some() {
+            return self.look_after_adopted();
+        }
         // Once it is reaped nobody else could learn how it ended, should this process not live to say it.
         if let (Some(pid), false) = (self.command, self.command_over) {
             self.publish(wait::ended(pid));

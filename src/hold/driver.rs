@@ -7,9 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::adopting::{self, Adopting};
 use super::environment::{self, HeldRecord};
 use super::event::{Action, Event, Phase};
-use super::job::{Audience, Ended, Job, Notice};
+use super::job::{Audience, Ended, Job};
 use super::machine::Machine;
 use super::nested::{self, Entered};
 use super::replace::Replacing;
@@ -19,7 +20,7 @@ use super::{new_id, service};
 
 use crate::backend::{Claim, Examination};
 use crate::clock::{Alarm, Clock};
-use crate::lease::{Attempt, LeaseKeeper, News, Wanted};
+use crate::lease::{Attempt, LeaseKeeper};
 use crate::lock::{ClaimId, ClaimState, LockName, Moment, Request, Result};
 use crate::supervise::channel::ToKeeper;
 use crate::supervise::command::Prepared;
@@ -107,6 +108,8 @@ pub(super) struct Driver<'a> {
     pub(super) front_gone: bool,
     /// Nobody is left who could resume a stopped job.
     pub(super) shell_gone: bool,
+    /// What stands in the place of a command, if something does.
+    pub(super) adopting: Option<Adopting>,
     pub(super) events: VecDeque<Event>,
 }
 
@@ -114,7 +117,7 @@ pub(super) struct Driver<'a> {
 ///
 /// Errors: the system has no randomness to make a claim id from.
 pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -> io::Result<Ended> {
-    let outer = environment::held();
+    let outer = job.adoption.as_ref().map_or_else(environment::held, |adoption| adoption.outer.clone());
     let ancestors = nested::ancestors(&outer, &job.backend.identity());
     let request = Request {
         names: job.names.clone(),
@@ -168,6 +171,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         doubtful: false,
         front_gone: false,
         shell_gone: false,
+        adopting: job.adoption.as_ref().map(|adoption| Adopting::of(adoption, keeper)).transpose()?,
         events: VecDeque::new(),
     };
     driver.run().await;
@@ -206,59 +210,6 @@ impl Driver<'_> {
         }
     }
 
-    fn entered(&mut self, result: Result<Attempted>) -> Event {
-        if result.as_ref().is_ok() {
-            self.tell_silence_at = Moment::NEVER;
-        }
-        match result {
-            Ok(Attempted::Unneeded(ago)) => Event::Unneeded(ago),
-            Ok(Attempted::Entered(Entered { claim, own, under })) => {
-                if let Some(claim) = under {
-                    self.audience.notice(Notice::Nested(claim));
-                }
-                self.own = own;
-                self.under = under;
-                // The kernel looks after waiting claims without a ttl: no wake-ups for those.
-                if let Some(granted) = claim.ttl() {
-                    self.tell_ttl(granted);
-                    self.lease = Some(self.lease_keeper(&claim, self.entering_since));
-                }
-                self.claim = Some(claim);
-                Event::Entered
-            }
-            Err(error) => Event::Refused(error),
-        }
-    }
-
-    fn lease_keeper(&self, claim: &Arc<dyn Claim>, from: Moment) -> LeaseKeeper {
-        let wanted = Wanted {
-            ttl: self.job.plan.ttl,
-            grace: self.job.plan.grace,
-            renewals_per_ttl: self.job.backend.capabilities().renewals_per_ttl,
-            leased: self.job.backend.capabilities().leased,
-        };
-        LeaseKeeper::new(claim.clone(), self.clock, wanted, from)
-    }
-
-    fn state(&mut self, state: ClaimState) -> Event {
-        match (&state, &self.claim) {
-            (ClaimState::Held(grant), Some(claim)) if *self.machine.phase() == Phase::Waiting => {
-                // What is told of a hold that counts is told when the machine asks.
-                let lease = self.lease_keeper(claim, grant.counts_from);
-                self.machine.on(Event::Renewed(lease.window()), self.clock.now());
-                self.lease = Some(lease);
-            }
-            (ClaimState::Waiting { ahead, holder }, _) => {
-                self.audience.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
-                self.replace_at = if self.job.replace { self.clock.now() } else { Moment::NEVER };
-                self.rehearse();
-            }
-            _ => {}
-        }
-        self.seen = Some(state.clone());
-        Event::State(state)
-    }
-
     async fn next_event(&mut self) -> Event {
         loop {
             // The deadline before anything else, whatever else has happened.
@@ -276,6 +227,9 @@ impl Driver<'_> {
                 heard = self.keeper.hear(), if !self.front_gone => return self.heard(heard),
                 result = taken(&mut self.entering) => return self.entered(result),
                 () = self.keeper.children_changed(), if self.command.is_some() => {}
+                news = adopting::news(self.adopting.as_ref()) => if let Some(event) = self.adopting_heard(news) {
+                    return event;
+                },
                 state = changed(self.claim.as_ref(), self.seen.as_ref()), if self.retry_state_at.is_never() => match state {
                     Ok(state) => {
                         self.doubtful = false;
@@ -337,27 +291,9 @@ impl Driver<'_> {
             self.examine_at,
             self.retry_state_at,
             self.resume_at,
+            self.adopting.as_ref().map_or(Moment::NEVER, Adopting::look_again_at),
         ];
         own.into_iter().fold(renewal, Moment::min)
-    }
-
-    fn renewed(&mut self, answer: (Moment, Result<Moment>)) -> Option<Event> {
-        let lease = self.lease.as_mut()?;
-        let news = lease.conclude(answer);
-        if self.machine.held_at().is_some() {
-            self.keeper.guard_until(lease.window().guard_at);
-        }
-        match news {
-            News::Renewed(window) => {
-                self.doubtful = false;
-                self.look_again_who_holds();
-                Some(Event::Renewed(window))
-            }
-            News::Doubtful(error) => {
-                self.tell_doubt(&error);
-                None
-            }
-        }
     }
 
     /// Does what was due at `then`.

@@ -26,6 +26,9 @@ pub struct HeldRecord {
     pub slots: Vec<u32>,
     /// Where a nested run leaves its mark.
     pub mark: Option<MarkAddress>,
+    /// The process that was there before and that it is held for, if it is for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<i32>,
 }
 
 impl HeldRecord {
@@ -42,6 +45,12 @@ impl HeldRecord {
     /// Where `name` stands among the locks.
     pub fn position(&self, name: &LockName) -> Option<usize> {
         self.names.iter().position(|n| n == name.as_str())
+    }
+
+    /// Whether it was held for `process` and is over: its keeper, on the same host, takes no mark any more. A script that
+    /// takes and releases locks again and again would carry all of them around otherwise.
+    pub fn is_over_for(&self, process: i32) -> bool {
+        self.process == Some(process) && self.mark.as_ref().is_none_or(|mark| mark.set().is_err())
     }
 
     /// The token of the lock at `position`.

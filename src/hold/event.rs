@@ -42,6 +42,10 @@ pub enum Event {
     TreeRemains(TreeState),
     /// No nested run is left.
     MarksGone,
+    /// The owner of a process that was there before has released what is held for it.
+    Released,
+    /// Nobody looks after the claim any more: it ends with its ttl.
+    LeftAlone,
     /// A renewal was confirmed.
     Renewed(Window),
     /// A time has come.

@@ -1,9 +1,12 @@
 //! What is asked of a hold, and how it is told.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::environment::HeldRecord;
 use super::plan::Plan;
 use super::verdict::Verdict;
 use crate::backend::{Backend, Risk};
@@ -31,8 +34,31 @@ pub struct Job {
     pub no_nest: bool,
     /// Times.
     pub plan: Plan,
-    /// The command.
+    /// The command; nothing where there is an adoption.
     pub argv: Vec<OsString>,
+    /// What stands in the place of a command, if something does.
+    pub adoption: Option<Adoption>,
+}
+
+/// A hold that is not for a command of dlock's own.
+#[derive(Debug)]
+pub struct Adoption {
+    /// The process that it is for, which the keeper's ender has adopted; `None` if it is for nobody's.
+    pub process: Option<i32>,
+    /// The keeper's end of the channel to the caller; see [`crate::supervise::caller`].
+    pub caller: OwnedFd,
+    /// What the caller runs under.
+    pub outer: Vec<HeldRecord>,
+    /// What the caller is to say of the hold, made of the variables that a command would see.
+    pub answer: fn(&[(&'static str, String)]) -> String,
+}
+
+impl Adoption {
+    /// The same with a descriptor of its own, for another keeper.
+    pub fn again(&self) -> io::Result<Self> {
+        let Self { process, answer, .. } = *self;
+        Ok(Self { process, caller: self.caller.try_clone()?, outer: self.outer.clone(), answer })
+    }
 }
 
 /// Something worth telling people while it happens.

@@ -197,6 +197,11 @@ impl Machine {
                 self.phase = Phase::Over;
                 return Vec::new();
             }
+            Event::LeftAlone => {
+                self.phase = Phase::Over;
+                self.verdict = Some(Verdict::LeftAlone);
+                return Vec::new();
+            }
             Event::MarksGone => self.marks_gone = true,
             Event::TreeGone => self.tree_gone = true,
             _ => {}
@@ -359,6 +364,7 @@ impl Machine {
             Event::Signal { signal, .. } => vec![Action::Pass(signal)],
             Event::State(ClaimState::AskedToLeave { by }) => self.stop_itself(Reason::Broken(by), now),
             Event::State(ClaimState::Lost(reason)) => self.kill(Reason::Lost(reason)),
+            Event::Released => self.released(),
             Event::FrontGone => self.kill(Reason::FrontGone),
             Event::Tick if now >= self.kill_at() => self.kill(Reason::Lost(LossReason::Expired)),
             Event::Tick if now >= self.terminate_at() => {
@@ -369,29 +375,6 @@ impl Machine {
             Event::Tick if now >= self.max_run_at() => self.stop_itself(Reason::MaxRun, now),
             _ => Vec::new(),
         }
-    }
-
-    /// Stops the command though nobody has sent a signal.
-    pub(super) fn stop_itself(&mut self, reason: Reason, now: Moment) -> Vec<Action> {
-        self.stop(reason, self.plan.signal, now)
-    }
-
-    pub(super) fn stop(&mut self, reason: Reason, signal: Signal, now: Moment) -> Vec<Action> {
-        self.phase = Phase::Stopping(reason);
-        self.grace_until = now + self.plan.grace;
-        vec![Action::PassToGroup(signal)]
-    }
-
-    pub(super) fn kill(&mut self, reason: Reason) -> Vec<Action> {
-        self.phase = Phase::Stopping(reason);
-        self.killing = true;
-        vec![Action::KillTree]
-    }
-
-    pub(super) fn leave_as(&mut self, verdict: Verdict) -> Vec<Action> {
-        self.phase = Phase::Leaving;
-        self.verdict = Some(verdict);
-        vec![Action::Leave { succeeded: false }]
     }
 }
 

@@ -259,3 +259,23 @@ fn what_a_killed_command_left_is_killed_at_once_when_the_lock_is_lost() {
     m.on(Event::TreeGone, at(31));
     ends_as(m, |v| matches!(v, Verdict::Lost { .. }));
 }
+
+#[test]
+fn a_lock_given_back_waits_for_nested_runs_and_ends_nothing() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(Event::Released, at(20)), []);
+    assert!(m.waits_for_marks());
+    assert_eq!(m.on(Event::MarksGone, at(30)), [Action::Leave { succeeded: true }]);
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(0))));
+    let mut m = running_machine(plan());
+    m.on(Event::MarksGone, at(20));
+    assert_eq!(m.on(Event::Released, at(21)), [Action::Leave { succeeded: true }]);
+}
+
+#[test]
+fn a_lease_of_nobody_is_left_where_it_is() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(Event::LeftAlone, at(20)), []);
+    assert_eq!(*m.phase(), Phase::Over);
+    assert!(matches!(m.into_verdict(), Some(Verdict::LeftAlone)));
+}

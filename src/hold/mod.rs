@@ -9,6 +9,7 @@ use crate::lock::ClaimId;
 use crate::supervise::sys;
 
 mod actions;
+mod adopting;
 mod aftermath;
 mod children;
 mod driver;
@@ -20,11 +21,12 @@ pub mod nested;
 pub mod plan;
 mod replace;
 mod service;
+mod standing;
 pub mod verdict;
 mod waits;
 
 pub use driver::hold;
-pub use job::{Audience, Ended, Job, Notice};
+pub use job::{Adoption, Audience, Ended, Job, Notice};
 pub use plan::{Plan, Wait};
 pub use verdict::Verdict;
 

@@ -42,6 +42,8 @@ pub enum Verdict {
     Signalled(Signal),
     /// The wait is to begin again: the job was suspended, or the front was.
     Suspended,
+    /// The claim holds, and nobody looks after it any more.
+    LeftAlone,
     /// The front is gone; nobody is left to tell.
     Abandoned,
     /// The command could not be executed.

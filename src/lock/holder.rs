@@ -4,6 +4,32 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// The subcommand by which somebody made a claim, or asks one to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verb {
+    /// `run`, or another one that has a command of its own or only asks.
+    #[default]
+    Run,
+    /// `acquire --for-pid`: the claim of a process that was there before.
+    Acquire,
+    /// `acquire --detach`: the claim of nobody's process.
+    Detach,
+    /// `release`: asks a claim of `acquire` to leave and to end nothing.
+    Release,
+    /// One that only a newer version knows.
+    #[serde(other)]
+    Other,
+}
+
+impl Verb {
+    /// Whether it is what a record that says nothing of it means.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+    fn is_run(&self) -> bool {
+        *self == Self::Run
+    }
+}
+
 /// The owner of a claim, as others see it. All texts are other people's: whoever prints them sanitises them.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Holder {
@@ -22,6 +48,9 @@ pub struct Holder {
     /// (`--replace`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replace: bool,
+    /// By which subcommand.
+    #[serde(default, skip_serializing_if = "Verb::is_run")]
+    pub verb: Verb,
 }
 
 impl fmt::Display for Holder {
@@ -29,5 +58,22 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{} pid {}", self.user, self.host, self.pid)?;
         if self.command.is_empty() { Ok(()) } else { write!(f, " ({})", self.command) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_say_how_a_claim_was_made_only_where_it_matters() {
+        let text =
+            |verb| serde_json::to_string(&Holder { verb, ..Holder::default() }).expect("texts are JSON");
+        assert!(!text(Verb::Run).contains("verb"));
+        for verb in [Verb::Run, Verb::Acquire, Verb::Detach, Verb::Release] {
+            assert_eq!(serde_json::from_str::<Holder>(&text(verb)).expect("a holder").verb, verb);
+        }
+        let newer = text(Verb::Detach).replace("detach", "borrow");
+        assert_eq!(serde_json::from_str::<Holder>(&newer).expect("a holder").verb, Verb::Other);
     }
 }

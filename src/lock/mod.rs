@@ -21,7 +21,7 @@ pub mod validity;
 pub use claim::{ClaimId, ClaimState, Grant, Granted, LossReason};
 pub use error::{Error, ErrorKind, Result};
 pub use examination::{Examination, Risk, Weight};
-pub use holder::Holder;
+pub use holder::{Holder, Verb};
 pub use mode::Mode;
 pub use moment::Moment;
 pub use name::LockName;

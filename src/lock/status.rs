@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{ClaimId, FencingToken, LockName, Mode};
+use super::{ClaimId, FencingToken, LockName, Mode, Verb};
 
 /// One entry of a line as seen from outside; `None` for what is not known.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,6 +35,8 @@ pub struct Entry {
     pub foreign: bool,
     /// Whether it makes way for a newer claim that says so too ([`super::Holder::replace`]).
     pub replace: bool,
+    /// By which subcommand of dlock it was made.
+    pub verb: Verb,
 }
 
 /// One line: holders and waiters in order of arrival.

@@ -27,6 +27,8 @@ pub enum How {
     Removed,
     /// It was another program's, and was removed.
     RemovedForeign,
+    /// It was nobody's process's, and was removed.
+    RemovedDetached,
 }
 
 /// What became of the claim of `party` on `lock`: a line.
@@ -41,6 +43,10 @@ pub fn done(how: How, party: &Party, lock: &str) -> String {
         How::RemovedForeign => {
             format!("removed {party} from {lock}; nothing ends its command, so two commands may overlap\n")
         }
+        How::RemovedDetached => format!(
+            "removed {party} from {lock}; it was a lease without a process (acquire --detach), so nothing is ended and \
+             what it protects may overlap\n"
+        ),
     }
 }
 

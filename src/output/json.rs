@@ -130,8 +130,7 @@ mod tests {
             since: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123)),
             ttl: Some(Duration::from_millis(29_500)),
             ahead: None,
-            foreign: false,
-            replace: false,
+            ..Entry::default()
         };
         LockStatus {
             name: LockName::new("de\"ploy").expect("valid"),

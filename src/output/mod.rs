@@ -4,6 +4,7 @@
 //! writes those, to standard error. Data goes through the renderers: [`status`] for people, [`json`] for programs, [`report`] and
 //! [`metrics`] into files. Texts that came from others pass [`sanitise`] on the way.
 
+pub mod assignments;
 pub mod breaking;
 pub mod doctor;
 pub mod file;

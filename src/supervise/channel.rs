@@ -75,14 +75,14 @@ pub const MAX_DESCRIPTORS: usize = 253;
 const PATIENCE: u32 = 20;
 
 /// A kind, a small number, and a number of four bytes.
-type Frame = [u8; 6];
+pub(super) type Frame = [u8; 6];
 
-fn frame(kind: u8, small: u8, large: i32) -> Frame {
+pub(super) fn frame(kind: u8, small: u8, large: i32) -> Frame {
     let [a, b, c, d] = large.to_ne_bytes();
     [kind, small, a, b, c, d]
 }
 
-fn send(end: &OwnedFd, bytes: Frame, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(super) fn send(end: &OwnedFd, bytes: Frame, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -105,7 +105,7 @@ fn send(end: &OwnedFd, bytes: Frame, descriptors: &[BorrowedFd<'_>]) -> io::Resu
 }
 
 /// The next message, `None` at the end of the other side, `WouldBlock` if none has come.
-fn receive(end: &OwnedFd) -> io::Result<Option<(Frame, Vec<OwnedFd>)>> {
+pub(super) fn receive(end: &OwnedFd) -> io::Result<Option<(Frame, Vec<OwnedFd>)>> {
     let mut bytes: Frame = [0; 6];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

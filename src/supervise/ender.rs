@@ -16,6 +16,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, kill_process, pidfd_send_signal};
 
+use super::adopted::Adopted;
 use super::process_table::{Hidden, Process, ProcessTable};
 use super::shared::Shared;
 use super::signals::Signal;
@@ -112,16 +113,20 @@ impl Reached {
 /// See the module.
 #[derive(Debug)]
 pub struct Ender {
-    table: Result<ProcessTable, Hidden>,
+    pub(super) table: Result<ProcessTable, Hidden>,
     /// Children that this process had before it was dlock: they are nobody's tree.
     outside: Vec<i32>,
-    shared: Shared,
+    pub(super) shared: Shared,
     /// The command has a process group of its own.
     own_group: bool,
     /// A handle on the command, once it has started, where there are handles.
     command: Option<OwnedFd>,
     /// The process that this one was forked from has a table.
     parent_sees: bool,
+    /// What stands in the place of a command, if something does.
+    pub(super) adopted: Option<Adopted>,
+    /// The pid of the front.
+    pub(super) front: u32,
 }
 
 impl Ender {
@@ -146,7 +151,17 @@ impl Ender {
             let children = table.members().filter(|p| u32::try_from(p.parent) == Ok(own));
             outside = children.map(|p| p.pid).collect();
         }
-        Ok(Self { table, outside, shared, own_group, command: None, parent_sees: false })
+        let front = std::process::id();
+        Ok(Self {
+            table,
+            outside,
+            shared,
+            own_group,
+            command: None,
+            parent_sees: false,
+            adopted: None,
+            front,
+        })
     }
 
     /// That of this process, which was just forked from the one that this ender is of and has no children yet. What
@@ -158,8 +173,9 @@ impl Ender {
             Ok(table) => (table.again()?, true),
             Err(hidden) => (Err(hidden), false),
         };
-        let (shared, own_group) = (self.shared, self.own_group);
-        Ok(Self { table, outside: Vec::new(), shared, own_group, command: None, parent_sees })
+        let (shared, own_group, front) = (self.shared, self.own_group, self.front);
+        let adopted = self.adopted.as_ref().map(Adopted::again).transpose()?;
+        Ok(Self { table, outside: Vec::new(), shared, own_group, command: None, parent_sees, adopted, front })
     }
 
     /// Whether the process that this one was forked from may see members that this one does not.
@@ -195,12 +211,14 @@ impl Ender {
 
     /// The command's pid if it is a child of this process, living or not reaped: then the number is its own.
     fn child(&self) -> Option<i32> {
-        self.shared.command().filter(|pid| wait::is_child(*pid))
+        self.shared.command().filter(|pid| self.adopted.is_none() && wait::is_child(*pid))
     }
 
     /// Sends `signal` to the command alone. One that has ended needs none.
     pub fn signal_command(&self, signal: Signal) {
-        if let Some(pid) = self.child() {
+        if let Some(adopted) = self.protected() {
+            adopted.signal(signal);
+        } else if let Some(pid) = self.child() {
             drop(sys::kill(pid, signal));
         }
     }
@@ -208,6 +226,9 @@ impl Ender {
     /// Sends `signal` to the command and to those of its descendants that are still in its process group, then lets
     /// the stopped ones among them go on, so that they can act on it.
     pub fn signal_group(&mut self, signal: Signal) {
+        if self.adopted.is_some() {
+            return self.signal_adopted_group(signal);
+        }
         let Some(pid) = self.child() else { return };
         if self.own_group {
             for signal in [signal, Signal::CONT] {
@@ -238,6 +259,9 @@ impl Ender {
     /// One round of ending the tree: kills those that need not be looked for, stops every other member, so that none
     /// forks meanwhile, then kills them. Repeat until no child is left; reap between the rounds.
     pub fn kill_round(&mut self) -> Reached {
+        if self.adopted.is_some() {
+            return self.kill_adopted_round();
+        }
         self.signal_known(Signal::KILL);
         let complete = self.find_members();
         self.signal_found(Signal::STOP, |_| true);
@@ -251,7 +275,12 @@ impl Ender {
         let began = now();
         loop {
             let reached = self.kill_round();
-            if self.reap(&mut each) || self.only_outside_is_left() {
+            let none_left = self.reap(&mut each);
+            let gone = match &self.adopted {
+                Some(_) => none_left && self.adopted_is_gone(),
+                None => none_left || self.only_outside_is_left(),
+            };
+            if gone {
                 return TreeState::Gone;
             }
             if (reached.is_in_vain() && !reached.denied.is_empty()) || now().since(began) > UNKILLABLE {
@@ -286,7 +315,10 @@ impl Ender {
     }
 
     /// Sends `signal` to those that need no table: the command's group if that is its own, else the command.
-    fn signal_known(&self, signal: Signal) {
+    pub(super) fn signal_known(&self, signal: Signal) {
+        if let Some(adopted) = self.protected() {
+            return adopted.signal(signal);
+        }
         match (&self.command, self.child()) {
             // A handle knows the group for ever, its number only as long as the command is not reaped.
             (Some(handle), _) if self.own_group && sys::signal_group_of(handle.as_fd(), signal).is_ok() => {}
@@ -297,14 +329,20 @@ impl Ender {
     }
 
     /// Looks for the members; whether all were seen.
-    fn find_members(&mut self) -> bool {
+    pub(super) fn find_members(&mut self) -> bool {
+        if self.adopted.is_some() {
+            return self.find_adopted();
+        }
         self.table.as_mut().is_ok_and(|table| table.find_members(&self.outside))
     }
 
     /// Sends `signal` to every member that the last look found and `wanted` picks.
-    fn signal_found(&self, signal: Signal, wanted: impl Fn(Process) -> bool) -> Reached {
+    pub(super) fn signal_found(&self, signal: Signal, wanted: impl Fn(Process) -> bool) -> Reached {
         let mut reached = Reached::default();
         let Ok(table) = &self.table else { return reached };
+        if self.adopted.is_some() && self.protected().is_none() {
+            return reached;
+        }
         for member in table.members().filter(|member| wanted(*member)) {
             match table.with_handle(member, |handle| send(member.pid, handle, signal)) {
                 Ok(Some(Ok(()))) => reached.signalled.add(member.pid),

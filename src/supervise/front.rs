@@ -4,6 +4,8 @@
 //! and guards: when the keeper dies, or lets the published instant pass, the front ends the command's tree
 //! itself.
 
+mod setup;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -12,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{getpid, getppid};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
+use super::adopted::Adopted;
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
 use super::failure::{KeeperFailure, WhyFailed};
@@ -111,24 +114,6 @@ impl Front {
             starts_again: false,
             notifier: None,
         })
-    }
-
-    /// Keeps what dlock was started with for a command that is started later.
-    pub fn keep_for_another(&mut self) {
-        self.starts_again = true;
-    }
-
-    /// Has `notifier` told how it goes.
-    pub fn notify(&mut self, notifier: Option<Notifier>) {
-        self.notifier = notifier;
-    }
-
-    /// Makes ready for another command. What the last one left on purpose is nobody's tree any more.
-    ///
-    /// Errors: as for [`Front::new`].
-    pub fn begin_again(&mut self) -> io::Result<()> {
-        self.ender = Ender::new(self.shared, self.start.command_group() == Some(0))?;
-        Ok(())
     }
 
     /// What dlock was started with.
@@ -284,6 +269,10 @@ impl Front {
         if !self.starts_again {
             inherited::let_go();
         }
+        if self.ender.adopted().is_some() {
+            inherited::let_go_of_errors();
+            inherited::leave_directory();
+        }
         // Should this process be stopped when its keeper dies. Where that cannot be, it acts when it goes on.
         let _ = sys::wake_on_message(watch.channel.as_fd());
     }
@@ -321,10 +310,10 @@ impl Front {
             self.pass_on(watch, info, stops);
         }
         match (watch.died, watch.last_word) {
-            (Some(_), Some(_)) => Self::keeper_ended(watch),
+            (Some(_), Some(_)) => self.keeper_ended(watch),
             // It may have spoken before it died.
             (Some(_), None) => match self.hear(watch) {
-                Step::Continue if watch.last_word.is_some() => Self::keeper_ended(watch),
+                Step::Continue if watch.last_word.is_some() => self.keeper_ended(watch),
                 Step::Continue => self.keeper_failed(watch, None),
                 step => step,
             },

@@ -36,7 +36,7 @@ impl Front {
 
     /// The keeper that has said its last word has ended, or is about to; it is gone when this returns, unless the
     /// kernel keeps it.
-    pub(super) fn keeper_ended(watch: &mut Watch) -> Step {
+    pub(super) fn keeper_ended(&self, watch: &mut Watch) -> Step {
         let Some(word) = watch.last_word else { return Step::Continue };
         if watch.died.is_none() && wait::end_within(watch.keeper, REAPING[1]).is_none() {
             drop(sys::kill(watch.keeper, Signal::KILL));
@@ -49,8 +49,10 @@ impl Front {
                 Some(signal) => FrontEnd::Done(Outcome::Signaled(signal)),
             }),
             LastWord::Suspended => {
-                if watch.suspending {
-                    sys::stop_self();
+                match (watch.suspending, self.ender.adopted(), self.start.parent) {
+                    (false, ..) => {}
+                    (true, Some(_), Some(caller)) => sys::stop_self_under(caller),
+                    (true, ..) => sys::stop_self(),
                 }
                 Step::Again
             }
@@ -60,7 +62,7 @@ impl Front {
     /// The keeper let its time pass.
     pub(super) fn act(&mut self, watch: &mut Watch) -> Step {
         if watch.last_word.is_some() {
-            Self::keeper_ended(watch)
+            self.keeper_ended(watch)
         } else if self.shared.has_passed() {
             if watch.late.give(&self.shared) {
                 return Step::Continue;
@@ -107,7 +109,9 @@ impl Front {
     /// What had become of the command when its keeper failed.
     fn fate(&self, watch: &Watch) -> CommandFate {
         if self.shared.command().is_none() {
-            return CommandFate::NotStarted;
+            // A process that was there before is let go again.
+            let let_go = self.ender.adopted().is_some() && self.shared.has_passed();
+            return if let_go { CommandFate::WasEnded } else { CommandFate::NotStarted };
         }
         let by_itself = match watch.command_ended {
             _ if self.shared.is_stopping() => None,

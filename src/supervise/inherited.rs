@@ -47,6 +47,13 @@ pub fn let_go() {
     }
 }
 
+/// Puts /dev/null in the place of standard error, too, where nobody is left to read it.
+pub fn let_go_of_errors() {
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
 /// Leaves the directory that dlock was started in, so that its file system can be unmounted when the command is gone.
 pub fn leave_directory() {
     // One that cannot be left stays in use until dlock ends.

@@ -9,11 +9,15 @@
 //! Nothing here knows of locks. The caller says what the keeper does; this module keeps the two processes
 //! honest about each other: if one dies or hangs, the other ends the command's whole tree.
 
+pub mod adopted;
+pub mod caller;
+mod carrier;
 pub mod chances;
 pub mod channel;
 pub mod command;
 mod diagnosis;
 pub mod ender;
+pub mod ender_adopted;
 pub mod failure;
 pub mod front;
 mod guard;
@@ -23,6 +27,7 @@ pub mod launch;
 pub mod mark;
 pub mod notify;
 pub mod outcome;
+mod proc_dir;
 pub mod process_table;
 pub mod shared;
 pub mod signals;

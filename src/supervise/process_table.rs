@@ -3,45 +3,22 @@
 //! Everything is taken beforehand: the directory, room for the table, and descriptors to spare, so that a look
 //! needs neither memory nor a descriptor that the system could refuse at the wrong moment.
 
-use std::cell::RefCell;
-use std::ffi::CStr;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, fstatfs, openat, readlinkat_raw, seek};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+
+pub use super::proc_dir::Process;
+use super::proc_dir::{Directory, number};
 
 /// What statfs(2) says of a /proc.
 const PROC_MAGIC: u32 = 0x9fa0;
 /// How many processes one look takes in. The memory is the kernel's until it is written to.
 const ROOM: usize = 32_768;
-
-/// One living process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Process {
-    /// Its pid.
-    pub pid: i32,
-    /// Its parent's pid.
-    pub parent: i32,
-    /// Its process group.
-    pub group: i32,
-    /// The letter of its state: `T` is stopped, `Z` ended and not reaped.
-    pub state: u8,
-}
-
-impl Process {
-    /// Whether it is stopped.
-    pub fn is_stopped(self) -> bool {
-        self.state == b'T'
-    }
-
-    fn has_ended(self) -> bool {
-        matches!(self.state, b'Z' | b'X')
-    }
-}
 
 /// Why there is no usable /proc.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,71 +37,6 @@ impl fmt::Display for Hidden {
             Self::Unreadable(errno) => write!(f, "/proc cannot be read ({})", io::Error::from(*errno)),
             Self::NotProc => f.write_str("/proc is not the process table"),
             Self::Foreign => f.write_str("/proc shows another PID namespace"),
-        }
-    }
-}
-
-/// The directory, and descriptors that are given up for a moment where the system has no other.
-#[derive(Debug)]
-struct Directory {
-    proc: OwnedFd,
-    spare: [RefCell<Option<OwnedFd>>; 2],
-}
-
-impl Directory {
-    fn new(proc: OwnedFd) -> io::Result<Self> {
-        let spare = || fcntl_dupfd_cloexec(&proc, 3).map(|fd| RefCell::new(Some(fd)));
-        Ok(Self { spare: [spare()?, spare()?], proc })
-    }
-
-    /// Does `open`, and again with a spare descriptor given up for it if there was none to be had.
-    fn open(&self, open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
-        let mut spare = self.spare.iter();
-        loop {
-            match open() {
-                Err(Errno::INTR) => {}
-                Err(scarce @ (Errno::MFILE | Errno::NFILE)) => match spare.next() {
-                    Some(cell) => drop(cell.take()),
-                    None => return Err(scarce),
-                },
-                other => return other,
-            }
-        }
-    }
-
-    /// Takes back what was given up, after what was opened for it is closed.
-    fn restore(&self) {
-        for cell in &self.spare {
-            let mut spare = cell.borrow_mut();
-            if spare.is_none() {
-                *spare = fcntl_dupfd_cloexec(&self.proc, 3).ok();
-            }
-        }
-    }
-
-    /// `None` if there is no such process.
-    fn stat(&self, pid: i32) -> Result<Option<Process>, Errno> {
-        let mut path = [0; 20];
-        let path = stat_path(pid, &mut path);
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = match self.open(|| openat(&self.proc, path, flags, Mode::empty())) {
-            Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
-            other => other?,
-        };
-        // The fields wanted stand right behind the name, which has at most 64 bytes.
-        let mut text = [0; 256];
-        let read = loop {
-            match rustix::io::read(&file, &mut text) {
-                Err(Errno::INTR) => {}
-                other => break other,
-            }
-        };
-        drop(file);
-        self.restore();
-        match read {
-            Err(Errno::SRCH) => Ok(None),
-            Ok(length) => parse(pid, &text[..length]).map(Some).ok_or(Errno::IO),
-            Err(errno) => Err(errno),
         }
     }
 }
@@ -183,8 +95,7 @@ impl ProcessTable {
         self.directory.stat(pid)
     }
 
-    /// Calls `act` with a handle on `expected`, if that is still the process it was, with the same parent or this
-    /// process in its place; with `None` where the kernel has no handles (before Linux 5.3, or a container profile
+    /// Calls `act` with a handle on `expected`, if that is still the process it was, born when that was; with `None` where the kernel has no handles (before Linux 5.3, or a container profile
     /// that denies them). Returns `None` if it is gone.
     ///
     /// The handle first, then the look: were the pid reused in between, the handle would be that of a process
@@ -201,11 +112,8 @@ impl ProcessTable {
             Err(Errno::NOSYS | Errno::PERM) => None,
             Err(errno) => return Err(errno),
         };
-        let own = own_pid();
         let now = self.look(expected.pid);
-        let is_still = now.map(|now| {
-            now.is_some_and(|p| !p.has_ended() && (p.parent == expected.parent || p.parent == own))
-        });
+        let is_still = now.map(|now| now.is_some_and(|p| !p.has_ended() && p.born == expected.born));
         let done = is_still.map(|is| is.then(|| act(handle.as_ref())));
         drop(handle);
         self.directory.restore();
@@ -214,25 +122,46 @@ impl ProcessTable {
 
     /// Looks for all living descendants of this process, without `outside` and theirs. Whether all was seen.
     pub fn find_members(&mut self, outside: &[i32]) -> bool {
+        let own = own_pid();
+        self.find(&[], |_, process| Ok(process.parent == own && !outside.contains(&process.pid)))
+    }
+
+    /// Looks for `root`, all that carry `claim` in their environment, and all living descendants of those, but for
+    /// `except` and theirs. Whether all was seen.
+    pub fn find_adopted(&mut self, root: Option<i32>, claim: &[u8; 32], except: &[i32]) -> bool {
+        self.find(except, |directory, process| {
+            Ok(root == Some(process.pid) || directory.carries(process.pid, claim)?)
+        })
+    }
+
+    /// Looks for those that `is_first` picks, and all living descendants of those, but for `except` and theirs.
+    fn find(
+        &mut self,
+        except: &[i32],
+        is_first: impl Fn(&Directory, Process) -> Result<bool, Errno>,
+    ) -> bool {
         self.found.clear();
         self.members.clear();
         let read = self.read_all();
         self.found.sort_unstable_by_key(|p| p.pid);
-        let own = own_pid();
         // A table that does not show this process shows nothing.
-        let complete = read && self.found.binary_search_by_key(&own, |p| p.pid).is_ok();
+        let mut complete = read && self.found.binary_search_by_key(&own_pid(), |p| p.pid).is_ok();
         for (at, process) in (0..).zip(&self.found) {
-            if process.parent == own && !outside.contains(&process.pid) {
-                self.members.push(at);
+            match is_first(&self.directory, *process) {
+                Ok(true) if !except.contains(&process.pid) => self.members.push(at),
+                Ok(_) => {}
+                Err(_) => complete = false,
             }
         }
-        // Generation by generation: whose parent is in the last one. There is room: members are among the found.
+        // Generation by generation: whose parent is in the last one. There is room: members are among the found, and
+        // each is there once.
         let mut last = 0..self.members.len();
         while !last.is_empty() {
             for (at, process) in (0..).zip(&self.found) {
                 let parent = self.found.binary_search_by_key(&process.parent, |p| p.pid);
                 let Some(parent) = parent.ok().and_then(|at| u32::try_from(at).ok()) else { continue };
-                if self.members[last.clone()].contains(&parent) {
+                let is_next = self.members[last.clone()].contains(&parent);
+                if is_next && !except.contains(&process.pid) && !self.members.contains(&at) {
                     self.members.push(at);
                 }
             }
@@ -293,27 +222,6 @@ fn prove(directory: &OwnedFd) -> Result<(), Hidden> {
     if own == Some(own_pid()) { Ok(()) } else { Err(Hidden::Foreign) }
 }
 
-fn number(text: &[u8]) -> Option<i32> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
-/// `PID/stat` in `room`, which is zeroed.
-fn stat_path(pid: i32, room: &mut [u8; 20]) -> &CStr {
-    use std::io::Write as _;
-    // Ten digits, a name and the end fit.
-    let _ = write!(&mut room[..19], "{pid}/stat");
-    CStr::from_bytes_until_nul(room).unwrap_or(c"")
-}
-
-/// Field 3 and the next two of /proc/PID/stat; the name before them may contain anything.
-fn parse(pid: i32, text: &[u8]) -> Option<Process> {
-    let rest = &text[text.iter().rposition(|b| *b == b')')? + 1..];
-    let mut fields = rest.split(|b| *b == b' ').filter(|f| !f.is_empty());
-    let state = *fields.next()?.first()?;
-    let mut next = || number(fields.next()?);
-    Some(Process { pid, parent: next()?, group: next()?, state })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,13 +242,6 @@ mod tests {
     fn a_directory_that_is_no_process_table_is_not_believed() {
         let root = openat(CWD, c"/", directory_flags(), Mode::empty()).expect("a directory");
         assert_eq!(prove(&root), Err(Hidden::NotProc));
-    }
-
-    #[test]
-    fn names_may_contain_anything() {
-        let process = parse(7, b"7 (a) R 1 (x) T 3 4 5").expect("fields");
-        assert_eq!(process, Process { pid: 7, parent: 3, group: 4, state: b'T' });
-        assert_eq!(parse(7, b"7 (a"), None);
     }
 
     #[test]

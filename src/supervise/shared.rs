@@ -74,6 +74,16 @@ impl Shared {
         i32::try_from(pid).ok().filter(|pid| *pid != 0)
     }
 
+    /// Says that the lock is held for the process `pid`, which was there before and stands in the place of a command.
+    pub fn set_command(&self, pid: i32) {
+        self.command.store(u64::try_from(pid).unwrap_or(0), Ordering::SeqCst);
+    }
+
+    /// Says that nothing is held for a command any more: what goes on is on its own.
+    pub fn clear_command(&self) {
+        self.command.store(0, Ordering::SeqCst);
+    }
+
     /// Whether the command has joined the process group that it was to join.
     pub fn command_is_in_group(&self) -> bool {
         self.command.load(Ordering::SeqCst) & sys::IN_GROUP != 0

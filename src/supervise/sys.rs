@@ -1,6 +1,7 @@
 //! System calls that need `unsafe`, and nothing else.
 #![expect(unsafe_code, reason = "the one place for system calls that have no safe wrapper")]
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -196,6 +197,19 @@ pub fn exit_now(status: u8) -> ! {
     unsafe { libc::_exit(i32::from(status)) }
 }
 
+/// Blanks the value of the variable `name` in the environment that this process was started with, as others see it in
+/// /proc. Must be called while the process has one thread; what was read of it before is kept.
+pub fn blank_variable(name: &CStr) {
+    // SAFETY: the value lies in the memory of this process's environment, which the C library does not keep from being
+    // written to, and ends with a zero; nobody else reads it meanwhile.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        if !value.is_null() {
+            value.write_bytes(0, libc::strlen(value));
+        }
+    }
+}
+
 /// Which side of a fork this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fork {
@@ -282,4 +296,17 @@ pub fn kill(pid: i32, signal: Signal) -> io::Result<()> {
 /// Stops this process as its command has stopped, until somebody lets it go on.
 pub fn stop_self() {
     drop(kill(rustix::process::getpid().as_raw_nonzero().get(), Signal::STOP));
+}
+
+/// The same, but this process also goes on when its parent, which has to be `parent`, ends: nobody else would let it.
+pub fn stop_self_under(parent: i32) {
+    let on_death = |signal: libc::c_int| {
+        // SAFETY: a plain system call.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) };
+    };
+    on_death(libc::SIGCONT);
+    if rustix::process::getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == parent) {
+        stop_self();
+    }
+    on_death(0);
 }

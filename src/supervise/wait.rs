@@ -42,7 +42,7 @@ pub enum Children {
     None,
 }
 
-fn change(status: WaitStatus) -> ChildChange {
+pub(super) fn change(status: WaitStatus) -> ChildChange {
     let signal = |number: Option<i32>| number.and_then(Signal::new).unwrap_or(Signal::KILL);
     if let Some(code) = status.exit_status() {
         // The kernel keeps eight bits.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 
+mod acquire;
 mod breaking;
 mod completing;
 mod concurrency;
@@ -17,6 +18,7 @@ mod nested;
 mod options;
 mod replace;
 mod reports;
+mod shells;
 mod usage;
 
 #[path = "../support/mod.rs"]

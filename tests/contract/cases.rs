@@ -3,8 +3,8 @@
 use crate::bench::Bench;
 use crate::fixture::{Boxed, Need};
 use crate::{
-    cases_enter, cases_evict, cases_exclusion, cases_life, cases_limits, cases_mutex, cases_order,
-    cases_process, cases_token, cases_view,
+    cases_detached, cases_enter, cases_evict, cases_exclusion, cases_life, cases_limits, cases_mutex,
+    cases_order, cases_process, cases_token, cases_view,
 };
 
 /// One case; its name begins with the clause that it is about.
@@ -43,6 +43,7 @@ pub(crate) fn all() -> Vec<Case> {
         cases_view::CASES,
         cases_limits::CASES,
         cases_process::CASES,
+        cases_detached::CASES,
     ]
     .concat()
 }

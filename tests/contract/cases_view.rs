@@ -186,6 +186,7 @@ async fn c14_texts_of_a_holder_come_back(b: Bench) {
             command: text.into(),
             label: Some(text.into()),
             replace: true,
+            ..Holder::default()
         };
         let holder = b.hold(request.clone()).await;
         let mut other = b.ask(&lock);

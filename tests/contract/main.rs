@@ -11,6 +11,7 @@ mod bench;
 #[path = "../support/bounds.rs"]
 mod bounds;
 mod cases;
+mod cases_detached;
 mod cases_enter;
 mod cases_evict;
 mod cases_exclusion;

@@ -97,6 +97,14 @@ impl Backend for Persistent<dyn Backend> {
         self.call(deadline, || self.inner.publish(name, id, value, deadline)).await
     }
 
+    fn is_detachable(&self) -> bool {
+        self.inner.is_detachable()
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        self.call(deadline, || self.inner.renew(name, id, deadline)).await
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         self.call(deadline, || self.inner.examine(deadline)).await
     }

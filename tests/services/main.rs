@@ -38,6 +38,10 @@ macro_rules! tests_of {
     ($service:ident $(, $more:ident)*) => {
         #[path = "."]
         mod $service {
+            #[path = "../cli/acquire.rs"]
+            mod acquire;
+            #[path = "acquired.rs"]
+            mod acquired;
             #[path = "../cli/breaking.rs"]
             mod breaking;
             #[path = "../cli/concurrency.rs"]
@@ -75,12 +79,12 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, herd);
-tests_of!(on_mysql, herd, sql, sql_late);
-tests_of!(on_postgres, herd, sql, sql_late);
-tests_of!(on_redis, herd, late);
-tests_of!(on_redlock, herd, late);
-tests_of!(on_zk, herd);
+tests_of!(on_etcd, detached, herd);
+tests_of!(on_mysql, detached, herd, sql, sql_late);
+tests_of!(on_postgres, detached, herd, sql, sql_late);
+tests_of!(on_redis, detached, herd, late);
+tests_of!(on_redlock, herd, late, undetached);
+tests_of!(on_zk, herd, undetached);
 
 /// Locks of a test are in a part of the service that its name begins with; if that is none, in its own folder.
 fn service(root: &std::path::Path) -> support::Service {

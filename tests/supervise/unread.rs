@@ -131,8 +131,8 @@ fn a_slow_reader_gets_every_line_in_order() {
         let said = unread.rest(1 << 15, || let_pass(Duration::from_millis(20)));
         assert_eq!(running.finish().code(), Some(124), "{said}");
         let lines: Vec<&str> = said.lines().collect();
-        let wanted = ["waiting for x", "acquired x", "--max-run"];
-        assert!(lines.len() == 3 && said.ends_with('\n'), "{kind:?} {format}: {said}");
+        let wanted = ["waiting for x", "acquired x", "started the command", "--max-run"];
+        assert!(lines.len() == wanted.len() && said.ends_with('\n'), "{kind:?} {format}: {said}");
         for (line, wanted) in lines.iter().zip(wanted) {
             assert!(line.contains(wanted) && line.starts_with('{') == (format == "json"), "{line}");
         }

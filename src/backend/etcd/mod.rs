@@ -194,6 +194,16 @@ impl Backend for EtcdBackend {
         done.map_err(|f| f.error("evict from the queue", Some(name)))
     }
 
+    fn is_detachable(&self) -> bool {
+        true
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let line = self.layout.line(name);
+        let lives = renew::renew_alone(&self.wire, &self.layout, &line, id, deadline).await;
+        lives.map_err(|f| f.error("renew the claim", Some(name)))
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let found = examine::examine(&self.wire, &self.layout, deadline).await;
         found.map_err(|f| f.error("examine the cluster", None))

@@ -12,10 +12,12 @@ use etcd_client::{LeaseKeepAliveStream, LeaseKeeper, ResponseHeader, Txn, TxnOp,
 
 use super::core::{Core, lock};
 use super::fault::{Fault, Outcome};
+use super::keys::{Layout, Line};
+use super::line;
 use super::look::{self, Answers, Seen};
-use super::wire::Connection;
+use super::wire::{Connection, Wire};
 use crate::clock::{self, Clock};
-use crate::lock::Moment;
+use crate::lock::{ClaimId, Moment};
 
 /// An open stream of keep-alives. Its answers do not say to what, so it is dropped unless each was heard.
 #[derive(Debug)]
@@ -77,26 +79,13 @@ impl Core {
 
     async fn keep_and_check(
         &self,
-        mut c: Connection,
+        c: Connection,
         txn: Txn,
     ) -> Result<(Option<u64>, TxnResponse), etcd_client::Error> {
-        let kept = lock(&self.kept).take().filter(|kept| kept.connection == c.number);
-        let mut kept = if let Some(kept) = kept {
-            kept
-        } else {
-            // The client keeps the first answer to itself; the second is the one that counts.
-            let (keeper, answers) = c.client.lease_keep_alive(self.lease).await?;
-            Kept { connection: c.number, keeper, answers }
-        };
-        kept.keeper.keep_alive().await?;
-        let ended = || etcd_client::Error::LeaseKeepAliveError("the server closed the stream".to_owned());
-        let answer = kept.answers.message().await?.ok_or_else(ended)?;
-        if answer.ttl() <= 0 {
-            return Err(etcd_client::Error::LeaseKeepAliveError("lease not found".to_owned()));
-        }
-        let by = term(answer.header());
+        let kept = lock(&self.kept).take();
+        let (kept, by, answer) = keep_and_check(c, self.lease, kept, txn).await?;
         *lock(&self.kept) = Some(kept);
-        Ok((by, c.client.txn(txn).await?))
+        Ok((by, answer))
     }
 
     fn confirmed(&self, begun: Moment, answer: &TxnResponse) -> Outcome<()> {
@@ -121,4 +110,64 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Sends one keep-alive for `lease`, over `kept` if that is of this connection, and then `txn`; says in which term the
+/// first was answered, and what the second came to.
+async fn keep_and_check(
+    mut c: Connection,
+    lease: i64,
+    kept: Option<Kept>,
+    txn: Txn,
+) -> Result<(Kept, Option<u64>, TxnResponse), etcd_client::Error> {
+    let mut kept = if let Some(kept) = kept.filter(|kept| kept.connection == c.number) {
+        kept
+    } else {
+        // The client keeps the first answer to itself; the second is the one that counts.
+        let (keeper, answers) = c.client.lease_keep_alive(lease).await?;
+        Kept { connection: c.number, keeper, answers }
+    };
+    kept.keeper.keep_alive().await?;
+    let ended = || etcd_client::Error::LeaseKeepAliveError("the server closed the stream".to_owned());
+    let answer = kept.answers.message().await?.ok_or_else(ended)?;
+    if answer.ttl() <= 0 {
+        return Err(etcd_client::Error::LeaseKeepAliveError("lease not found".to_owned()));
+    }
+    let by = term(answer.header());
+    Ok((kept, by, c.client.txn(txn).await?))
+}
+
+/// As [`crate::backend::Backend::renew`], in `line` of the claim `id`.
+pub(super) async fn renew_alone(
+    wire: &Wire,
+    layout: &Layout,
+    line: &Line,
+    id: ClaimId,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let snapshot = line::read(wire, line, deadline).await?;
+    let Some(member) = snapshot.position(id).map(|at| &snapshot.members[at]) else { return Ok(false) };
+    let holders = snapshot.status(&line.name).holders;
+    if !holders.iter().any(|entry| entry.claim == Some(id)) {
+        return Ok(false);
+    }
+    let names = member.stored.as_ref().map(|stored| stored.record.names(&line.name)).unwrap_or_default();
+    let entries = names.iter().map(|name| layout.line(name).entry(member.mode, member.lease));
+    let stand: Vec<_> = entries.map(|entry| look::stands(entry, member.created)).collect();
+    let txn = Txn::new().when(stand).and_then([TxnOp::get(member.key.clone(), None)]);
+    while clock::now() < deadline {
+        let answer = wire.call(deadline, |c| keep_and_check(c, member.lease, None, txn.clone())).await;
+        let (_, kept, answer) = match answer {
+            Err(Fault::LeaseNotFound) => return Ok(false),
+            other => other?,
+        };
+        if !answer.succeeded() {
+            return Ok(false);
+        }
+        if kept.is_some() && term(answer.header()) == kept {
+            return Ok(true);
+        }
+        Clock::Boot.sleep_until(deadline.min(clock::now() + PAUSE)).await;
+    }
+    Err(Fault::late())
 }

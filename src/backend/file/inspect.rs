@@ -51,6 +51,7 @@ pub(super) fn entry(line: &Line, record: &Record, ahead: Option<u32>) -> Entry {
         ahead,
         foreign: false,
         replace: holder.as_ref().is_some_and(|h| h.replace),
+        verb: holder.as_ref().map(|h| h.verb).unwrap_or_default(),
     }
 }
 

@@ -60,6 +60,7 @@ impl Lines {
             ahead: entry.hold.is_none().then(|| self.ahead(at).0),
             foreign: false,
             replace: holder.replace,
+            verb: holder.verb,
         }
     }
 }

@@ -176,6 +176,15 @@ impl Backend for RedisBackend {
         evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
     }
 
+    fn is_detachable(&self) -> bool {
+        true
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let lives = wire::renew(&self.service, &self.naming, name, id, deadline).await;
+        lives.map_err(|fault| fault.during("renew the claim", Some(name)))
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         // On a connection of its own: what it tries out must not disturb who listens.
         let own = Service::new(self.service.config.clone(), self.service.clock);

@@ -10,7 +10,7 @@ use super::dial::text;
 use super::fault::{Fault, Outcome};
 use super::keys::{LockKeys, Naming};
 use super::row::integer;
-use super::script::{EVICT, EVICT_FOREIGN, PUBLISH, Script, Step};
+use super::script::{EVICT, EVICT_FOREIGN, PUBLISH, RENEW, Script, Step};
 use super::service::{Patience, Service};
 use crate::backend::Evict;
 use crate::backend::record::Record;
@@ -129,6 +129,41 @@ pub(super) async fn publish(
         Value::ServerError(error) => Err(Fault::of(&error)),
         _ => Err(Fault::nonsense("not a number")),
     }
+}
+
+/// As [`crate::backend::Backend::renew`].
+pub(super) async fn renew(
+    service: &Service,
+    naming: &Naming,
+    name: &LockName,
+    id: ClaimId,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let first = keys_of(naming, std::slice::from_ref(name))?.remove(0);
+    let question = Step::command(["HMGET", &first.claim(id), "token", "about"]);
+    let fields = match one(service, first.slot, deadline, Patience::Once, question).await? {
+        Value::Array(fields) => fields,
+        Value::ServerError(error) => return Err(Fault::of(&error)),
+        _ => return Err(Fault::nonsense("no fields of a claim")),
+    };
+    let [Some(_), Some(about)] = [0, 1].map(|n| fields.get(n).and_then(text)) else {
+        // It does not hold, or is not there.
+        return Ok(false);
+    };
+    let senseless = || Fault::new(ErrorKind::Corrupt, "the record of the claim makes no sense");
+    let record = Record::parse(about.as_bytes()).ok_or_else(senseless)?;
+    let ttl = millis(Duration::from_millis(record.ttl_ms));
+    let keys = keys_of(naming, &record.names(name))?;
+    let mut lives = true;
+    for keys in slots(service, &keys) {
+        let step = on_lines(&RENEW, &keys, id, std::slice::from_ref(&ttl));
+        match one(service, keys[0].slot, deadline, Patience::Once, step).await? {
+            Value::Array(parts) if parts.len() == 2 => lives &= integer(&parts[0]) == Some(1),
+            Value::ServerError(error) => return Err(Fault::of(&error)),
+            _ => return Err(Fault::nonsense("no answer to a renewal")),
+        }
+    }
+    Ok(lives)
 }
 
 /// `names` by what one script can reach, in the order in which they are taken.

@@ -20,6 +20,7 @@ mod inspect;
 mod mysql;
 mod observe;
 mod postgres;
+mod renew;
 mod service;
 mod standing;
 mod steps;
@@ -166,6 +167,15 @@ impl Backend for SqlBackend {
     async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {
         // Nobody but dlock makes rows in its tables.
         Ok(false)
+    }
+
+    fn is_detachable(&self) -> bool {
+        true
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let lives = renew::renew(&self.service, name, id, deadline).await;
+        lives.map_err(|fault| fault.during(self.dialect().name(), "renew the claim", Some(name)))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {

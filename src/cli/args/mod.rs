@@ -4,6 +4,7 @@
 //! environment and the files, so that all three are judged alike. Only the tree of the named subcommand is
 //! built: dlock starts before every job, and its start is what users wait for.
 
+mod acquire;
 mod connection;
 mod elect;
 mod looks;
@@ -16,6 +17,7 @@ use clap::{Args, Command, ValueHint};
 
 use super::manual::Page;
 
+pub use acquire::{AcquireArgs, ClaimArgs};
 pub use connection::{ConnectionArgs, MessageArgs};
 pub use elect::{ElectArgs, LeaderArgs, ProclaimArgs};
 pub use looks::{BreakArgs, DoctorArgs, ListArgs, StatusArgs, WatchArgs};
@@ -32,6 +34,12 @@ pub enum Subcommand {
     Proclaim,
     /// `dlock leader`.
     Leader,
+    /// `dlock acquire`.
+    Acquire,
+    /// `dlock release`.
+    Release,
+    /// `dlock renew`.
+    Renew,
     /// `dlock status`.
     Status,
     /// `dlock list`.
@@ -50,11 +58,14 @@ pub enum Subcommand {
 
 impl Subcommand {
     /// All of them, in the order of the help.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Run,
         Self::Elect,
         Self::Proclaim,
         Self::Leader,
+        Self::Acquire,
+        Self::Release,
+        Self::Renew,
         Self::Status,
         Self::List,
         Self::Watch,
@@ -71,6 +82,9 @@ impl Subcommand {
             Self::Elect => "elect",
             Self::Proclaim => "proclaim",
             Self::Leader => "leader",
+            Self::Acquire => "acquire",
+            Self::Release => "release",
+            Self::Renew => "renew",
             Self::Status => "status",
             Self::List => "list",
             Self::Watch => "watch",
@@ -110,6 +124,16 @@ impl Subcommand {
             Self::Leader => LeaderArgs::augment_args(empty)
                 .about("Show the leader of an election and what it proclaims")
                 .override_usage("dlock leader NAME [--follow] [--json]"),
+            Self::Acquire => AcquireArgs::augment_args(empty)
+                .about("Take a lock for a script that runs already, and print the claim")
+                .after_help(acquire::EXAMPLES)
+                .override_usage(
+                    "dlock acquire [OPTIONS] --name NAME [--name NAME]... (--for-pid PID | --detach)",
+                ),
+            Self::Release => ClaimArgs::augment_args(empty).about("Give back a lock that acquire has taken"),
+            Self::Renew => {
+                ClaimArgs::augment_args(empty).about("Give a lease of acquire --detach another ttl")
+            }
             Self::Status => {
                 StatusArgs::augment_args(empty).about("Show who holds and waits for locks, in order")
             }

@@ -19,7 +19,7 @@ Examples:
     dlock run --name render --slots 3 -c 'render < in.txt > out.png'";
 
 /// `dlock run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Lock")]
 #[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
 pub struct RunArgs {

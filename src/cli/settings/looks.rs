@@ -124,7 +124,7 @@ impl BreakSettings {
     /// Settles `args` with the environment and the configuration files.
     pub fn resolve(args: &BreakArgs, around: &Surroundings) -> Result<Self, Failure> {
         let target = match (&args.claim, args.all) {
-            (Some(id), false) => Target::Claim(claim_digits(id)?),
+            (Some(id), false) => Target::Claim(claim_digits("--claim", id)?),
             (None, true) => Target::All,
             (Some(_), true) => {
                 return Err(Failure::usage("--claim and --all are both given; choose one of them"));
@@ -142,13 +142,13 @@ impl BreakSettings {
 }
 
 /// The first digits of an id. Fewer than eight could by chance be another claim's after a change of the line.
-fn claim_digits(id: &OsStr) -> Result<String, Failure> {
+pub(super) fn claim_digits(place: &str, id: &OsStr) -> Result<String, Failure> {
     let digits = id.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
     if (8..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Ok(digits);
     }
     Err(Failure::usage(format!(
-        "--claim: {:?} is not a claim id; write its 32 hexadecimal digits, or the first 8 or more of them",
+        "{place}: {:?} is not a claim id; write its 32 hexadecimal digits, or the first 8 or more of them",
         sanitise::os(id)
     ))
     .hint("dlock status NAME shows the claims"))

@@ -1,5 +1,6 @@
 //! What was asked for, typed and checked.
 
+mod acquire;
 mod elect;
 mod looks;
 mod run;
@@ -14,6 +15,7 @@ use super::{credentials, values};
 use crate::backend::Options;
 use crate::output::{LogFormat, Verbosity};
 
+pub use acquire::{AcquireSettings, Beneficiary, ClaimSettings, early_format};
 pub use elect::{LeaderSettings, ProclaimSettings};
 pub use looks::{BreakSettings, ListSettings, StatusSettings, Target, Viewing, WatchSettings};
 pub use run::{CommandLine, RunSettings};

@@ -1,0 +1,38 @@
+//! Renewing a claim that no process looks after.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::dialect::Session;
+use super::fault::Outcome;
+use super::inspect;
+use super::service::{Patience, Service};
+use super::standing::Standing;
+use super::steps::{self, Steps};
+use crate::lock::{ClaimId, LockName, Mode, Moment};
+
+/// As [`crate::backend::Backend::renew`].
+pub(super) async fn renew(
+    service: &Service,
+    name: &LockName,
+    id: ClaimId,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let Some(answer) = service.read(deadline, &steps::line(&*service.dialect, Some(name))).await? else {
+        return Ok(false);
+    };
+    let lines = inspect::lines(&answer.sets)?;
+    let holders = inspect::status_of(name, &lines).holders;
+    if !holders.iter().any(|entry| entry.claim == Some(id)) {
+        return Ok(false);
+    }
+    let Some(found) = lines.get(name).and_then(|line| line.iter().find(|found| found.id == id)) else {
+        return Ok(false);
+    };
+    let (names, mode) = (found.record.names(name), found.record.mode().unwrap_or(Mode::Exclusive));
+    let ttl = Duration::from_millis(found.record.ttl_ms);
+    let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).renew(mode, ttl, false);
+    let answer = service.call(deadline, Patience::Once, batch).await?;
+    // One that is not in line on all of its locks any more holds nothing.
+    Ok(Standing::all(&answer.sets, names.len())?.iter().all(|standing| standing.holds(mode)))
+}

@@ -1,0 +1,142 @@
+//! `dlock acquire`: leaves the pair of front and keeper behind and prints the claim.
+
+use super::exit_code::{ExitCode, Failure};
+use super::out::{Ended, Out};
+use super::run::Run;
+use super::settings::{AcquireSettings, Beneficiary};
+use crate::hold::{Adoption, environment};
+use crate::lock::Moment;
+use crate::output::Printer;
+use crate::output::writer::{self, Limit};
+use crate::supervise::adopted::{Adopted, Unfit};
+use crate::supervise::caller::{Answer, Caller, Side};
+use crate::supervise::front::Front;
+use crate::supervise::outcome::Outcome;
+use crate::supervise::sys;
+
+/// Acquires the lock and prints the claim; returns how this process is to end. The processes that go on with the lock
+/// do not return.
+pub(super) fn run(
+    settings: &AcquireSettings,
+    printer: Printer,
+    started: Moment,
+    out: &mut dyn Out,
+) -> Result<Outcome, Ended> {
+    let process = match settings.beneficiary {
+        Beneficiary::Process(pid) => Some(Adopted::open(pid).map_err(|unfit| refused(pid, unfit))?),
+        Beneficiary::Nobody => None,
+    };
+    let mut run = Run::new(&settings.run, printer, started)?;
+    if process.is_none() {
+        check_lease(&run)?;
+    }
+    // Read here, since it is blanked behind the fork.
+    let mut outer = environment::held();
+    if let Beneficiary::Process(pid) = settings.beneficiary {
+        outer.retain(|held| !held.is_over_for(pid));
+    }
+    match Caller::fork().map_err(|error| system(&error))? {
+        Side::Caller(caller) => answer(settings, caller, out),
+        Side::Front(caller) => {
+            let pid = process.as_ref().map(Adopted::pid);
+            let answer = settings.format.writer();
+            let adoption = Adoption { process: pid, caller, outer, answer };
+            run.adoption = Some(adoption);
+            lead(&mut run, process)
+        }
+    }
+}
+
+/// A lease without a process needs a service that keeps one.
+fn check_lease(run: &Run<'_>) -> Result<(), Failure> {
+    let backend = run.open()?;
+    let capabilities = backend.capabilities();
+    if backend.is_detachable() && !capabilities.atomic_names && run.settings.names.len() > 1 {
+        return Err(Failure::usage("--detach: several locks at once are several leases in a Redis Cluster")
+            .hint("acquire them one by one"));
+    }
+    if backend.is_detachable() {
+        return Ok(());
+    }
+    let backend = capabilities.backend;
+    let reason = format!("--detach: the backend {backend} keeps no lease without a process");
+    Err(Failure::usage(reason).hint("hold the lock for a process with --for-pid PID"))
+}
+
+fn system(error: &std::io::Error) -> Failure {
+    Failure::new(ExitCode::System, format!("the system refused what dlock needs to hold a lock: {error}"))
+}
+
+fn refused(pid: i32, unfit: Unfit) -> Failure {
+    let usage = |reason: String| Failure::usage(format!("--for-pid {pid}: {reason}"));
+    match unfit {
+        Unfit::Gone => {
+            usage("there is no such process".to_owned()).hint("in a shell script write --for-pid $$")
+        }
+        Unfit::Denied => {
+            usage("dlock may not signal that process, so could not end it if the lock is lost".to_owned())
+                .hint("run dlock as the user of that process")
+        }
+        Unfit::Hidden(reason) => Failure::new(
+            ExitCode::System,
+            format!("--for-pid: what belongs to a process cannot be found: {reason}"),
+        ),
+        Unfit::System(error) => Failure::new(
+            ExitCode::System,
+            format!("--for-pid {pid}: the system gives no handle on the process (Linux 5.3 does): {error}"),
+        ),
+    }
+}
+
+/// The life of the front; it ends the process.
+fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
+    // Others take who has a claim in its environment for a process of that claim's, to be ended with it.
+    sys::blank_variable(c"DLOCK_CLAIM");
+    sys::blank_variable(c"DLOCK_HELD");
+    let led = Front::new().map_err(|error| system(&error)).and_then(|mut front| {
+        if let Some(process) = process {
+            front.adopt(process);
+        }
+        run.supervise(&mut front)
+    });
+    let outcome = led.unwrap_or_else(|failure| {
+        run.printer.print(&failure.message);
+        let _unread = writer::messages().finish(Limit::Brief);
+        Outcome::Exited(failure.code)
+    });
+    outcome.end_process()
+}
+
+/// Waits for the pair, and prints what it has to say.
+fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> Result<Outcome, Ended> {
+    let outcome = match caller.await_answer() {
+        Answer::Held(text) => {
+            if let Err(ended) = out.write(&text) {
+                caller.give_up();
+                return Err(ended);
+            }
+            if caller.done().is_ok() {
+                return Ok(Outcome::Exited(0));
+            }
+            Outcome::Exited(ExitCode::Lost.number())
+        }
+        Answer::Unheard(error) => {
+            caller.give_up();
+            return Err(system(&error).into());
+        }
+        Answer::Signalled(signal) => {
+            caller.give_up();
+            Outcome::Signaled(signal)
+        }
+        // Nothing was said, so nothing is held.
+        Answer::Ended(Outcome::Exited(0)) => Outcome::Exited(ExitCode::Lost.number()),
+        Answer::Ended(outcome) => outcome,
+    };
+    let status = match outcome {
+        Outcome::Exited(status) => status,
+        Outcome::Signaled(signal) => u8::try_from(128 + signal.number()).unwrap_or(255),
+    };
+    // The failure itself was told, and is what counts.
+    let _ = out.write(&settings.format.failure(status));
+    Ok(outcome)
+}

@@ -1,0 +1,106 @@
+//! `dlock release` and `dlock renew`: the other half of `acquire`.
+
+use super::connect;
+use super::exit_code::{ExitCode, Failure};
+use super::me;
+use super::out::Ended;
+use super::settings::ClaimSettings;
+use crate::backend::{Backend, Evict};
+use crate::lock::{ClaimId, Entry, Holder, LockName, Verb};
+use crate::output::message::names;
+use crate::output::sanitise;
+
+/// Gives a lock back that `acquire` has taken; returns when it is free of the claim.
+pub fn release(settings: &ClaimSettings) -> Result<(), Ended> {
+    let by = Holder { verb: Verb::Release, ..me::invoker("dlock release".into()) };
+    connect::block_on(async {
+        let backend = connect::open(&settings.connection)?;
+        give_back(&*backend, settings, &by).await
+    })
+}
+
+/// Gives a lock that `acquire --detach` has taken another ttl. One that is held for a process is renewed anyway.
+pub fn renew(settings: &ClaimSettings) -> Result<(), Ended> {
+    connect::block_on(async {
+        let backend = connect::open(&settings.connection)?;
+        prolong(&*backend, settings).await
+    })
+}
+
+async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder) -> Result<(), Ended> {
+    let found = find(backend, settings).await?;
+    let name = found.name;
+    // A keeper reads who asks; where there is none, nobody would.
+    let how = if found.verb == Verb::Detach { Evict::Force } else { Evict::Ask };
+    if !backend.evict(name, found.id, how, by, connect::deadline()).await? {
+        return Err(gone(settings).into());
+    }
+    if how == Evict::Ask { await_end(backend, name, found.id).await } else { Ok(()) }
+}
+
+async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> Result<(), Ended> {
+    let found = find(backend, settings).await?;
+    if found.verb == Verb::Detach && !backend.renew(found.name, found.id, connect::deadline()).await? {
+        return Err(gone(settings).into());
+    }
+    Ok(())
+}
+
+/// Waits until the claim is no longer in the queue: nested runs may keep it there.
+async fn await_end(backend: &dyn Backend, name: &LockName, id: ClaimId) -> Result<(), Ended> {
+    let mut observer = backend.observe(name).await?;
+    loop {
+        let line = observer.next().await?;
+        if !line.holders.iter().chain(&line.waiters).any(|entry| entry.claim == Some(id)) {
+            return Ok(());
+        }
+    }
+}
+
+/// A claim of `acquire` that holds.
+struct Found<'a> {
+    name: &'a LockName,
+    id: ClaimId,
+    verb: Verb,
+}
+
+/// Finds the claim under every name that it is said to have.
+async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<Found<'a>, Failure> {
+    let mut found: Option<Found<'a>> = None;
+    for name in &settings.names {
+        let line = backend.inspect(name, connect::deadline()).await?;
+        let is_meant = |entry: &&Entry| {
+            !entry.foreign && entry.claim.is_some_and(|id| id.to_string().starts_with(&settings.claim))
+        };
+        let mut meant = line.holders.iter().filter(is_meant);
+        let (Some(entry), None) = (meant.next(), meant.next()) else {
+            return Err(if line.holders.iter().filter(is_meant).count() > 1 {
+                let (digits, lock) = (&settings.claim, sanitise::text(name.as_str()));
+                Failure::usage(format!("several claims on {lock} start with {digits}; write more digits"))
+            } else {
+                gone(settings)
+            });
+        };
+        let Some(id) = entry.claim else { return Err(gone(settings)) };
+        if !matches!(entry.verb, Verb::Acquire | Verb::Detach) {
+            let lock = sanitise::text(name.as_str());
+            let reason = format!("claim {id} on {lock} is not of dlock acquire; nothing was changed");
+            return Err(Failure::new(ExitCode::Lost, reason)
+                .hint("dlock run releases its lock when its command ends; dlock break ends both"));
+        }
+        if found.as_ref().is_some_and(|found| found.id != id) {
+            return Err(gone(settings));
+        }
+        found.get_or_insert(Found { name, id, verb: entry.verb });
+    }
+    found.ok_or_else(|| gone(settings))
+}
+
+fn gone(settings: &ClaimSettings) -> Failure {
+    let (claim, locks) = (&settings.claim, names(&settings.names));
+    Failure::new(ExitCode::Lost, format!("claim {claim} does not hold {locks}; nothing was changed"))
+}
+
+#[cfg(test)]
+#[path = "release_tests.rs"]
+mod tests;

@@ -1,0 +1,106 @@
+//! How a claim is handed to a script: what `acquire` prints.
+
+use std::fmt::Write as _;
+
+use super::json;
+
+/// In which form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Format {
+    /// `export NAME='…'` lines, which sh, bash, zsh and fish read alike.
+    #[default]
+    Sh,
+    /// `NAME=VALUE` lines without quoting; those of several lines are left out.
+    Env,
+    /// An object.
+    Json,
+}
+
+impl Format {
+    /// The format of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "sh" => Some(Self::Sh),
+            "env" => Some(Self::Env),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+
+    /// What makes the text of a claim, given the variables that tell of it.
+    pub fn writer(self) -> fn(&[(&'static str, String)]) -> String {
+        match self {
+            Self::Sh => exports,
+            Self::Env => lines,
+            Self::Json => object,
+        }
+    }
+
+    /// What makes a script stop with `status` that evaluates it; nothing where nobody evaluates it.
+    pub fn failure(self, status: u8) -> String {
+        match self {
+            Self::Sh => format!("sh -c 'exit {status}'\n"),
+            Self::Env | Self::Json => String::new(),
+        }
+    }
+}
+
+const INFALLIBLE: &str = "writing to a String cannot fail";
+
+fn exports(variables: &[(&'static str, String)]) -> String {
+    let mut text = String::new();
+    for (name, value) in variables {
+        writeln!(text, "export {name}={}", quoted(value)).expect(INFALLIBLE);
+    }
+    text
+}
+
+/// `text` as one word of a shell. Within quotation marks fish takes a backslash for itself and the others do not, so
+/// those stand outside.
+fn quoted(text: &str) -> String {
+    let mut word = String::from("'");
+    for c in text.chars() {
+        match c {
+            '\'' => word.push_str(r"'\''"),
+            '\\' => word.push_str(r"'\\'"),
+            c => word.push(c),
+        }
+    }
+    word + "'"
+}
+
+fn lines(variables: &[(&'static str, String)]) -> String {
+    let mut text = String::new();
+    for (name, value) in variables.iter().filter(|(_, value)| !value.contains('\n')) {
+        writeln!(text, "{name}={value}").expect(INFALLIBLE);
+    }
+    text
+}
+
+fn object(variables: &[(&'static str, String)]) -> String {
+    let members = variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into()));
+    json::line(&serde_json::Value::Object(members.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables() -> Vec<(&'static str, String)> {
+        vec![("DLOCK_NAME", r"it's a\b".into()), ("DLOCK_NAMES", "a\nb".into())]
+    }
+
+    #[test]
+    fn each_format_has_its_form() {
+        let text = |format: Format| format.writer()(&variables());
+        assert_eq!(text(Format::Sh), "export DLOCK_NAME='it'\\''s a'\\\\'b'\nexport DLOCK_NAMES='a\nb'\n");
+        assert_eq!(text(Format::Env), "DLOCK_NAME=it's a\\b\n");
+        assert_eq!(text(Format::Json), "{\"DLOCK_NAME\":\"it's a\\\\b\",\"DLOCK_NAMES\":\"a\\nb\"}\n");
+    }
+
+    #[test]
+    fn a_failure_stops_whoever_evaluates_it() {
+        assert_eq!(Format::Sh.failure(75), "sh -c 'exit 75'\n");
+        assert_eq!(Format::Env.failure(75) + &Format::Json.failure(75), "");
+    }
+}

@@ -1,0 +1,139 @@
+//! The ender of a process that is no child of dlock's.
+//!
+//! The tree is that process, its descendants, and whatever carries the claim in the environment that it was started
+//! with: the kernel tells nobody but their parents of orphans, so those are found by what they inherited. It is
+//! *gone* when the process has ended and two looks at all processes have found nobody else. Before the lock is held
+//! for it, and when it has been released, nothing belongs to it.
+
+use rustix::fd::OwnedFd;
+
+use super::adopted::Adopted;
+use super::ender::{Ender, Reached};
+use super::signals::Signal;
+use super::sys;
+
+/// How often all that still run are stopped before those that were found are killed. What is stopped does not fork, so
+/// the second look finds who was born during the first.
+const STOPS: u32 = 8;
+
+/// Who is left of a tree whose root has ended.
+#[derive(Debug)]
+pub enum Left {
+    /// Nobody.
+    Nobody,
+    /// Somebody, and what can be read from once that one has ended.
+    Somebody(OwnedFd),
+    /// It cannot be told now.
+    Unknown,
+}
+
+impl Ender {
+    /// Has `process` stand in the place of the command.
+    pub fn adopt(&mut self, process: Adopted) {
+        self.adopted = Some(process);
+    }
+
+    /// What stands in the place of the command, if something does.
+    pub fn adopted(&self) -> Option<&Adopted> {
+        self.adopted.as_ref()
+    }
+
+    /// The same, if the lock is held for it now.
+    pub(super) fn protected(&self) -> Option<&Adopted> {
+        self.adopted.as_ref().filter(|_| self.shared.command().is_some())
+    }
+
+    /// Looks for the members; whether all were seen. This pair is none of them, though the caller may be.
+    pub(super) fn find_adopted(&mut self) -> bool {
+        let claim = self.shared.abandoned().map(format_digits);
+        let root = self.protected().map(|adopted| (adopted.pid(), adopted.has_ended()));
+        let (Some(claim), Some((pid, has_ended)), Ok(table)) = (claim, root, &mut self.table) else {
+            return false;
+        };
+        let own = [std::process::id(), self.front].map(|pid| i32::try_from(pid).unwrap_or(0));
+        table.find_adopted((!has_ended).then_some(pid), &claim, &own)
+    }
+
+    /// As [`Ender::signal_group`].
+    pub(super) fn signal_adopted_group(&mut self, signal: Signal) {
+        let Some(root) = self.protected().map(Adopted::pid) else { return };
+        let group = sys::group_of(root);
+        self.find_members();
+        for signal in [signal, Signal::CONT] {
+            self.signal_known(signal);
+            self.signal_found(signal, |member| member.group == group && member.pid != root);
+        }
+    }
+
+    /// As [`Ender::kill_round`]: stops all, so that nobody is born meanwhile, then kills all.
+    pub(super) fn kill_adopted_round(&mut self) -> Reached {
+        if self.protected().is_none() {
+            return Reached::default();
+        }
+        if self.table.is_err() {
+            self.signal_known(Signal::KILL);
+            return Reached { incomplete: true, ..Reached::default() };
+        }
+        let mut complete = false;
+        for _ in 0..STOPS {
+            complete = self.find_members();
+            let runs = self.table.as_ref().is_ok_and(|table| table.members().any(|p| !p.is_stopped()));
+            if !runs {
+                break;
+            }
+            self.signal_found(Signal::STOP, |member| !member.is_stopped());
+        }
+        // By its handle as well: one whose first thread has ended looks as if it had.
+        self.signal_known(Signal::KILL);
+        let reached = self.signal_found(Signal::KILL, |_| true);
+        Reached { incomplete: reached.incomplete || !complete, ..reached }
+    }
+
+    /// Whether nothing is left of it.
+    pub(super) fn adopted_is_gone(&mut self) -> bool {
+        let Some(adopted) = self.protected() else { return true };
+        adopted.has_ended() && matches!(self.left(), Left::Nobody)
+    }
+
+    /// Who is left besides the process itself, which has ended. Looked at twice, since a process may be born behind the
+    /// first look's back, or be about to execute.
+    pub fn left(&mut self) -> Left {
+        for _ in 0..2 {
+            if !self.find_members() {
+                return Left::Unknown;
+            }
+            let Ok(table) = &self.table else { return Left::Unknown };
+            let Some(first) = table.members().next() else { continue };
+            let handle = table.with_handle(first, |handle| handle.and_then(|handle| handle.try_clone().ok()));
+            return handle.ok().flatten().flatten().map_or(Left::Unknown, Left::Somebody);
+        }
+        Left::Nobody
+    }
+}
+
+/// As claims are written, without memory of its own.
+fn format_digits(number: u128) -> [u8; 32] {
+    let mut digits = [0; 32];
+    for (at, digit) in (0_u32..).zip(digits.iter_mut().rev()) {
+        let nibble = (number >> (4 * at)) & 15;
+        *digit = u8::try_from(nibble)
+            .ok()
+            .and_then(|n| b"0123456789abcdef".get(usize::from(n)).copied())
+            .unwrap_or(0);
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::ClaimId;
+
+    #[test]
+    fn digits_are_those_of_the_claim() {
+        for number in [0, 1, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef, u128::MAX] {
+            let text = ClaimId::from_number(number).to_string();
+            assert_eq!(format_digits(number), text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! One process, as a directory that is a /proc shows it.
+
+use std::cell::RefCell;
+use std::ffi::CStr;
+use std::io;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+
+use super::carrier::Reader;
+
+/// One living process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Process {
+    /// Its pid.
+    pub pid: i32,
+    /// Its parent's pid.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// The letter of its state: `T` is stopped, `Z` ended and not reaped.
+    pub state: u8,
+    /// When it was born, in ticks after the boot: with the pid it tells a process from a later one of that number.
+    pub born: u64,
+}
+
+impl Process {
+    /// Whether it is stopped.
+    pub fn is_stopped(self) -> bool {
+        self.state == b'T'
+    }
+
+    pub(super) fn has_ended(self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+}
+
+/// The directory, and descriptors that are given up for a moment where the system has no other.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) proc: OwnedFd,
+    spare: [RefCell<Option<OwnedFd>>; 2],
+}
+
+impl Directory {
+    pub(super) fn new(proc: OwnedFd) -> io::Result<Self> {
+        let spare = || fcntl_dupfd_cloexec(&proc, 3).map(|fd| RefCell::new(Some(fd)));
+        Ok(Self { spare: [spare()?, spare()?], proc })
+    }
+
+    /// Does `open`, and again with a spare descriptor given up for it if there was none to be had.
+    pub(super) fn open(&self, open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+        let mut spare = self.spare.iter();
+        loop {
+            match open() {
+                Err(Errno::INTR) => {}
+                Err(scarce @ (Errno::MFILE | Errno::NFILE)) => match spare.next() {
+                    Some(cell) => drop(cell.take()),
+                    None => return Err(scarce),
+                },
+                other => return other,
+            }
+        }
+    }
+
+    /// Takes back what was given up, after what was opened for it is closed.
+    pub(super) fn restore(&self) {
+        for cell in &self.spare {
+            let mut spare = cell.borrow_mut();
+            if spare.is_none() {
+                *spare = fcntl_dupfd_cloexec(&self.proc, 3).ok();
+            }
+        }
+    }
+
+    fn file(&self, pid: i32, name: &str) -> Result<OwnedFd, Errno> {
+        let mut path = [0; 24];
+        let path = path_of(pid, name, &mut path);
+        self.open(|| openat(&self.proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))
+    }
+
+    /// `None` if there is no such process.
+    pub(super) fn stat(&self, pid: i32) -> Result<Option<Process>, Errno> {
+        let file = match self.file(pid, "stat") {
+            Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
+            other => other?,
+        };
+        // The name has at most 64 bytes, and the numbers wanted behind it at most 20 each.
+        let mut text = [0; 512];
+        let read = read(&file, &mut text);
+        drop(file);
+        self.restore();
+        match read {
+            Err(Errno::SRCH) => Ok(None),
+            Ok(length) => parse(pid, &text[..length]).map(Some).ok_or(Errno::IO),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Whether the environment that `pid` was started with says that it runs under `claim`, written as 32 digits. One
+    /// whose environment this process may not read belongs to somebody else, and counts as none that does.
+    pub(super) fn carries(&self, pid: i32, claim: &[u8; 32]) -> Result<bool, Errno> {
+        let file = match self.file(pid, "environ") {
+            Err(Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM) => return Ok(false),
+            other => other?,
+        };
+        let mut reader = Reader::new(*claim);
+        let mut text = [0; 4096];
+        let found = loop {
+            match read(&file, &mut text) {
+                Ok(0) | Err(Errno::SRCH | Errno::ACCESS | Errno::PERM) => break Ok(false),
+                Ok(length) if reader.finds(&text[..length]) => break Ok(true),
+                Ok(_) => {}
+                Err(errno) => break Err(errno),
+            }
+        };
+        drop(file);
+        self.restore();
+        found
+    }
+}
+
+fn read(file: &OwnedFd, text: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        match rustix::io::read(file, &mut *text) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+pub(super) fn number(text: &[u8]) -> Option<i32> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// `PID/NAME` in `room`, which is zeroed.
+fn path_of<'a>(pid: i32, name: &str, room: &'a mut [u8; 24]) -> &'a CStr {
+    use std::io::Write as _;
+    // Ten digits, a name and the end fit.
+    let _ = write!(&mut room[..23], "{pid}/{name}");
+    CStr::from_bytes_until_nul(room).unwrap_or(c"")
+}
+
+/// How many fields of /proc/PID/stat stand between the process group and the time of birth.
+const BEFORE_BIRTH: usize = 16;
+
+/// Fields 3, 4, 5 and 22 of /proc/PID/stat; the name before them may contain anything.
+fn parse(pid: i32, text: &[u8]) -> Option<Process> {
+    let rest = &text[text.iter().rposition(|b| *b == b')')? + 1..];
+    let mut fields = rest.split(|b| *b == b' ').filter(|f| !f.is_empty());
+    let state = *fields.next()?.first()?;
+    let (parent, group) = (number(fields.next()?)?, number(fields.next()?)?);
+    let born = std::str::from_utf8(fields.nth(BEFORE_BIRTH)?).ok()?.parse().ok()?;
+    Some(Process { pid, parent, group, state, born })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_contain_anything() {
+        let text = b"7 (a) R 1 (x) T 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 987 22 23";
+        let process = parse(7, text).expect("fields");
+        assert_eq!(process, Process { pid: 7, parent: 3, group: 4, state: b'T', born: 987 });
+        assert_eq!(parse(7, b"7 (a"), None);
+    }
+
+    #[test]
+    fn the_longest_pid_has_room() {
+        assert_eq!(path_of(i32::MIN, "environ", &mut [0; 24]), c"-2147483648/environ");
+    }
+}

@@ -1,0 +1,318 @@
+//! Locks that a script takes and gives back: `acquire --for-pid` and `release`.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::process::{self, Process, is_alive, is_stopped};
+use crate::support::scripts::{Overlap, Tree};
+use crate::support::wait::until_true;
+use crate::support::{Bed, quiet, within};
+
+/// Twenty lines that take two locks, start what a script starts, and never come to their end.
+const SCRIPT: &str = r#"
+#!/bin/sh
+export DLOCK_ENDPOINT="$locks"
+set -u
+
+first=$("$dlock" acquire --name first --for-pid $$) || exit
+eval "$first"
+echo "the build has the lock, token $DLOCK_TOKEN" >>log
+sleep 1000 &
+(sleep 1000 &)
+
+second=$("$dlock" acquire --name second --for-pid $$) || exit
+eval "$second"
+echo "so has the deployment, token $DLOCK_TOKEN" >>log
+setsid sleep 1000 &
+"$dlock" run --name second -- sleep 1000 &
+
+until [ "$(pgrep -c -P $! lease)" = 1 ]; do sleep 0.01; done
+echo $$ >ready
+wait
+echo "never reached" >>log
+"#;
+
+/// A script in bash with its locks in the test's service.
+pub(crate) fn script(bed: &Bed, text: &str) -> Command {
+    let mut command = bed.command("bash");
+    let prelude = r#"export DLOCK_ENDPOINT="$locks"; dlock() { command "$dlock" "$@"; }"#;
+    command.args(["-c", &format!("{prelude}\n{text}")]);
+    command
+}
+
+/// The processes of dlock that keep a lock for `script`: the front and its keeper.
+fn pair(bed: &Bed) -> (Process, Process) {
+    let all = bed.processes();
+    let keeper = all.iter().find(|process| process.name == "lease-keeper").expect("a keeper").clone();
+    let front = all.into_iter().find(|process| process.pid == keeper.parent).expect("a front");
+    (front, keeper)
+}
+
+#[test]
+fn a_script_killed_half_way_leaves_nothing_held_and_nothing_running() {
+    let _alone = quiet::measuring();
+    let bed = Bed::new();
+    let path = bed.write("script", SCRIPT);
+    let running = bed.start(bed.command("sh").arg(path));
+    bed.await_line("ready");
+    assert_eq!((bed.holders("first"), bed.holders("second")), (1, 1));
+    let begun = Instant::now();
+    running.signal(Signal::KILL);
+    bed.await_no_process();
+    within(begun.elapsed(), Duration::from_secs(1));
+    bed.assert_free("first");
+    bed.assert_free("second");
+    assert_eq!(running.finish().signal(), Some(9));
+}
+
+#[test]
+fn what_is_released_is_free_and_the_script_goes_on() {
+    let bed = Bed::new();
+    let gate = bed.gate("gate");
+    let text = "eval \"$(dlock acquire --name x --for-pid $$)\" || exit; dlock release; echo $? >first; \
+                dlock release 2>second; echo $? >>second; sleep 1000 & echo $! >daemon; echo up >up; \
+                read _ <gate; exit 5";
+    let running = bed.start(&mut script(&bed, text));
+    bed.await_line("up");
+    assert_eq!(bed.read("first"), "0\n");
+    let second = bed.read("second");
+    assert!(second.starts_with("dlock: claim ") && second.ends_with("\n76\n"), "{second}");
+    bed.assert_free("x");
+    until_true("the end of dlock's processes", || bed.processes().iter().all(|p| p.name != "lease-keeper"));
+    gate.open();
+    assert_eq!(running.finish().code(), Some(5));
+    // Nothing was held any more.
+    let daemon = bed.await_line("daemon").parse().expect("a pid");
+    assert!(is_alive(daemon), "what was started without the lock is none of its");
+}
+
+#[test]
+fn what_a_script_leaves_under_its_claim_is_ended_before_the_next_one_starts() {
+    let bed = Bed::new();
+    let (tree, words) = Tree::words(&bed, "tree");
+    let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let text = format!(
+        "eval \"$(dlock acquire --name x --for-pid $$ --grace 200ms)\" || exit; {} & \
+         until [ -s tree.tree ]; do sleep 0.01; done; echo up >up; read _ <gate; exit 5",
+        words.join(" ")
+    );
+    let gate = bed.gate("gate");
+    let running = bed.start(&mut script(&bed, &text));
+    let members = tree.await_grown(&bed);
+    bed.await_line("up");
+    let (overlap, words) = Overlap::words(&bed, &members);
+    let waiter = bed.start(bed.run(["-q", "--name", "x", "--"]).args(words));
+    bed.await_waiters("x", 1);
+    gate.open();
+    assert_eq!(running.finish().code(), Some(5));
+    assert_eq!(waiter.finish().code(), Some(0));
+    overlap.assert_none(&bed);
+    bed.assert_free("x");
+    bed.await_no_process();
+}
+
+#[test]
+fn a_killed_process_of_dlock_ends_the_script_and_its_tree_at_once() {
+    let _alone = quiet::measuring();
+    for victim in ["front", "keeper"] {
+        let bed = Bed::new();
+        let (tree, words) = Tree::words(&bed, "tree");
+        let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+        // One half is older than the lock, and has no claim in its environment.
+        let text = format!(
+            "sleep 1000 & eval \"$(dlock acquire --name x --for-pid $$)\" || exit; {} & wait",
+            words.join(" ")
+        );
+        let running = bed.start(&mut script(&bed, &text));
+        let members = tree.await_grown(&bed);
+        let (front, keeper) = pair(&bed);
+        let begun = Instant::now();
+        process::signal(if victim == "front" { front.pid } else { keeper.pid }, Signal::KILL);
+        until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+        assert_eq!(running.finish().signal(), Some(9), "{victim}");
+        within(begun.elapsed(), Duration::from_millis(500));
+        bed.await_no_process();
+        bed.assert_free("x");
+    }
+}
+
+#[test]
+fn a_claim_that_is_not_of_acquire_or_wrong_is_76_and_nothing_is_touched() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let gate = bed.gate("gate");
+    let text =
+        "eval \"$(dlock acquire --name y --for-pid $$)\" || exit; echo \"$DLOCK_CLAIM\" >claim; read _ <gate";
+    let running = bed.start(&mut script(&bed, text));
+    let claim = bed.await_line("claim");
+    for verb in ["release", "renew"] {
+        let asked = |claim: &str, name: &str| bed.finish(&mut bed.verb(verb, [claim, "--name", name]));
+        asked(holder.claim(), "x").failed(76, &["not of dlock acquire"]);
+        asked("0123456789abcdef", "y").failed(76, &["0123456789abcdef"]);
+        asked(&claim, "x").failed(76, &[&claim]);
+        asked("0123", "y").failed(64, &["CLAIM"]);
+    }
+    bed.finish(&mut bed.verb("renew", [&claim[..8], "--name", "y"])).silently(0);
+    assert_eq!((bed.holders("x"), bed.holders("y")), (1, 1));
+    // From elsewhere, by its first digits.
+    bed.finish(&mut bed.verb("release", [&claim[..8], "--name", "y"])).silently(0);
+    bed.assert_free("y");
+    gate.open();
+    assert_eq!(running.finish().code(), Some(0));
+    holder.release().silently(0);
+}
+
+#[test]
+fn several_names_are_one_claim() {
+    let bed = Bed::new();
+    let text = "claim=$(dlock acquire --name x --name \"it's \\\\ y\" --for-pid $$) || exit; eval \"$claim\"; \
+                echo \"$DLOCK_NAMES\" >names; dlock status \"it's \\\\ y\" --exit-code >held; echo $? >>held; \
+                dlock release && echo released >up";
+    let running = bed.start(&mut script(&bed, text));
+    bed.await_line("up");
+    assert_eq!(running.finish().code(), Some(0));
+    assert_eq!(bed.read("names"), "x\nit's \\ y\n");
+    assert!(bed.read("held").ends_with("\n75\n"), "{}", bed.read("held"));
+    bed.assert_free("x");
+    bed.assert_free("it's \\ y");
+}
+
+#[test]
+fn release_waits_for_nested_runs() {
+    let bed = Bed::new();
+    let (gate, inner) = (bed.gate("gate"), bed.gate("inner"));
+    let text = "eval \"$(dlock acquire --name x --for-pid $$)\" || exit; \
+                dlock run --name x -- sh -c 'echo up >up; read _ <inner; echo over >order' & \
+                until [ -s up ]; do sleep 0.01; done; dlock release; echo released >>order; echo >done; read _ <gate";
+    let running = bed.start(&mut script(&bed, text));
+    bed.await_line("up");
+    let releases = |bed: &Bed| {
+        let asked = |p: &Process| {
+            let line = std::fs::read_to_string(format!("/proc/{}/cmdline", p.pid)).unwrap_or_default();
+            line.contains("\0release\0")
+        };
+        bed.processes().iter().any(asked)
+    };
+    until_true("a release", || releases(&bed));
+    bed.assert_busy("x");
+    inner.open();
+    until_true("the end of the release", || bed.exists("done"));
+    assert_eq!(bed.read("order"), "over\nreleased\n");
+    bed.assert_free("x");
+    gate.open();
+    assert_eq!(running.finish().code(), Some(0));
+}
+
+#[test]
+fn a_busy_lock_stops_the_script_also_within_quotation_marks() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let text = "eval \"$(dlock acquire -n --name x --for-pid $$)\" || exit; echo on >on";
+    bed.finish(&mut script(&bed, text)).failed(75, &["x is busy", "held by"]);
+    let text = "c=$(dlock acquire -n -E 9 --name x --for-pid $$ --format json) || exit; echo on >on";
+    bed.finish(&mut script(&bed, text)).failed(9, &["x is busy"]);
+    assert!(!bed.exists("on"));
+    holder.release().silently(0);
+    bed.await_no_process();
+}
+
+#[test]
+fn a_second_claim_under_an_own_one_is_refused_at_once() {
+    let bed = Bed::new();
+    let text = "eval \"$(dlock acquire --name x --for-pid $$)\" || exit; \
+                eval \"$(dlock acquire --name x --for-pid $$)\" || exit; echo on >on";
+    let ended = bed.finish(&mut script(&bed, text));
+    assert_eq!(ended.code(), Some(75), "{}", ended.err);
+    assert!(!bed.exists("on") && ended.err.contains("would never end"), "{}", ended.err);
+    bed.await_no_process();
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_broken_claim_ends_the_script_and_status_shows_it() {
+    let bed = Bed::new();
+    let _gate = bed.gate("gate");
+    let text = "eval \"$(dlock acquire --name x --for-pid $$)\" || exit; echo up >up; read _ <gate";
+    let running = bed.start(&mut script(&bed, text));
+    bed.await_line("up");
+    let entry = bed.status("x")["holders"][0].clone();
+    assert_eq!(
+        (entry["pid"].as_i64(), entry["command"].as_str()),
+        (Some(running.pid().into()), Some("bash"))
+    );
+    bed.finish(&mut bed.verb("break", ["x", "--yes"]));
+    assert_eq!(running.finish().signal(), Some(15));
+    bed.await_no_process();
+    bed.assert_free("x");
+}
+
+#[test]
+fn whoever_stops_waiting_leaves_the_queue() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    // The one that is started, by a signal that it can take and by one that it cannot; and what it waits for.
+    for signal in [Signal::TERM, Signal::KILL] {
+        let sleeper = bed.start(bed.command("sleep").arg("1000"));
+        let words = ["-q", "--name", "x", "--for-pid", &sleeper.pid().to_string()];
+        let waiter = bed.start(&mut bed.verb("acquire", words));
+        bed.await_waiters("x", 1);
+        waiter.signal(signal);
+        let ended = waiter.finish();
+        assert_eq!(ended.signal(), Some(signal.as_raw()));
+        assert_eq!(ended.text(), if signal == Signal::TERM { "sh -c 'exit 143'\n" } else { "" });
+        bed.await_waiters("x", 0);
+        assert!(is_alive(sleeper.pid()), "it had no lock to lose");
+        let waiter = bed.start(&mut bed.verb("acquire", words));
+        bed.await_waiters("x", 1);
+        sleeper.signal(Signal::KILL);
+        assert_eq!(waiter.finish().signal(), Some(1));
+        bed.await_waiters("x", 0);
+    }
+    holder.release().silently(0);
+    bed.await_no_process();
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_suspended_wait_joins_the_queue_again() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let gate = bed.gate("gate");
+    let sleeper = bed.start(bed.command("sh").args(["-c", "read _ <gate"]));
+    let words = ["-q", "--name", "x", "--for-pid", &sleeper.pid().to_string()];
+    let waiter = bed.start(&mut bed.verb("acquire", words));
+    bed.await_waiters("x", 1);
+    waiter.signal(Signal::TSTP);
+    until_true("a stopped wait", || is_stopped(waiter.pid()));
+    assert_eq!(bed.waiters("x"), 0);
+    waiter.signal(Signal::CONT);
+    bed.await_waiters("x", 1);
+    // The same again, but nobody is left to let it go on.
+    waiter.signal(Signal::TSTP);
+    until_true("a stopped wait", || is_stopped(waiter.pid()));
+    waiter.signal(Signal::KILL);
+    assert_eq!(waiter.finish().signal(), Some(9));
+    gate.open();
+    sleeper.finish().silently(0);
+    holder.release().silently(0);
+    bed.await_no_process();
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_script_may_take_and_release_again_and_again_and_read_all_that_is_said() {
+    let bed = Bed::new();
+    // Nobody keeps the pipes of the substitutions open.
+    let text = "for n in 1 2 3 4; do c=$(dlock acquire --name x --for-pid $$ 2>&1) || exit; eval \"$c\"; \
+                echo \"${#DLOCK_HELD}\" >>lengths; dlock release || exit; done; \
+                eval \"$(dlock acquire --name x --for-pid $$)\" || exit; dlock run --name x -- sh -c 'exit 6'";
+    assert_eq!(bed.finish(&mut script(&bed, text)).code(), Some(6));
+    let lengths = bed.read("lengths");
+    let lengths: Vec<usize> = lengths.lines().map(|line| line.parse().expect("a length")).collect();
+    // Pids and numbers of descriptors and files have more or fewer digits.
+    assert!(lengths.len() == 4 && lengths[3] < lengths[0] + 40, "{lengths:?}");
+    bed.await_no_process();
+    bed.assert_free("x");
+}

@@ -1,0 +1,72 @@
+//! What `acquire` prints, read by the shells that people have.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::{Bed, quiet, within};
+
+/// A name with everything that a shell might read otherwise.
+const NAME: &str = r#"it's "a" \b \\ $HOME `id` !x *"#;
+
+/// The shells, and how each evaluates what a command prints and stops if that failed.
+const SHELLS: [(&str, &str); 4] = [
+    ("dash", r#"eval "$("$dlock" acquire WORDS)" || exit"#),
+    ("bash", r#"eval "$("$dlock" acquire WORDS)" || exit"#),
+    ("zsh", r#"eval "$("$dlock" acquire WORDS)" || exit"#),
+    ("fish", "$dlock acquire WORDS | source; or exit"),
+];
+
+/// The words that take `NAME` for the shell itself; `pid` is how it calls that.
+fn words(shell: &str) -> String {
+    let pid = if shell == "fish" { "$fish_pid" } else { "$$" };
+    format!(r#"--endpoint "$locks" --name "$name" --for-pid {pid}"#)
+}
+
+/// How `shell` takes the lock.
+fn taking(shell: &str, evaluated: &str) -> String {
+    evaluated.replace("WORDS", &words(shell))
+}
+
+#[test]
+fn every_shell_reads_any_name_and_a_killed_one_leaves_nothing() {
+    let _alone = quiet::measuring();
+    for (shell, evaluated) in SHELLS {
+        let bed = Bed::new();
+        let _gate = bed.gate("gate");
+        let text = format!(
+            "{}\nprintf '%s\\n' \"$DLOCK_NAME\" \"$DLOCK_MODE\" \"$DLOCK_NAMES\" \"$DLOCK_HELD\" >seen\n\
+             sleep 1000 &\necho up >up\nread line <gate\n",
+            taking(shell, evaluated)
+        );
+        let path = bed.write("script", &text);
+        let running = bed.start(bed.command(shell).arg(path).env("name", NAME));
+        bed.await_line("up");
+        let seen = bed.read("seen");
+        let lines: Vec<&str> = seen.lines().collect();
+        assert_eq!(&lines[..3], [NAME, "exclusive", NAME], "{shell}");
+        let held: serde_json::Value = serde_json::from_str(lines[3]).expect("JSON");
+        assert_eq!(held[0]["names"][0], NAME, "{shell}");
+        assert_eq!(bed.holders(NAME), 1, "{shell}");
+        let begun = Instant::now();
+        running.signal(Signal::KILL);
+        bed.await_no_process();
+        within(begun.elapsed(), Duration::from_secs(1));
+        assert_eq!(bed.holders(NAME), 0, "{shell}");
+        assert_eq!(running.finish().signal(), Some(9), "{shell}");
+    }
+}
+
+#[test]
+fn every_shell_stops_where_the_lock_is_busy() {
+    for (shell, evaluated) in SHELLS {
+        let bed = Bed::new();
+        let holder = bed.held(&["--name", NAME]);
+        let taking = taking(shell, evaluated).replace("acquire", "acquire -n");
+        let path = bed.write("script", &format!("{taking}\necho on >on\n"));
+        let ended = bed.finish(bed.command(shell).arg(path).env("name", NAME));
+        assert_eq!(ended.code(), Some(75), "{shell}: {}", ended.err);
+        assert!(!bed.exists("on"), "{shell}");
+        holder.release().silently(0);
+    }
+}

@@ -1,0 +1,54 @@
+//! A script that has taken a lock, and the service that takes it away.
+
+use std::time::{Duration, Instant};
+
+use crate::site::{self, Kind, Site};
+use crate::support::process::is_alive;
+use crate::support::scripts::{Overlap, Tree};
+use crate::support::wait::until_true;
+use crate::support::{Bed, Running, process, within};
+
+/// Starts a script that takes `x` with a tree beside it; returns it with the tree's members once that stands.
+fn script(bed: &Bed, ttl: &str) -> (Running, Vec<process::Process>) {
+    let (tree, words) = Tree::words(bed, "tree");
+    let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let text = format!(
+        "c=$(\"$dlock\" acquire --endpoint \"$locks\" --name x --ttl {ttl} --grace 100ms --for-pid $$) || exit\n\
+         eval \"$c\"; {} & wait",
+        words.join(" ")
+    );
+    let running = bed.start(bed.command("bash").args(["-c", &text]));
+    let members = tree.await_grown(bed);
+    (running, members)
+}
+
+#[test]
+fn a_claim_taken_away_ends_the_script_and_its_tree_at_once() {
+    let kind = Kind::of_this_test().expect("a test of a service");
+    let ttl = Duration::from_secs(if kind == Kind::Redlock { 9 } else { 21 });
+    let bed = Bed::new();
+    let (running, members) = script(&bed, &format!("{}s", ttl.as_secs()));
+    let (overlap, words) = Overlap::words(&bed, &members);
+    site::shared().lose(bed.service(), "x");
+    let lost = Instant::now();
+    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    within(lost.elapsed(), kind.news_within(ttl / 3) + Duration::from_millis(500));
+    assert_eq!(running.finish().signal(), Some(9));
+    bed.finish(bed.run(["--name", "x", "--"]).args(words)).silently(0);
+    overlap.assert_none(&bed);
+    bed.await_no_process();
+}
+
+#[test]
+fn a_service_that_is_gone_costs_the_script_its_life_before_the_lease_is_over() {
+    let site = Site::start();
+    let bed = Bed::on(site.part());
+    let (running, members) = script(&bed, "6s");
+    site.freeze();
+    let gone = Instant::now();
+    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    within(gone.elapsed(), Duration::from_secs(6));
+    assert!(matches!(running.finish().signal(), Some(15 | 9)));
+    site.thaw();
+    bed.await_no_process();
+}

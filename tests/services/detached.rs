@@ -1,0 +1,66 @@
+//! Leases without a process: `acquire --detach`, `renew` and `release`, each by a process of its own.
+
+use std::time::Duration;
+
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Bed, Finished};
+
+fn acquire(bed: &Bed, options: &[&str]) -> Finished {
+    let words = ["--detach", "--name", "x", "--ttl", "4s", "--format", "env"];
+    bed.finish(bed.verb("acquire", words).args(options))
+}
+
+/// What was printed for `variable`.
+fn value(printed: &str, variable: &str) -> String {
+    let line = printed.lines().find_map(|line| line.strip_prefix(&format!("{variable}=")));
+    line.unwrap_or_else(|| panic!("no {variable} in {printed}")).to_owned()
+}
+
+#[test]
+fn a_lease_outlives_its_process_for_one_ttl_from_its_last_renewal() {
+    let bed = Bed::new();
+    let printed = acquire(&bed, &[]).silently(0).text();
+    bed.await_no_process();
+    bed.assert_busy("x");
+    let claim = value(&printed, "DLOCK_CLAIM");
+    let renew = || {
+        let mut command = bed.verb("renew", std::iter::empty::<&str>());
+        bed.finish(command.env("DLOCK_CLAIM", &claim).env("DLOCK_NAME", "x"))
+    };
+    let_pass(Duration::from_millis(2_500));
+    renew().silently(0);
+    let_pass(Duration::from_millis(2_500));
+    // Longer than the first ttl.
+    assert_eq!(bed.holders("x"), 1);
+    until_true("the end of the lease", || bed.holders("x") == 0);
+    renew().failed(76, &[&claim]);
+    bed.assert_free("x");
+}
+
+#[test]
+fn a_lease_is_released_by_whoever_knows_it_and_its_token_counts() {
+    let bed = Bed::new();
+    let printed = acquire(&bed, &["--name", "y"]).silently(0).text();
+    assert!(!printed.contains("DLOCK_NAMES"), "{printed}");
+    let (claim, token) = (value(&printed, "DLOCK_CLAIM"), value(&printed, "DLOCK_TOKEN"));
+    let release = |name: &str| bed.finish(&mut bed.verb("release", [&claim[..12], "--name", name]));
+    release("z").failed(76, &[]);
+    assert_eq!((bed.holders("x"), bed.holders("y")), (1, 1));
+    release("y").silently(0);
+    bed.assert_free("x");
+    bed.assert_free("y");
+    release("y").failed(76, &[]);
+    let next = bed.held(&["--name", "x"]);
+    assert!(next.token() > token.parse().expect("digits"));
+    next.release().silently(0);
+}
+
+#[test]
+fn a_broken_lease_is_removed_at_once_and_that_is_said() {
+    let bed = Bed::new();
+    acquire(&bed, &["--shared"]).silently(0);
+    acquire(&bed, &["--shared"]).silently(0);
+    let broken = bed.finish(&mut bed.verb("break", ["x", "--all", "--yes"])).silently(0).text();
+    assert_eq!(broken.matches("a lease without a process").count(), 2, "{broken}");
+    bed.assert_free("x");
+}
