@@ -279,12 +279,10 @@ impl Driver<'_> {
         if self.machine.waits_for_marks() && self.clearing.is_none() {
             self.await_marks(Duration::ZERO);
         }
-        if self.replace_at <= self.clock.now() && self.replacing.is_none() {
-            self.ask_to_make_way();
-        }
+        let replace_at = self.ask_to_make_way_when_due();
         let own = [
             self.next_round,
-            self.replace_at,
+            replace_at,
             self.machine.wake_at(),
             self.audience.wake_at(),
             self.tell_silence_at,

@@ -18,8 +18,20 @@ pub(super) type Replacing = Pin<Box<dyn Future<Output = Result<Vec<ClaimId>>>>>;
 const AGAIN: Duration = Duration::from_millis(500);
 
 impl Driver<'_> {
-    /// Begins to ask; called again whenever the claim waits in another way than before.
-    pub(super) fn ask_to_make_way(&mut self) {
+    /// Asks when it is time, and says when that is. As long as somebody is being asked it is not: a time that has passed
+    /// would wake this process again and again, and nothing else would run.
+    pub(super) fn ask_to_make_way_when_due(&mut self) -> Moment {
+        if self.replacing.is_some() {
+            return Moment::NEVER;
+        }
+        if self.replace_at <= self.clock.now() {
+            self.ask_to_make_way();
+        }
+        self.replace_at
+    }
+
+    /// Begins to ask; again whenever the claim waits in another way than before.
+    fn ask_to_make_way(&mut self) {
         self.replace_at = Moment::NEVER;
         let patience = (self.job.plan.ttl / 3).max(Duration::from_secs(1));
         let deadline = self.clock.now() + patience;

@@ -6,8 +6,8 @@ use crate::support::wait::{until_true, until_within};
 use crate::support::{Bed, Running};
 
 /// Says when two are at work at once, and which one is; ends when it is told to, or when the gate is opened.
-const ALONE: &str = r#"mkdir "$0.on" || echo "$1" >>"$0.overlap"
-trap 'rmdir "$0.on"; exit 143' TERM
+const ALONE: &str = r#"trap 'rmdir "$0.on"; exit 143' TERM
+mkdir "$0.on" || echo "$1" >>"$0.overlap"
 echo "$1" >>"$0.order"
 head -n 1 "$0.gate" >/dev/null & wait $!
 rmdir "$0.on""#;
