@@ -19,7 +19,6 @@ use super::verdict::Verdict;
 use crate::lease::Window;
 use crate::lock::{ClaimState, Entry, Error, ErrorKind, Grant, LossReason, Moment};
 use crate::supervise::outcome::Outcome;
-use crate::supervise::signals::Signal;
 
 /// How long a service that never answered is asked while the wait has no end.
 const FIRST_ANSWER: Duration = Duration::from_secs(60);

@@ -8,6 +8,7 @@ mod waiting;
 use std::time::Duration;
 
 use super::*;
+use crate::supervise::signals::Signal;
 use crate::lock::{Error, ErrorKind, FencingToken, Granted, Holder};
 
 const fn at(ms: u64) -> Moment {
