@@ -36,6 +36,7 @@
 pub mod approach;
 pub mod capability;
 pub mod deadlock;
+pub mod document;
 pub mod etcd;
 pub mod file;
 pub mod foreign;

@@ -132,4 +132,6 @@ pub mod adr {
     pub mod r0108_the_front_tells_the_service_manager {}
     #[doc = include_str!("adr/0113-pages-are-markdown-and-shells-ask-the-program.md")]
     pub mod r0113_pages_are_markdown_and_shells_ask_the_program {}
+    #[doc = include_str!("adr/0110-a-queue-is-one-document.md")]
+    pub mod r0110_a_queue_is_one_document {}
 }
