@@ -41,6 +41,7 @@ pub mod etcd;
 pub mod file;
 pub mod foreign;
 pub mod locator;
+pub mod memcached;
 #[doc(hidden)]
 pub mod memory;
 pub mod options;
