@@ -47,8 +47,18 @@ const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 /// Files of `backend/` that are part of the contract, not backends.
-const CONTRACT: &[&str] =
-    &["approach", "capability", "deadlock", "foreign", "options", "record", "sequence", "service", "tls"];
+const CONTRACT: &[&str] = &[
+    "approach",
+    "capability",
+    "deadlock",
+    "document",
+    "foreign",
+    "options",
+    "record",
+    "sequence",
+    "service",
+    "tls",
+];
 
 /// The one file that names services. Others ask what a service exports, so a new one is a folder and a line there.
 const LOCATOR: &str = "backend/locator.rs";

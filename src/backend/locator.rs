@@ -4,11 +4,18 @@ use std::fmt;
 use std::path::Path;
 
 use super::service::{Address, LOGIN, Service, ServiceOption};
-use super::{Options, etcd, file, redis, sql, zookeeper};
+use super::{Options, etcd, file, memcached, redis, sql, zookeeper};
 
 /// The services, in the order of the help.
-pub static SERVICES: [&Service; 6] =
-    [&file::SERVICE, &etcd::SERVICE, &redis::SERVICE, &zookeeper::SERVICE, &sql::MYSQL, &sql::POSTGRES];
+pub static SERVICES: [&Service; 7] = [
+    &file::SERVICE,
+    &etcd::SERVICE,
+    &redis::SERVICE,
+    &zookeeper::SERVICE,
+    &sql::MYSQL,
+    &sql::POSTGRES,
+    &memcached::SERVICE,
+];
 
 /// The one that is meant if nobody names one.
 static DEFAULT: &Service = &file::SERVICE;
@@ -301,7 +308,7 @@ mod tests {
             (None, &["redis1"], "redis1 could be a server or a directory: write redis://redis1, or ./redis1"),
             (None, &["zk1:2181,zk2:2181"], "write zk://zk1:2181,zk2:2181"),
             (Some("fil"), &[], "did you mean file?"),
-            (Some("consul"), &[], "; the backends are file, etcd, redis, zk, mysql and postgres"),
+            (Some("consul"), &[], "; the backends are file, etcd, redis, zk, mysql, postgres and memcached"),
             (
                 Some("redis"),
                 &["/run/locks"],

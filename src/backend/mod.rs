@@ -36,10 +36,12 @@
 pub mod approach;
 pub mod capability;
 pub mod deadlock;
+pub mod document;
 pub mod etcd;
 pub mod file;
 pub mod foreign;
 pub mod locator;
+pub mod memcached;
 #[doc(hidden)]
 pub mod memory;
 pub mod options;

@@ -138,4 +138,10 @@ pub mod adr {
     pub mod r0104_a_lease_without_a_process {}
     #[doc = include_str!("adr/0113-pages-are-markdown-and-shells-ask-the-program.md")]
     pub mod r0113_pages_are_markdown_and_shells_ask_the_program {}
+    #[doc = include_str!("adr/0110-a-queue-is-one-document.md")]
+    pub mod r0110_a_queue_is_one_document {}
+    #[doc = include_str!("adr/0111-memcached-by-hand.md")]
+    pub mod r0111_memcached_by_hand {}
+    #[doc = include_str!("adr/0112-memcached-keys-and-foreign-clients.md")]
+    pub mod r0112_memcached_keys_and_foreign_clients {}
 }

@@ -51,7 +51,7 @@ fn an_unknown_backend_is_answered_with_those_that_there_are() {
     let bed = Bed::new();
     let mut command = bed.dlock(["status", "--backend", "consul", "x"]);
     let ended = bed.finish(command.env("DLOCK_ENDPOINT", "redis://h"));
-    let ended = ended.failed(64, &["\"consul\"", "file, etcd, redis, zk, mysql and postgres"]);
+    let ended = ended.failed(64, &["\"consul\"", "file, etcd, redis, zk, mysql, postgres and memcached"]);
     assert!(!ended.err.contains("DLOCK_ENDPOINT"), "{}", ended.err);
 }
 

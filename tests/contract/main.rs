@@ -85,7 +85,7 @@ fn relayed_cases(seed: u64) -> Vec<Case> {
 }
 
 /// What `DLOCK_TEST_REQUIRE` names for other tests.
-const FOREIGN: [&str; 5] = ["curator", "etcdctl", "kazoo", "pottery", "redis-py"];
+const FOREIGN: [&str; 6] = ["curator", "etcdctl", "kazoo", "pottery", "pymemcache", "redis-py"];
 
 fn required() -> Vec<String> {
     let list = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();

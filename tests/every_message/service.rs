@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use crate::relay::Protocol;
 use crate::relay::http2::Http2;
+use crate::relay::memcached::Memcached;
 use crate::relay::mysql::Mysql;
 use crate::relay::postgres::Postgres;
 use crate::relay::resp::Resp;
@@ -11,7 +12,7 @@ use crate::relay::zookeeper::Zookeeper;
 use crate::servers::etcd::{self, Cluster, Etcd};
 use crate::servers::postgres::{self, Postgres as PostgresServer};
 use crate::servers::zookeeper::Raw;
-use crate::servers::{Server, mariadb, redis, zookeeper};
+use crate::servers::{Server, mariadb, memcached, redis, zookeeper};
 use crate::support::{self, Bed};
 
 /// A service, and which of its servers the relays that strike lead to.
@@ -30,6 +31,7 @@ pub(crate) enum Service {
     ZookeeperThree,
     Mysql,
     Postgres,
+    Memcached,
 }
 
 /// What runs.
@@ -40,13 +42,14 @@ enum Running {
     Zookeeper(Vec<Server>),
     Mysql(Server),
     Postgres(PostgresServer),
+    Memcached(Server),
 }
 
 /// The longest ttl on a Redlock: a younger node has no say. That of every bed.
 const MAX_TTL: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Service {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Redis,
         Self::RedlockOne,
         Self::RedlockMost,
@@ -56,6 +59,7 @@ impl Service {
         Self::ZookeeperThree,
         Self::Mysql,
         Self::Postgres,
+        Self::Memcached,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -69,6 +73,7 @@ impl Service {
             Self::ZookeeperThree => "zk-three",
             Self::Mysql => "mysql",
             Self::Postgres => "postgres",
+            Self::Memcached => "memcached",
         }
     }
 
@@ -90,6 +95,7 @@ impl Service {
             Self::Zookeeper | Self::ZookeeperThree => zookeeper::missing(),
             Self::Mysql => mariadb::missing(),
             Self::Postgres => postgres::missing(),
+            Self::Memcached => memcached::missing(),
         }
     }
 
@@ -115,6 +121,7 @@ impl Service {
             Self::Zookeeper | Self::ZookeeperThree => || Box::<Zookeeper>::default(),
             Self::Mysql => || Box::<Mysql>::default(),
             Self::Postgres => || Box::<Postgres>::default(),
+            Self::Memcached => || Box::new(Memcached),
         }
     }
 
@@ -129,6 +136,7 @@ impl Service {
             Self::Zookeeper | Self::ZookeeperThree => ("zk", all("zk").replace(",zk://", ",")),
             Self::Mysql => ("mysql", mariadb::address_at(ports[0])),
             Self::Postgres => ("postgres", format!("postgres://postgres@127.0.0.1:{}/postgres", ports[0])),
+            Self::Memcached => ("memcached", all("memcached")),
         };
         support::Service { backend, endpoint, prefix: None }
     }
@@ -163,6 +171,7 @@ impl Service {
             Self::ZookeeperThree => Running::Zookeeper(zookeeper::start_ensemble()),
             Self::Mysql => Running::Mysql(mariadb::start()),
             Self::Postgres => Running::Postgres(postgres::start_with(&["max_connections=500"])),
+            Self::Memcached => Running::Memcached(memcached::start()),
         }
     }
 
@@ -197,6 +206,9 @@ impl Service {
                 let rows = postgres.sql(&format!("SELECT claim FROM dlock_claim WHERE name = '{name}'"));
                 lines(rows).into_iter().filter(|row| !row.is_empty()).collect()
             }
+            Running::Memcached(server) => {
+                memcached::value(server.port(), name).into_iter().map(|(text, _)| text).collect()
+            }
         }
     }
 }
@@ -207,7 +219,7 @@ impl Running {
             Self::Redis(servers) | Self::Zookeeper(servers) => servers.iter().map(Server::port).collect(),
             Self::Etcd(etcd) => vec![etcd.server().port()],
             Self::EtcdThree(cluster) => cluster.ports(),
-            Self::Mysql(server) => vec![server.port()],
+            Self::Mysql(server) | Self::Memcached(server) => vec![server.port()],
             Self::Postgres(postgres) => vec![postgres.port()],
         }
     }

@@ -1,11 +1,12 @@
 //! Foreign clients and dlock in the same lines: flock(1) of util-linux on the same file, etcdctl, redis-py, pottery,
-//! Curator and kazoo.
+//! Curator, kazoo and pymemcache.
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 
 mod breaking;
 mod etcd;
 mod flock;
+mod memcached;
 mod peer;
 mod redis;
 mod redlock;

@@ -4,6 +4,7 @@
 
 pub(crate) mod fault;
 pub(crate) mod http2;
+pub(crate) mod memcached;
 pub(crate) mod mysql;
 pub(crate) mod postgres;
 pub(crate) mod resp;

@@ -7,6 +7,7 @@
 pub(crate) mod certificates;
 pub(crate) mod etcd;
 pub(crate) mod mariadb;
+pub(crate) mod memcached;
 pub(crate) mod peers;
 pub(crate) mod postgres;
 mod process;

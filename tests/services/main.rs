@@ -11,6 +11,7 @@ mod etcd_cluster;
 mod etcd_cut;
 mod etcd_faults;
 mod hostile;
+mod memcached;
 mod mysql;
 mod mysql_many;
 #[path = "../faults/oracle.rs"]

@@ -1,0 +1,100 @@
+//! Getting into a queue.
+
+use std::time::Duration;
+
+use super::change::{Found, Known, understand, wall_clock};
+use super::client::Queues;
+use super::queue::{Document, EMPTY_LIFE, Mismatch};
+use super::view::Note;
+use super::{Fault, FaultResult, Item, Side};
+use crate::backend::record::Record;
+use crate::lock::{ErrorKind, LockName, Moment, Request};
+
+/// For how long it stays noted why a claim is gone. Linux tries for some hundred seconds to deliver what a closed socket has
+/// left to send.
+pub(super) const KEEP_OUT: Duration = Duration::from_secs(120);
+
+/// What an attempt to enter came to.
+pub(super) enum Entered {
+    /// The claim was in the queue when it answered; the replacement that proved it was sent at that moment.
+    In(Option<Known>, Moment),
+    /// Another program's item is there.
+    Behind(Item),
+    /// Somebody ended the claim, and noted this.
+    Out(Vec<u8>),
+}
+
+/// One claim on one lock.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    pub(super) name: LockName,
+    pub(super) request: Request,
+    /// All names of the claim.
+    pub(super) all: Vec<LockName>,
+    pub(super) ttl: Duration,
+}
+
+impl Own {
+    pub(super) fn new(queues: &Queues, part: &Request, all: &[LockName]) -> Self {
+        let ttl = part.ttl.min(queues.store.longest_ttl());
+        Self { name: part.names[0].clone(), request: part.clone(), all: all.to_vec(), ttl }
+    }
+
+    fn record(&self) -> Record {
+        let whole = Request { names: self.all.clone(), ..self.request.clone() };
+        Record::of(&whole, self.ttl)
+    }
+}
+
+/// Tries to enter by `deadline`.
+pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> FaultResult<Entered> {
+    let (store, id) = (&queues.store, own.request.id);
+    let empty = Document::empty(&own.name, id).to_bytes();
+    loop {
+        // Everybody who ever entered drew a number before the item became what is read here.
+        let arrival = store.arrive(&own.name, id, &empty, EMPTY_LIFE, deadline).await?;
+        let mut known = match understand(Some(arrival.item))? {
+            Found::Queue(known) => known,
+            Found::Foreign(item) => return Ok(Entered::Behind(item)),
+            Found::Nothing => continue,
+        };
+        if known.document.find(id).is_none()
+            && let Some(note) = arrival.gone
+        {
+            return Ok(Entered::Out(note));
+        }
+        let highest = known.document.highest_token();
+        let number = match arrival.number {
+            // The counter was forgotten, and the queue was not.
+            number if number <= highest => store.number(&own.name, highest, deadline).await?,
+            number => number,
+        };
+        let document = &mut known.document;
+        let superseded = document.enter(&own.request, own.record(), number, wall_clock());
+        let superseded = superseded.map_err(|Mismatch(why)| Fault::new(ErrorKind::Mismatch, why))?;
+        let (size, room) = (document.to_bytes().len(), store.room());
+        if size > room / 16 * 15 {
+            let waiting = document.claims.len() - 1;
+            let why = format!(
+                "there is no room for another claim: {waiting} claims take {size} of the {room} bytes that an item may have"
+            );
+            return Err(Fault::new(ErrorKind::Full, why));
+        }
+        for older in superseded {
+            let note = Note::new("superseded", &own.request.holder).to_bytes();
+            store.write_side(Side::Gone(&own.name, older), &note, KEEP_OUT, deadline).await?;
+        }
+        let sent = queues.clock.now();
+        let replaced = queues.put(&own.name, &known.version, &known.document, deadline).await?;
+        if replaced.done {
+            let after = match understand(replaced.item)? {
+                Found::Queue(after) if after.document.find(id).is_some() => Some(after),
+                _ => None,
+            };
+            return Ok(Entered::In(after, sent));
+        }
+        if queues.clock.now() >= deadline {
+            return Err(Fault::unavailable("others changed the queue again and again until the deadline"));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Changing a queue: read, change, replace if unchanged; again if it has changed meanwhile.
+
+use std::time::{Duration, SystemTime};
+
+use super::client::Queues;
+use super::queue::{Content, Document};
+use super::{Fault, FaultResult, Item, Replaced, Version};
+use crate::lock::{ErrorKind, LockName, Moment};
+
+/// Between two attempts to reach a store that is down.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a change tries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Patience {
+    /// A store that cannot be reached is an answer.
+    Once,
+    /// Until the deadline.
+    Deadline,
+}
+
+/// What a step wants done with the document.
+pub(super) enum Step<T> {
+    /// It is to be written as it is now.
+    Write(T),
+    /// It stays as it was read.
+    Keep(T),
+}
+
+/// A queue as it was read.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) document: Document,
+    pub(super) version: Version,
+}
+
+/// The lock's item, understood.
+#[derive(Clone, Debug)]
+pub(super) enum Found {
+    Queue(Known),
+    Foreign(Item),
+    Nothing,
+}
+
+/// What a change came to, and the item after it.
+pub(super) struct Changed<T> {
+    /// What the step said; `None` if there is no queue.
+    pub(super) said: Option<T>,
+    pub(super) after: Found,
+}
+
+/// Understands an item. Errors: `Unsupported` for what a newer dlock wrote.
+pub(super) fn understand(item: Option<Item>) -> FaultResult<Found> {
+    let Some(item) = item else { return Ok(Found::Nothing) };
+    match Content::parse(&item.bytes) {
+        Content::Queue(document) => Ok(Found::Queue(Known { document, version: item.version })),
+        Content::Foreign => Ok(Found::Foreign(item)),
+        Content::Newer => Err(Fault::new(
+            ErrorKind::Unsupported,
+            "a newer dlock wrote the queue, in a form that this one cannot read; update dlock here",
+        )),
+    }
+}
+
+/// Milliseconds since 1970 by the clock of this host, for people to read.
+pub(super) fn wall_clock() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Queues {
+    /// Reads the queue of `name`.
+    pub(super) async fn look(&self, name: &LockName, deadline: Moment) -> FaultResult<Found> {
+        understand(self.store.read(name, deadline).await?)
+    }
+
+    /// Replaces the queue by `document`, which is removed when it is empty: foreign clients can have the key then.
+    pub(super) async fn put(
+        &self,
+        name: &LockName,
+        version: &Version,
+        document: &Document,
+        deadline: Moment,
+    ) -> FaultResult<Replaced> {
+        if document.claims.is_empty() {
+            return self.store.remove(name, version, deadline).await;
+        }
+        self.store.replace(name, version, &document.to_bytes(), document.life(), deadline).await
+    }
+
+    /// Changes the queue of `name` by `step`, which may be called several times, each time with what was read last. It
+    /// begins with what is `known`, if anything is.
+    pub(super) async fn change<T>(
+        &self,
+        name: &LockName,
+        known: Option<Known>,
+        patience: Patience,
+        deadline: Moment,
+        mut step: impl FnMut(&mut Document) -> Step<T> + Send,
+    ) -> FaultResult<Changed<T>> {
+        let mut known = known.map(Found::Queue);
+        loop {
+            let fault = match self.attempts(name, known.take(), deadline, &mut step).await {
+                Err(fault) if patience == Patience::Deadline && fault.kind.is_transient() => fault,
+                answer => return answer,
+            };
+            let next = self.clock.now() + PAUSE;
+            if next >= deadline {
+                return Err(fault);
+            }
+            self.clock.sleep_until(next).await;
+        }
+    }
+
+    async fn attempts<T>(
+        &self,
+        name: &LockName,
+        known: Option<Found>,
+        deadline: Moment,
+        step: &mut (impl FnMut(&mut Document) -> Step<T> + Send),
+    ) -> FaultResult<Changed<T>> {
+        let mut found = match known {
+            Some(found) => found,
+            None => self.look(name, deadline).await?,
+        };
+        loop {
+            let Found::Queue(known) = found else { return Ok(Changed { said: None, after: found }) };
+            let mut document = known.document.clone();
+            let said = match step(&mut document) {
+                Step::Keep(said) => {
+                    return Ok(Changed { said: Some(said), after: Found::Queue(known) });
+                }
+                Step::Write(said) => said,
+            };
+            let replaced = self.put(name, &known.version, &document, deadline).await?;
+            found = understand(replaced.item)?;
+            if replaced.done {
+                return Ok(Changed { said: Some(said), after: found });
+            }
+            if self.clock.now() >= deadline {
+                return Err(Fault::unavailable(
+                    "others changed the queue again and again until the deadline",
+                ));
+            }
+        }
+    }
+}

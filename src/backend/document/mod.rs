@@ -1,0 +1,98 @@
+//! The queue of a lock as one document, for stores that can do no more than compare and set: read, create if absent,
+//! replace if unchanged, remove if unchanged.
+//!
+//! Each claim is an entry of the document ([`queue::Document`]), in order of arrival, with a counter that its owner raises
+//! to renew it. A change is one replacement of the document that was read, so whatever comes late is refused because the
+//! document has changed since. An entry is only ever added to a document that is there: an empty one is made first. So no
+//! request that creates something can bring back a claim that has ended.
+//!
+//! No server's clock is needed: everybody who looks takes an entry for dead once its counter has stood still for its ttl and
+//! [`watch::MARGIN`] on the own clock, as the leader election of Kubernetes' client-go does. Nothing can wake a waiter, so
+//! claims look again and again (`pace`).
+
+mod arrive;
+mod change;
+mod claim;
+mod client;
+mod deadlock;
+mod enter;
+mod evict;
+mod fault;
+mod names;
+mod observe;
+mod pace;
+pub mod queue;
+mod show;
+mod store;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod view;
+pub mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Claim, Evict, Observer};
+use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+pub use client::Queues;
+pub use fault::{Fault, FaultResult};
+pub use store::{Arrival, Item, Replaced, Side, Store, Version};
+
+/// What a backend over documents delegates to.
+impl Queues {
+    /// As [`crate::backend::Backend::enter`].
+    pub async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
+        names::enter(self, request, deadline).await
+    }
+
+    /// As [`crate::backend::Backend::inspect`].
+    pub async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
+        let status = show::inspect(&*self.store, name, deadline).await;
+        status.map_err(|fault| fault.during(self.store.backend(), "inspect the queue", Some(name)))
+    }
+
+    /// As [`crate::backend::Backend::list`].
+    pub async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
+        let list = show::list(&*self.store, prefix, deadline).await;
+        list.map_err(|fault| fault.during(self.store.backend(), "list the queues", None))
+    }
+
+    /// As [`crate::backend::Backend::observe`].
+    pub fn observe(&self, name: &LockName) -> Box<dyn Observer> {
+        Box::new(observe::DocumentObserver::new(self.clone(), name.clone()))
+    }
+
+    /// As [`crate::backend::Backend::evict`].
+    pub async fn evict(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        how: Evict,
+        by: &Holder,
+        deadline: Moment,
+    ) -> Result<bool> {
+        let evicted = evict::evict(self, name, id, how, by, deadline).await;
+        evicted.map_err(|fault| fault.during(self.store.backend(), "evict from the queue", Some(name)))
+    }
+
+    /// As [`crate::backend::Backend::evict_foreign`].
+    pub async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let evicted = evict::evict_foreign(&*self.store, name, id, deadline).await;
+        evicted.map_err(|fault| fault.during(self.store.backend(), "evict from the queue", Some(name)))
+    }
+
+    /// As [`crate::backend::Backend::publish`].
+    pub async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
+        let published = evict::publish(self, name, id, value, deadline).await;
+        let operation = "publish a value in the queue";
+        published.map_err(|fault| fault.during(self.store.backend(), operation, Some(name)))
+    }
+
+    /// As [`crate::backend::Backend::last_success`].
+    pub async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
+        let age = self.store.age_of_success(name, deadline).await;
+        age.map_err(|fault| fault.during(self.store.backend(), "read the last success", Some(name)))
+    }
+}

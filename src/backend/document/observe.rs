@@ -1,0 +1,78 @@
+//! Observing one queue: looking again and again.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::client::Queues;
+use super::pace::Pace;
+use super::queue::{Content, Document};
+use super::show::status_of;
+use super::watch::Watch;
+use super::{Fault, FaultResult};
+use crate::backend::{Observer, foreign};
+use crate::lock::{Entry, LockName, LockStatus, Moment, Result};
+
+/// How long one look may take.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// An observer of one queue.
+#[derive(Debug)]
+pub(super) struct DocumentObserver {
+    queues: Queues,
+    name: LockName,
+    watch: Watch,
+    pace: Pace,
+    look_at: Moment,
+    last: Option<LockStatus>,
+}
+
+impl DocumentObserver {
+    pub(super) fn new(queues: Queues, name: LockName) -> Self {
+        // Observers of one lock need not spread more than its claims do.
+        let pace = Pace::new(foreign::identity([name.as_str().as_bytes()]));
+        let look_at = queues.clock.now();
+        Self { queues, name, watch: Watch::default(), pace, look_at, last: None }
+    }
+
+    async fn look(&mut self) -> FaultResult<LockStatus> {
+        let item = self.queues.store.read(&self.name, self.queues.clock.now() + LOOK).await?;
+        let now = self.queues.clock.now();
+        let document: Option<Document> = match item.as_ref().map(|item| Content::parse(&item.bytes)) {
+            Some(Content::Queue(document)) => Some(document),
+            Some(Content::Foreign | Content::Newer) | None => None,
+        };
+        self.watch.look(document.as_ref(), now);
+        Ok(status_of(&self.name, item.as_ref(), Some((&self.watch, now))))
+    }
+
+    async fn follow(&mut self) -> FaultResult<LockStatus> {
+        loop {
+            self.queues.clock.sleep_until(self.look_at).await;
+            let looked = self.look().await;
+            self.look_at = self.queues.clock.now() + self.pace.next(Some(2));
+            let status = looked?;
+            if self.last.as_ref().map(without_clock) != Some(without_clock(&status)) {
+                self.pace.changed();
+                self.last = Some(status.clone());
+                return Ok(status);
+            }
+        }
+    }
+}
+
+/// What is left of a ttl changes all the time.
+fn without_clock(status: &LockStatus) -> LockStatus {
+    let still =
+        |entries: &[Entry]| entries.iter().map(|entry| Entry { ttl: None, ..entry.clone() }).collect();
+    LockStatus { name: status.name.clone(), holders: still(&status.holders), waiters: still(&status.waiters) }
+}
+
+#[async_trait]
+impl Observer for DocumentObserver {
+    async fn next(&mut self) -> Result<LockStatus> {
+        let (backend, name) = (self.queues.store.backend(), self.name.clone());
+        let broken = |fault: Fault| fault.during(backend, "observe the queue", Some(&name));
+        self.follow().await.map_err(broken)
+    }
+}

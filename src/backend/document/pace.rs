@@ -1,0 +1,76 @@
+//! How often a claim looks.
+
+use std::time::Duration;
+
+use crate::lock::ClaimId;
+
+/// Between two looks at the least.
+const LEAST: Duration = Duration::from_millis(50);
+/// Between two looks at the most.
+const MOST: Duration = Duration::from_secs(1);
+
+/// The times between looks: the shortest after each change of the queue, then longer and longer while nothing happens. A
+/// claim with many ahead begins with longer ones. Drawn at random around that, so that the looks of many claims spread.
+#[derive(Debug)]
+pub(super) struct Pace {
+    random: u64,
+    quiet: u32,
+}
+
+impl Pace {
+    pub(super) fn new(id: ClaimId) -> Self {
+        let bytes = id.to_number().to_be_bytes();
+        let half = |at: usize| u64::from_be_bytes(std::array::from_fn(|n| bytes[at + n]));
+        Self { random: (half(0) ^ half(8)) | 1, quiet: 0 }
+    }
+
+    /// Something has happened in the queue.
+    pub(super) fn changed(&mut self) {
+        self.quiet = 0;
+    }
+
+    /// The time until the next look of one with so many `ahead`; a holder, with none, has nothing to gain by haste.
+    pub(super) fn next(&mut self, ahead: Option<usize>) -> Duration {
+        let wanted = match ahead {
+            None => MOST,
+            Some(ahead) => {
+                let first = LEAST * u32::try_from(ahead.clamp(1, 20)).unwrap_or(1);
+                first * 2u32.pow(self.quiet.min(10) / 2)
+            }
+        };
+        self.quiet = self.quiet.saturating_add(1);
+        // xorshift64
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let share = u32::try_from(self.random % 256).unwrap_or(0);
+        // Three quarters of it and up to another quarter.
+        wanted.min(MOST).mul_f64(0.75 + f64::from(share) / 1024.0).max(LEAST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_become_rarer_within_bounds_and_more_frequent_after_a_change() {
+        let mut pace = Pace::new(ClaimId::from_number(99));
+        let first = pace.next(Some(1));
+        assert!(first >= LEAST && first <= LEAST * 2, "{first:?}");
+        for _ in 0..40 {
+            let next = pace.next(Some(1));
+            assert!(next >= LEAST && next <= MOST, "{next:?}");
+        }
+        pace.changed();
+        assert!(pace.next(Some(1)) <= LEAST * 2);
+        assert!(pace.next(Some(500)) > MOST / 2 && pace.next(None) > MOST / 2);
+    }
+
+    #[test]
+    fn two_claims_do_not_keep_step() {
+        let (mut one, mut two) = (Pace::new(ClaimId::from_number(1)), Pace::new(ClaimId::from_number(2)));
+        let times = |pace: &mut Pace| -> Vec<Duration> { (0..8).map(|_| pace.next(None)).collect() };
+        assert_ne!(times(&mut one), times(&mut two));
+    }
+}

@@ -1,0 +1,58 @@
+//! Queues as they are shown.
+
+use super::evict::identity_of;
+use super::queue::{Content, Document};
+use super::view::{entry, foreign_entry};
+use super::watch::Watch;
+use super::{FaultResult, Item, Store};
+use crate::lock::{LockName, LockStatus, Moment};
+
+/// The queue of `name`.
+pub(super) async fn inspect(store: &dyn Store, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
+    let item = store.read(name, deadline).await?;
+    Ok(status_of(name, item.as_ref(), None))
+}
+
+/// The queues with claims whose names start with `prefix`, by name.
+pub(super) async fn list(store: &dyn Store, prefix: &str, deadline: Moment) -> FaultResult<Vec<LockStatus>> {
+    let mut all = Vec::new();
+    for item in store.all(deadline).await? {
+        let Content::Queue(document) = Content::parse(&item.bytes) else { continue };
+        let Ok(name) = LockName::new(document.lock.clone()) else { continue };
+        if name.as_str().starts_with(prefix) && !document.claims.is_empty() {
+            all.push(status(&name, &document, None));
+        }
+    }
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all.dedup_by(|one, other| one.name == other.name);
+    Ok(all)
+}
+
+/// What is shown of the item of `name`. An observer says what is left of each ttl; one look alone knows the ttl only.
+pub(super) fn status_of(name: &LockName, item: Option<&Item>, watch: Option<(&Watch, Moment)>) -> LockStatus {
+    let nobody = LockStatus { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
+    let Some(item) = item else { return nobody };
+    match Content::parse(&item.bytes) {
+        Content::Queue(document) => status(name, &document, watch),
+        Content::Foreign | Content::Newer => {
+            LockStatus { holders: vec![foreign_entry(identity_of(name, item))], ..nobody }
+        }
+    }
+}
+
+fn status(name: &LockName, document: &Document, watch: Option<(&Watch, Moment)>) -> LockStatus {
+    let (mut holders, mut waiters) = (Vec::new(), Vec::new());
+    for (at, place) in document.claims.iter().enumerate() {
+        let mut entry = entry(place);
+        if let (Some((watch, now)), Some(id)) = (watch, place.id()) {
+            entry.ttl = watch.left(id, now).or(entry.ttl);
+        }
+        if place.held.is_some() {
+            holders.push(entry);
+        } else {
+            entry.ahead = u32::try_from(at).ok();
+            waiters.push(entry);
+        }
+    }
+    LockStatus { name: name.clone(), holders, waiters }
+}

@@ -1,0 +1,138 @@
+//! What a store must be able to do.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::FaultResult;
+use crate::lock::{ClaimId, LockName, Moment};
+
+/// Names one write of an item: no other write of any item ever has the same, also not after the item was removed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Version(pub String);
+
+/// What is kept under a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Item {
+    /// Its bytes; of another program's item whatever that wrote.
+    pub bytes: Vec<u8>,
+    /// Which write it is from.
+    pub version: Version,
+}
+
+/// What an attempt to replace or remove an item came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replaced {
+    /// Whether the item still had the version, so that it was done.
+    pub done: bool,
+    /// The item as it is after that; another one may have changed it already.
+    pub item: Option<Item>,
+}
+
+/// What an arriving claim learns.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// The lock's item, which was made if there was none.
+    pub item: Item,
+    /// A number for this lock, drawn after the item was read: greater than any drawn before.
+    pub number: u64,
+    /// What was noted about the claim, read after the item.
+    pub gone: Option<Vec<u8>>,
+}
+
+/// Items beside those of the locks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side<'a> {
+    /// Why a claim is gone from a lock and must stay out.
+    Gone(&'a LockName, ClaimId),
+    /// The names of a claim that has several.
+    Names(ClaimId),
+    /// The claims of nested runs that wait.
+    Nested,
+}
+
+/// A store of items that can be compared and set.
+///
+/// Each call returns by its deadline. An `Unavailable` fault of one that changes something does not say whether it was done,
+/// nor that it will not be done later. An item that is missing can be told from one that cannot be read.
+#[async_trait]
+pub trait Store: Debug + Send + Sync {
+    /// The backend's name.
+    fn backend(&self) -> &'static str;
+
+    /// Why a claim may have lost an item that nobody removed, as a sentence without a full stop.
+    fn why_forgotten(&self) -> &'static str;
+
+    /// How many bytes an item may have.
+    fn room(&self) -> usize;
+
+    /// The longest ttl for which items can be kept.
+    fn longest_ttl(&self) -> Duration;
+
+    /// What orders the locks of a claim that has several names: the same for everybody.
+    fn order(&self, name: &LockName) -> String;
+
+    /// Reads the lock's item.
+    async fn read(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Item>>;
+
+    /// Makes the lock's item out of `empty`, to be kept for `life`, unless there is one; then, in this order, reads it, draws
+    /// a number greater than `above`, and reads what was noted about the claim `id`.
+    async fn arrive(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        empty: &[u8],
+        life: Duration,
+        deadline: Moment,
+    ) -> FaultResult<Arrival>;
+
+    /// Draws another number, greater than `above`.
+    async fn number(&self, name: &LockName, above: u64, deadline: Moment) -> FaultResult<u64>;
+
+    /// Replaces the lock's item if it has this `version`; it is kept for `life` at least.
+    async fn replace(
+        &self,
+        name: &LockName,
+        version: &Version,
+        bytes: &[u8],
+        life: Duration,
+        deadline: Moment,
+    ) -> FaultResult<Replaced>;
+
+    /// Removes the lock's item if it has this `version`.
+    async fn remove(&self, name: &LockName, version: &Version, deadline: Moment) -> FaultResult<Replaced>;
+
+    /// Reads an item beside the locks.
+    async fn read_side(&self, side: Side<'_>, deadline: Moment) -> FaultResult<Option<Item>>;
+
+    /// Writes an item beside the locks, whatever was there; it is kept for `life`, as far as the store keeps anything.
+    async fn write_side(
+        &self,
+        side: Side<'_>,
+        bytes: &[u8],
+        life: Duration,
+        deadline: Moment,
+    ) -> FaultResult<()>;
+
+    /// Writes an item beside the locks if it has this `version`, or with `None` if there is none; says whether it did.
+    async fn swap_side(
+        &self,
+        side: Side<'_>,
+        version: Option<&Version>,
+        bytes: &[u8],
+        deadline: Moment,
+    ) -> FaultResult<bool>;
+
+    /// Removes an item beside the locks, if there is one.
+    async fn remove_side(&self, side: Side<'_>, deadline: Moment) -> FaultResult<()>;
+
+    /// Notes that a run succeeded which acquired the lock so long ago.
+    async fn record_success(&self, name: &LockName, ago: Duration, deadline: Moment) -> FaultResult<()>;
+
+    /// How long ago the last run that succeeded acquired the lock, by the store's clock.
+    async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>>;
+
+    /// The items of all locks that this store may keep, at least those with claims.
+    async fn all(&self, deadline: Moment) -> FaultResult<Vec<Item>>;
+}

@@ -1,0 +1,234 @@
+//! A store in memory that does wrong what it is told to.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Arrival, Fault, FaultResult, Item, Replaced, Side, Store, Version};
+use crate::lock::{ClaimId, LockName, Moment};
+
+/// What goes wrong with one replacement of a lock's item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mishap {
+    /// It is not done.
+    RequestLost,
+    /// It is done, and nobody hears of it.
+    AnswerLost,
+    /// Nobody hears of it, and it is done when [`Fake::deliver`] says so.
+    Late,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    items: HashMap<String, Item>,
+    counters: HashMap<String, u64>,
+    writes: u64,
+    mishaps: VecDeque<Option<Mishap>>,
+    late: Vec<(String, Version, Option<Vec<u8>>)>,
+}
+
+impl State {
+    /// Writes or removes, if the item has this version.
+    fn swap(&mut self, key: &str, version: &Version, bytes: Option<&[u8]>) -> bool {
+        let is_same = self.items.get(key).is_some_and(|item| item.version == *version);
+        match bytes.filter(|_| is_same) {
+            Some(bytes) => self.set(key, bytes),
+            None if is_same => drop(self.items.remove(key)),
+            None => {}
+        }
+        is_same
+    }
+
+    fn set(&mut self, key: &str, bytes: &[u8]) {
+        self.writes += 1;
+        let version = Version(self.writes.to_string());
+        self.items.insert(key.to_owned(), Item { bytes: bytes.to_vec(), version });
+    }
+}
+
+/// The store. Nothing in it expires.
+#[derive(Debug)]
+pub(super) struct Fake {
+    state: Mutex<State>,
+    room: usize,
+}
+
+impl Fake {
+    pub(super) fn new(room: usize) -> Self {
+        Self { state: Mutex::default(), room }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What becomes of the next replacements.
+    pub(super) fn expect(&self, mishaps: &[Option<Mishap>]) {
+        self.state().mishaps = mishaps.iter().copied().collect();
+    }
+
+    /// Does what is late; says for each whether it was done.
+    pub(super) fn deliver(&self) -> Vec<bool> {
+        let mut state = self.state();
+        let late = std::mem::take(&mut state.late);
+        late.iter().map(|(key, version, bytes)| state.swap(key, version, bytes.as_deref())).collect()
+    }
+
+    /// Forgets an item.
+    pub(super) fn forget(&self, key: &str) {
+        self.state().items.remove(key);
+    }
+
+    /// Forgets the counter of a lock.
+    pub(super) fn forget_counter(&self, key: &str) {
+        self.state().counters.remove(key);
+    }
+
+    /// Writes an item, as a foreign client does.
+    pub(super) fn write(&self, key: &str, bytes: &[u8]) {
+        self.state().set(key, bytes);
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.state().items.contains_key(key)
+    }
+
+    fn strike(&self, key: &str, version: &Version, bytes: Option<&[u8]>) -> FaultResult<Replaced> {
+        let mut state = self.state();
+        let mishap = state.mishaps.pop_front().flatten();
+        let lost = || Err(Fault::unavailable("the connection broke"));
+        match mishap {
+            Some(Mishap::RequestLost) => return lost(),
+            Some(Mishap::Late) => {
+                state.late.push((key.to_owned(), version.clone(), bytes.map(<[u8]>::to_vec)));
+                return lost();
+            }
+            Some(Mishap::AnswerLost) | None => {}
+        }
+        let done = state.swap(key, version, bytes);
+        if mishap.is_some() {
+            return lost();
+        }
+        Ok(Replaced { done, item: state.items.get(key).cloned() })
+    }
+}
+
+fn key(side: Side<'_>) -> String {
+    match side {
+        Side::Gone(name, id) => format!("{name}/gone/{id}"),
+        Side::Names(id) => format!("/names/{id}"),
+        Side::Nested => "/nested".to_owned(),
+    }
+}
+
+#[async_trait]
+impl Store for Fake {
+    fn backend(&self) -> &'static str {
+        "fake"
+    }
+
+    fn why_forgotten(&self) -> &'static str {
+        "the store forgot it"
+    }
+
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn longest_ttl(&self) -> Duration {
+        Duration::from_secs(86_400)
+    }
+
+    fn order(&self, name: &LockName) -> String {
+        name.to_string()
+    }
+
+    async fn read(&self, name: &LockName, _: Moment) -> FaultResult<Option<Item>> {
+        Ok(self.state().items.get(name.as_str()).cloned())
+    }
+
+    async fn arrive(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        empty: &[u8],
+        _: Duration,
+        deadline: Moment,
+    ) -> FaultResult<Arrival> {
+        if !self.has(name.as_str()) {
+            self.state().set(name.as_str(), empty);
+        }
+        let item = self.state().items.get(name.as_str()).cloned().expect("made");
+        let number = self.number(name, 0, deadline).await?;
+        let gone = self.state().items.get(&key(Side::Gone(name, id))).map(|item| item.bytes.clone());
+        Ok(Arrival { item, number, gone })
+    }
+
+    async fn number(&self, name: &LockName, above: u64, _: Moment) -> FaultResult<u64> {
+        let mut state = self.state();
+        let counter = state.counters.entry(name.to_string()).or_default();
+        *counter = (*counter).max(above) + 1;
+        Ok(*counter)
+    }
+
+    async fn replace(
+        &self,
+        name: &LockName,
+        version: &Version,
+        bytes: &[u8],
+        _: Duration,
+        _: Moment,
+    ) -> FaultResult<Replaced> {
+        self.strike(name.as_str(), version, Some(bytes))
+    }
+
+    async fn remove(&self, name: &LockName, version: &Version, _: Moment) -> FaultResult<Replaced> {
+        self.strike(name.as_str(), version, None)
+    }
+
+    async fn read_side(&self, side: Side<'_>, _: Moment) -> FaultResult<Option<Item>> {
+        Ok(self.state().items.get(&key(side)).cloned())
+    }
+
+    async fn write_side(&self, side: Side<'_>, bytes: &[u8], _: Duration, _: Moment) -> FaultResult<()> {
+        self.state().set(&key(side), bytes);
+        Ok(())
+    }
+
+    async fn swap_side(
+        &self,
+        side: Side<'_>,
+        version: Option<&Version>,
+        bytes: &[u8],
+        _: Moment,
+    ) -> FaultResult<bool> {
+        let mut state = self.state();
+        Ok(match version {
+            Some(version) => state.swap(&key(side), version, Some(bytes)),
+            None if state.items.contains_key(&key(side)) => false,
+            None => {
+                state.set(&key(side), bytes);
+                true
+            }
+        })
+    }
+
+    async fn remove_side(&self, side: Side<'_>, _: Moment) -> FaultResult<()> {
+        self.state().items.remove(&key(side));
+        Ok(())
+    }
+
+    async fn record_success(&self, _: &LockName, _: Duration, _: Moment) -> FaultResult<()> {
+        Ok(())
+    }
+
+    async fn age_of_success(&self, _: &LockName, _: Moment) -> FaultResult<Option<Duration>> {
+        Ok(None)
+    }
+
+    async fn all(&self, _: Moment) -> FaultResult<Vec<Item>> {
+        Ok(self.state().items.values().cloned().collect())
+    }
+}

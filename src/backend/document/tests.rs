@@ -1,0 +1,360 @@
+//! Claims on a store that loses requests and answers, does what it is asked late, and forgets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Queues;
+use super::testing::{Fake, Mishap};
+use super::watch::MARGIN;
+use crate::backend::{Claim, Evict};
+use crate::clock::Clock;
+use crate::lock::{
+    ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, Moment, Request, Result,
+};
+
+const TTL: Duration = Duration::from_secs(30);
+
+struct Scene {
+    fake: Arc<Fake>,
+    clock: Clock,
+}
+
+fn name(text: &str) -> LockName {
+    text.parse().expect("valid")
+}
+
+fn id(n: u128) -> ClaimId {
+    ClaimId::from_number(n)
+}
+
+fn request(n: u128, names: &[&str]) -> Request {
+    Request {
+        names: names.iter().map(|text| name(text)).collect(),
+        id: id(n),
+        mode: Mode::Exclusive,
+        ttl: TTL,
+        holder: Holder { host: format!("host{n}"), user: "u".into(), ..Holder::default() },
+        ancestors: Vec::new(),
+        supersede: false,
+    }
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with_room(1_000_000)
+    }
+
+    fn with_room(room: usize) -> Self {
+        Self { fake: Arc::new(Fake::new(room)), clock: Clock::Runtime(tokio::time::Instant::now()) }
+    }
+
+    /// A client that shares nothing with the others.
+    fn client(&self) -> Queues {
+        Queues::new(self.fake.clone(), self.clock)
+    }
+
+    fn soon(&self) -> Moment {
+        self.clock.now() + Duration::from_secs(5)
+    }
+
+    async fn enter(&self, n: u128) -> Result<Arc<dyn Claim>> {
+        self.client().enter(&request(n, &["a"]), self.soon()).await
+    }
+
+    async fn hold(&self, n: u128) -> Arc<dyn Claim> {
+        let claim = self.enter(n).await.expect("enters");
+        assert!(holds(&claim).await);
+        claim
+    }
+
+    async fn evict(&self, n: u128, lock: &str, how: Evict) -> bool {
+        let by = Holder { host: "judge".into(), ..Holder::default() };
+        self.client().evict(&name(lock), id(n), how, &by, self.soon()).await.expect("evicts")
+    }
+
+    /// Who is in the queue of `lock`.
+    async fn queue(&self, lock: &str) -> Vec<ClaimId> {
+        let status = self.client().inspect(&name(lock), self.soon()).await.expect("inspects");
+        status.holders.iter().chain(&status.waiters).filter_map(|entry| entry.claim).collect()
+    }
+
+    async fn sleep(&self, length: Duration) {
+        self.clock.sleep_until(self.clock.now() + length).await;
+    }
+}
+
+async fn state(claim: &Arc<dyn Claim>) -> ClaimState {
+    claim.changed(None).await.expect("follows")
+}
+
+async fn holds(claim: &Arc<dyn Claim>) -> bool {
+    // The first answer may be from the attempt to enter.
+    claim.changed(None).await.expect("follows");
+    matches!(state(claim).await, ClaimState::Held(_))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_whose_answer_was_lost_is_found() {
+    let scene = Scene::new();
+    scene.fake.expect(&[Some(Mishap::AnswerLost)]);
+    assert!(scene.enter(1).await.is_err_and(|error| error.is_transient()));
+    scene.hold(1).await;
+    assert_eq!(scene.queue("a").await, [id(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_was_lost_is_made_again() {
+    let scene = Scene::new();
+    scene.fake.expect(&[Some(Mishap::RequestLost)]);
+    assert!(scene.enter(1).await.is_err());
+    assert!(scene.queue("a").await.is_empty());
+    scene.hold(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_comes_late_comes_in_unless_the_claim_was_ended() {
+    let scene = Scene::new();
+    scene.fake.expect(&[Some(Mishap::Late)]);
+    assert!(scene.enter(1).await.is_err());
+    assert_eq!(scene.fake.deliver(), [true], "nobody has ended it");
+    assert_eq!(scene.queue("a").await, [id(1)]);
+
+    scene.fake.expect(&[Some(Mishap::Late)]);
+    assert!(scene.enter(2).await.is_err());
+    assert!(!scene.evict(2, "a", Evict::Force).await, "it was not there");
+    assert_eq!(scene.fake.deliver(), [false], "the queue has changed since");
+    assert_eq!(scene.queue("a").await, [id(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_that_comes_late_makes_the_item_anew() {
+    let scene = Scene::new();
+    let holder = scene.hold(1).await;
+    scene.fake.expect(&[Some(Mishap::Late)]);
+    assert!(scene.enter(2).await.is_err());
+    holder.leave(false, scene.soon()).await.expect("leaves");
+    assert!(!scene.fake.has("a"), "the last one takes the item along");
+    assert!(!scene.evict(2, "a", Evict::Force).await);
+    assert_eq!(scene.fake.deliver(), [false]);
+    assert!(!scene.fake.has("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_evicted_before_it_came_stays_out() {
+    let scene = Scene::new();
+    assert!(!scene.evict(1, "a", Evict::Force).await);
+    let claim = scene.enter(1).await.expect("an answer");
+    assert!(matches!(state(&claim).await, ClaimState::Lost(LossReason::Evicted(Some(_)))));
+    assert!(scene.queue("a").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_is_done_once_whatever_is_lost() {
+    for mishap in [Mishap::RequestLost, Mishap::AnswerLost, Mishap::Late] {
+        let scene = Scene::new();
+        let holder = scene.hold(1).await;
+        let next = scene.enter(2).await.expect("enters");
+        scene.fake.expect(&[Some(mishap), Some(mishap)]);
+        holder.leave(false, scene.soon()).await.expect("leaves");
+        assert_eq!(scene.queue("a").await, [id(2)], "{mishap:?}");
+        assert!(holds(&next).await);
+        assert!(scene.fake.deliver().iter().all(|done| !done));
+        assert_eq!(scene.queue("a").await, [id(2)], "{mishap:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_counts_from_its_beginning_and_only_if_it_was_heard() {
+    let scene = Scene::new();
+    let holder = scene.hold(1).await;
+    let first = holder.renew(scene.soon()).await.expect("renews");
+    scene.sleep(Duration::from_secs(3)).await;
+    scene.fake.expect(&[Some(Mishap::AnswerLost)]);
+    assert!(holder.renew(scene.soon()).await.is_err_and(|error| error.is_transient()));
+    let begun = scene.clock.now();
+    let second = holder.renew(scene.soon()).await.expect("renews");
+    assert!(second >= first + Duration::from_secs(3) && second <= begun);
+    assert!(holds(&holder).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_holder_is_taken_out_when_its_ttl_and_the_margin_are_over() {
+    let scene = Scene::new();
+    let holder = scene.hold(1).await;
+    let waiter = scene.enter(2).await.expect("enters");
+    let begun = scene.clock.now();
+    drop(holder);
+    // The waiter renews, or it would be dead as well.
+    for _ in 0..3 {
+        scene.sleep(Duration::from_secs(10)).await;
+        waiter.renew(scene.soon()).await.expect("renews");
+        assert!(!holds(&waiter).await);
+    }
+    let held = async {
+        let mut seen = state(&waiter).await;
+        while !matches!(seen, ClaimState::Held(_)) {
+            seen = waiter.changed(Some(&seen)).await.expect("follows");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), held).await.expect("holds");
+    let took = scene.clock.now().since(begun);
+    assert!(took >= TTL + MARGIN && took <= TTL + Duration::from_secs(5), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_renews_is_never_taken_for_dead() {
+    let scene = Scene::new();
+    let holder = scene.hold(1).await;
+    let waiter = scene.enter(2).await.expect("enters");
+    for _ in 0..20 {
+        scene.sleep(Duration::from_secs(25)).await;
+        holder.renew(scene.soon()).await.expect("renews");
+        waiter.renew(scene.soon()).await.expect("renews");
+    }
+    assert!(holds(&holder).await && !holds(&waiter).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_ran_out_is_lost_and_never_revived() {
+    let scene = Scene::new();
+    let holder = scene.hold(1).await;
+    scene.sleep(TTL).await;
+    assert_eq!(state(&holder).await, ClaimState::Lost(LossReason::Expired));
+    let before = scene.queue("a").await;
+    holder.renew(scene.soon()).await.expect("no error");
+    assert_eq!(before, [id(1)], "it stands there until it is dead for everybody");
+    assert_eq!(state(&holder).await, ClaimState::Lost(LossReason::Expired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_item_is_a_loss_that_says_so() {
+    let scene = Scene::new();
+    let holder = scene.hold(1).await;
+    let held = state(&holder).await;
+    scene.fake.forget("a");
+    let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
+    // Found by the look that it would have made anyway.
+    assert_eq!(holder.changed(Some(&held)).await.ok(), Some(lost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_was_made_anew_is_another_queue() {
+    let scene = Scene::new();
+    let holder = scene.hold(1).await;
+    scene.fake.forget("a");
+    scene.hold(2).await;
+    let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
+    holder.renew(scene.soon()).await.expect("no error");
+    assert_eq!(state(&holder).await, lost);
+    assert_eq!(scene.queue("a").await, [id(2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_item_is_waited_for_and_left_alone() {
+    let scene = Scene::new();
+    scene.fake.write("a", b"mine");
+    let waiter = scene.enter(1).await.expect("waits");
+    let ClaimState::Waiting { ahead: None, holder: Some(holder) } = state(&waiter).await else {
+        panic!("does not wait")
+    };
+    assert!(holder.foreign);
+    let other = scene.enter(2).await.expect("waits");
+    other.leave(false, scene.soon()).await.expect("leaves");
+    assert!(!scene.client().evict_foreign(&name("a"), id(9), scene.soon()).await.expect("another"));
+    scene.fake.forget("a");
+    assert!(holds(&waiter).await);
+    assert_eq!(scene.queue("a").await, [id(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_item_is_removed_by_force() {
+    let scene = Scene::new();
+    scene.fake.write("a", b"mine");
+    let shown = scene.queue("a").await;
+    scene.fake.write("a", b"mine");
+    let client = scene.client();
+    let removed = client.evict_foreign(&name("a"), shown[0], scene.soon()).await.expect("evicts");
+    assert!(!removed && scene.fake.has("a"), "it was written again since");
+    let shown = scene.queue("a").await;
+    assert!(client.evict_foreign(&name("a"), shown[0], scene.soon()).await.expect("evicts"));
+    assert!(!scene.fake.has("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_newer_dlock_wrote_is_not_touched() {
+    let scene = Scene::new();
+    scene.fake.write("a", b"{\"dlock\":2,\"queue\":[]}");
+    let error = scene.enter(1).await.expect_err("refused");
+    assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
+    assert!(scene.fake.has("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_too_long_has_no_room() {
+    let scene = Scene::with_room(2000);
+    let mut claims = vec![scene.hold(1).await];
+    let error = loop {
+        match scene.enter(claims.len() as u128 + 1).await {
+            Ok(claim) => claims.push(claim),
+            Err(error) => break error,
+        }
+        assert!(claims.len() < 100, "there is always room");
+    };
+    assert!(error.kind == ErrorKind::Full && error.is_transient(), "{error}");
+    assert!(error.reason.contains(&format!("{} claims", claims.len())), "{error}");
+    assert!(claims.len() > 2);
+    claims[0].renew(scene.soon()).await.expect("renews");
+    claims.remove(0).leave(false, scene.soon()).await.expect("leaves");
+    scene.enter(99).await.expect("there is room again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_rise_over_a_counter_that_was_forgotten() {
+    let scene = Scene::new();
+    let mut last = 0;
+    let _shared = {
+        let mut first = request(1, &["a"]);
+        first.mode = Mode::Shared;
+        scene.client().enter(&first, scene.soon()).await.expect("enters")
+    };
+    for n in 2..6 {
+        let mut next = request(n, &["a"]);
+        next.mode = Mode::Shared;
+        let claim = scene.client().enter(&next, scene.soon()).await.expect("enters");
+        let ClaimState::Held(grant) = state(&claim).await else { panic!("does not hold") };
+        assert!(grant.names[0].token.get() > last);
+        last = grant.names[0].token.get();
+        scene.fake.forget_counter("a");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_on_several_names_goes_whole() {
+    let scene = Scene::new();
+    let holder = scene.client().enter(&request(1, &["b"]), scene.soon()).await.expect("enters");
+    let both = scene.client().enter(&request(2, &["b", "a"]), scene.soon()).await.expect("enters");
+    assert_eq!((scene.queue("a").await, scene.queue("b").await), (vec![id(2)], vec![id(1), id(2)]));
+    assert!(scene.evict(2, "a", Evict::IfWaiting).await, "it does not hold all");
+    assert_eq!((scene.queue("a").await, scene.queue("b").await), (vec![], vec![id(1)]));
+    assert!(matches!(state(&both).await, ClaimState::Waiting { .. } | ClaimState::Lost(_)));
+    drop(holder);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_of_several_names_stays_if_waiting_was_said() {
+    let scene = Scene::new();
+    let both = scene.client().enter(&request(2, &["b", "a"]), scene.soon()).await.expect("enters");
+    assert!(!scene.evict(2, "a", Evict::IfWaiting).await);
+    assert_eq!((scene.queue("a").await, scene.queue("b").await), (vec![id(2)], vec![id(2)]));
+    drop(both);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_whose_answer_was_lost_has_removed_it() {
+    let scene = Scene::new();
+    let _holder = scene.hold(1).await;
+    scene.enter(2).await.expect("enters");
+    scene.fake.expect(&[Some(Mishap::AnswerLost)]);
+    assert!(scene.evict(2, "a", Evict::IfWaiting).await, "it was there");
+    assert_eq!(scene.queue("a").await, [id(1)]);
+}

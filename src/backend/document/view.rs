@@ -1,0 +1,154 @@
+//! What a client knows of its claim.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::change::Known;
+use super::queue::{Document, Place};
+use super::watch::Watch;
+use crate::lock::{ClaimId, ClaimState, Entry, Grant, Holder, LossReason, Moment};
+
+/// Why a claim is gone, as whoever ended it noted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// `superseded` or `evicted`.
+    pub(super) why: String,
+    /// Who did it.
+    pub(super) by: Holder,
+}
+
+impl Note {
+    pub(super) fn new(why: &str, by: &Holder) -> Self {
+        Self { why: why.to_owned(), by: by.clone() }
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// How the claim ended.
+    pub(super) fn state(bytes: &[u8]) -> ClaimState {
+        match serde_json::from_slice::<Self>(bytes) {
+            Ok(Self { why, by }) if why == "superseded" => ClaimState::Superseded { by },
+            Ok(Self { by, .. }) => ClaimState::Lost(LossReason::Evicted(Some(by))),
+            Err(_) => ClaimState::Lost(LossReason::Evicted(None)),
+        }
+    }
+}
+
+/// What a client knows of its claim.
+#[derive(Debug)]
+pub(super) struct View {
+    id: ClaimId,
+    pub(super) ttl: Duration,
+    /// For which claim the item was made in which this one entered; `None` while it has not entered, behind a foreign holder.
+    pub(super) born: Option<String>,
+    /// From when the last confirmed ttl counts.
+    pub(super) last_good: Moment,
+    /// The hold as it was when it was first seen, and when that was.
+    grant: Option<(Grant, Moment)>,
+    asked: Option<Holder>,
+    pub(super) watch: Watch,
+    /// The queue as it was read last, as long as nothing was sent since that may change it.
+    pub(super) known: Option<Known>,
+    pub(super) ahead: Option<usize>,
+    /// Nobody has asked yet since the store last answered.
+    pub(super) unasked: bool,
+    pub(super) left: bool,
+}
+
+impl View {
+    pub(super) fn new(id: ClaimId, ttl: Duration, begun: Moment) -> Self {
+        Self {
+            id,
+            ttl,
+            born: None,
+            last_good: begun,
+            grant: None,
+            asked: None,
+            watch: Watch::default(),
+            known: None,
+            ahead: None,
+            unasked: true,
+            left: false,
+        }
+    }
+
+    /// Whether the claim has entered and its lease has run out.
+    pub(super) fn is_expired(&self, now: Moment) -> bool {
+        self.born.is_some() && now >= self.expires_at()
+    }
+
+    /// When its lease runs out.
+    pub(super) fn expires_at(&self) -> Moment {
+        if self.born.is_some() { self.last_good + self.ttl } else { Moment::NEVER }
+    }
+
+    /// How long it has held, if it holds.
+    pub(super) fn held_for(&self, now: Moment) -> Option<Duration> {
+        self.grant.as_ref().map(|(_, at)| now.since(*at))
+    }
+
+    /// The others that are dead.
+    pub(super) fn dead(&self, document: &Document, now: Moment) -> Vec<ClaimId> {
+        let others = document.claims.iter().filter_map(Place::id).filter(|id| *id != self.id);
+        others.filter(|id| self.watch.is_dead(*id, now)).collect()
+    }
+
+    /// Takes over a queue in which the claim stands, and says how it stands. What an older answer does not know yet is not
+    /// taken back.
+    pub(super) fn take(&mut self, known: Known, now: Moment) -> Option<ClaimState> {
+        self.watch.look(Some(&known.document), now);
+        let at = known.document.position(self.id)?;
+        self.born.get_or_insert_with(|| known.document.born.clone());
+        let own = &known.document.claims[at];
+        if let Some(granted) = own.granted() {
+            let grant = Grant { names: vec![granted], counts_from: self.last_good };
+            self.grant.get_or_insert((grant, now));
+        }
+        self.asked = self.asked.take().or_else(|| own.asked.clone());
+        self.ahead = self.grant.is_none().then_some(at);
+        let lead = known.document.claims.first().filter(|_| at > 0).map(entry);
+        self.known = Some(known);
+        Some(match (&self.asked, &self.grant) {
+            (Some(by), _) => ClaimState::AskedToLeave { by: by.clone() },
+            (None, Some((grant, _))) => ClaimState::Held(grant.clone()),
+            (None, None) => ClaimState::Waiting { ahead: u32::try_from(at).ok(), holder: lead.map(Box::new) },
+        })
+    }
+
+    /// How the claim ended that is not in the queue of `document` any more and of which nothing was noted.
+    pub(super) fn gone(&self, document: Option<&Document>, forgotten: &str, now: Moment) -> ClaimState {
+        let is_same = document.is_some_and(|document| Some(&document.born) == self.born.as_ref());
+        ClaimState::Lost(if self.is_expired(now) {
+            LossReason::Expired
+        } else if is_same {
+            LossReason::SessionEnded
+        } else {
+            LossReason::Replaced(forgotten.to_owned())
+        })
+    }
+}
+
+/// What others are shown of a claim.
+pub(super) fn entry(place: &Place) -> Entry {
+    let mut entry = place.about.entry();
+    let mut since = place.since;
+    if let (Some(granted), Some(held)) = (place.granted(), place.held) {
+        (entry.token, entry.slot) = (Some(granted.token), granted.slot);
+        since = held.since;
+    }
+    entry.since = Some(SystemTime::UNIX_EPOCH + Duration::from_millis(since));
+    entry
+}
+
+/// What is shown of another program's item.
+pub(super) fn foreign_entry(claim: ClaimId) -> Entry {
+    Entry { claim: Some(claim), foreign: true, ..Entry::default() }
+}
+
+/// Whether nothing can follow.
+pub(super) fn is_final(state: &ClaimState) -> bool {
+    matches!(state, ClaimState::Lost(_) | ClaimState::Superseded { .. })
+}

@@ -1,0 +1,120 @@
+//! Who is dead: judged by the observer's own clock, from when it first saw an entry as it is.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::queue::{Document, Place};
+use crate::lock::{ClaimId, Moment};
+
+/// How much longer than its ttl an entry must have stood still. It makes up for clocks that do not go at the same rate; with
+/// the second that a look may come later, an entry is gone 5 s after its ttl.
+pub const MARGIN: Duration = Duration::from_secs(4);
+
+/// What an observer has seen of a queue. Owners count their ttl from before they sent what it saw, so an entry that has stood
+/// still for its ttl since then has no owner that relies on it.
+#[derive(Debug, Default)]
+pub struct Watch {
+    seen: HashMap<ClaimId, Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    beat: u64,
+    /// When it was first seen with this beat.
+    at: Moment,
+    ttl: Duration,
+}
+
+impl Seen {
+    fn dies_at(&self) -> Moment {
+        self.at + self.ttl + MARGIN
+    }
+}
+
+impl Watch {
+    /// Takes over `document`, which was read before `now`; with `None` there is none.
+    pub fn look(&mut self, document: Option<&Document>, now: Moment) {
+        let places: &[Place] = document.map_or(&[], |document| &document.claims);
+        let present = |id: &ClaimId| document.is_some_and(|document| document.position(*id).is_some());
+        self.seen.retain(|id, _| present(id));
+        for place in places {
+            let Some(id) = place.id() else { continue };
+            let new = Seen { beat: place.beat, at: now, ttl: place.ttl() };
+            self.seen
+                .entry(id)
+                .and_modify(|seen| {
+                    if (seen.beat, seen.ttl) != (new.beat, new.ttl) {
+                        *seen = Seen { ..new };
+                    }
+                })
+                .or_insert(Seen { beat: place.beat, at: now, ttl: place.ttl() });
+        }
+    }
+
+    /// Whether the claim `id` is dead at `now`.
+    pub fn is_dead(&self, id: ClaimId, now: Moment) -> bool {
+        self.seen.get(&id).is_some_and(|seen| now >= seen.dies_at())
+    }
+
+    /// When the next one of the others than `own` is dead, if nothing changes.
+    pub fn next_death(&self, own: Option<ClaimId>) -> Moment {
+        let others = self.seen.iter().filter(|(id, _)| Some(**id) != own);
+        others.map(|(_, seen)| seen.dies_at()).min().unwrap_or(Moment::NEVER)
+    }
+
+    /// How long the claim `id` has left without a renewal, as far as this observer knows.
+    pub fn left(&self, id: ClaimId, now: Moment) -> Option<Duration> {
+        self.seen.get(&id).map(|seen| (seen.at + seen.ttl).since(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::record::Record;
+    use crate::lock::{Holder, Mode, Request};
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn document(id: ClaimId) -> Document {
+        let request = Request {
+            names: vec!["a".parse().expect("valid")],
+            id,
+            mode: Mode::Exclusive,
+            ttl: Duration::from_secs(10),
+            holder: Holder::default(),
+            ancestors: Vec::new(),
+            supersede: false,
+        };
+        let mut document = Document::empty(&request.names[0], id);
+        document.enter(&request, Record::of(&request, request.ttl), 1, 0).expect("enters");
+        document
+    }
+
+    #[test]
+    fn stands_still_for_its_ttl_and_the_margin_before_it_is_dead() {
+        let id = ClaimId::from_number(7);
+        let (mut watch, mut document) = (Watch::default(), document(id));
+        watch.look(Some(&document), at(100));
+        watch.look(Some(&document), at(105));
+        assert!(!watch.is_dead(id, at(113)) && watch.is_dead(id, at(114)));
+        assert_eq!((watch.next_death(None), watch.next_death(Some(id))), (at(114), Moment::NEVER));
+        assert_eq!(watch.left(id, at(104)), Some(Duration::from_secs(6)));
+        document.renew(id);
+        watch.look(Some(&document), at(113));
+        assert!(!watch.is_dead(id, at(126)) && watch.is_dead(id, at(127)));
+    }
+
+    #[test]
+    fn one_that_was_away_is_seen_anew() {
+        let id = ClaimId::from_number(7);
+        let (mut watch, document) = (Watch::default(), document(id));
+        watch.look(Some(&document), at(100));
+        watch.look(None, at(101));
+        assert!(!watch.is_dead(id, at(200)));
+        watch.look(Some(&document), at(200));
+        assert!(!watch.is_dead(id, at(213)) && watch.is_dead(id, at(214)));
+    }
+}

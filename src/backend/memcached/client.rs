@@ -1,0 +1,142 @@
+//! Requests to the server.
+
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Mutex as Gate;
+
+use super::config::MemcachedConfig;
+use super::connection::Connection;
+use super::dial;
+use super::wire::Reply;
+use crate::backend::document::{Fault, FaultResult};
+use crate::clock::Clock;
+use crate::lock::Moment;
+
+/// One or more commands, sent together.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Commands {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+/// The replies to commands that were sent together, in their order.
+pub(super) struct Replies(std::vec::IntoIter<Reply>);
+
+/// The connection of one client.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) config: MemcachedConfig,
+    pub(super) clock: Clock,
+    /// The gate is held while one is opened.
+    open: Gate<Option<Arc<Connection>>>,
+    /// A connection that is being made already.
+    begun: Mutex<Option<TcpStream>>,
+}
+
+impl Commands {
+    /// Adds a command of one line, which ends in `key` if there is one.
+    pub(super) fn line(mut self, words: &str, key: &[u8], rest: &str) -> Self {
+        self.push_line(words, key, rest);
+        self
+    }
+
+    /// Adds a command with a value.
+    pub(super) fn value(mut self, verb: &str, key: &[u8], rest: &str, value: &[u8]) -> Self {
+        self.push_line(verb, key, rest);
+        self.bytes.extend_from_slice(value);
+        self.bytes.extend_from_slice(b"\r\n");
+        self
+    }
+
+    fn push_line(&mut self, words: &str, key: &[u8], rest: &str) {
+        self.bytes.extend_from_slice(words.as_bytes());
+        for part in [key, rest.as_bytes()] {
+            if !part.is_empty() {
+                self.bytes.push(b' ');
+                self.bytes.extend_from_slice(part);
+            }
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+        self.count += 1;
+    }
+}
+
+impl Replies {
+    /// The next one.
+    pub(super) fn next(&mut self) -> FaultResult<Reply> {
+        self.0.next().ok_or_else(|| super::fault::nonsense("too few replies"))
+    }
+}
+
+impl Client {
+    pub(super) fn new(config: MemcachedConfig, clock: Clock) -> Self {
+        Self { config, clock, open: Gate::default(), begun: Mutex::default() }
+    }
+
+    /// One to the same server that shares no connection with this one.
+    pub(super) fn apart(&self) -> Self {
+        Self::new(self.config.clone(), self.clock)
+    }
+
+    /// Begins the first connection, if that can be done without asking anybody.
+    pub(super) fn approach(&self) {
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = dial::begin(&self.config);
+    }
+
+    async fn connection(&self) -> FaultResult<Arc<Connection>> {
+        let mut open = self.open.lock().await;
+        if let Some(connection) = open.as_ref().filter(|connection| connection.is_open()) {
+            return Ok(Arc::clone(connection));
+        }
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let connection = dial::dial(&self.config, begun).await?;
+        *open = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    /// Makes the next request open another connection.
+    async fn give_up(&self, connection: &Arc<Connection>) {
+        self.open.lock().await.take_if(|open| Arc::ptr_eq(open, connection));
+    }
+
+    /// Has `commands` done by `deadline`, again over another connection if the first one breaks: so what was sent may be done
+    /// twice, and also after an error.
+    pub(super) async fn call(&self, deadline: Moment, commands: Commands) -> FaultResult<Replies> {
+        let mut current = None;
+        let work = self.attempts(commands, &mut current);
+        tokio::select! {
+            biased;
+            answer = work => return answer,
+            () = self.clock.sleep_until(deadline) => {}
+        }
+        let Some(connection) = current else {
+            let at = self.config.identity();
+            return Err(Fault::unavailable(format!("{at} was not reached by the deadline")));
+        };
+        // Whatever holds it up, another connection need not wait for it.
+        self.give_up(&connection).await;
+        Err(Fault::unavailable(format!("{} did not answer by the deadline", connection.peer)))
+    }
+
+    async fn attempts(
+        &self,
+        commands: Commands,
+        current: &mut Option<Arc<Connection>>,
+    ) -> FaultResult<Replies> {
+        let mut is_second = false;
+        loop {
+            *current = None;
+            let connection = self.connection().await?;
+            *current = Some(Arc::clone(&connection));
+            match connection.exchange(commands.bytes.clone(), commands.count).await {
+                Ok(replies) => return Ok(Replies(replies.into_iter())),
+                Err(fault) if is_second || !fault.kind.is_transient() => {
+                    return Err(dial::from(&connection.peer, &fault));
+                }
+                Err(_) => is_second = true,
+            }
+            self.give_up(&connection).await;
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Reading addresses.
+
+use std::fmt;
+
+use super::keys::Prefix;
+use crate::backend::Options;
+use crate::backend::options::{Secret, Tls};
+use crate::backend::tls::stays_here;
+
+/// The port of a server.
+const PORT: u16 = 11_211;
+
+/// A host and its port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostPort {
+    /// A name or an address, an IPv6 one without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Where a memcached is, and how to get in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemcachedConfig {
+    /// Where.
+    pub at: HostPort,
+    /// The user.
+    pub user: Option<String>,
+    /// The password.
+    pub password: Option<Secret>,
+    /// How the connection is encrypted, if it is.
+    pub tls: Option<Tls>,
+    /// What stands before the names in keys.
+    pub prefix: Prefix,
+}
+
+impl MemcachedConfig {
+    /// Reads the connection options; an error is one line without secrets.
+    pub fn parse(options: &Options) -> Result<Self, String> {
+        let endpoint = match options.endpoints.as_slice() {
+            [] => "memcached://localhost",
+            [one] if !one.contains(',') => one.as_str(),
+            _ => {
+                return Err("a lock is kept by one memcached, since several would not know of each other's \
+                            claims; name one endpoint"
+                    .to_owned());
+            }
+        };
+        let lower = endpoint.to_ascii_lowercase();
+        let (is_encrypted, rest) =
+            match (lower.strip_prefix("memcacheds://"), lower.strip_prefix("memcached://")) {
+                (Some(rest), _) => (true, &endpoint[endpoint.len() - rest.len()..]),
+                (None, Some(rest)) => (false, &endpoint[endpoint.len() - rest.len()..]),
+                (None, None) => (false, endpoint),
+            };
+        if options.tls.is_given() && !is_encrypted {
+            return Err(format!(
+                "memcached://{} is not encrypted, and encryption was asked for; write memcacheds://",
+                rest.rsplit_once('@').map_or(rest, |(_, host)| host)
+            ));
+        }
+        let (login, host) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let given = |text: &str| if text.is_empty() { Ok(None) } else { decoded(text).map(Some) };
+        let config = Self {
+            at: host_of(host.strip_suffix('/').unwrap_or(host))?,
+            user: options.user.clone().map_or_else(|| given(user), |user| Ok(Some(user)))?,
+            password: match &options.password {
+                Some(password) => Some(password.clone()),
+                None => given(password)?.map(Secret::new),
+            },
+            tls: is_encrypted.then(|| options.tls.clone()),
+            prefix: match &options.prefix {
+                Some(prefix) => Prefix::Plain(prefix.clone()),
+                None => Prefix::Escaped(String::new()),
+            },
+        };
+        config.check_login()?;
+        let prefix = options.prefix.as_deref().unwrap_or("");
+        if prefix.contains(|c: char| c.is_ascii_whitespace() || c.is_ascii_control()) {
+            return Err("a key of memcached has no white space; name another --prefix".to_owned());
+        }
+        Ok(config)
+    }
+
+    /// The protocol writes both in one line, apart by a space.
+    fn check_login(&self) -> Result<(), String> {
+        if self.user.is_some() != self.password.is_some() {
+            return Err("a user and a password belong together; see --user and --password-file".to_owned());
+        }
+        if self.user.as_ref().is_some_and(|user| user.contains(|c: char| c.is_whitespace())) {
+            return Err("a user of memcached has no white space in its name".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The place beyond this host to which the password goes unencrypted, if it does.
+    pub(super) fn open_password(&self) -> Option<String> {
+        self.password.as_ref().filter(|_| self.tls.is_none())?;
+        (!stays_here(&self.at.host)).then(|| self.at.to_string())
+    }
+
+    /// The service as text, the same for all who mean it, without secrets.
+    pub fn identity(&self) -> String {
+        let scheme = if self.tls.is_some() { "memcacheds" } else { "memcached" };
+        format!("{scheme}://{}", self.at)
+    }
+}
+
+fn host_of(text: &str) -> Result<HostPort, String> {
+    let wrong = || format!("{text:?} is not HOST:PORT");
+    let (host, rest) = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
+        None => text.find(':').map_or((text, ""), |at| text.split_at(at)),
+    };
+    let port = match rest.strip_prefix(':') {
+        Some(number) => number.parse().map_err(|_| wrong())?,
+        None if rest.is_empty() => PORT,
+        None => return Err(wrong()),
+    };
+    if host.contains(['?', '#', ' ', '/']) {
+        return Err(wrong());
+    }
+    let host = if host.is_empty() { "localhost" } else { host };
+    Ok(HostPort { host: host.to_owned(), port })
+}
+
+/// Takes `%XX` for the byte that it stands for.
+fn decoded(text: &str) -> Result<String, String> {
+    let wrong = || "a % in an address is followed by two hexadecimal digits".to_owned();
+    super::keys::unescape(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(endpoints: &[&str]) -> Result<MemcachedConfig, String> {
+        let endpoints = endpoints.iter().map(|endpoint| (*endpoint).to_owned()).collect();
+        MemcachedConfig::parse(&Options { endpoints, ..Options::default() })
+    }
+
+    #[test]
+    fn addresses_are_understood() {
+        for (endpoints, identity) in [
+            (&[] as &[&str], "memcached://localhost:11211"),
+            (&["memcached://h"], "memcached://h:11211"),
+            (&["MEMCACHED://h:1/"], "memcached://h:1"),
+            (&["h:1"], "memcached://h:1"),
+            (&["memcacheds://[::1]:7"], "memcacheds://[::1]:7"),
+            (&["memcached://u:p%40@h"], "memcached://h:11211"),
+        ] {
+            assert_eq!(parse(endpoints).map(|config| config.identity()), Ok(identity.to_owned()));
+        }
+        let config = parse(&["memcached://u:p%40@h"]).expect("valid");
+        assert_eq!(config.user.as_deref(), Some("u"));
+        assert_eq!(config.password.map(|password| password.reveal().to_owned()), Some("p@".to_owned()));
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_refused() {
+        for (endpoints, part) in [
+            (&["memcached://a", "memcached://b"] as &[&str], "name one endpoint"),
+            (&["memcached://a,b"], "name one endpoint"),
+            (&["memcached://h:x"], "is not HOST:PORT"),
+            (&["memcached://h/3"], "is not HOST:PORT"),
+            (&["memcached://u@h"], "belong together"),
+        ] {
+            let why = parse(endpoints).expect_err("refused");
+            assert!(why.contains(part), "{why}");
+        }
+        for prefix in ["a b", "a\r\nflush_all\r\n"] {
+            let options = Options { prefix: Some(prefix.to_owned()), ..Options::default() };
+            let why = MemcachedConfig::parse(&options).expect_err("refused");
+            assert!(why.contains("--prefix"), "{why}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What memcached says when it cannot do something.
+
+use crate::backend::document::Fault;
+use crate::lock::ErrorKind;
+
+/// The backend's name.
+pub(super) const NAME: &str = "memcached";
+
+/// The fault that a line of a reply tells of, if it does.
+pub(super) fn of(line: &str) -> Option<Fault> {
+    let (code, details) = line.split_once(' ').unwrap_or((line, ""));
+    Some(match code {
+        "SERVER_ERROR" if details.contains("too large") => Fault::new(
+            ErrorKind::Full,
+            "there is no room for another claim: the queue is longer than an item may be; wait, or raise -I",
+        ),
+        "SERVER_ERROR" if details.contains("out of memory") => {
+            Fault::new(ErrorKind::Full, "it has no memory left for another item; raise -m or wait")
+        }
+        "SERVER_ERROR" => Fault::unavailable(line),
+        "ERROR" if details.contains("open connections") => {
+            Fault::new(ErrorKind::Full, "it has no connection left for another client; raise -c or wait")
+        }
+        "CLIENT_ERROR" if details.contains("unauthenticated") => {
+            Fault::new(ErrorKind::Denied, "it wants a user and a password; see --user and --password-file")
+        }
+        "CLIENT_ERROR" if details.contains("authentication failure") => {
+            Fault::new(ErrorKind::Denied, "it does not accept this user and password")
+        }
+        "ERROR" | "CLIENT_ERROR" => nonsense(line),
+        _ => return None,
+    })
+}
+
+/// A reply that is not what was asked for.
+pub(super) fn nonsense(what: &str) -> Fault {
+    let what: String = what.chars().take(60).collect();
+    let reason = format!("it accepts connections but does not answer as memcached does ({what:?})");
+    Fault::new(ErrorKind::Corrupt, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_has_its_kind() {
+        for (line, kind) in [
+            ("SERVER_ERROR object too large for cache", Some(ErrorKind::Full)),
+            ("SERVER_ERROR out of memory storing object", Some(ErrorKind::Full)),
+            ("SERVER_ERROR temporary failure", Some(ErrorKind::Unavailable)),
+            ("ERROR Too many open connections", Some(ErrorKind::Full)),
+            ("CLIENT_ERROR unauthenticated", Some(ErrorKind::Denied)),
+            ("CLIENT_ERROR authentication failure", Some(ErrorKind::Denied)),
+            ("ERROR", Some(ErrorKind::Corrupt)),
+            ("CLIENT_ERROR bad data chunk", Some(ErrorKind::Corrupt)),
+            ("STORED", None),
+            ("17", None),
+        ] {
+            assert_eq!(of(line).map(|fault| fault.kind), kind, "{line}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The keys of items.
+//!
+//! A key has at most 250 bytes, without white space and control characters. A key of dlock's own has `%.` in it, and one
+//! that was cut has `%~`; no escaped name has, since a `%` there stands before two hexadecimal digits.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use crate::backend::document::{Fault, FaultResult, Side};
+use crate::lock::{ErrorKind, LockName};
+
+/// The longest key.
+const LONGEST: usize = 250;
+/// How many bytes of a hash stand for what was cut.
+const HASHED: usize = 16;
+/// How the key of the counter of tokens ends. It stays when a lock is free, so it tells which locks there are.
+const TOKEN: &str = "%.token";
+
+/// What stands before the names in keys, and how names are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Prefix {
+    /// White space and `%` in a name become `%XX`.
+    Escaped(String),
+    /// Names are written as foreign clients do; what a key cannot be is refused.
+    Plain(String),
+}
+
+/// How names become keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Naming {
+    pub(super) prefix: Prefix,
+}
+
+/// A key.
+pub(super) type Key = Vec<u8>;
+
+impl Naming {
+    fn prefix(&self) -> &str {
+        match &self.prefix {
+            Prefix::Escaped(prefix) | Prefix::Plain(prefix) => prefix,
+        }
+    }
+
+    /// The key of the lock `name`.
+    ///
+    /// Errors: `Invalid` for a name that cannot be written so.
+    pub(super) fn lock(&self, name: &LockName) -> FaultResult<Key> {
+        let text = match &self.prefix {
+            Prefix::Escaped(prefix) => format!("{prefix}{}", escaped(name.as_str())),
+            Prefix::Plain(prefix) => format!("{prefix}{name}"),
+        };
+        let is_wrong = |c: char| c.is_ascii_whitespace() || c.is_ascii_control();
+        if text.contains(is_wrong) {
+            let why = "a key of memcached has no white space; leave out --prefix to have it escaped";
+            return Err(Fault::new(ErrorKind::Invalid, why));
+        }
+        if matches!(self.prefix, Prefix::Plain(_)) && (text.contains("%.") || text.contains("%~")) {
+            let why = "keys with %. and %~ are dlock's own; leave out --prefix to have the name escaped";
+            return Err(Fault::new(ErrorKind::Invalid, why));
+        }
+        Ok(within(text.into_bytes(), ""))
+    }
+
+    /// The key of the counter of tokens of the lock with the key `lock`.
+    pub(super) fn token(lock: &[u8]) -> Key {
+        within(lock.to_vec(), TOKEN)
+    }
+
+    /// The key of what tells of the last success under the lock with the key `lock`.
+    pub(super) fn success(lock: &[u8]) -> Key {
+        within(lock.to_vec(), "%.success")
+    }
+
+    /// The key of an item beside the locks.
+    pub(super) fn side(&self, side: Side<'_>) -> FaultResult<Key> {
+        Ok(match side {
+            Side::Gone(name, id) => within(self.lock(name)?, &format!("%.gone-{id}")),
+            Side::Names(id) => within(self.prefix().as_bytes().to_vec(), &format!("%.names-{id}")),
+            Side::Nested => within(self.prefix().as_bytes().to_vec(), "%.nested"),
+        })
+    }
+
+    /// Of all keys of a server those that may be locks under this prefix.
+    pub(super) fn locks_among(&self, keys: &[Key]) -> Vec<Key> {
+        let tokens: std::collections::HashSet<&[u8]> =
+            keys.iter().map(Vec::as_slice).filter(|key| key.ends_with(TOKEN.as_bytes())).collect();
+        let mut locks: Vec<Key> =
+            tokens.iter().map(|token| token[..token.len() - TOKEN.len()].to_vec()).collect();
+        // The counters of these have keys that were cut.
+        let long = keys.iter().filter(|key| key.len() + TOKEN.len() > LONGEST);
+        locks.extend(long.filter(|key| tokens.contains(Self::token(key).as_slice())).cloned());
+        locks.retain(|key| !key.is_empty() && key.starts_with(self.prefix().as_bytes()));
+        locks.sort();
+        locks
+    }
+}
+
+/// `key` and `end`, or as much of `key` as fits, a hash of it, and `end`.
+fn within(mut key: Key, end: &str) -> Key {
+    if key.len() + end.len() > LONGEST {
+        let digest = Sha256::digest(&key);
+        key.truncate(LONGEST - end.len() - 2 - 2 * HASHED);
+        let mut hash = String::from("%~");
+        for byte in digest.iter().take(HASHED) {
+            // Writing to a String cannot fail.
+            let _ = write!(hash, "{byte:02x}");
+        }
+        key.extend_from_slice(hash.as_bytes());
+    }
+    key.extend_from_slice(end.as_bytes());
+    key
+}
+
+/// `name` with white space and `%` as `%XX`.
+fn escaped(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        if c == '%' || c.is_ascii_whitespace() {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{:02X}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Takes `%XX` for the byte that it stands for; `None` if a `%` stands before something else.
+pub(super) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter().copied();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let pair = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::ClaimId;
+
+    fn key(prefix: Option<&str>, name: &str) -> Result<String, ErrorKind> {
+        let prefix = prefix.map_or(Prefix::Escaped(String::new()), |prefix| Prefix::Plain(prefix.to_owned()));
+        let naming = Naming { prefix };
+        let key = naming.lock(&LockName::new(name).expect("a name")).map_err(|fault| fault.kind)?;
+        Ok(String::from_utf8(key).expect("UTF-8"))
+    }
+
+    #[test]
+    fn plain_names_are_their_keys() {
+        assert_eq!(key(None, "deploy"), Ok("deploy".into()));
+        assert_eq!(key(Some(""), "a/b:c%2F"), Ok("a/b:c%2F".into()));
+        assert_eq!(key(Some("app:"), "é"), Ok("app:é".into()));
+        assert_eq!(key(None, "a b%"), Ok("a%20b%25".into()));
+    }
+
+    #[test]
+    fn what_a_key_cannot_be_is_refused_where_nothing_may_be_escaped() {
+        for name in ["a b", "a%.token", "a%~b"] {
+            assert_eq!(key(Some(""), name), Err(ErrorKind::Invalid), "{name}");
+            assert!(key(None, name).is_ok());
+        }
+    }
+
+    #[test]
+    fn long_keys_end_in_a_hash_and_stay_apart() {
+        let prefix = "p".repeat(100);
+        let one = key(Some(&prefix), &"x".repeat(200)).expect("fits");
+        let two = key(Some(&prefix), &format!("{}y", "x".repeat(199))).expect("fits");
+        assert!(one.len() == LONGEST && two.len() == LONGEST && one != two);
+        let exact = key(Some(&"p".repeat(50)), &"x".repeat(200)).expect("fits");
+        assert_eq!(exact, format!("{}{}", "p".repeat(50), "x".repeat(200)));
+    }
+
+    #[test]
+    fn no_item_beside_a_lock_is_a_lock() {
+        let naming = Naming { prefix: Prefix::Escaped(String::new()) };
+        let name = LockName::new("x".repeat(200)).expect("a name");
+        let lock = naming.lock(&name).expect("valid");
+        let id = ClaimId::from_number(1);
+        let mut all = vec![lock.clone(), Naming::token(&lock), Naming::success(&lock)];
+        for side in [Side::Gone(&name, id), Side::Names(id), Side::Nested] {
+            all.push(naming.side(side).expect("valid"));
+        }
+        assert!(all.iter().all(|key| key.len() <= LONGEST));
+        assert!(all[1..].iter().all(|key| String::from_utf8_lossy(key).contains("%.")));
+    }
+
+    #[test]
+    fn locks_are_found_by_their_counters() {
+        let naming = Naming { prefix: Prefix::Plain("app:".into()) };
+        let name = |text: &str| LockName::new(text).expect("a name");
+        let (short, long) = (name("deploy"), "x".repeat(244));
+        let short = naming.lock(&short).expect("valid");
+        let long = format!("app:{long}").into_bytes();
+        let keys = [
+            short.clone(),
+            Naming::token(&short),
+            long.clone(),
+            Naming::token(&long),
+            b"other".to_vec(),
+            b"other%.token".to_vec(),
+            format!("app:{}", "y".repeat(244)).into_bytes(),
+        ];
+        let found = naming.locks_among(&keys);
+        assert!(found.contains(&short) && found.contains(&long), "{found:?}");
+        assert!(!found.contains(&b"other".to_vec()) && !found.contains(&keys[6]), "{found:?}");
+    }
+}

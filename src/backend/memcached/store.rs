@@ -1,0 +1,275 @@
+//! memcached as a store of documents.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+
+use super::client::{Client, Commands, Replies};
+use super::fault::{NAME, nonsense};
+use super::keys::{Key, Naming};
+use super::list;
+use crate::backend::document::{Arrival, Fault, FaultResult, Item, Replaced, Side, Store, Version};
+use crate::lock::{ClaimId, LockName, Moment};
+
+/// What an item may have with its key and its header, if the server was not told otherwise, is a mebibyte.
+const ROOM: usize = 1_048_576 - 2048;
+/// memcached takes a longer time for a date.
+const LONGEST_LIFE: Duration = Duration::from_hours(30 * 24);
+/// Some less, since an item is kept a little longer than the ttl.
+const LONGEST_TTL: Duration = Duration::from_hours(29 * 24);
+/// How many bytes of keys are asked for in one line.
+const LINE: usize = 1500;
+/// How often an item may be gone at once that was made just now.
+const VANISHINGS: usize = 5;
+
+/// One memcached.
+#[derive(Debug)]
+pub(super) struct MemcachedStore {
+    client: Arc<Client>,
+    naming: Naming,
+}
+
+/// `life` as the protocol has it, rounded up.
+fn expiry(life: Duration) -> u64 {
+    let life = life.min(LONGEST_LIFE);
+    life.as_secs() + u64::from(life.subsec_nanos() > 0)
+}
+
+fn replaced(line: &str, item: Option<Item>) -> FaultResult<Replaced> {
+    match line {
+        "STORED" => Ok(Replaced { done: true, item }),
+        "EXISTS" | "NOT_FOUND" => Ok(Replaced { done: false, item }),
+        other => Err(nonsense(other)),
+    }
+}
+
+impl MemcachedStore {
+    pub(super) fn new(client: Arc<Client>) -> Self {
+        let naming = Naming { prefix: client.config.prefix.clone() };
+        Self { client, naming }
+    }
+
+    async fn call(&self, deadline: Moment, commands: Commands) -> FaultResult<Replies> {
+        self.client.call(deadline, commands).await
+    }
+
+    /// Compares and sets, and reads what is there then.
+    async fn swap(
+        &self,
+        key: &[u8],
+        version: &Version,
+        expiry: &str,
+        bytes: &[u8],
+        deadline: Moment,
+    ) -> FaultResult<Replaced> {
+        let rest = format!("0 {expiry} {} {}", bytes.len(), version.0);
+        let commands = Commands::default().value("cas", key, &rest, bytes).line("gets", key, "");
+        let mut replies = self.call(deadline, commands).await?;
+        let line = replies.next()?.line()?;
+        replaced(&line, replies.next()?.item()?)
+    }
+
+    async fn get(&self, key: &[u8], deadline: Moment) -> FaultResult<Option<Item>> {
+        let mut replies = self.call(deadline, Commands::default().line("gets", key, "")).await?;
+        replies.next()?.item()
+    }
+
+    /// Draws a number greater than `above` from the counter of the lock with the key `lock`. A counter that the server has
+    /// forgotten goes on from the clock of this host, in milliseconds, which is higher unless that clock was set back.
+    async fn draw(&self, lock: &[u8], above: u64, deadline: Moment) -> FaultResult<u64> {
+        let key = Naming::token(lock);
+        let mut step = 1;
+        loop {
+            let count = Commands::default().line("incr", &key, &step.to_string());
+            match drawn(&self.call(deadline, count).await?.next()?.line()?)? {
+                Some(number) if number > above => return Ok(number),
+                Some(number) => step = above - number + 1,
+                None => {
+                    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                    let first = u64::try_from(since.as_millis()).unwrap_or(1).max(above + 1);
+                    let text = first.to_string();
+                    let rest = format!("0 0 {}", text.len());
+                    let begin = Commands::default().value("add", &key, &rest, text.as_bytes());
+                    if self.call(deadline, begin).await?.next()?.line()? == "STORED" {
+                        return Ok(first);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The server's clock, in milliseconds.
+    async fn time(&self, deadline: Moment) -> FaultResult<u64> {
+        let stats = self.call(deadline, Commands::default().line("stats", b"", "")).await?.next()?;
+        let seconds = stats.stat("time").and_then(|text| text.parse::<u64>().ok());
+        seconds.map(|seconds| seconds * 1000).ok_or_else(|| nonsense("stats without time"))
+    }
+
+    async fn set(&self, key: &[u8], expiry: u64, bytes: &[u8], deadline: Moment) -> FaultResult<()> {
+        let rest = format!("0 {expiry} {}", bytes.len());
+        let set = Commands::default().value("set", key, &rest, bytes);
+        match self.call(deadline, set).await?.next()?.line()?.as_str() {
+            "STORED" => Ok(()),
+            other => Err(nonsense(other)),
+        }
+    }
+}
+
+/// What `incr` says; `None` if there is no counter.
+fn drawn(line: &str) -> FaultResult<Option<u64>> {
+    if line == "NOT_FOUND" {
+        return Ok(None);
+    }
+    line.trim().parse().map(Some).map_err(|_| nonsense(line))
+}
+
+#[async_trait]
+impl Store for MemcachedStore {
+    fn backend(&self) -> &'static str {
+        NAME
+    }
+
+    fn why_forgotten(&self) -> &'static str {
+        "memcached no longer has the item of the lock: it was evicted, deleted or overwritten, or memcached was restarted"
+    }
+
+    fn room(&self) -> usize {
+        ROOM
+    }
+
+    fn longest_ttl(&self) -> Duration {
+        LONGEST_TTL
+    }
+
+    fn order(&self, name: &LockName) -> String {
+        name.to_string()
+    }
+
+    async fn read(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Item>> {
+        self.get(&self.naming.lock(name)?, deadline).await
+    }
+
+    async fn arrive(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        empty: &[u8],
+        life: Duration,
+        deadline: Moment,
+    ) -> FaultResult<Arrival> {
+        let (lock, gone) = (self.naming.lock(name)?, self.naming.side(Side::Gone(name, id))?);
+        let rest = format!("0 {} {}", expiry(life), empty.len());
+        for _ in 0..VANISHINGS {
+            let commands = Commands::default()
+                .value("add", &lock, &rest, empty)
+                .line("gets", &lock, "")
+                .line("incr", &Naming::token(&lock), "1")
+                .line("gets", &gone, "");
+            let mut replies = self.call(deadline, commands).await?;
+            replies.next()?.line()?;
+            let item = replies.next()?.item()?;
+            let number = drawn(&replies.next()?.line()?)?;
+            let gone = replies.next()?.item()?.map(|item| item.bytes);
+            let Some(item) = item else { continue };
+            let number = match number {
+                Some(number) => number,
+                None => self.draw(&lock, 0, deadline).await?,
+            };
+            return Ok(Arrival { item, number, gone });
+        }
+        Err(Fault::unavailable("it does not keep the item of the lock for even a moment"))
+    }
+
+    async fn number(&self, name: &LockName, above: u64, deadline: Moment) -> FaultResult<u64> {
+        self.draw(&self.naming.lock(name)?, above, deadline).await
+    }
+
+    async fn replace(
+        &self,
+        name: &LockName,
+        version: &Version,
+        bytes: &[u8],
+        life: Duration,
+        deadline: Moment,
+    ) -> FaultResult<Replaced> {
+        let expiry = expiry(life).to_string();
+        self.swap(&self.naming.lock(name)?, version, &expiry, bytes, deadline).await
+    }
+
+    /// `delete` does not compare, but a replacement that has expired at once does.
+    async fn remove(&self, name: &LockName, version: &Version, deadline: Moment) -> FaultResult<Replaced> {
+        self.swap(&self.naming.lock(name)?, version, "-1", b"", deadline).await
+    }
+
+    async fn read_side(&self, side: Side<'_>, deadline: Moment) -> FaultResult<Option<Item>> {
+        self.get(&self.naming.side(side)?, deadline).await
+    }
+
+    async fn write_side(
+        &self,
+        side: Side<'_>,
+        bytes: &[u8],
+        life: Duration,
+        deadline: Moment,
+    ) -> FaultResult<()> {
+        self.set(&self.naming.side(side)?, expiry(life), bytes, deadline).await
+    }
+
+    async fn swap_side(
+        &self,
+        side: Side<'_>,
+        version: Option<&Version>,
+        bytes: &[u8],
+        deadline: Moment,
+    ) -> FaultResult<bool> {
+        let key = self.naming.side(side)?;
+        let Some(version) = version else {
+            let rest = format!("0 0 {}", bytes.len());
+            let add = Commands::default().value("add", &key, &rest, bytes);
+            return Ok(self.call(deadline, add).await?.next()?.line()? == "STORED");
+        };
+        Ok(self.swap(&key, version, "0", bytes, deadline).await?.done)
+    }
+
+    async fn remove_side(&self, side: Side<'_>, deadline: Moment) -> FaultResult<()> {
+        let delete = Commands::default().line("delete", &self.naming.side(side)?, "");
+        self.call(deadline, delete).await?.next()?.line().map(drop)
+    }
+
+    async fn record_success(&self, name: &LockName, ago: Duration, deadline: Moment) -> FaultResult<()> {
+        let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+        let acquired = self.time(deadline).await?.saturating_sub(ago);
+        let key = Naming::success(&self.naming.lock(name)?);
+        self.set(&key, 0, acquired.to_string().as_bytes(), deadline).await
+    }
+
+    async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
+        let key = Naming::success(&self.naming.lock(name)?);
+        let Some(item) = self.get(&key, deadline).await? else { return Ok(None) };
+        let acquired = std::str::from_utf8(&item.bytes).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        let Some(acquired) = acquired else { return Ok(None) };
+        let now = self.time(deadline).await?;
+        Ok(Some(Duration::from_millis(now.saturating_sub(acquired))))
+    }
+
+    async fn all(&self, deadline: Moment) -> FaultResult<Vec<Item>> {
+        let keys: Vec<Key> = list::keys(&self.client, deadline).await?;
+        let mut items = Vec::new();
+        let locks = self.naming.locks_among(&keys);
+        let mut rest = locks.as_slice();
+        while !rest.is_empty() {
+            let mut length = 0;
+            let fits = |key: &&Key| {
+                length += key.len() + 1;
+                length <= LINE
+            };
+            let (some, others) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+            let gets = Commands::default().line("gets", &some.join(&b' '), "");
+            let found = self.call(deadline, gets).await?.next()?.items()?;
+            items.extend(found.into_iter().map(|(_, item)| item));
+            rest = others;
+        }
+        Ok(items)
+    }
+}

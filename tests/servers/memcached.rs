@@ -1,0 +1,81 @@
+//! memcached servers.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use super::process::{Server, dying_with_us, free_port, shared_folder};
+
+/// Why there is none on this machine.
+pub(crate) fn missing() -> Option<String> {
+    let found = Command::new("memcached").arg("--version").output().is_ok();
+    (!found).then(|| "memcached is not installed (Debian: memcached)".to_owned())
+}
+
+/// A server.
+pub(crate) fn start() -> Server {
+    start_with(&[])
+}
+
+/// A server with further options.
+pub(crate) fn start_with(options: &[&str]) -> Server {
+    let port = free_port();
+    let mut words = vec!["-l".to_owned(), "127.0.0.1".to_owned(), "-p".to_owned(), port.to_string()];
+    // As root it wants to know as whom it is to run.
+    words.extend(["-U", "0", "-u", "nobody"].iter().chain(options).map(|word| (*word).to_owned()));
+    Server::start(shared_folder("memcached"), port, move || {
+        let mut command = dying_with_us("memcached");
+        command.args(&words);
+        command
+    })
+}
+
+/// The address of a server.
+pub(crate) fn address(server: &Server) -> String {
+    format!("memcached://127.0.0.1:{}", server.port())
+}
+
+/// What the server at `port` answers to `request`, which is whole lines.
+#[track_caller]
+pub(crate) fn raw(port: u16, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("sets");
+    // The answer to the last command marks the end.
+    stream.write_all(&[request, b"mn\r\n"].concat()).expect("writes");
+    let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
+    while !answer.ends_with(b"MN\r\n") {
+        let got = stream.read(&mut buffer).expect("answers");
+        assert!(got > 0, "the server closed the connection");
+        answer.extend_from_slice(&buffer[..got]);
+    }
+    answer.truncate(answer.len() - 4);
+    String::from_utf8(answer).expect("text")
+}
+
+/// The value under `key`, and its version.
+pub(crate) fn value(port: u16, key: &str) -> Option<(String, String)> {
+    let said = raw(port, format!("gets {key}\r\n").as_bytes());
+    let (head, rest) = said.strip_prefix("VALUE ")?.split_once("\r\n")?;
+    let version = head.rsplit(' ').next()?.to_owned();
+    Some((rest.strip_suffix("\r\nEND\r\n")?.to_owned(), version))
+}
+
+/// Takes the claim `id` on the lock with the key `key` away behind dlock's back.
+pub(crate) fn lose_claim(port: u16, key: &str, id: &str) {
+    loop {
+        let (text, version) = value(port, key).expect("the queue is there");
+        let mut document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let claims = document["claims"].as_array_mut().expect("claims");
+        let before = claims.len();
+        claims.retain(|claim| claim["about"]["claim"] != id);
+        assert_eq!(claims.len() + 1, before, "the claim is there");
+        let (life, text) = if claims.is_empty() { (-1, String::new()) } else { (3600, document.to_string()) };
+        let swap = format!("cas {key} 0 {life} {} {version}\r\n{text}\r\n", text.len());
+        match raw(port, swap.as_bytes()).as_str() {
+            "STORED\r\n" => return,
+            "EXISTS\r\n" => {}
+            other => panic!("{other}"),
+        }
+    }
+}
