@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::supervise::ender::TreeState;
+use crate::supervise::signals::Signal;
 
 #[test]
 fn a_command_that_cannot_be_executed_releases() {

@@ -8,8 +8,8 @@ mod waiting;
 use std::time::Duration;
 
 use super::*;
-use crate::supervise::signals::Signal;
 use crate::lock::{Error, ErrorKind, FencingToken, Granted, Holder};
+use crate::supervise::signals::Signal;
 
 const fn at(ms: u64) -> Moment {
     Moment::from_nanos(1_000_000_000_000 + ms * 1_000_000)

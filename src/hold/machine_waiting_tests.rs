@@ -1,6 +1,7 @@
 //! Up to the start of the command.
 
 use super::*;
+use crate::supervise::signals::Signal;
 
 #[test]
 fn an_ordinary_run_asks_the_front_before_it_starts_the_command() {

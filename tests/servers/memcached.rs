@@ -22,8 +22,8 @@ pub(crate) fn start() -> Server {
 pub(crate) fn start_with(options: &[&str]) -> Server {
     let port = free_port();
     let mut words = vec!["-l".to_owned(), "127.0.0.1".to_owned(), "-p".to_owned(), port.to_string()];
-    // As root it wants to know as whom it is to run.
-    words.extend(["-U", "0", "-u", "nobody"].iter().chain(options).map(|word| (*word).to_owned()));
+    // As root it wants to know as whom it is to run; a process that becomes somebody else is not ended with its parent any more.
+    words.extend(["-U", "0", "-u", "root"].iter().chain(options).map(|word| (*word).to_owned()));
     Server::start(shared_folder("memcached"), port, move || {
         let mut command = dying_with_us("memcached");
         command.args(&words);
