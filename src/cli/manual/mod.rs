@@ -1,7 +1,7 @@
 //! The manual pages, and `dlock man`.
 //!
 //! The options of a page are those of [`super::args`], the rest is Markdown: of a subcommand in `text/`, of a lock service
-//! in its own folder. [`roff`] says which part of Markdown that is.
+//! in its own folder; `roff.rs` says which part of Markdown that is.
 
 mod pager;
 mod roff;
