@@ -87,6 +87,11 @@ async fn c04_severed_holder_learns_by_its_next_renewal(b: Bench) {
     b.hold(b.ask(&lock)).await;
 }
 
+/// Whether nobody is said to have ended it. Where there are no sessions, that an entry was removed is all that can be told.
+fn is_unexplained(reason: &LossReason) -> bool {
+    matches!(reason, LossReason::SessionEnded | LossReason::Evicted(None))
+}
+
 async fn c04_severed_holder_is_out_of_the_line(b: Bench) {
     let lock = b.name("a");
     let a = b.hold(b.ask(&lock)).await;
@@ -94,7 +99,7 @@ async fn c04_severed_holder_is_out_of_the_line(b: Bench) {
     next.waits().await;
     b.fixture.sever(a.id(), &lock).await;
     next.held().await;
-    assert_eq!(a.lost().await, LossReason::SessionEnded);
+    assert!(is_unexplained(&a.lost().await));
 }
 
 async fn c04_severed_waiter_is_out_of_the_line(b: Bench) {
@@ -103,7 +108,7 @@ async fn c04_severed_waiter_is_out_of_the_line(b: Bench) {
     let waiter = b.enter(b.ask(&lock)).await;
     let next = b.enter(b.ask(&lock)).await;
     b.fixture.sever(waiter.id(), &lock).await;
-    assert_eq!(waiter.lost().await, LossReason::SessionEnded);
+    assert!(is_unexplained(&waiter.lost().await));
     holder.leave().await;
     next.held().await;
 }
