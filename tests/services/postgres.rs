@@ -279,9 +279,9 @@ fn settings_of_the_server_change_nothing() {
 fn what_can_cost_a_lock_is_said() {
     let server = postgres::start();
     let bed = bed_on(&server);
-    let holder = bed.held(&["--name", "x"]);
-    until_true("a warning", || holder.running.err_so_far().contains("fsync"));
-    holder.release().said_one_line(&["fsync = on"]);
+    let holder = bed.held(&["-v", "--name", "x"]);
+    until_true("a warning", || holder.running.err_so_far().contains("fsync = on"));
+    assert_eq!(holder.release().code(), Some(0));
     let looked = bed.finish(&mut bed.verb("doctor", [] as [&str; 0])).text();
     for part in ["PostgreSQL 1", "fsync is off", "note: a claim counts on the database's clock"] {
         assert!(looked.contains(part), "{looked}");
