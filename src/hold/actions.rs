@@ -138,9 +138,10 @@ impl Driver<'_> {
         }
         match self.try_spawn() {
             Ok(spawned) => {
-                self.command = Some(spawned.pid);
-                self.audience.notice(Notice::Started(spawned.pid));
+                let pid = spawned.pid;
+                self.command = Some(pid);
                 self.command_started(spawned);
+                self.audience.notice(Notice::Started(pid));
                 self.examine_later();
             }
             Err(error) => self.events.push_back(Event::NotExecuted(error)),
