@@ -90,7 +90,9 @@ fn children_from_before_dlock_are_nobodys_tree() {
         exec "$dlock" run --endpoint "$locks" --name x -- sh -c 'setsid sleep 1000 & echo $! >pid; wait'"#;
     let running = bed.start(&mut bed.bash(script));
     let (stranger, member) = (pid_in(&bed, "stranger"), pid_in(&bed, "pid"));
-    process::signal(running.keeper(), Signal::KILL);
+    let keeper = running.keeper();
+    process::await_told(keeper);
+    process::signal(keeper, Signal::KILL);
     running.finish().failed(76, &["the command was ended"]);
     assert!(!is_alive(member) && is_alive(stranger));
     bed.assert_free("x");

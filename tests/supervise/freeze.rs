@@ -79,11 +79,7 @@ fn a_keeper_that_stays_stopped_when_the_rest_thaws_costs_the_tree_its_life() {
     let bed = Bed::new();
     let holder = bed.held(&["--name", "x", "--ttl", "2s"]);
     let [front, keeper, command] = members(&holder);
-    // It leaves the directory when it has told the front that the command runs.
-    let place = format!("/proc/{keeper}/cwd");
-    until_true("a start that was told", || {
-        std::fs::read_link(&place).is_ok_and(|place| place.as_os_str() == "/")
-    });
+    process::await_told(keeper);
     freeze(&[front, keeper, command]);
     let_pass(TTL + TTL / 5);
     process::signal(command, Signal::CONT);

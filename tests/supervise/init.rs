@@ -159,6 +159,7 @@ fn a_killed_keeper_takes_the_tree_with_it() {
     let running = bed.start(&mut command);
     bed.await_line("ready");
     let keeper = until("a keeper", || process::keeper_of(outer_pid(&running)));
+    process::await_told(keeper);
     process::signal(keeper, Signal::KILL);
     running.finish().failed(76, &["the command was ended"]);
     bed.await_no_process();

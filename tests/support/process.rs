@@ -107,3 +107,11 @@ pub(crate) fn kill_at_once(pids: &[i32]) -> bool {
     }
     killer.status.success()
 }
+
+/// Waits until `keeper` has told the front that the command runs: it leaves the caller's directory after that.
+pub(crate) fn await_told(keeper: i32) {
+    let place = format!("/proc/{keeper}/cwd");
+    super::wait::until("a start that was told", || {
+        std::fs::read_link(&place).is_ok_and(|place| place.as_os_str() == "/").then_some(())
+    });
+}
