@@ -18,10 +18,11 @@ const EXTENSION: u64 = 30_000_000;
 
 /// Whom the front tells, if a service manager listens.
 pub(super) fn notifier(settings: &RunSettings) -> Option<Notifier> {
+    let address = address()?;
     let ready = settings.notify_ready;
     let texts =
         Texts { waiting, started: if ready { ready_text } else { running }, subject: names(&settings.names) };
-    Notifier::new(&address()?, texts, ready)
+    Notifier::new(&address, texts, ready)
 }
 
 fn waiting(lock: &str, ahead: Option<u32>) -> String {

@@ -33,7 +33,7 @@ async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder)
     // A keeper reads who asks; where there is none, nobody would.
     let how = if found.verb == Verb::Detach { Evict::Force } else { Evict::Ask };
     if !backend.evict(name, found.id, how, by, connect::deadline()).await? {
-        return Err(gone(settings).into());
+        return Err(ended_meanwhile(&found).into());
     }
     if how == Evict::Ask { await_end(backend, name, found.id).await } else { Ok(()) }
 }
@@ -41,7 +41,7 @@ async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder)
 async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> Result<(), Ended> {
     let found = find(backend, settings).await?;
     if found.verb == Verb::Detach && !backend.renew(found.name, found.id, connect::deadline()).await? {
-        return Err(gone(settings).into());
+        return Err(ended_meanwhile(&found).into());
     }
     Ok(())
 }
@@ -99,6 +99,13 @@ async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<
 fn gone(settings: &ClaimSettings) -> Failure {
     let (claim, locks) = (&settings.claim, names(&settings.names));
     Failure::new(ExitCode::Lost, format!("claim {claim} does not hold {locks}; nothing was changed"))
+}
+
+/// A claim that held a moment ago and is not there any more. A request whose first answer was lost may have ended it itself, so
+/// nothing is said of what was changed.
+fn ended_meanwhile(found: &Found<'_>) -> Failure {
+    let lock = sanitise::text(found.name.as_str());
+    Failure::new(ExitCode::Lost, format!("claim {} does not hold {lock} any more", found.id))
 }
 
 #[cfg(test)]
