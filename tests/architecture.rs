@@ -52,6 +52,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
 const CONTRACT: &[&str] = &[
     "approach",
     "capability",
+    "claim_state",
     "deadlock",
     "document",
     "foreign",
