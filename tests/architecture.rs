@@ -50,6 +50,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
 const CONTRACT: &[&str] = &[
     "approach",
     "capability",
+    "cause",
+    "cause_tests",
     "deadlock",
     "document",
     "foreign",

@@ -144,4 +144,6 @@ pub mod adr {
     pub mod r0111_memcached_by_hand {}
     #[doc = include_str!("adr/0112-memcached-keys-and-foreign-clients.md")]
     pub mod r0112_memcached_keys_and_foreign_clients {}
+    #[doc = include_str!("adr/0114-one-list-of-causes.md")]
+    pub mod r0114_one_list_of_causes {}
 }

@@ -133,7 +133,7 @@ fn too_few_descriptors_is_71() {
         refused += 1;
         let said = finished.failed(71, &[]).err;
         // As glibc says it, and musl.
-        let reasons = ["Too many open files", "No file descriptors available"];
+        let reasons = ["too many open files", "no file descriptors available"];
         assert!(reasons.iter().any(|reason| said.contains(reason)), "{said}");
         assert!(!bed.exists("started"), "limit {limit}");
         bed.await_no_process();
