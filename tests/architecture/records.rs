@@ -27,10 +27,15 @@ fn every_record_is_in_the_documentation_and_once_in_the_index() {
     let index = fs::read_to_string(docs().join("adr.md")).expect("read");
     let missing = wrong(|name, _| {
         let number = name[..4].trim_start_matches('0');
-        !list.contains(&format!("adr/{name}")) || index.matches(&format!("[{number}](adr/{name})")).count() != 1
+        !list.contains(&format!("adr/{name}"))
+            || index.matches(&format!("[{number}](adr/{name})")).count() != 1
     });
     assert!(missing.is_empty(), "{missing:?}");
-    assert_eq!(index.matches("](adr/").count(), records().len(), "the index names a record that is not there");
+    assert_eq!(
+        index.matches("](adr/").count(),
+        records().len(),
+        "the index names a record that is not there"
+    );
 }
 
 #[test]
