@@ -57,7 +57,9 @@ fn every_record_has_its_number_its_date_and_how_it_stands() {
 fn links_of_records_lead_to_records() {
     let lost = wrong(|_, text| {
         let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        links.filter(|link| link.ends_with(".md")).any(|link| !docs().join("adr").join(link).is_file())
+        links
+            .filter(|link| Path::new(link).extension().is_some_and(|end| end == "md"))
+            .any(|link| !docs().join("adr").join(link).is_file())
     });
     assert!(lost.is_empty(), "{lost:?}");
 }
