@@ -212,7 +212,9 @@ fn no_ttl_is_longer_than_what_a_restarted_node_waits() {
     let holder = bed.held(&["--name", "x", "--ttl", "60s", "--max-ttl", "5s"]);
     let left = bed.status("x")["holders"][0]["ttl_ms"].as_u64().expect("a ttl");
     assert!(left <= 5_000, "{left} ms");
-    holder.release().silently(0);
+    let ended = holder.release();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    ended.said_one_line(&["the ttl of x is 5s, not 60s", "redis grants no more"]);
 }
 
 #[test]
