@@ -214,7 +214,7 @@ fn no_ttl_is_longer_than_what_a_restarted_node_waits() {
     assert!(left <= 5_000, "{left} ms");
     let ended = holder.release();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    ended.said_one_line(&["the ttl of x is 5s, not 60s", "redis grants no more"]);
+    ended.said_one_line(&["the ttl of x is 5s, not 1m00s", "redis grants no more"]);
 }
 
 #[test]
