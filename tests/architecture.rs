@@ -52,6 +52,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
 const CONTRACT: &[&str] = &[
     "approach",
     "capability",
+    "cause",
+    "cause_tests",
     "claim_state",
     "deadlock",
     "document",

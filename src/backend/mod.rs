@@ -35,6 +35,7 @@
 
 pub mod approach;
 pub mod capability;
+pub mod cause;
 pub mod claim_state;
 pub mod deadlock;
 pub mod document;

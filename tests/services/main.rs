@@ -6,6 +6,7 @@
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 #![allow(clippy::duplicate_mod, reason = "the same tests, once for each service")]
 
+mod causes;
 mod etcd;
 mod etcd_cluster;
 mod etcd_cut;

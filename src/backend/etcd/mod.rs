@@ -12,6 +12,7 @@ mod claim;
 mod config;
 mod core;
 mod deadlock;
+mod dial;
 mod enter;
 mod evict;
 mod examine;

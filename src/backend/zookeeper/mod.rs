@@ -273,6 +273,9 @@ impl Backend for ZkBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
+        if how != Evict::Ask {
+            self.door.persist();
+        }
         let call = self.call("evict from the queue", Some(name), deadline);
         call.run(async {
             self.left_behind(id).await;

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use super::leg::{Leg, Phase};
 use super::tally;
+use crate::backend::cause;
 use crate::backend::claim_state::{self, Publisher};
 use crate::backend::redis::fault::Fault;
 use crate::backend::redis::keys::LockKeys;
@@ -38,13 +39,21 @@ impl Nodes {
     /// What few answers mean.
     pub(super) fn too_few(&self, answered: usize, faults: &[Fault]) -> Fault {
         let all = self.services.len();
-        let mut reasons: Vec<&str> = faults.iter().map(|fault| fault.reason.as_str()).collect();
+        let parts = faults.iter().map(|fault| cause::parted(&fault.reason));
+        let (mut reasons, remedies): (Vec<&str>, Vec<Option<&str>>) = parts.unzip();
         reasons.dedup();
         let reason = format!("{answered} of {all} nodes can be used ({})", reasons.join("; "));
-        let kind = |kind| faults.iter().any(|fault| fault.kind == kind);
+        // One is enough to begin with.
+        let reason = match remedies.iter().flatten().next() {
+            Some(remedy) => format!("{reason}; {remedy}"),
+            None => reason,
+        };
         // What no waiting helps against is said as what it is.
+        let any = |kind| faults.iter().any(|fault| fault.kind == kind);
+        let all_corrupt = !faults.is_empty() && faults.iter().all(|fault| fault.kind == ErrorKind::Corrupt);
         let kind =
-            [ErrorKind::Denied, ErrorKind::Invalid, ErrorKind::Unsupported].into_iter().find(|k| kind(*k));
+            [ErrorKind::Denied, ErrorKind::Invalid, ErrorKind::Unsupported].into_iter().find(|k| any(*k));
+        let kind = kind.or(all_corrupt.then_some(ErrorKind::Corrupt));
         Fault::new(kind.unwrap_or(ErrorKind::Unavailable), reason)
     }
 }
