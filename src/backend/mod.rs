@@ -149,8 +149,11 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// What others are shown changes, not the claim itself. Errors: `Unavailable`, `Denied`; it may have been written then.
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool>;
-    /// Whether a claim lives on for its ttl without the process that made it, so that [`Backend::renew`] renews it.
-    fn is_detachable(&self) -> bool {
+
+    /// Whether a claim on so many `names` lives on for its ttl without the process that made it, so that [`Backend::renew`]
+    /// renews it.
+    fn is_detachable(&self, names: usize) -> bool {
+        let _ = names;
         false
     }
 

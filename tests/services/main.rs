@@ -85,7 +85,7 @@ tests_of!(on_etcd, detached, herd);
 tests_of!(on_mysql, detached, herd, sql, sql_late);
 tests_of!(on_postgres, detached, herd, sql, sql_late);
 tests_of!(on_redis, detached, herd, late);
-tests_of!(on_redlock, herd, late, undetached);
+tests_of!(on_redlock, detached, herd, late);
 tests_of!(on_zk, herd, undetached);
 
 /// Locks of a test are in a part of the service that its name begins with; if that is none, in its own folder.
