@@ -5,6 +5,8 @@
 
 #[path = "architecture/checker_tests.rs"]
 mod checker_tests;
+#[path = "architecture/records.rs"]
+mod records;
 #[path = "architecture/source.rs"]
 mod source;
 
@@ -76,16 +78,6 @@ const LONGEST_FILE: usize = 400;
 const LONGEST_FUNCTION: usize = 70;
 
 #[test]
-fn every_record_is_in_the_documentation() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs");
-    let list = fs::read_to_string(docs.join("mod.rs")).expect("read");
-    let records = fs::read_dir(docs.join("adr")).expect("read").flatten();
-    let names = records.map(|record| record.file_name().to_string_lossy().into_owned());
-    let missing: Vec<_> = names.filter(|name| !list.contains(&format!("adr/{name}"))).collect();
-    assert!(missing.is_empty(), "{missing:?}");
-}
-
-#[test]
 fn sources_keep_the_rules() {
     let found = complaints_in("src", complaints);
     assert!(found.is_empty(), "\n{}", found.join("\n"));
@@ -107,23 +99,19 @@ fn tests_have_one_home_of_unsafe_code() {
 }
 
 #[test]
-fn decision_records_are_numbered() {
+fn nothing_is_listed_that_is_not_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for folder in ["docs/adr", "src/docs/adr"] {
-        for file in fs::read_dir(root.join(folder)).into_iter().flatten() {
-            let name = file.expect("readable").file_name().into_string().expect("UTF-8");
-            assert!(is_record(&name), "{folder}/{name} is not named NNNN-title.md");
-        }
-    }
-}
-
-fn is_record(name: &str) -> bool {
-    let Some((number, rest)) = name.split_once('-') else { return false };
-    let Some(title) = rest.strip_suffix(".md") else { return false };
-    number.len() == 4
-        && number.bytes().all(|b| b.is_ascii_digit())
-        && !title.is_empty()
-        && title.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    let is_there = |part: &str| {
+        let part = root.join("src").join(part.trim_end_matches("/*"));
+        part.is_dir() || part.with_extension("rs").is_file()
+    };
+    let parts = IMPORTS.iter().flat_map(|(part, to)| [part].into_iter().chain(to.iter())).copied();
+    let contract: Vec<String> = CONTRACT.iter().map(|file| format!("backend/{file}")).collect();
+    let files = UNSAFE.iter().chain([&WRITER, &LOCATOR]).map(|file| file.trim_end_matches(".rs"));
+    let stale: Vec<_> =
+        parts.chain(contract.iter().map(String::as_str)).chain(files).filter(|part| !is_there(part)).collect();
+    assert!(stale.is_empty(), "{stale:?}");
+    assert!(root.join("tests").join(UNSAFE_TEST).is_file(), "{UNSAFE_TEST}");
 }
 
 fn complaints_in(folder: &str, check: fn(&str, &str) -> Vec<String>) -> Vec<String> {

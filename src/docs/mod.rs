@@ -6,7 +6,7 @@ pub mod gotchas {}
 #[doc = include_str!("changelog.md")]
 pub mod changelog {}
 
-/// Decision records: what was decided, what else was considered, and what follows.
+#[doc = include_str!("adr.md")]
 pub mod adr {
     #[doc = include_str!("adr/0001-two-phase-claim.md")]
     pub mod r0001_two_phase_claim {}

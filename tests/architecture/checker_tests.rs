@@ -64,7 +64,6 @@ fn the_checker_rejects_what_is_wrong() {
         let found = complaints(path, text);
         assert!(found.iter().any(|complaint| complaint.contains(wanted)), "{wanted:?} is in {found:?}");
     }
-    assert!(!is_record("1-title.md") && !is_record("0001-Title.md") && !is_record("0001.md"));
 }
 
 #[test]
@@ -98,5 +97,4 @@ fn the_checker_accepts_what_is_right() {
     ] {
         assert_eq!(complaints(path, text), Vec::<String>::new(), "{path}");
     }
-    assert!(is_record("0001-two-phase-claim.md"));
 }
