@@ -129,8 +129,7 @@ impl Case<'_> {
         let Change::Exited(code) = end.change else {
             return found.push(format!("status: not documented, {:?}", end.change));
         };
-        let endless = matches!(self.shape.command, "long" | "deaf") || self.shape.stands_again();
-        let own = code == COMMANDS_OWN && !endless;
+        let own = code == COMMANDS_OWN && !matches!(self.shape.command, "long" | "deaf");
         if !own && !DOCUMENTED.contains(&code) {
             found.push(format!("status: not documented, {code}"));
         }
@@ -169,7 +168,9 @@ impl Case<'_> {
         let said = self.site.read("run.err");
         // Of one that stands again it is the last term that is spoken of.
         let started = self.noted("start run") && !self.shape.stands_again();
-        let keeper_ended_well = matches!(self.seen.keeper.map(|end| end.change), Some(Change::Exited(0)));
+        // The first term's keeper is not the one that is spoken of.
+        let keeper_ended_well = !self.shape.stands_again()
+            && matches!(self.seen.keeper.map(|end| end.change), Some(Change::Exited(0)));
         let taken = matches!(self.shape.event, Event::Remove | Event::Delete | Event::Silence);
         let frozen = matches!(self.fault(), Some(Fault::Stop | Fault::Pause));
         // Sentence, and what it cannot be said beside.
