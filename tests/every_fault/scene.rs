@@ -282,7 +282,8 @@ impl<'a> Scene<'a> {
             stuck,
             executed: tracer.command.is_some()
                 || tracer.executing
-                || (self.shape.verb == Verb::Acquire && self.site.has_noted("start run")),
+                // A script runs before it has the lock.
+                || self.shape.verb == Verb::Acquire,
         }
     }
 }
