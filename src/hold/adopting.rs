@@ -17,7 +17,7 @@ use super::marks::Marks;
 use super::process::Process;
 use crate::lock::Moment;
 use crate::supervise::adopted::AwaitedEnd;
-use crate::supervise::caller::{FromCaller, KeepersEnd};
+use crate::supervise::caller::{FromCaller, Heard, KeepersEnd};
 use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
 use crate::supervise::ender_adopted::Left;
 use crate::supervise::inherited;
@@ -43,8 +43,8 @@ pub(super) struct Adopting {
 /// What can be heard of it.
 #[derive(Clone, Copy)]
 pub(super) enum AdoptingNews {
-    /// What the caller says; `None` when it has gone.
-    Caller(Option<FromCaller>),
+    /// What the caller says, or that it has gone.
+    Caller(Heard),
     /// The process has ended.
     ProcessEnded,
     /// The one who was left that was waited for has ended.
@@ -86,7 +86,7 @@ async fn ended(end: Option<&AwaitedEnd>) {
     }
 }
 
-async fn said(caller: Option<&KeepersEnd>) -> Option<FromCaller> {
+async fn said(caller: Option<&KeepersEnd>) -> Heard {
     match caller {
         Some(caller) => caller.hear().await,
         None => pending().await,
@@ -108,21 +108,24 @@ impl Driver<'_> {
                 adopting.rest = None;
                 None
             }
-            AdoptingNews::Caller(Some(FromCaller::Take)) => {
+            AdoptingNews::Caller(Heard::Said(FromCaller::Take)) => {
                 if *self.context.machine.phase() == Phase::Asking {
                     self.enter_gate();
                 }
                 None
             }
-            AdoptingNews::Caller(Some(FromCaller::Done)) => {
+            AdoptingNews::Caller(heard) => {
                 adopting.caller = None;
+                if !begun {
+                    return Some(WITHDRAWN);
+                }
+                if heard == Heard::Gone {
+                    return Some(self.released());
+                }
+                // Whoever may have been told that it has the lock keeps it.
                 let nobodys =
                     self.context.job.adoption.as_ref().is_some_and(|adoption| adoption.process.is_none());
-                (begun && nobodys).then_some(Event::LeftAlone)
-            }
-            AdoptingNews::Caller(None) => {
-                adopting.caller = None;
-                Some(if begun { self.released() } else { WITHDRAWN })
+                nobodys.then_some(Event::LeftAlone)
             }
         }
     }
