@@ -6,7 +6,7 @@
 
 use std::future::pending;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use super::context::Context;
@@ -15,9 +15,10 @@ use super::event::{Event, Phase};
 use super::job::Adoption;
 use super::marks::Marks;
 use super::process::Process;
-use crate::lock::Moment;
+use crate::backend::cause;
+use crate::lock::{Error, ErrorKind, Moment};
 use crate::supervise::adopted::AwaitedEnd;
-use crate::supervise::caller::{FromCaller, Heard, KeepersEnd};
+use crate::supervise::caller::{FromCaller, Heard, KeepersEnd, keep_answer};
 use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
 use crate::supervise::ender_adopted::Left;
 use crate::supervise::inherited;
@@ -32,6 +33,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(super) struct Adopting {
     /// The way to the caller, until it has said that it is done, or has gone.
     caller: Option<KeepersEnd>,
+    /// What the caller is to say of the hold.
+    answer: Option<OwnedFd>,
     /// The process, until it has ended.
     process: Option<AwaitedEnd>,
     /// Somebody who is left of it.
@@ -57,6 +60,7 @@ impl Adopting {
         let process = keeper.ender().adopted().map(|adopted| adopted.handle().try_clone()).transpose()?;
         Ok(Self {
             caller: Some(KeepersEnd::new(adoption.caller.try_clone()?)?),
+            answer: None,
             process: process.map(AwaitedEnd::of).transpose()?,
             rest: None,
             look_again_at: Moment::NEVER,
@@ -136,18 +140,35 @@ impl Driver<'_> {
         Event::Released
     }
 
-    /// Asks the caller whether it is still there to take the hold. One that is stopped answers later, or too late.
-    pub(super) fn ask_caller(&self) {
+    /// Has at hand what the caller is to say, and asks it whether it is still there to take the hold. One that is stopped
+    /// answers later, or too late.
+    pub(super) fn ask_caller(&mut self) {
+        if let Err(error) = self.keep_answer() {
+            let job = self.context.job;
+            let backend = job.backend.capabilities().backend;
+            let error = Error::new(ErrorKind::System, backend, "print the claim", cause::said(&error));
+            return self.context.happened(Event::Refused(error.on(&job.names[0])));
+        }
         if let Some(caller) = self.process.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
             caller.tell_held();
         }
     }
 
+    /// Makes what the caller is to say while the hold can still be given back with the reason why it cannot be made.
+    fn keep_answer(&mut self) -> io::Result<()> {
+        self.prepare();
+        let (Some(adoption), Some(grant)) = (&self.context.job.adoption, self.context.machine.grant()) else {
+            return Ok(());
+        };
+        let answer = keep_answer(&(adoption.answer)(&self.variables(grant)))?;
+        if let Some(adopting) = &mut self.process.adopting {
+            adopting.answer = Some(answer);
+        }
+        Ok(())
+    }
+
     /// The process runs under the lock from now on.
     pub(super) fn adopt(&mut self, adoption: &Adoption) {
-        self.prepare();
-        let Some(grant) = self.context.machine.grant() else { return };
-        let answer = (adoption.answer)(&self.variables(grant));
         let keeper = self.context.keeper;
         if let Some(pid) = adoption.process {
             keeper.shared().set_command(pid);
@@ -156,14 +177,13 @@ impl Driver<'_> {
         let anchors = self.launch.take_anchors();
         let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
         keeper.tell(ToFront::Started { handle: false }, &descriptors);
-        let told = match self.process.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
-            Some(caller) => caller.tell_answer(&answer),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        };
+        let adopting = self.process.adopting.as_mut();
+        let answer = adopting.and_then(|adopting| Some((adopting.answer.take()?, adopting.caller.as_ref()?)));
+        let told = answer.is_some_and(|(answer, caller)| caller.tell_answer(&answer).is_ok());
         inherited::let_go();
         inherited::let_go_of_errors();
         inherited::leave_directory();
-        if told.is_err() {
+        if !told {
             let released = self.released();
             self.context.happened(released);
         }
