@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::exit_code::Failure;
-use super::layers::Found;
-use super::source::Source;
+use super::source::{Found, Source};
 use crate::backend::options::ZkLayout;
 use crate::lock::validity::Terms;
 use crate::lock::{LockName, duration};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::driver::Driver;
 use super::event::{Action, Event};
-use super::job::Notice;
+use super::job::{Adoption, Notice};
 use crate::lock::{FencingToken, Grant, Granted, LossReason};
 use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
 use crate::supervise::inherited;
@@ -104,6 +104,40 @@ impl Driver<'_> {
         } else {
             self.context.keeper.tell(ToFront::Held, &[]);
         }
+    }
+
+    /// Asks the caller whether it is still there to take the hold. One that is stopped answers later, or too late.
+    fn ask_caller(&self) {
+        if let Some(caller) = self.process.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
+            caller.tell_held();
+        }
+    }
+
+    /// The process runs under the lock from now on.
+    fn adopt(&mut self, adoption: &Adoption) {
+        self.prepare();
+        let Some(grant) = self.context.machine.grant() else { return };
+        let answer = (adoption.answer)(&self.variables(grant));
+        let keeper = self.context.keeper;
+        if let Some(pid) = adoption.process {
+            keeper.shared().set_command(pid);
+        }
+        self.process.started(adoption.process.unwrap_or(0));
+        let anchors = self.launch.take_anchors();
+        let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
+        keeper.tell(ToFront::Started { handle: false }, &descriptors);
+        let told = match self.process.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
+            Some(caller) => caller.tell_answer(&answer),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        inherited::let_go();
+        inherited::let_go_of_errors();
+        inherited::leave_directory();
+        if told.is_err() {
+            let released = self.released();
+            self.context.happened(released);
+        }
+        self.health.examine_later(self.context.now());
     }
 
     fn spawn(&mut self) {

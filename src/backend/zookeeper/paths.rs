@@ -1,6 +1,5 @@
 //! Where the line of a name stands in the tree.
 
-use super::config::ZkConfig;
 use crate::lock::LockName;
 
 /// What stands before names unless `--prefix` says otherwise.
@@ -16,8 +15,8 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    pub(super) fn new(config: &ZkConfig) -> Self {
-        Self { chroot: config.chroot.clone(), prefix: config.prefix.clone() }
+    pub(super) fn new(chroot: &str, prefix: Option<&str>) -> Self {
+        Self { chroot: chroot.to_owned(), prefix: prefix.map(str::to_owned) }
     }
 
     /// The path of the line of `name`, or why it cannot have one.
@@ -125,10 +124,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn paths(chroot: &str, prefix: Option<&str>) -> Paths {
-        Paths { chroot: chroot.to_owned(), prefix: prefix.map(str::to_owned) }
-    }
-
     fn name(text: &str) -> LockName {
         LockName::new(text).expect("valid")
     }
@@ -143,7 +138,7 @@ mod tests {
             ("/c", Some("/x/y-"), "a", "/c/x/y-a", "/c/x/~dlock/y-a"),
             ("", Some("x/"), "a b", "/x/a b", "/x/~dlock/a%20b"),
         ] {
-            let paths = paths(chroot, prefix);
+            let paths = Paths::new(chroot, prefix);
             assert_eq!(paths.line(&name(text)).as_deref(), Ok(path), "{prefix:?} {text}");
             assert_eq!(paths.success(path), success, "{prefix:?} {text}");
             let back = paths.name(path).expect("a name");
@@ -153,19 +148,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_expressed_is_refused() {
-        let raw = paths("", Some(""));
+        let raw = Paths::new("", Some(""));
         for text in ["a//b", "a/", "..", "a/./b", "\u{e000}", "🦀", "\u{fff0}", "~dlock/x", "zookeeper/x"] {
             assert!(raw.line(&name(text)).is_err(), "{text:?}");
-            assert!(paths("", None).line(&name(text)).is_ok(), "{text:?}");
+            assert!(Paths::new("", None).line(&name(text)).is_ok(), "{text:?}");
         }
-        assert!(paths("/c", Some("")).line(&name("zookeeper")).is_ok());
+        assert!(Paths::new("/c", Some("")).line(&name("zookeeper")).is_ok());
     }
 
     proptest! {
         #[test]
         fn every_name_has_a_line_and_comes_back(text in "[^\\p{Cc}]{1,30}") {
             if let Ok(name) = LockName::new(text) {
-                let paths = paths("", None);
+                let paths = Paths::new("", None);
                 let path = paths.line(&name).expect("a path");
                 prop_assert_eq!(paths.name(&path), Some(name));
             }
