@@ -52,11 +52,12 @@ const IMPORTS: &[(&str, &[&str])] = &[
 
 /// Files of `backend/` that are part of the contract, not backends.
 const CONTRACT: &[&str] = &[
-    "approach",
+    "address",
     "capability",
     "cause",
     "cause_tests",
     "claim_state",
+    "connector",
     "deadlock",
     "document",
     "foreign",
@@ -196,10 +197,10 @@ fn complaints(path: &str, text: &str) -> Vec<String> {
     if has_word(&code, "libc") && !system {
         found.push("libc outside supervise, backend/file and clock".to_owned());
     }
-    let asks = ["cli", "output"].contains(&part.as_str()) || path == "backend/approach.rs";
+    let asks = ["cli", "output"].contains(&part.as_str()) || path == "backend/connector.rs";
     if has_word(&code, "rustix") && !system && !asks {
         found.push(
-            "rustix outside supervise, backend/file, backend/approach, clock, cli and output".to_owned(),
+            "rustix outside supervise, backend/file, backend/connector, clock, cli and output".to_owned(),
         );
     }
     found

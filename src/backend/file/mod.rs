@@ -199,7 +199,7 @@ impl Backend for FileBackend {
         matches!(self.site.find(), Ok(None))
     }
 
-    fn approach(&self) {
+    fn preconnect(&self) {
         // Who is about to enter says what is wrong with it.
         let _made = self.made();
     }

@@ -4,17 +4,14 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::wire::{Decoder, Reply};
+use crate::backend::connector::{Stream, breach};
 use crate::backend::document::{Fault, FaultResult};
 use crate::lock::ErrorKind;
-
-/// A byte stream to a server.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 struct Order {
     bytes: Vec<u8>,
@@ -106,7 +103,7 @@ impl Traffic {
                         other => other.map(drop),
                     };
                     if let Err(error) = flushed {
-                        return super::tls::breach(&error);
+                        return broken(&error);
                     }
                 }
                 read = from.read_buf(&mut buffer) => match read {
@@ -122,7 +119,7 @@ impl Traffic {
                             Err(fault) => return fault,
                         }
                     },
-                    Err(error) => return super::tls::breach(&error),
+                    Err(error) => return broken(&error),
                 },
             }
         }
@@ -160,4 +157,9 @@ impl Traffic {
             _ => false,
         })
     }
+}
+
+fn broken(error: &std::io::Error) -> Fault {
+    let (kind, reason) = breach(error);
+    Fault::new(kind, reason)
 }

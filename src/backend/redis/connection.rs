@@ -7,16 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use redis::{PushKind, Value, ValueCodec};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::codec::Decoder;
 
 use super::fault::{Fault, Outcome};
-
-/// A byte stream to a server.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+use crate::backend::connector::{Stream, breach};
 
 struct Order {
     bytes: Vec<u8>,
@@ -147,7 +144,7 @@ impl Traffic {
                         other => other.map(drop),
                     };
                     if let Err(error) = flushed {
-                        return super::tls::breach(&error);
+                        return Fault::found(breach(&error));
                     }
                 }
                 () = std::future::ready(()), if !rehearsed && !self.due.is_empty() && self.out.is_empty() => {
@@ -163,7 +160,7 @@ impl Traffic {
                             Err(error) => return Fault::nonsense(error.category()),
                         }
                     },
-                    Err(error) => return super::tls::breach(&error),
+                    Err(error) => return Fault::found(breach(&error)),
                 },
             }
         }

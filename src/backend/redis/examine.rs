@@ -140,7 +140,7 @@ pub(super) fn older(version: &str) -> bool {
 mod tests {
     use super::*;
     use crate::backend::Weight;
-    use crate::backend::redis::HostPort;
+    use crate::backend::address::HostPort;
 
     fn warnings(info: &str) -> Vec<String> {
         let place = Place::Server(HostPort { host: "h".into(), port: 1 });

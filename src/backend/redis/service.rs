@@ -10,11 +10,12 @@ use redis::Value;
 use tokio::sync::Mutex as Gate;
 
 use super::astray::Astray;
-use super::config::{HostPort, RedisConfig};
+use super::config::RedisConfig;
 use super::connection::Connection;
 use super::dial;
 use super::fault::{Fault, Outcome};
 use super::script::Step;
+use crate::backend::address::HostPort;
 use crate::backend::cause::{self, Cause};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
@@ -87,7 +88,7 @@ impl Service {
     }
 
     /// Begins the first connection, if that can be done without asking anybody.
-    pub(super) fn approach(&self) {
+    pub(super) fn preconnect(&self) {
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = dial::begin(&self.config);
     }
 

@@ -49,7 +49,7 @@ impl Paths {
     pub(super) fn name(&self, path: &str) -> Option<LockName> {
         let path = path.strip_prefix(self.chroot.as_str())?;
         match &self.prefix {
-            None => decode(path.strip_prefix(PREFIX)?),
+            None => LockName::from_percent_encoded(path.strip_prefix(PREFIX)?),
             Some(prefix) if prefix.starts_with('/') => {
                 LockName::new(path.strip_prefix(prefix.as_str())?).ok()
             }
@@ -99,24 +99,6 @@ pub(super) fn check(path: &str) -> Result<(), String> {
         Some(c) => Err(format!("ZooKeeper has no {} in a path", c.escape_unicode())),
         None => Ok(()),
     }
-}
-
-/// The name that [`LockName::percent_encoded`] made `text` of.
-fn decode(text: &str) -> Option<LockName> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        if *first == b'%' {
-            let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &tail[2..];
-        } else {
-            bytes.push(*first);
-            rest = tail;
-        }
-    }
-    let name = LockName::new(String::from_utf8(bytes).ok()?).ok()?;
-    (name.percent_encoded() == text).then_some(name)
 }
 
 #[cfg(test)]

@@ -65,8 +65,8 @@ impl Backend for RedlockBackend {
         self.config.identity()
     }
 
-    fn approach(&self) {
-        self.nodes.services.iter().for_each(|node| node.approach());
+    fn preconnect(&self) {
+        self.nodes.services.iter().for_each(|node| node.preconnect());
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
