@@ -7,6 +7,7 @@
 mod acquire;
 mod connection;
 mod elect;
+mod lock;
 mod looks;
 mod run;
 
@@ -19,8 +20,9 @@ use super::page::Page;
 
 pub use super::subcommand::Subcommand;
 pub use acquire::{AcquireArgs, ClaimArgs};
-pub use connection::{ConnectionArgs, MessageArgs};
+pub use connection::{CommonArgs, ConnectionArgs, MessageArgs};
 pub use elect::{ElectArgs, LeaderArgs, ProclaimArgs};
+pub use lock::{LockArgs, NameArgs};
 pub use looks::{BreakArgs, DoctorArgs, ListArgs, StatusArgs, WatchArgs};
 pub use run::RunArgs;
 
@@ -46,10 +48,10 @@ impl Subcommand {
             Self::Proclaim => ProclaimArgs::augment_args(empty)
                 .about("Change the value of the leader, from inside its command")
                 .override_usage("dlock proclaim VALUE"),
-            Self::Leader => LeaderArgs::augment_args(empty)
+            Self::Leader => elect::of_election(LeaderArgs::augment_args(empty))
                 .about("Show the leader of an election and what it proclaims")
                 .override_usage("dlock leader NAME [--follow] [--json]"),
-            Self::Acquire => AcquireArgs::augment_args(empty)
+            Self::Acquire => acquire::as_acquired(AcquireArgs::augment_args(empty))
                 .about("Take a lock for a script that runs already, and print the claim")
                 .after_help(acquire::EXAMPLES)
                 .override_usage(
