@@ -62,6 +62,7 @@ const CONTRACT: &[&str] = &[
     "document",
     "foreign",
     "options",
+    "pipeline",
     "record",
     "sequence",
     "service",

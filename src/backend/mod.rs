@@ -48,6 +48,7 @@ pub mod memcached;
 #[doc(hidden)]
 pub mod memory;
 pub mod options;
+pub mod pipeline;
 pub mod record;
 pub mod redis;
 pub mod sequence;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::MemcachedConfig;
-use super::connection::Connection;
+use super::connection::{Connection, Text};
 use super::wire::Reply;
 use crate::backend::cause::{self, Cause, Manner};
 use crate::backend::connector;
@@ -39,7 +39,7 @@ pub(super) async fn dial(
     let at = &config.at;
     let stream = connector::connect(at, config.tls.as_ref(), begun).await;
     let stream = stream.map_err(|(kind, reason)| Fault::new(kind, reason))?;
-    let connection = Connection::over(stream, at.to_string());
+    let connection = Connection::over(Text::default(), stream, at.to_string());
     log_in(config, &connection).await.map_err(|fault| from(at, &fault))?;
     Ok(Arc::new(connection))
 }

@@ -136,7 +136,7 @@ async fn greet(config: &RedisConfig, connection: Connection) -> Outcome<Arc<Conn
         _ => None,
     };
     if role.is_some_and(|role| role != "master") {
-        return Err(Fault::spent(format!("{} is no master any more", connection.peer)));
+        return Err(Fault::spent(format!("{} is no master any more", connection.peer())));
     }
     Ok(Arc::new(connection))
 }
@@ -151,7 +151,7 @@ async fn ask(connection: &Connection, steps: &[Step]) -> Outcome<Vec<Value>> {
     for reply in &replies {
         if let Value::ServerError(error) = reply {
             let fault = Fault::of(error);
-            return Err(Fault { reason: format!("{}: {}", connection.peer, fault.reason), ..fault });
+            return Err(Fault { reason: format!("{}: {}", connection.peer(), fault.reason), ..fault });
         }
     }
     Ok(replies)
