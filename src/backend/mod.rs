@@ -33,10 +33,11 @@
 //! - **C15** Kinds do not mix: a claim with slots on a line of another kind, or the reverse, is a `Mismatch`
 //!   error and changes nothing.
 
-pub mod approach;
+pub mod address;
 pub mod capability;
 pub mod cause;
 pub mod claim_state;
+pub mod connector;
 pub mod deadlock;
 pub mod document;
 pub mod etcd;
@@ -47,6 +48,7 @@ pub mod memcached;
 #[doc(hidden)]
 pub mod memory;
 pub mod options;
+pub mod pipeline;
 pub mod record;
 pub mod redis;
 pub mod sequence;
@@ -103,7 +105,7 @@ pub trait Backend: Debug + Send + Sync {
     /// Begins to connect, as far as that takes no waiting and no runtime, so that the service has accepted by the time
     /// of the first request. Called once, before it, by who has other things to do until then. That it cannot connect
     /// is the first request's affair.
-    fn approach(&self) {}
+    fn preconnect(&self) {}
 
     /// Joins the lines of all names at once and returns, whether or not the locks are free.
     ///

@@ -150,4 +150,6 @@ pub mod adr {
     pub mod r0118_one_set_of_trials_for_every_way_to_hold {}
     #[doc = include_str!("adr/0121-how-a-claim-stands-is-told-once.md")]
     pub mod r0121_how_a_claim_stands_is_told_once {}
+    #[doc = include_str!("adr/0122-files-of-a-folder-form-no-circle.md")]
+    pub mod r0122_files_of_a_folder_form_no_circle {}
 }

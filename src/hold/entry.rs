@@ -8,10 +8,10 @@ use super::context::Context;
 use super::environment::{self, HeldRecord};
 use super::job::Job;
 use super::nested::{self, Entered};
-use super::new_id;
 use crate::backend::{Backend, Evict};
 use crate::lock::{ClaimId, Grant, Granted, LockName, Moment, Request, Result};
 use crate::supervise::mark::MarkBoard;
+use crate::supervise::sys;
 
 /// The question whether a run that succeeded makes this one needless.
 type Looking = Pin<Box<dyn Future<Output = Option<Duration>>>>;
@@ -174,4 +174,9 @@ async fn recent_success(
         }
     }
     Some(oldest)
+}
+
+/// A claim id that nobody else has.
+fn new_id() -> io::Result<ClaimId> {
+    Ok(ClaimId::from_bytes(sys::random()?))
 }

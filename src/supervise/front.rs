@@ -16,21 +16,21 @@ use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
-use super::failure::{KeeperFailure, WhyFailed};
-use super::guard::REAPING;
+use super::failure::WhyFailed;
 use super::inherited;
 use super::keeper::Seed;
 use super::notify::Notifier;
-use super::outcome::Outcome;
 use super::shared::{Shared, Stops};
 use super::signals::{Signal, SignalInfo};
 use super::start::Start;
 use super::sys::{self, Fork, SignalSet};
 use super::terminal::Terminal;
 use super::wait::{self, ChildChange, Children};
-use super::watch::{LastWord, Step, Watch};
+use super::watch::{LastWord, REAPING, Step, Watch};
 use crate::clock::{now, set_timer};
 use crate::lock::Moment;
+
+pub use super::watch::FrontEnd;
 
 /// How many signals are taken before the deadline is looked at again.
 const SIGNALS_AT_ONCE: usize = 64;
@@ -44,17 +44,6 @@ pub struct Patience {
     pub give_up_at: Moment,
     /// How long a stopped keeper may stay in line.
     pub stopped: Duration,
-}
-
-/// How supervision ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum FrontEnd {
-    /// As the keeper said.
-    Done(Outcome),
-    /// As [`ToFront::Again`] says: after so long.
-    Again(Duration),
-    /// The keeper failed; the command's tree is ended.
-    KeeperFailed(KeeperFailure),
 }
 
 /// The front.

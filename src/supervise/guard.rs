@@ -4,19 +4,16 @@ use std::time::Duration;
 
 use super::chances::CHANCES;
 use super::failure::{CommandFate, KeeperFailure, WhyFailed};
-use super::front::{Front, FrontEnd};
+use super::front::Front;
 use super::outcome::Outcome;
 use super::signals::Signal;
 use super::sys;
 use super::wait::{self, ChildChange};
-use super::watch::{LastWord, Step, Watch};
+use super::watch::{FrontEnd, LastWord, REAPING, Step, Watch};
 use crate::clock::now;
 
 /// How long a keeper that has closed its end may take to say why and end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a keeper that has said its last word may take to end, and one that was killed to die.
-pub(super) const REAPING: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(100)];
-
 /// How long a keeper may take to leave the line after an ending signal: the time a release may take and, with the
 /// chances below, a second.
 const LEAVING: Duration = Duration::from_millis(5_200);

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::claim::{FileClaim, Inner};
+use super::core::{FileClaim, Inner};
 use super::directory::Directory;
 use super::fault::{Fault, Outcome};
 use super::fifo::{self, Life};

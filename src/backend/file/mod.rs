@@ -14,6 +14,7 @@
 
 mod claim;
 mod config;
+mod core;
 mod deadlock;
 mod directory;
 mod evict;
@@ -60,18 +61,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use self::core::FileClaim;
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{ClaimId, Error, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
-use claim::FileClaim;
 use directory::Directory;
-use fault::{Fault, Outcome};
+use fault::{BACKEND, Fault, Outcome};
 use site::Site;
 
 pub use config::FileConfig;
-
-/// The backend's name.
-const BACKEND: &str = "file";
 
 /// Locks of one host, in a directory.
 pub static SERVICE: Service = Service {
@@ -201,7 +199,7 @@ impl Backend for FileBackend {
         matches!(self.site.find(), Ok(None))
     }
 
-    fn approach(&self) {
+    fn preconnect(&self) {
         // Who is about to enter says what is wrong with it.
         let _made = self.made();
     }

@@ -14,7 +14,6 @@ mod fault;
 mod keys;
 mod list;
 mod store;
-mod tls;
 mod wire;
 
 use std::sync::Arc;
@@ -97,8 +96,8 @@ impl Backend for MemcachedBackend {
         self.client.config.identity()
     }
 
-    fn approach(&self) {
-        self.client.approach();
+    fn preconnect(&self) {
+        self.client.preconnect();
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {

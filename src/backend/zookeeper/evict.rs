@@ -4,11 +4,10 @@ use zookeeper_client::{Client, Error as ZkError, MultiWriteError, MultiWriter};
 
 use super::note::Note;
 use super::shared::{Own, Shared};
-use super::sight::{Folder, Seen, Sight, tickets};
-use super::slots;
+use super::sight::{Folder, Seen, Sight, slot_path, tickets};
 use super::wire::{Door, Outcome, Trouble, data_of};
 use crate::backend::Evict;
-use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Mode, Request, queue};
+use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, Request, queue};
 
 /// How often somebody else may be first in changing the same thing.
 const RACES: usize = 50;
@@ -76,7 +75,7 @@ async fn find(door: &Door, client: &Client, name: &LockName, id: ClaimId) -> Out
             .map(|at| Waits::Behind(format!("{line}/{}", sight.line.places[*at].watched().name))),
     };
     let mut nodes: Vec<String> = place.nodes.iter().map(|node| format!("{line}/{}", node.name)).collect();
-    nodes.extend(slot.map(|number| slots::path(&line, number)));
+    nodes.extend(slot.map(|number| slot_path(&line, number)));
     let queued =
         sight.tickets.places.iter().flat_map(|ticket| &ticket.nodes).filter(|node| node.guid == Some(id));
     nodes.extend(queued.map(|node| format!("{}/{}", tickets(&line), node.name)));
@@ -190,7 +189,7 @@ pub(super) async fn supersede(door: &Door, client: &Client, request: &Request, o
 }
 
 /// Who took the place of a claim that said it would make way, if the one is still there.
-pub(super) async fn successor(shared: &Shared, client: &Client) -> Option<Holder> {
+async fn successor(shared: &Shared, client: &Client) -> Option<Holder> {
     if !shared.request.supersede || shared.publisher.holds() {
         return None;
     }
@@ -206,4 +205,10 @@ pub(super) async fn successor(shared: &Shared, client: &Client) -> Option<Holder
         }
     }
     None
+}
+
+/// Somebody removed its entry. The one who took its place may be there to be named.
+pub(super) async fn be_gone(shared: &Shared, client: &Client) {
+    let end = successor(shared, client).await;
+    shared.end(end.map_or(ClaimState::Lost(LossReason::Evicted(None)), |by| ClaimState::Superseded { by }));
 }

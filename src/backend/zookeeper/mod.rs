@@ -18,6 +18,8 @@ mod node;
 mod note;
 mod observe;
 mod paths;
+mod position;
+mod renew;
 mod shared;
 mod sight;
 mod slots;

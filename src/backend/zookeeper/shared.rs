@@ -9,12 +9,14 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use zookeeper_client::{Client, StateWatcher};
 
-use super::slots;
-use super::success::Memory;
+use super::sight::slot_path;
 use super::wire::{Door, NAME};
 use crate::backend::claim_state::Publisher;
 use crate::lock::validity::Terms;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};
+
+/// Between a request that a connection lost and its repetition.
+pub(super) const RETRY: Duration = Duration::from_millis(20);
 
 /// What a claim has in the line of one of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,9 +38,18 @@ impl Own {
 
     /// The paths of all nodes that must be there for the claim to hold: those of its entry, and its slot.
     pub(super) fn all(&self) -> impl Iterator<Item = String> {
-        let slot = self.slot.map(|number| slots::path(&self.line, number));
+        let slot = self.slot.map(|number| slot_path(&self.line, number));
         self.nodes.iter().cloned().chain(slot)
     }
+}
+
+/// What there is to write successes into; a release then needs no more than that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Memory {
+    /// There is the folder.
+    pub(super) folder: bool,
+    /// There is a node for every name.
+    pub(super) nodes: bool,
 }
 
 /// When renewals that the service confirmed were sent.
