@@ -88,11 +88,11 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, detached, herd);
-tests_of!(on_mysql, detached, herd, sql, sql_late);
-tests_of!(on_postgres, detached, herd, sql, sql_late);
-tests_of!(on_redis, detached, herd, late);
-tests_of!(on_redlock, detached, herd, late);
+tests_of!(on_etcd, detached, herd, unkept);
+tests_of!(on_mysql, detached, herd, sql, sql_late, unkept);
+tests_of!(on_postgres, detached, herd, sql, sql_late, unkept);
+tests_of!(on_redis, detached, herd, late, unkept);
+tests_of!(on_redlock, detached, herd, late, unkept);
 tests_of!(on_zk, herd, undetached);
 
 /// Those of one that keeps nothing over a restart.
@@ -104,6 +104,7 @@ mod on_memcached {
     mod acquired;
     #[path = "../cli/deadlocks.rs"]
     mod deadlocks;
+    mod detached;
     #[path = "../cli/elections.rs"]
     mod elections;
     #[path = "links_cut.rs"]
@@ -114,6 +115,7 @@ mod on_memcached {
     mod replace;
     #[path = "swarm.rs"]
     mod swarm;
+    mod unkept;
     #[path = "ways.rs"]
     mod ways;
 }
