@@ -127,9 +127,15 @@ impl Driver<'_> {
                     return Some(self.released());
                 }
                 // Whoever may have been told that it has the lock keeps it.
-                let nobodys =
-                    self.context.job.adoption.as_ref().is_some_and(|adoption| adoption.process.is_none());
-                nobodys.then_some(Event::LeftAlone)
+                if !self.context.job.is_for_nobody() {
+                    return None;
+                }
+                if !self.context.job.backend.needs_keeper() {
+                    return Some(Event::LeftAlone);
+                }
+                // Here it does so for as long as its lease lasts.
+                self.expiry.begin(self.context.now());
+                None
             }
         }
     }

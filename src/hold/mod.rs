@@ -16,6 +16,7 @@ mod driver;
 mod entry;
 pub mod environment;
 pub mod event;
+mod expiry;
 mod following;
 mod health;
 pub mod job;
