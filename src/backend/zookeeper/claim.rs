@@ -11,7 +11,7 @@ use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
 
 use super::shared::{Own, Shared};
 use super::wire::{Call, Outcome, connected, ended, is_ambiguous, is_over};
-use super::{follow, success};
+use super::{expiry, follow, success};
 use crate::backend::Claim;
 use crate::lock::{ClaimState, LossReason, Moment, Result};
 
@@ -159,6 +159,12 @@ impl Claim for ZkClaim {
         let mut proofs = shared.proofs();
         proofs.kept();
         Ok(proofs.counts_from())
+    }
+
+    async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
+        let shared = &self.0;
+        let Some(client) = shared.client() else { return Ok(Some(Moment::NEVER)) };
+        self.call("let the lease end", deadline).run(expiry::expire_if_due(shared, &client, ttl)).await
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

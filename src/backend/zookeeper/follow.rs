@@ -12,7 +12,7 @@ use super::shared::{Own, Shared};
 use super::sight::Sight;
 use super::slots::{self, Taken};
 use super::wire::{Outcome, children, connected, data_of, ended, is_ambiguous, unto_the_end};
-use super::{evict, success};
+use super::{evict, expiry, success};
 use crate::clock;
 use crate::lock::{ClaimId, ClaimState, Entry, LossReason, Mode, queue};
 
@@ -346,8 +346,11 @@ async fn watch_own(shared: &Arc<Shared>, client: &Client, path: &str) {
     loop {
         match unto_the_end(client.get_and_watch_data(path)).await {
             Ok((data, _, watcher)) => {
-                if let Some(by) = Note::parse(&data).and_then(|note| note.asked_by) {
-                    shared.publisher.publish(ClaimState::AskedToLeave { by });
+                if let Some(note) = Note::parse(&data) {
+                    expiry::saw(shared, path, &note);
+                    if let Some(by) = note.asked_by {
+                        shared.publisher.publish(ClaimState::AskedToLeave { by });
+                    }
                 }
                 unto_the_end(watcher.changed()).await;
             }
