@@ -130,11 +130,13 @@ impl Driver<'_> {
                 if !self.context.job.is_for_nobody() {
                     return None;
                 }
-                if !self.context.job.backend.needs_keeper() {
-                    return Some(Event::LeftAlone);
+                if self.context.job.backend.needs_keeper() {
+                    self.expiry.begin(self.context.now());
+                    return None;
                 }
-                // Here it does so for as long as its lease lasts.
-                self.expiry.begin(self.context.now());
+                let Some(claim) = &self.following.claim else { return Some(Event::LeftAlone) };
+                self.renewal.under_way = None;
+                self.expiry.renew_last(&self.context, claim);
                 None
             }
         }

@@ -34,6 +34,17 @@ impl Expiry {
         self.at = now;
     }
 
+    /// Renews `claim` once more, whose lease the service lets end: after a wait hardly half of one may be left. Then, whatever
+    /// that comes to, it is left alone.
+    pub(super) fn renew_last(&mut self, context: &Context<'_>, claim: &Arc<dyn Claim>) {
+        let (claim, deadline) = (Arc::clone(claim), context.now() + context.job.plan.ttl / 6);
+        self.under_way = Some(Box::pin(async move {
+            // What has become of it is found by who renews it next.
+            let _renewed = claim.renew(deadline).await;
+            Ok(None)
+        }));
+    }
+
     /// Begins an attempt if it is time, and says when the next one is due.
     pub(super) fn begin_if_due(&mut self, context: &Context<'_>, claim: Option<&Arc<dyn Claim>>) -> Moment {
         let (true, None, Some(claim)) = (*context.machine.phase() == Phase::Running, &self.under_way, claim)
