@@ -37,7 +37,8 @@ async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder)
     let found = find(backend, settings).await?;
     let name = found.name;
     // A keeper reads who asks; where there is none, nobody would.
-    let how = if found.verb == Verb::Detach { Evict::Force } else { Evict::Ask };
+    let unkept = found.verb == Verb::Detach && !backend.needs_keeper();
+    let how = if unkept { Evict::Force } else { Evict::Ask };
     if !backend.evict(name, found.id, how, by, connect::deadline()).await? {
         return Err(ended_meanwhile(&found).into());
     }

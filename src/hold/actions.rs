@@ -197,7 +197,7 @@ impl Driver<'_> {
     }
 
     async fn leave(&mut self, succeeded: bool) {
-        self.renewal.under_way = None;
+        (self.renewal.under_way, self.expiry.under_way) = (None, None);
         self.entry.give_up();
         let context = &mut self.context;
         let (job, keeper) = (context.job, context.keeper);

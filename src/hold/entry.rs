@@ -136,7 +136,8 @@ impl Entry {
             names: names.into_iter().map(ToString::to_string).collect(),
             tokens: granted.iter().map(|g| g.token.get()).collect(),
             slots: granted.iter().filter_map(|g| g.slot).collect(),
-            mark: board.and_then(|b| b.address().ok()),
+            // A lease of nobody's process ends whoever runs under it.
+            mark: board.filter(|_| !job.is_for_nobody()).and_then(|b| b.address().ok()),
             process: job.adoption.as_ref().and_then(|adoption| adoption.process),
         })
     }

@@ -144,9 +144,17 @@ impl Driver<'_> {
                     return Some(self.released());
                 }
                 // Whoever may have been told that it has the lock keeps it.
-                let nobodys =
-                    self.context.job.adoption.as_ref().is_some_and(|adoption| adoption.process.is_none());
-                nobodys.then_some(Event::LeftAlone)
+                if !self.context.job.is_for_nobody() {
+                    return None;
+                }
+                if self.context.job.backend.needs_keeper() {
+                    self.expiry.begin(self.context.now());
+                    return None;
+                }
+                let Some(claim) = &self.following.claim else { return Some(Event::LeftAlone) };
+                self.renewal.under_way = None;
+                self.expiry.renew_last(&self.context, claim);
+                None
             }
         }
     }

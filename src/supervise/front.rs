@@ -56,6 +56,8 @@ pub struct Front {
     pub(super) ender: Ender,
     /// The command may be started again, with all that this process was started with.
     starts_again: bool,
+    /// This process goes on when the one that was started has ended.
+    pub(super) stays_behind: bool,
     /// Who is told how it goes.
     notifier: Option<Notifier>,
 }
@@ -100,6 +102,7 @@ impl Front {
             timer: timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?,
             shared,
             starts_again: false,
+            stays_behind: false,
             notifier: None,
         })
     }
@@ -257,7 +260,7 @@ impl Front {
         if !self.starts_again {
             inherited::let_go();
         }
-        if self.ender.adopted().is_some() {
+        if self.stays_behind {
             inherited::let_go_of_errors();
             inherited::leave_directory();
         }

@@ -46,9 +46,9 @@ impl Front {
                 Some(signal) => FrontEnd::Done(Outcome::Signaled(signal)),
             }),
             LastWord::Suspended => {
-                match (watch.suspending, self.ender.adopted(), self.start.parent) {
+                match (watch.suspending, self.stays_behind, self.start.parent) {
                     (false, ..) => {}
-                    (true, Some(_), Some(caller)) => sys::stop_self_under(caller),
+                    (true, true, Some(caller)) => sys::stop_self_under(caller),
                     (true, ..) => sys::stop_self(),
                 }
                 Step::Again
@@ -106,8 +106,8 @@ impl Front {
     /// What had become of the command when its keeper failed.
     fn fate(&self, watch: &Watch) -> CommandFate {
         if self.shared.command().is_none() {
-            // A process that was there before is let go again.
-            let let_go = self.ender.adopted().is_some() && self.shared.has_passed();
+            // A process that was there before is let go again, and nobody's lease has none.
+            let let_go = self.stays_behind && self.shared.has_passed();
             return if let_go { CommandFate::WasEnded } else { CommandFate::NotStarted };
         }
         let by_itself = match watch.command_ended {

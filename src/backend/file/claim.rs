@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::core::{FileClaim, Inner};
+use super::expiry::{self, Lease};
 use super::fault::{Fault, Outcome};
 use super::fifo::{self, Ear};
 use super::grant::{self, Place};
@@ -120,6 +121,28 @@ impl FileClaim {
         })
         .await;
         Ok(())
+    }
+
+    /// As [`Claim::expire_if_due`]. Whoever renews does so under a guard of these.
+    async fn end_after(&self, ttl: Duration, deadline: Moment) -> Outcome<Option<Moment>> {
+        let guards = guards(&self.lines(), deadline).await?;
+        let now = clock::now();
+        {
+            let inner = &mut *self.inner();
+            if inner.grant.is_none() || inner.is_over() {
+                // What has become of it is told as news.
+                return Ok(Some(Moment::NEVER));
+            }
+            let mut marks = Vec::new();
+            for place in &inner.places {
+                marks.push(expiry::renewed(&place.line.read(None)?.image, self.id));
+            }
+            let until = inner.lease.get_or_insert_with(|| Lease::begin(now)).until(marks, now, ttl);
+            if until > now {
+                return Ok(Some(until));
+            }
+        }
+        self.go(Some(guards), false).map(|()| None)
     }
 
     fn fail(&self, operation: &'static str) -> impl FnOnce(Fault) -> crate::lock::Error {
@@ -256,6 +279,10 @@ impl Claim for FileClaim {
             inner.proven = began;
         }
         Ok(inner.proven)
+    }
+
+    async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
+        self.end_after(ttl, deadline).await.map_err(self.fail("let the lease end"))
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

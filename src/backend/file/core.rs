@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::expiry::Lease;
 use super::fifo::{Ear, Watch};
 use super::grant::Place;
 use super::guard::Pending;
@@ -52,6 +53,8 @@ pub(super) struct Inner {
     pub(super) proven: Moment,
     /// When it acquired: µs of wall time.
     pub(super) acquired: u64,
+    /// Of nobody's process: until when it lasts.
+    pub(super) lease: Option<Lease>,
 }
 
 impl Inner {
@@ -76,6 +79,7 @@ impl Inner {
             faltering_since: None,
             proven: began,
             acquired: 0,
+            lease: None,
         }
     }
 

@@ -19,6 +19,7 @@ mod deadlock;
 mod directory;
 mod evict;
 mod examine;
+mod expiry;
 mod falter;
 mod fault;
 mod fifo;
@@ -263,6 +264,16 @@ impl Backend for FileBackend {
         let Some(directory) = self.found()? else { return Ok(false) };
         let done = evict::evict_foreign(directory, name, id, deadline).await;
         done.map_err(|f| f.during("evict from the queue", Some(name)))
+    }
+
+    fn needs_keeper(&self) -> bool {
+        true
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let Some(directory) = self.found()? else { return Ok(false) };
+        let renewed = expiry::renew(directory, name, id, deadline).await;
+        renewed.map_err(|f| f.during("renew the claim", Some(name)))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {

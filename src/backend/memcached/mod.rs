@@ -135,6 +135,14 @@ impl Backend for MemcachedBackend {
         self.queues.publish(name, id, value, deadline).await
     }
 
+    fn is_detachable(&self, _: usize) -> bool {
+        true
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        self.queues.renew(name, id, deadline).await
+    }
+
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let found = examine::examine(&self.client, deadline).await;
         found.map_err(|fault| fault.during(NAME, "examine the service", None))

@@ -14,7 +14,7 @@ use super::wire::{Door, Outcome, Trouble, connected, data_of, is_ambiguous, is_o
 use super::{deadlock, evict, follow, position, success};
 use crate::backend::options::ZkLayout;
 use crate::backend::record::Record;
-use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
+use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request, Verb};
 
 /// How often a folder may vanish under a claim that enters it.
 const VANISHING: usize = 20;
@@ -62,7 +62,10 @@ pub(super) async fn enter(
 ) -> Outcome<Arc<Shared>> {
     let grants = Grants::of(client.session_id().0);
     let sites = sites(door, request)?;
-    let record = Record::of(request, client.session_timeout());
+    // The session of a lease of nobody's process is kept for as long as that lasts, which has nothing to do with its time-out.
+    let is_nobodys = request.holder.verb == Verb::Detach;
+    let ttl = if is_nobodys { request.ttl } else { client.session_timeout() };
+    let record = Record::of(request, ttl);
     let semaphore = matches!(request.mode, Mode::Slots(_)) && door.joins_semaphores();
     let note = Note { semaphore, ..Note::new(record) }.to_bytes();
     let slots = matches!(request.mode, Mode::Slots(_));

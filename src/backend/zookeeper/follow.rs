@@ -14,7 +14,7 @@ use super::renew::renew;
 use super::shared::{Own, RETRY, Shared};
 use super::slots::{self, Taken};
 use super::wire::{Outcome, connected, data_of, ended, is_ambiguous, unto_the_end};
-use super::{evict, success};
+use super::{evict, expiry, success};
 use crate::clock;
 use crate::lock::{ClaimState, Entry, LossReason, queue};
 
@@ -232,8 +232,11 @@ async fn watch_own(shared: &Arc<Shared>, client: &Client, path: &str) {
     loop {
         match unto_the_end(client.get_and_watch_data(path)).await {
             Ok((data, _, watcher)) => {
-                if let Some(by) = Note::parse(&data).and_then(|note| note.asked_by) {
-                    shared.publisher.publish(ClaimState::AskedToLeave { by });
+                if let Some(note) = Note::parse(&data) {
+                    expiry::saw(shared, path, &note);
+                    if let Some(by) = note.asked_by {
+                        shared.publisher.publish(ClaimState::AskedToLeave { by });
+                    }
                 }
                 unto_the_end(watcher.changed()).await;
             }
