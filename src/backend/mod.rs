@@ -46,6 +46,7 @@ pub mod locator;
 pub mod memcached;
 #[doc(hidden)]
 pub mod memory;
+pub mod mixing;
 pub mod options;
 pub mod record;
 pub mod redis;

@@ -137,7 +137,7 @@ fn host_of(text: &str) -> Result<HostPort, String> {
 
 /// Takes `%XX` for the byte that it stands for.
 fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || "a % in an address is followed by two hexadecimal digits".to_owned();
+    let wrong = || "a % in an address must be followed by two hexadecimal digits".to_owned();
     super::keys::unescape(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(wrong)
 }
 

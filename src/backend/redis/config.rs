@@ -213,7 +213,8 @@ fn database_of(text: &str) -> Result<u32, String> {
     if text.is_empty() {
         return Ok(0);
     }
-    text.parse().map_err(|_| format!("{text:?} is no number of a database; write redis://HOST:PORT/NUMBER"))
+    text.parse()
+        .map_err(|_| format!("{text:?} is not the number of a database; write redis://HOST:PORT/NUMBER"))
 }
 
 fn hosts_of(text: &str, port: u16) -> Result<Vec<HostPort>, String> {
@@ -221,7 +222,7 @@ fn hosts_of(text: &str, port: u16) -> Result<Vec<HostPort>, String> {
 }
 
 fn host_of(text: &str, port: u16) -> Result<HostPort, String> {
-    let wrong = || format!("{text:?} is no HOST:PORT");
+    let wrong = || format!("{text:?} is not HOST:PORT");
     let (host, rest) = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
         None => text.find(':').map_or((text, ""), |at| text.split_at(at)),
@@ -239,7 +240,7 @@ fn host_of(text: &str, port: u16) -> Result<HostPort, String> {
 
 /// Takes `%XX` for the byte that it stands for.
 fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || "a % in an address is followed by two hexadecimal digits".to_owned();
+    let wrong = || "a % in an address must be followed by two hexadecimal digits".to_owned();
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -301,14 +302,14 @@ mod tests {
     #[test]
     fn what_leads_nowhere_says_why() {
         for (endpoint, part) in [
-            ("redis://h:x", "no HOST:PORT"),
-            ("redis://h/a", "no number of a database"),
+            ("redis://h:x", "not HOST:PORT"),
+            ("redis://h/a", "not the number of a database"),
             ("redis://:p@h,i", "Redlock"),
             ("unix:", "path of a socket"),
             ("redis+sentinel://h:1", "master's name"),
             ("redis+cluster://h/3", "only database 0"),
             ("redis://%zz@h", "hexadecimal"),
-            ("redis://[::1", "no HOST:PORT"),
+            ("redis://[::1", "not HOST:PORT"),
         ] {
             let error = RedisConfig::parse(&options(endpoint)).expect_err(endpoint);
             assert!(error.contains(part) && !error.contains('\n'), "{error}");

@@ -6,7 +6,7 @@ pub(super) fn hosts_of(text: &str) -> Result<Vec<(String, Option<u16>)>, String>
 }
 
 fn host_of(text: &str) -> Result<(String, Option<u16>), String> {
-    let wrong = || format!("{text:?} is no HOST:PORT");
+    let wrong = || format!("{text:?} is not HOST:PORT");
     let (host, rest) = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
         None => text.find(':').map_or((text, ""), |at| text.split_at(at)),
@@ -24,7 +24,7 @@ fn host_of(text: &str) -> Result<(String, Option<u16>), String> {
 
 /// Takes `%XX` for the byte that it stands for.
 pub(super) fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || "a % in an address is followed by two hexadecimal digits".to_owned();
+    let wrong = || "a % in an address must be followed by two hexadecimal digits".to_owned();
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
