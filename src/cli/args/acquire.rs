@@ -41,7 +41,7 @@ pub struct AcquireArgs {
     /// Hold alone, which is the default
     #[arg(short = 'x', long)]
     pub exclusive: bool,
-    /// Hold together with at most N-1 others that also say N
+    /// Hold together with up to N-1 others that also ask for N slots
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub slots: Option<OsString>,
     /// Do not wait: give up at once if the lock is not free
@@ -62,7 +62,7 @@ pub struct AcquireArgs {
     /// Take the place of older waiters that also said so; they exit as busy
     #[arg(long)]
     pub supersede: bool,
-    /// Ask for a second claim even under an own hold of this lock, as acquire always does
+    /// Make a second claim even inside a hold of this lock, as acquire always does
     #[arg(long)]
     pub no_nest: bool,
     /// A text that others see in status

@@ -11,7 +11,7 @@ use super::{ConnectionArgs, MessageArgs};
 /// What stands below the help.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  Skip this run if the last one still goes on, and let cron mail nothing about it:
+  Skip this run if the last one is still going on, and let cron mail nothing about it:
     dlock run --name backup --try -E 0 -- ./backup.sh
   Wait for the lock, but at most ten minutes:
     dlock run --name deploy --wait 10m -- ./deploy.sh production
@@ -35,7 +35,7 @@ pub struct RunArgs {
     /// Hold alone, which is the default
     #[arg(short = 'x', long)]
     pub exclusive: bool,
-    /// Hold together with at most N-1 others that also say N
+    /// Hold together with up to N-1 others that also ask for N slots
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub slots: Option<OsString>,
     /// Do not wait: give up at once if the lock is not free
@@ -74,7 +74,7 @@ pub struct RunArgs {
     /// Hold until every descendant of the command has ended, not just the command
     #[arg(long)]
     pub whole_tree: bool,
-    /// Ask for a second claim even under an own hold of this lock
+    /// Make a second claim even inside a hold of this lock
     #[arg(long)]
     pub no_nest: bool,
     /// Tell systemd READY=1 when the command starts, not when the command says so
