@@ -61,6 +61,7 @@ const CONTRACT: &[&str] = &[
     "deadlock",
     "document",
     "foreign",
+    "mixing",
     "options",
     "pipeline",
     "record",

@@ -25,7 +25,7 @@ impl fmt::Display for HostPort {
 
 /// That `text` is not the address of a server.
 pub fn no_address(text: &str) -> String {
-    format!("{text:?} is no HOST:PORT")
+    format!("{text:?} is not HOST:PORT")
 }
 
 /// The host in `HOST`, `HOST:PORT` or `[IPV6]:PORT`, which may be empty, and the port if there is one.
@@ -52,5 +52,5 @@ pub fn hosts_and_ports(text: &str) -> Result<Vec<(String, Option<u16>)>, String>
 /// Takes `%XX` for the byte that it stands for.
 pub fn decoded(text: &str) -> Result<String, String> {
     let bytes = percent_decoded(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok());
-    bytes.ok_or_else(|| "a % in an address is followed by two hexadecimal digits".to_owned())
+    bytes.ok_or_else(|| "a % in an address must be followed by two hexadecimal digits".to_owned())
 }

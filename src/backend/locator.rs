@@ -295,8 +295,8 @@ mod tests {
     #[test]
     fn what_leads_nowhere_says_why() {
         for (backend, endpoints, part) in [
-            (Some("etcd"), &["h:1/x"] as &[&str], "no address of an etcd server"),
-            (None, &["redis://h:x"], "no HOST:PORT"),
+            (Some("etcd"), &["h:1/x"] as &[&str], "not the address of an etcd server"),
+            (None, &["redis://h:x"], "not HOST:PORT"),
             (None, &["mariadb://u@h"], "no database is named"),
             (
                 None,
@@ -321,7 +321,7 @@ mod tests {
             (None, &["rediz://h"], "did you mean redis?"),
             (None, &["redis://h,rediz://h"], "no backend has addresses with rediz://"),
             (Some("file"), &["http://h:1"], "an address of etcd does not lead to the backend file"),
-            (None, &["zk://h:x"], "is no server"),
+            (None, &["zk://h:x"], "is not a server"),
         ] {
             let error = said(backend, endpoints).expect_err("an error");
             assert!(error.contains(part) && !error.contains('\n') && !error.contains("secret"), "{error}");

@@ -47,6 +47,7 @@ pub mod locator;
 pub mod memcached;
 #[doc(hidden)]
 pub mod memory;
+pub mod mixing;
 pub mod options;
 pub mod pipeline;
 pub mod record;

@@ -55,8 +55,8 @@ fn roots(authority: Option<&Pem>) -> Result<RootCertStore, Unusable> {
     };
     let (added, _) = store.add_parsable_certificates(certificates);
     if added == 0 {
-        let whose = if given { "the given file" } else { "the system's store; see --cacert" };
-        return Err((ErrorKind::Invalid, format!("there is no certificate of an authority in {whose}")));
+        let whose = if given { "the given file" } else { "the system's trust store; see --cacert" };
+        return Err((ErrorKind::Invalid, format!("there is no CA certificate in {whose}")));
     }
     Ok(store)
 }

@@ -1,5 +1,6 @@
 //! Tells people how a hold goes.
 
+use std::cell::Cell;
 use std::time::SystemTime;
 
 use rustix::termios::tcgetpgrp;
@@ -30,6 +31,8 @@ pub(super) struct Teller<'a> {
     /// That the ttl is a shorter one was told, or nobody asked for a certain one.
     told_ttl: bool,
     live: Option<Live<Screen, Box<dyn Fn() -> bool>>>,
+    /// Where to note that something that was held is not this run's own, or could not be released.
+    pub(super) released: Option<&'a Cell<bool>>,
     /// The service manager is told as well.
     pub(super) heartbeat: Option<Heartbeat<'a>>,
 }
@@ -62,7 +65,7 @@ impl Teller<'_> {
             if service.place.starts_with('/') { live } else { live.connecting(service.name()) }
         });
         let (told_waiting, told_ttl) = (false, !asked_for_ttl);
-        Self { printer, lock, service, waits, told_waiting, told_ttl, live, heartbeat: None }
+        Self { printer, lock, service, waits, told_waiting, told_ttl, live, released: None, heartbeat: None }
     }
 
     /// Says `message`, after taking the live line away.
@@ -98,6 +101,12 @@ impl Teller<'_> {
         writer::messages().settle();
     }
 
+    fn stays_held(&self) {
+        if let Some(released) = self.released {
+            released.set(false);
+        }
+    }
+
     fn entering_again(&mut self, reason: &LossReason) {
         let reason = sanitise::text(&reason.to_string());
         self.say(&Message::Rejoined { lock: self.lock.clone(), reason });
@@ -123,6 +132,7 @@ impl Audience for Teller<'_> {
                 self.say(&Message::ShorterTtl { lock: lock(), asked, granted, backend });
             }
             Notice::Nested(claim) => {
+                self.stays_held();
                 let message = Message::Nested { lock: lock(), claim: claim.to_string() };
                 self.say(&message);
             }
@@ -154,6 +164,7 @@ impl Audience for Teller<'_> {
                 self.say(&Message::Risk { what, remedy });
             }
             Notice::NotLeft { error, held, ttl } => {
+                self.stays_held();
                 let (lock, reason) = (lock(), text(error));
                 self.say(&if held {
                     Message::ReleaseFailed { lock, reason, ttl }

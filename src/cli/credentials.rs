@@ -58,7 +58,7 @@ fn pem(found: &Found, secret: bool) -> Result<Pem, Failure> {
     let bytes = read(found, secret)?;
     let begins = b"-----BEGIN ";
     if !bytes.windows(begins.len()).any(|window| window == begins) {
-        return Err(fault(found, "is no PEM file: it has no line -----BEGIN"));
+        return Err(fault(found, "is not a PEM file: it has no line -----BEGIN"));
     }
     Ok(Pem::new(bytes))
 }

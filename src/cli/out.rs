@@ -6,6 +6,7 @@ use super::exit_code::{ExitCode, Failure};
 use crate::backend::Backend;
 use crate::lock::Error;
 use crate::output::Service;
+use crate::output::json;
 use crate::output::printer::colour_wanted;
 use crate::output::sanitise::Ellipsis;
 use crate::output::status::Layout;
@@ -44,6 +45,10 @@ pub trait Out {
     fn write(&mut self, text: &str) -> Result<(), Ended>;
     /// How to lay out what is for people.
     fn layout(&self) -> Layout;
+    /// The time `when`, for whoever reads it there.
+    fn stamp(&self, when: SystemTime) -> String {
+        json::time(when)
+    }
 }
 
 /// Standard output.
@@ -103,5 +108,11 @@ impl Out for Stdout {
             ellipsis: Ellipsis::of_locale(|name| std::env::var_os(name)),
             now: SystemTime::now(),
         }
+    }
+
+    /// By the clock on the wall on a terminal, in UTC for programs and files.
+    fn stamp(&self, when: SystemTime) -> String {
+        let local = if self.terminal { sys::local_time(when) } else { None };
+        local.unwrap_or_else(|| json::time(when))
     }
 }

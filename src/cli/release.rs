@@ -102,7 +102,7 @@ async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<
         let Some(id) = entry.claim else { return Err(gone(settings)) };
         if !matches!(entry.verb, Verb::Acquire | Verb::Detach) {
             let lock = sanitise::text(name.as_str());
-            let reason = format!("claim {id} on {lock} is not of dlock acquire; nothing was changed");
+            let reason = format!("claim {id} on {lock} was not taken by dlock acquire; nothing was changed");
             return Err(Failure::new(ExitCode::Lost, reason)
                 .hint("dlock run releases its lock when its command ends; dlock break ends both"));
         }

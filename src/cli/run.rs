@@ -1,5 +1,6 @@
 //! `dlock run`: the front's side, and the keeper's duty.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -37,6 +38,8 @@ pub(super) struct Run<'a> {
     address: Box<dyn Address>,
     plan: Plan,
     standing: Standing,
+    /// Whether the lock was released when the command had ended.
+    released: Cell<bool>,
     /// What stands in the place of a command, if something does.
     pub(super) adoption: Option<Adoption>,
 }
@@ -95,7 +98,15 @@ impl<'a> Run<'a> {
             hold_at_least: settings.hold_at_least,
             whole_tree: settings.whole_tree,
         };
-        Ok(Self { settings, printer, address, plan, standing: Standing::default(), adoption: None })
+        Ok(Self {
+            settings,
+            printer,
+            address,
+            plan,
+            standing: Standing::default(),
+            released: Cell::default(),
+            adoption: None,
+        })
     }
 
     /// The service.
@@ -262,6 +273,8 @@ impl<'a> Run<'a> {
         let mut teller =
             Teller::new(self.printer, lock, service, waits, keeper.start, self.plan.started, asked_for_ttl);
         teller.heartbeat = Heartbeat::of(keeper);
+        self.released.set(true);
+        teller.released = Some(&self.released);
         let ended = hold(&job, keeper, &mut teller).await.map_err(refused)?;
         teller.erase();
         Ok(Some(ended))
@@ -340,7 +353,8 @@ impl<'a> Run<'a> {
             Outcome::Exited(status) => format!("exited {status}"),
             Outcome::Signaled(signal) => format!("died of {signal}"),
         };
-        Some(Message::Finished { lock: names(&self.settings.names), held, outcome })
+        let lock = names(&self.settings.names);
+        Some(Message::Finished { lock, held, outcome, released: self.released.get() })
     }
 
     fn write(&self, path: Option<&Path>, what: &'static str, write: impl Fn(&Path) -> std::io::Result<()>) {

@@ -91,8 +91,8 @@ fn show(
         return out.write(&json::status(queue, service.backend));
     }
     let layout = out.layout();
-    let lock = status::lock(queue, service, Detail::Usual, &layout);
-    out.write(&format!("{}  {lock}", json::time(layout.now)))
+    let stamp = format!("{}  ", out.stamp(layout.now));
+    out.write(&status::stamped(&stamp, queue, service, Detail::Usual, &layout))
 }
 
 #[cfg(test)]

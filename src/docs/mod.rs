@@ -148,6 +148,8 @@ pub mod adr {
     pub mod r0112_memcached_keys_and_foreign_clients {}
     #[doc = include_str!("adr/0114-one-list-of-causes.md")]
     pub mod r0114_one_list_of_causes {}
+    #[doc = include_str!("adr/0115-what-others-made-is-called-as-its-service-calls-it.md")]
+    pub mod r0115_what_others_made_is_called_as_its_service_calls_it {}
     #[doc = include_str!("adr/0118-one-set-of-trials-for-every-way-to-hold.md")]
     pub mod r0118_one_set_of_trials_for_every_way_to_hold {}
     #[doc = include_str!("adr/0121-how-a-claim-stands-is-told-once.md")]

@@ -54,16 +54,34 @@ pub struct Holder {
 }
 
 impl fmt::Display for Holder {
-    /// `user@host pid 12 (command)`; not sanitised.
+    /// `user@host pid 12 (command, "label")`; not sanitised.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{} pid {}", self.user, self.host, self.pid)?;
-        if self.command.is_empty() { Ok(()) } else { write!(f, " ({})", self.command) }
+        match (self.command.as_str(), &self.label) {
+            ("", None) => Ok(()),
+            ("", Some(label)) => write!(f, " (\"{label}\")"),
+            (command, None) => write!(f, " ({command})"),
+            (command, Some(label)) => write!(f, " ({command}, \"{label}\")"),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_label_is_told_from_the_command() {
+        let of = |command: &str, label: Option<&str>| {
+            let (command, label) = (command.into(), label.map(str::to_owned));
+            Holder { user: "u".into(), host: "h".into(), pid: 1, command, label, ..Holder::default() }
+                .to_string()
+        };
+        assert_eq!(of("", None), "u@h pid 1");
+        assert_eq!(of("./x", None), "u@h pid 1 (./x)");
+        assert_eq!(of("./x", Some("v1")), "u@h pid 1 (./x, \"v1\")");
+        assert_eq!(of("", Some("v1")), "u@h pid 1 (\"v1\")");
+    }
 
     #[test]
     fn records_say_how_a_claim_was_made_only_where_it_matters() {

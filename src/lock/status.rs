@@ -25,6 +25,8 @@ pub struct Entry {
     pub command: Option<String>,
     /// The text given with `--label`.
     pub label: Option<String>,
+    /// What a client other than dlock made it as, in the service's words: `key lock:x`, `node /x/lock-0000000001`.
+    pub key: Option<String>,
     /// Since when it holds, or waits.
     pub since: Option<SystemTime>,
     /// What is left of its time to live without renewal; `None` also where the kernel ends it.

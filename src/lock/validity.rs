@@ -26,7 +26,7 @@ pub struct TtlTooShort(pub Duration);
 
 impl fmt::Display for TtlTooShort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a ttl of {:?} is too short, the least is {:?}", self.0, Terms::LEAST_TTL)
+        write!(f, "a ttl of {:?} is too short; the least is {:?}", self.0, Terms::LEAST_TTL)
     }
 }
 

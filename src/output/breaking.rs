@@ -1,21 +1,21 @@
 //! What `break` asks and says, on the terminal and on standard output.
 
-use super::Party;
+use super::{Party, wrap};
 
-/// The question before `count` claims on `lock` are ended, or removed by force.
-pub fn question(count: usize, force: bool, lock: &str) -> String {
-    match (count, force) {
-        (1, false) => {
-            format!("End this claim and its command, and let the next one have {lock}? [y/N] ")
-        }
-        (n, false) => format!("End these {n} claims on {lock} and their commands? [y/N] "),
+/// The question before `count` claims on `lock` are ended, or removed by force, on a terminal of `width` columns.
+pub fn question(count: usize, force: bool, lock: &str, width: Option<usize>) -> String {
+    let text = match (count, force) {
+        (1, false) => format!("End this claim and its command, and let the next one have {lock}? [y/N]"),
+        (n, false) => format!("End these {n} claims on {lock} and their commands? [y/N]"),
         (1, true) => format!(
-            "Remove this claim from {lock} at once? Its command goes on for a while beside the next one. [y/N] "
+            "Remove this claim from {lock} at once? Its command goes on for a while beside the next one. [y/N]"
         ),
         (n, true) => format!(
-            "Remove these {n} claims from {lock} at once? Their commands go on for a while beside the next one. [y/N] "
+            "Remove these {n} claims from {lock} at once? Their commands go on for a while beside the next one. [y/N]"
         ),
-    }
+    };
+    // The answer stands behind it.
+    wrap::lines(&text, width.map(|width| width.saturating_sub(" y".len()))).join("\n") + " "
 }
 
 /// Which way a claim went.
@@ -57,9 +57,17 @@ mod tests {
 
     #[test]
     fn many_claims_are_counted() {
-        assert_eq!(question(4, false, "x"), "End these 4 claims on x and their commands? [y/N] ");
-        assert!(question(1, false, "x").starts_with("End this claim and its command,"));
-        assert!(question(2, true, "x").starts_with("Remove these 2 claims from x at once?"));
+        assert_eq!(question(4, false, "x", None), "End these 4 claims on x and their commands? [y/N] ");
+        assert!(question(1, false, "x", None).starts_with("End this claim and its command,"));
+        assert!(question(2, true, "x", None).starts_with("Remove these 2 claims from x at once?"));
+    }
+
+    #[test]
+    fn a_narrow_terminal_breaks_no_word() {
+        assert_eq!(
+            question(3, false, "deploy", Some(40)),
+            "End these 3 claims on deploy and their\ncommands? [y/N] "
+        );
     }
 
     #[test]

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use unicode_width::UnicodeWidthStr as _;
 
 use super::status::{Layout, text};
 use super::table::{Column, Table};
-use super::{json, sanitise};
+use super::{json, sanitise, wrap};
 use crate::lock::{Examination, Risk, Weight};
 
 /// One option, as it was resolved.
@@ -34,9 +33,6 @@ pub struct Findings {
     pub examination: Result<Examination, String>,
 }
 
-/// The least room for a sentence, however narrow the terminal.
-const LEAST_WIDTH: usize = 20;
-
 const COLUMNS: [Column; 3] = [
     Column { title: "OPTION", right: false, flexible: false, rank: 0 },
     Column { title: "VALUE", right: false, flexible: true, rank: 0 },
@@ -60,9 +56,10 @@ impl Findings {
         }
         let Ok(found) = &self.examination else { return out };
         out.push_str(&title("service"));
-        let server = format!("{} at {}", found.server, found.reached);
-        let trip = shown(found.round_trip);
-        out.extend(["  ", &sanitise::text(&server), ", round trip ", &trip, "\n"]);
+        let server = sanitise::text(&format!("{} at {}", found.server, found.reached));
+        let line = format!("{server}, round trip {}", shown(found.round_trip));
+        let width = layout.width.map(|width| width.saturating_sub("  ".len()));
+        out.extend(["  ", &wrap::lines(&line, width).join("\n  "), "\n"]);
         if !found.risks.is_empty() {
             out.push_str(&title("risks"));
         }
@@ -71,7 +68,9 @@ impl Findings {
                 out.push_str(&line_of(risk, layout));
             }
         }
-        out.push_str(&title(&verdict(&found.risks)));
+        for line in wrap::lines(&verdict(&found.risks), layout.width) {
+            out.push_str(&title(&line));
+        }
         out
     }
 
@@ -115,19 +114,7 @@ fn line_of(risk: &Risk, layout: &Layout) -> String {
     let remedy = risk.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
     let sentence = sanitise::text(&format!("{}{remedy}", risk.what));
     let indent = "  ".len() + kind.len() + ": ".len();
-    let room = layout.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
-    let mut lines = vec![String::new()];
-    for word in sentence.split(' ') {
-        let line = lines.last_mut().expect("at least one");
-        if !line.is_empty() && line.width() + 1 + word.width() > room {
-            lines.push(word.to_owned());
-            continue;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
+    let lines = wrap::lines(&sentence, layout.width.map(|width| width.saturating_sub(indent)));
     let kind = match (risk.weight, layout.colour) {
         (Weight::Warning, true) => format!("\x1b[1m{kind}\x1b[0m"),
         _ => kind.to_owned(),
@@ -223,6 +210,15 @@ mod tests {
             line_of(&risk, &layout),
             "  warning: the server may drop any key\n           it likes; set\n           maxmemory-policy noeviction\n"
         );
+    }
+
+    #[test]
+    fn all_of_it_fits_a_narrow_terminal() {
+        let now = SystemTime::UNIX_EPOCH;
+        let layout = Layout { width: Some(40), colour: false, ellipsis: Ellipsis::Unicode, now };
+        let text = findings().text(&layout);
+        assert!(text.contains("  etcd 3.4.23 at http://h:2379, round\n  trip 0.42ms\n"), "{text}");
+        assert!(text.ends_with("1 warning: locks may be lost until it is\nseen to\n"), "{text}");
     }
 
     #[test]

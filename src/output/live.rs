@@ -61,8 +61,8 @@ fn gap(ellipsis: Ellipsis) -> &'static str {
 /// `waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41`, at most `width`
 /// columns wide.
 ///
-/// The holder gives way first, then the place, then the name: how long it has waited always shows. Where only ASCII
-/// does, commas stand between the parts.
+/// The holder gives way first, part by part, then the place, then the name: how long it has waited always shows. Where
+/// only ASCII does, commas stand between the parts.
 pub fn waiting_line(
     lock: &str,
     ahead: Option<u32>,
@@ -82,11 +82,25 @@ pub fn waiting_line(
     if let Some(holder) = holder
         && room(&head) >= gap.width() + LEAST_HOLDER
     {
-        let holder = format!("{gap}held by {}", Party::of(holder, now));
-        head.push_str(&ellipsis.cut(&holder, room(&head)));
+        let lead = format!("{gap}held by ");
+        let shown = held_by(Party::of(holder, now), room(&head).saturating_sub(lead.width()));
+        head.push_str(&ellipsis.cut(&format!("{lead}{shown}"), room(&head)));
     }
     let head = ellipsis.cut(&head, width.saturating_sub(tail.width()));
     ellipsis.cut(&format!("{head}{tail}"), width)
+}
+
+/// As much of `party` as fits, in whole parts, the most telling ones: where others are meant to read a label it stays
+/// longer than the command. What does not fit even so is for the caller to cut.
+fn held_by(party: Party, room: usize) -> String {
+    let whole = party.to_string();
+    let label = party.label.is_some();
+    let timeless = Party { since: None, ..party };
+    let labelled = Party { command: None, ..timeless.clone() };
+    let bare = Party { label: None, ..labelled.clone() };
+    let shorter = [Some(timeless), label.then_some(labelled), Some(bare)];
+    let mut shorter = shorter.into_iter().flatten().map(|party| party.to_string());
+    if whole.width() <= room { whole } else { shorter.find(|text| text.width() <= room).unwrap_or(whole) }
 }
 
 /// `2nd in queue`: the place of a claim behind `ahead` others, of which `holder` is one: the holder is not in the queue any more.
@@ -260,6 +274,21 @@ mod tests {
         let room = (99, Ellipsis::Unicode);
         let bare = waiting_line("a\nb", None, None, wall(), Duration::from_secs(3723), room);
         assert_eq!(bare, "waiting for a\\nb · 1:02:03");
+    }
+
+    #[test]
+    fn a_label_stays_longer_than_the_command() {
+        let holder = Entry { label: Some("release 1.4".into()), ..holder() };
+        let line = |width| {
+            let room = (width, Ellipsis::Unicode);
+            waiting_line("deploy", Some(1), Some(&holder), wall(), Duration::from_secs(41), room)
+        };
+        let begin = "waiting for deploy · next in queue · held by ci@host7 pid 4121";
+        assert_eq!(line(109), format!("{begin} (./deploy.sh, \"release 1.4\") for 3m12s · 00:41"));
+        assert_eq!(line(108), format!("{begin} (./deploy.sh, \"release 1.4\") · 00:41"));
+        assert_eq!(line(98), format!("{begin} (\"release 1.4\") · 00:41"));
+        assert_eq!(line(86), format!("{begin} (\"release 1.4\") · 00:41"));
+        assert_eq!(line(85), format!("{begin} · 00:41"));
     }
 
     #[test]

@@ -82,6 +82,7 @@ pub enum Message {
         /// How the command ended.
         #[serde(skip)]
         outcome: String,
+        released: bool,
     },
     Busy {
         lock: String,

@@ -81,9 +81,9 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         ),
         (M::Started { lock: lock(), pid: 7 }, Level::Verbose, "started the command under deploy, pid 7"),
         (
-            M::Finished { lock: lock(), held: s(3), outcome: "exited 0".into() },
+            M::Finished { lock: lock(), held: s(3), outcome: "exited 0".into(), released: true },
             Level::Verbose,
-            "the command exited 0 after 3s under deploy",
+            "the command exited 0 after 3s under deploy; the lock was released",
         ),
         (
             M::Busy { lock: lock(), holder: Some(party()) },

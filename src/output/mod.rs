@@ -21,6 +21,7 @@ pub mod service;
 pub mod status;
 pub mod table;
 mod unfound;
+mod wrap;
 pub mod writer;
 
 pub use live::Live;

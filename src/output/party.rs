@@ -24,6 +24,8 @@ pub struct Party {
     pub command: Option<String>,
     /// The text given with `--label`.
     pub label: Option<String>,
+    /// What a client other than dlock made the entry as: `key lock:x`.
+    pub key: Option<String>,
     /// For how long it has held or waited.
     #[serde(rename = "for_ms", serialize_with = "super::message::milliseconds_or_null")]
     pub since: Option<Duration>,
@@ -41,6 +43,7 @@ impl Party {
             pid: entry.pid,
             command: entry.command.clone().filter(|c| !c.is_empty()),
             label: entry.label.clone(),
+            key: entry.key.clone(),
             // A clock that was set back would make it negative; then nothing is said.
             since: entry.since.and_then(|since| now.duration_since(since).ok()),
             foreign: entry.foreign,
@@ -57,6 +60,7 @@ impl From<&Holder> for Party {
             pid: Some(holder.pid),
             command: Some(holder.command.clone()).filter(|c| !c.is_empty()),
             label: holder.label.clone(),
+            key: None,
             since: None,
             foreign: false,
         }
@@ -81,10 +85,11 @@ impl fmt::Display for Party {
         }
         let command = self.command.as_deref().map(sanitise::text);
         let label = self.label.as_deref().map(|label| format!("\"{}\"", sanitise::text(label)));
-        match (command, label) {
-            (None, None) => {}
-            (Some(one), None) | (None, Some(one)) => write!(f, " ({one})")?,
-            (Some(command), Some(label)) => write!(f, " ({command}, {label})")?,
+        // A process that can be named tells more.
+        let key = self.key.as_deref().filter(|_| self.pid.is_none()).map(sanitise::text);
+        let known: Vec<String> = [command, label, key].into_iter().flatten().collect();
+        if !known.is_empty() {
+            write!(f, " ({})", known.join(", "))?;
         }
         match self.since {
             Some(since) => write!(f, " for {}", rough(since)),
@@ -116,6 +121,12 @@ mod tests {
         assert_eq!(Party::of(&bare, now).to_string(), "ci@host7 pid 4121 (\"v1\\u{1b}\") for <1s");
         let foreign = Entry { foreign: true, pid: Some(7), ..Entry::default() };
         assert_eq!(Party::of(&foreign, now).to_string(), "a client other than dlock pid 7");
+        let key = Some("key lock:x\n".into());
+        let keyed = Entry { key: key.clone(), label: Some("v1".into()), pid: None, ..foreign };
+        let said = "a client other than dlock (\"v1\", key lock:x\\n)";
+        assert_eq!(Party::of(&keyed, now).to_string(), said);
+        let process = Entry { key, label: None, pid: Some(7), ..keyed };
+        assert_eq!(Party::of(&process, now).to_string(), "a client other than dlock pid 7");
         let ahead_of_us = Entry { since: Some(now + Duration::from_secs(9)), ..Entry::default() };
         assert_eq!(Party::of(&ahead_of_us, now).to_string(), "an unknown client");
     }

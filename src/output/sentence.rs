@@ -198,8 +198,9 @@ impl Message {
                 ended(*surely_ran)
             ),
             Self::Started { lock, pid } => write!(f, "started the command under {lock}, pid {pid}"),
-            Self::Finished { lock, held, outcome } => {
-                write!(f, "the command {outcome} after {} under {lock}", short(*held))
+            Self::Finished { lock, held, outcome, released } => {
+                write!(f, "the command {outcome} after {} under {lock}", short(*held))?;
+                f.write_str(if *released { "; the lock was released" } else { "" })
             }
             Self::TreeHidden { reason } => {
                 write!(f, "only the command's process group can be ended, not all its descendants: {reason}")

@@ -7,6 +7,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::sanitise::{self, Ellipsis};
 use super::service::Service;
 use super::table::{Column, Table};
+use super::wrap;
 use crate::lock::duration::{rough, short};
 use crate::lock::{ClaimId, Entry, LockStatus};
 
@@ -55,11 +56,20 @@ const COLUMNS: [Column; 11] = [
 
 /// One lock: a title, and its queue as a table.
 pub fn lock(status: &LockStatus, service: &Service, detail: Detail, layout: &Layout) -> String {
-    let name = sanitise::text(status.name.as_str());
-    let columns = name.width();
-    let title = if layout.colour { format!("\x1b[1m{name}\x1b[0m") } else { name };
+    stamped("", status, service, detail, layout)
+}
+
+/// As [`lock`], with `stamp` before the title.
+pub fn stamped(
+    stamp: &str,
+    status: &LockStatus,
+    service: &Service,
+    detail: Detail,
+    layout: &Layout,
+) -> String {
+    let title = |state: &str, place: &str| title(stamp, status.name.as_str(), state, place, layout);
     if status.is_empty() {
-        return format!("{title}: free ({})\n", service.looked());
+        return title("free", &service.looked());
     }
     let waiting = match status.waiters.len() {
         0 => String::new(),
@@ -72,14 +82,32 @@ pub fn lock(status: &LockStatus, service: &Service, detail: Detail, layout: &Lay
     };
     let mut table = Table::new(COLUMNS.to_vec());
     add(&mut table, status, layout.now, false, detail);
-    let layout = if detail == Detail::Wide { Layout { width: None, ..*layout } } else { *layout };
-    let head = format!(": {holding}{waiting}");
-    let place = format!("({})", service.name());
-    // The terminal would break it anywhere.
-    let one_line = layout.width.is_none_or(|width| columns + head.width() + 1 + place.width() <= width);
-    let gap = if one_line { " " } else { "\n  " };
-    format!("{title}{head}{gap}{place}\n{}", text(&table, &layout, "  "))
+    let rows = if detail == Detail::Wide { Layout { width: None, ..*layout } } else { *layout };
+    title(&format!("{holding}{waiting}"), &service.name()) + &text(&table, &rows, "  ")
 }
+
+/// `deploy: held, 2 waiting (file /var/lib/dlock)` and a newline, with `stamp` before it. A terminal would break it anywhere:
+/// what does not fit a line goes to the next one as a whole, or between words.
+fn title(stamp: &str, name: &str, state: &str, place: &str, layout: &Layout) -> String {
+    let name = sanitise::text(name);
+    let mut used = stamp.width() + name.width() + ":".len();
+    let bold = if layout.colour { format!("\x1b[1m{name}\x1b[0m") } else { name };
+    let mut out = format!("{stamp}{bold}:");
+    let room = layout.width.unwrap_or(usize::MAX);
+    for part in [state.to_owned(), format!("({place})")] {
+        let fits = used + 1 + part.width() <= room;
+        let lines =
+            if fits { vec![part] } else { wrap::lines(&part, Some(room.saturating_sub(INDENT.len()))) };
+        used = if fits { used + 1 } else { INDENT.len() } + lines.last().map_or(0, |line| line.width());
+        out.push_str(if fits { " " } else { NEXT });
+        out.push_str(&lines.join(NEXT));
+    }
+    out + "\n"
+}
+
+/// What stands before the further lines of a title, and before the rows of a table under one.
+const INDENT: &str = "  ";
+const NEXT: &str = "\n  ";
 
 /// Many locks as one table; nothing if there are none.
 pub fn list(locks: &[LockStatus], layout: &Layout) -> String {
@@ -112,6 +140,10 @@ fn cells(name: String, state: String, entry: &Entry, now: SystemTime, detail: De
         (Some(one), None) | (None, Some(one)) => one.clone(),
         (None, None) if entry.foreign => "(not dlock)".to_owned(),
         (None, None) => "?".to_owned(),
+    };
+    let holder = match &entry.key {
+        Some(key) if entry.pid.is_none() => format!("{holder} {key}"),
+        _ => holder,
     };
     let since = entry.since.and_then(|since| now.duration_since(since).ok());
     let wide = |text: Option<String>| text.filter(|_| detail == Detail::Wide).unwrap_or_default();
@@ -179,7 +211,7 @@ mod tests {
             since: Some(layout().now),
             ..entry(7, 5)
         };
-        let foreign = Entry { foreign: true, ..Entry::default() };
+        let foreign = Entry { foreign: true, key: Some("key lock:x".into()), ..Entry::default() };
         LockStatus {
             name: LockName::new(name).expect("valid"),
             holders: vec![holder],
@@ -201,11 +233,11 @@ mod tests {
             usual(&status("deploy"), &layout()),
             concat!(
                 "deploy: held, 2 waiting (file /l)\n",
-                "  CLAIM     STATE           MODE       HOLDER        PID  SINCE      COMMAND      LABEL\n",
-                "  1c1c1c1c  holds           exclusive  ci@host7     4121  3m12s ago  ./deploy.sh\n",
-                "  1c1c1c1c  waits, 1 ahead  exclusive  ci@host7        7  <1s ago    ./deploy.sh  \
+                "  CLAIM     STATE           MODE       HOLDER                   PID  SINCE      COMMAND      LABEL\n",
+                "  1c1c1c1c  holds           exclusive  ci@host7                4121  3m12s ago  ./deploy.sh\n",
+                "  1c1c1c1c  waits, 1 ahead  exclusive  ci@host7                   7  <1s ago    ./deploy.sh  \
                  a\\u{1b}[2J\\u{202e}b\n",
-                "            waits                      (not dlock)\n",
+                "            waits                      (not dlock) key lock:x\n",
             )
         );
     }
@@ -264,6 +296,36 @@ mod tests {
         assert!(
             text.contains("ci@host7") && text.contains("3m12s ago") && text.contains("label l…"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn a_title_breaks_between_its_parts() {
+        let title = |name: &str, stamp: &str, place: &str, width| {
+            let service = Service { backend: "file", place: place.into(), unused: false };
+            let layout = Layout { width: Some(width), ..layout() };
+            let text = stamped(stamp, &status(name), &service, Detail::Usual, &layout);
+            text[..text.find("  CLAIM").expect("a table")].to_owned()
+        };
+        assert_eq!(
+            title("deploy", "", "/tmp/pm/locks", 80),
+            "deploy: held, 2 waiting (file /tmp/pm/locks)\n"
+        );
+        assert_eq!(
+            title("deploy", "", "/tmp/pm/locks", 40),
+            "deploy: held, 2 waiting\n  (file /tmp/pm/locks)\n"
+        );
+        let long = "backup-of-the-customer-database";
+        let whole = format!("{long}:\n  held, 2 waiting (file /l)\n");
+        assert_eq!(title(long, "", "/l", 40), whole);
+        let stamp = "2026-11-23 10:22:01  ";
+        let whole = "2026-11-23 10:22:01  deploy:\n  held, 2 waiting (file /tmp/pm/locks)\n";
+        assert_eq!(title("deploy", stamp, "/tmp/pm/locks", 40), whole);
+        let free = LockStatus { holders: vec![], waiters: vec![], ..status("deploy") };
+        let narrow = Layout { width: Some(40), ..layout() };
+        assert_eq!(
+            lock(&free, &service(true), Detail::Usual, &narrow),
+            "deploy: free\n  (file /l, where nobody has locked yet)\n"
         );
     }
 

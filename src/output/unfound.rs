@@ -17,7 +17,7 @@ pub(super) fn advice(command: &str) -> String {
         return ", which begins with a long dash; write two hyphens".to_owned();
     }
     if command.starts_with('-') {
-        return "; options of dlock stand before --, and those of the command behind the command".to_owned();
+        return "; options of dlock go before --, those of the command after the command".to_owned();
     }
     if BUILTINS.contains(&command) {
         return ", which is built into shells; run it with -c".to_owned();
@@ -38,7 +38,7 @@ mod tests {
             ("cd", "built into shells; run it with -c"),
             ("ls -l", "without quotation marks, or a line of shell with -c"),
             ("a|b", "with -c"),
-            ("--wait", "options of dlock stand before --"),
+            ("--wait", "options of dlock go before --"),
             ("\u{2014}wait", "a long dash"),
         ] {
             assert!(advice(command).contains(part), "{command}");

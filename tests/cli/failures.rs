@@ -11,7 +11,7 @@ fn busy_at_once() {
     for wait in [&["-n"][..], &["--try"], &["-w", "0"], &["--wait", "0s"]] {
         let mut command = bed.run(["--name", "x"]);
         let ended = bed.finish(command.args(wait).args(["--", "touch", "started"]));
-        ended.failed(75, &["x", "held by", &holder.command_pid()]);
+        ended.failed(75, &["x", "held by", &holder.command_pid(), "\"the one\""]);
         assert_eq!(bed.waiters("x"), 0);
     }
     assert!(!bed.exists("started"));
@@ -22,13 +22,18 @@ fn busy_at_once() {
 #[test]
 fn a_wait_that_runs_out() {
     let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let holder = bed.held(&["--name", "x", "--label", "the one"]);
     let ended = bed.finish(&mut bed.run(["--name", "x", "-w", "2s", "--", "touch", "started"]));
     assert!(ended.took >= Duration::from_secs(2), "{:?}", ended.took);
     within(ended.took, Duration::from_secs(3));
     assert_eq!((ended.code(), ended.text().as_str()), (Some(75), ""), "{}", ended.err);
     let last = ended.err.lines().last().unwrap_or_default();
     assert!(last.starts_with("dlock: ") && last.contains("held by"), "{}", ended.err);
+    let begins = ended.err.lines().next().unwrap_or_default();
+    assert!(begins.starts_with("dlock: waiting for x ("), "{}", ended.err);
+    for line in ended.err.lines() {
+        assert!(line.contains("held by") && line.contains("\"the one\""), "{}", ended.err);
+    }
     assert!(
         ended.err.lines().count() <= 2,
         "a line when the wait begins and one when it ends: {}",
@@ -145,17 +150,23 @@ fn a_deaf_command_that_takes_too_long_is_124_after_the_grace() {
 #[test]
 fn kinds_do_not_mix() {
     let bed = Bed::new();
-    let three = bed.held(&["--name", "x", "--slots", "3"]);
+    let three = bed.held(&["--name", "x", "--slots", "3", "--label", "the one"]);
     for other in [&["--slots", "5"][..], &["-x"], &["-s"]] {
         let mut command = bed.run(["--name", "x"]);
         let ended = bed.finish(command.args(other).args(["--", "touch", "started"]));
-        ended.failed(64, &["x", &three.command_pid()]);
+        let who = format!("pid {} (sh, \"the one\") uses x as a lock with 3 slots", three.running.pid());
+        ended.failed(64, &[&who, "use --slots 3 too, or another name"]);
     }
     assert_eq!((bed.holders("x"), bed.waiters("x")), (1, 0));
     three.release().silently(0);
     let exclusive = bed.held(&["--name", "x"]);
-    bed.finish(&mut bed.run(["--name", "x", "--slots", "3", "--", "touch", "started"]))
-        .failed(64, &[&exclusive.command_pid()]);
+    // Where several names are taken, the one that is in the way is named.
+    for names in [&["--name", "x"][..], &["--name", "a", "--name", "x"], &["--name", "x", "--name", "z"]] {
+        let mut command = bed.run(names);
+        let ended = bed.finish(command.args(["--slots", "3", "--", "touch", "started"]));
+        let who = format!("pid {} (sh) uses x as an exclusive lock", exclusive.running.pid());
+        ended.failed(64, &[&who, "leave out --slots, or use another name"]);
+    }
     exclusive.release().silently(0);
     assert!(!bed.exists("started"));
     bed.assert_free("x");

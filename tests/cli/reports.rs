@@ -1,6 +1,7 @@
 //! The report and the metrics of each outcome.
 
 use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -240,4 +241,23 @@ fn a_report_to_standard_output_comes_after_the_commands() {
         assert_eq!(lines[0], "hi");
         assert!(lines[1].starts_with(r#"{"outcome":"ran","exit_code":0"#), "{}", lines[1]);
     }
+}
+
+#[test]
+fn verbose_tells_each_step_to_the_release() {
+    let bed = Bed::new();
+    let told = |command: &mut Command| {
+        let ended = bed.finish(command);
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        ended.err
+    };
+    let err = told(&mut bed.run(["-v", "--name", "x", "--", "true"]));
+    let steps = ["acquired x (", "started the command under x, pid ", "the command exited 0 after "];
+    let at: Vec<_> =
+        steps.iter().map(|step| err.find(step).unwrap_or_else(|| panic!("{step}: {err}"))).collect();
+    assert!(at.is_sorted() && err.contains(" under x; the lock was released\n"), "{err}");
+    // What the outer run holds is the outer run's to release.
+    let inner = r#""$dlock" run -v --endpoint "$locks" --name x -- true"#;
+    let err = told(bed.run(["-q", "--name", "x", "--", "sh", "-c"]).arg(inner));
+    assert!(err.contains("running under the outer hold of x") && !err.contains("released"), "{err}");
 }

@@ -13,6 +13,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) name: &'a str,
     /// `dlock VERB OPTIONS...` on the service that has it.
     pub(crate) verb: &'a dyn Fn(&str, &[&str]) -> Command,
+    /// What the foreign client's entry is called at the service, or how that begins.
+    pub(crate) key: &'a str,
 }
 
 impl Shared<'_> {
@@ -42,8 +44,13 @@ impl Shared<'_> {
         let claim = self.claim();
         assert_eq!(self.claim(), claim, "it stays the same");
         for options in [&[] as &[&str], &["--all"], &["--claim", &claim]] {
-            self.break_(options).failed(64, &["--force", "client other than dlock"]);
+            self.break_(options).failed(64, &["--force", "client other than dlock", self.key]);
         }
+        let table = self.bed.finish(&mut (self.verb)("status", &[self.name])).silently(0).text();
+        assert!(table.contains(&format!("(not dlock) {}", self.key)), "{table}");
+        let tried = ["--try", "--name", self.name, "--", "true"];
+        let busy = self.bed.finish(&mut (self.verb)("run", &tried));
+        busy.failed(75, &["is busy", "held by a client other than dlock", self.key]);
         self.break_(&["--force", "--claim", "0123456789abcdef"]).failed(76, &[]);
         assert_eq!(self.claim(), claim, "nothing was changed");
         let script = "echo up >waiter.up";
@@ -72,5 +79,6 @@ impl Shared<'_> {
         let broken = self.break_(options).silently(0);
         let text = broken.text();
         assert!(text.contains("client other than dlock") && text.contains("overlap"), "{text}");
+        assert!(text.contains(self.key), "{text}");
     }
 }

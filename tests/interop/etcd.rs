@@ -217,7 +217,8 @@ fn a_hold_of_etcdctl_is_ended_by_force() {
     let Some(bed) = bed() else { return };
     let mut running = Vec::new();
     let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
-    Shared { bed: &bed, name: "x", verb: &verb }.every_hold_is_ended(|| {
+    let key_of = format!("key {}/", key(&bed));
+    Shared { bed: &bed, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
         // A removed file is another gate.
         for file in ["ctl.up", "ctl.gate"] {
             let _ = std::fs::remove_file(bed.path(file));

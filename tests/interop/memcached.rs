@@ -109,7 +109,10 @@ fn a_key_of_pymemcache_is_removed_by_force() {
     peer.says("held a");
     let status = bed.status("x");
     let claim = status["holders"][0]["claim"].as_str().expect("a claim").to_owned();
-    bed.finish(&mut bed.verb("break", ["x", "--yes"])).failed(64, &["--force", "client other than dlock"]);
+    let called = format!("(key {})", key(&bed));
+    let words = ["--force", "client other than dlock", &called];
+    bed.finish(&mut bed.verb("break", ["x", "--yes"])).failed(64, &words);
+    bed.finish(&mut bed.run(["--try", "--name", "x", "--", "true"])).failed(75, &["held by", &called]);
     bed.finish(&mut bed.verb("break", ["x", "--yes", "--force", "--claim", &claim])).silently(0);
     assert_eq!(memcached::value(port(), &key(&bed)), None);
     bed.assert_free("x");

@@ -144,7 +144,8 @@ fn a_hold_of_redis_py_is_ended_by_force() {
     let mut peer = peer(&python);
     let mut names = ["a", "b", "c"].into_iter();
     let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
-    Shared { bed: &bed, name: "x", verb: &verb }.every_hold_is_ended(|| {
+    let key_of = format!("key {}", key(&bed));
+    Shared { bed: &bed, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
         let name = names.next().expect("as many as there are ways");
         peer.order(&format!("wait {name} {} {}", key(&bed), if name == "b" { "none" } else { "30" }));
         peer.says(&format!("held {name}"));
@@ -158,7 +159,8 @@ fn a_hold_that_is_no_string_is_ended_by_force() {
     let set = |owner: &str| redis::raw(port(), &["HSET", &key(&bed), owner, "1"]);
     let mut owners = ["a:1", "b:1", "c:1"].into_iter();
     let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
-    Shared { bed: &bed, name: "x", verb: &verb }.every_hold_is_ended(|| {
+    let key_of = format!("key {}", key(&bed));
+    Shared { bed: &bed, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
         assert_eq!(set(owners.next().expect("as many as there are ways")), ":1\r\n");
     });
 }

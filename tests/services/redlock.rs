@@ -196,9 +196,9 @@ fn a_node_that_was_restarted_has_no_say() {
     let young: Vec<Server> = (0..3).map(|_| redis::start_with(&[])).collect();
     let bed = bed_at(joined(old.chain(young.iter().map(redis::address))));
     let mut tried = bed.run(["--try", "--name", "x", "--", "true"]);
-    bed.finish(&mut tried).failed(69, &["2 of 5 nodes have a say", "--max-ttl"]);
+    bed.finish(&mut tried).failed(69, &["2 of 5 nodes vote", "--max-ttl"]);
     let examined = bed.finish(&mut bed.verb("doctor", ["-q"; 0])).text();
-    assert!(examined.contains("has no say yet") && examined.contains("Redlock promises"), "{examined}");
+    assert!(examined.contains("does not vote yet") && examined.contains("Redlock promises"), "{examined}");
     // Whoever waits gets the lock when the third is old enough, and not before.
     let waited = bed.finish(&mut bed.run(["-q", "--wait", "30s", "--name", "x", "--", "true"]));
     assert_eq!(waited.code(), Some(0), "{}", waited.err);

@@ -28,7 +28,9 @@ impl One {
     fn start(bed: &Bed, way: Way, name: &str, ttl: &str) -> Self {
         let gate = bed.gate(&format!("{name}.gate"));
         let options = ["-q", "--name", "x", "--ttl", ttl, "--grace", "100ms"];
-        let running = bed.start(&mut way.command(bed, &options, &["sh", "-c", TURN, "sh", name]));
+        // One that stands again says so.
+        let options = if way == Way::Forever { &options[1..] } else { &options };
+        let running = bed.start(&mut way.command(bed, options, &["sh", "-c", TURN, "sh", name]));
         Self { way, name: name.to_owned(), running, gate }
     }
 
@@ -44,13 +46,14 @@ impl One {
         })
     }
 
-    /// Lets its command end; for good, so one that stands for ever is told to end when it pauses.
+    /// Lets its command end; for good, so one that stands for ever is told to end when it pauses: before that the signal
+    /// would be for the term, which ends as its command did.
     #[track_caller]
     fn end(self, bed: &Bed) {
-        let (command, _) = self.turn(bed, 1);
+        self.turn(bed, 1);
         self.gate.write("7");
         if self.way == Way::Forever {
-            until_true("the end of a term", || !is_alive(command));
+            until_true("the end of a term", || self.running.err_so_far().contains("standing again for x"));
             self.running.signal(Signal::TERM);
         }
         let ended = self.running.finish();

@@ -83,10 +83,13 @@ fn the_wait_is_shown_on_one_live_line() {
     let bed = Bed::new();
     let holder = bed.held(&["--name", "x", "--label", "first"]);
     let mut terminal = Terminal::bash(&bed);
+    // Wide enough for the names of any host and user.
+    terminal.resize(24, 300);
     terminal.type_line("run --name x -- sh -c 'echo it r''uns'");
     terminal.expect("waiting for x");
     terminal.expect("next in queue");
     terminal.expect("held by");
+    terminal.expect(&format!("pid {} (sh, \"first\") for ", holder.running.pid()));
     holder.release().silently(0);
     terminal.expect("it runs");
     terminal.expect_prompt();

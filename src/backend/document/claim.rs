@@ -137,7 +137,8 @@ impl Shared {
 
     fn waits_behind(&self, item: &Item) {
         let claim = evict::identity_of(&self.own.name, item);
-        let holder = Some(Box::new(foreign_entry(claim)));
+        let called = self.queues.store.called(&self.own.name);
+        let holder = Some(Box::new(foreign_entry(claim, called)));
         self.view().ahead = Some(1);
         self.tell(ClaimState::Waiting { ahead: None, holder });
     }

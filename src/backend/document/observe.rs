@@ -43,7 +43,8 @@ impl DocumentObserver {
             Some(Content::Foreign | Content::Newer) | None => None,
         };
         self.watch.look(document.as_ref(), now);
-        Ok(status_of(&self.name, item.as_ref(), Some((&self.watch, now))))
+        let watch = Some((&self.watch, now));
+        Ok(status_of(&*self.queues.store, &self.name, item.as_ref(), watch))
     }
 
     async fn follow(&mut self) -> FaultResult<LockStatus> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backend::mixing::{Use, mismatch};
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, FencingToken, Granted, Holder, LockName, Mode, Request, queue};
 
@@ -198,11 +199,9 @@ impl Document {
             return Ok(Vec::new());
         }
         if let Some(odd) = self.claims.iter().find(|place| !place.mode().mixes_with(request.mode)) {
-            let (who, mode) = (&odd.about.holder, odd.mode());
-            return Err(Mismatch(format!(
-                "{who} uses it as {mode}, which does not mix with {}; use the same kind",
-                request.mode
-            )));
+            let who = odd.about.holder.to_string();
+            let (name, used) = (LockName::new(self.lock.clone()).ok(), Use::Mode(odd.mode()));
+            return Err(Mismatch(mismatch(name.as_ref(), Some(&who), used, request.mode)));
         }
         let older = |place: &&Place| request.supersede && place.about.supersede && place.held.is_none();
         let superseded: Vec<ClaimId> = self.claims.iter().filter(older).filter_map(Place::id).collect();

@@ -114,7 +114,7 @@ fn kinds_do_not_mix_and_nothing_is_changed() {
     let before = document.clone();
     for mode in [Mode::Exclusive, Mode::Shared, slots(3)] {
         let Mismatch(why) = enter(&mut document, &request(9, mode)).expect_err("does not mix");
-        assert!(why.contains("u@h1") && why.contains("slots:2"), "{why}");
+        assert!(why.contains("u@h1") && why.contains("uses a as a lock with 2 slots"), "{why}");
     }
     assert_eq!(document, before);
 }

@@ -10,7 +10,7 @@ use crate::lock::{LockName, LockStatus, Moment};
 /// The queue of `name`.
 pub(super) async fn inspect(store: &dyn Store, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
     let item = store.read(name, deadline).await?;
-    Ok(status_of(name, item.as_ref(), None))
+    Ok(status_of(store, name, item.as_ref(), None))
 }
 
 /// The queues with claims whose names start with `prefix`, by name.
@@ -29,13 +29,19 @@ pub(super) async fn list(store: &dyn Store, prefix: &str, deadline: Moment) -> F
 }
 
 /// What is shown of the item of `name`. An observer says what is left of each ttl; one look alone knows the ttl only.
-pub(super) fn status_of(name: &LockName, item: Option<&Item>, watch: Option<(&Watch, Moment)>) -> LockStatus {
+pub(super) fn status_of(
+    store: &dyn Store,
+    name: &LockName,
+    item: Option<&Item>,
+    watch: Option<(&Watch, Moment)>,
+) -> LockStatus {
     let nobody = LockStatus { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
     let Some(item) = item else { return nobody };
     match Content::parse(&item.bytes) {
         Content::Queue(document) => status(name, &document, watch),
         Content::Foreign | Content::Newer => {
-            LockStatus { holders: vec![foreign_entry(identity_of(name, item))], ..nobody }
+            let entry = foreign_entry(identity_of(name, item), store.called(name));
+            LockStatus { holders: vec![entry], ..nobody }
         }
     }
 }

@@ -73,6 +73,9 @@ pub trait Store: Debug + Send + Sync {
     /// What orders the locks of a claim that has several names: the same for everybody.
     fn order(&self, name: &LockName) -> String;
 
+    /// What its clients call the lock's item, for a sentence: `key x`.
+    fn called(&self, name: &LockName) -> String;
+
     /// Reads the lock's item.
     async fn read(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Item>>;
 

@@ -151,6 +151,10 @@ impl Store for Fake {
         name.to_string()
     }
 
+    fn called(&self, name: &LockName) -> String {
+        format!("item {name}")
+    }
+
     async fn read(&self, name: &LockName, _: Moment) -> FaultResult<Option<Item>> {
         Ok(self.state().items.get(name.as_str()).cloned())
     }

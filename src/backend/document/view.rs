@@ -113,7 +113,7 @@ pub(super) fn entry(place: &Place) -> Entry {
     entry
 }
 
-/// What is shown of another program's item.
-pub(super) fn foreign_entry(claim: ClaimId) -> Entry {
-    Entry { claim: Some(claim), foreign: true, ..Entry::default() }
+/// What is shown of another program's item, which its clients call `called`.
+pub(super) fn foreign_entry(claim: ClaimId, called: String) -> Entry {
+    Entry { claim: Some(claim), foreign: true, key: Some(called), ..Entry::default() }
 }

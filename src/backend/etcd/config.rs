@@ -133,7 +133,7 @@ fn endpoint(text: &str, encrypt: bool) -> Result<Endpoint, String> {
 }
 
 fn host_and_port(place: &str) -> Result<(&str, u16), String> {
-    let bad = |why: &str| format!("{place:?} is no address of an etcd server: {why}; write HOST:PORT");
+    let bad = |why: &str| format!("{place:?} is not the address of an etcd server: {why}; write HOST:PORT");
     let (host, port) = match place.rsplit_once(':') {
         // The colons of an IPv6 address stand in brackets.
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -141,7 +141,7 @@ fn host_and_port(place: &str) -> Result<(&str, u16), String> {
     };
     let port = match port {
         None => PORT,
-        Some(port) => port.parse().ok().filter(|p| *p != 0).ok_or_else(|| bad("the port is no number"))?,
+        Some(port) => port.parse().ok().filter(|p| *p != 0).ok_or_else(|| bad("the port is not a number"))?,
     };
     let bracketed = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     let fine = match bracketed {
@@ -151,7 +151,7 @@ fn host_and_port(place: &str) -> Result<(&str, u16), String> {
                 && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
         }
     };
-    if fine { Ok((host, port)) } else { Err(bad("the host is no name or address")) }
+    if fine { Ok((host, port)) } else { Err(bad("the host is neither a name nor an address")) }
 }
 
 /// A part of an address with its `%XX` as characters.
@@ -192,12 +192,12 @@ mod tests {
     #[test]
     fn bad_addresses_say_why() {
         for (text, part) in [
-            ("h:x", "the port is no number"),
-            ("h:0", "the port is no number"),
+            ("h:x", "the port is not a number"),
+            ("h:0", "the port is not a number"),
             (",", "is empty"),
-            ("http://", "the host is no name"),
-            ("h/path", "the host is no name"),
-            ("::1", "the host is no name"),
+            ("http://", "the host is neither a name"),
+            ("h/path", "the host is neither a name"),
+            ("::1", "the host is neither a name"),
             ("ftp://h", "ftp://"),
             ("u:%zz@h", "%25"),
             ("u@h", "no password for the user u"),

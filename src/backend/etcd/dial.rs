@@ -34,7 +34,7 @@ pub(super) fn endpoint(url: &str, config: &EtcdConfig) -> Outcome<Endpoint> {
         Fault::Said(ErrorKind::Invalid, format!("the certificates cannot be used: {reason}"))
     };
     let endpoint = Endpoint::from_shared(url.to_owned())
-        .map_err(|error| Fault::Said(ErrorKind::Invalid, format!("{url} is no address: {error}")))?
+        .map_err(|error| Fault::Said(ErrorKind::Invalid, format!("{url} is not an address: {error}")))?
         .connect_timeout(CONNECT)
         .http2_keep_alive_interval(PROBE.0)
         .keep_alive_timeout(PROBE.1)

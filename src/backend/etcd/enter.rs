@@ -16,8 +16,9 @@ use super::stray::Strays;
 use super::wire::{Wire, revoke};
 use super::{deadlock, line, rights};
 use crate::backend::claim_state::Publisher;
+use crate::backend::mixing::mismatch;
 use crate::clock::{self, Clock};
-use crate::lock::{ErrorKind, Mode, Moment, Request};
+use crate::lock::{ErrorKind, LockName, Mode, Moment, Request};
 
 /// How much later than the lease the entries are asked for. Requests of one connection are served side by side,
 /// so that without it every second time the entries came first.
@@ -48,8 +49,8 @@ enum Entered {
     New(i64, Option<Vec<Seen>>),
     /// They were there.
     Before(i64),
-    /// Somebody of another kind is there.
-    Mismatch(Box<Stored>),
+    /// Somebody of another kind is there, in the queue of that name.
+    Mismatch(LockName, Box<Stored>),
     /// That somebody is gone again.
     Again,
     /// The claim was removed before it came, as was seen at that revision.
@@ -84,7 +85,7 @@ pub(super) async fn enter(
         Entered::New(created, seen) => (created, seen),
         // An entry of that revision there is not, so the claim is found gone.
         Entered::Before(created) | Entered::KeptOut(created) => (created, None),
-        Entered::Mismatch(other) => return Err(attempt.mismatch(&other).await),
+        Entered::Mismatch(name, other) => return Err(attempt.mismatch(&name, &other).await),
         Entered::Again => return Err(Fault::late()),
     };
     let core = Arc::new(attempt.core(ttl, created, begun));
@@ -253,13 +254,13 @@ impl Attempt<'_> {
             let seen = if rich { Some(seen.collect::<Outcome<Vec<_>>>()?) } else { None };
             return Ok(Entered::New(created, seen));
         }
-        for _ in &self.lines {
+        for line in &self.lines {
             if let Some(own) = answers.read()?.kvs().first() {
                 return Ok(Entered::Before(own.create_revision()));
             }
             let other = answers.read()?.kvs().first().and_then(|kv| Stored::parse(kv.value()));
             if let Some(other) = other.filter(|o| o.record.mode().is_some_and(|m| !m.mixes_with(mode))) {
-                return Ok(Entered::Mismatch(Box::new(other)));
+                return Ok(Entered::Mismatch(line.name.clone(), Box::new(other)));
             }
         }
         let removed = !answers.read()?.kvs().is_empty();
@@ -267,11 +268,11 @@ impl Attempt<'_> {
     }
 
     /// The error about somebody of another kind; takes the lease back.
-    async fn mismatch(&self, other: &Stored) -> Fault {
+    async fn mismatch(&self, name: &LockName, other: &Stored) -> Fault {
         // If that fails the lease, which carries nothing, ends by itself.
         let _ = revoke(self.wire, self.lease, self.deadline).await;
-        let (who, theirs, mode) = (&other.record.holder, &other.record.mode, self.request.mode);
-        let reason = format!("{who} uses it as {theirs}, which does not mix with {mode}; use the same kind");
+        let who = other.record.holder.to_string();
+        let reason = mismatch(Some(name), Some(&who), other.record.mode().into(), self.request.mode);
         Fault::Said(ErrorKind::Mismatch, reason)
     }
 

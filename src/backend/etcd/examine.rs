@@ -93,7 +93,7 @@ async fn of_alarms(wire: &Wire, deadline: Moment) -> Vec<Risk> {
     let each = alarms.into_iter().filter_map(|alarm| match alarm {
         AlarmType::None => None,
         AlarmType::Nospace => Some(Risk::warning(
-            "the database is full: nobody can join a line, holders and releases go on",
+            "the database is full: nobody can join a queue; holders and releases go on",
             "compact and defragment it, then disarm the alarm",
         )),
         AlarmType::Corrupt => {

@@ -122,7 +122,7 @@ impl Member {
                 ahead,
                 mode: Some(self.mode),
                 label: self.value.clone(),
-                ..look::foreign()
+                ..look::foreign(&self.key)
             };
         };
         let proved = self.hold.filter(|_| holds);

@@ -145,13 +145,14 @@ fn first_of(first: &Ahead, record: Option<&KeyValue>) -> Entry {
     let own = record.filter(|kv| kv.create_revision() == first.created);
     match own.and_then(|kv| Stored::parse(kv.value())) {
         Some(stored) => Entry { since: instant(stored.since_ms), ..stored.record.entry() },
-        None => foreign(),
+        None => foreign(&first.key),
     }
 }
 
 /// What is known of another client's entry.
-pub(super) fn foreign() -> Entry {
-    Entry { mode: Some(Mode::Exclusive), foreign: true, ..Entry::default() }
+pub(super) fn foreign(key: &[u8]) -> Entry {
+    let key = Some(format!("key {}", String::from_utf8_lossy(key)));
+    Entry { mode: Some(Mode::Exclusive), foreign: true, key, ..Entry::default() }
 }
 
 fn slot(kv: &KeyValue) -> Option<Slot> {

@@ -46,7 +46,7 @@ impl FileConfig {
     pub(super) fn path(&self) -> Outcome<PathBuf> {
         match &self.directory {
             Some(path) => std::path::absolute(path).map_err(|error| {
-                Fault::said(ErrorKind::Invalid, format!("{} is no directory: {error}", path.display()))
+                Fault::said(ErrorKind::Invalid, format!("{} is not a directory: {error}", path.display()))
             }),
             None => Ok(default_directory(rustix::process::geteuid().as_raw())),
         }
@@ -169,7 +169,7 @@ fn check_private(path: &Path, stat: &Stat, uid: u32) -> Outcome<()> {
             format!("its mode is {:o} and not 700 (chmod 700 it)", stat.st_mode & 0o777)
         }
         FileType::Directory => return Ok(()),
-        _ => "it is no directory".to_owned(),
+        _ => "it is not a directory".to_owned(),
     };
     let path = path.display();
     let reason =

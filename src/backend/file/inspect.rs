@@ -1,6 +1,7 @@
 //! Looking at lines from outside.
 
 use std::cell::LazyCell;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -47,6 +48,7 @@ pub(super) fn entry(line: &Line, record: &Record, ahead: Option<u32>) -> Entry {
         user: text(|h| &h.user),
         command: text(|h| &h.command),
         label: holder.as_ref().and_then(|h| h.label.clone()),
+        key: None,
         since: Some(time(fixed.since)),
         ttl: None,
         ahead,
@@ -56,8 +58,8 @@ pub(super) fn entry(line: &Line, record: &Record, ahead: Option<u32>) -> Entry {
     }
 }
 
-/// A hold of `file` that no claim stands for.
-fn stranger(file: Identity, locker: Option<Locker>) -> Entry {
+/// A hold of `file` at `path` that no claim stands for.
+fn stranger(path: &Path, file: Identity, locker: Option<Locker>) -> Entry {
     let mode = if locker.is_none_or(|l| l.exclusive) { Mode::Exclusive } else { Mode::Shared };
     // The lock may have outlived the process that took it, in one that inherited it.
     let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
@@ -72,6 +74,7 @@ fn stranger(file: Identity, locker: Option<Locker>) -> Entry {
         host: Some(host),
         pid,
         command,
+        key: Some(format!("file {}", path.display())),
         foreign: true,
         ..Entry::default()
     }
@@ -80,7 +83,8 @@ fn stranger(file: Identity, locker: Option<Locker>) -> Entry {
 /// Who has the lock file of `place`, on which its claim waits, as far as the kernel tells.
 pub(super) fn foreign_holder(place: &Place) -> Entry {
     let file = place.slot.as_ref().map_or_else(|| place.hold.identity(), |(_, slot)| slot.identity());
-    stranger(file, lockers(file).first().copied())
+    let path = place.line.directory.path_of(place.line.files.canonical());
+    stranger(&path, file, lockers(file).first().copied())
 }
 
 /// A queue that nobody has joined.
@@ -141,6 +145,7 @@ fn strangers(
 ) -> Outcome<Vec<Entry>> {
     let files = directory.naming.of(lock)?;
     let Some(identity) = directory.present(files.canonical())? else { return Ok(Vec::new()) };
+    let path = directory.path_of(files.canonical());
     let mut lockers = locks.lockers(identity);
     for owner in owners.iter().flatten() {
         if let Some(at) = lockers.iter().position(|l| l.pid == *owner) {
@@ -153,9 +158,9 @@ fn strangers(
         };
         let free =
             guard::try_lock(&file, false).map_err(Fault::os("lock", directory.path_of(files.canonical())))?;
-        return Ok(if free { Vec::new() } else { vec![stranger(identity, None)] });
+        return Ok(if free { Vec::new() } else { vec![stranger(&path, identity, None)] });
     }
-    Ok(lockers.into_iter().map(|l| stranger(identity, Some(l))).collect())
+    Ok(lockers.into_iter().map(|l| stranger(&path, identity, Some(l))).collect())
 }
 
 /// The names of the lines, and of the lock files that somebody has flocked, in no order.

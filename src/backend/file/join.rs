@@ -15,8 +15,9 @@ use super::reserve::{guards, reserve};
 use super::storage::{Line, LineFile};
 use super::token;
 use super::turn::waiting;
+use crate::backend::mixing::{Use, mismatch};
 use crate::clock;
-use crate::lock::{ErrorKind, Mode, Moment, Request, Verb};
+use crate::lock::{ErrorKind, Moment, Request, Verb};
 
 /// What entering came to.
 enum Step {
@@ -191,22 +192,11 @@ fn check_kinds(file: &LineFile, line: &mut Line, request: &Request) -> Outcome<(
             return Err(Fault::said(ErrorKind::Invalid, reason));
         }
         let who = line.image.details(record).map(|details| details.holder.to_string());
-        let reason = format!(
-            "{} uses it as {}, which does not mix with {}; use the same kind",
-            who.unwrap_or_else(|| "another claim".to_owned()),
-            describe(record.fixed.mode),
-            describe(request.mode)
-        );
+        let used = Use::Mode(record.fixed.mode);
+        let reason = mismatch(Some(&file.lock), who.as_deref(), used, request.mode);
         return Err(Fault::said(ErrorKind::Mismatch, reason));
     }
     Ok(())
-}
-
-fn describe(mode: Mode) -> String {
-    match mode {
-        Mode::Slots(n) => format!("a lock with {n} slots"),
-        mode => format!("{} {mode} lock", if mode == Mode::Exclusive { "an" } else { "a" }),
-    }
 }
 
 /// Takes older waiters that also said so out of the line, each with who did it.

@@ -137,8 +137,8 @@ mod tests {
         for (endpoints, part) in [
             (&["memcached://a", "memcached://b"] as &[&str], "name one endpoint"),
             (&["memcached://a,b"], "name one endpoint"),
-            (&["memcached://h:x"], "is no HOST:PORT"),
-            (&["memcached://h/3"], "is no HOST:PORT"),
+            (&["memcached://h:x"], "is not HOST:PORT"),
+            (&["memcached://h/3"], "is not HOST:PORT"),
             (&["memcached://u@h"], "belong together"),
         ] {
             let why = parse(endpoints).expect_err("refused");

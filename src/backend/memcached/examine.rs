@@ -47,7 +47,7 @@ fn limits() -> Vec<Risk> {
             "tokens go on from the clock of a client when memcached has forgotten their counter, so they fall if that clock \
              was set back",
         ),
-        Risk::note("memcached wakes nobody: who waits or holds looks every 50 ms to 1 s"),
+        Risk::note("memcached wakes nobody: waiters and holders look every 50 ms to 1 s"),
         Risk::note(
             "whoever can write to this memcached can delete or overwrite a lock, also by an ordinary cache key of the \
              same name",
@@ -61,7 +61,7 @@ fn warnings(version: &str, stats: &Reply, settings: &Reply) -> Vec<Risk> {
     let known = numbers.next().flatten().zip(numbers.next().flatten());
     if known.is_some_and(|known| known < LEAST) {
         let what = format!(
-            "memcached {version} is older than {}.{}, the oldest that dlock is for",
+            "memcached {version} is older than {}.{}, the oldest that dlock supports",
             LEAST.0, LEAST.1
         );
         risks.push(Risk::warning(what, "update memcached"));

@@ -33,7 +33,7 @@ pub(super) async fn keys(client: &Client, deadline: Moment) -> FaultResult<Vec<K
         }
         let next = client.clock.now() + PAUSE;
         if next >= deadline {
-            return Err(Fault::unavailable("it lists its keys for others until the deadline"));
+            return Err(Fault::unavailable("it was busy until the deadline listing its keys for others"));
         }
         client.clock.sleep_until(next).await;
     }

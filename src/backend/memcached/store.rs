@@ -139,6 +139,12 @@ impl Store for MemcachedStore {
         name.to_string()
     }
 
+    fn called(&self, name: &LockName) -> String {
+        // A name that cannot be written as a key was refused before anything was found there.
+        let key = self.naming.lock(name).unwrap_or_default();
+        format!("key {}", String::from_utf8_lossy(&key))
+    }
+
     async fn read(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Item>> {
         self.get(&self.naming.lock(name)?, deadline).await
     }

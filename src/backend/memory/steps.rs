@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use super::lines::{Entry, Lines, Refusal};
 use super::{Evict, Fault, deadlock};
+use crate::backend::mixing::{Use, mismatch};
 use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Moment, Request};
 
 type News = watch::Receiver<ClaimState>;
@@ -71,17 +72,14 @@ impl Lines {
     fn check_kinds(&self, request: &Request) -> Result<(), Refusal> {
         let other = request.names.iter().find_map(|name| {
             let odd = |i: &usize| !self.entries[*i].request.mode.mixes_with(request.mode);
-            self.line(name).into_iter().find(odd)
+            self.line(name).into_iter().find(odd).map(|at| (name, at))
         });
-        let Some(at) = other.filter(|_| !self.has(Fault::MixesKinds)) else { return Ok(()) };
+        let Some((name, at)) = other.filter(|_| !self.has(Fault::MixesKinds)) else { return Ok(()) };
         let Request { mode, holder, .. } = &self.entries[at].request;
         let kind =
             if self.has(Fault::MismatchIsTransient) { ErrorKind::Unavailable } else { ErrorKind::Mismatch };
         let who = if self.has(Fault::MismatchUnnamed) { "others".to_owned() } else { holder.to_string() };
-        Err(Refusal::new(
-            kind,
-            format!("{who} uses it as {mode}, which does not mix with {}; use the same kind", request.mode),
-        ))
+        Err(Refusal::new(kind, mismatch(Some(name), Some(&who), Use::Mode(*mode), request.mode)))
     }
 
     /// The older waiters whose place `request` takes.

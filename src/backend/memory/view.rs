@@ -55,6 +55,7 @@ impl Lines {
             user: Some(holder.user.clone()),
             command: Some(holder.command.clone()),
             label: holder.label.clone(),
+            key: None,
             since: Some(entry.hold.as_ref().map_or(entry.arrived, |hold| hold.since)),
             ttl: None,
             ahead: entry.hold.is_none().then(|| self.ahead(at).0),

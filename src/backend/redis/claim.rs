@@ -158,7 +158,7 @@ impl RedisClaim {
                 let _ = answer.connection.tells.set(answer.replies.get(1) == Some(&Value::Okay));
             }
             let rows = answer.replies.get(asked).ok_or_else(|| Fault::nonsense("no reply"))?;
-            self.take(Row::all(rows, self.names.len())?);
+            self.take(Row::all(rows, &self.names)?);
             if self.publisher.has_ended() {
                 self.withdraw_rest().await;
                 return Ok(());
@@ -239,7 +239,7 @@ impl RedisClaim {
         let alive = match first {
             Value::Int(alive) => *alive == 1,
             Value::Array(parts) if parts.len() == 2 => {
-                self.take(Row::all(&parts[1], self.names.len())?);
+                self.take(Row::all(&parts[1], &self.names)?);
                 integer(&parts[0]) == Some(1)
             }
             _ => return Err(Fault::nonsense("no answer to a renewal")),

@@ -194,7 +194,8 @@ fn database_of(text: &str) -> Result<u32, String> {
     if text.is_empty() {
         return Ok(0);
     }
-    text.parse().map_err(|_| format!("{text:?} is no number of a database; write redis://HOST:PORT/NUMBER"))
+    text.parse()
+        .map_err(|_| format!("{text:?} is not the number of a database; write redis://HOST:PORT/NUMBER"))
 }
 
 fn hosts_of(text: &str, port: u16) -> Result<Vec<HostPort>, String> {
@@ -255,14 +256,14 @@ mod tests {
     #[test]
     fn what_leads_nowhere_says_why() {
         for (endpoint, part) in [
-            ("redis://h:x", "no HOST:PORT"),
-            ("redis://h/a", "no number of a database"),
+            ("redis://h:x", "not HOST:PORT"),
+            ("redis://h/a", "not the number of a database"),
             ("redis://:p@h,i", "Redlock"),
             ("unix:", "path of a socket"),
             ("redis+sentinel://h:1", "master's name"),
             ("redis+cluster://h/3", "only database 0"),
             ("redis://%zz@h", "hexadecimal"),
-            ("redis://[::1", "no HOST:PORT"),
+            ("redis://[::1", "not HOST:PORT"),
         ] {
             let error = RedisConfig::parse(&options(endpoint)).expect_err(endpoint);
             assert!(error.contains(part) && !error.contains('\n'), "{error}");

@@ -136,7 +136,7 @@ async fn greet(config: &RedisConfig, connection: Connection) -> Outcome<Arc<Conn
         _ => None,
     };
     if role.is_some_and(|role| role != "master") {
-        return Err(Fault::spent(format!("{} is no master any more", connection.peer())));
+        return Err(Fault::spent(format!("{} is not the master any more", connection.peer())));
     }
     Ok(Arc::new(connection))
 }

@@ -11,12 +11,13 @@ use super::deadlock;
 use super::dial::text;
 use super::fault::{Fault, Outcome};
 use super::keys::{LockKeys, Naming};
-use super::row::Row;
+use super::row::{Row, integer};
 use super::script::{ENTER, LEAVE, Step, millis};
 use super::service::{Patience, Service};
 use super::wire::{keys_of, on_lines, one};
+use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
-use crate::lock::{ClaimId, ErrorKind, LockName, Moment, Request};
+use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
 
 /// Enters the lines of all names of `request` in one step; they lie in one slot. `all` are the names of the whole
 /// claim, of which this may be a part.
@@ -43,7 +44,7 @@ pub(super) async fn enter(
     ];
     let step = on_lines(&ENTER, &names, request.id, &more);
     let (reply, entered) = ask(service, first.slot, deadline, step).await?;
-    let rows = match entered_rows(&reply, request) {
+    let rows = match entered_rows(&reply, &names, request) {
         Ok(rows) => rows,
         Err(fault) => {
             if service.astray.has(request.id) {
@@ -85,18 +86,18 @@ async fn keep_out(service: &Service, names: &[LockKeys], id: ClaimId, deadline: 
     one(service, names[0].slot, deadline, Patience::Deadline, step).await.map(drop)
 }
 
-fn entered_rows(reply: &Value, request: &Request) -> Outcome<Vec<Row>> {
+fn entered_rows(reply: &Value, names: &[LockKeys], request: &Request) -> Outcome<Vec<Row>> {
     let Value::Array(parts) = reply else { return Err(Fault::nonsense("no answer to entering")) };
     if let [what, rows] = parts.as_slice()
         && text(what).as_deref() == Some("in")
     {
-        return Row::all(rows, request.names.len());
+        return Row::all(rows, names);
     }
-    let [_, _, mode, about] = parts.as_slice() else { return Err(Fault::nonsense("no answer to entering")) };
-    let mode = text(mode).unwrap_or_default();
+    let [_, at, mode, about] = parts.as_slice() else { return Err(Fault::nonsense("no answer to entering")) };
+    let at = integer(at).and_then(|n| usize::try_from(n - 1).ok());
+    let mode: Option<Mode> = text(mode).and_then(|mode| mode.parse().ok());
     let record = text(about).and_then(|about| Record::parse(about.as_bytes()));
-    let who = record.map_or_else(|| "another claim".to_owned(), |record| record.holder.to_string());
-    let reason =
-        format!("{who} uses it as {mode}, which does not mix with {}; use the same kind", request.mode);
-    Err(Fault::new(ErrorKind::Mismatch, reason))
+    let who = record.map(|record| record.holder.to_string());
+    let name = at.and_then(|at| names.get(at)).map(|keys| &keys.name);
+    Err(Fault::new(ErrorKind::Mismatch, mismatch(name, who.as_deref(), mode.into(), request.mode)))
 }

@@ -56,7 +56,7 @@ pub(super) async fn examine(service: &Service, deadline: Moment) -> Outcome<Exam
     let tells = ask(&["CLIENT", "TRACKING", "OFF"]).await?;
     if matches!(tells.replies.first(), Some(Value::ServerError(_))) {
         risks.push(Risk::warning(
-            "the server, or a proxy before it, does not tell of changed keys (CLIENT TRACKING), so waiters look every 500 ms",
+            "the server, or a proxy before it, does not report changed keys (CLIENT TRACKING), so waiters look every 500 ms",
             "allow it with ACL SETUSER ... +client|tracking +client|caching +hello, or connect without the proxy",
         ));
     }
@@ -81,7 +81,7 @@ fn risks(facts: &HashMap<String, String>, place: &Place) -> Vec<Risk> {
     let number = |name: &str| fact(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     let mut risks = vec![
         Risk::note(
-            "tokens live in this server's memory: they may go back if it loses its data or fails over",
+            "tokens live in this server's memory: they may go backwards if it loses its data or fails over",
         ),
         Risk::of_backup("they go on from the server's clock, and fall if that is behind"),
         Risk::note("a lock ends by this server's wall clock: a jump of that clock ends it early or late"),
@@ -89,7 +89,7 @@ fn risks(facts: &HashMap<String, String>, place: &Place) -> Vec<Risk> {
     if let Some(version) = fact("redis_version").filter(|version| older(version)) {
         risks.push(Risk::warning(
             format!(
-                "version {version} is older than {}.{}, the least that dlock is made for",
+                "version {version} is older than {}.{}, the oldest that dlock supports",
                 LEAST.0, LEAST.1
             ),
             "upgrade the server",

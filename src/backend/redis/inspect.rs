@@ -8,7 +8,7 @@ use super::connection::Connection;
 use super::dial::text;
 use super::fault::{Fault, Outcome};
 use super::keys::Naming;
-use super::row::{granted, instant, integer};
+use super::row::{foreign_entry, granted, instant, integer};
 use super::script::{INSPECT, Step};
 use super::service::{Patience, Service};
 use super::wire::{keys_of, one};
@@ -35,6 +35,8 @@ pub(super) struct Found {
 /// A line as it was read.
 #[derive(Debug)]
 pub(super) struct Line {
+    /// The lock's key.
+    key: String,
     /// What the lock's key says, and what is left of its life.
     value: Option<String>,
     left: Option<Duration>,
@@ -50,6 +52,11 @@ fn step(naming: &Naming, name: &LockName) -> Outcome<(u16, Step)> {
     Ok((keys.slot, Step::Script { script: &INSPECT, keys: vec![keys.lock, line], arguments }))
 }
 
+/// The key that foreign clients know.
+pub(super) fn key(naming: &Naming, name: &LockName) -> Outcome<String> {
+    Ok(keys_of(naming, std::slice::from_ref(name))?.remove(0).lock)
+}
+
 pub(super) async fn entries(
     service: &Service,
     naming: &Naming,
@@ -57,7 +64,7 @@ pub(super) async fn entries(
     deadline: Moment,
 ) -> Outcome<Line> {
     let (slot, step) = step(naming, name)?;
-    Line::parse(&one(service, slot, deadline, Patience::Once, step).await?)
+    Line::parse(&one(service, slot, deadline, Patience::Once, step).await?, key(naming, name)?)
 }
 
 pub(super) async fn line(
@@ -95,7 +102,7 @@ pub(super) async fn lines(
             let answer =
                 service.call(None, deadline, Patience::Once, move |_: &Connection| steps.clone()).await?;
             for (name, reply) in some.iter().zip(&answer.replies) {
-                found.push(Line::parse(reply)?.status(name));
+                found.push(Line::parse(reply, key(naming, name)?)?.status(name));
             }
         }
     }
@@ -130,14 +137,14 @@ async fn scan(
 }
 
 impl Line {
-    fn parse(reply: &Value) -> Outcome<Self> {
-        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no line")) };
+    fn parse(reply: &Value, key: String) -> Outcome<Self> {
+        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no queue")) };
         let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
-            return Err(Fault::nonsense("no line"));
+            return Err(Fault::nonsense("no queue"));
         };
         let entries = entries.iter().filter_map(Found::parse).collect();
         let foreign = text(foreign).and_then(|id| id.parse().ok());
-        Ok(Self { value: value_of(value), left: life(left), foreign, entries })
+        Ok(Self { key, value: value_of(value), left: life(left), foreign, entries })
     }
 
     /// Whether the lock's key proves the hold of `found`.
@@ -168,7 +175,7 @@ impl Line {
         }
         let marker = self.value.as_deref().is_some_and(|value| value.starts_with("dlock:"));
         if self.value.is_some() && !own && !marker {
-            holders.insert(0, foreign_entry(self.foreign, self.left));
+            holders.insert(0, foreign_entry(&self.key, self.foreign, self.left));
         }
         for (entry, ahead) in waiters.iter_mut().zip(u32::try_from(holders.len()).unwrap_or(u32::MAX)..) {
             entry.ahead = Some(ahead);
@@ -183,11 +190,6 @@ pub(super) fn value_of(reply: &Value) -> Option<String> {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         other => text(other),
     }
-}
-
-/// What others are shown of the hold of another program's client.
-pub(super) fn foreign_entry(claim: Option<ClaimId>, ttl: Option<Duration>) -> Entry {
-    Entry { claim, mode: Some(Mode::Exclusive), ttl, foreign: true, ..Entry::default() }
 }
 
 fn life(reply: &Value) -> Option<Duration> {

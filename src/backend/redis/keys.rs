@@ -74,7 +74,7 @@ impl Naming {
         };
         if lock.starts_with('{') && lock.contains("}:dlock:") {
             return Err(format!(
-                "the key {lock} is of the kind that dlock keeps its lines in; choose another name"
+                "the key {lock} is of the kind that dlock keeps its queues in; choose another name"
             ));
         }
         let slot = slot_of(lock.as_bytes());

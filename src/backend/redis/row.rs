@@ -6,8 +6,9 @@ use redis::Value;
 
 use super::dial::text;
 use super::fault::{Fault, Outcome};
+use super::keys::LockKeys;
 use crate::backend::record::Record;
-use crate::lock::{Entry, FencingToken, Granted, Holder, Mode};
+use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, Mode};
 
 /// One line's row of `standing` in `line.lua`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,8 +32,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn parse(reply: &Value) -> Outcome<Self> {
-        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no row of a line")) };
+    /// Reads the row of the lock with these keys.
+    pub(super) fn parse(reply: &Value, keys: &LockKeys) -> Outcome<Self> {
+        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no row of a queue")) };
         let at = |n: usize| parts.get(n).and_then(text);
         let number = |n: usize| parts.get(n).and_then(integer);
         let holder = |n: usize| at(n).and_then(|text| serde_json::from_str(&text).ok());
@@ -40,7 +42,7 @@ impl Row {
         let gone = at(2);
         let granted = granted(at(0).as_deref(), at(1).as_deref());
         let waits = granted.is_none() && gone.is_none();
-        let lead = waits.then(|| lead(parts, value.is_some()));
+        let lead = waits.then(|| lead(parts, value.is_some(), keys));
         Ok(Self {
             granted,
             by: holder(3),
@@ -55,9 +57,11 @@ impl Row {
     }
 
     /// All rows of one claim.
-    pub(super) fn all(reply: &Value, names: usize) -> Outcome<Vec<Self>> {
+    pub(super) fn all(reply: &Value, names: &[LockKeys]) -> Outcome<Vec<Self>> {
         match reply {
-            Value::Array(rows) if rows.len() == names => rows.iter().map(Self::parse).collect(),
+            Value::Array(rows) if rows.len() == names.len() => {
+                rows.iter().zip(names).map(|(row, keys)| Self::parse(row, keys)).collect()
+            }
             _ => Err(Fault::nonsense("not one row for each name")),
         }
     }
@@ -71,11 +75,11 @@ impl Row {
 }
 
 /// Who is in front of a waiter, from the tenth part on; a hold without an entry is somebody else's.
-fn lead(parts: &[Value], held: bool) -> Option<Entry> {
+fn lead(parts: &[Value], held: bool, keys: &LockKeys) -> Option<Entry> {
     let at = |n: usize| parts.get(n).and_then(text);
     let granted = granted(at(11).as_deref(), at(12).as_deref());
     if granted.is_none() && held {
-        return Some(Entry { mode: Some(Mode::Exclusive), foreign: true, ..Entry::default() });
+        return Some(foreign_entry(&keys.lock, None, None));
     }
     let mut entry = Record::parse(at(9)?.as_bytes())?.entry();
     entry.ttl = None;
@@ -85,6 +89,12 @@ fn lead(parts: &[Value], held: bool) -> Option<Entry> {
         entry.since = at(13).and_then(|text| instant(&text));
     }
     Some(entry)
+}
+
+/// What others are shown of the hold of another program's client.
+pub(super) fn foreign_entry(key: &str, claim: Option<ClaimId>, ttl: Option<Duration>) -> Entry {
+    let key = Some(format!("key {key}"));
+    Entry { claim, mode: Some(Mode::Exclusive), ttl, foreign: true, key, ..Entry::default() }
 }
 
 pub(super) fn granted(token: Option<&str>, slot: Option<&str>) -> Option<Granted> {

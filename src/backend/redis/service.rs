@@ -195,9 +195,9 @@ impl Service {
                             detour = self.redirect(slot, node, once);
                             continue;
                         }
-                        Err(Setback::Redirected { node, .. }) => {
-                            Fault::spent(format!("the cluster does not agree who has the keys (last {node})"))
-                        }
+                        Err(Setback::Redirected { node, .. }) => Fault::spent(format!(
+                            "the nodes of the cluster do not agree on who has the keys (last {node})"
+                        )),
                         Err(Setback::Fault(fault)) => {
                             let reason = format!("{}: {}", connection.peer(), fault.reason);
                             let fault = Fault { reason, ..fault };

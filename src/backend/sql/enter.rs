@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::claim::SqlClaim;
 use super::deadlock;
-use super::dialect::Session;
+use super::dialect::{Session, unstored};
 use super::fault::{Fault, Outcome};
 use super::service::{Patience, Service};
 use super::standing::Standing;
-use super::steps::{Steps, kind};
-use crate::lock::{Entry, ErrorKind, Moment, Request};
+use super::steps::{Steps, in_order, kind};
+use crate::backend::mixing::mismatch;
+use crate::lock::{Entry, ErrorKind, Holder, Moment, Request};
 
 /// Enters the lines of all names of `request` in one step; whoever has to wait asks in another how those ahead stand.
 pub(super) async fn enter(service: &Arc<Service>, request: &Request, deadline: Moment) -> Outcome<SqlClaim> {
@@ -53,8 +54,9 @@ async fn refused(
         return Ok(Some(standings));
     }
     let mixes = |lead: &Entry| lead.mode.is_some_and(|mode| kind(mode) == kind(request.mode));
-    let Some(lead) = standings.iter().filter_map(|standing| standing.lead.as_ref()).find(|lead| !mixes(lead))
-    else {
+    let sorted = in_order(&request.names);
+    let mut leads = sorted.iter().zip(&standings).filter_map(|(name, at)| Some((name, at.lead.as_ref()?)));
+    let Some((name, lead)) = leads.find(|(_, lead)| !mixes(lead)) else {
         return Ok(None);
     };
     // A request that was sent before, over a connection that broke, comes when whoever is in the way has gone.
@@ -62,20 +64,14 @@ async fn refused(
         let batch = |_: &Arc<dyn Session>| steps.leave(false, true);
         service.call(deadline, Patience::Deadline, batch).await?;
     }
-    Err(mismatch(lead, request))
+    let (name, owner) = (unstored(name), owner(lead));
+    let reason = mismatch(name.as_ref(), owner.as_deref(), lead.mode.into(), request.mode);
+    Err(Fault::new(ErrorKind::Mismatch, reason))
 }
 
-fn mismatch(lead: &Entry, request: &Request) -> Fault {
-    let who = match (&lead.user, &lead.host, lead.pid) {
-        (Some(user), Some(host), Some(pid)) => format!("{user}@{host} pid {pid}"),
-        _ => "another claim".to_owned(),
-    };
-    let who = match lead.command.as_ref().filter(|command| !command.is_empty()) {
-        Some(command) => format!("{who} ({command})"),
-        None => who,
-    };
-    let mode = lead.mode.map_or_else(|| "another kind".to_owned(), |mode| mode.to_string());
-    let wanted = request.mode;
-    let reason = format!("{who} uses it as {mode}, which does not mix with {wanted}; use the same kind");
-    Fault::new(ErrorKind::Mismatch, reason)
+/// Whose entry it is.
+fn owner(entry: &Entry) -> Option<String> {
+    let (user, host, pid) = (entry.user.clone()?, entry.host.clone()?, entry.pid?);
+    let command = entry.command.clone().unwrap_or_default();
+    Some(Holder { user, host, pid, command, label: entry.label.clone(), ..Holder::default() }.to_string())
 }

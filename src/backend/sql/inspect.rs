@@ -30,7 +30,7 @@ pub(super) type Lines = BTreeMap<LockName, Vec<Found>>;
 pub(super) fn lines(sets: &Sets) -> Outcome<Lines> {
     let mut lines = Lines::new();
     for row in sets.iter().flatten() {
-        let (name, found) = Found::parse(row).ok_or_else(|| Fault::nonsense("no entry of a line"))?;
+        let (name, found) = Found::parse(row).ok_or_else(|| Fault::nonsense("no entry of a queue"))?;
         lines.entry(name).or_default().push(found);
     }
     Ok(lines)

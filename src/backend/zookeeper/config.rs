@@ -100,7 +100,7 @@ fn server(text: &str) -> Result<String, String> {
     if text.contains('@') {
         return Err("an address of zk has no user in it; use --user and a password file".to_owned());
     }
-    let bad = || format!("{text:?} is no server; write HOST:PORT");
+    let bad = || format!("{text:?} is not a server; write HOST:PORT");
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, port) = rest.split_once(']').ok_or_else(bad)?;
         (format!("[{host}]"), port.strip_prefix(':').or_else(|| port.is_empty().then_some("")))
@@ -123,7 +123,7 @@ fn server(text: &str) -> Result<String, String> {
 
 fn check_path(path: &str) -> Result<String, String> {
     let path = path.trim_end_matches('/');
-    super::paths::check(path).map_err(|why| format!("the chroot {path:?} is no path: {why}"))?;
+    super::paths::check(path).map_err(|why| format!("the chroot {path:?} is not a path: {why}"))?;
     Ok(path.to_owned())
 }
 
@@ -135,14 +135,14 @@ fn check_prefix(prefix: &str) -> Result<(), String> {
     if whole.is_empty() {
         return Ok(());
     }
-    super::paths::check(&whole).map_err(|why| format!("the prefix {prefix:?} is no path: {why}"))
+    super::paths::check(&whole).map_err(|why| format!("the prefix {prefix:?} is not a path: {why}"))
 }
 
 fn user(options: &Options) -> Result<Option<(String, Secret)>, String> {
     match (&options.user, &options.password) {
         (None, None) => Ok(None),
         (Some(user), Some(_)) if user.is_empty() || user.contains(':') => {
-            Err("a user of zk has a name without a colon".to_owned())
+            Err("the name of a zk user cannot contain a colon".to_owned())
         }
         (Some(user), Some(password)) => Ok(Some((user.clone(), password.clone()))),
         (Some(_), None) => Err("zk wants a password for --user; use --password-file".to_owned()),
@@ -160,7 +160,7 @@ fn tls(tls: &Tls) -> Result<Option<Tls>, String> {
         );
     }
     if tls.authority.is_none() {
-        return Err("zk knows no authorities of the system; name one with --cacert".to_owned());
+        return Err("zk does not use the system trust store; pass --cacert".to_owned());
     }
     Ok(Some(tls.clone()))
 }
@@ -194,14 +194,14 @@ mod tests {
     fn what_is_no_address_says_why() {
         for (given, part) in [
             (&["zk://"] as &[&str], "names no server"),
-            (&["h:x"], "is no server"),
-            (&["h:"], "is no server"),
-            (&["h:0"], "is no server"),
-            (&["[::1"], "is no server"),
+            (&["h:x"], "is not a server"),
+            (&["h:"], "is not a server"),
+            (&["h:0"], "is not a server"),
+            (&["[::1"], "is not a server"),
             (&["u:p@h:1"], "no user in it"),
             (&["h:1/a", "i:1/b"], "different chroots"),
-            (&["h:1/a//b"], "is no path"),
-            (&["h:1/../b"], "is no path"),
+            (&["h:1/a//b"], "is not a path"),
+            (&["h:1/../b"], "is not a path"),
         ] {
             let error = parsed(given).expect_err("an error");
             assert!(error.contains(part) && !error.contains("p@"), "{error}");
@@ -215,7 +215,7 @@ mod tests {
         for (options, part) in [
             (Options { user: Some("u".into()), ..base.clone() }, "wants a password"),
             (Options { password: password.clone(), ..base.clone() }, "wants --user"),
-            (Options { user: Some("u:v".into()), password, ..base.clone() }, "without a colon"),
+            (Options { user: Some("u:v".into()), password, ..base.clone() }, "cannot contain a colon"),
             (
                 Options { tls: Tls { server_name: Some("n".into()), ..Tls::default() }, ..base.clone() },
                 "--tls-server-name does not apply",

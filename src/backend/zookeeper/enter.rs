@@ -7,11 +7,13 @@ use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, Mu
 use super::grants::Grants;
 use super::line::Place;
 use super::node::{Node, Part, stem};
-use super::note::{Note, token};
+use super::note::{Note, called, token};
 use super::shared::{Memory, Own, Proofs, Shared};
-use super::sight::{Sight, leases};
+use super::sight::{Sight, leases, tickets};
 use super::wire::{Door, Outcome, Trouble, connected, data_of, is_ambiguous, is_over, make_folders};
 use super::{deadlock, evict, follow, position, success};
+use crate::backend::foreign;
+use crate::backend::mixing::{Use, mismatch};
 use crate::backend::options::ZkLayout;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request, Verb};
@@ -281,34 +283,27 @@ async fn check_kinds(client: &Client, request: &Request, own: &[Own], sights: &[
         let wanted = request.mode;
         let index = sight.line.position(own.record()).unwrap_or_default();
         let ahead = sight.line.places[..index].iter().filter(|place| !place.mode().mixes_with(wanted));
-        let foreign = sight.leases.places.iter().chain(sight.foreign_tickets());
-        for (place, folder) in
-            ahead.map(|place| (place, own.line.clone())).chain(foreign.map(|place| (place, String::new())))
-        {
-            let (owner, kind) = if folder.is_empty() {
-                (format!("a foreign client (node {})", place.record().name), "a semaphore".to_owned())
-            } else {
-                let Some(said) = said_of(client, &folder, place).await? else { continue };
-                said
-            };
-            let reason = format!(
-                "{owner} uses {} as {kind}, which does not mix with {wanted}; use the same kind",
-                own.name
-            );
+        let ahead = ahead.map(|place| (place, own.line.clone(), Use::Mode(place.mode())));
+        let leases = sight.leases.places.iter().map(|place| (place, leases(&own.line)));
+        let tickets = sight.foreign_tickets().map(|place| (place, tickets(&own.line)));
+        let semaphores = leases.chain(tickets).map(|(place, folder)| (place, folder, Use::Semaphore));
+        for (place, folder, used) in ahead.chain(semaphores) {
+            let Some(owner) = owner_of(client, &folder, place).await? else { continue };
+            let reason = mismatch(Some(&own.name), Some(&owner), used, wanted);
             return Err(Trouble::Refusal(ErrorKind::Mismatch, reason));
         }
     }
     Ok(())
 }
 
-/// Whose entry it is and what it uses the name as; `None` if it has gone meanwhile.
-async fn said_of(client: &Client, folder: &str, place: &Place) -> Outcome<Option<(String, String)>> {
-    let name = &place.record().name;
-    let found = data_of(client, &[format!("{folder}/{name}")]).await?;
+/// Whose entry it is; `None` if it has gone meanwhile.
+async fn owner_of(client: &Client, folder: &str, place: &Place) -> Outcome<Option<String>> {
+    let path = format!("{folder}/{}", place.record().name);
+    let found = data_of(client, std::slice::from_ref(&path)).await?;
     let Some((data, _)) = found.into_iter().flatten().next() else { return Ok(None) };
     Ok(Some(match Note::parse(&data) {
-        Some(note) => (note.record.holder.to_string(), place.mode().to_string()),
-        None => (format!("a foreign client (node {name})"), "exclusive or shared".to_owned()),
+        Some(note) => note.record.holder.to_string(),
+        None => foreign::owner(&called(&path)),
     }))
 }
 

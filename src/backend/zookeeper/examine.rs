@@ -90,13 +90,13 @@ fn of_ensemble(voters: Option<usize>, risks: &mut Vec<Risk>) {
 
 fn of_version(said: &Said, risks: &mut Vec<Risk>) {
     let Some(version) = &said.version else {
-        risks.push(Risk::note("the server does not tell its version: it does not answer to srvr"));
+        risks.push(Risk::note("the server does not report its version: it does not answer srvr"));
         return;
     };
     let parts: Vec<u32> = version.split(['.', '-']).map_while(|part| part.parse().ok()).collect();
     if parts.len() >= 3 && parts[..3] < LEAST[..] {
         risks.push(Risk::warning(
-            format!("ZooKeeper {version} is older than 3.5.5, the oldest that dlock is tried with"),
+            format!("ZooKeeper {version} is older than 3.5.5, the oldest that dlock supports"),
             "use a newer one",
         ));
     }

@@ -52,7 +52,7 @@ async fn first_entry(client: &Client, path: Option<&String>) -> Outcome<Option<E
     let found = data_of(client, std::slice::from_ref(path)).await?;
     Ok(found.into_iter().flatten().next().map(|(data, stat)| {
         let note = Note::parse(&data);
-        note::entry(note.as_ref(), &stat)
+        note::entry(path, note.as_ref(), &stat)
     }))
 }
 

@@ -51,12 +51,18 @@ impl Note {
     }
 }
 
-/// What a node's data and stat tell to others. Whether it holds is for the caller to add.
-pub(super) fn entry(note: Option<&Note>, stat: &Stat) -> Entry {
+/// What the data and stat of the node at `path` tell to others. Whether it holds is for the caller to add.
+pub(super) fn entry(path: &str, note: Option<&Note>, stat: &Stat) -> Entry {
     let waited = note.and_then(|n| n.waited_ms).unwrap_or_default();
     let since = u64::try_from(stat.ctime).unwrap_or_default() + waited;
-    let base = note.map_or_else(|| Entry { foreign: true, ..Entry::default() }, |n| n.record.entry());
+    let foreign = || Entry { foreign: true, key: Some(called(path)), ..Entry::default() };
+    let base = note.map_or_else(foreign, |n| n.record.entry());
     Entry { slot: note.and_then(|n| n.slot), since: Some(at(since)), token: token(stat), ..base }
+}
+
+/// What a sentence calls the node at `path`.
+pub(super) fn called(path: &str) -> String {
+    format!("node {path}")
 }
 
 fn at(millis: u64) -> SystemTime {

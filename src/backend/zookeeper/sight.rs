@@ -76,7 +76,7 @@ impl Seen {
 
     fn entry(&self) -> Entry {
         let mode = if self.in_semaphore() { None } else { Some(self.place.mode()) };
-        let entry = note::entry(self.note.as_ref(), &self.stat);
+        let entry = note::entry(&self.record_path(), self.note.as_ref(), &self.stat);
         Entry { mode, claim: self.foreign_identity().or(entry.claim), ..entry }
     }
 
@@ -94,7 +94,7 @@ impl Seen {
     /// Who it belongs to, for a sentence.
     pub(super) fn owner(&self) -> String {
         self.note.as_ref().map_or_else(
-            || format!("a foreign client (node {})", self.place.record().name),
+            || foreign::owner(&note::called(&self.record_path())),
             |n| n.record.holder.to_string(),
         )
     }

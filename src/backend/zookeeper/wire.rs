@@ -199,21 +199,20 @@ impl Door {
         // Two providers are compiled in, and without a choice the first connection panics. Somebody else may
         // have chosen already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let bad = |what: &str| {
-            Trouble::Refusal(ErrorKind::Invalid, format!("the {what} is no PEM text that can be used"))
-        };
+        let bad =
+            |what: &str| Trouble::Refusal(ErrorKind::Invalid, format!("the {what} is not usable PEM text"));
         let text = |pem: &crate::backend::options::Pem| String::from_utf8(pem.as_bytes().to_vec());
         let mut options = TlsOptions::new();
         if let Some(authority) = &tls.authority {
-            let pem = text(authority).map_err(|_| bad("certificate of the authority"))?;
-            options = options.with_pem_ca(&pem).map_err(|_| bad("certificate of the authority"))?;
+            let pem = text(authority).map_err(|_| bad("CA certificate"))?;
+            options = options.with_pem_ca(&pem).map_err(|_| bad("CA certificate"))?;
         }
         if let Some(identity) = &tls.identity {
-            let certificate = text(&identity.certificate).map_err(|_| bad("own certificate"))?;
-            let key = text(&identity.key).map_err(|_| bad("own key"))?;
+            let certificate = text(&identity.certificate).map_err(|_| bad("client certificate"))?;
+            let key = text(&identity.key).map_err(|_| bad("client key"))?;
             options = options
                 .with_pem_identity(&certificate, &key)
-                .map_err(|_| bad("own certificate or its key"))?;
+                .map_err(|_| bad("client certificate or its key"))?;
         }
         Ok(Some(options))
     }
@@ -233,7 +232,7 @@ impl Door {
         ];
         let verdict = verdict.into_iter().find(|kind| all(*kind)).unwrap_or(Complaint::Slow);
         if complaints.is_empty() {
-            return (verdict, format!("{} takes too long to begin a session", self.config.address()));
+            return (verdict, format!("{} takes too long to start a session", self.config.address()));
         }
         (verdict, cause::joined(complaints.into_iter().map(|(_, cause)| cause).collect()))
     }

@@ -37,7 +37,7 @@ pub struct AcquireArgs {
     /// Take the place of older waiters that also said so; they exit as busy
     #[arg(long)]
     pub supersede: bool,
-    /// Ask for a second claim even under an own hold of this lock, as acquire always does
+    /// Make a second claim even inside a hold of this lock, as acquire always does
     #[arg(long)]
     pub no_nest: bool,
     /// A text that others see in status

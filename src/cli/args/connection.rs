@@ -20,7 +20,7 @@ pub struct ConnectionArgs {
     /// [env: DLOCK_ENDPOINT]
     #[arg(long, value_name = "URL", value_hint = ValueHint::DirPath)]
     pub endpoint: Vec<OsString>,
-    /// What stands before each name at the service, also empty [default: the backend's own]
+    /// Key prefix; may be empty [default: the backend's own]
     /// [env: DLOCK_PREFIX]
     #[arg(long, value_name = "PREFIX")]
     pub prefix: Option<OsString>,
@@ -31,7 +31,7 @@ pub struct ConnectionArgs {
     /// DLOCK_PASSWORD_FILE, DLOCK_PASSWORD]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub password_file: Option<OsString>,
-    /// The PEM file of the authorities whose servers are believed [default: the system's] [env: DLOCK_CACERT]
+    /// CA certificates to trust (PEM) [default: the system's] [env: DLOCK_CACERT]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cacert: Option<OsString>,
     /// The PEM file of the certificate to show to the server [env: DLOCK_CERT]
@@ -47,7 +47,7 @@ pub struct ConnectionArgs {
     /// How ZooKeeper nodes are named: curator or kazoo [default: curator] [env: DLOCK_ZK_LAYOUT]
     #[arg(long, value_name = "LAYOUT")]
     pub zk_layout: Option<OsString>,
-    /// The longest ttl on several independent Redis servers, each of which has no say for so long after its restart;
+    /// The longest ttl on several independent Redis servers, each of which does not vote for that long after a restart;
     /// the same for all users of a lock [default: 60s] [env: DLOCK_MAX_TTL]
     #[arg(long, value_name = "DURATION")]
     pub max_ttl: Option<OsString>,
@@ -74,10 +74,10 @@ fn backend_help() -> String {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Messages")]
 pub struct MessageArgs {
-    /// Say nothing of waiting and busy locks; other failures are still told
+    /// Do not report waiting and busy locks, only other failures
     #[arg(short, long)]
     pub quiet: bool,
-    /// Say how it goes
+    /// Report each step
     #[arg(short, long)]
     pub verbose: bool,
     /// How messages are written: human or json, one object a line [default: human] [env: DLOCK_LOG_FORMAT]

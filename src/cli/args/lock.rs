@@ -19,7 +19,7 @@ pub struct LockArgs {
     /// Hold alone, which is the default
     #[arg(short = 'x', long)]
     pub exclusive: bool,
-    /// Hold together with at most N-1 others that also say N
+    /// Hold together with up to N-1 others that also ask for N slots
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub slots: Option<OsString>,
     /// Do not wait: give up at once if the lock is not free

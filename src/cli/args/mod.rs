@@ -86,7 +86,7 @@ pub fn command() -> Command {
     Command::new("dlock")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Put a distributed lock in front of a command")
-        .after_help("Examples:\n  dlock run --name nightly -- ./backup.sh\n  dlock status nightly\n\nOptions follow the command: dlock COMMAND --help tells them.")
+        .after_help("Examples:\n  dlock run --name nightly -- ./backup.sh\n  dlock status nightly\n\nOptions follow the command: dlock COMMAND --help shows them.")
         .arg_required_else_help(false)
         .subcommand_required(true)
         .max_term_width(100)

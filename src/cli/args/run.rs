@@ -9,7 +9,7 @@ use super::{CommonArgs, LockArgs};
 /// What stands below the help.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  Skip this run if the last one still goes on, and let cron mail nothing about it:
+  Skip this run if the last one is still going on, and let cron mail nothing about it:
     dlock run --name backup --try -E 0 -- ./backup.sh
   Wait for the lock, but at most ten minutes:
     dlock run --name deploy --wait 10m -- ./deploy.sh production
@@ -48,7 +48,7 @@ pub struct RunArgs {
     /// Hold until every descendant of the command has ended, not just the command
     #[arg(long)]
     pub whole_tree: bool,
-    /// Ask for a second claim even under an own hold of this lock
+    /// Make a second claim even inside a hold of this lock
     #[arg(long)]
     pub no_nest: bool,
     /// Tell systemd READY=1 when the command starts, not when the command says so

@@ -62,9 +62,8 @@ fn subcommand_page(out: &mut String, title: &str, subcommand: Option<Subcommand>
     roff::sections(out, before, &[]);
     options(out, &Man::new(command), subcommand.is_none());
     roff::sections(out, after, &[("exit statuses", exit_statuses)]);
-    let connects =
-        !matches!(subcommand, None | Some(Subcommand::Run | Subcommand::Completions | Subcommand::Man));
-    if connects {
+    // The page of run says it in full, and that of man has other variables.
+    if !matches!(subcommand, Some(Subcommand::Run | Subcommand::Man)) {
         roff::sections(out, include_str!("text/common.md"), &[]);
     }
 }

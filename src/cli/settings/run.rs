@@ -161,7 +161,7 @@ fn names(given: &[OsString], argv: &[OsString]) -> Result<Vec<LockName>, Failure
         names.push(name);
     }
     if names.len() > MOST_NAMES {
-        let reason = format!("{} locks are too many at once, the most are {MOST_NAMES}", names.len());
+        let reason = format!("{} locks are too many at once; the most is {MOST_NAMES}", names.len());
         return Err(Failure::usage(reason));
     }
     if names.is_empty() {

@@ -165,7 +165,8 @@ fn a_hold_of_curator_is_ended_by_force() {
             let more = if verb == "run" { slots } else { &[] };
             line.verb(verb, &[more, options].concat())
         };
-        Shared { bed: &line.bed, name: &line.path, verb: &verb }.every_hold_is_ended(|| {
+        let key = format!("node {}/", line.path);
+        Shared { bed: &line.bed, name: &line.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
             let name = names.next().expect("as many as there are ways");
             peer.order(&format!("{kind} {name} {}", line.path));
             peer.says(&format!("held {name}"));

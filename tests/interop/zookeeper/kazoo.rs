@@ -83,7 +83,8 @@ fn a_hold_of_kazoo_is_ended_by_force() {
         let line = Line::new("kazoo");
         let mut names = ["a", "b", "c"].map(|name| format!("{name}-{kind}")).into_iter();
         let verb = |verb: &str, options: &[&str]| line.verb(verb, options);
-        Shared { bed: &line.bed, name: &line.path, verb: &verb }.every_hold_is_ended(|| {
+        let key = format!("node {}/", line.path);
+        Shared { bed: &line.bed, name: &line.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
             let name = names.next().expect("as many as there are ways");
             peer.order(&format!("{kind} {name} {}", line.path));
             peer.says(&format!("held {name}"));

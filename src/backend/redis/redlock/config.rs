@@ -50,7 +50,7 @@ impl RedlockConfig {
         if count < LEAST || count.is_multiple_of(2) {
             return Err(format!(
                 "{count} independent Redis servers are named, and Redlock takes an odd number of them, three or more: \
-                 {count} bear no more failures than {}",
+                 {count} survive no more failures than {}",
                 count - 1
             ));
         }
@@ -128,7 +128,7 @@ mod tests {
             (&["redis://a,b,a:6379"], "is there twice"),
             (&["redis://a,b,a/1"], "is there twice"),
             (&["redis://a,b", "redis+cluster://c"], "not one server"),
-            (&["redis://a,b,c:x"], "no HOST:PORT"),
+            (&["redis://a,b,c:x"], "not HOST:PORT"),
         ] {
             let error = parse(endpoints).expect_err("refused");
             assert!(error.contains(part) && !error.contains('\n') && !error.contains("secret"), "{error}");

@@ -13,6 +13,7 @@ use super::leg::{Leg, Phase};
 use super::script::{ENTER, LEAVE};
 use super::{deadlock, tally};
 use crate::backend::claim_state::Publisher;
+use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::backend::redis::fault::{Fault, NAME, Outcome};
 use crate::backend::redis::keys::LockKeys;
@@ -156,11 +157,11 @@ fn verdict(core: &Core, request: &Request) -> Outcome<()> {
     }
     let mismatches: Vec<_> = inner.legs.iter().filter_map(|leg| leg.mismatch.as_ref()).collect();
     let entered = inner.legs.iter().filter(|leg| leg.phase != Phase::Unknown).count();
-    if let Some((mode, who)) =
+    if let Some(other) =
         mismatches.first().filter(|_| entered < majority && mismatches.len() + entered >= majority)
     {
-        let reason =
-            format!("{who} uses it as {mode}, which does not mix with {}; use the same kind", request.mode);
+        let name = other.at.and_then(|at| request.names.get(at));
+        let reason = mismatch(name, other.who.as_deref(), other.mode.into(), request.mode);
         return Err(Fault::new(ErrorKind::Mismatch, reason));
     }
     if let Some(at) = inner.legs.iter().position(|leg| leg.fault.as_ref().is_some_and(Fault::is_of_a_replica))
@@ -188,8 +189,8 @@ fn verdict(core: &Core, request: &Request) -> Outcome<()> {
         waits.sort_unstable();
         let left = waits[majority - 1].since(now);
         let reason = format!(
-            "{able} of {} nodes have a say: one that was restarted within --max-ttl ({} s) has none, in case it \
-             forgot a lock; the next majority is there in {} s",
+            "{able} of {} nodes vote: one that was restarted within --max-ttl ({} s) does not, in case it forgot a \
+             lock; there is a majority again in {} s",
             inner.legs.len(),
             core.nodes.max_ttl.as_secs(),
             left.as_secs() + 1

@@ -55,19 +55,21 @@ fn risks(places: &[String], infos: &[Option<HashMap<String, String>>], max_ttl: 
              a majority of such nodes two may hold it",
         ),
         Risk::note(
-            "tokens rise as long as a majority of nodes keeps its data; when more lose it at once they may go back",
+            "tokens rise as long as a majority of nodes keeps its data; when more lose it at once they may go backwards",
         ),
         Risk::of_backup("as long as a majority of the nodes keeps its data, tokens go on rising"),
         Risk::note(format!(
-            "a node that was restarted has no say for {max_ttl} s (--max-ttl), which must be the same for all users of \
+            "a node that was restarted does not vote for {max_ttl} s (--max-ttl), which must be the same for all users of \
              a lock, like the list of nodes"
         )),
-        Risk::note("who waits longest is served first only as far as the nodes agree; it is not promised"),
+        Risk::note(
+            "waiters are served in order of arrival only as far as the nodes agree; it is not promised",
+        ),
     ];
     for (place, info) in places.iter().zip(infos) {
         let Some(info) = info else {
             let what = format!("{place} did not answer: one node less may fail");
-            risks.push(Risk::warning(what, "start it again, or look why it cannot be reached"));
+            risks.push(Risk::warning(what, "start it again, or find out why it cannot be reached"));
             continue;
         };
         let fact = |name: &str| info.get(name).map(String::as_str);
@@ -75,7 +77,7 @@ fn risks(places: &[String], infos: &[Option<HashMap<String, String>>], max_ttl: 
         if let Some(version) = fact("redis_version").filter(|version| older(version)) {
             risks.push(Risk::warning(
                 format!(
-                    "{place} is {version}, older than {}.{}, the least that dlock is made for",
+                    "{place} is {version}, older than {}.{}, the oldest that dlock supports",
                     LEAST.0, LEAST.1
                 ),
                 "upgrade the server",
@@ -105,7 +107,7 @@ fn risks(places: &[String], infos: &[Option<HashMap<String, String>>], max_ttl: 
         }
         if number("uptime_in_seconds") < max_ttl {
             risks.push(Risk::warning(
-                format!("{place} was restarted {} s ago and has no say yet", number("uptime_in_seconds")),
+                format!("{place} was restarted {} s ago and does not vote yet", number("uptime_in_seconds")),
                 format!("wait until it has run for {max_ttl} s"),
             ));
         }
@@ -133,7 +135,7 @@ mod tests {
             ("policy:noeviction", "policy:allkeys-lru\r\nmaxmemory:1", "may drop locks"),
             ("role:master", "role:slave", "is a replica"),
             ("slaves:0", "slaves:2", "has replicas"),
-            ("seconds:600", "seconds:6", "no say yet"),
+            ("seconds:600", "seconds:6", "does not vote yet"),
         ] {
             let found = warnings(Some(&sound.replace(from, to)));
             assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");

@@ -161,7 +161,7 @@ impl Core {
         }
         let armed = answer.replies.split_off((sent.before + 1).min(answer.replies.len()));
         let reply = answer.replies.get(sent.before).ok_or_else(|| Fault::nonsense("no reply"))?;
-        Ok(Back { sent, reply: Reply::parse(reply, self.names.len())?, armed, connection: answer.connection })
+        Ok(Back { sent, reply: Reply::parse(reply, &self.names)?, armed, connection: answer.connection })
     }
 
     /// Takes over what node `at` said to a step that was begun at `begin`.
@@ -186,7 +186,7 @@ impl Core {
                     leg.look_at = leg.look_at.min(now + UNTOLD);
                 }
             }
-            Reply::Mismatch { mode, who } => leg.mismatch = Some((mode.clone(), who.clone())),
+            Reply::Mismatch(other) => leg.mismatch = Some(other.clone()),
             Reply::Number(_) => {}
         }
         leg.left |= aim == Aim::Leave;

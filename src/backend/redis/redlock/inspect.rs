@@ -16,9 +16,9 @@ use crate::backend::record::Record;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::{Fault, Outcome};
-use crate::backend::redis::inspect::{foreign_entry, value_of};
+use crate::backend::redis::inspect::{key, value_of};
 use crate::backend::redis::keys::Naming;
-use crate::backend::redis::row::{granted, instant, integer};
+use crate::backend::redis::row::{foreign_entry, granted, instant, integer};
 use crate::backend::redis::script::Step;
 use crate::backend::redis::service::{Patience, Service};
 use crate::backend::redis::wire::keys_of;
@@ -60,6 +60,8 @@ struct KeyValue {
 /// A line as the nodes know it together.
 #[derive(Debug)]
 pub(super) struct Line {
+    /// The lock's key.
+    key: String,
     nodes: usize,
     answered: usize,
     /// What the lock's key says at each node where it is set.
@@ -83,12 +85,11 @@ pub(super) async fn entries(
 ) -> Outcome<Vec<Line>> {
     let steps: Vec<Step> = names.iter().map(|name| step(naming, name)).collect::<Outcome<_>>()?;
     let answers = gather::answers(nodes, STRAGGLE, deadline, steps).await?;
-    (0..names.len())
-        .map(|n| {
-            let of_this = answers.iter().flatten().filter_map(|replies| replies.get(n));
-            Line::merge(nodes.services.len(), of_this)
-        })
-        .collect()
+    let line = |(n, name)| {
+        let of_this = answers.iter().flatten().filter_map(|replies| replies.get(n));
+        Line::merge(key(naming, name)?, nodes.services.len(), of_this)
+    };
+    names.iter().enumerate().map(line).collect()
 }
 
 /// The lines with claims whose names start with `prefix`.
@@ -139,13 +140,13 @@ fn life(reply: &Value) -> Option<Duration> {
 }
 
 impl Line {
-    fn merge<'a>(nodes: usize, replies: impl Iterator<Item = &'a Value>) -> Outcome<Self> {
-        let mut line = Self { nodes, answered: 0, values: Vec::new(), entries: Vec::new() };
+    fn merge<'a>(key: String, nodes: usize, replies: impl Iterator<Item = &'a Value>) -> Outcome<Self> {
+        let mut line = Self { key, nodes, answered: 0, values: Vec::new(), entries: Vec::new() };
         let mut found: BTreeMap<ClaimId, Found> = BTreeMap::new();
         for reply in replies {
-            let Value::Array(parts) = reply else { return Err(Fault::nonsense("no line")) };
+            let Value::Array(parts) = reply else { return Err(Fault::nonsense("no queue")) };
             let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
-                return Err(Fault::nonsense("no line"));
+                return Err(Fault::nonsense("no queue"));
             };
             line.answered += 1;
             let value = value_of(value);
@@ -184,7 +185,7 @@ impl Line {
             if self.may_be_most(same) && !own && seen.insert(value.foreign) {
                 let known = self.entries.iter().any(|found| found.id.to_string() == value.says);
                 if !known {
-                    holders.insert(0, foreign_entry(value.foreign, value.left));
+                    holders.insert(0, foreign_entry(&self.key, value.foreign, value.left));
                 }
             }
         }

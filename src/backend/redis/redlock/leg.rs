@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::reply::{Row, Standing};
+use super::reply::{Other, Row, Standing};
 use crate::backend::redis::fault::Fault;
 use crate::backend::redis::view::Armed;
 use crate::lock::{FencingToken, Granted, Moment};
@@ -43,7 +43,7 @@ pub(super) struct Leg {
     pub(super) armed: Option<Armed>,
     pub(super) look_at: Moment,
     pub(super) looking: bool,
-    pub(super) mismatch: Option<(String, String)>,
+    pub(super) mismatch: Option<Other>,
     pub(super) fault: Option<Fault>,
     failures: u32,
     /// The last step sent, and the last whose answer counted.

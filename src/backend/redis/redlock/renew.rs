@@ -32,9 +32,9 @@ pub(super) async fn renew(
     let keys = keys_of(&backend.naming, &names)?;
     let ttl = millis(Duration::from_millis(found.record.ttl_ms));
     let step = on_lines(&RENEW, &keys, id, proposal(), &[ttl]);
-    let parse = |reply| match Reply::parse(&reply, names.len())? {
+    let parse = |reply| match Reply::parse(&reply, &keys)? {
         Reply::Standing(standing) => Ok(standing),
-        Reply::Mismatch { .. } | Reply::Number(_) => Err(Fault::nonsense("no answer to a renewal")),
+        Reply::Mismatch(_) | Reply::Number(_) => Err(Fault::nonsense("no answer to a renewal")),
     };
     let answers = gather::from_all(nodes, STRAGGLE, deadline, step, parse).await?;
     let standings: Vec<&Standing> = answers.iter().flatten().collect();

@@ -7,6 +7,7 @@ use redis::Value;
 use crate::backend::record::Record;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::row;
 use crate::lock::{Granted, Mode};
 
@@ -24,9 +25,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn parse(reply: &Value) -> Outcome<Self> {
-        let base = row::Row::parse(reply)?;
-        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no row of a line")) };
+    fn parse(reply: &Value, keys: &LockKeys) -> Outcome<Self> {
+        let base = row::Row::parse(reply, keys)?;
+        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no row of a queue")) };
         let at = |n: usize| parts.get(n).and_then(text);
         let taken = at(16).unwrap_or_default();
         Ok(Self {
@@ -71,21 +72,27 @@ pub(super) struct Standing {
     pub(super) run: String,
 }
 
+/// Somebody whose kind of claim does not mix with this one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Other {
+    /// Which of the claim's names it uses.
+    pub(super) at: Option<usize>,
+    pub(super) mode: Option<Mode>,
+    pub(super) who: Option<String>,
+}
+
 /// The answer to a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
     Standing(Standing),
     /// Somebody uses one of the locks as another kind.
-    Mismatch {
-        mode: String,
-        who: String,
-    },
+    Mismatch(Other),
     /// To steps that say no more.
     Number(i64),
 }
 
 impl Reply {
-    pub(super) fn parse(reply: &Value, names: usize) -> Outcome<Self> {
+    pub(super) fn parse(reply: &Value, names: &[LockKeys]) -> Outcome<Self> {
         if let Value::Int(number) = reply {
             return Ok(Self::Number(*number));
         }
@@ -94,14 +101,21 @@ impl Reply {
         match (at(0).as_deref(), parts.get(1)) {
             (Some("mismatch"), _) => {
                 let record = at(3).and_then(|about| Record::parse(about.as_bytes()));
-                let who = record.map_or_else(|| "another claim".to_owned(), |r| r.holder.to_string());
-                Ok(Self::Mismatch { mode: at(2).unwrap_or_default(), who })
+                Ok(Self::Mismatch(Other {
+                    at: at(1).and_then(|n| n.parse().ok()).and_then(|n: usize| n.checked_sub(1)),
+                    mode: at(2).and_then(|mode| mode.parse().ok()),
+                    who: record.map(|record| record.holder.to_string()),
+                }))
             }
-            (Some(word), Some(Value::Array(rows))) if rows.len() == names => {
+            (Some(word), Some(Value::Array(rows))) if rows.len() == names.len() => {
                 let seconds = at(2).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
                 Ok(Self::Standing(Standing {
                     found: word == "in",
-                    rows: rows.iter().map(Row::parse).collect::<Outcome<_>>()?,
+                    rows: rows
+                        .iter()
+                        .zip(names)
+                        .map(|(row, keys)| Row::parse(row, keys))
+                        .collect::<Outcome<_>>()?,
                     // It is the difference of two whole seconds.
                     uptime: Duration::from_secs(seconds.saturating_sub(1)),
                     run: at(3).unwrap_or_default(),

@@ -129,7 +129,7 @@ impl MysqlConfig {
         }
         let user =
             options.user.clone().or(address.user.take()).or_else(|| said("user")).or(around.user.clone());
-        let user = user.ok_or("nobody says who; write mysql://USER@HOST/DATABASE, or give --user")?;
+        let user = user.ok_or("no user is named; write mysql://USER@HOST/DATABASE, or give --user")?;
         let password = options.password.clone().or(address.password.take());
         let password = password
             .or_else(|| said("password").map(Secret::new))
@@ -187,7 +187,9 @@ impl Address {
             "socket" => self.socket = Some(PathBuf::from(value)),
             "ssl-mode" | "sslmode" | "ssl_mode" => self.mode = Some(mode_of(value)?),
             _ => {
-                return Err(format!("{name} is no option of a mysql address; there are socket and ssl-mode"));
+                return Err(format!(
+                    "{name} is not an option of a mysql address; the options are socket and ssl-mode"
+                ));
             }
         }
         Ok(())
@@ -202,7 +204,7 @@ impl Address {
         let usual_host = first("host", "MYSQL_HOST").unwrap_or_else(|| "localhost".to_owned());
         let usual_port = match first("port", "MYSQL_TCP_PORT").as_deref() {
             None | Some("0") => None,
-            Some(text) => Some(text.parse::<u16>().map_err(|_| format!("{text:?} is no port"))?),
+            Some(text) => Some(text.parse::<u16>().map_err(|_| format!("{text:?} is not a port"))?),
         };
         let tcp = around.said.get("protocol").is_some_and(|protocol| protocol.eq_ignore_ascii_case("tcp"));
         let usual_socket = || first("socket", "MYSQL_UNIX_PORT").map(PathBuf::from);

@@ -144,15 +144,15 @@ fn encryption_is_as_strict_as_it_was_said() {
 fn what_leads_nowhere_says_why() {
     for (endpoints, cnf, part) in [
         (&["mysql://u@h"] as &[&str], "", "no database is named"),
-        (&["mysql://u@h:x/d"], "", "no HOST:PORT"),
+        (&["mysql://u@h:x/d"], "", "not HOST:PORT"),
         (&["mysql://a@h/d", "mysql://b@i/d"], "", "different users"),
         (&["mysql://h/d", "mysql://i/e"], "", "different databases"),
-        (&["mysql://h/d?ssl=1"], "", "ssl is no option"),
+        (&["mysql://h/d?ssl=1"], "", "ssl is not an option"),
         (&["mysql://h/d?ssl-mode=yes"], "", "an ssl-mode is"),
         (&["mysql://%zz@h/d"], "", "hexadecimal"),
         (&["mysql://u:secret@h/d"], "[client]\nssl-ca=/nonexistent\n", "/nonexistent"),
         (&["mysql://u:secret@h/d"], "[client]\nssl-cert=/dev/null\n", "without the other"),
-        (&["mysql://u:secret@/d"], "[client]\nport=x\n", "is no port"),
+        (&["mysql://u:secret@/d"], "[client]\nport=x\n", "is not a port"),
     ] {
         let error = config_of(&options(endpoints), cnf, &[]).expect_err(part);
         assert!(error.contains(part) && !error.contains("secret") && !error.contains('\n'), "{error}");

@@ -61,7 +61,7 @@ pub(super) async fn examine(
     }
     if !session.tells() {
         risks.push(Risk::warning(
-            "something stands between that gives each statement another connection, so waiters look every 500 ms",
+            "a proxy in between gives each statement another connection, so waiters look every 500 ms",
             "connect to the server itself",
         ));
     }
@@ -112,12 +112,12 @@ fn risks(facts: &Facts) -> Vec<Risk> {
         facts.number("Rpl_semi_sync_master_clients") + facts.number("Rpl_semi_sync_source_clients");
     if facts.number("Slaves_connected") > 0 && synchronous == 0 {
         risks.push(Risk::warning(
-            "its replicas are asynchronous, so a failover can give a lock twice and turn tokens back",
+            "its replicas are asynchronous, so a failover can give a lock twice and make tokens go backwards",
             "use semi-synchronous replication",
         ));
     } else if facts.text("log_bin") == "ON" && synchronous == 0 {
         risks.push(Risk::note(
-            "a failover to an asynchronous replica can give a lock twice and turn tokens back",
+            "a failover to an asynchronous replica can give a lock twice and make tokens go backwards",
         ));
     }
     let free = facts.number("max_connections").saturating_sub(facts.number("Threads_connected"));

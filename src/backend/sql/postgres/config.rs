@@ -44,7 +44,7 @@ impl PgMode {
             "verify-full" => Self::VerifyFull,
             _ => {
                 return Err(format!(
-                    "{text:?} is no sslmode; there are disable, allow, prefer, require, verify-ca and verify-full"
+                    "{text:?} is not an sslmode; the modes are disable, allow, prefer, require, verify-ca and verify-full"
                 ));
             }
         })
@@ -141,7 +141,7 @@ impl PgConfig {
         }
         let user = options.user.clone().or(said.user.take()).or_else(|| around.get("PGUSER"));
         let user = user.or_else(|| around.user.clone());
-        let user = user.ok_or("this uid has no name, so the database's user must be said: --user")?;
+        let user = user.ok_or("this uid has no name; name the database's user with --user")?;
         let database = said.database.take().or_else(|| around.get("PGDATABASE"));
         let database = database.unwrap_or_else(|| user.clone());
         let password = options.password.clone().or(said.password.take());

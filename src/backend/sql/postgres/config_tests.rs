@@ -114,11 +114,11 @@ fn who_names_an_authority_wants_it_checked() {
 #[test]
 fn what_leads_nowhere_says_why() {
     for (endpoint, part) in [
-        ("postgres://h:x", "no HOST:PORT"),
-        ("postgres://h/d?sslmode=on", "no sslmode"),
+        ("postgres://h:x", "not HOST:PORT"),
+        ("postgres://h/d?sslmode=on", "not an sslmode"),
         ("postgres://h/d?slmode=disable", "no setting"),
         ("postgres://%zz@h", "hexadecimal"),
-        ("postgres://[::1/d", "no HOST:PORT"),
+        ("postgres://[::1/d", "not HOST:PORT"),
     ] {
         let error = PgConfig::within(&options(&[endpoint]), &alone()).expect_err(endpoint);
         assert!(error.contains(part) && !error.contains('\n'), "{error}");

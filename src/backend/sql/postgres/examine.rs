@@ -58,7 +58,7 @@ pub(super) async fn examine(
     }
     if number(7) > 0 && text(8).is_empty() {
         risks.push(Risk::warning(
-            "its standbys are asynchronous, so a failover can give a lock twice and turn tokens back",
+            "its standbys are asynchronous, so a failover can give a lock twice and make tokens go backwards",
             "set synchronous_standby_names",
         ));
     }
@@ -71,7 +71,7 @@ pub(super) async fn examine(
     }
     if !session.tells() {
         risks.push(Risk::warning(
-            "a connection pooler stands between, which cannot pass on messages, so waiters look every 500 ms",
+            "a connection pooler in between cannot pass on messages, so waiters look every 500 ms",
             "connect to the server itself",
         ));
     }

@@ -84,8 +84,8 @@ fn roots(authority: Option<&Pem>) -> Outcome<RootCertStore> {
     };
     let (added, _) = store.add_parsable_certificates(certificates);
     if added == 0 {
-        let whose = if given { "the given file" } else { "the system's store; see --cacert" };
-        let reason = format!("there is no certificate of an authority in {whose}");
+        let whose = if given { "the given file" } else { "the system's trust store; see --cacert" };
+        let reason = format!("there is no CA certificate in {whose}");
         return Err(Fault::new(ErrorKind::Invalid, reason));
     }
     Ok(store)
