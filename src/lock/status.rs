@@ -55,4 +55,16 @@ impl LockStatus {
     pub fn is_empty(&self) -> bool {
         self.holders.is_empty() && self.waiters.is_empty()
     }
+
+    /// Whether it differs from `last`, what is left of each ttl apart: that changes all the time.
+    pub fn is_news_after(&self, last: Option<&Self>) -> bool {
+        let still =
+            |entries: &[Entry]| entries.iter().map(|entry| Entry { ttl: None, ..entry.clone() }).collect();
+        let without_clock = |status: &Self| Self {
+            name: status.name.clone(),
+            holders: still(&status.holders),
+            waiters: still(&status.waiters),
+        };
+        last.map(without_clock) != Some(without_clock(self))
+    }
 }

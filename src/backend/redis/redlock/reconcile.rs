@@ -1,9 +1,6 @@
 //! Acting on what was learnt, and learning of changes.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use super::core::{Aim, Core, Inner, UNTOLD};
 use super::majority;
@@ -11,7 +8,7 @@ use super::node_claim::{NodeClaim, Phase};
 use super::reply::Row;
 use super::script::{ADJUST, CONFIRM, LOOK, ORDER};
 use crate::backend::claim_state::SHORT_HOLD;
-use crate::backend::redis::connection::Connection;
+use crate::backend::redis::connection::{Connection, any_news};
 use crate::backend::redis::script::Step;
 use crate::clock::Alarm;
 use crate::lock::{Grant, Granted, Mode, Moment};
@@ -265,17 +262,9 @@ impl Core {
         while !self.is_over() {
             self.act(Moment::NEVER).await;
             let (next, listened) = self.look_around();
-            let mut told: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = listened
-                .iter()
-                .map(|(connection, told)| Box::pin(connection.news_after(*told)) as Pin<Box<_>>)
-                .collect();
-            let any = poll_fn(|context| {
-                let ready = told.iter_mut().any(|one| one.as_mut().poll(context).is_ready());
-                if ready { Poll::Ready(()) } else { Poll::Pending }
-            });
             tokio::select! {
                 () = self.stir.notified() => {}
-                () = any => {}
+                () = any_news(&listened) => {}
                 () = alarm.sleep_until(self.clock, next) => {}
             }
             // Time alone may have changed it, where a node abstained.
