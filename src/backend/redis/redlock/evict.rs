@@ -17,7 +17,7 @@ use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::{Fault, Outcome};
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::row::integer;
-use crate::backend::redis::script::{Step, millis};
+use crate::backend::redis::script::{Step, millis, word_for};
 use crate::backend::redis::wire::keys_of;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
@@ -42,11 +42,7 @@ pub(super) async fn evict(
     by: &Holder,
     deadline: Moment,
 ) -> Outcome<bool> {
-    let word = match how {
-        Evict::Ask => "ask",
-        Evict::IfWaiting => "waiting",
-        Evict::Force => "force",
-    };
+    let word = word_for(how);
     let nodes = &backend.nodes;
     let by = serde_json::to_string(by).unwrap_or_default();
     let mut names = vec![name.clone()];
