@@ -6,6 +6,7 @@
 
 use std::future::pending;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use super::event::Event;
 use super::job::Adoption;
@@ -19,6 +20,8 @@ use crate::supervise::signals::Signal;
 pub(super) struct Adopting {
     /// The way to the caller, until it has said that it is done, or has gone.
     pub(super) caller: Option<KeepersEnd>,
+    /// What the caller is to say of the hold.
+    pub(super) answer: Option<OwnedFd>,
     /// The process, until it has ended.
     pub(super) process: Option<AwaitedEnd>,
     /// Somebody who is left of it.
@@ -44,6 +47,7 @@ impl Adopting {
         let process = keeper.ender().adopted().map(|adopted| adopted.handle().try_clone()).transpose()?;
         Ok(Self {
             caller: Some(KeepersEnd::new(adoption.caller.try_clone()?)?),
+            answer: None,
             process: process.map(AwaitedEnd::of).transpose()?,
             rest: None,
             look_again_at: Moment::NEVER,

@@ -198,6 +198,13 @@ fn read_all(memory: OwnedFd) -> io::Result<String> {
     Ok(text)
 }
 
+/// Puts `text` where the caller can read it. Errors: the system has no memory or no descriptor for it.
+pub fn keep_answer(text: &str) -> io::Result<OwnedFd> {
+    let mut memory = File::from(memfd_create(c"dlock-answer", MemfdFlags::CLOEXEC)?);
+    memory.write_all(text.as_bytes())?;
+    Ok(memory.into())
+}
+
 /// How long to wait where the system refused what cannot be refused for long.
 const AGAIN: Duration = Duration::from_millis(10);
 /// How often a caller that has gone is asked for what it said last.
@@ -230,13 +237,11 @@ impl KeepersEnd {
         let _ = send(self.0.get_ref(), frame(1, 0, 0), &[]);
     }
 
-    /// Has the caller say `text`, now that the lock is held for it.
+    /// Has the caller say what `text` has, now that the lock is held for it.
     ///
-    /// Errors: the system has no memory for it, or the caller is gone.
-    pub fn tell_answer(&self, text: &str) -> io::Result<()> {
-        let mut memory = File::from(memfd_create(c"dlock-answer", MemfdFlags::CLOEXEC)?);
-        memory.write_all(text.as_bytes())?;
-        send(self.0.get_ref(), frame(2, 0, 0), &[memory.as_fd()])
+    /// Errors: the caller is gone.
+    pub fn tell_answer(&self, text: &OwnedFd) -> io::Result<()> {
+        send(self.0.get_ref(), frame(2, 0, 0), &[text.as_fd()])
     }
 
     /// What the caller says next. A refusal of the system is asked again: it says nothing of the caller, which may just have
