@@ -59,10 +59,14 @@ impl LockStatus {
     }
 
     /// The same without what is left of each ttl, which changes all the time.
-    #[must_use]
-    pub fn without_clock(&self) -> Self {
+    fn without_clock(&self) -> Self {
         let still =
             |entries: &[Entry]| entries.iter().map(|entry| Entry { ttl: None, ..entry.clone() }).collect();
         Self { name: self.name.clone(), holders: still(&self.holders), waiters: still(&self.waiters) }
+    }
+
+    /// Whether it differs from `last`, what is left of each ttl apart.
+    pub fn is_news_after(&self, last: Option<&Self>) -> bool {
+        last.map(Self::without_clock) != Some(self.without_clock())
     }
 }

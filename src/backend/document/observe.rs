@@ -53,7 +53,7 @@ impl DocumentObserver {
             let looked = self.look().await;
             self.look_at = self.queues.clock.now() + self.pace.next(Some(2));
             let status = looked?;
-            if self.last.as_ref().map(LockStatus::without_clock) != Some(status.without_clock()) {
+            if status.is_news_after(self.last.as_ref()) {
                 self.pace.changed();
                 self.last = Some(status.clone());
                 return Ok(status);

@@ -86,7 +86,7 @@ impl FileObserver {
             if self.stale {
                 let status = inspect::status(&self.directory, &self.lock, false, Moment::NEVER).await?;
                 self.stale = false;
-                if self.last.as_ref().map(LockStatus::without_clock) != Some(status.without_clock()) {
+                if status.is_news_after(self.last.as_ref()) {
                     self.last = Some(status.clone());
                     return Ok(status);
                 }

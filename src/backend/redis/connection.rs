@@ -1,8 +1,11 @@
 //! One connection, and what the server says over it unasked, which is counted.
 
+use std::future::poll_fn;
 use std::io;
-use std::sync::OnceLock;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 
 use bytes::BytesMut;
 use redis::{PushKind, Value, ValueCodec};
@@ -72,6 +75,17 @@ impl Connection {
             () = self.pipeline.ended() => {}
         }
     }
+}
+
+/// Completes when one of these has told more often than that, or has ended; never if there is none.
+pub(super) async fn any_news(told: &[(Arc<Connection>, u64)]) {
+    let mut all: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> =
+        told.iter().map(|(connection, told)| Box::pin(connection.news_after(*told)) as Pin<Box<_>>).collect();
+    poll_fn(|context| {
+        let ready = all.iter_mut().any(|one| one.as_mut().poll(context).is_ready());
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 /// The protocol.

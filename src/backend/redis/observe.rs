@@ -14,7 +14,7 @@ use super::script::Step;
 use super::service::{Patience, Service};
 use super::wire::keys_of;
 use crate::backend::Observer;
-use crate::lock::{Entry, LockName, LockStatus, Moment, Result};
+use crate::lock::{LockName, LockStatus, Moment, Result};
 
 /// How long one look may take.
 const LOOK: Duration = Duration::from_secs(5);
@@ -85,19 +85,12 @@ impl LineObserver {
                     return Err(fault);
                 }
             };
-            if self.last.as_ref().map(without_clock) != Some(without_clock(&status)) {
+            if status.is_news_after(self.last.as_ref()) {
                 self.last = Some(status.clone());
                 return Ok(status);
             }
         }
     }
-}
-
-/// What is left of a ttl changes all the time.
-pub(super) fn without_clock(status: &LockStatus) -> LockStatus {
-    let still =
-        |entries: &[Entry]| entries.iter().map(|entry| Entry { ttl: None, ..entry.clone() }).collect();
-    LockStatus { name: status.name.clone(), holders: still(&status.holders), waiters: still(&status.waiters) }
 }
 
 #[async_trait]

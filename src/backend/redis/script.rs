@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use redis::Cmd;
 
+use crate::backend::Evict;
+
 /// One Lua script; the server knows it by its hash once it has seen its text.
 #[derive(Debug)]
 pub(super) struct Script {
@@ -33,6 +35,15 @@ impl Script {
 /// A length as scripts take it.
 pub(super) fn millis(length: Duration) -> String {
     length.as_millis().max(1).to_string()
+}
+
+/// How to remove an entry, as scripts take it.
+pub(super) fn word_for(how: Evict) -> &'static str {
+    match how {
+        Evict::Ask => "ask",
+        Evict::IfWaiting => "waiting",
+        Evict::Force => "force",
+    }
 }
 
 macro_rules! script {

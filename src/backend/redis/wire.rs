@@ -10,7 +10,7 @@ use super::dial::text;
 use super::fault::{Fault, Outcome};
 use super::keys::{LockKeys, Naming};
 use super::row::integer;
-use super::script::{EVICT, EVICT_FOREIGN, PUBLISH, RENEW, Script, Step, millis};
+use super::script::{EVICT, EVICT_FOREIGN, PUBLISH, RENEW, Script, Step, millis, word_for};
 use super::service::{Patience, Service};
 use crate::backend::Evict;
 use crate::backend::record::Record;
@@ -55,11 +55,7 @@ pub(super) async fn evict(
     by: &Holder,
     deadline: Moment,
 ) -> Outcome<bool> {
-    let word = match how {
-        Evict::Ask => "ask",
-        Evict::IfWaiting => "waiting",
-        Evict::Force => "force",
-    };
+    let word = word_for(how);
     let by = serde_json::to_string(by).unwrap_or_default();
     let mut names = vec![name.clone()];
     'names: loop {
@@ -91,6 +87,15 @@ pub(super) async fn evict(
     }
 }
 
+/// Whether a script has found what it was to change.
+fn is_done(reply: &Value) -> Outcome<bool> {
+    match reply {
+        Value::Int(found) => Ok(*found == 1),
+        Value::ServerError(error) => Err(Fault::of(error)),
+        _ => Err(Fault::nonsense("not a number")),
+    }
+}
+
 /// As [`crate::backend::Backend::evict_foreign`].
 pub(super) async fn evict_foreign(
     service: &Service,
@@ -101,11 +106,7 @@ pub(super) async fn evict_foreign(
 ) -> Outcome<bool> {
     let keys = keys_of(naming, std::slice::from_ref(name))?;
     let step = on_lines(&EVICT_FOREIGN, &keys, id, &[]);
-    match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
-        Value::Int(removed) => Ok(removed == 1),
-        Value::ServerError(error) => Err(Fault::of(&error)),
-        _ => Err(Fault::nonsense("not a number")),
-    }
+    is_done(&one(service, keys[0].slot, deadline, Patience::Deadline, step).await?)
 }
 
 /// As [`crate::backend::Backend::publish`].
@@ -119,11 +120,7 @@ pub(super) async fn publish(
 ) -> Outcome<bool> {
     let keys = keys_of(naming, std::slice::from_ref(name))?;
     let step = on_lines(&PUBLISH, &keys, id, &[value.to_owned()]);
-    match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
-        Value::Int(found) => Ok(found == 1),
-        Value::ServerError(error) => Err(Fault::of(&error)),
-        _ => Err(Fault::nonsense("not a number")),
-    }
+    is_done(&one(service, keys[0].slot, deadline, Patience::Deadline, step).await?)
 }
 
 /// As [`crate::backend::Backend::renew`].

@@ -11,7 +11,7 @@ use super::inspect;
 use super::service::Service;
 use super::steps;
 use crate::backend::Observer;
-use crate::lock::{Entry, LockName, LockStatus, Moment, Result};
+use crate::lock::{LockName, LockStatus, Moment, Result};
 
 /// How long one look may take.
 const LOOK: Duration = Duration::from_secs(5);
@@ -89,19 +89,12 @@ impl LineObserver {
                     return Err(fault);
                 }
             };
-            if self.last.as_ref().map(without_clock) != Some(without_clock(&status)) {
+            if status.is_news_after(self.last.as_ref()) {
                 self.last = Some(status.clone());
                 return Ok(status);
             }
         }
     }
-}
-
-/// What is left of a ttl changes all the time.
-fn without_clock(status: &LockStatus) -> LockStatus {
-    let still =
-        |entries: &[Entry]| entries.iter().map(|entry| Entry { ttl: None, ..entry.clone() }).collect();
-    LockStatus { name: status.name.clone(), holders: still(&status.holders), waiters: still(&status.waiters) }
 }
 
 #[async_trait]

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use tokio::task::AbortHandle;
 
 use super::core::{Aim, Core};
-use super::leg::{Leg, Phase};
+use super::node_claim::{NodeClaim, Phase};
 use super::script::{ENTER, LEAVE, RENEW};
-use super::{deadlock, tally};
+use super::{deadlock, majority};
 use crate::backend::Claim;
 use crate::backend::redis::fault::{Fault, Outcome};
 use crate::backend::redis::script::millis;
@@ -48,20 +48,20 @@ impl Core {
 
     /// What went wrong at the nodes that could not be used.
     pub(super) fn faults(&self) -> Vec<Fault> {
-        self.inner().legs.iter().filter_map(|leg| leg.fault.clone()).collect()
+        self.inner().node_claims.iter().filter_map(|node_claim| node_claim.fault.clone()).collect()
     }
 
-    /// Whether the leg's last proof of life is no older than `begin`.
-    fn is_proven(leg: &Leg, grant: Option<&Grant>, begin: Moment, now: Moment) -> bool {
+    /// Whether the node claim's last proof of life is no older than `begin`.
+    fn is_proven(node_claim: &NodeClaim, grant: Option<&Grant>, begin: Moment, now: Moment) -> bool {
         let carries =
-            |grant: &Grant| grant.names.iter().enumerate().all(|(n, hold)| leg.carries(n, hold, now));
-        leg.phase == Phase::In && leg.from >= begin && grant.is_none_or(carries)
+            |grant: &Grant| grant.names.iter().enumerate().all(|(n, hold)| node_claim.carries(n, hold, now));
+        node_claim.phase == Phase::In && node_claim.from >= begin && grant.is_none_or(carries)
     }
 
     fn proven(&self, begin: Moment) -> usize {
         let inner = self.inner();
         let (now, grant) = (self.clock.now(), inner.grant.as_ref());
-        inner.legs.iter().filter(|leg| Self::is_proven(leg, grant, begin, now)).count()
+        inner.node_claims.iter().filter(|node_claim| Self::is_proven(node_claim, grant, begin, now)).count()
     }
 
     /// Gives the entries another ttl, and makes those anew that a node has lost while a majority still has them.
@@ -71,12 +71,12 @@ impl Core {
         let (alive, score) = {
             let inner = self.inner();
             let score = if inner.grant.is_some() { Some(0) } else { inner.score };
-            (tally::alive(&inner.legs, inner.grant.as_ref(), self.ttl, begin), score)
+            (majority::alive(&inner.node_claims, inner.grant.as_ref(), self.ttl, begin), score)
         };
         let score = score.map_or_else(String::new, |score| score.to_string());
         let entry = self.step(&ENTER, hint, &self.entering(&score));
         let majority = self.nodes.majority();
-        let make = |_: usize, leg: &Leg| match leg.phase {
+        let make = |_: usize, node_claim: &NodeClaim| match node_claim.phase {
             Phase::Missing | Phase::Unknown if alive >= majority => Some(entry.clone()),
             Phase::In | Phase::Missing | Phase::Unknown => Some(renewal.clone()),
             Phase::Gone => None,
@@ -97,8 +97,8 @@ impl RedlockClaim {
     }
 
     /// Begins to follow the claim.
-    pub(super) fn tend(&self) {
-        let tender = tokio::spawn(Arc::clone(&self.core).tend());
+    pub(super) fn reconcile(&self) {
+        let tender = tokio::spawn(Arc::clone(&self.core).reconcile());
         *self.tender.lock().unwrap_or_else(PoisonError::into_inner) = Some(tender.abort_handle());
     }
 
@@ -112,9 +112,9 @@ impl RedlockClaim {
         core.publisher.begin_leaving();
         let word = if succeeded { "1" } else { "0" }.to_owned();
         let step = core.step(&LEAVE, hint, &[word, "0".to_owned()]);
-        let make = |_: usize, leg: &Leg| (!leg.left).then(|| step.clone());
+        let make = |_: usize, node_claim: &NodeClaim| (!node_claim.left).then(|| step.clone());
         let majority = core.nodes.majority();
-        let left = |core: &Core| core.inner().legs.iter().filter(|leg| leg.left).count();
+        let left = |core: &Core| core.inner().node_claims.iter().filter(|node_claim| node_claim.left).count();
         core.round(Aim::Leave, deadline, make, |core| left(core) >= majority).await;
         let left = left(core);
         if left >= majority {

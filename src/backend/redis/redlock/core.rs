@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Mutex as Gate, Notify};
 use tokio::task::JoinSet;
 
-use super::leg::{Leg, Phase};
-use super::tally;
+use super::majority;
+use super::node_claim::{NodeClaim, Phase};
 use crate::backend::cause;
 use crate::backend::claim_state::{self, Publisher};
 use crate::backend::redis::fault::Fault;
@@ -33,7 +33,7 @@ pub(super) struct Nodes {
 impl Nodes {
     /// How many are a majority.
     pub(super) fn majority(&self) -> usize {
-        tally::majority(self.services.len())
+        majority::of(self.services.len())
     }
 
     /// What few answers mean.
@@ -99,7 +99,7 @@ pub(super) struct Core {
 /// What changes.
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) legs: Vec<Leg>,
+    pub(super) node_claims: Vec<NodeClaim>,
     /// The claim's place among those of all nodes, once it is known.
     pub(super) score: Option<u64>,
     pub(super) grant: Option<Grant>,
@@ -144,16 +144,21 @@ impl Core {
         self: &Arc<Self>,
         aim: Aim,
         deadline: Moment,
-        make: impl Fn(usize, &Leg) -> Option<Step>,
+        make: impl Fn(usize, &NodeClaim) -> Option<Step>,
         enough: impl Fn(&Self) -> bool,
     ) {
-        let steps: Vec<Option<Step>> =
-            self.inner().legs.iter().enumerate().map(|(at, leg)| make(at, leg)).collect();
+        let steps: Vec<Option<Step>> = self
+            .inner()
+            .node_claims
+            .iter()
+            .enumerate()
+            .map(|(at, node_claim)| make(at, node_claim))
+            .collect();
         let mut under_way = JoinSet::new();
         for (at, step) in steps.into_iter().enumerate() {
             let Some(step) = step else { continue };
             let core = Arc::clone(self);
-            // What went wrong is kept with the leg.
+            // What went wrong is kept with the node claim.
             under_way.spawn(async move { drop(core.exchange(at, &step, aim, deadline).await) });
         }
         let mut until = deadline + Duration::from_millis(5);
@@ -174,11 +179,15 @@ impl Core {
 
     /// How it stands, as far as is known.
     fn state(&self, inner: &Inner, now: Moment) -> ClaimState {
-        let taken_away = |grant: &Grant| tally::taken_away(&inner.legs, &grant.names, now);
-        if tally::lost(&inner.legs, now) || inner.grant.as_ref().is_some_and(taken_away) {
+        let taken_away = |grant: &Grant| majority::taken_away(&inner.node_claims, &grant.names, now);
+        if majority::lost(&inner.node_claims, now) || inner.grant.as_ref().is_some_and(taken_away) {
             return self.ended(inner);
         }
-        let mut rows = inner.legs.iter().filter(|leg| leg.phase == Phase::In).flat_map(|leg| &leg.rows);
+        let mut rows = inner
+            .node_claims
+            .iter()
+            .filter(|node_claim| node_claim.phase == Phase::In)
+            .flat_map(|node_claim| &node_claim.rows);
         if let Some(by) = rows.clone().find_map(|row| row.base.asked.clone()) {
             return ClaimState::AskedToLeave { by };
         }
@@ -191,7 +200,7 @@ impl Core {
 
     fn ended(&self, inner: &Inner) -> ClaimState {
         let noted = |why: &str| {
-            let mut rows = inner.legs.iter().flat_map(|leg| &leg.rows);
+            let mut rows = inner.node_claims.iter().flat_map(|node_claim| &node_claim.rows);
             rows.find(|row| row.base.gone.as_deref() == Some(why))
         };
         let noted = noted("superseded").filter(|row| row.base.by.is_some()).or_else(|| noted("evicted"));

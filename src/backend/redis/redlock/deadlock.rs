@@ -9,7 +9,7 @@ use redis::Value;
 
 use super::client::RedlockBackend;
 use super::core::Nodes;
-use super::gather::{self, STRAGGLE};
+use super::fan_out::{self, STRAGGLE};
 use super::inspect::{self, Found};
 use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::redis::deadlock::listed;
@@ -36,7 +36,7 @@ pub(super) async fn forget(nodes: &Arc<Nodes>, index: &str, id: ClaimId, deadlin
 }
 
 async fn command(nodes: &Arc<Nodes>, step: Step, deadline: Moment) -> Outcome<Vec<Option<Value>>> {
-    gather::from_all(nodes, STRAGGLE, deadline, step, Ok).await
+    fan_out::from_all(nodes, STRAGGLE, deadline, step, Ok).await
 }
 
 /// The sentence about the cycle of waits that `request`, which waits, closes.

@@ -9,9 +9,9 @@ use tokio::sync::{Mutex as Gate, Notify};
 use super::claim::RedlockClaim;
 use super::client::RedlockBackend;
 use super::core::{Aim, Core, Inner};
-use super::leg::{Leg, Phase};
+use super::node_claim::{NodeClaim, Phase};
 use super::script::{ENTER, LEAVE};
-use super::{deadlock, tally};
+use super::{deadlock, majority};
 use crate::backend::claim_state::Publisher;
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
@@ -63,7 +63,7 @@ pub(super) async fn enter(
         }
         return Err(fault);
     }
-    claim.tend();
+    claim.reconcile();
     if core.inner().grant.is_none() {
         contest(&core, deadline).await;
     }
@@ -82,7 +82,7 @@ fn core(backend: &RedlockBackend, request: &Request, names: Vec<LockKeys>) -> Co
     let clock = backend.clock;
     let ttl = request.ttl.min(backend.nodes.max_ttl);
     let inner = Inner {
-        legs: backend.nodes.services.iter().map(|_| Leg::new(names.len())).collect(),
+        node_claims: backend.nodes.services.iter().map(|_| NodeClaim::new(names.len())).collect(),
         score: None,
         grant: None,
     };
@@ -112,8 +112,8 @@ async fn join(core: &Arc<Core>, request: &Request, deadline: Moment) -> Outcome<
     let step = core.step(&ENTER, core.next_token(), &more);
     let won = |core: &Core| {
         let inner = core.inner();
-        let alive = tally::alive(&inner.legs, None, core.ttl, core.clock.now());
-        alive >= tally::majority(inner.legs.len())
+        let alive = majority::alive(&inner.node_claims, None, core.ttl, core.clock.now());
+        alive >= majority::of(inner.node_claims.len())
     };
     // Before whoever gives up at the deadline does so without an answer.
     let asked = deadline - (deadline.since(core.clock.now()) / 20).min(EARLIER);
@@ -123,7 +123,7 @@ async fn join(core: &Arc<Core>, request: &Request, deadline: Moment) -> Outcome<
     if core.inner().grant.is_none() {
         {
             let mut inner = core.inner();
-            inner.score = place(&inner.legs, core.nodes.majority());
+            inner.score = place(&inner.node_claims, core.nodes.majority());
         }
         core.act(deadline).await;
     }
@@ -133,10 +133,10 @@ async fn join(core: &Arc<Core>, request: &Request, deadline: Moment) -> Outcome<
 
 /// When a majority knew of the claim: its place among all. Of whoever comes after a majority has heard it, at least so many
 /// nodes say later.
-fn place(legs: &[Leg], majority: usize) -> Option<u64> {
-    let entered = legs.iter().filter(|leg| leg.phase == Phase::In);
+fn place(node_claims: &[NodeClaim], majority: usize) -> Option<u64> {
+    let entered = node_claims.iter().filter(|node_claim| node_claim.phase == Phase::In);
     let mut scores: Vec<u64> =
-        entered.filter_map(|leg| leg.rows.iter().filter_map(|row| row.score).max()).collect();
+        entered.filter_map(|node_claim| node_claim.rows.iter().filter_map(|row| row.score).max()).collect();
     scores.sort_unstable();
     scores.get(majority - 1).or(scores.last()).copied()
 }
@@ -147,16 +147,17 @@ fn verdict(core: &Core, request: &Request) -> Outcome<()> {
     let inner = core.inner();
     let now = core.clock.now();
     let majority = core.nodes.majority();
-    for (at, leg) in inner.legs.iter().enumerate() {
-        let same = |(_, other): &(usize, &Leg)| leg.run.is_some() && other.run == leg.run;
-        if let Some((other, _)) = inner.legs.iter().enumerate().skip(at + 1).find(same) {
+    for (at, node_claim) in inner.node_claims.iter().enumerate() {
+        let same = |(_, other): &(usize, &NodeClaim)| node_claim.run.is_some() && other.run == node_claim.run;
+        if let Some((other, _)) = inner.node_claims.iter().enumerate().skip(at + 1).find(same) {
             let [one, two] = [at, other].map(|at| core.nodes.services[at].config.identity());
             let reason = format!("{one} and {two} are the same server; give each server once");
             return Err(Fault::new(ErrorKind::Invalid, reason));
         }
     }
-    let mismatches: Vec<_> = inner.legs.iter().filter_map(|leg| leg.mismatch.as_ref()).collect();
-    let entered = inner.legs.iter().filter(|leg| leg.phase != Phase::Unknown).count();
+    let mismatches: Vec<_> =
+        inner.node_claims.iter().filter_map(|node_claim| node_claim.mismatch.as_ref()).collect();
+    let entered = inner.node_claims.iter().filter(|node_claim| node_claim.phase != Phase::Unknown).count();
     if let Some(other) =
         mismatches.first().filter(|_| entered < majority && mismatches.len() + entered >= majority)
     {
@@ -164,7 +165,10 @@ fn verdict(core: &Core, request: &Request) -> Outcome<()> {
         let reason = mismatch(name, other.who.as_deref(), other.mode.into(), request.mode);
         return Err(Fault::new(ErrorKind::Mismatch, reason));
     }
-    if let Some(at) = inner.legs.iter().position(|leg| leg.fault.as_ref().is_some_and(Fault::is_of_a_replica))
+    if let Some(at) = inner
+        .node_claims
+        .iter()
+        .position(|node_claim| node_claim.fault.as_ref().is_some_and(Fault::is_of_a_replica))
     {
         let reason = format!(
             "{} is a replica: it follows its master and decides nothing; name independent masters only",
@@ -182,16 +186,18 @@ fn verdict(core: &Core, request: &Request) -> Outcome<()> {
     if entered < majority {
         return Err(core.nodes.too_few(entered, &faults));
     }
-    let awake = |leg: &&Leg| leg.phase != Phase::Unknown && now >= leg.abstains_until;
-    let able = inner.legs.iter().filter(awake).count();
+    let awake =
+        |node_claim: &&NodeClaim| node_claim.phase != Phase::Unknown && now >= node_claim.abstains_until;
+    let able = inner.node_claims.iter().filter(awake).count();
     if able < majority {
-        let mut waits: Vec<Moment> = inner.legs.iter().map(|leg| leg.abstains_until).collect();
+        let mut waits: Vec<Moment> =
+            inner.node_claims.iter().map(|node_claim| node_claim.abstains_until).collect();
         waits.sort_unstable();
         let left = waits[majority - 1].since(now);
         let reason = format!(
             "{able} of {} nodes vote: one that was restarted within --max-ttl ({} s) does not, in case it forgot a \
              lock; there is a majority again in {} s",
-            inner.legs.len(),
+            inner.node_claims.len(),
             core.nodes.max_ttl.as_secs(),
             left.as_secs() + 1
         );
@@ -205,7 +211,9 @@ async fn contest(core: &Arc<Core>, deadline: Moment) {
     let until = deadline.min(core.clock.now() + CONTEST);
     loop {
         let heard = core.heard.notified();
-        if !core.publisher.waits() || tally::decided(&core.inner().legs, core.names.len(), core.mode) {
+        if !core.publisher.waits()
+            || majority::decided(&core.inner().node_claims, core.names.len(), core.mode)
+        {
             return;
         }
         tokio::select! {

@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::client::RedlockBackend;
 use super::core::{Nodes, on_lines, proposal};
-use super::gather::{self, STRAGGLE};
+use super::fan_out::{self, STRAGGLE};
 use super::inspect;
 use super::script::{EVICT, EVICT_FOREIGN, PUBLISH};
 use crate::backend::Evict;
@@ -17,7 +17,7 @@ use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::{Fault, Outcome};
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::row::integer;
-use crate::backend::redis::script::{Step, millis};
+use crate::backend::redis::script::{Step, millis, word_for};
 use crate::backend::redis::wire::keys_of;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
@@ -42,11 +42,7 @@ pub(super) async fn evict(
     by: &Holder,
     deadline: Moment,
 ) -> Outcome<bool> {
-    let word = match how {
-        Evict::Ask => "ask",
-        Evict::IfWaiting => "waiting",
-        Evict::Force => "force",
-    };
+    let word = word_for(how);
     let nodes = &backend.nodes;
     let by = serde_json::to_string(by).unwrap_or_default();
     let mut names = vec![name.clone()];
@@ -86,7 +82,7 @@ async fn ask(
     let more = [how.to_owned(), by.to_owned(), millis(KEEP_OUT)];
     let step = on_lines(&EVICT, keys, id, proposal(), &more);
     let mut finds = Finds::default();
-    for reply in gather::from_all(nodes, STRAGGLE, deadline, step, Ok).await?.into_iter().flatten() {
+    for reply in fan_out::from_all(nodes, STRAGGLE, deadline, step, Ok).await?.into_iter().flatten() {
         match reply {
             Value::Int(0) => {}
             Value::Int(2) => finds.holding += 1,
@@ -108,7 +104,7 @@ pub(super) async fn evict_foreign(
 ) -> Outcome<bool> {
     let keys = keys_of(&backend.naming, std::slice::from_ref(name))?;
     let step = on_lines(&EVICT_FOREIGN, &keys, id, proposal(), &[]);
-    let answers = gather::from_all(&backend.nodes, STRAGGLE, deadline, step, |reply| match reply {
+    let answers = fan_out::from_all(&backend.nodes, STRAGGLE, deadline, step, |reply| match reply {
         Value::Int(removed) => Ok(removed == 1),
         _ => Err(Fault::nonsense("not a number")),
     });
@@ -130,7 +126,7 @@ pub(super) async fn publish(
         return Ok(false);
     }
     let step = on_lines(&PUBLISH, &keys_of(&backend.naming, only)?, id, proposal(), &[value.to_owned()]);
-    let answers = gather::from_all(&backend.nodes, STRAGGLE, deadline, step, |reply| match reply {
+    let answers = fan_out::from_all(&backend.nodes, STRAGGLE, deadline, step, |reply| match reply {
         Value::Int(found) => Ok(found == 1),
         _ => Err(Fault::nonsense("not a number")),
     });
@@ -146,7 +142,7 @@ pub(super) async fn last_success(
 ) -> Outcome<Option<Duration>> {
     let keys = keys_of(&backend.naming, std::slice::from_ref(name))?.remove(0);
     let steps = vec![Step::command(["HGET", &keys.counters(), "success"]), Step::command(["TIME"])];
-    let answers = gather::answers(&backend.nodes, STRAGGLE, deadline, steps).await?;
+    let answers = fan_out::answers(&backend.nodes, STRAGGLE, deadline, steps).await?;
     let age = |replies: Vec<Value>| {
         let [success, Value::Array(time)] = replies.as_slice() else { return None };
         let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use redis::Value;
 
 use super::client::RedlockBackend;
-use super::gather;
+use super::fan_out;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::examine::{LEAST, facts, older};
 use crate::backend::redis::fault::Outcome;
@@ -16,9 +16,9 @@ use crate::lock::Moment;
 pub(super) async fn examine(backend: &RedlockBackend, deadline: Moment) -> Outcome<Examination> {
     let nodes = &backend.nodes;
     let all = std::time::Duration::from_secs(1);
-    let infos = gather::answers(nodes, all, deadline, vec![Step::command(["INFO"])]).await?;
+    let infos = fan_out::answers(nodes, all, deadline, vec![Step::command(["INFO"])]).await?;
     let begun = backend.clock.now();
-    gather::answers(nodes, std::time::Duration::ZERO, deadline, vec![Step::command(["PING"])]).await?;
+    fan_out::answers(nodes, std::time::Duration::ZERO, deadline, vec![Step::command(["PING"])]).await?;
     let round_trip = backend.clock.now().since(begun);
     let infos: Vec<Option<HashMap<String, String>>> =
         infos.into_iter().map(|replies| replies.and_then(|replies| replies.first().map(parsed))).collect();

@@ -81,7 +81,7 @@ impl Core {
         known && replies.next().is_none()
     }
 
-    /// Has node `at` take `step` and takes over what it says. What went wrong is kept with the leg, too.
+    /// Has node `at` take `step` and takes over what it says. What went wrong is kept with the node claim, too.
     pub(super) async fn exchange(
         &self,
         at: usize,
@@ -93,7 +93,7 @@ impl Core {
         let sent = self.send(at, step, aim, deadline).await;
         if aim == Aim::Change {
             let mut inner = self.inner();
-            inner.legs[at].telling = inner.legs[at].telling.saturating_sub(1);
+            inner.node_claims[at].telling = inner.node_claims[at].telling.saturating_sub(1);
         }
         let outcome = match sent {
             Ok(back) => {
@@ -105,7 +105,7 @@ impl Core {
             }
             Err(fault) => {
                 let now = self.clock.now();
-                self.inner().legs[at].failed(fault.clone(), self.ttl / 3, now);
+                self.inner().node_claims[at].failed(fault.clone(), self.ttl / 3, now);
                 Err(fault)
             }
         };
@@ -117,8 +117,8 @@ impl Core {
     async fn send(&self, at: usize, step: &Step, aim: Aim, deadline: Moment) -> Outcome<Back> {
         let (rows, listens) = {
             let inner = self.inner();
-            let leg = &inner.legs[at];
-            (leg.rows.clone(), aim == Aim::Look || leg.armed.is_some())
+            let node_claim = &inner.node_claims[at];
+            (node_claim.rows.clone(), aim == Aim::Look || node_claim.armed.is_some())
         };
         let sending = Mutex::new(Sent::default());
         let steps = |connection: &Connection| {
@@ -142,9 +142,9 @@ impl Core {
                 steps.extend(self.arming(&rows));
             }
             let mut inner = self.inner();
-            inner.legs[at].sent += 1;
+            inner.node_claims[at].sent += 1;
             let sent = Sent {
-                number: inner.legs[at].sent,
+                number: inner.node_claims[at].sent,
                 told: connection.told(),
                 before,
                 listens,
@@ -169,26 +169,26 @@ impl Core {
         let now = self.clock.now();
         let mut guard = self.inner();
         let inner = &mut *guard;
-        let leg = &mut inner.legs[at];
-        leg.mismatch = None;
+        let node_claim = &mut inner.node_claims[at];
+        node_claim.mismatch = None;
         match &back.reply {
             Reply::Standing(standing) => {
                 if aim == Aim::Life && standing.found {
                     // That of the answer, if it was asked more than once.
-                    leg.from = leg.from.max(back.sent.at.unwrap_or(begin));
+                    node_claim.from = node_claim.from.max(back.sent.at.unwrap_or(begin));
                 }
-                leg.take(back.sent.number, standing.clone(), self.nodes.max_ttl, now);
+                node_claim.take(back.sent.number, standing.clone(), self.nodes.max_ttl, now);
                 let tells = back.connection.tells.get() != Some(&false);
-                let agrees = !tells || self.agrees(&leg.rows, &back.armed);
+                let agrees = !tells || self.agrees(&node_claim.rows, &back.armed);
                 let armed = || Armed { connection: Arc::clone(&back.connection), told: back.sent.told };
-                leg.armed = (back.sent.listens && agrees).then(armed);
+                node_claim.armed = (back.sent.listens && agrees).then(armed);
                 if !tells {
-                    leg.look_at = leg.look_at.min(now + UNTOLD);
+                    node_claim.look_at = node_claim.look_at.min(now + UNTOLD);
                 }
             }
-            Reply::Mismatch(other) => leg.mismatch = Some(other.clone()),
+            Reply::Mismatch(other) => node_claim.mismatch = Some(other.clone()),
             Reply::Number(_) => {}
         }
-        leg.left |= aim == Aim::Leave;
+        node_claim.left |= aim == Aim::Leave;
     }
 }

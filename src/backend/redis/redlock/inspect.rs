@@ -8,10 +8,10 @@ use redis::Value;
 
 use super::client::RedlockBackend;
 use super::core::Nodes;
-use super::gather::{self, STRAGGLE};
+use super::fan_out::{self, STRAGGLE};
+use super::majority;
 use super::reply::number;
 use super::script::INSPECT;
-use super::tally;
 use crate::backend::record::Record;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::text;
@@ -84,7 +84,7 @@ pub(super) async fn entries(
     deadline: Moment,
 ) -> Outcome<Vec<Line>> {
     let steps: Vec<Step> = names.iter().map(|name| step(naming, name)).collect::<Outcome<_>>()?;
-    let answers = gather::answers(nodes, STRAGGLE, deadline, steps).await?;
+    let answers = fan_out::answers(nodes, STRAGGLE, deadline, steps).await?;
     let line = |(n, name)| {
         let of_this = answers.iter().flatten().filter_map(|replies| replies.get(n));
         Line::merge(key(naming, name)?, nodes.services.len(), of_this)
@@ -102,7 +102,7 @@ pub(super) async fn lines(
         let naming = backend.naming.clone();
         async move { scan(&service, &naming, deadline).await }
     };
-    let scans = gather::of_each(&backend.nodes, STRAGGLE, deadline, ask).await?;
+    let scans = fan_out::of_each(&backend.nodes, STRAGGLE, deadline, ask).await?;
     let names: BTreeSet<LockName> = scans.into_iter().flatten().flatten().collect();
     let names: Vec<LockName> = names.into_iter().filter(|name| name.as_str().starts_with(prefix)).collect();
     let mut found = Vec::new();
@@ -163,7 +163,7 @@ impl Line {
 
     /// Whether so many nodes, and those that have not answered, could be a majority.
     fn may_be_most(&self, count: usize) -> bool {
-        count > 0 && count + (self.nodes - self.answered) >= tally::majority(self.nodes)
+        count > 0 && count + (self.nodes - self.answered) >= majority::of(self.nodes)
     }
 
     pub(super) fn status(&self, name: &LockName) -> LockStatus {

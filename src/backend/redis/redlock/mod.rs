@@ -18,21 +18,21 @@ mod enter;
 mod evict;
 mod examine;
 mod exchange;
-mod gather;
+mod fan_out;
 mod inspect;
-mod leg;
+mod majority;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
 mod model_node;
 #[cfg(test)]
 mod model_tests;
+mod node_claim;
 mod observe;
+mod reconcile;
 mod renew;
 mod reply;
 mod script;
-mod tally;
-mod tend;
 
 use std::sync::Arc;
 use std::time::Duration;

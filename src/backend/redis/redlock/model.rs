@@ -1,17 +1,17 @@
 //! A model of nodes and claims with slots, run under schedules of chance in which some nodes are slow, with the rules that
 //! there are and with those that there were: these must be found out.
 //!
-//! The nodes are those of `quorum.lua`; what a claim makes of their answers is decided by the real [`Leg`] and
-//! [`tally`].
+//! The nodes are those of `quorum.lua`; what a claim makes of their answers is decided by the real [`NodeClaim`] and
+//! [`majority`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::leg::{Leg, Phase};
+use super::majority;
 use super::model_node::{Node, Request, Rules};
+use super::node_claim::{NodeClaim, Phase};
 use super::reply::{Row, Standing};
-use super::tally;
 use crate::lock::{Granted, Mode, Moment};
 
 const NODES: usize = 5;
@@ -30,7 +30,7 @@ pub(super) enum End {
 }
 
 struct Claim {
-    legs: Vec<Leg>,
+    node_claims: Vec<NodeClaim>,
     heard: u64,
     score: Option<u64>,
     ordered: bool,
@@ -58,14 +58,15 @@ pub(super) struct World {
 }
 
 /// Where a claim that moves slots gathers: one of those that most others leave it, by chance.
-fn slot_to_move_to(legs: &[Leg], mode: Mode, chance: usize) -> Option<u32> {
+fn slot_to_move_to(node_claims: &[NodeClaim], mode: Mode, chance: usize) -> Option<u32> {
     let Mode::Slots(slots) = mode else { return None };
-    let given: Vec<(&Leg, Granted)> = legs.iter().filter_map(|leg| Some((leg, leg.present(0)?))).collect();
+    let given: Vec<(&NodeClaim, Granted)> =
+        node_claims.iter().filter_map(|node_claim| Some((node_claim, node_claim.present(0)?))).collect();
     let worth = |slot: u32| {
-        let open = given.iter().filter(|(leg, _)| !leg.rows[0].taken.contains(&slot)).count();
+        let open = given.iter().filter(|(node_claim, _)| !node_claim.rows[0].taken.contains(&slot)).count();
         (open, given.iter().filter(|(_, part)| part.slot == Some(slot)).count())
     };
-    let most = tally::majority(legs.len());
+    let most = majority::of(node_claims.len());
     let best = (1..=slots.get()).map(worth).filter(|(open, _)| *open >= most).max()?;
     let all: Vec<u32> = (1..=slots.get()).filter(|slot| worth(*slot) == best).collect();
     all.get(chance % all.len()).copied().filter(|_| given.len() >= most)
@@ -74,7 +75,7 @@ fn slot_to_move_to(legs: &[Leg], mode: Mode, chance: usize) -> Option<u32> {
 impl World {
     pub(super) fn new(rules: Rules, slots: u32, claims: usize, seed: u64) -> Self {
         let claim = |_| Claim {
-            legs: (0..NODES).map(|_| Leg::new(1)).collect(),
+            node_claims: (0..NODES).map(|_| NodeClaim::new(1)).collect(),
             heard: 0,
             score: None,
             ordered: false,
@@ -111,7 +112,7 @@ impl World {
     }
 
     fn send(&mut self, claim: usize, at: usize, request: Request) {
-        self.claims[claim].legs[at].telling += 1;
+        self.claims[claim].node_claims[at].telling += 1;
         self.ways.entry((claim, at)).or_default().there.push_back((request, self.time));
     }
 
@@ -140,17 +141,17 @@ impl World {
         let (row, answer) = self.ways.get_mut(&(claim, at)).and_then(|way| way.back.pop_front())?;
         let one = &mut self.claims[claim];
         one.heard += 1;
-        let leg = &mut one.legs[at];
-        leg.telling -= u32::from(answer);
-        leg.from = BEGIN;
+        let node_claim = &mut one.node_claims[at];
+        node_claim.telling -= u32::from(answer);
+        node_claim.from = BEGIN;
         let uptime = Duration::from_secs(3_600);
-        leg.take(
+        node_claim.take(
             one.heard,
             Standing { found: true, rows: vec![row], uptime, run: String::new() },
             TTL,
             BEGIN,
         );
-        let entered = one.legs.iter().all(|leg| leg.phase == Phase::In);
+        let entered = one.node_claims.iter().all(|node_claim| node_claim.phase == Phase::In);
         if entered && one.score.is_none() {
             self.decide(claim);
         }
@@ -160,12 +161,12 @@ impl World {
     /// The claim takes its place by what it has heard so far.
     fn decide(&mut self, claim: usize) {
         let mut scores: Vec<u64> = self.claims[claim]
-            .legs
+            .node_claims
             .iter()
-            .filter_map(|leg| leg.rows.first().and_then(|row| row.score))
+            .filter_map(|node_claim| node_claim.rows.first().and_then(|row| row.score))
             .collect();
         scores.sort_unstable();
-        self.claims[claim].score = scores.get(tally::majority(NODES) - 1).copied();
+        self.claims[claim].score = scores.get(majority::of(NODES) - 1).copied();
     }
 
     fn act(&mut self, claim: usize) -> Option<End> {
@@ -174,7 +175,7 @@ impl World {
         if one.over {
             return None;
         }
-        let won = tally::won(&one.legs, 1, mode, TTL, BEGIN);
+        let won = majority::won(&one.node_claims, 1, mode, TTL, BEGIN);
         let (firm, won) = (won.as_ref().is_some_and(|won| won.firm), won.map(|won| won.names[0]));
         let mut end = None;
         if let (None, Some(hold), true) = (one.hold, won, firm) {
@@ -184,8 +185,10 @@ impl World {
         let one = &mut self.claims[claim];
         let mut wanted = Vec::new();
         if let Some(hold) = one.hold.or(won) {
-            for (at, leg) in one.legs.iter().enumerate().filter(|(_, leg)| leg.can_be_told()) {
-                let (row, part) = (&leg.rows[0], leg.rows[0].granted());
+            for (at, node_claim) in
+                one.node_claims.iter().enumerate().filter(|(_, node_claim)| node_claim.can_be_told())
+            {
+                let (row, part) = (&node_claim.rows[0], node_claim.rows[0].granted());
                 let differs = part.is_none_or(|part| part.slot != hold.slot) && row.score != Some(0);
                 if row.fence < hold.token.get() || (row.score != Some(0) && !self.rules.moves) || differs {
                     let given = part.map(|part| part.token.get());
@@ -205,28 +208,30 @@ impl World {
 
     fn make_way(one: &mut Claim, rules: Rules, mode: Mode, chance: usize) -> Vec<(usize, Request)> {
         let want = if rules.moves {
-            slot_to_move_to(&one.legs, mode, chance)
+            slot_to_move_to(&one.node_claims, mode, chance)
         } else {
-            tally::slot_to_want(&one.legs, 0, mode, BEGIN)
+            majority::slot_to_want(&one.node_claims, 0, mode, BEGIN)
         };
         let first = !one.ordered && one.score.is_some();
         one.ordered |= first;
         let score = one.score;
         let mut wanted = Vec::new();
-        for (at, leg) in one.legs.iter_mut().enumerate().filter(|(_, leg)| leg.phase == Phase::In) {
-            let (behind, part) = (leg.rows[0].behind, leg.rows[0].granted());
-            let other = leg.rows[0].score.filter(|at| *at != 0 && Some(*at) != score);
+        for (at, node_claim) in
+            one.node_claims.iter_mut().enumerate().filter(|(_, node_claim)| node_claim.phase == Phase::In)
+        {
+            let (behind, part) = (node_claim.rows[0].behind, node_claim.rows[0].granted());
+            let other = node_claim.rows[0].score.filter(|at| *at != 0 && Some(*at) != score);
             if let (Some(score), Some(_), true) = (score, other, first || rules.order_again) {
-                if leg.can_be_told() || first {
+                if node_claim.can_be_told() || first {
                     wanted.push((at, Request::Order(score)));
                 }
                 continue;
             }
-            let (Some(part), true) = (part, leg.can_be_told()) else { continue };
-            let wish = want.filter(|slot| !leg.rows[0].taken.contains(slot));
+            let (Some(part), true) = (part, node_claim.can_be_told()) else { continue };
+            let wish = want.filter(|slot| !node_claim.rows[0].taken.contains(slot));
             let differs = wish.is_some_and(|slot| part.slot != Some(slot));
-            if behind || leg.present(0).is_none() || (differs && !rules.moves) {
-                leg.give_back(0, part.token);
+            if behind || node_claim.present(0).is_none() || (differs && !rules.moves) {
+                node_claim.give_back(0, part.token);
                 wanted.push((at, Request::GiveBack { token: part.token.get(), wish }));
             } else if let Some(slot) = want.filter(|slot| part.slot != Some(*slot)) {
                 wanted.push((at, Request::Move(slot)));
@@ -279,10 +284,12 @@ impl World {
             let (claim, at) = busy[self.below(busy.len())];
             if self.slow[at] && self.below(30) != 0 {
                 // The others have answered for so long that their claim goes on without.
-                let entered = self.claims[claim].legs.iter().filter(|leg| leg.phase == Phase::In).count();
-                if self.claims[claim].score.is_none()
-                    && entered >= tally::majority(NODES)
-                    && self.below(8) == 0
+                let entered = self.claims[claim]
+                    .node_claims
+                    .iter()
+                    .filter(|node_claim| node_claim.phase == Phase::In)
+                    .count();
+                if self.claims[claim].score.is_none() && entered >= majority::of(NODES) && self.below(8) == 0
                 {
                     self.decide(claim);
                     if let Some(end) = self.act(claim) {

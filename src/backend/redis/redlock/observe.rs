@@ -1,9 +1,6 @@
 //! Observing one line: the nodes tell of changed keys, the line itself says what changed.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,10 +9,9 @@ use redis::Value;
 use super::core::{Nodes, UNTOLD};
 use super::inspect;
 use crate::backend::Observer;
-use crate::backend::redis::connection::Connection;
+use crate::backend::redis::connection::{Connection, any_news};
 use crate::backend::redis::fault::Outcome;
 use crate::backend::redis::keys::Naming;
-use crate::backend::redis::observe::without_clock;
 use crate::backend::redis::script::Step;
 use crate::backend::redis::service::Patience;
 use crate::lock::{LockName, LockStatus, Moment, Result};
@@ -96,17 +92,8 @@ impl LineObserver {
         loop {
             if self.last.is_some() {
                 let clock = self.nodes.services[0].clock;
-                let mut told: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = self
-                    .told
-                    .iter()
-                    .map(|(connection, told)| Box::pin(connection.news_after(*told)) as Pin<Box<_>>)
-                    .collect();
-                let any = poll_fn(|context| {
-                    let ready = told.iter_mut().any(|one| one.as_mut().poll(context).is_ready());
-                    if ready { Poll::Ready(()) } else { Poll::Pending }
-                });
                 tokio::select! {
-                    () = any => {}
+                    () = any_news(&self.told) => {}
                     () = clock.sleep_until(self.look_at) => {}
                 }
             }
@@ -116,7 +103,7 @@ impl LineObserver {
                 self.last = None;
             }
             let status = looked?;
-            if self.last.as_ref().map(without_clock) != Some(without_clock(&status)) {
+            if status.is_news_after(self.last.as_ref()) {
                 self.last = Some(status.clone());
                 return Ok(status);
             }

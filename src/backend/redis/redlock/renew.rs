@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::client::RedlockBackend;
 use super::core::{on_lines, proposal};
-use super::gather::{self, STRAGGLE};
+use super::fan_out::{self, STRAGGLE};
 use super::inspect;
 use super::reply::{Reply, Standing};
 use super::script::RENEW;
@@ -36,9 +36,9 @@ pub(super) async fn renew(
         Reply::Standing(standing) => Ok(standing),
         Reply::Mismatch(_) | Reply::Number(_) => Err(Fault::nonsense("no answer to a renewal")),
     };
-    let answers = gather::from_all(nodes, STRAGGLE, deadline, step, parse).await?;
+    let answers = fan_out::from_all(nodes, STRAGGLE, deadline, step, parse).await?;
     let standings: Vec<&Standing> = answers.iter().flatten().collect();
-    let (most, without) = tally(&standings, nodes.max_ttl);
+    let (most, without) = majority(&standings, nodes.max_ttl);
     if most >= nodes.majority() {
         return Ok(true);
     }
@@ -55,7 +55,7 @@ pub(super) async fn renew(
 
 /// Of the nodes that are old enough to have a say: how many gave the claim the same slots, and how many have not given it
 /// everything. A younger one may have forgotten what it gave.
-fn tally(standings: &[&Standing], max_ttl: Duration) -> (usize, usize) {
+fn majority(standings: &[&Standing], max_ttl: Duration) -> (usize, usize) {
     let given = |standing: &Standing| -> Option<Vec<Option<u32>>> {
         let slots = standing.rows.iter().map(|row| row.granted().map(|granted| granted.slot));
         slots.collect::<Option<_>>().filter(|_| standing.found)
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_same_from_nodes_with_a_say_counts() {
-        let of = |all: &[Standing]| tally(&all.iter().collect::<Vec<_>>(), Duration::from_secs(10));
+        let of = |all: &[Standing]| majority(&all.iter().collect::<Vec<_>>(), Duration::from_secs(10));
         let has = |slot, age| standing(Some(&[slot]), age);
         assert_eq!(of(&[has(None, 60), has(None, 60), standing(None, 60)]), (2, 1));
         assert_eq!(of(&[has(None, 60), has(None, 9), standing(None, 9)]), (1, 0), "a young one has no say");

@@ -27,7 +27,7 @@ pub(super) enum Phase {
 
 /// What a client knows of its claim at one node.
 #[derive(Debug)]
-pub(super) struct Leg {
+pub(super) struct NodeClaim {
     pub(super) phase: Phase,
     pub(super) rows: Vec<Row>,
     /// From when the ttl counts there.
@@ -52,7 +52,7 @@ pub(super) struct Leg {
     pub(super) left: bool,
 }
 
-impl Leg {
+impl NodeClaim {
     pub(super) fn new(names: usize) -> Self {
         Self {
             phase: Phase::Unknown,

@@ -1,17 +1,14 @@
 //! Acting on what was learnt, and learning of changes.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use super::core::{Aim, Core, Inner, UNTOLD};
-use super::leg::{Leg, Phase};
+use super::majority;
+use super::node_claim::{NodeClaim, Phase};
 use super::reply::Row;
 use super::script::{ADJUST, CONFIRM, LOOK, ORDER};
-use super::tally;
 use crate::backend::claim_state::SHORT_HOLD;
-use crate::backend::redis::connection::Connection;
+use crate::backend::redis::connection::{Connection, any_news};
 use crate::backend::redis::script::Step;
 use crate::clock::Alarm;
 use crate::lock::{Grant, Granted, Mode, Moment};
@@ -19,7 +16,7 @@ use crate::lock::{Grant, Granted, Mode, Moment};
 /// How often in a row one acts on the answers to what one did; whatever is then left to do waits for news.
 const MOST_TURNS: u32 = 32;
 
-/// For each leg what its node is told, if anything.
+/// For each node claim what its node is told, if anything.
 type Steps = Vec<Option<Step>>;
 
 /// What is to be done next.
@@ -39,14 +36,16 @@ impl Core {
     fn plan(&self, thorough: bool) -> Plan {
         let (now, hint) = (self.clock.now(), self.next_token());
         let mut inner = self.inner();
-        if self.publisher.is_leaving() || tally::lost(&inner.legs, now) {
+        if self.publisher.is_leaving() || majority::lost(&inner.node_claims, now) {
             return Plan::Nothing;
         }
         if inner.grant.is_none()
-            && let Some(won) = tally::won(&inner.legs, self.names.len(), self.mode, self.ttl, now)
+            && let Some(won) = majority::won(&inner.node_claims, self.names.len(), self.mode, self.ttl, now)
         {
             if !won.firm {
-                let steps = self.told(&mut inner, |core, leg| core.confirmation(leg, &won.names, hint, true));
+                let steps = self.told(&mut inner, |core, node_claim| {
+                    core.confirmation(node_claim, &won.names, hint, true)
+                });
                 return if steps.iter().any(Option::is_some) { Plan::Confirm(steps) } else { Plan::Nothing };
             }
             self.publisher.prove(won.counts_from);
@@ -57,28 +56,35 @@ impl Core {
         }
         let steps = match inner.grant.clone() {
             // With slots nobody else gets into a node before it knows that this is a hold.
-            Some(grant) if thorough || matches!(self.mode, Mode::Slots(_)) => {
-                self.told(&mut inner, |core, leg| core.confirmation(leg, &grant.names, hint, thorough))
-            }
+            Some(grant) if thorough || matches!(self.mode, Mode::Slots(_)) => self
+                .told(&mut inner, |core, node_claim| {
+                    core.confirmation(node_claim, &grant.names, hint, thorough)
+                }),
             Some(_) => return Plan::Nothing,
             None => return self.make_way(&mut inner, now, hint),
         };
         if steps.iter().any(Option::is_some) { Plan::Aside(steps) } else { Plan::Nothing }
     }
 
-    /// What the legs that can be told are told, by `make`.
-    fn told(&self, inner: &mut Inner, make: impl Fn(&Self, &mut Leg) -> Option<Step>) -> Steps {
-        let tell = |leg: &mut Leg| {
-            let step = if leg.can_be_told() { make(self, leg) } else { None };
-            leg.telling += u32::from(step.is_some());
+    /// What the node claims that can be told are told, by `make`.
+    fn told(&self, inner: &mut Inner, make: impl Fn(&Self, &mut NodeClaim) -> Option<Step>) -> Steps {
+        let tell = |node_claim: &mut NodeClaim| {
+            let step = if node_claim.can_be_told() { make(self, node_claim) } else { None };
+            node_claim.telling += u32::from(step.is_some());
             step
         };
-        inner.legs.iter_mut().map(tell).collect()
+        inner.node_claims.iter_mut().map(tell).collect()
     }
 
     /// What tells a node of a majority for `names`, if it does not know: it gives no lower token, lets nobody who waits go
     /// before the claim, and lets the next one in.
-    fn confirmation(&self, leg: &Leg, names: &[Granted], hint: u64, thorough: bool) -> Option<Step> {
+    fn confirmation(
+        &self,
+        node_claim: &NodeClaim,
+        names: &[Granted],
+        hint: u64,
+        thorough: bool,
+    ) -> Option<Step> {
         let slots = matches!(self.mode, Mode::Slots(_));
         let unknown = |(row, hold): (&Row, &Granted)| {
             let part = row.granted();
@@ -90,11 +96,11 @@ impl Core {
                 !told && part.is_some()
             }
         };
-        if !leg.rows.iter().zip(names).any(unknown) {
+        if !node_claim.rows.iter().zip(names).any(unknown) {
             return None;
         }
         let word = |text: Option<String>| text.unwrap_or_default();
-        let words: Vec<String> = leg
+        let words: Vec<String> = node_claim
             .rows
             .iter()
             .zip(names)
@@ -112,16 +118,16 @@ impl Core {
     fn make_way(&self, inner: &mut Inner, now: Moment, hint: u64) -> Plan {
         let names = 0..self.names.len();
         let wanted: Vec<Option<u32>> =
-            names.map(|n| tally::slot_to_want(&inner.legs, n, self.mode, now)).collect();
+            names.map(|n| majority::slot_to_want(&inner.node_claims, n, self.mode, now)).collect();
         let score = inner.score;
-        let steps = self.told(inner, |core, leg| {
+        let steps = self.told(inner, |core, node_claim| {
             let other = |row: &Row| row.score.is_some_and(|at| at != 0 && Some(at) != score);
             match score {
-                Some(score) if leg.rows.iter().any(other) => {
+                Some(score) if node_claim.rows.iter().any(other) => {
                     let [by, newest] = core.newcomer.clone();
                     Some(core.step(&ORDER, hint, &[score.to_string(), by, newest]))
                 }
-                _ => core.giving_back(leg, &wanted, hint),
+                _ => core.giving_back(node_claim, &wanted, hint),
             }
         });
         if steps.iter().any(Option::is_some) {
@@ -129,29 +135,31 @@ impl Core {
         }
         if matches!(self.mode, Mode::Slots(_)) {
             // Nobody tells of slots that others leave.
-            for leg in inner.legs.iter_mut().filter(|leg| leg.present(0).is_some()) {
-                leg.look_at = leg.look_at.min(now + UNTOLD);
+            for node_claim in
+                inner.node_claims.iter_mut().filter(|node_claim| node_claim.present(0).is_some())
+            {
+                node_claim.look_at = node_claim.look_at.min(now + UNTOLD);
             }
         }
         Plan::Nothing
     }
 
-    /// What gives back what the claim should not have at that leg; it counts no more from now on. Asked for again for as
+    /// What gives back what the claim should not have at that node claim; it counts no more from now on. Asked for again for as
     /// long as it is there.
-    fn giving_back(&self, leg: &mut Leg, wanted: &[Option<u32>], hint: u64) -> Option<Step> {
+    fn giving_back(&self, node_claim: &mut NodeClaim, wanted: &[Option<u32>], hint: u64) -> Option<Step> {
         let mut words = Vec::with_capacity(wanted.len() * 2);
         for (n, wanted) in wanted.iter().enumerate() {
-            let row = &leg.rows[n];
+            let row = &node_claim.rows[n];
             let wish = wanted.filter(|slot| !row.taken.contains(slot));
             let goes = |given: &Granted| {
                 let other = wish.is_some_and(|slot| given.slot != Some(slot));
-                row.behind || other || leg.present(n).is_none()
+                row.behind || other || node_claim.present(n).is_none()
             };
             let given = row.granted().filter(goes);
             words.push(given.map_or_else(String::new, |given| given.token.to_string()));
             words.push(wish.map_or_else(String::new, |slot| slot.to_string()));
             if let Some(given) = given {
-                leg.give_back(n, given.token);
+                node_claim.give_back(n, given.token);
             }
         }
         let any = words.iter().step_by(2).any(|token| !token.is_empty());
@@ -170,7 +178,7 @@ impl Core {
             match self.plan(false) {
                 Plan::Nothing => return,
                 Plan::Confirm(steps) => {
-                    let make = |at: usize, _: &Leg| steps[at].clone();
+                    let make = |at: usize, _: &NodeClaim| steps[at].clone();
                     self.round(Aim::Change, deadline, make, Self::is_firm).await;
                 }
                 Plan::MakeWay(steps) => {
@@ -184,7 +192,8 @@ impl Core {
     fn is_firm(&self) -> bool {
         let inner = self.inner();
         let now = self.clock.now();
-        tally::won(&inner.legs, self.names.len(), self.mode, self.ttl, now).is_none_or(|won| won.firm)
+        majority::won(&inner.node_claims, self.names.len(), self.mode, self.ttl, now)
+            .is_none_or(|won| won.firm)
     }
 
     fn send_off(self: &Arc<Self>, steps: Steps) {
@@ -192,7 +201,7 @@ impl Core {
         for (at, step) in steps.into_iter().enumerate() {
             let Some(step) = step else { continue };
             let core = Arc::clone(self);
-            // What went wrong is kept with the leg.
+            // What went wrong is kept with the node claim.
             tokio::spawn(async move { drop(core.exchange(at, &step, Aim::Change, deadline).await) });
         }
     }
@@ -209,9 +218,9 @@ impl Core {
     /// Asks node `at` how the claim stands there.
     async fn look(&self, at: usize) {
         let step = self.step(&LOOK, self.next_token(), &[]);
-        // What went wrong is kept with the leg.
+        // What went wrong is kept with the node claim.
         drop(self.exchange(at, &step, Aim::Look, self.clock.now() + self.patience()).await);
-        self.inner().legs[at].looking = false;
+        self.inner().node_claims[at].looking = false;
         self.stir.notify_one();
     }
 
@@ -219,46 +228,43 @@ impl Core {
     fn look_around(self: &Arc<Self>) -> (Moment, Vec<(Arc<Connection>, u64)>) {
         let now = self.clock.now();
         let mut inner = self.inner();
-        let mut next = inner.legs.iter().map(|leg| leg.abstains_until).filter(|until| *until > now).min();
+        let mut next = inner
+            .node_claims
+            .iter()
+            .map(|node_claim| node_claim.abstains_until)
+            .filter(|until| *until > now)
+            .min();
         if let Some(after) = self.publisher.held_at().map(|at| at + SHORT_HOLD).filter(|after| now < *after) {
             return (next.map_or(after, |next| next.min(after)), Vec::new());
         }
         let mut listened = Vec::new();
-        for (at, leg) in inner.legs.iter_mut().enumerate() {
+        for (at, node_claim) in inner.node_claims.iter_mut().enumerate() {
             // Where it is not, a renewal brings it back.
-            if leg.phase == Phase::Unknown || leg.phase == Phase::Missing {
+            if node_claim.phase == Phase::Unknown || node_claim.phase == Phase::Missing {
                 continue;
             }
-            if leg.is_due(now) {
-                leg.looking = true;
+            if node_claim.is_due(now) {
+                node_claim.looking = true;
                 let core = Arc::clone(self);
                 tokio::spawn(async move { core.look(at).await });
             }
-            if !leg.looking {
-                next = Some(next.map_or(leg.look_at, |next| next.min(leg.look_at)));
-                listened.extend(leg.armed.as_ref().map(|a| (Arc::clone(&a.connection), a.told)));
+            if !node_claim.looking {
+                next = Some(next.map_or(node_claim.look_at, |next| next.min(node_claim.look_at)));
+                listened.extend(node_claim.armed.as_ref().map(|a| (Arc::clone(&a.connection), a.told)));
             }
         }
         (next.unwrap_or(Moment::NEVER), listened)
     }
 
     /// Follows the claim until it ends: acts, looks where something may have changed, and waits for the next change.
-    pub(super) async fn tend(self: Arc<Self>) {
+    pub(super) async fn reconcile(self: Arc<Self>) {
         let mut alarm = Alarm::default();
         while !self.is_over() {
             self.act(Moment::NEVER).await;
             let (next, listened) = self.look_around();
-            let mut told: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = listened
-                .iter()
-                .map(|(connection, told)| Box::pin(connection.news_after(*told)) as Pin<Box<_>>)
-                .collect();
-            let any = poll_fn(|context| {
-                let ready = told.iter_mut().any(|one| one.as_mut().poll(context).is_ready());
-                if ready { Poll::Ready(()) } else { Poll::Pending }
-            });
             tokio::select! {
                 () = self.stir.notified() => {}
-                () = any => {}
+                () = any_news(&listened) => {}
                 () = alarm.sleep_until(self.clock, next) => {}
             }
             // Time alone may have changed it, where a node abstained.
