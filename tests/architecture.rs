@@ -5,6 +5,8 @@
 
 #[path = "architecture/checker_tests.rs"]
 mod checker_tests;
+#[path = "architecture/circles.rs"]
+mod circles;
 #[path = "architecture/records.rs"]
 mod records;
 #[path = "architecture/source.rs"]
@@ -50,15 +52,17 @@ const IMPORTS: &[(&str, &[&str])] = &[
 
 /// Files of `backend/` that are part of the contract, not backends.
 const CONTRACT: &[&str] = &[
-    "approach",
+    "address",
     "capability",
     "cause",
     "cause_tests",
     "claim_state",
+    "connector",
     "deadlock",
     "document",
     "foreign",
     "options",
+    "pipeline",
     "record",
     "sequence",
     "service",
@@ -83,6 +87,12 @@ const LONGEST_FUNCTION: usize = 70;
 #[test]
 fn sources_keep_the_rules() {
     let found = complaints_in("src", complaints);
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn files_of_a_folder_form_no_circle() {
+    let found = circles::circles(&texts_in("src"));
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
@@ -121,18 +131,25 @@ fn nothing_is_listed_that_is_not_there() {
 }
 
 fn complaints_in(folder: &str, check: fn(&str, &str) -> Vec<String>) -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let mut files = Vec::new();
-    collect(&root, &mut files);
-    assert!(!files.is_empty(), "{folder} has sources");
     let mut found = Vec::new();
-    for file in files {
-        let path = file.strip_prefix(&root).expect("inside").to_str().expect("UTF-8").to_owned();
-        let text = fs::read_to_string(&file).expect("readable");
+    for (path, text) in texts_in(folder) {
         found
             .extend(check(&path, &text).into_iter().map(|complaint| format!("{folder}/{path}: {complaint}")));
     }
     found
+}
+
+/// The paths of all sources in `folder`, relative to it, with their texts.
+fn texts_in(folder: &str) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    assert!(!files.is_empty(), "{folder} has sources");
+    let read = |file: PathBuf| {
+        let path = file.strip_prefix(&root).expect("inside").to_str().expect("UTF-8").to_owned();
+        (path, fs::read_to_string(&file).expect("readable"))
+    };
+    files.into_iter().map(read).collect()
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
@@ -181,10 +198,10 @@ fn complaints(path: &str, text: &str) -> Vec<String> {
     if has_word(&code, "libc") && !system {
         found.push("libc outside supervise, backend/file and clock".to_owned());
     }
-    let asks = ["cli", "output"].contains(&part.as_str()) || path == "backend/approach.rs";
+    let asks = ["cli", "output"].contains(&part.as_str()) || path == "backend/connector.rs";
     if has_word(&code, "rustix") && !system && !asks {
         found.push(
-            "rustix outside supervise, backend/file, backend/approach, clock, cli and output".to_owned(),
+            "rustix outside supervise, backend/file, backend/connector, clock, cli and output".to_owned(),
         );
     }
     found
@@ -229,11 +246,12 @@ fn sizes(path: &str, text: &str) -> Vec<String> {
 
 /// Whether the file is a test module: tables, whose length says nothing.
 fn is_tests(path: &str) -> bool {
-    path.ends_with("tests.rs") || path.ends_with("testing.rs")
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.ends_with("tests.rs") || name.ends_with("testing.rs") || name.starts_with("tests_")
 }
 
 fn without_tests(text: &str) -> &str {
-    let begins = ["\n#[cfg(test)]\nmod tests {", "\n#[cfg(test)]\npub(super) mod tests {"];
+    let begins = ["", "pub(super) ", "pub(crate) "].map(|to| format!("\n#[cfg(test)]\n{to}mod tests {{"));
     begins.iter().find_map(|begin| text.find(begin)).map_or(text, |at| &text[..=at])
 }
 

@@ -33,10 +33,11 @@
 //! - **C15** Kinds do not mix: a claim with slots on a line of another kind, or the reverse, is a `Mismatch`
 //!   error and changes nothing.
 
-pub mod approach;
+pub mod address;
 pub mod capability;
 pub mod cause;
 pub mod claim_state;
+pub mod connector;
 pub mod deadlock;
 pub mod document;
 pub mod etcd;
@@ -47,6 +48,7 @@ pub mod memcached;
 #[doc(hidden)]
 pub mod memory;
 pub mod options;
+pub mod pipeline;
 pub mod record;
 pub mod redis;
 pub mod sequence;
@@ -103,7 +105,7 @@ pub trait Backend: Debug + Send + Sync {
     /// Begins to connect, as far as that takes no waiting and no runtime, so that the service has accepted by the time
     /// of the first request. Called once, before it, by who has other things to do until then. That it cannot connect
     /// is the first request's affair.
-    fn approach(&self) {}
+    fn preconnect(&self) {}
 
     /// Joins the lines of all names at once and returns, whether or not the locks are free.
     ///
@@ -157,11 +159,17 @@ pub trait Backend: Debug + Send + Sync {
         false
     }
 
-    /// Gives the claim `id`, which holds the lock `name` and which no process looks after, another ttl, as
-    /// [`Claim::renew`] does; on all of its names.
+    /// Whether a process has to stay and keep a claim of nobody's process. It ends that by [`Claim::expire_if_due`] unless
+    /// [`Backend::renew`] has renewed it.
+    fn needs_keeper(&self) -> bool {
+        false
+    }
+
+    /// Gives the claim `id`, which holds the lock `name` for nobody's process, another ttl, as [`Claim::renew`] does; on all
+    /// of its names.
     ///
-    /// Returns whether it still holds. Errors: those of [`Claim::renew`], and `Unsupported` where claims are not
-    /// [`Backend::is_detachable`].
+    /// Returns whether it still holds. Errors: those of [`Claim::renew`], and `Unsupported` where claims neither are
+    /// [`Backend::is_detachable`] nor [need a keeper](Backend::needs_keeper).
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let _ = (id, deadline);
         let backend = self.capabilities().backend;
@@ -199,6 +207,18 @@ pub trait Claim: Debug + Send + Sync {
     /// Errors: `Unavailable`. An entry found gone is not an error here: [`Claim::changed`] says `Lost`, at
     /// once, and this returns the last good moment again. Dropping the future may still renew.
     async fn renew(&self, deadline: Moment) -> Result<Moment>;
+
+    /// Leaves if the last renewal by [`Backend::renew`], or without one the first of these calls, is `ttl` ago: for a claim
+    /// that holds for nobody's process and [needs a keeper](Backend::needs_keeper). At the service a renewal and this exclude
+    /// each other: a renewal that was confirmed counts, and one that comes after this is refused.
+    ///
+    /// Returns until when the claim lasts at least, `None` if it has left. Errors: `Unavailable`, and `Unsupported` where
+    /// the service lets claims end itself; after one it may be called again. Dropping the future may have left.
+    async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
+        let _ = (ttl, deadline);
+        let reason = "the service itself lets claims end";
+        Err(Error::new(ErrorKind::Unsupported, "claim", "let the lease end", reason))
+    }
 
     /// Leaves all lines: releases if it holds, withdraws if it waits (C08). `succeeded` records for
     /// `--once-per` that the run which acquired with this claim was a success.

@@ -50,7 +50,7 @@ pub(super) fn run(
 /// A lease without a process needs a service that keeps one.
 fn check_lease(run: &Run<'_>) -> Result<(), Failure> {
     let backend = run.open()?;
-    if backend.is_detachable(run.settings.names.len()) {
+    if backend.needs_keeper() || backend.is_detachable(run.settings.names.len()) {
         return Ok(());
     }
     if backend.is_detachable(1) {
@@ -98,6 +98,7 @@ fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
     sys::blank_variable(c"DLOCK_CLAIM");
     sys::blank_variable(c"DLOCK_HELD");
     let led = Front::new().map_err(|error| system(&error)).and_then(|mut front| {
+        front.stay_behind();
         if let Some(process) = process {
             front.adopt(process);
         }

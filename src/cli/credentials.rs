@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 
 use super::args::ConnectionArgs;
 use super::exit_code::Failure;
-use super::layers::{Found, Layers};
+use super::layers::Layers;
+use super::source::Found;
 use crate::backend::options::{Identity, Pem, Secret, Tls};
 use crate::output::sanitise;
 

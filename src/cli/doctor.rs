@@ -33,9 +33,9 @@ pub struct DoctorSettings {
 impl DoctorSettings {
     /// Settles `args` with the environment and the configuration files.
     pub fn resolve(args: &DoctorArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let mut layers = Layers::load(&args.connection, around)?;
-        let (verbosity, log_format) = settings::messages(&mut layers, &args.messages)?;
-        let connection = settings::connection(&mut layers, &args.connection)?;
+        let mut layers = Layers::load(&args.common.connection, around)?;
+        let (verbosity, log_format) = settings::messages(&mut layers, &args.common.messages)?;
+        let connection = settings::connection(&mut layers, &args.common.connection)?;
         let mut settings = Vec::new();
         for option in config_file::KEYS.iter().map(|(option, _)| *option).chain(["profile"]) {
             // Flags have been seen; the others may stand in the layers below.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::args::ConnectionArgs;
 use super::config_file::ConfigFile;
 use super::exit_code::Failure;
-use super::source::{Source, Sources};
+use super::source::{Found, Source, Sources};
 use super::usage::nearest;
 use super::values;
 use crate::output::sanitise;
@@ -75,15 +75,6 @@ impl Surroundings {
             absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))?;
         Some(base.join("dlock/config.toml"))
     }
-}
-
-/// A text and where it came from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
-    /// The text.
-    pub text: String,
-    /// Where it came from.
-    pub source: Source,
 }
 
 /// All places where a value can be said.

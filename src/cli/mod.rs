@@ -20,6 +20,7 @@ pub mod manual;
 pub mod me;
 mod notify;
 pub mod out;
+pub mod page;
 pub mod parse;
 pub mod proclaim;
 pub mod release;
@@ -27,6 +28,7 @@ mod run;
 pub mod settings;
 pub mod source;
 pub mod status;
+pub mod subcommand;
 #[cfg(test)]
 mod testing;
 mod unreached;
@@ -48,8 +50,8 @@ use args::ManArgs;
 use doctor::DoctorSettings;
 pub use exit_code::{ExitCode, Failure};
 use layers::Surroundings;
-use manual::Page;
 use out::{Ended, Out as _, Stdout};
+use page::Page;
 use parse::Asked;
 use settings::{
     AcquireSettings, BreakSettings, ClaimSettings, LeaderSettings, ListSettings, ProclaimSettings,

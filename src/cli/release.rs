@@ -41,7 +41,8 @@ async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder)
     let found = find(backend, settings).await?;
     let name = found.name;
     // A keeper reads who asks; where there is none, nobody would.
-    let how = if found.verb == Verb::Detach { Evict::Force } else { Evict::Ask };
+    let unkept = found.verb == Verb::Detach && !backend.needs_keeper();
+    let how = if unkept { Evict::Force } else { Evict::Ask };
     if !connect::ask(|deadline| backend.evict(name, found.id, how, by, deadline)).await? {
         return Err(ended_meanwhile(&found).into());
     }

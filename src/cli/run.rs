@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
         }
         let backend = self.address.open();
         if let Ok(backend) = &backend {
-            backend.approach();
+            backend.preconnect();
         }
         match connect::runtime() {
             Ok(runtime) => runtime.block_on(self.keep_in_runtime(seed, backend)),

@@ -39,6 +39,15 @@ impl fmt::Display for Source {
     }
 }
 
+/// A text and where it came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The text.
+    pub text: String,
+    /// Where it came from.
+    pub source: Source,
+}
+
 /// A value that was found, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resolved {

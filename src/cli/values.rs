@@ -6,9 +6,9 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::args::NameArgs;
 use super::exit_code::Failure;
-use super::layers::Found;
-use super::source::Source;
+use super::source::{Found, Source};
 use crate::backend::options::ZkLayout;
 use crate::lock::validity::Terms;
 use crate::lock::{LockName, duration};
@@ -48,8 +48,8 @@ pub fn name(text: &OsStr, place: &str) -> Result<LockName, Failure> {
 }
 
 /// The name of the only lock of a command, from its argument or from `--name`.
-pub fn one_name(argument: Option<&OsStr>, flag: Option<&OsStr>) -> Result<LockName, Failure> {
-    match (argument, flag) {
+pub fn one_name(args: &NameArgs) -> Result<LockName, Failure> {
+    match (&args.name, &args.named) {
         (Some(text), None) => name(text, "NAME"),
         (None, Some(text)) => name(text, "--name"),
         (None, None) => {

@@ -136,6 +136,8 @@ pub mod adr {
     pub mod r0103_a_release_is_asked_through_the_service {}
     #[doc = include_str!("adr/0104-a-lease-without-a-process.md")]
     pub mod r0104_a_lease_without_a_process {}
+    #[doc = include_str!("adr/0116-a-lease-that-a-keeper-ends.md")]
+    pub mod r0116_a_lease_that_a_keeper_ends {}
     #[doc = include_str!("adr/0113-pages-are-markdown-and-shells-ask-the-program.md")]
     pub mod r0113_pages_are_markdown_and_shells_ask_the_program {}
     #[doc = include_str!("adr/0110-a-queue-is-one-document.md")]
@@ -152,4 +154,6 @@ pub mod adr {
     pub mod r0124_every_message_of_every_way_to_hold {}
     #[doc = include_str!("adr/0121-how-a-claim-stands-is-told-once.md")]
     pub mod r0121_how_a_claim_stands_is_told_once {}
+    #[doc = include_str!("adr/0122-files-of-a-folder-form-no-circle.md")]
+    pub mod r0122_files_of_a_folder_form_no_circle {}
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use super::driver::Driver;
 use super::event::{Action, Event};
-use super::job::Notice;
-use crate::lock::{FencingToken, Grant, Granted, LossReason};
+use super::job::{Adoption, Notice};
+use crate::backend::cause;
+use crate::lock::{Error, ErrorKind, FencingToken, Grant, Granted, LossReason};
+use crate::supervise::caller::keep_answer;
 use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
 use crate::supervise::inherited;
 use crate::supervise::launch::Spawned;
@@ -106,6 +108,56 @@ impl Driver<'_> {
         }
     }
 
+    /// Has at hand what the caller is to say, and asks it whether it is still there to take the hold. One that is stopped
+    /// answers later, or too late.
+    fn ask_caller(&mut self) {
+        if let Err(error) = self.keep_answer() {
+            let job = self.context.job;
+            let backend = job.backend.capabilities().backend;
+            let error = Error::new(ErrorKind::System, backend, "print the claim", cause::said(&error));
+            return self.context.happened(Event::Refused(error.on(&job.names[0])));
+        }
+        if let Some(caller) = self.process.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
+            caller.tell_held();
+        }
+    }
+
+    /// Makes what the caller is to say while the hold can still be given back with the reason why it cannot be made.
+    fn keep_answer(&mut self) -> io::Result<()> {
+        self.prepare();
+        let (Some(adoption), Some(grant)) = (&self.context.job.adoption, self.context.machine.grant()) else {
+            return Ok(());
+        };
+        let answer = keep_answer(&(adoption.answer)(&self.variables(grant)))?;
+        if let Some(adopting) = &mut self.process.adopting {
+            adopting.answer = Some(answer);
+        }
+        Ok(())
+    }
+
+    /// The process runs under the lock from now on.
+    fn adopt(&mut self, adoption: &Adoption) {
+        let keeper = self.context.keeper;
+        if let Some(pid) = adoption.process {
+            keeper.shared().set_command(pid);
+        }
+        self.process.started(adoption.process.unwrap_or(0));
+        let anchors = self.launch.take_anchors();
+        let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
+        keeper.tell(ToFront::Started { handle: false }, &descriptors);
+        let adopting = self.process.adopting.as_mut();
+        let answer = adopting.and_then(|adopting| Some((adopting.answer.take()?, adopting.caller.as_ref()?)));
+        let told = answer.is_some_and(|(answer, caller)| caller.tell_answer(&answer).is_ok());
+        inherited::let_go();
+        inherited::let_go_of_errors();
+        inherited::leave_directory();
+        if !told {
+            let released = self.released();
+            self.context.happened(released);
+        }
+        self.health.examine_later(self.context.now());
+    }
+
     fn spawn(&mut self) {
         if let Some(adoption) = &self.context.job.adoption {
             return self.adopt(adoption);
@@ -145,7 +197,7 @@ impl Driver<'_> {
     }
 
     async fn leave(&mut self, succeeded: bool) {
-        self.renewal.under_way = None;
+        (self.renewal.under_way, self.expiry.under_way) = (None, None);
         self.entry.give_up();
         let context = &mut self.context;
         let (job, keeper) = (context.job, context.keeper);

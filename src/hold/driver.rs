@@ -7,6 +7,7 @@ use super::adopting::{self, Adopting};
 use super::context::Context;
 use super::entry::Entry;
 use super::event::{Action, Event, Phase};
+use super::expiry::Expiry;
 use super::following::Following;
 use super::health::{Health, tell_risks};
 use super::job::{Audience, Ended, Job};
@@ -29,6 +30,7 @@ pub(super) struct Driver<'a> {
     pub(super) entry: Entry,
     pub(super) following: Following,
     pub(super) renewal: Renewal,
+    pub(super) expiry: Expiry,
     pub(super) replacement: Replacement,
     pub(super) health: Health,
     pub(super) marks: Marks,
@@ -49,6 +51,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -
         entry: Entry::new(job)?,
         following: Following::nothing(),
         renewal: Renewal::default(),
+        expiry: Expiry::never(),
         replacement: Replacement::nothing(),
         health: Health::new(job.plan.started.max(clock.now())),
         marks: Marks::default(),
@@ -125,6 +128,10 @@ impl Driver<'_> {
                 answer = taken(&mut self.renewal.under_way) => if let Some(event) = self.renewed(answer) {
                     return event;
                 },
+                answer = taken(&mut self.expiry.under_way) =>
+                    if let Some(event) = self.expiry.conclude(clock.now(), &answer) {
+                        return event;
+                    },
                 recent = taken(&mut self.entry.looking) => match recent {
                     Some(ago) => return Event::Unneeded(ago),
                     None => self.pass_gate(),
@@ -158,6 +165,7 @@ impl Driver<'_> {
         self.marks.await_if_needed(&self.context);
         let ask_at = self.replacement.ask_when_due(&self.context, &self.entry.request);
         let others = [
+            self.expiry.begin_if_due(&self.context, self.following.claim.as_ref()),
             ask_at,
             self.process.wake_at(),
             self.context.machine.wake_at(),

@@ -8,10 +8,10 @@ use super::context::Context;
 use super::environment::{self, HeldRecord};
 use super::job::Job;
 use super::nested::{self, Entered};
-use super::new_id;
 use crate::backend::{Backend, Evict};
 use crate::lock::{ClaimId, Grant, Granted, LockName, Moment, Request, Result};
 use crate::supervise::mark::MarkBoard;
+use crate::supervise::sys;
 
 /// The question whether a run that succeeded makes this one needless.
 type Looking = Pin<Box<dyn Future<Output = Option<Duration>>>>;
@@ -136,7 +136,8 @@ impl Entry {
             names: names.into_iter().map(ToString::to_string).collect(),
             tokens: granted.iter().map(|g| g.token.get()).collect(),
             slots: granted.iter().filter_map(|g| g.slot).collect(),
-            mark: board.and_then(|b| b.address().ok()),
+            // A lease of nobody's process ends whoever runs under it.
+            mark: board.filter(|_| !job.is_for_nobody()).and_then(|b| b.address().ok()),
             process: job.adoption.as_ref().and_then(|adoption| adoption.process),
         })
     }
@@ -174,4 +175,9 @@ async fn recent_success(
         }
     }
     Some(oldest)
+}
+
+/// A claim id that nobody else has.
+fn new_id() -> io::Result<ClaimId> {
+    Ok(ClaimId::from_bytes(sys::random()?))
 }

@@ -40,6 +40,13 @@ pub struct Job {
     pub adoption: Option<Adoption>,
 }
 
+impl Job {
+    /// Whether the hold is for no process at all.
+    pub fn is_for_nobody(&self) -> bool {
+        self.adoption.as_ref().is_some_and(|adoption| adoption.process.is_none())
+    }
+}
+
 /// A hold that is not for a command of dlock's own.
 #[derive(Debug)]
 pub struct Adoption {

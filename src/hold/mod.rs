@@ -3,11 +3,6 @@
 //! [`machine`] decides, as a table of phases and events that knows no I/O; [`hold`] carries out what it
 //! decides, with the backend on one side and the processes on the other.
 
-use std::io;
-
-use crate::lock::ClaimId;
-use crate::supervise::sys;
-
 mod actions;
 mod adopting;
 mod aftermath;
@@ -16,8 +11,10 @@ mod driver;
 mod entry;
 pub mod environment;
 pub mod event;
+mod expiry;
 mod following;
 mod health;
+mod heard;
 pub mod job;
 mod launch;
 pub mod machine;
@@ -34,8 +31,3 @@ pub use driver::hold;
 pub use job::{Adoption, Audience, Ended, Job, Notice};
 pub use plan::{Plan, Wait};
 pub use verdict::Verdict;
-
-/// A claim id that nobody else has.
-fn new_id() -> io::Result<ClaimId> {
-    Ok(ClaimId::from_bytes(sys::random()?))
-}

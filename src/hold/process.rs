@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use super::adopting::Adopting;
 use super::context::Context;
-use super::event::Event;
+use super::event::{Event, Phase};
 use super::job::Notice;
 use super::marks::Marks;
 use crate::lock::Moment;
+use crate::supervise::adopted::AwaitedEnd;
 use crate::supervise::ender::{TreeState, UNKILLABLE};
+use crate::supervise::ender_adopted::Left;
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
 use crate::supervise::wait::{self, ChildChange, Children, next_change};
@@ -21,6 +23,9 @@ const SLOW_ROUND: Duration = Duration::from_secs(1);
 const BLIND: u32 = 4;
 /// Between two attempts to resume a command that is stopped again and again.
 const RESUME_AGAIN: Duration = Duration::from_secs(1);
+
+/// Between two looks for who is left, when one could not tell.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The command, or the process that stands in its place, and what is left of its tree.
 pub(super) struct Process {
@@ -99,7 +104,7 @@ impl Process {
 
     /// When something is due.
     pub(super) fn wake_at(&self) -> Moment {
-        let look_again = self.adopting.as_ref().map_or(Moment::NEVER, Adopting::look_again_at);
+        let look_again = self.adopting.as_ref().map_or(Moment::NEVER, |adopting| adopting.look_again_at);
         self.rounds.next.min(self.stops.resume_at).min(look_again)
     }
 
@@ -139,6 +144,46 @@ impl Process {
                     }
                 }
             }
+        }
+    }
+
+    /// Looks whether the process has ended, and then who is left of it.
+    fn look_after_adopted(&mut self, context: &mut Context<'_>, marks: &Marks) {
+        let keeper = context.keeper;
+        let mut ender = keeper.ender();
+        let Some(adopted) = ender.adopted() else {
+            // There is nobody to be ended.
+            if matches!(context.machine.phase(), Phase::Stopping(_)) {
+                context.happened(Event::TreeGone);
+            }
+            return;
+        };
+        if !self.is_over {
+            if !adopted.has_ended() {
+                return;
+            }
+            self.is_over = true;
+            marks.tell_if_gone(context);
+            // Nobody but its parent is told how it ended; one that was killed did not mean to leave anybody behind.
+            context.happened(Event::CommandEnded(Outcome::Signaled(Signal::KILL)));
+        }
+        let Some(adopting) = &mut self.adopting else { return };
+        if adopting.rest.is_some() {
+            return;
+        }
+        adopting.look_again_at = Moment::NEVER;
+        match ender.left() {
+            Left::Nobody => {
+                self.rounds.are_over();
+                context.happened(Event::TreeGone);
+            }
+            Left::Somebody(handle) => {
+                adopting.rest = AwaitedEnd::of(handle).ok();
+                if adopting.rest.is_none() {
+                    adopting.look_again_at = context.now() + LOOK_AGAIN;
+                }
+            }
+            Left::Unknown => adopting.look_again_at = context.now() + LOOK_AGAIN,
         }
     }
 

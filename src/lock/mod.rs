@@ -4,6 +4,7 @@
 //! tested as a table or a property.
 
 pub mod claim;
+pub mod claim_id;
 pub mod deadlock;
 pub mod duration;
 pub mod error;
@@ -18,7 +19,8 @@ pub mod status;
 pub mod token;
 pub mod validity;
 
-pub use claim::{ClaimId, ClaimState, Grant, Granted, LossReason};
+pub use claim::{ClaimState, Grant, Granted, LossReason};
+pub use claim_id::ClaimId;
 pub use error::{Error, ErrorKind, Result};
 pub use examination::{Examination, Risk, Weight};
 pub use holder::{Holder, Verb};

@@ -61,6 +61,27 @@ impl LockName {
         }
         out
     }
+
+    /// The name that [`LockName::percent_encoded`] made `text` of.
+    pub fn from_percent_encoded(text: &str) -> Option<Self> {
+        let name = Self::new(String::from_utf8(percent_decoded(text.as_bytes())?).ok()?).ok()?;
+        (name.percent_encoded() == text).then_some(name)
+    }
+}
+
+/// Takes `%XX` for the byte that it stands for; `None` if a `%` stands before something else.
+pub fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter().copied();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let pair = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    Some(bytes)
 }
 
 impl FromStr for LockName {

@@ -16,21 +16,21 @@ use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
-use super::failure::{KeeperFailure, WhyFailed};
-use super::guard::REAPING;
+use super::failure::WhyFailed;
 use super::inherited;
 use super::keeper::Seed;
 use super::notify::Notifier;
-use super::outcome::Outcome;
 use super::shared::{Shared, Stops};
 use super::signals::{Signal, SignalInfo};
 use super::start::Start;
 use super::sys::{self, Fork, SignalSet};
 use super::terminal::Terminal;
 use super::wait::{self, ChildChange, Children};
-use super::watch::{LastWord, Step, Watch};
+use super::watch::{LastWord, REAPING, Step, Watch};
 use crate::clock::{now, set_timer};
 use crate::lock::Moment;
+
+pub use super::watch::FrontEnd;
 
 /// How many signals are taken before the deadline is looked at again.
 const SIGNALS_AT_ONCE: usize = 64;
@@ -46,17 +46,6 @@ pub struct Patience {
     pub stopped: Duration,
 }
 
-/// How supervision ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum FrontEnd {
-    /// As the keeper said.
-    Done(Outcome),
-    /// As [`ToFront::Again`] says: after so long.
-    Again(Duration),
-    /// The keeper failed; the command's tree is ended.
-    KeeperFailed(KeeperFailure),
-}
-
 /// The front.
 #[derive(Debug)]
 pub struct Front {
@@ -67,6 +56,8 @@ pub struct Front {
     pub(super) ender: Ender,
     /// The command may be started again, with all that this process was started with.
     starts_again: bool,
+    /// This process goes on when the one that was started has ended.
+    pub(super) stays_behind: bool,
     /// Who is told how it goes.
     notifier: Option<Notifier>,
 }
@@ -111,6 +102,7 @@ impl Front {
             timer: timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?,
             shared,
             starts_again: false,
+            stays_behind: false,
             notifier: None,
         })
     }
@@ -268,7 +260,7 @@ impl Front {
         if !self.starts_again {
             inherited::let_go();
         }
-        if self.ender.adopted().is_some() {
+        if self.stays_behind {
             inherited::let_go_of_errors();
             inherited::leave_directory();
         }

@@ -4,19 +4,16 @@ use std::time::Duration;
 
 use super::chances::CHANCES;
 use super::failure::{CommandFate, KeeperFailure, WhyFailed};
-use super::front::{Front, FrontEnd};
+use super::front::Front;
 use super::outcome::Outcome;
 use super::signals::Signal;
 use super::sys;
 use super::wait::{self, ChildChange};
-use super::watch::{LastWord, Step, Watch};
+use super::watch::{FrontEnd, LastWord, REAPING, Step, Watch};
 use crate::clock::now;
 
 /// How long a keeper that has closed its end may take to say why and end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a keeper that has said its last word may take to end, and one that was killed to die.
-pub(super) const REAPING: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(100)];
-
 /// How long a keeper may take to leave the line after an ending signal: the time a release may take and, with the
 /// chances below, a second.
 const LEAVING: Duration = Duration::from_millis(5_200);
@@ -49,9 +46,9 @@ impl Front {
                 Some(signal) => FrontEnd::Done(Outcome::Signaled(signal)),
             }),
             LastWord::Suspended => {
-                match (watch.suspending, self.ender.adopted(), self.start.parent) {
+                match (watch.suspending, self.stays_behind, self.start.parent) {
                     (false, ..) => {}
-                    (true, Some(_), Some(caller)) => sys::stop_self_under(caller),
+                    (true, true, Some(caller)) => sys::stop_self_under(caller),
                     (true, ..) => sys::stop_self(),
                 }
                 Step::Again
@@ -109,8 +106,8 @@ impl Front {
     /// What had become of the command when its keeper failed.
     fn fate(&self, watch: &Watch) -> CommandFate {
         if self.shared.command().is_none() {
-            // A process that was there before is let go again.
-            let let_go = self.ender.adopted().is_some() && self.shared.has_passed();
+            // A process that was there before is let go again, and nobody's lease has none.
+            let let_go = self.stays_behind && self.shared.has_passed();
             return if let_go { CommandFate::WasEnded } else { CommandFate::NotStarted };
         }
         let by_itself = match watch.command_ended {

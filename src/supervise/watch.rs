@@ -5,12 +5,25 @@ use std::time::Duration;
 
 use super::chances::{CHANCES, Chances};
 use super::channel::Channel;
-use super::failure::WhyFailed;
-use super::front::FrontEnd;
+use super::failure::{KeeperFailure, WhyFailed};
 use super::outcome::Outcome;
 use super::signals::Signal;
 use super::wait::ChildChange;
 use crate::lock::Moment;
+
+/// How long a keeper that has said its last word may take to end, and one that was killed to die.
+pub(super) const REAPING: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(100)];
+
+/// How supervision ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FrontEnd {
+    /// As the keeper said.
+    Done(Outcome),
+    /// As [`super::channel::ToFront::Again`] says: after so long.
+    Again(Duration),
+    /// The keeper failed; the command's tree is ended.
+    KeeperFailed(KeeperFailure),
+}
 
 /// The state of one keeper's life.
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]

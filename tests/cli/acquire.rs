@@ -43,7 +43,7 @@ pub(crate) fn script(bed: &Bed, text: &str) -> Command {
 }
 
 /// The processes of dlock that keep a lock for `script`: the front and its keeper.
-fn pair(bed: &Bed) -> (Process, Process) {
+pub(crate) fn pair(bed: &Bed) -> (Process, Process) {
     let all = bed.processes();
     let keeper = all.iter().find(|process| process.name == "lease-keeper").expect("a keeper").clone();
     let front = all.into_iter().find(|process| process.pid == keeper.parent).expect("a front");

@@ -8,11 +8,15 @@ mod completing;
 mod concurrency;
 mod credentials;
 mod deadlocks;
+#[path = "../services/detached.rs"]
+mod detached;
 mod directory;
 mod elections;
 mod endpoints;
 mod failures;
 mod files;
+#[path = "../services/kept.rs"]
+mod kept;
 mod look;
 mod names;
 mod nested;

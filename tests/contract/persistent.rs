@@ -101,6 +101,10 @@ impl Backend for Persistent<dyn Backend> {
         self.inner.is_detachable(names)
     }
 
+    fn needs_keeper(&self) -> bool {
+        self.inner.needs_keeper()
+    }
+
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         self.call(deadline, || self.inner.renew(name, id, deadline)).await
     }
@@ -130,6 +134,10 @@ impl Claim for Persistent<dyn Claim> {
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         self.call(deadline, || self.inner.renew(deadline)).await
+    }
+
+    async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
+        self.call(deadline, || self.inner.expire_if_due(ttl, deadline)).await
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

@@ -53,6 +53,8 @@ macro_rules! tests_of {
             mod crash;
             #[path = "../cli/deadlocks.rs"]
             mod deadlocks;
+            #[path = "detached.rs"]
+            mod detached;
             #[path = "doctor.rs"]
             mod doctor;
             #[path = "../cli/elections.rs"]
@@ -88,12 +90,12 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, detached, herd);
-tests_of!(on_mysql, detached, herd, sql, sql_late);
-tests_of!(on_postgres, detached, herd, sql, sql_late);
-tests_of!(on_redis, detached, herd, late);
-tests_of!(on_redlock, detached, herd, late);
-tests_of!(on_zk, herd, undetached);
+tests_of!(on_etcd, herd, unkept);
+tests_of!(on_mysql, herd, sql, sql_late, unkept);
+tests_of!(on_postgres, herd, sql, sql_late, unkept);
+tests_of!(on_redis, herd, late, unkept);
+tests_of!(on_redlock, herd, late, unkept);
+tests_of!(on_zk, herd, kept);
 
 /// Those of one that keeps nothing over a restart.
 #[path = "."]
@@ -104,6 +106,7 @@ mod on_memcached {
     mod acquired;
     #[path = "../cli/deadlocks.rs"]
     mod deadlocks;
+    mod detached;
     #[path = "../cli/elections.rs"]
     mod elections;
     #[path = "links_cut.rs"]
@@ -114,6 +117,7 @@ mod on_memcached {
     mod replace;
     #[path = "swarm.rs"]
     mod swarm;
+    mod unkept;
     #[path = "ways.rs"]
     mod ways;
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::servers::{Server, certificates, memcached, shared_folder};
+use crate::support::wait::until_true;
 use crate::support::{Bed, Finished, Service};
 
 /// Whether there is a memcached here; said aloud if not.
@@ -42,6 +43,19 @@ fn a_hold_that_is_forgotten_ends_its_command() {
     let holder = bed.held(&["--name", "x"]);
     server.restart();
     holder.running.finish().failed(76, &["lost x"]);
+}
+
+#[test]
+fn a_lease_that_nobody_renews_ends_though_others_try_again_and_again() {
+    if !is_here() {
+        return;
+    }
+    let server = memcached::start();
+    let bed = bed_on(&server);
+    let words = ["--detach", "--name", "x", "--ttl", "2s"];
+    bed.finish(&mut bed.verb("acquire", words)).silently(0);
+    run_with(&bed, &[]).failed(75, &["x"]);
+    until_true("the end of the lease", || run_with(&bed, &[]).code() == Some(0));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::change::{Found, Known, understand, wall_clock};
 use super::client::Queues;
 use super::queue::{Document, EMPTY_LIFE, Mismatch};
 use super::view::Note;
+use super::watch::MARGIN;
 use super::{Fault, FaultResult, Item, Side};
 use crate::backend::record::Record;
 use crate::lock::{ErrorKind, LockName, Moment, Request};
@@ -13,6 +14,9 @@ use crate::lock::{ErrorKind, LockName, Moment, Request};
 /// For how long it stays noted why a claim is gone. Linux tries for some hundred seconds to deliver what a closed socket has
 /// left to send.
 pub(super) const KEEP_OUT: Duration = Duration::from_secs(120);
+
+/// By how much the store's clock may be behind.
+const CLOCK: Duration = Duration::from_secs(2);
 
 /// What an attempt to enter came to.
 pub(super) enum Entered {
@@ -69,7 +73,15 @@ pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> Fau
             number if number <= highest => store.number(&own.name, highest, deadline).await?,
             number => number,
         };
+        let others_hold =
+            known.document.claims.iter().any(|place| place.held.is_some() && place.id() != Some(id));
         let document = &mut known.document;
+        // After it was read, so what is noted is no earlier than what was seen.
+        if others_hold && let Ok(now) = store.time(deadline).await {
+            for dead in document.observe(id, now, MARGIN + CLOCK) {
+                document.remove(dead, wall_clock());
+            }
+        }
         let superseded = document.enter(&own.request, own.record(), number, wall_clock());
         let superseded = superseded.map_err(|Mismatch(why)| Fault::new(ErrorKind::Mismatch, why))?;
         let (size, room) = (document.to_bytes().len(), store.room());

@@ -22,6 +22,7 @@ mod names;
 mod observe;
 mod pace;
 pub mod queue;
+mod renew;
 mod show;
 mod store;
 #[cfg(test)]
@@ -88,6 +89,12 @@ impl Queues {
         let published = evict::publish(self, name, id, value, deadline).await;
         let operation = "publish a value in the queue";
         published.map_err(|fault| fault.during(self.store.backend(), operation, Some(name)))
+    }
+
+    /// As [`crate::backend::Backend::renew`].
+    pub async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let renewed = renew::renew(self, name, id, deadline).await;
+        renewed.map_err(|fault| fault.during(self.store.backend(), "renew the claim", Some(name)))
     }
 
     /// As [`crate::backend::Backend::last_success`].

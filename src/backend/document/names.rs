@@ -8,7 +8,7 @@ use super::arrive::Own;
 use super::client::Queues;
 use super::{Side, enter, evict};
 use crate::backend::Claim;
-use crate::backend::sequence::{self, Entrance};
+use crate::backend::sequence::{self, PartBackend};
 use crate::lock::{LockName, Moment, Request, Result};
 
 /// Enters the queues of a claim's names, one by one.
@@ -19,7 +19,7 @@ struct ByName {
 }
 
 #[async_trait]
-impl Entrance for ByName {
+impl PartBackend for ByName {
     fn backend(&self) -> &'static str {
         self.queues.store.backend()
     }

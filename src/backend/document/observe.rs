@@ -11,7 +11,7 @@ use super::show::status_of;
 use super::watch::Watch;
 use super::{Fault, FaultResult};
 use crate::backend::{Observer, foreign};
-use crate::lock::{Entry, LockName, LockStatus, Moment, Result};
+use crate::lock::{LockName, LockStatus, Moment, Result};
 
 /// How long one look may take.
 const LOOK: Duration = Duration::from_secs(5);
@@ -52,20 +52,13 @@ impl DocumentObserver {
             let looked = self.look().await;
             self.look_at = self.queues.clock.now() + self.pace.next(Some(2));
             let status = looked?;
-            if self.last.as_ref().map(without_clock) != Some(without_clock(&status)) {
+            if self.last.as_ref().map(LockStatus::without_clock) != Some(status.without_clock()) {
                 self.pace.changed();
                 self.last = Some(status.clone());
                 return Ok(status);
             }
         }
     }
-}
-
-/// What is left of a ttl changes all the time.
-fn without_clock(status: &LockStatus) -> LockStatus {
-    let still =
-        |entries: &[Entry]| entries.iter().map(|entry| Entry { ttl: None, ..entry.clone() }).collect();
-    LockStatus { name: status.name.clone(), holders: still(&status.holders), waiters: still(&status.waiters) }
 }
 
 #[async_trait]

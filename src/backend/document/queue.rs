@@ -47,6 +47,18 @@ pub struct Place {
     /// Who asked it to leave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Holder>,
+    /// The first observation of it since its last renewal, by those who came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Observation>,
+}
+
+/// When somebody who came saw a claim as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Observation {
+    /// Its counter.
+    pub beat: u64,
+    /// When, in milliseconds by the store's clock.
+    pub at: u64,
 }
 
 /// What a hold has.
@@ -195,9 +207,29 @@ impl Document {
         let older = |place: &&Place| request.supersede && place.about.supersede && place.held.is_none();
         let superseded: Vec<ClaimId> = self.claims.iter().filter(older).filter_map(Place::id).collect();
         self.claims.retain(|place| !older(&place));
-        self.claims.push(Place { about, token, beat: 0, since: now, held: None, asked: None });
+        self.claims.push(Place { about, token, beat: 0, since: now, held: None, asked: None, seen: None });
         self.settle(now);
         Ok(superseded)
+    }
+
+    /// Notes how those who hold, but for `own`, stand at `now`, by the store's clock, for others who come. Returns those that
+    /// have stood still for `margin` longer than their ttl since somebody noted that.
+    ///
+    /// Whoever looks on judges by its own clock. This is for those who look once and go, one after another, each of which gives
+    /// the item another life.
+    pub fn observe(&mut self, own: ClaimId, now: u64, margin: Duration) -> Vec<ClaimId> {
+        let mut dead = Vec::new();
+        let others = |place: &&mut Place| place.held.is_some() && place.id() != Some(own);
+        for place in self.claims.iter_mut().filter(others) {
+            match place.seen.filter(|seen| seen.beat == place.beat) {
+                Some(seen) => {
+                    let still = Duration::from_millis(now.saturating_sub(seen.at));
+                    dead.extend(place.id().filter(|_| still >= place.ttl() + margin));
+                }
+                None => place.seen = Some(Observation { beat: place.beat, at: now }),
+            }
+        }
+        dead
     }
 
     /// Raises the counter of the claim `id`; says whether it is there.
@@ -232,154 +264,5 @@ impl Document {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::num::NonZeroU32;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn id(n: u8) -> ClaimId {
-        ClaimId::from_bytes([n; 16])
-    }
-
-    fn request(n: u8, mode: Mode) -> Request {
-        Request {
-            names: vec!["a".parse().expect("valid")],
-            id: id(n),
-            mode,
-            ttl: Duration::from_secs(30),
-            holder: Holder { host: format!("h{n}"), user: "u".into(), ..Holder::default() },
-            ancestors: Vec::new(),
-            supersede: false,
-        }
-    }
-
-    fn enter(document: &mut Document, request: &Request) -> Result<Vec<ClaimId>, Mismatch> {
-        let about = Record::of(request, request.ttl);
-        document.enter(request, about, document.highest_token() + 1, 5)
-    }
-
-    fn queue_of(modes: &[Mode]) -> Document {
-        let mut document = Document::empty(&"a".parse().expect("valid"), id(0));
-        for (n, mode) in modes.iter().enumerate() {
-            let n = u8::try_from(n + 1).expect("few");
-            enter(&mut document, &request(n, *mode)).expect("enters");
-        }
-        document
-    }
-
-    fn slots(n: u32) -> Mode {
-        Mode::Slots(NonZeroU32::new(n).expect("positive"))
-    }
-
-    /// Those that have a hold are exactly those that may.
-    fn is_settled(document: &Document) -> bool {
-        let modes: Vec<Mode> = document.claims.iter().map(Place::mode).collect();
-        let holds = document.claims.iter().take_while(|place| place.held.is_some()).count();
-        let any_later = document.claims[holds..].iter().any(|place| place.held.is_some());
-        holds == queue::held(&modes) && !any_later
-    }
-
-    proptest! {
-        #[test]
-        fn holds_follow_the_rule_whoever_comes_and_goes(
-            steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0u8..20), 0..60)
-        ) {
-            let mut document = queue_of(&[]);
-            for (comes, shared, n) in steps {
-                let mode = if shared { Mode::Shared } else { Mode::Exclusive };
-                if comes {
-                    enter(&mut document, &request(n, mode)).expect("mixes");
-                } else {
-                    document.remove(id(n), 6);
-                }
-                prop_assert!(is_settled(&document));
-            }
-        }
-
-        #[test]
-        fn slots_are_all_different(steps in prop::collection::vec((any::<bool>(), 0u8..8), 0..60)) {
-            let mut document = queue_of(&[]);
-            for (comes, n) in steps {
-                if comes {
-                    enter(&mut document, &request(n, slots(3))).expect("mixes");
-                } else {
-                    document.remove(id(n), 6);
-                }
-                let mut taken: Vec<u32> =
-                    document.claims.iter().filter_map(|place| place.held?.slot).collect();
-                taken.sort_unstable();
-                taken.dedup();
-                prop_assert_eq!(taken.len(), document.claims.len().min(3));
-                prop_assert!(is_settled(&document));
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let document = queue_of(&[Mode::Shared, Mode::Exclusive]);
-        assert_eq!(Content::parse(&document.to_bytes()), Content::Queue(document));
-    }
-
-    #[test]
-    fn what_others_wrote_is_theirs() {
-        for text in
-            ["", "1", "{}", "dlock", "[1,\"a\",\"b\",[]]", "{\"dlock\":\"x\"}", "[1]", "{\"claims\":[]}"]
-        {
-            assert_eq!(Content::parse(text.as_bytes()), Content::Foreign, "{text}");
-        }
-        for text in ["{\"dlock\":2}", "{\"dlock\":1,\"claims\":7}", "{\"dlock\":9,\"lock\":\"a\"}"] {
-            assert_eq!(Content::parse(text.as_bytes()), Content::Newer, "{text}");
-        }
-    }
-
-    #[test]
-    fn entering_again_is_one_entry_and_another_ttl() {
-        let mut document = queue_of(&[Mode::Exclusive]);
-        enter(&mut document, &request(1, Mode::Exclusive)).expect("enters");
-        assert_eq!((document.claims.len(), document.claims[0].beat), (1, 1));
-    }
-
-    #[test]
-    fn kinds_do_not_mix_and_nothing_is_changed() {
-        let mut document = queue_of(&[slots(2)]);
-        let before = document.clone();
-        for mode in [Mode::Exclusive, Mode::Shared, slots(3)] {
-            let Mismatch(why) = enter(&mut document, &request(9, mode)).expect_err("does not mix");
-            assert!(why.contains("u@h1") && why.contains("slots:2"), "{why}");
-        }
-        assert_eq!(document, before);
-    }
-
-    #[test]
-    fn superseding_spares_holders_and_those_who_did_not_say_so() {
-        let mut document = queue_of(&[]);
-        let newest = |n| Request { supersede: true, ..request(n, Mode::Exclusive) };
-        enter(&mut document, &newest(1)).expect("enters");
-        enter(&mut document, &request(2, Mode::Exclusive)).expect("enters");
-        enter(&mut document, &newest(3)).expect("enters");
-        assert_eq!(enter(&mut document, &newest(4)), Ok(vec![id(3)]));
-        let left: Vec<_> = document.claims.iter().filter_map(Place::id).collect();
-        assert_eq!(left, [id(1), id(2), id(4)]);
-    }
-
-    #[test]
-    fn a_thousand_waiters_fit_into_a_mebibyte() {
-        let mut document = queue_of(&[]);
-        for n in 0..2000u128 {
-            let mut request = request(1, Mode::Exclusive);
-            request.id = ClaimId::from_number(n);
-            request.holder = Holder {
-                host: "worker-17.eu-central.example.org".into(),
-                pid: 4_194_303,
-                user: "deploy".into(),
-                command: "/usr/local/bin/backup.sh".into(),
-                ..Holder::default()
-            };
-            enter(&mut document, &request).expect("enters");
-        }
-        assert!(document.to_bytes().len() < 900_000, "{}", document.to_bytes().len());
-    }
-}
+#[path = "queue_tests.rs"]
+mod tests;

@@ -87,6 +87,9 @@ pub trait Store: Debug + Send + Sync {
         deadline: Moment,
     ) -> FaultResult<Arrival>;
 
+    /// The store's clock, in milliseconds: it may be up to two seconds behind what it was when asked.
+    async fn time(&self, deadline: Moment) -> FaultResult<u64>;
+
     /// Draws another number, greater than `above`.
     async fn number(&self, name: &LockName, above: u64, deadline: Moment) -> FaultResult<u64>;
 

@@ -25,6 +25,7 @@ struct State {
     items: HashMap<String, Item>,
     counters: HashMap<String, u64>,
     writes: u64,
+    time: u64,
     mishaps: VecDeque<Option<Mishap>>,
     late: Vec<(String, Version, Option<Vec<u8>>)>,
 }
@@ -84,6 +85,11 @@ impl Fake {
     /// Forgets the counter of a lock.
     pub(super) fn forget_counter(&self, key: &str) {
         self.state().counters.remove(key);
+    }
+
+    /// Sets the clock.
+    pub(super) fn set_time(&self, milliseconds: u64) {
+        self.state().time = milliseconds;
     }
 
     /// Writes an item, as a foreign client does.
@@ -164,6 +170,10 @@ impl Store for Fake {
         let number = self.number(name, 0, deadline).await?;
         let gone = self.state().items.get(&key(Side::Gone(name, id))).map(|item| item.bytes.clone());
         Ok(Arrival { item, number, gone })
+    }
+
+    async fn time(&self, _: Moment) -> FaultResult<u64> {
+        Ok(self.state().time)
     }
 
     async fn number(&self, name: &LockName, above: u64, _: Moment) -> FaultResult<u64> {

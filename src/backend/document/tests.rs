@@ -202,6 +202,27 @@ async fn a_dead_holder_is_taken_out_when_its_ttl_and_the_margin_are_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_who_try_and_go_find_together_that_a_holder_is_dead() {
+    let (scene, step) = (Scene::new(), Duration::from_secs(7));
+    let holder = scene.hold(1).await;
+    for n in 2..40 {
+        scene.sleep(step).await;
+        scene.fake.set_time(u64::from(n) * 7_000);
+        // Renewed at first, for several times its ttl.
+        if n < 20 {
+            holder.renew(scene.soon()).await.expect("renews");
+        }
+        let claim = scene.enter(n.into()).await.expect("enters");
+        if holds(&claim).await {
+            let alone = step * (n - 19);
+            return assert!(alone >= TTL + MARGIN && alone < TTL + MARGIN + step * 3, "{alone:?}");
+        }
+        claim.leave(false, scene.soon()).await.expect("leaves");
+    }
+    panic!("it is still held");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_renews_is_never_taken_for_dead() {
     let scene = Scene::new();
     let holder = scene.hold(1).await;

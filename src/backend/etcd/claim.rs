@@ -9,10 +9,11 @@ use etcd_client::{Txn, TxnOp};
 use tokio::task::AbortHandle;
 
 use super::core::{Core, lock};
-use super::enter::{Joined, revoke};
+use super::enter::Joined;
 use super::fault::{Fault, Outcome};
 use super::follow::follow;
 use super::look;
+use super::wire::revoke;
 use crate::backend::Claim;
 use crate::lock::{ClaimState, Error, LockName, Moment, Result};
 

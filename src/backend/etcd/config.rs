@@ -4,6 +4,7 @@ use super::keys::{Layout, Prefix};
 use crate::backend::Options;
 use crate::backend::cause::Manner;
 use crate::backend::options::{Secret, Tls};
+use crate::lock::name::percent_decoded;
 
 /// etcd's port for clients.
 const PORT: u16 = 2379;
@@ -155,19 +156,10 @@ fn host_and_port(place: &str) -> Result<(&str, u16), String> {
 
 /// A part of an address with its `%XX` as characters.
 fn decoded(text: &str) -> Result<String, String> {
-    let bad = || "the user or password of an address has a % without two digits; write it as %25".to_owned();
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digits = [rest.next().ok_or_else(bad)?, rest.next().ok_or_else(bad)?];
-            let digits = std::str::from_utf8(&digits).map_err(|_| bad())?;
-            bytes.push(u8::from_str_radix(digits, 16).map_err(|_| bad())?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| bad())
+    let bytes = percent_decoded(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok());
+    bytes.ok_or_else(|| {
+        "the user or password of an address has a % without two digits; write it as %25".to_owned()
+    })
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use etcd_client::{GetOptions, Txn};
 use tokio::sync::Notify;
 
 use super::fault::{Fault, Outcome};
+use super::keep_alive::Kept;
 use super::keys::{Layout, Line};
 use super::look::{self, Answers, Seen, Target};
-use super::renew::Kept;
 use super::stored::{Note, wall_clock};
 use super::stray::Strays;
 use super::wire::Wire;

@@ -13,7 +13,7 @@ use super::keys::{Layout, Line};
 use super::look::{self, Answers, Seen};
 use super::stored::{Note, Stored};
 use super::stray::Strays;
-use super::wire::Wire;
+use super::wire::{Wire, revoke};
 use super::{deadlock, line, rights};
 use crate::backend::claim_state::Publisher;
 use crate::clock::{self, Clock};
@@ -303,15 +303,6 @@ fn length(seconds: i64) -> Outcome<Duration> {
         .filter(|s| *s > 0)
         .map(Duration::from_secs)
         .ok_or_else(|| Fault::corrupt("a lease without a length"))
-}
-
-/// Ends a lease and all that hangs on it; no error if it is gone.
-pub(super) async fn revoke(wire: &Wire, lease: i64, deadline: Moment) -> Outcome<()> {
-    let revoked = wire.call(deadline, |mut c| async move { c.client.lease_revoke(lease).await });
-    match revoked.await {
-        Ok(_) | Err(Fault::LeaseNotFound) => Ok(()),
-        Err(fault) => Err(fault),
-    }
 }
 
 /// Takes the place of the older waiters that said so too; whether there were any.

@@ -4,13 +4,12 @@ use std::num::NonZeroU32;
 
 use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
 
-use super::enter::revoke;
 use super::fault::{Fault, Outcome};
 use super::keys::{Layout, Line};
 use super::line::{self, Member, Snapshot};
 use super::look::{self, Ahead};
 use super::stored::Note;
-use super::wire::Wire;
+use super::wire::{Wire, revoke};
 use crate::backend::Evict;
 use crate::clock;
 use crate::lock::{ClaimId, Holder, Mode, Moment};

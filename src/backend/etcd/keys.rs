@@ -146,24 +146,8 @@ impl Layout {
             return None;
         }
         let text = rest.strip_suffix("/read").or_else(|| rest.strip_suffix("/slot")).unwrap_or(rest);
-        if self.encoded { decoded(text) } else { LockName::new(text).ok() }
+        if self.encoded { LockName::from_percent_encoded(text) } else { LockName::new(text).ok() }
     }
-}
-
-/// The name that is encoded as `text`, if one is.
-fn decoded(text: &str) -> Option<LockName> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digits = [rest.next()?, rest.next()?];
-            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    let name = LockName::new(String::from_utf8(bytes).ok()?).ok()?;
-    (name.percent_encoded() == text).then_some(name)
 }
 
 impl Line {

@@ -18,6 +18,7 @@ mod evict;
 mod examine;
 mod fault;
 mod follow;
+mod keep_alive;
 mod keys;
 mod line;
 mod look;

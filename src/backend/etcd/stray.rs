@@ -6,9 +6,8 @@
 
 use std::collections::HashMap;
 use std::error::Error as _;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::core::lock;
 use super::evict;
 use super::fault::{Outcome, is_refusal};
 use super::keys::{Layout, Line};
@@ -33,6 +32,10 @@ pub(super) struct Sent<'a> {
 }
 
 impl Strays {
+    fn all(&self) -> MutexGuard<'_, HashMap<ClaimId, Arc<Stray>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes that the entries of `request` are asked for, the first in `line`.
     pub(super) fn sent(&self, line: Option<&Line>, request: &Request) -> Sent<'_> {
         let stray = line.map(|line| Stray { line: line.clone(), request: request.clone() });
@@ -41,12 +44,12 @@ impl Strays {
 
     /// Whether the claim of this id may come late.
     pub(super) fn has(&self, id: ClaimId) -> bool {
-        lock(&self.0).contains_key(&id)
+        self.all().contains_key(&id)
     }
 
     /// Nothing has to be feared of this one any more.
     pub(super) fn forget(&self, id: ClaimId) {
-        lock(&self.0).remove(&id);
+        self.all().remove(&id);
     }
 
     /// Sees to it that the claim of this id, which has ended, does not come late.
@@ -57,7 +60,7 @@ impl Strays {
         id: ClaimId,
         deadline: Moment,
     ) -> Outcome<()> {
-        let stray = lock(&self.0).get(&id).cloned();
+        let stray = self.all().get(&id).cloned();
         if let Some(stray) = stray {
             let by = &stray.request.holder;
             evict::evict(wire, layout, &stray.line, id, Evict::Force, by, deadline).await?;
@@ -86,7 +89,7 @@ impl Sent<'_> {
 impl Drop for Sent<'_> {
     fn drop(&mut self) {
         if let Some(stray) = self.stray.take() {
-            lock(&self.strays.0).entry(stray.request.id).or_insert_with(|| Arc::new(stray));
+            self.strays.all().entry(stray.request.id).or_insert_with(|| Arc::new(stray));
         }
     }
 }

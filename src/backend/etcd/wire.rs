@@ -70,6 +70,15 @@ pub(super) async fn by<T>(deadline: Moment, work: impl Future<Output = T>) -> Op
     }
 }
 
+/// Ends a lease and all that hangs on it; no error if it is gone.
+pub(super) async fn revoke(wire: &Wire, lease: i64, deadline: Moment) -> Outcome<()> {
+    let revoked = wire.call(deadline, |mut c| async move { c.client.lease_revoke(lease).await });
+    match revoked.await {
+        Ok(_) | Err(Fault::LeaseNotFound) => Ok(()),
+        Err(fault) => Err(fault),
+    }
+}
+
 impl Wire {
     /// A wire that connects when it is first needed.
     pub(super) fn new(config: &EtcdConfig) -> Self {

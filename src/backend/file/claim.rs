@@ -2,155 +2,45 @@
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Notify;
 
+use super::core::{FileClaim, Inner};
+use super::expiry::{self, Lease};
 use super::fault::{Fault, Outcome};
-use super::fifo::{self, Ear, Watch};
+use super::fifo::{self, Ear};
 use super::grant::{self, Place};
-use super::guard::{Flock, Pending};
+use super::guard::Flock;
 use super::line::Fixed;
 use super::presence::Presence;
 use super::reserve::{guards, reserve};
-use super::storage::LineFile;
-use super::turn::Step;
+use super::turn::{Step, removed};
 use crate::backend::Claim;
 use crate::clock;
-use crate::lock::claim::Granted;
-use crate::lock::{ClaimId, ClaimState, FencingToken, Grant, LossReason, Moment, Request, Result};
+use crate::lock::{ClaimState, LossReason, Moment, Result};
 
-/// How long a claim may stand in the line at most without being able to do its part.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(5);
-
-/// A claim of this process.
-#[derive(Debug)]
-pub(super) struct FileClaim {
-    pub(super) id: ClaimId,
-    inner: Mutex<Inner>,
-    /// How long it may stand in the line without being able to do its part.
-    pub(super) patience: Duration,
-    /// The state may have changed by another call.
-    pub(super) news: Notify,
-}
-
-#[derive(Debug)]
-pub(super) struct Inner {
-    /// In the order of the request's names.
-    pub(super) places: Vec<Place>,
-    /// The name of the own FIFO, and the FIFO until it leaves.
-    pub(super) fifo: (Option<String>, Option<Arc<OwnedFd>>),
-    pub(super) state: ClaimState,
-    pub(super) grant: Option<Grant>,
-    /// Whether somebody was told of the hold.
-    announced: bool,
-    left: bool,
-    ear: Option<Arc<Ear>>,
-    pub(super) watches: Vec<Arc<Watch>>,
-    pub(super) pending: Option<Arc<Pending>>,
-    /// The kernel's news of the files of a hold.
-    pub(super) presence: Option<Arc<Presence>>,
-    /// Whether something may have happened to them since they were looked at.
-    pub(super) disturbed: bool,
-    /// Since when it has not been able to do its part.
-    pub(super) faltering_since: Option<Moment>,
-    /// The last moment at which the claim was known to stand.
-    proven: Moment,
-    /// When it acquired: µs of wall time.
-    acquired: u64,
-}
-
-impl Inner {
-    pub(super) fn new(
-        places: Vec<Place>,
-        fifo: (Option<String>, Option<Arc<OwnedFd>>),
-        began: Moment,
-    ) -> Self {
-        let state = ClaimState::Waiting { ahead: None, holder: None };
-        Self {
-            places,
-            fifo,
-            state,
-            grant: None,
-            announced: false,
-            left: false,
-            ear: None,
-            watches: Vec::new(),
-            pending: None,
-            presence: None,
-            disturbed: false,
-            faltering_since: None,
-            proven: began,
-            acquired: 0,
-        }
+/// The path of a file of `place` that is no longer there, or no longer the one that is held.
+fn gone(inner: &Inner, place: &Place) -> Outcome<Option<PathBuf>> {
+    if place.line.is_replaced()? {
+        return Ok(Some(place.line.path()));
     }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.left || self.state.is_final()
-    }
-
-    /// Notes that the records say held.
-    pub(super) fn hold(&mut self, began: Moment) {
-        let granted = |p: &Place| {
-            let token = FencingToken::new(p.fixed.token)?;
-            Some(Granted { token, slot: (p.fixed.slot > 0).then_some(p.fixed.slot) })
-        };
-        let names = self.places.iter().filter_map(granted).collect();
-        let grant = Grant { names, counts_from: began };
-        self.state = ClaimState::Held(grant.clone());
-        self.grant = Some(grant);
-        self.acquired = self.places.first().map_or(0, |p| p.fixed.since);
-        self.pending = None;
-    }
-
-    /// What `seen` leads to: a hold is told before a request to leave it.
-    fn announce(&mut self, seen: Option<&ClaimState>) -> Option<ClaimState> {
-        let state = match (&self.state, &self.grant) {
-            (ClaimState::AskedToLeave { .. }, Some(grant)) if !self.announced => {
-                ClaimState::Held(grant.clone())
+    if inner.grant.is_some() {
+        let directory = &place.line.directory;
+        for hold in place.holds() {
+            if hold.is_replaced(directory)? {
+                return Ok(Some(directory.path_of(&hold.name)));
             }
-            (state, _) => state.clone(),
-        };
-        if seen == Some(&state) {
-            return None;
         }
-        self.announced |= matches!(state, ClaimState::Held(_));
-        Some(state)
     }
+    Ok(None)
 }
 
 impl FileClaim {
-    /// The claim of `request`.
-    pub(super) fn new(request: &Request, inner: Inner) -> Self {
-        let patience = (request.ttl / 6).min(LONGEST_PATIENCE);
-        Self { id: request.id, inner: Mutex::new(inner), patience, news: Notify::new() }
-    }
-
-    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether it has left, or can no longer hold.
-    pub(super) fn is_over(&self) -> bool {
-        self.inner().is_over()
-    }
-
-    /// Whether it holds.
-    pub(super) fn holds(&self) -> bool {
-        self.inner().grant.is_some()
-    }
-
-    /// Its lines, in the order in which guards are taken.
-    fn lines(&self) -> Vec<Arc<LineFile>> {
-        let mut lines: Vec<_> = self.inner().places.iter().map(|p| Arc::clone(&p.line)).collect();
-        lines.sort_by(|a, b| a.files.cmp(&b.files));
-        lines
-    }
-
     /// Brings the state up to date.
     async fn look(&self, deadline: Moment) -> Outcome<()> {
         let began = clock::now();
@@ -233,9 +123,74 @@ impl FileClaim {
         Ok(())
     }
 
+    /// As [`Claim::expire_if_due`]. Whoever renews does so under a guard of these.
+    async fn end_after(&self, ttl: Duration, deadline: Moment) -> Outcome<Option<Moment>> {
+        let guards = guards(&self.lines(), deadline).await?;
+        let now = clock::now();
+        {
+            let inner = &mut *self.inner();
+            if inner.grant.is_none() || inner.is_over() {
+                // What has become of it is told as news.
+                return Ok(Some(Moment::NEVER));
+            }
+            let mut marks = Vec::new();
+            for place in &inner.places {
+                marks.push(expiry::renewed(&place.line.read(None)?.image, self.id));
+            }
+            let until = inner.lease.get_or_insert_with(|| Lease::begin(now)).until(marks, now, ttl);
+            if until > now {
+                return Ok(Some(until));
+            }
+        }
+        self.go(Some(guards), false).map(|()| None)
+    }
+
     fn fail(&self, operation: &'static str) -> impl FnOnce(Fault) -> crate::lock::Error {
         let lock = self.inner().places.first().map(|p| p.line.lock.clone());
         move |fault| fault.during(operation, lock.as_ref())
+    }
+
+    /// Begins to watch the files of a hold, if it can; they are looked at once more after that.
+    fn watch_files(&self) {
+        let inner = &mut *self.inner();
+        if inner.grant.is_none() || inner.is_over() || inner.presence.is_some() {
+            return;
+        }
+        let mut paths = Vec::new();
+        for place in &inner.places {
+            paths.push(place.line.path());
+            paths.extend(place.holds().map(|hold| place.line.directory.path_of(&hold.name)));
+        }
+        let Some(place) = inner.places.first() else { return };
+        inner.presence = Presence::watch(&place.line.directory, &paths).ok().map(Arc::new);
+        inner.disturbed = true;
+        self.news.notify_waiters();
+    }
+
+    /// Looks at the files if something may have happened to them.
+    fn check_if_disturbed(&self) -> Outcome<()> {
+        if !self.inner().disturbed {
+            return Ok(());
+        }
+        self.check_files()?;
+        // Not before: what cannot be told now is looked at again.
+        self.inner().disturbed = false;
+        Ok(())
+    }
+
+    /// Whether the files are still the ones at their paths; if not, the claim is lost.
+    fn check_files(&self) -> Outcome<()> {
+        let inner = &mut *self.inner();
+        if inner.is_over() {
+            return Ok(());
+        }
+        for place in &inner.places {
+            if let Some(path) = gone(inner, place)? {
+                inner.state = ClaimState::Lost(removed(&path));
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Has the successor's processor wake up while this claim is still leaving.
@@ -324,6 +279,10 @@ impl Claim for FileClaim {
             inner.proven = began;
         }
         Ok(inner.proven)
+    }
+
+    async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
+        self.end_after(ttl, deadline).await.map_err(self.fail("let the lease end"))
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::claim::FileClaim;
+use super::core::FileClaim;
 use super::directory::Directory;
 use super::fault::{Fault, Outcome};
 use super::fifo::Life;

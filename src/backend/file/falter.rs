@@ -1,6 +1,6 @@
 //! A waiter that cannot do its part: everybody behind it waits for it.
 
-use super::claim::FileClaim;
+use super::core::FileClaim;
 use super::fault::{Fault, Outcome};
 use super::grant;
 use crate::clock;

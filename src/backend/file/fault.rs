@@ -7,6 +7,9 @@ use rustix::io::Errno;
 use crate::backend::cause;
 use crate::lock::{Error, ErrorKind, LockName};
 
+/// The backend's name.
+pub(super) const BACKEND: &str = "file";
+
 /// A failure before it is known on behalf of which operation it happened.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -62,7 +65,7 @@ impl Fault {
             }
             Self::System { what, path, errno } => (kind_of(errno), explain(what, &path, errno)),
         };
-        let error = Error::new(kind, super::BACKEND, operation, reason);
+        let error = Error::new(kind, BACKEND, operation, reason);
         match lock {
             Some(lock) => error.on(lock),
             None => error,

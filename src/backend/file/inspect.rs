@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{Dir, FileType, OFlags, fstat};
 
 use super::directory::{Directory, Identity, identity_of};
+use super::expiry;
 use super::fault::{Fault, Outcome};
 use super::fifo::Life;
 use super::grant::Place;
@@ -120,7 +121,8 @@ pub(super) async fn status(
     let holding = queue::held(&modes);
     for (index, record) in present.iter().enumerate() {
         if index < holding && record.fixed.state != State::Blocked {
-            status.holders.push(entry(&line, record, None));
+            let ttl = expiry::left(&line.image, record);
+            status.holders.push(Entry { ttl, ..entry(&line, record, None) });
         } else {
             status.waiters.push(entry(&line, record, u32::try_from(index).ok()));
         }

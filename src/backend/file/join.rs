@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::claim::{FileClaim, Inner};
+use super::core::{FileClaim, Inner};
 use super::directory::Directory;
 use super::fault::{Fault, Outcome};
 use super::fifo::{self, Life};
@@ -16,7 +16,7 @@ use super::storage::{Line, LineFile};
 use super::token;
 use super::turn::waiting;
 use crate::clock;
-use crate::lock::{ErrorKind, Mode, Moment, Request};
+use crate::lock::{ErrorKind, Mode, Moment, Request, Verb};
 
 /// What entering came to.
 enum Step {
@@ -236,6 +236,8 @@ fn write(places: &mut [Place], lines: &mut [Line], request: &Request, holds: boo
         holder: request.holder.clone(),
         ancestors: request.ancestors.iter().map(ToString::to_string).collect(),
         names: request.names.iter().filter(|_| several).map(|n| n.as_str().to_owned()).collect(),
+        ttl_ms: (request.holder.verb == Verb::Detach)
+            .then(|| u64::try_from(request.ttl.as_millis()).unwrap_or(u64::MAX)),
     };
     for (place, line) in places.iter_mut().zip(lines) {
         if holds {

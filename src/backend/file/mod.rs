@@ -14,10 +14,12 @@
 
 mod claim;
 mod config;
+mod core;
 mod deadlock;
 mod directory;
 mod evict;
 mod examine;
+mod expiry;
 mod falter;
 mod fault;
 mod fifo;
@@ -60,18 +62,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use self::core::FileClaim;
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{ClaimId, Error, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
-use claim::FileClaim;
 use directory::Directory;
-use fault::{Fault, Outcome};
+use fault::{BACKEND, Fault, Outcome};
 use site::Site;
 
 pub use config::FileConfig;
-
-/// The backend's name.
-const BACKEND: &str = "file";
 
 /// Locks of one host, in a directory.
 pub static SERVICE: Service = Service {
@@ -201,7 +200,7 @@ impl Backend for FileBackend {
         matches!(self.site.find(), Ok(None))
     }
 
-    fn approach(&self) {
+    fn preconnect(&self) {
         // Who is about to enter says what is wrong with it.
         let _made = self.made();
     }
@@ -265,6 +264,16 @@ impl Backend for FileBackend {
         let Some(directory) = self.found()? else { return Ok(false) };
         let done = evict::evict_foreign(directory, name, id, deadline).await;
         done.map_err(|f| f.during("evict from the queue", Some(name)))
+    }
+
+    fn needs_keeper(&self) -> bool {
+        true
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let Some(directory) = self.found()? else { return Ok(false) };
+        let renewed = expiry::renew(directory, name, id, deadline).await;
+        renewed.map_err(|f| f.during("renew the claim", Some(name)))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {

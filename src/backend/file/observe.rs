@@ -86,7 +86,7 @@ impl FileObserver {
             if self.stale {
                 let status = inspect::status(&self.directory, &self.lock, false, Moment::NEVER).await?;
                 self.stale = false;
-                if self.last.as_ref() != Some(&status) {
+                if self.last.as_ref().map(LockStatus::without_clock) != Some(status.without_clock()) {
                     self.last = Some(status.clone());
                     return Ok(status);
                 }

@@ -12,13 +12,9 @@ use rustix::fs::inotify::{Reader, WatchFlags, add_watch};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
-use super::claim::{FileClaim, Inner};
 use super::directory::Directory;
 use super::fault::Outcome;
-use super::grant::Place;
-use super::turn::removed;
 use super::{fifo, inotify};
-use crate::lock::ClaimState;
 
 /// What happens to a file that is removed (its count of links changes, and while it is open that is all), replaced by a
 /// rename, or moved.
@@ -68,66 +64,5 @@ impl Presence {
         drop(
             std::thread::Builder::new().name("unwatch".to_owned()).stack_size(64 * 1024).spawn(|| drop(self)),
         );
-    }
-}
-
-/// The path of a file of `place` that is no longer there, or no longer the one that is held.
-fn gone(inner: &Inner, place: &Place) -> Outcome<Option<PathBuf>> {
-    if place.line.is_replaced()? {
-        return Ok(Some(place.line.path()));
-    }
-    if inner.grant.is_some() {
-        let directory = &place.line.directory;
-        for hold in place.holds() {
-            if hold.is_replaced(directory)? {
-                return Ok(Some(directory.path_of(&hold.name)));
-            }
-        }
-    }
-    Ok(None)
-}
-
-impl FileClaim {
-    /// Begins to watch the files of a hold, if it can; they are looked at once more after that.
-    pub(super) fn watch_files(&self) {
-        let inner = &mut *self.inner();
-        if inner.grant.is_none() || inner.is_over() || inner.presence.is_some() {
-            return;
-        }
-        let mut paths = Vec::new();
-        for place in &inner.places {
-            paths.push(place.line.path());
-            paths.extend(place.holds().map(|hold| place.line.directory.path_of(&hold.name)));
-        }
-        let Some(place) = inner.places.first() else { return };
-        inner.presence = Presence::watch(&place.line.directory, &paths).ok().map(Arc::new);
-        inner.disturbed = true;
-        self.news.notify_waiters();
-    }
-
-    /// Looks at the files if something may have happened to them.
-    pub(super) fn check_if_disturbed(&self) -> Outcome<()> {
-        if !self.inner().disturbed {
-            return Ok(());
-        }
-        self.check_files()?;
-        // Not before: what cannot be told now is looked at again.
-        self.inner().disturbed = false;
-        Ok(())
-    }
-
-    /// Whether the files are still the ones at their paths; if not, the claim is lost.
-    pub(super) fn check_files(&self) -> Outcome<()> {
-        let inner = &mut *self.inner();
-        if inner.is_over() {
-            return Ok(());
-        }
-        for place in &inner.places {
-            if let Some(path) = gone(inner, place)? {
-                inner.state = ClaimState::Lost(removed(&path));
-                break;
-            }
-        }
-        Ok(())
     }
 }

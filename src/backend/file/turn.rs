@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::claim::{FileClaim, Inner};
+use super::core::{FileClaim, Inner};
 use super::fault::Outcome;
 use super::fifo::Watch;
 use super::grant;

@@ -90,7 +90,7 @@ impl Client {
     }
 
     /// Begins the first connection, if that can be done without asking anybody.
-    pub(super) fn approach(&self) {
+    pub(super) fn preconnect(&self) {
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = dial::begin(&self.config);
     }
 

@@ -1,33 +1,13 @@
 //! Reading addresses.
 
-use std::fmt;
-
 use super::keys::Prefix;
 use crate::backend::Options;
+use crate::backend::address::{HostPort, decoded, host_and_port, no_address};
 use crate::backend::options::{Secret, Tls};
 use crate::backend::tls::stays_here;
 
 /// The port of a server.
 const PORT: u16 = 11_211;
-
-/// A host and its port.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HostPort {
-    /// A name or an address, an IPv6 one without brackets.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
-}
 
 /// Where a memcached is, and how to get in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,27 +98,12 @@ impl MemcachedConfig {
 }
 
 fn host_of(text: &str) -> Result<HostPort, String> {
-    let wrong = || format!("{text:?} is not HOST:PORT");
-    let (host, rest) = match text.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
-        None => text.find(':').map_or((text, ""), |at| text.split_at(at)),
-    };
-    let port = match rest.strip_prefix(':') {
-        Some(number) => number.parse().map_err(|_| wrong())?,
-        None if rest.is_empty() => PORT,
-        None => return Err(wrong()),
-    };
-    if host.contains(['?', '#', ' ', '/']) {
-        return Err(wrong());
+    let (host, port) = host_and_port(text)?;
+    if host.contains('/') {
+        return Err(no_address(text));
     }
     let host = if host.is_empty() { "localhost" } else { host };
-    Ok(HostPort { host: host.to_owned(), port })
-}
-
-/// Takes `%XX` for the byte that it stands for.
-fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || "a % in an address is followed by two hexadecimal digits".to_owned();
-    super::keys::unescape(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(wrong)
+    Ok(HostPort { host: host.to_owned(), port: port.unwrap_or(PORT) })
 }
 
 #[cfg(test)]
@@ -172,8 +137,8 @@ mod tests {
         for (endpoints, part) in [
             (&["memcached://a", "memcached://b"] as &[&str], "name one endpoint"),
             (&["memcached://a,b"], "name one endpoint"),
-            (&["memcached://h:x"], "is not HOST:PORT"),
-            (&["memcached://h/3"], "is not HOST:PORT"),
+            (&["memcached://h:x"], "is no HOST:PORT"),
+            (&["memcached://h/3"], "is no HOST:PORT"),
             (&["memcached://u@h"], "belong together"),
         ] {
             let why = parse(endpoints).expect_err("refused");

@@ -1,16 +1,12 @@
 //! From an address to an open connection.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use tokio::net::TcpStream;
-
-use super::config::{HostPort, MemcachedConfig};
-use super::connection::{Connection, Stream};
+use super::config::MemcachedConfig;
+use super::connection::{Connection, Text};
 use super::wire::Reply;
-use crate::backend::approach;
 use crate::backend::cause::{self, Cause, Manner};
+use crate::backend::connector;
 use crate::backend::document::{Fault, FaultResult};
 use crate::lock::ErrorKind;
 
@@ -32,7 +28,7 @@ pub(super) async fn why_silent(config: &MemcachedConfig) -> Option<Cause> {
 
 /// Begins to connect, if the address is a number; does not wait, and needs no runtime.
 pub(super) fn begin(config: &MemcachedConfig) -> Option<std::net::TcpStream> {
-    approach::begin(SocketAddr::new(config.at.host.parse().ok()?, config.at.port))
+    connector::begin(&config.at)
 }
 
 /// Opens a connection, unless one is `begun`.
@@ -41,21 +37,9 @@ pub(super) async fn dial(
     begun: Option<std::net::TcpStream>,
 ) -> FaultResult<Arc<Connection>> {
     let at = &config.at;
-    let stream = match begun {
-        Some(begun) => approach::end(begun).await,
-        None => tcp(at).await,
-    };
-    let stream = stream.map_err(|error| Fault::unavailable(cause::unreached(at, &error)))?;
-    // A request is one small write; waiting for more to send would only be late.
-    stream.set_nodelay(true).map_err(Fault::unavailable)?;
-    let stream: Box<dyn Stream> = match &config.tls {
-        None => Box::new(stream),
-        Some(tls) => {
-            let encrypted = super::tls::encrypt(tls, &at.host, stream).await;
-            Box::new(encrypted.map_err(|fault| from(at, &fault))?)
-        }
-    };
-    let connection = Connection::over(stream, at.to_string());
+    let stream = connector::connect(at, config.tls.as_ref(), begun).await;
+    let stream = stream.map_err(|(kind, reason)| Fault::new(kind, reason))?;
+    let connection = Connection::over(Text::default(), stream, at.to_string());
     log_in(config, &connection).await.map_err(|fault| from(at, &fault))?;
     Ok(Arc::new(connection))
 }
@@ -63,24 +47,6 @@ pub(super) async fn dial(
 /// The same, with who said it.
 pub(super) fn from(peer: &impl std::fmt::Display, fault: &Fault) -> Fault {
     Fault::new(fault.kind, format!("{peer}: {fault}"))
-}
-
-/// Without asking the system for what needs no asking: that takes a thread.
-async fn tcp(at: &HostPort) -> io::Result<TcpStream> {
-    if let Ok(address) = at.host.parse::<IpAddr>() {
-        return TcpStream::connect(SocketAddr::new(address, at.port)).await;
-    }
-    if at.host.eq_ignore_ascii_case("localhost") {
-        let four = TcpStream::connect(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), at.port)).await;
-        return match four {
-            Ok(stream) => Ok(stream),
-            Err(error) => {
-                let six = TcpStream::connect(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), at.port)).await;
-                six.map_err(|_| error)
-            }
-        };
-    }
-    TcpStream::connect((at.host.as_str(), at.port)).await
 }
 
 /// Says who this is, as memcached with `-Y` has it: an item whose value is user and password. A server that wants no

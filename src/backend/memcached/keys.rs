@@ -126,21 +126,6 @@ fn escaped(name: &str) -> String {
     out
 }
 
-/// Takes `%XX` for the byte that it stands for; `None` if a `%` stands before something else.
-pub(super) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.iter().copied();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let pair = [rest.next()?, rest.next()?];
-            bytes.push(u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

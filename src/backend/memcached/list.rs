@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::client::{Client, Commands};
-use super::keys::{Key, unescape};
+use super::keys::Key;
 use super::wire::Reply;
 use crate::backend::document::{Fault, FaultResult};
+use crate::lock::name::percent_decoded;
 use crate::lock::{ErrorKind, Moment};
 
 /// Between two attempts while somebody else has the keys listed.
@@ -40,5 +41,5 @@ pub(super) async fn keys(client: &Client, deadline: Moment) -> FaultResult<Vec<K
 
 /// The key in `key=NAME exp=…`, where it is escaped.
 fn key(line: &str) -> Option<Key> {
-    unescape(line.strip_prefix("key=")?.split(' ').next()?.as_bytes())
+    percent_decoded(line.strip_prefix("key=")?.split(' ').next()?.as_bytes())
 }

@@ -14,7 +14,6 @@ mod fault;
 mod keys;
 mod list;
 mod store;
-mod tls;
 mod wire;
 
 use std::sync::Arc;
@@ -97,8 +96,8 @@ impl Backend for MemcachedBackend {
         self.client.config.identity()
     }
 
-    fn approach(&self) {
-        self.client.approach();
+    fn preconnect(&self) {
+        self.client.preconnect();
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
@@ -134,6 +133,14 @@ impl Backend for MemcachedBackend {
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         self.queues.publish(name, id, value, deadline).await
+    }
+
+    fn is_detachable(&self, _: usize) -> bool {
+        true
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        self.queues.renew(name, id, deadline).await
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {

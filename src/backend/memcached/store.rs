@@ -99,13 +99,6 @@ impl MemcachedStore {
         }
     }
 
-    /// The server's clock, in milliseconds.
-    async fn time(&self, deadline: Moment) -> FaultResult<u64> {
-        let stats = self.call(deadline, Commands::default().line("stats", b"", "")).await?.next()?;
-        let seconds = stats.stat("time").and_then(|text| text.parse::<u64>().ok());
-        seconds.map(|seconds| seconds * 1000).ok_or_else(|| nonsense("stats without time"))
-    }
-
     async fn set(&self, key: &[u8], expiry: u64, bytes: &[u8], deadline: Moment) -> FaultResult<()> {
         let rest = format!("0 {expiry} {}", bytes.len());
         let set = Commands::default().value("set", key, &rest, bytes);
@@ -179,6 +172,12 @@ impl Store for MemcachedStore {
             return Ok(Arrival { item, number, gone });
         }
         Err(Fault::unavailable("it does not keep the item of the lock for even a moment"))
+    }
+
+    async fn time(&self, deadline: Moment) -> FaultResult<u64> {
+        let stats = self.call(deadline, Commands::default().line("stats", b"", "")).await?.next()?;
+        let seconds = stats.stat("time").and_then(|text| text.parse::<u64>().ok());
+        seconds.map(|seconds| seconds * 1000).ok_or_else(|| nonsense("stats without time"))
     }
 
     async fn number(&self, name: &LockName, above: u64, deadline: Moment) -> FaultResult<u64> {

@@ -4,8 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::script::Step;
-use super::wire::millis;
+use super::script::{Step, millis};
 use crate::lock::ClaimId;
 
 /// For how long what was sent over a connection that is no more may still arrive. Linux tries for some hundred seconds to

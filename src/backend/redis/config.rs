@@ -1,9 +1,9 @@
 //! Reading addresses.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use crate::backend::Options;
+use crate::backend::address::{HostPort, decoded, host_and_port, no_address};
 use crate::backend::options::{Secret, Tls};
 use crate::backend::tls::stays_here;
 
@@ -11,25 +11,6 @@ use crate::backend::tls::stays_here;
 const SERVER_PORT: u16 = 6379;
 /// The port of a sentinel.
 const SENTINEL_PORT: u16 = 26_379;
-
-/// A host and its port.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct HostPort {
-    /// A name or an address, an IPv6 one without brackets.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
-}
 
 /// How the server is found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -221,37 +202,10 @@ fn hosts_of(text: &str, port: u16) -> Result<Vec<HostPort>, String> {
 }
 
 fn host_of(text: &str, port: u16) -> Result<HostPort, String> {
-    let wrong = || format!("{text:?} is no HOST:PORT");
-    let (host, rest) = match text.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
-        None => text.find(':').map_or((text, ""), |at| text.split_at(at)),
-    };
-    let port = match rest.strip_prefix(':') {
-        Some(number) => number.parse().map_err(|_| wrong())?,
-        None if rest.is_empty() => port,
-        None => return Err(wrong()),
-    };
-    if host.is_empty() || host.contains(['?', '#', ' ']) {
-        return Err(wrong());
+    match host_and_port(text)? {
+        ("", _) => Err(no_address(text)),
+        (host, own) => Ok(HostPort { host: host.to_owned(), port: own.unwrap_or(port) }),
     }
-    Ok(HostPort { host: host.to_owned(), port })
-}
-
-/// Takes `%XX` for the byte that it stands for.
-fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || "a % in an address is followed by two hexadecimal digits".to_owned();
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let pair = [rest.next().ok_or_else(wrong)?, rest.next().ok_or_else(wrong)?];
-            let digits = std::str::from_utf8(&pair).map_err(|_| wrong())?;
-            bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 #[cfg(test)]

@@ -1,19 +1,18 @@
 //! From an address to an open connection.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 
-use super::config::{HostPort, Place, RedisConfig};
-use super::connection::{Connection, Stream};
+use super::config::{Place, RedisConfig};
+use super::connection::Connection;
 use super::fault::{Fault, Outcome};
 use super::script::Step;
-use crate::backend::approach;
+use crate::backend::address::HostPort;
 use crate::backend::cause::{self, Cause, Manner};
+use crate::backend::connector;
 use crate::lock::ErrorKind;
 
 /// How a server tells that it is one.
@@ -42,7 +41,7 @@ const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
 /// runtime.
 pub(super) fn begin(config: &RedisConfig) -> Option<std::net::TcpStream> {
     let Place::Server(at) = &config.place else { return None };
-    approach::begin(SocketAddr::new(at.host.parse().ok()?, at.port))
+    connector::begin(at)
 }
 
 /// Opens a connection to the server that `config` means, unless one is `begun`, or to the node of its cluster that is
@@ -53,11 +52,8 @@ pub(super) async fn dial(
     begun: Option<std::net::TcpStream>,
 ) -> Outcome<Arc<Connection>> {
     let connection = match (node, &config.place) {
-        (None, Place::Server(node)) => match begun {
-            Some(begun) => over_tcp(config, node, approach::end(begun).await).await?,
-            None => to_host(config, node).await?,
-        },
-        (Some(node), _) => to_host(config, node).await?,
+        (None, Place::Server(node)) => to_host(config, node, begun).await?,
+        (Some(node), _) => to_host(config, node, None).await?,
         (None, Place::Socket(path)) => {
             let peer = format!("unix:{}", path.display());
             let stream = UnixStream::connect(path).await;
@@ -88,50 +84,27 @@ async fn first(config: &RedisConfig, hosts: &[HostPort], master: Option<&str>) -
 }
 
 async fn by_way_of(config: &RedisConfig, host: &HostPort, master: Option<&str>) -> Outcome<Arc<Connection>> {
-    let connection = to_host(config, host).await?;
+    let connection = to_host(config, host, None).await?;
     let Some(master) = master else { return greet(config, connection).await };
     let question = [Step::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master])];
     let replies = ask(&connection, &question).await?;
     let Some(at) = replies.first().and_then(address) else {
         return Err(Fault::new(ErrorKind::Invalid, format!("{host} knows no master called {master}")));
     };
-    greet(config, to_host(config, &at).await?).await
+    greet(config, to_host(config, &at, None).await?).await
 }
 
-async fn to_host(config: &RedisConfig, at: &HostPort) -> Outcome<Connection> {
-    over_tcp(config, at, tcp(at).await).await
-}
-
-async fn over_tcp(config: &RedisConfig, at: &HostPort, stream: io::Result<TcpStream>) -> Outcome<Connection> {
-    let stream = stream.map_err(|error| Fault::spent(cause::unreached(at, &error)))?;
-    // A request is one small write; waiting for more to send would only be late.
-    stream.set_nodelay(true).map_err(Fault::spent)?;
-    let stream: Box<dyn Stream> = match &config.tls {
-        None => Box::new(stream),
-        Some(tls) => {
-            let encrypted = super::tls::encrypt(tls, &at.host, stream).await;
-            Box::new(encrypted.map_err(|fault| Fault { reason: format!("{at}: {}", fault.reason), ..fault })?)
-        }
-    };
+async fn to_host(
+    config: &RedisConfig,
+    at: &HostPort,
+    begun: Option<std::net::TcpStream>,
+) -> Outcome<Connection> {
+    let stream = connector::connect(at, config.tls.as_ref(), begun).await;
+    let stream = stream.map_err(|(kind, reason)| match kind {
+        ErrorKind::Unavailable => Fault::spent(reason),
+        kind => Fault::new(kind, reason),
+    })?;
     Ok(Connection::over(stream, at.to_string()))
-}
-
-/// Without asking the system for what needs no asking: that takes a thread.
-async fn tcp(at: &HostPort) -> io::Result<TcpStream> {
-    if let Ok(address) = at.host.parse::<IpAddr>() {
-        return TcpStream::connect(SocketAddr::new(address, at.port)).await;
-    }
-    if at.host.eq_ignore_ascii_case("localhost") {
-        let four = TcpStream::connect(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), at.port)).await;
-        return match four {
-            Ok(stream) => Ok(stream),
-            Err(error) => {
-                let six = TcpStream::connect(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), at.port)).await;
-                six.map_err(|_| error)
-            }
-        };
-    }
-    TcpStream::connect((at.host.as_str(), at.port)).await
 }
 
 /// Says who this is and chooses the database. Waited for, because what follows a refused login would be done as
@@ -163,7 +136,7 @@ async fn greet(config: &RedisConfig, connection: Connection) -> Outcome<Arc<Conn
         _ => None,
     };
     if role.is_some_and(|role| role != "master") {
-        return Err(Fault::spent(format!("{} is no master any more", connection.peer)));
+        return Err(Fault::spent(format!("{} is no master any more", connection.peer())));
     }
     Ok(Arc::new(connection))
 }
@@ -178,7 +151,7 @@ async fn ask(connection: &Connection, steps: &[Step]) -> Outcome<Vec<Value>> {
     for reply in &replies {
         if let Value::ServerError(error) = reply {
             let fault = Fault::of(error);
-            return Err(Fault { reason: format!("{}: {}", connection.peer, fault.reason), ..fault });
+            return Err(Fault { reason: format!("{}: {}", connection.peer(), fault.reason), ..fault });
         }
     }
     Ok(replies)

@@ -12,9 +12,9 @@ use super::dial::text;
 use super::fault::{Fault, Outcome};
 use super::keys::{LockKeys, Naming};
 use super::row::Row;
-use super::script::{ENTER, LEAVE, Step};
+use super::script::{ENTER, LEAVE, Step, millis};
 use super::service::{Patience, Service};
-use super::wire::{keys_of, millis, on_lines, one};
+use super::wire::{keys_of, on_lines, one};
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment, Request};
 

@@ -39,11 +39,11 @@ pub(super) async fn examine(service: &Service, deadline: Moment) -> Outcome<Exam
     };
     let mut risks = risks(&facts, &service.config.place);
     // Where the master or the nodes of a cluster are, sentinels and other nodes tell.
-    let peer = Some(&info.connection.peer).filter(|peer| {
+    let peer = Some(info.connection.peer()).filter(|peer| {
         let is_said = service.config.password.is_some() && service.config.tls.is_none();
         is_said && !matches!(service.config.place, Place::Socket(_)) && !stays_here_at(peer)
     });
-    if let Some(open) = service.config.open_password().or_else(|| peer.cloned()) {
+    if let Some(open) = service.config.open_password().or_else(|| peer.map(str::to_owned)) {
         risks.push(Risk::of_open_password(&open, "use rediss:// and enable TLS on the server"));
     }
     if denied {
@@ -64,7 +64,7 @@ pub(super) async fn examine(service: &Service, deadline: Moment) -> Outcome<Exam
     let server = if facts.contains_key("valkey_version") { "Redis (Valkey)" } else { "Redis" };
     Ok(Examination {
         server: format!("{server} {version}"),
-        reached: info.connection.peer.clone(),
+        reached: info.connection.peer().to_owned(),
         round_trip,
         risks,
     })
@@ -140,7 +140,7 @@ pub(super) fn older(version: &str) -> bool {
 mod tests {
     use super::*;
     use crate::backend::Weight;
-    use crate::backend::redis::HostPort;
+    use crate::backend::address::HostPort;
 
     fn warnings(info: &str) -> Vec<String> {
         let place = Place::Server(HostPort { host: "h".into(), port: 1 });

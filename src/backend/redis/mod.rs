@@ -25,7 +25,6 @@ mod row;
 mod script;
 mod service;
 mod slots;
-mod tls;
 mod view;
 mod wire;
 
@@ -38,7 +37,7 @@ use crate::backend::service::{self as descriptor, Address, ServiceOption};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
-pub use config::{HostPort, Place, RedisConfig};
+pub use config::{Place, RedisConfig};
 use fault::NAME;
 use keys::Naming;
 use redlock::{RedlockBackend, RedlockConfig};
@@ -132,8 +131,8 @@ impl Backend for RedisBackend {
         self.service.config.identity()
     }
 
-    fn approach(&self) {
-        self.service.approach();
+    fn preconnect(&self) {
+        self.service.preconnect();
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {

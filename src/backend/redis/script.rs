@@ -1,5 +1,7 @@
 //! The steps that the server takes in one piece.
 
+use std::time::Duration;
+
 use redis::Cmd;
 
 /// One Lua script; the server knows it by its hash once it has seen its text.
@@ -26,6 +28,11 @@ impl Script {
     pub(super) fn is_named_rightly(&self) -> bool {
         self.hash == redis::Script::new(self.text).get_hash()
     }
+}
+
+/// A length as scripts take it.
+pub(super) fn millis(length: Duration) -> String {
+    length.as_millis().max(1).to_string()
 }
 
 macro_rules! script {

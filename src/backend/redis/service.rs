@@ -10,11 +10,12 @@ use redis::Value;
 use tokio::sync::Mutex as Gate;
 
 use super::astray::Astray;
-use super::config::{HostPort, RedisConfig};
+use super::config::RedisConfig;
 use super::connection::Connection;
 use super::dial;
 use super::fault::{Fault, Outcome};
 use super::script::Step;
+use crate::backend::address::HostPort;
 use crate::backend::cause::{self, Cause};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
@@ -87,7 +88,7 @@ impl Service {
     }
 
     /// Begins the first connection, if that can be done without asking anybody.
-    pub(super) fn approach(&self) {
+    pub(super) fn preconnect(&self) {
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = dial::begin(&self.config);
     }
 
@@ -143,7 +144,7 @@ impl Service {
         };
         // Whatever holds it up, another connection need not wait for it.
         self.give_up(&connection).await;
-        Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&connection.peer))))
+        Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&connection.peer()))))
     }
 
     /// Why a server that never answered does not; `None` of one that has.
@@ -198,7 +199,7 @@ impl Service {
                             Fault::spent(format!("the cluster does not agree who has the keys (last {node})"))
                         }
                         Err(Setback::Fault(fault)) => {
-                            let reason = format!("{}: {}", connection.peer, fault.reason);
+                            let reason = format!("{}: {}", connection.peer(), fault.reason);
                             let fault = Fault { reason, ..fault };
                             if fault.spent {
                                 self.give_up(&connection).await;
@@ -310,7 +311,7 @@ enum Setback {
 fn redirection(details: &str, from: &Connection, once: bool) -> Setback {
     let parsed = details.split_once(' ').and_then(|(slot, node)| {
         let (host, port) = node.rsplit_once(':')?;
-        let own = from.peer.rsplit_once(':').map_or("", |(host, _)| host.trim_matches(['[', ']']));
+        let own = from.peer().rsplit_once(':').map_or("", |(host, _)| host.trim_matches(['[', ']']));
         let host = if host.is_empty() { own } else { host };
         Some((slot.parse().ok()?, HostPort { host: host.to_owned(), port: port.parse().ok()? }))
     });

@@ -9,7 +9,7 @@ use super::fault::NAME;
 use super::keys::Naming;
 use super::service::Service;
 use super::wire;
-use crate::backend::sequence::{self, Entrance};
+use crate::backend::sequence::{self, PartBackend};
 use crate::backend::{Claim, Evict};
 use crate::lock::{LockName, Moment, Request, Result};
 
@@ -22,7 +22,7 @@ struct BySlot {
 }
 
 #[async_trait]
-impl Entrance for BySlot {
+impl PartBackend for BySlot {
     fn backend(&self) -> &'static str {
         NAME
     }

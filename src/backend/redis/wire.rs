@@ -10,7 +10,7 @@ use super::dial::text;
 use super::fault::{Fault, Outcome};
 use super::keys::{LockKeys, Naming};
 use super::row::integer;
-use super::script::{EVICT, EVICT_FOREIGN, PUBLISH, RENEW, Script, Step};
+use super::script::{EVICT, EVICT_FOREIGN, PUBLISH, RENEW, Script, Step, millis};
 use super::service::{Patience, Service};
 use crate::backend::Evict;
 use crate::backend::record::Record;
@@ -31,11 +31,6 @@ pub(super) fn on_lines(script: &'static Script, names: &[LockKeys], id: ClaimId,
 /// The keys of all `names`.
 pub(super) fn keys_of(naming: &Naming, names: &[LockName]) -> Outcome<Vec<LockKeys>> {
     names.iter().map(|name| naming.of(name).map_err(|why| Fault::new(ErrorKind::Invalid, why))).collect()
-}
-
-/// A length as scripts take it.
-pub(super) fn millis(length: Duration) -> String {
-    length.as_millis().max(1).to_string()
 }
 
 /// The one reply to one step.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{CLEANING, Whole};
+use super::steps::{CLEANING, Steps};
 use crate::backend::Claim;
 use crate::clock::Clock;
 use crate::lock::{ClaimState, Moment, Result};
@@ -19,38 +19,38 @@ const RETRY: Duration = Duration::from_millis(250);
 type Heard = (usize, Result<ClaimState>);
 
 /// Goes on until the whole is over; dropping it leaves all as it is.
-pub(super) async fn follow(whole: Arc<Whole>) {
+pub(super) async fn follow(steps: Arc<Steps>) {
     let (tell, mut heard) = mpsc::unbounded_channel::<Heard>();
     let mut followers = JoinSet::new();
     let mut followed = 0;
     let mut advancing: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>> = None;
     let mut not_before = Moment::default();
     loop {
-        for (at, claim, seen) in newly_entered(&whole, &mut followed) {
-            followers.spawn(one(claim, at, seen, whole.clock, tell.clone()));
+        for (at, claim, seen) in newly_entered(&steps, &mut followed) {
+            followers.spawn(one(claim, at, seen, steps.clock, tell.clone()));
         }
-        if is_over(&whole) {
-            give_back_what_was_not_held(&whole);
+        if is_over(&steps) {
+            give_back_what_was_not_held(&steps);
             return;
         }
-        if advancing.is_none() && whole.may_advance() {
-            let (whole, patience) = (Arc::clone(&whole), patience(&whole));
+        if advancing.is_none() && steps.may_advance() {
+            let (steps, patience) = (Arc::clone(&steps), patience(&steps));
             advancing = Some(Box::pin(async move {
-                whole.clock.sleep_until(not_before).await;
-                whole.advance(whole.clock.now() + patience).await
+                steps.clock.sleep_until(not_before).await;
+                steps.advance(steps.clock.now() + patience).await
             }));
         }
         tokio::select! {
-            Some((at, answer)) = heard.recv() => take(&whole, at, answer),
+            Some((at, answer)) = heard.recv() => take(&steps, at, answer),
             answer = entered(&mut advancing) => {
                 advancing = None;
                 match answer {
-                    Ok(()) => whole.tell(|news| news.trouble = None),
+                    Ok(()) => steps.tell(|news| news.trouble = None),
                     Err(error) if error.is_transient() => {
-                        not_before = whole.clock.now() + RETRY;
-                        whole.tell(|news| news.trouble = Some(error));
+                        not_before = steps.clock.now() + RETRY;
+                        steps.tell(|news| news.trouble = Some(error));
                     }
-                    Err(error) => whole.tell(|news| news.refused = Some(error)),
+                    Err(error) => steps.tell(|news| news.refused = Some(error)),
                 }
             }
         }
@@ -65,39 +65,39 @@ async fn entered(advancing: &mut Option<Pin<Box<dyn Future<Output = Result<()>> 
 }
 
 /// How long one attempt to enter a part may take.
-fn patience(whole: &Whole) -> Duration {
-    whole.parts.first().map_or(CLEANING, |part| (part.request.ttl / 3).max(Duration::from_secs(2)))
+fn patience(steps: &Steps) -> Duration {
+    steps.parts.first().map_or(CLEANING, |part| (part.request.ttl / 3).max(Duration::from_secs(2)))
 }
 
 type New = (usize, Arc<dyn Claim>, Option<ClaimState>);
 
-fn newly_entered(whole: &Whole, followed: &mut usize) -> Vec<New> {
-    let course = whole.course();
-    let new = course.entered.iter().enumerate().skip(std::mem::replace(followed, course.entered.len()));
+fn newly_entered(steps: &Steps, followed: &mut usize) -> Vec<New> {
+    let progress = steps.progress();
+    let new = progress.entered.iter().enumerate().skip(std::mem::replace(followed, progress.entered.len()));
     new.map(|(at, entered)| (at, Arc::clone(&entered.claim), entered.state.clone())).collect()
 }
 
-fn is_over(whole: &Whole) -> bool {
-    let news = whole.news.borrow();
+fn is_over(steps: &Steps) -> bool {
+    let news = steps.news.borrow();
     news.refused.is_some() || news.state.is_final()
 }
 
 /// Whoever has never held it all has run nothing under it. Otherwise its command has to end first.
-fn give_back_what_was_not_held(whole: &Arc<Whole>) {
-    if whole.course().grant.is_none() {
-        let whole = Arc::clone(whole);
+fn give_back_what_was_not_held(steps: &Arc<Steps>) {
+    if steps.progress().grant.is_none() {
+        let steps = Arc::clone(steps);
         // What cannot be left ends with its ttl.
-        tokio::spawn(async move { drop(whole.leave(false, whole.clock.now() + CLEANING).await) });
+        tokio::spawn(async move { drop(steps.leave(false, steps.clock.now() + CLEANING).await) });
     }
 }
 
-fn take(whole: &Whole, at: usize, answer: Result<ClaimState>) {
+fn take(steps: &Steps, at: usize, answer: Result<ClaimState>) {
     match answer {
         Ok(state) => {
-            whole.course().entered[at].state = Some(state);
-            whole.tell(|news| news.trouble = None);
+            steps.progress().entered[at].state = Some(state);
+            steps.tell(|news| news.trouble = None);
         }
-        Err(error) => whole.tell(|news| news.trouble = Some(error)),
+        Err(error) => steps.tell(|news| news.trouble = Some(error)),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::backend::memory::{MemoryBackend, MemoryServer};
 use crate::backend::{Backend, Evict};
-use crate::lock::{ClaimId, Holder, LockName, LossReason, Mode};
+use crate::lock::{ClaimId, Grant, Holder, LockName, LossReason, Mode};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -22,7 +22,7 @@ struct Services {
 }
 
 #[async_trait]
-impl Entrance for Services {
+impl PartBackend for Services {
     fn backend(&self) -> &'static str {
         "memory"
     }
@@ -53,7 +53,7 @@ impl Services {
     }
     async fn take(self: &Arc<Self>, request: &Request) -> Result<Sequence> {
         let parts = parts_by(request, |place| request.names[place].clone());
-        enter(Arc::clone(self) as Arc<dyn Entrance>, parts, self.clock, self.soon()).await
+        enter(Arc::clone(self) as Arc<dyn PartBackend>, parts, self.clock, self.soon()).await
     }
     /// Who holds and who waits, after everything that happens by itself has happened.
     async fn line(&self, text: &str) -> (Vec<ClaimId>, Vec<ClaimId>) {

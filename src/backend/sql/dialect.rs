@@ -207,17 +207,7 @@ pub(super) fn stored(name: &LockName) -> String {
 
 /// What [`stored`] made.
 pub(super) fn unstored(text: &str) -> Option<LockName> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let pair = [rest.next()?, rest.next()?];
-            bytes.push(u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    LockName::new(String::from_utf8(bytes).ok()?).ok()
+    LockName::from_percent_encoded(text)
 }
 
 /// JSON without a character beyond ASCII, so that no encoding of a database can matter.

@@ -7,7 +7,6 @@
 //!
 //! What is common is here; what a kind of database is like is behind the trait `Dialect`.
 
-mod address;
 mod claim;
 mod config;
 mod deadlock;

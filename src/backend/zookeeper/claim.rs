@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
-use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
 
-use super::shared::{Own, Shared};
-use super::wire::{Call, Outcome, connected, ended, is_ambiguous, is_over};
-use super::{follow, success};
+use super::renew::renew;
+use super::shared::Shared;
+use super::wire::{Call, ended};
+use super::{expiry, success};
 use crate::backend::Claim;
-use crate::lock::{ClaimState, LossReason, Moment, Result};
+use crate::lock::{ClaimState, Moment, Result};
 
 /// How often all other tasks of this thread have their turn before one goes on that does not wait for them: one for those
 /// who let go of the session, one for the session to see that, and some to spare.
@@ -37,75 +37,6 @@ impl Drop for ZkClaim {
 impl ZkClaim {
     fn call(&self, operation: &'static str, deadline: Moment) -> Call<'_> {
         Call { door: &self.0.door, operation, lock: self.0.request.names.first(), deadline }
-    }
-}
-
-/// What a renewal came to.
-enum Proof {
-    Alive,
-    Gone,
-}
-
-/// A write that changes nothing: a quorum agrees that the nodes are there. Pings and reads prove nothing, a
-/// follower that is cut off answers them as well. The version does not matter, since others may mark the node.
-async fn prove(shared: &Shared, client: &Client) -> Outcome<Proof> {
-    loop {
-        let mut step = client.new_multi_writer();
-        for path in shared.own().iter().flat_map(Own::all) {
-            step.add_check_version(&path, -1)?;
-        }
-        match step.commit().await {
-            Ok(_) => return Ok(Proof::Alive),
-            Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => return Ok(Proof::Gone),
-            Err(error) => {
-                let error = ZkError::from(error);
-                if is_over(&error) {
-                    return Ok(Proof::Gone);
-                }
-                // Counted from when the first attempt was sent, a repetition is as good.
-                if !is_ambiguous(&error) || !connected(client).await {
-                    return Err(error.into());
-                }
-            }
-        }
-    }
-}
-
-/// The outcome of what was begun, if anything was.
-async fn first<T>(begun: Option<impl Future<Output = T>>) -> Option<T> {
-    match begun {
-        Some(work) => Some(work.await),
-        None => None,
-    }
-}
-
-/// What a renewal does, in the session's own task.
-pub(super) async fn renew(shared: &Shared, client: &Client, begun: Moment) -> Outcome<()> {
-    // It rides along with the first renewal: a hold does not wait for it.
-    let config = shared.proofs().single.is_none().then(|| client.get_config());
-    match prove(shared, client).await {
-        Ok(Proof::Alive) => {
-            if let Some(Ok((text, _))) = first(config).await {
-                let servers =
-                    String::from_utf8_lossy(&text).lines().filter(|l| l.starts_with("server.")).count();
-                shared.proofs().single = Some(servers <= 1);
-            }
-            shared.proofs().add(begun);
-            Ok(())
-        }
-        Ok(Proof::Gone) => {
-            if shared.watcher.peek_state().is_terminated() {
-                shared.lose(LossReason::SessionEnded);
-            } else {
-                follow::be_gone(shared, client).await;
-            }
-            Ok(())
-        }
-        Err(_) if shared.watcher.peek_state().is_terminated() => {
-            shared.lose(LossReason::SessionEnded);
-            Ok(())
-        }
-        Err(trouble) => Err(trouble),
     }
 }
 
@@ -159,6 +90,12 @@ impl Claim for ZkClaim {
         let mut proofs = shared.proofs();
         proofs.kept();
         Ok(proofs.counts_from())
+    }
+
+    async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
+        let shared = &self.0;
+        let Some(client) = shared.client() else { return Ok(Some(Moment::NEVER)) };
+        self.call("let the lease end", deadline).run(expiry::expire_if_due(shared, &client, ttl)).await
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

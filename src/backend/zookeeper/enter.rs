@@ -8,14 +8,13 @@ use super::grants::Grants;
 use super::line::Place;
 use super::node::{Node, Part, stem};
 use super::note::{Note, token};
-use super::shared::{Own, Proofs, Shared};
+use super::shared::{Memory, Own, Proofs, Shared};
 use super::sight::{Sight, leases};
-use super::success::Memory;
 use super::wire::{Door, Outcome, Trouble, connected, data_of, is_ambiguous, is_over, make_folders};
-use super::{deadlock, evict, follow, success};
+use super::{deadlock, evict, follow, position, success};
 use crate::backend::options::ZkLayout;
 use crate::backend::record::Record;
-use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
+use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request, Verb};
 
 /// How often a folder may vanish under a claim that enters it.
 const VANISHING: usize = 20;
@@ -63,7 +62,10 @@ pub(super) async fn enter(
 ) -> Outcome<Arc<Shared>> {
     let grants = Grants::of(client.session_id().0);
     let sites = sites(door, request)?;
-    let record = Record::of(request, client.session_timeout());
+    // The session of a lease of nobody's process is kept for as long as that lasts, which has nothing to do with its time-out.
+    let is_nobodys = request.holder.verb == Verb::Detach;
+    let ttl = if is_nobodys { request.ttl } else { client.session_timeout() };
+    let record = Record::of(request, ttl);
     let semaphore = matches!(request.mode, Mode::Slots(_)) && door.joins_semaphores();
     let note = Note { semaphore, ..Note::new(record) }.to_bytes();
     let slots = matches!(request.mode, Mode::Slots(_));
@@ -84,10 +86,10 @@ pub(super) async fn enter(
     let proofs = Proofs::new(begun, client.session_timeout());
     let shared = Shared::new(Arc::clone(door), request.clone(), client.clone(), own, proofs);
     shared.set_memory(memory);
-    let mut standing = follow::stand(&shared, &sights);
+    let mut standing = position::stand(&shared, &sights);
     if !standing.is_free() {
         if request.supersede && evict::supersede(door, client, request, &shared.own()).await? {
-            standing = follow::look(&shared, client).await?;
+            standing = position::look(&shared, client).await?;
         }
         if !request.ancestors.is_empty() {
             deadlock::search(door, client, request, &shared.own()).await?;
@@ -263,7 +265,7 @@ async fn sights(
 ) -> Outcome<Vec<Sight>> {
     let mut sights = Vec::with_capacity(own.len());
     for (own, listed) in own.iter().zip(listed) {
-        let line = follow::line_of(client, request.id, own, listed);
+        let line = position::queue_of(client, request.id, own, listed);
         sights.push(match request.mode {
             Mode::Slots(_) => Sight { line, ..Sight::default() },
             _ => Sight { line, ..Sight::complete(client, &own.line, listed).await? },

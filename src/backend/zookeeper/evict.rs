@@ -4,11 +4,10 @@ use zookeeper_client::{Client, Error as ZkError, MultiWriteError, MultiWriter};
 
 use super::note::Note;
 use super::shared::{Own, Shared};
-use super::sight::{Folder, Seen, Sight, tickets};
-use super::slots;
+use super::sight::{Folder, Seen, Sight, slot_path, tickets};
 use super::wire::{Door, Outcome, Trouble, data_of};
 use crate::backend::Evict;
-use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Mode, Request, queue};
+use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, Request, queue};
 
 /// How often somebody else may be first in changing the same thing.
 const RACES: usize = 50;
@@ -76,7 +75,7 @@ async fn find(door: &Door, client: &Client, name: &LockName, id: ClaimId) -> Out
             .map(|at| Waits::Behind(format!("{line}/{}", sight.line.places[*at].watched().name))),
     };
     let mut nodes: Vec<String> = place.nodes.iter().map(|node| format!("{line}/{}", node.name)).collect();
-    nodes.extend(slot.map(|number| slots::path(&line, number)));
+    nodes.extend(slot.map(|number| slot_path(&line, number)));
     let queued =
         sight.tickets.places.iter().flat_map(|ticket| &ticket.nodes).filter(|node| node.guid == Some(id));
     nodes.extend(queued.map(|node| format!("{}/{}", tickets(&line), node.name)));
@@ -143,6 +142,25 @@ pub(super) async fn publish(
     amend(client, &target.seen.record_path(), |note| note.record.holder.label.clone_from(&label)).await
 }
 
+/// As [`crate::backend::Backend::renew`]: counted in the record of the claim's first name, as that is removed only unchanged
+/// ([`super::expiry`]). A claim that was asked to leave is about to.
+pub(super) async fn renew(door: &Door, client: &Client, name: &LockName, id: ClaimId) -> Outcome<bool> {
+    let targets = find_all(door, client, name, id).await?;
+    let Some(note) = targets.first().and_then(|target| target.seen.note.as_ref()) else { return Ok(false) };
+    let names = note.record.names(name);
+    if targets.len() < names.len() || targets.iter().any(|target| target.waits.is_some()) {
+        return Ok(false);
+    }
+    let first = names.first().and_then(|first| door.paths.line(first).ok());
+    let Some(target) = targets.iter().find(|target| Some(&target.seen.folder) == first.as_ref()) else {
+        return Ok(false);
+    };
+    if target.seen.note.as_ref().is_none_or(|note| note.asked_by.is_some()) {
+        return Ok(false);
+    }
+    amend(client, &target.seen.record_path(), |note| note.renewals += 1).await
+}
+
 /// Commits `step`; whether it was done, and not refused because a node has gone or has changed.
 async fn is_done(mut step: MultiWriter<'_>) -> Outcome<bool> {
     match step.commit().await {
@@ -190,7 +208,7 @@ pub(super) async fn supersede(door: &Door, client: &Client, request: &Request, o
 }
 
 /// Who took the place of a claim that said it would make way, if the one is still there.
-pub(super) async fn successor(shared: &Shared, client: &Client) -> Option<Holder> {
+async fn successor(shared: &Shared, client: &Client) -> Option<Holder> {
     if !shared.request.supersede || shared.publisher.holds() {
         return None;
     }
@@ -206,4 +224,10 @@ pub(super) async fn successor(shared: &Shared, client: &Client) -> Option<Holder
         }
     }
     None
+}
+
+/// Somebody removed its entry. The one who took its place may be there to be named.
+pub(super) async fn be_gone(shared: &Shared, client: &Client) {
+    let end = successor(shared, client).await;
+    shared.end(end.map_or(ClaimState::Lost(LossReason::Evicted(None)), |by| ClaimState::Superseded { by }));
 }

@@ -1,136 +1,28 @@
-//! How a claim stands in line, and what comes to its attention.
+//! Follows a claim's queues until it is over.
 
 use std::sync::Arc;
 
 use tokio::time::Duration;
 use zookeeper_client::{Client, Error as ZkError, EventType};
 
+use super::evict::be_gone;
 use super::grants::Grants;
 use super::line::Line;
 use super::note::{self, Note};
-use super::shared::{Own, Shared};
-use super::sight::Sight;
+use super::position::{Hint, Standing, look};
+use super::renew::renew;
+use super::shared::{Own, RETRY, Shared};
 use super::slots::{self, Taken};
-use super::wire::{Outcome, children, connected, data_of, ended, is_ambiguous, unto_the_end};
-use super::{evict, success};
+use super::wire::{Outcome, connected, data_of, ended, is_ambiguous, unto_the_end};
+use super::{evict, expiry, success};
 use crate::clock;
-use crate::lock::{ClaimId, ClaimState, Entry, LossReason, Mode, queue};
+use crate::lock::{ClaimState, Entry, LossReason, queue};
 
 /// How long a claim that had waited holds before it tells those who look since when.
 const MARK_AFTER: Duration = Duration::from_secs(1);
 
 /// How many renewals fit into one ttl.
 pub(super) const RENEWALS: u32 = 4;
-
-/// Between a request that a connection lost and its repetition.
-const RETRY: Duration = Duration::from_millis(20);
-
-/// What to wait for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Hint {
-    /// The end of this node.
-    Node(String),
-    /// The waiter whose record this is has got its slot, or gone: whoever is behind it is first then.
-    Turn(String),
-    /// One of so many claims that hold slots, all that are ahead of this one, has gone.
-    Slot(Own, u32),
-    /// All claims ahead of this one have their slots.
-    Ahead(Own),
-    /// Fewer than so many leases in this folder.
-    Room(String, usize),
-}
-
-/// How a claim stands in all its lines.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
-    /// Nothing is ahead that must end first.
-    Free,
-    /// An own node is not there any more.
-    Gone,
-    /// Something is.
-    Blocked {
-        /// How many entries are ahead of it in any line.
-        ahead: u32,
-        /// What may change that.
-        hint: Hint,
-        /// The record of the first in the line that is waited for.
-        first: Option<String>,
-    },
-}
-
-impl Standing {
-    pub(super) fn is_free(&self) -> bool {
-        *self == Self::Free
-    }
-}
-
-/// How a claim stands in one line.
-struct Stand {
-    ahead: u32,
-    /// What it waits for, and the record of the first in line.
-    blocked: Option<(Hint, Option<String>)>,
-}
-
-/// How `own` stands in its line; `None` if it does not stand there any more.
-fn stand_in(own: &Own, line: &Line) -> Option<Stand> {
-    let path = |name: &str| format!("{}/{name}", own.line);
-    let index = line.position(own.record())?;
-    let modes = line.modes();
-    let ahead = u32::try_from(index).unwrap_or(u32::MAX);
-    if index < queue::held(&modes) {
-        return Some(Stand { ahead, blocked: None });
-    }
-    let first = line.places.first().map(|place| path(&place.record().name));
-    // The nearest of those that must end: with slots, the one right before.
-    let blocker = line.blocker(index)?;
-    let hint = match modes[index] {
-        Mode::Slots(slots) if ahead == slots.get() => Hint::Slot(own.clone(), slots.get()),
-        Mode::Slots(_) => Hint::Turn(path(&blocker.record().name)),
-        _ => Hint::Node(path(&blocker.watched().name)),
-    };
-    Some(Stand { ahead, blocked: Some((hint, first)) })
-}
-
-/// How the claim stands, given what stands in its lines.
-pub(super) fn stand(shared: &Shared, sights: &[Sight]) -> Standing {
-    let mut all = 0;
-    let mut blocked = None;
-    for (own, sight) in shared.own().iter().zip(sights) {
-        match stand_in(own, &sight.line) {
-            None => return Standing::Gone,
-            Some(stand) => {
-                all += stand.ahead;
-                blocked = blocked.or(stand.blocked);
-            }
-        }
-    }
-    match blocked {
-        None => Standing::Free,
-        Some((hint, first)) => Standing::Blocked { ahead: all, hint, first },
-    }
-}
-
-/// The queue in `names`, without what an earlier attempt of the same claim left in it: that is removed.
-pub(super) fn line_of(client: &Client, id: ClaimId, own: &Own, names: &[String]) -> Line {
-    let mut line = Line::of(names);
-    for node in line.take_older_selves(id, own.record()) {
-        // Should it fail, the next look removes it, or the end of the session does.
-        drop(client.delete(&format!("{}/{}", own.line, node.name), None));
-    }
-    line
-}
-
-/// Reads the lines and says how the claim stands in them.
-pub(super) async fn look(shared: &Shared, client: &Client) -> Outcome<Standing> {
-    let own = shared.own();
-    let mut sights = Vec::with_capacity(own.len());
-    let listed: Vec<_> = own.iter().map(|own| children(client, &own.line)).collect();
-    for (own, listed) in own.iter().zip(listed) {
-        let line = line_of(client, shared.request.id, own, &listed.await?);
-        sights.push(Sight { line, ..Sight::default() });
-    }
-    Ok(stand(shared, &sights))
-}
 
 /// Makes the state what `standing` says, and returns what it is then: who is admitted may still have to wait for foreign
 /// clients of a semaphore.
@@ -153,12 +45,6 @@ pub(super) async fn settle(shared: &Shared, client: &Client, standing: Standing)
         }
     }
     Ok(standing)
-}
-
-/// Somebody removed its entry. The one who took its place may be there to be named.
-pub(super) async fn be_gone(shared: &Shared, client: &Client) {
-    let end = evict::successor(shared, client).await;
-    shared.end(end.map_or(ClaimState::Lost(LossReason::Evicted(None)), |by| ClaimState::Superseded { by }));
 }
 
 async fn first_entry(client: &Client, path: Option<&String>) -> Outcome<Option<Entry>> {
@@ -222,7 +108,7 @@ async fn keep_grants(shared: &Shared, client: &Client, mut grants: Grants) {
         while shared.proofs().is_regranted() {
             let begun = shared.door.clock.now();
             // What a failure means, the end of the ttl tells.
-            let _ = super::claim::renew(shared, client, begun).await;
+            let _ = renew(shared, client, begun).await;
             let next = begun + shared.proofs().ttl() / RENEWALS;
             shared.door.clock.sleep_until(next.max(begun + RETRY)).await;
         }
@@ -258,7 +144,7 @@ async fn line_up(shared: &Arc<Shared>, client: &Client, first: Option<Standing>)
 }
 
 /// Completes when what `hint` says may have come about.
-pub(super) async fn changed(shared: &Shared, client: &Client, hint: &Hint) {
+async fn changed(shared: &Shared, client: &Client, hint: &Hint) {
     let waited = match hint {
         Hint::Node(path) => end_of(client, path).await,
         Hint::Turn(path) => turn_of(client, path).await,
@@ -346,8 +232,11 @@ async fn watch_own(shared: &Arc<Shared>, client: &Client, path: &str) {
     loop {
         match unto_the_end(client.get_and_watch_data(path)).await {
             Ok((data, _, watcher)) => {
-                if let Some(by) = Note::parse(&data).and_then(|note| note.asked_by) {
-                    shared.publisher.publish(ClaimState::AskedToLeave { by });
+                if let Some(note) = Note::parse(&data) {
+                    expiry::saw(shared, path, &note);
+                    if let Some(by) = note.asked_by {
+                        shared.publisher.publish(ClaimState::AskedToLeave { by });
+                    }
                 }
                 unto_the_end(watcher.changed()).await;
             }

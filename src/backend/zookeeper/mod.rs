@@ -9,6 +9,7 @@ mod deadlock;
 mod enter;
 mod evict;
 mod examine;
+mod expiry;
 mod follow;
 mod grants;
 mod handshake;
@@ -18,6 +19,8 @@ mod node;
 mod note;
 mod observe;
 mod paths;
+mod position;
+mod renew;
 mod shared;
 mod sight;
 mod slots;
@@ -290,6 +293,19 @@ impl Backend for ZkBackend {
         call.run(async {
             let client = self.looking().await?;
             evict::publish(&self.door, &client, name, id, value).await
+        })
+        .await
+    }
+
+    fn needs_keeper(&self) -> bool {
+        true
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let call = self.call("renew the claim", Some(name), deadline);
+        call.run(async {
+            let client = self.looking().await?;
+            evict::renew(&self.door, &client, name, id).await
         })
         .await
     }

@@ -1,6 +1,5 @@
 //! Where the line of a name stands in the tree.
 
-use super::config::ZkConfig;
 use crate::lock::LockName;
 
 /// What stands before names unless `--prefix` says otherwise.
@@ -16,8 +15,8 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    pub(super) fn new(config: &ZkConfig) -> Self {
-        Self { chroot: config.chroot.clone(), prefix: config.prefix.clone() }
+    pub(super) fn new(chroot: &str, prefix: Option<&str>) -> Self {
+        Self { chroot: chroot.to_owned(), prefix: prefix.map(str::to_owned) }
     }
 
     /// The path of the line of `name`, or why it cannot have one.
@@ -50,7 +49,7 @@ impl Paths {
     pub(super) fn name(&self, path: &str) -> Option<LockName> {
         let path = path.strip_prefix(self.chroot.as_str())?;
         match &self.prefix {
-            None => decode(path.strip_prefix(PREFIX)?),
+            None => LockName::from_percent_encoded(path.strip_prefix(PREFIX)?),
             Some(prefix) if prefix.starts_with('/') => {
                 LockName::new(path.strip_prefix(prefix.as_str())?).ok()
             }
@@ -102,32 +101,10 @@ pub(super) fn check(path: &str) -> Result<(), String> {
     }
 }
 
-/// The name that [`LockName::percent_encoded`] made `text` of.
-fn decode(text: &str) -> Option<LockName> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        if *first == b'%' {
-            let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &tail[2..];
-        } else {
-            bytes.push(*first);
-            rest = tail;
-        }
-    }
-    let name = LockName::new(String::from_utf8(bytes).ok()?).ok()?;
-    (name.percent_encoded() == text).then_some(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    fn paths(chroot: &str, prefix: Option<&str>) -> Paths {
-        Paths { chroot: chroot.to_owned(), prefix: prefix.map(str::to_owned) }
-    }
 
     fn name(text: &str) -> LockName {
         LockName::new(text).expect("valid")
@@ -143,7 +120,7 @@ mod tests {
             ("/c", Some("/x/y-"), "a", "/c/x/y-a", "/c/x/~dlock/y-a"),
             ("", Some("x/"), "a b", "/x/a b", "/x/~dlock/a%20b"),
         ] {
-            let paths = paths(chroot, prefix);
+            let paths = Paths::new(chroot, prefix);
             assert_eq!(paths.line(&name(text)).as_deref(), Ok(path), "{prefix:?} {text}");
             assert_eq!(paths.success(path), success, "{prefix:?} {text}");
             let back = paths.name(path).expect("a name");
@@ -153,19 +130,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_expressed_is_refused() {
-        let raw = paths("", Some(""));
+        let raw = Paths::new("", Some(""));
         for text in ["a//b", "a/", "..", "a/./b", "\u{e000}", "🦀", "\u{fff0}", "~dlock/x", "zookeeper/x"] {
             assert!(raw.line(&name(text)).is_err(), "{text:?}");
-            assert!(paths("", None).line(&name(text)).is_ok(), "{text:?}");
+            assert!(Paths::new("", None).line(&name(text)).is_ok(), "{text:?}");
         }
-        assert!(paths("/c", Some("")).line(&name("zookeeper")).is_ok());
+        assert!(Paths::new("/c", Some("")).line(&name("zookeeper")).is_ok());
     }
 
     proptest! {
         #[test]
         fn every_name_has_a_line_and_comes_back(text in "[^\\p{Cc}]{1,30}") {
             if let Ok(name) = LockName::new(text) {
-                let paths = paths("", None);
+                let paths = Paths::new("", None);
                 let path = paths.line(&name).expect("a path");
                 prop_assert_eq!(paths.name(&path), Some(name));
             }

@@ -9,12 +9,14 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use zookeeper_client::{Client, StateWatcher};
 
-use super::slots;
-use super::success::Memory;
+use super::sight::slot_path;
 use super::wire::{Door, NAME};
 use crate::backend::claim_state::Publisher;
 use crate::lock::validity::Terms;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};
+
+/// Between a request that a connection lost and its repetition.
+pub(super) const RETRY: Duration = Duration::from_millis(20);
 
 /// What a claim has in the line of one of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,9 +38,18 @@ impl Own {
 
     /// The paths of all nodes that must be there for the claim to hold: those of its entry, and its slot.
     pub(super) fn all(&self) -> impl Iterator<Item = String> {
-        let slot = self.slot.map(|number| slots::path(&self.line, number));
+        let slot = self.slot.map(|number| slot_path(&self.line, number));
         self.nodes.iter().cloned().chain(slot)
     }
+}
+
+/// What there is to write successes into; a release then needs no more than that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Memory {
+    /// There is the folder.
+    pub(super) folder: bool,
+    /// There is a node for every name.
+    pub(super) nodes: bool,
 }
 
 /// When renewals that the service confirmed were sent.
@@ -134,6 +145,34 @@ impl Proofs {
     }
 }
 
+/// What the keeper of a lease knows of its renewals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lease {
+    /// How many there were.
+    renewals: u64,
+    /// When the last one was seen, or the lease began.
+    from: Moment,
+}
+
+impl Lease {
+    /// One of which `renewals` are known at its beginning.
+    pub(super) fn begin(renewals: u64, now: Moment) -> Self {
+        Self { renewals, from: now }
+    }
+
+    /// Takes over how many there are.
+    pub(super) fn look(&mut self, renewals: u64, now: Moment) {
+        if renewals != self.renewals {
+            *self = Self { renewals, from: now };
+        }
+    }
+
+    /// From when it counts.
+    pub(super) fn counts_from(&self) -> Moment {
+        self.from
+    }
+}
+
 pub(super) struct Shared {
     pub(super) door: Arc<Door>,
     pub(super) request: Request,
@@ -146,6 +185,8 @@ pub(super) struct Shared {
     pub(super) recorded: AtomicBool,
     /// What there is to remember successes in.
     memory: Mutex<Memory>,
+    /// Of nobody's process: when it was renewed last.
+    lease: Mutex<Option<Lease>>,
     pub(super) watcher: StateWatcher,
     client: Mutex<Option<Client>>,
     /// Everything under way that has the session in its hands.
@@ -181,6 +222,7 @@ impl Shared {
             regranted: Notify::new(),
             recorded: AtomicBool::new(false),
             memory: Mutex::default(),
+            lease: Mutex::default(),
             watcher: client.state_watcher(),
             client: Mutex::new(Some(client)),
             tasks: Mutex::new(JoinSet::new()),
@@ -204,6 +246,17 @@ impl Shared {
 
     pub(super) fn set_memory(&self, memory: Memory) {
         *locked(&self.memory) = memory;
+    }
+
+    pub(super) fn lease(&self) -> MutexGuard<'_, Option<Lease>> {
+        locked(&self.lease)
+    }
+
+    /// The path of the record of its first name.
+    pub(super) fn first_record(&self) -> Option<String> {
+        let own = locked(&self.own);
+        let first = own.iter().find(|own| self.request.names.first() == Some(&own.name));
+        first.and_then(|own| own.nodes.first().cloned())
     }
 
     pub(super) fn proofs(&self) -> MutexGuard<'_, Proofs> {
@@ -328,5 +381,15 @@ mod tests {
                 assert_eq!(proofs.ends(), at(seconds) + Duration::from_secs(20));
             }
         }
+    }
+
+    #[test]
+    fn a_lease_counts_from_when_its_last_renewal_is_seen() {
+        let mut lease = Lease::begin(2, at(100));
+        lease.look(2, at(105));
+        assert_eq!(lease.from, at(100));
+        lease.look(3, at(110));
+        lease.look(3, at(115));
+        assert_eq!(lease.from, at(110));
     }
 }

@@ -9,6 +9,8 @@ use super::wire::{Outcome, children, data_of};
 use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Mode, queue};
 
+/// What the number of a slot follows in the name of its node.
+pub(super) const SLOT: &str = "dlock-slot-";
 /// The folders of Curator's semaphore below the path of a lock.
 const TICKETS: &str = "locks";
 const LEASES: &str = "leases";
@@ -21,6 +23,11 @@ pub(super) fn tickets(line: &str) -> String {
 /// Where those stand who have one, and the slots of dlock's claims.
 pub(super) fn leases(line: &str) -> String {
     format!("{line}/{LEASES}")
+}
+
+/// The path of the node for slot `number` of the queue at `line`.
+pub(super) fn slot_path(line: &str, number: u32) -> String {
+    format!("{}/{SLOT}{number}", leases(line))
 }
 
 /// The line of one name, as the nodes' names tell it.

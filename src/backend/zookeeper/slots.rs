@@ -13,27 +13,20 @@ use std::time::Duration;
 
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError};
 
-use super::follow::{self, Hint};
 use super::line::Line;
 use super::node::ticket_stem;
 use super::note::Note;
-use super::shared::{Own, Shared};
-use super::sight::{leases, tickets};
+use super::position::{Hint, queue_of};
+use super::shared::{Own, RETRY, Shared};
+use super::sight::{SLOT, leases, slot_path, tickets};
 use super::wire::{Outcome, Trouble, children, make_folders};
 use crate::lock::{ErrorKind, Mode, queue};
 
-/// What the number of a slot follows in the name of its node.
-const SLOT: &str = "dlock-slot-";
 /// How often others may be first.
 const RACES: usize = 100;
 /// Those ahead take their slots within an exchange or two. Whoever asks only once is not told to wait for that, unless it
 /// takes longer than this, or this part of the ttl.
 const PATIENCE: (Duration, u32) = (Duration::from_millis(500), 12);
-
-/// The path of the node for slot `number` of the queue at `line`.
-pub(super) fn path(line: &str, number: u32) -> String {
-    format!("{}/{SLOT}{number}", leases(line))
-}
 
 /// What became of an attempt.
 pub(super) enum Taken {
@@ -78,12 +71,17 @@ pub(super) async fn take(shared: &Shared, client: &Client) -> Outcome<Taken> {
             .zip(&places)
             .find(|(own, place)| !those_ahead_have_theirs(own, &place.queue, &place.leases));
         if let Some((own, _)) = late {
-            let hint = Hint::Ahead(own.clone());
             if shared.door.clock.now() >= given_up_at {
-                return Ok(Taken::After(hint, None));
+                return Ok(Taken::After(Hint::Ahead(own.clone()), None));
             }
+            let taken = async {
+                if all_ahead_taken(shared, client, own).await.is_err() {
+                    // The next look shows whether the session is over.
+                    tokio::time::sleep(RETRY).await;
+                }
+            };
             tokio::select! {
-                () = follow::changed(shared, client, &hint) => {}
+                () = taken => {}
                 () = shared.door.clock.sleep_until(given_up_at) => {}
             }
             continue;
@@ -146,7 +144,7 @@ async fn read(shared: &Shared, client: &Client, own: &[Own]) -> Outcome<Option<V
         };
         // Whoever overwrote it has taken the claim away.
         let Some(note) = Note::parse(&data) else { return Ok(None) };
-        let queue = follow::line_of(client, shared.request.id, own, &queue.await?);
+        let queue = queue_of(client, shared.request.id, own, &queue.await?);
         let leases = leases.await?;
         let tickets = match tickets {
             Some(tickets) => tickets.await?,
@@ -225,7 +223,7 @@ async fn commit(
     let mut step = client.new_multi_writer();
     for ((own, place), number) in own.iter().zip(places).zip(numbers) {
         let note = Note { slot: Some(*number), ..place.note.clone() };
-        step.add_create(&path(&own.line, *number), b"", &options)?;
+        step.add_create(&slot_path(&own.line, *number), b"", &options)?;
         step.add_set_data(&own.nodes[0], &note.to_bytes(), Some(place.version))?;
         for ticket in own_tickets(shared, own, place) {
             step.add_delete(&ticket, None)?;
@@ -274,7 +272,7 @@ async fn changed(
         return Ok(());
     }
     let (listed, moved) = client.list_and_watch_children(&own.line).await?;
-    let queue = follow::line_of(client, shared.request.id, own, &listed);
+    let queue = queue_of(client, shared.request.id, own, &listed);
     if is_past(&queue, &names) {
         return Ok(());
     }

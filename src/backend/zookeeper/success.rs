@@ -5,18 +5,9 @@ use std::time::Duration;
 
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError};
 
-use super::shared::Shared;
+use super::shared::{Memory, Shared};
 use super::wire::{Door, Outcome, make_folders};
 use crate::lock::Mode;
-
-/// What there is to write successes into; a release then needs no more than that.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Memory {
-    /// There is the folder.
-    pub(super) folder: bool,
-    /// There is a node for every name.
-    pub(super) nodes: bool,
-}
 
 type Looking = Pin<Box<dyn Future<Output = Memory> + Send>>;
 

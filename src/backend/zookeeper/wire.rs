@@ -84,7 +84,7 @@ impl fmt::Debug for Door {
 
 impl Door {
     pub(super) fn new(config: ZkConfig, clock: Clock) -> Self {
-        let paths = Paths::new(&config);
+        let paths = Paths::new(&config.chroot, config.prefix.as_deref());
         Self { config, paths, clock, cause: Mutex::new(None), persists: AtomicBool::new(false) }
     }
 

@@ -4,9 +4,9 @@
 
 use std::ffi::OsString;
 
-use clap::Args;
+use clap::{Args, Command};
 
-use super::{ConnectionArgs, MessageArgs};
+use super::{CommonArgs, LockArgs};
 
 /// What stands below the help of `acquire`.
 pub(super) const EXAMPLES: &str = "\
@@ -21,7 +21,6 @@ Examples:
 /// `dlock acquire`.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Lock")]
-#[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
 pub struct AcquireArgs {
     /// The process that the lock is held for: released when it ends, and it is ended if the lock is lost. In a script: $$
     #[arg(help_heading = "Claim", long, value_name = "PID", allow_hyphen_values = true)]
@@ -32,33 +31,9 @@ pub struct AcquireArgs {
     /// How the claim is printed: sh (export lines for eval), env (KEY=VALUE lines) or json [default: sh]
     #[arg(help_heading = "Claim", long, value_name = "FORMAT", value_parser = ["sh", "env", "json"], hide_possible_values = true)]
     pub format: Option<String>,
-    /// The lock. Several names are acquired together, all or none
-    #[arg(long, value_name = "NAME")]
-    pub name: Vec<OsString>,
-    /// Hold together with other shared holders
-    #[arg(short, long)]
-    pub shared: bool,
-    /// Hold alone, which is the default
-    #[arg(short = 'x', long)]
-    pub exclusive: bool,
-    /// Hold together with at most N-1 others that also say N
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub slots: Option<OsString>,
-    /// Do not wait: give up at once if the lock is not free
-    #[arg(short = 'n', long = "try")]
-    pub try_once: bool,
-    /// Give up after DURATION [default: wait indefinitely]
-    #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub wait: Option<OsString>,
-    /// The exit status when the lock was not acquired, 1 to 255 [default: 75]
-    #[arg(short = 'E', long, value_name = "STATUS", allow_hyphen_values = true)]
-    pub busy_exit_code: Option<OsString>,
-    /// The length of the lease, at least 1s [default: 30s] [env: DLOCK_TTL]
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub ttl: Option<OsString>,
-    /// The time between SIGTERM and SIGKILL when the process is ended [default: 5s] [env: DLOCK_GRACE]
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub grace: Option<OsString>,
+    /// Which lock, and how.
+    #[command(flatten)]
+    pub lock: LockArgs,
     /// Take the place of older waiters that also said so; they exit as busy
     #[arg(long)]
     pub supersede: bool,
@@ -68,12 +43,22 @@ pub struct AcquireArgs {
     /// A text that others see in status
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub label: Option<OsString>,
-    /// Where the lock service is.
+    /// What every subcommand takes.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
-    /// How much is said.
-    #[command(flatten)]
-    pub messages: MessageArgs,
+    pub common: CommonArgs,
+}
+
+/// The options of `run` as `acquire` has them: what ends with the lock is a process that was there before.
+pub(super) fn as_acquired(command: Command) -> Command {
+    command
+        .mut_arg("busy_exit_code", |arg| {
+            arg.help("The exit status when the lock was not acquired, 1 to 255 [default: 75]")
+        })
+        .mut_arg("grace", |arg| {
+            arg.help(
+                "The time between SIGTERM and SIGKILL when the process is ended [default: 5s] [env: DLOCK_GRACE]",
+            )
+        })
 }
 
 /// `dlock release` and `dlock renew`.
@@ -85,10 +70,7 @@ pub struct ClaimArgs {
     /// A lock of the claim, or several of them [default: DLOCK_NAMES]
     #[arg(long, value_name = "NAME")]
     pub name: Vec<OsString>,
-    /// Where the lock service is.
+    /// What every subcommand takes.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
-    /// How much is said.
-    #[command(flatten)]
-    pub messages: MessageArgs,
+    pub common: CommonArgs,
 }

@@ -84,3 +84,14 @@ pub struct MessageArgs {
     #[arg(long, value_name = "FORMAT", value_parser = ["human", "json"], hide_possible_values = true)]
     pub log_format: Option<String>,
 }
+
+/// What every subcommand takes.
+#[derive(Args, Debug, Default)]
+pub struct CommonArgs {
+    /// Where the lock service is.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// How much is said.
+    #[command(flatten)]
+    pub messages: MessageArgs,
+}

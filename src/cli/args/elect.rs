@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Command};
 
-use super::{ConnectionArgs, MessageArgs, RunArgs};
+use super::{CommonArgs, NameArgs, RunArgs};
 
 /// What stands below the help of `elect`.
 pub(super) const EXAMPLES: &str = "\
@@ -37,39 +37,37 @@ pub(super) fn as_elected(command: Command) -> Command {
     command.mut_arg("name", |arg| arg.help("The election; it is the lock of that name"))
 }
 
+/// The lock as `leader` has it.
+pub(super) fn of_election(command: Command) -> Command {
+    command
+        .mut_arg("name", |arg| arg.help("The election"))
+        .mut_arg("named", |arg| arg.help("The election, as elect takes it; the same as NAME"))
+}
+
 /// `dlock proclaim`.
 #[derive(Args, Debug)]
 pub struct ProclaimArgs {
     /// The new value of the leader
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     pub value: Option<OsString>,
-    /// Where the lock service is.
+    /// What every subcommand takes.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
-    /// How much is said.
-    #[command(flatten)]
-    pub messages: MessageArgs,
+    pub common: CommonArgs,
 }
 
 /// `dlock leader`.
 #[derive(Args, Debug)]
 pub struct LeaderArgs {
-    /// The election
-    #[arg(value_name = "NAME")]
-    pub name: Option<OsString>,
-    /// The election, as elect takes it; the same as NAME
-    #[arg(long = "name", value_name = "NAME")]
-    pub named: Option<OsString>,
+    /// Which election.
+    #[command(flatten)]
+    pub election: NameArgs,
     /// Go on, and print a line for each change of the leader or its value, until interrupted
     #[arg(long)]
     pub follow: bool,
     /// Print the leader's whole entry as a JSON object, null if nobody leads
     #[arg(long)]
     pub json: bool,
-    /// Where the lock service is.
+    /// What every subcommand takes.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
-    /// How much is said.
-    #[command(flatten)]
-    pub messages: MessageArgs,
+    pub common: CommonArgs,
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{ConnectionArgs, MessageArgs};
+use super::{CommonArgs, NameArgs};
 
 /// `dlock status`.
 #[derive(Args, Debug)]
@@ -24,12 +24,9 @@ pub struct StatusArgs {
     /// Exit 75 if one of the locks is held or waited for, 0 if all are free
     #[arg(long)]
     pub exit_code: bool,
-    /// Where the lock service is.
+    /// What every subcommand takes.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
-    /// How much is said.
-    #[command(flatten)]
-    pub messages: MessageArgs,
+    pub common: CommonArgs,
 }
 
 /// `dlock list`.
@@ -41,43 +38,31 @@ pub struct ListArgs {
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
-    /// Where the lock service is.
+    /// What every subcommand takes.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
-    /// How much is said.
-    #[command(flatten)]
-    pub messages: MessageArgs,
+    pub common: CommonArgs,
 }
 
 /// `dlock watch`.
 #[derive(Args, Debug)]
 pub struct WatchArgs {
-    /// The lock
-    #[arg(value_name = "NAME")]
-    pub name: Option<OsString>,
-    /// The lock, as run takes it; the same as NAME
-    #[arg(long = "name", value_name = "NAME")]
-    pub named: Option<OsString>,
+    /// Which lock.
+    #[command(flatten)]
+    pub lock: NameArgs,
     /// Print a JSON object after each change, one a line
     #[arg(long)]
     pub json: bool,
-    /// Where the lock service is.
+    /// What every subcommand takes.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
-    /// How much is said.
-    #[command(flatten)]
-    pub messages: MessageArgs,
+    pub common: CommonArgs,
 }
 
 /// `dlock break`.
 #[derive(Args, Debug)]
 pub struct BreakArgs {
-    /// The lock
-    #[arg(value_name = "NAME")]
-    pub name: Option<OsString>,
-    /// The lock, as run takes it; the same as NAME
-    #[arg(long = "name", value_name = "NAME")]
-    pub named: Option<OsString>,
+    /// Which lock.
+    #[command(flatten)]
+    pub lock: NameArgs,
     /// The claim to end, as status shows it; its first digits are enough, at least eight [default: the only one there is]
     #[arg(long, value_name = "ID")]
     pub claim: Option<OsString>,
@@ -91,12 +76,9 @@ pub struct BreakArgs {
     /// need it
     #[arg(long)]
     pub force: bool,
-    /// Where the lock service is.
+    /// What every subcommand takes.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
-    /// How much is said.
-    #[command(flatten)]
-    pub messages: MessageArgs,
+    pub common: CommonArgs,
 }
 
 /// `dlock doctor`.
@@ -108,10 +90,7 @@ pub struct DoctorArgs {
     /// Print the statements that make a database's tables, and connect to nothing
     #[arg(long, conflicts_with = "json")]
     pub schema: bool,
-    /// Where the lock service is.
+    /// What every subcommand takes.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
-    /// How much is said.
-    #[command(flatten)]
-    pub messages: MessageArgs,
+    pub common: CommonArgs,
 }

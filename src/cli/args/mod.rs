@@ -7,6 +7,7 @@
 mod acquire;
 mod connection;
 mod elect;
+mod lock;
 mod looks;
 mod run;
 
@@ -15,91 +16,17 @@ use std::ffi::OsString;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Command, ValueHint};
 
-use super::manual::Page;
+use super::page::Page;
 
+pub use super::subcommand::Subcommand;
 pub use acquire::{AcquireArgs, ClaimArgs};
-pub use connection::{ConnectionArgs, MessageArgs};
+pub use connection::{CommonArgs, ConnectionArgs, MessageArgs};
 pub use elect::{ElectArgs, LeaderArgs, ProclaimArgs};
+pub use lock::{LockArgs, NameArgs};
 pub use looks::{BreakArgs, DoctorArgs, ListArgs, StatusArgs, WatchArgs};
 pub use run::RunArgs;
 
-/// The subcommands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Subcommand {
-    /// `dlock run`.
-    Run,
-    /// `dlock elect`.
-    Elect,
-    /// `dlock proclaim`.
-    Proclaim,
-    /// `dlock leader`.
-    Leader,
-    /// `dlock acquire`.
-    Acquire,
-    /// `dlock release`.
-    Release,
-    /// `dlock renew`.
-    Renew,
-    /// `dlock status`.
-    Status,
-    /// `dlock list`.
-    List,
-    /// `dlock watch`.
-    Watch,
-    /// `dlock break`.
-    Break,
-    /// `dlock doctor`.
-    Doctor,
-    /// `dlock completions`.
-    Completions,
-    /// `dlock man`.
-    Man,
-}
-
 impl Subcommand {
-    /// All of them, in the order of the help.
-    pub const ALL: [Self; 14] = [
-        Self::Run,
-        Self::Elect,
-        Self::Proclaim,
-        Self::Leader,
-        Self::Acquire,
-        Self::Release,
-        Self::Renew,
-        Self::Status,
-        Self::List,
-        Self::Watch,
-        Self::Break,
-        Self::Doctor,
-        Self::Completions,
-        Self::Man,
-    ];
-
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-            Self::Elect => "elect",
-            Self::Proclaim => "proclaim",
-            Self::Leader => "leader",
-            Self::Acquire => "acquire",
-            Self::Release => "release",
-            Self::Renew => "renew",
-            Self::Status => "status",
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::Break => "break",
-            Self::Doctor => "doctor",
-            Self::Completions => "completions",
-            Self::Man => "man",
-        }
-    }
-
-    /// The subcommand of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| s.name() == name)
-    }
-
     /// Its part of the command line.
     pub fn command(self) -> Command {
         let empty = Command::new(self.name())
@@ -121,10 +48,10 @@ impl Subcommand {
             Self::Proclaim => ProclaimArgs::augment_args(empty)
                 .about("Change the value of the leader, from inside its command")
                 .override_usage("dlock proclaim VALUE"),
-            Self::Leader => LeaderArgs::augment_args(empty)
+            Self::Leader => elect::of_election(LeaderArgs::augment_args(empty))
                 .about("Show the leader of an election and what it proclaims")
                 .override_usage("dlock leader NAME [--follow] [--json]"),
-            Self::Acquire => AcquireArgs::augment_args(empty)
+            Self::Acquire => acquire::as_acquired(AcquireArgs::augment_args(empty))
                 .about("Take a lock for a script that runs already, and print the claim")
                 .after_help(acquire::EXAMPLES)
                 .override_usage(

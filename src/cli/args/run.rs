@@ -1,12 +1,10 @@
 //! The options of `run`.
 
-#![expect(clippy::doc_markdown, reason = "the comments on options are the text of the help")]
-
 use std::ffi::OsString;
 
 use clap::{Args, ValueHint};
 
-use super::{ConnectionArgs, MessageArgs};
+use super::{CommonArgs, LockArgs};
 
 /// What stands below the help.
 pub(super) const EXAMPLES: &str = "\
@@ -26,33 +24,9 @@ pub struct RunArgs {
     /// The command and its arguments; options before it are dlock's, all after it its own
     #[arg(help_heading = "Command", value_name = "COMMAND", trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub argv: Vec<OsString>,
-    /// The lock. Several names are acquired together, all or none
-    #[arg(long, value_name = "NAME")]
-    pub name: Vec<OsString>,
-    /// Hold together with other shared holders
-    #[arg(short, long)]
-    pub shared: bool,
-    /// Hold alone, which is the default
-    #[arg(short = 'x', long)]
-    pub exclusive: bool,
-    /// Hold together with at most N-1 others that also say N
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub slots: Option<OsString>,
-    /// Do not wait: give up at once if the lock is not free
-    #[arg(short = 'n', long = "try")]
-    pub try_once: bool,
-    /// Give up after DURATION [default: wait indefinitely]
-    #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub wait: Option<OsString>,
-    /// The exit status when the lock was not acquired, 0 to 255 [default: 75]
-    #[arg(short = 'E', long, value_name = "STATUS", allow_hyphen_values = true)]
-    pub busy_exit_code: Option<OsString>,
-    /// The length of the lease, at least 1s [default: 30s] [env: DLOCK_TTL]
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub ttl: Option<OsString>,
-    /// The time between SIGTERM and SIGKILL when the command is ended [default: 5s] [env: DLOCK_GRACE]
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub grace: Option<OsString>,
+    /// Which lock, and how.
+    #[command(flatten)]
+    pub lock: LockArgs,
     /// Stop the command with SIGNAL first, by name or number [default: TERM]
     #[arg(long, value_name = "SIGNAL", allow_hyphen_values = true)]
     pub signal: Option<OsString>,
@@ -92,10 +66,7 @@ pub struct RunArgs {
     /// Write the same to FILE as Prometheus text, for the node exporter's textfile collector
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub metrics_file: Option<OsString>,
-    /// Where the lock service is.
+    /// What every subcommand takes.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
-    /// How much is said.
-    #[command(flatten)]
-    pub messages: MessageArgs,
+    pub common: CommonArgs,
 }

@@ -93,8 +93,8 @@ fn look(found: &Found) -> Option<ListArgs> {
 fn profiles(found: &Found) -> Vec<Candidate> {
     let around = Surroundings::real();
     let Some(mut args) = look(found) else { return Vec::new() };
-    args.connection.profile = None;
-    let Ok(layers) = Layers::load(&args.connection, &around) else { return Vec::new() };
+    args.common.connection.profile = None;
+    let Ok(layers) = Layers::load(&args.common.connection, &around) else { return Vec::new() };
     layers.profiles().into_iter().map(|name| (name.to_owned(), String::new())).collect()
 }
 

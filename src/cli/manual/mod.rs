@@ -14,7 +14,7 @@ use clap_mangen::Man;
 
 use super::args::{self, Subcommand};
 use super::exit_code::{ExitCode, Failure};
-use crate::backend::locator::SERVICES;
+use super::page::Page;
 use crate::backend::service::Service;
 pub use pager::show;
 use roff::INFALLIBLE;
@@ -22,61 +22,7 @@ use roff::INFALLIBLE;
 /// When the pages were last changed in what they say.
 const DATE: &str = "2026-11-23";
 
-/// A manual page.
-#[derive(Clone, Copy, Debug)]
-pub enum Page {
-    /// `dlock(1)`.
-    Main,
-    /// `dlock-SUBCOMMAND(1)`.
-    Subcommand(Subcommand),
-    /// `dlock-recipes(7)`.
-    Recipes,
-    /// `dlock-SERVICE(7)`.
-    Service(&'static Service),
-}
-
 impl Page {
-    /// All of them, in the order of the help.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let subcommands = Subcommand::ALL.into_iter().map(Self::Subcommand);
-        let services = SERVICES.iter().copied().map(Self::Service);
-        std::iter::once(Self::Main).chain(subcommands).chain([Self::Recipes]).chain(services)
-    }
-
-    /// What `dlock man` calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Main => "dlock",
-            Self::Subcommand(subcommand) => subcommand.name(),
-            Self::Recipes => "recipes",
-            Self::Service(service) => service.name,
-        }
-    }
-
-    /// The page that `dlock man` calls `name`.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::all().find(|page| page.name() == name)
-    }
-
-    /// What man(1) calls it.
-    fn title(self) -> String {
-        match self {
-            Self::Main => "dlock".to_owned(),
-            Self::Subcommand(_) | Self::Recipes | Self::Service(_) => format!("dlock-{}", self.name()),
-        }
-    }
-
-    fn section(self) -> &'static str {
-        match self {
-            Self::Main | Self::Subcommand(_) => "1",
-            Self::Recipes | Self::Service(_) => "7",
-        }
-    }
-
-    fn file_name(self) -> String {
-        format!("{}.{}", self.title(), self.section())
-    }
-
     /// Its text in roff.
     pub fn roff(self) -> String {
         let mut out = String::new();

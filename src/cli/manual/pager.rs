@@ -3,9 +3,9 @@
 use std::io::{ErrorKind, Write as _};
 use std::process::{Command, Stdio};
 
-use super::Page;
 use crate::cli::exit_code::{ExitCode, Failure};
 use crate::cli::out::{Ended, Out as _, Stdout};
+use crate::cli::page::Page;
 
 /// Shows `page`: on a terminal by man(1), which formats it and pages it; elsewhere, and where there is no man(1), its source.
 pub fn show(page: Page, out: &mut Stdout) -> Result<(), Ended> {

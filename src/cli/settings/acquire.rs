@@ -55,23 +55,14 @@ impl AcquireSettings {
         let run_args = RunArgs {
             // What others are shown of it: its name, or how it was made.
             argv: vec![shown(beneficiary)],
-            name: args.name,
-            shared: args.shared,
-            exclusive: args.exclusive,
-            slots: args.slots,
-            try_once: args.try_once,
-            wait: args.wait,
-            busy_exit_code: args.busy_exit_code,
-            ttl: args.ttl,
-            grace: args.grace,
+            lock: args.lock,
             supersede: args.supersede,
             no_nest: true,
             label: args.label,
-            connection: args.connection,
-            messages: args.messages,
+            common: args.common,
             ..RunArgs::default()
         };
-        if run_args.name.is_empty() {
+        if run_args.lock.name.is_empty() {
             return Err(Failure::usage("--name is missing; say which lock with --name NAME")
                 .hint("see dlock acquire --help"));
         }
@@ -115,8 +106,8 @@ impl ClaimSettings {
     /// `acquire` printed.
     pub fn resolve(args: &ClaimArgs, around: &Surroundings) -> Result<Self, Failure> {
         let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
-        let mut layers = Layers::load(&args.connection, around)?;
-        let (verbosity, log_format) = messages(&mut layers, &args.messages)?;
+        let mut layers = Layers::load(&args.common.connection, around)?;
+        let (verbosity, log_format) = messages(&mut layers, &args.common.messages)?;
         let claim = if let Some(text) = &args.claim {
             claim_digits("CLAIM", text)?
         } else {
@@ -136,7 +127,7 @@ impl ClaimSettings {
         } else {
             args.name.iter().map(|text| values::name(text, "--name")).collect::<Result<Vec<_>, _>>()
         };
-        let connection = connection(&mut layers, &args.connection)?;
+        let connection = connection(&mut layers, &args.common.connection)?;
         Ok(Self { claim, names: names?, connection, verbosity, log_format })
     }
 }

@@ -42,14 +42,14 @@ fn value(text: &OsStr, place: &str) -> Result<String, Failure> {
 /// What an election cannot be asked for.
 fn refuse_what_does_not_elect(args: &ElectArgs) -> Result<(), Failure> {
     let run = &args.run;
-    if run.name.is_empty() {
+    if run.lock.name.is_empty() {
         let failure = Failure::usage("--name is missing; say which election with --name NAME");
         return Err(failure.hint("see dlock elect --help"));
     }
-    if run.name.len() > 1 {
+    if run.lock.name.len() > 1 {
         return Err(Failure::usage("an election has one name; dlock run takes several"));
     }
-    if run.shared || run.slots.is_some() {
+    if run.lock.shared || run.lock.slots.is_some() {
         return Err(Failure::usage("an election has one leader; --shared and --slots are for dlock run"));
     }
     if run.replace {
@@ -88,7 +88,7 @@ impl ProclaimSettings {
         let Some(text) = &args.value else {
             return Err(Failure::usage("VALUE is missing; say what to proclaim"));
         };
-        let viewing = viewing(false, &args.connection, &args.messages, around)?;
+        let viewing = viewing(false, &args.common, around)?;
         Ok(Self { value: value(text, "VALUE")?, viewing })
     }
 }
@@ -96,8 +96,8 @@ impl ProclaimSettings {
 impl LeaderSettings {
     /// Settles `args` with the environment and the configuration files.
     pub fn resolve(args: &LeaderArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let name = values::one_name(args.name.as_deref(), args.named.as_deref())?;
-        let viewing = viewing(args.json, &args.connection, &args.messages, around)?;
+        let name = values::one_name(&args.election)?;
+        let viewing = viewing(args.json, &args.common, around)?;
         Ok(Self { name, follow: args.follow, viewing })
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use super::{Connection, connection, messages};
-use crate::cli::args::{BreakArgs, ConnectionArgs, ListArgs, MessageArgs, StatusArgs, WatchArgs};
+use crate::cli::args::{BreakArgs, CommonArgs, ListArgs, StatusArgs, WatchArgs};
 use crate::cli::exit_code::Failure;
 use crate::cli::layers::{Layers, Surroundings};
 use crate::cli::values;
@@ -80,15 +80,10 @@ pub struct BreakSettings {
     pub viewing: Viewing,
 }
 
-pub(super) fn viewing(
-    json: bool,
-    at: &ConnectionArgs,
-    told: &MessageArgs,
-    around: &Surroundings,
-) -> Result<Viewing, Failure> {
-    let mut layers = Layers::load(at, around)?;
-    let (verbosity, log_format) = messages(&mut layers, told)?;
-    Ok(Viewing { json, connection: connection(&mut layers, at)?, verbosity, log_format })
+pub(super) fn viewing(json: bool, args: &CommonArgs, around: &Surroundings) -> Result<Viewing, Failure> {
+    let mut layers = Layers::load(&args.connection, around)?;
+    let (verbosity, log_format) = messages(&mut layers, &args.messages)?;
+    Ok(Viewing { json, connection: connection(&mut layers, &args.connection)?, verbosity, log_format })
 }
 
 impl StatusSettings {
@@ -96,7 +91,7 @@ impl StatusSettings {
     pub fn resolve(args: &StatusArgs, around: &Surroundings) -> Result<Self, Failure> {
         let given = args.names.iter().chain(&args.named);
         let names = given.map(|text| values::name(text, "NAME")).collect::<Result<_, _>>()?;
-        let viewing = viewing(args.json, &args.connection, &args.messages, around)?;
+        let viewing = viewing(args.json, &args.common, around)?;
         Ok(Self { names, wide: args.wide, exit_code: args.exit_code, viewing })
     }
 }
@@ -108,15 +103,15 @@ impl ListSettings {
             None => String::new(),
             Some(text) => values::name(text, "PREFIX")?.to_string(),
         };
-        Ok(Self { starting_with, viewing: viewing(args.json, &args.connection, &args.messages, around)? })
+        Ok(Self { starting_with, viewing: viewing(args.json, &args.common, around)? })
     }
 }
 
 impl WatchSettings {
     /// Settles `args` with the environment and the configuration files.
     pub fn resolve(args: &WatchArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let name = values::one_name(args.name.as_deref(), args.named.as_deref())?;
-        Ok(Self { name, viewing: viewing(args.json, &args.connection, &args.messages, around)? })
+        let name = values::one_name(&args.lock)?;
+        Ok(Self { name, viewing: viewing(args.json, &args.common, around)? })
     }
 }
 
@@ -132,11 +127,11 @@ impl BreakSettings {
             (None, false) => Target::Only,
         };
         Ok(Self {
-            name: values::one_name(args.name.as_deref(), args.named.as_deref())?,
+            name: values::one_name(&args.lock)?,
             target,
             yes: args.yes,
             force: args.force,
-            viewing: viewing(false, &args.connection, &args.messages, around)?,
+            viewing: viewing(false, &args.common, around)?,
         })
     }
 }

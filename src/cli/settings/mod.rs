@@ -1,78 +1,17 @@
 //! What was asked for, typed and checked.
 
 mod acquire;
+mod connection;
 mod elect;
 mod looks;
 mod run;
 
-use std::ffi::{OsStr, OsString};
-
-use super::args::{ConnectionArgs, MessageArgs};
-use super::exit_code::Failure;
-use super::layers::Layers;
-use super::source::{Source, Sources};
-use super::{credentials, values};
-use crate::backend::Options;
-use crate::output::{LogFormat, Verbosity};
-
 pub use acquire::{AcquireSettings, Beneficiary, ClaimSettings, early_format};
+pub use connection::Connection;
+pub(super) use connection::{connection, messages};
 pub use elect::{LeaderSettings, ProclaimSettings};
 pub use looks::{BreakSettings, ListSettings, StatusSettings, Target, Viewing, WatchSettings};
 pub use run::{CommandLine, RunSettings};
-
-/// Where the lock service is.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Connection {
-    /// The options.
-    pub options: Options,
-    /// Where each value came from, also those of other options of the same command.
-    pub sources: Sources,
-}
-
-pub(super) fn messages(
-    layers: &mut Layers<'_>,
-    args: &MessageArgs,
-) -> Result<(Verbosity, LogFormat), Failure> {
-    let verbosity = match (args.quiet, args.verbose) {
-        (true, true) => {
-            return Err(Failure::usage("--quiet and --verbose are opposites; choose one of them"));
-        }
-        (true, false) => Verbosity::Quiet,
-        (false, true) => Verbosity::Verbose,
-        (false, false) if layers.switch("quiet", false) => Verbosity::Quiet,
-        (false, false) if layers.switch("verbose", false) => Verbosity::Verbose,
-        (false, false) => Verbosity::Normal,
-    };
-    let log_format = layers.text("log-format", args.log_format.as_deref().map(OsStr::new))?;
-    Ok((verbosity, log_format.as_ref().map_or(Ok(LogFormat::Human), values::log_format)?))
-}
-
-pub(super) fn connection(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Result<Connection, Failure> {
-    let endpoints = layers.texts("endpoint", args.endpoint.iter().map(OsString::as_os_str))?;
-    if let Some((urls, Source::Flag(_))) = &endpoints
-        && urls.iter().any(|url| values::has_password(url))
-    {
-        return Err(Failure::usage(
-            "--endpoint: a password on the command line can be read by every user of this host",
-        )
-        .hint("put it into DLOCK_ENDPOINT or into a configuration file that only you can read"));
-    }
-    let endpoints_in_file = matches!(endpoints, Some((_, Source::File { .. })));
-    let mut text = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
-    let options = Options {
-        backend: text("backend", &args.backend)?.map(|found| found.text),
-        endpoints: endpoints.map_or_else(Vec::new, |(urls, _)| urls),
-        endpoints_in_file,
-        prefix: text("prefix", &args.prefix)?.map(|found| found.text),
-        user: text("user", &args.user)?.map(|found| found.text),
-        zk_layout: text("zk-layout", &args.zk_layout)?.as_ref().map(values::zk_layout).transpose()?,
-        max_ttl: text("max-ttl", &args.max_ttl)?.as_ref().map(values::ttl).transpose()?,
-        password: credentials::password(layers, args)?,
-        tls: credentials::tls(layers, args)?,
-        allow_network_fs: layers.switch("allow-network-fs", args.allow_network_fs),
-    };
-    Ok(Connection { options, sources: layers.sources.clone() })
-}
 
 #[cfg(test)]
 mod tests;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Connection, connection, messages};
-use crate::cli::args::RunArgs;
+use crate::cli::args::{LockArgs, RunArgs};
 use crate::cli::exit_code::{ExitCode, Failure};
-use crate::cli::layers::{Found, Layers, Surroundings};
-use crate::cli::source::Source;
+use crate::cli::layers::{Layers, Surroundings};
+use crate::cli::source::{Found, Source};
 use crate::cli::{usage, values};
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
@@ -97,19 +97,19 @@ pub struct RunSettings {
 impl RunSettings {
     /// Settles `args` with the environment and the configuration files.
     pub fn resolve(args: &RunArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let mut layers = Layers::load(&args.connection, around)?;
-        let (verbosity, log_format) = messages(&mut layers, &args.messages)?;
+        let mut layers = Layers::load(&args.common.connection, around)?;
+        let (verbosity, log_format) = messages(&mut layers, &args.common.messages)?;
         let mut setting = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
-        let ttl = setting("ttl", &args.ttl)?;
-        let grace = setting("grace", &args.grace)?;
-        let wait = setting("wait", &args.wait)?;
+        let ttl = setting("ttl", &args.lock.ttl)?;
+        let grace = setting("grace", &args.lock.grace)?;
+        let wait = setting("wait", &args.lock.wait)?;
         let label = setting("label", &args.label)?;
-        let (mode, wait) = (mode(args)?, wait_of(args.try_once, wait.as_ref())?);
+        let (mode, wait) = (mode(&args.lock)?, wait_of(args.lock.try_once, wait.as_ref())?);
         check_replace(args.replace, mode, wait)?;
         let path =
             |option, flag: &Option<OsString>| flag.as_deref().map(|f| values::file(f, option)).transpose();
         Ok(Self {
-            names: names(&args.name, &args.argv)?,
+            names: names(&args.lock.name, &args.argv)?,
             mode,
             wait,
             ttl: ttl.as_ref().map_or(Ok(Duration::from_secs(30)), values::ttl)?,
@@ -124,6 +124,7 @@ impl RunSettings {
             no_nest: args.no_nest,
             notify_ready: args.notify_ready,
             busy_exit_code: args
+                .lock
                 .busy_exit_code
                 .as_deref()
                 .map_or(Ok(ExitCode::Busy.number()), values::exit_status)?,
@@ -132,7 +133,7 @@ impl RunSettings {
             forever: false,
             report: path("report", &args.report)?,
             metrics_file: path("metrics-file", &args.metrics_file)?,
-            connection: connection(&mut layers, &args.connection)?,
+            connection: connection(&mut layers, &args.common.connection)?,
             verbosity,
             log_format,
         })
@@ -169,7 +170,7 @@ fn names(given: &[OsString], argv: &[OsString]) -> Result<Vec<LockName>, Failure
     Ok(names)
 }
 
-fn mode(args: &RunArgs) -> Result<Mode, Failure> {
+fn mode(args: &LockArgs) -> Result<Mode, Failure> {
     let slots = args.slots.as_deref().map(values::slots).transpose()?;
     match (args.exclusive, args.shared, slots) {
         (_, false, None) => Ok(Mode::Exclusive),
@@ -214,6 +215,6 @@ fn command_line(args: &RunArgs) -> Result<CommandLine, Failure> {
                 "--command and the command {first} are both given; choose one of them"
             )))
         }
-        (None, []) => Err(usage::command_missing(args.name.last())),
+        (None, []) => Err(usage::command_missing(args.lock.name.last())),
     }
 }

@@ -1,7 +1,7 @@
 //! Settings from flags, environment and files.
 
 use super::*;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -14,6 +14,7 @@ use crate::cli::source::Source;
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
 use crate::output::file::tests::Folder;
+use crate::output::{LogFormat, Verbosity};
 use crate::supervise::signals::Signal;
 
 fn around(variables: &[(&str, &str)]) -> Surroundings {

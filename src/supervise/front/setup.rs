@@ -30,4 +30,9 @@ impl Front {
     pub fn adopt(&mut self, process: Adopted) {
         self.ender.adopt(process);
     }
+
+    /// Has this process go on when the one that was started has ended: it keeps nothing of that one's.
+    pub fn stay_behind(&mut self) {
+        self.stays_behind = true;
+    }
 }

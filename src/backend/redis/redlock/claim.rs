@@ -14,7 +14,7 @@ use super::script::{ENTER, LEAVE, RENEW};
 use super::{deadlock, tally};
 use crate::backend::Claim;
 use crate::backend::redis::fault::{Fault, Outcome};
-use crate::backend::redis::wire::millis;
+use crate::backend::redis::script::millis;
 use crate::lock::{ClaimState, Error, Grant, Moment, Result};
 
 #[derive(Debug)]

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use redis::Value;
 
+use super::client::RedlockBackend;
 use super::core::Nodes;
+use super::gather::{self, STRAGGLE};
 use super::inspect::{self, Found};
-use super::{RedlockBackend, STRAGGLE, gather};
 use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::redis::deadlock::listed;
 use crate::backend::redis::fault::{Fault, Outcome};

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::{Mutex as Gate, Notify};
 
 use super::claim::RedlockClaim;
+use super::client::RedlockBackend;
 use super::core::{Aim, Core, Inner};
 use super::leg::{Leg, Phase};
 use super::script::{ENTER, LEAVE};
-use super::{RedlockBackend, deadlock, tally};
+use super::{deadlock, tally};
 use crate::backend::claim_state::Publisher;
 use crate::backend::record::Record;
 use crate::backend::redis::fault::{Fault, NAME, Outcome};

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::client::RedlockBackend;
 use super::core::{Nodes, on_lines, proposal};
+use super::gather::{self, STRAGGLE};
+use super::inspect;
 use super::script::{EVICT, EVICT_FOREIGN, PUBLISH};
-use super::{RedlockBackend, STRAGGLE, gather, inspect};
 use crate::backend::Evict;
 use crate::backend::record::Record;
 use crate::backend::redis::astray::KEEP_OUT;
@@ -15,8 +17,8 @@ use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::{Fault, Outcome};
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::row::integer;
-use crate::backend::redis::script::Step;
-use crate::backend::redis::wire::{keys_of, millis};
+use crate::backend::redis::script::{Step, millis};
+use crate::backend::redis::wire::keys_of;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
 /// What nodes found of a claim.

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use redis::Value;
 
-use super::{RedlockBackend, gather};
+use super::client::RedlockBackend;
+use super::gather;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::examine::{LEAST, facts, older};
 use crate::backend::redis::fault::Outcome;

@@ -14,6 +14,9 @@ use crate::backend::redis::script::Step;
 use crate::backend::redis::service::{Patience, Service};
 use crate::lock::Moment;
 
+/// How long a node may hold up an answer that the others have given.
+pub(super) const STRAGGLE: Duration = Duration::from_millis(250);
+
 /// What `ask` learns of each node, `None` where that is nothing. Waits for all, but once a majority has answered at
 /// most for `straggle`. Too few answers are an error.
 pub(super) async fn of_each<T, F>(

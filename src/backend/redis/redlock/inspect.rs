@@ -6,10 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use redis::Value;
 
+use super::client::RedlockBackend;
 use super::core::Nodes;
+use super::gather::{self, STRAGGLE};
 use super::reply::number;
 use super::script::INSPECT;
-use super::{RedlockBackend, STRAGGLE, gather, tally};
+use super::tally;
 use crate::backend::record::Record;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::text;

@@ -10,6 +10,7 @@
 //! claim at a time that is not known to hold, and lets in the next one when that one is.
 
 mod claim;
+mod client;
 mod config;
 mod core;
 mod deadlock;
@@ -34,49 +35,16 @@ mod tally;
 mod tend;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::fault::NAME;
-use super::keys::Naming;
-use super::service::Service;
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
-use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+pub use client::RedlockBackend;
+use client::nodes;
 pub use config::RedlockConfig;
-use core::Nodes;
-
-/// How long a node may hold up an answer that the others have given.
-const STRAGGLE: Duration = Duration::from_millis(250);
-
-/// Several independent Redis servers.
-#[derive(Debug)]
-pub struct RedlockBackend {
-    nodes: Arc<Nodes>,
-    config: RedlockConfig,
-    naming: Naming,
-    clock: Clock,
-}
-
-impl RedlockBackend {
-    /// Takes `config`; nothing is connected before the first call.
-    pub fn open(config: RedlockConfig) -> Self {
-        Self::with_clock(config, Clock::Boot)
-    }
-
-    /// As [`RedlockBackend::open`], for a client whose clock may tell another time than the servers'.
-    pub fn with_clock(config: RedlockConfig, clock: Clock) -> Self {
-        let prefix = config.nodes.first().and_then(|node| node.prefix.clone());
-        Self { nodes: nodes(&config, clock), naming: Naming { prefix, group: "quorum:" }, config, clock }
-    }
-}
-
-fn nodes(config: &RedlockConfig, clock: Clock) -> Arc<Nodes> {
-    let services = config.nodes.iter().map(|node| Arc::new(Service::new(node.clone(), clock))).collect();
-    Arc::new(Nodes { services, max_ttl: config.max_ttl, claims: AtomicUsize::new(0) })
-}
 
 #[async_trait]
 impl Backend for RedlockBackend {
@@ -97,8 +65,8 @@ impl Backend for RedlockBackend {
         self.config.identity()
     }
 
-    fn approach(&self) {
-        self.nodes.services.iter().for_each(|node| node.approach());
+    fn preconnect(&self) {
+        self.nodes.services.iter().for_each(|node| node.preconnect());
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {

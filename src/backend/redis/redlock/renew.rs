@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use super::client::RedlockBackend;
 use super::core::{on_lines, proposal};
+use super::gather::{self, STRAGGLE};
+use super::inspect;
 use super::reply::{Reply, Standing};
 use super::script::RENEW;
-use super::{RedlockBackend, STRAGGLE, gather, inspect};
 use crate::backend::redis::fault::{Fault, Outcome};
-use crate::backend::redis::wire::{keys_of, millis};
+use crate::backend::redis::script::millis;
+use crate::backend::redis::wire::keys_of;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
 
 /// As [`crate::backend::Backend::renew`]: it holds if a majority renewed it, with one slot for each name, whose word counts. It

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::option_file::Said;
 use crate::backend::Options;
+use crate::backend::address::{decoded, hosts_and_ports};
 use crate::backend::options::{Identity, Pem, Secret, Tls};
-use crate::backend::sql::address::{decoded, hosts_of};
 use crate::backend::sql::tables::Tables;
 use crate::backend::tls::stays_here;
 
@@ -174,7 +174,7 @@ impl Address {
             once(&mut self.password, Secret::new(decoded(password)?), "passwords")?;
         }
         once(&mut self.database, decoded(database)?, "databases")?;
-        self.hosts.extend(hosts_of(hosts)?);
+        self.hosts.extend(hosts_and_ports(hosts)?);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             self.option(name, &decoded(value)?)?;

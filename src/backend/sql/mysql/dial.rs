@@ -3,10 +3,10 @@
 use sqlx::ConnectOptions as _;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 
+use super::batch::ask;
 use super::config::{MysqlConfig, MysqlPlace, MysqlTls};
 use super::fault;
 use super::language::Latches;
-use super::session::ask;
 use crate::backend::cause;
 use crate::backend::options::Secret;
 use crate::backend::sql::fault::{Fault, Outcome};
@@ -16,17 +16,6 @@ use crate::lock::ErrorKind;
 /// What is wrong with a server of several, which must take writes and be the only one that does.
 const FACTS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
      ('read_only', 'wsrep_on', 'group_replication_single_primary_mode');";
-
-/// What servers may have set otherwise for every session: without its own commits a statement outside of a step begins
-/// a transaction, in which no step can begin; a chained one begins another behind each step.
-pub(super) const HABITS: &str =
-    "SET SESSION autocommit = 1, SESSION completion_type = 0, SESSION sql_safe_updates = 0;";
-
-/// What the first batch of a session begins with, after its habits. A lock that is waited for has to come while the client still may
-/// be there, and a holder is silent for a third of its ttl. The last of it fails where no writes are taken, before
-/// anything is done there by a user whom `read_only` does not bind.
-pub(super) const PRELUDE: &str = "SET SESSION wait_timeout = 2000000, SESSION innodb_lock_wait_timeout = 5;\
-     SET @dlock_writes = (SELECT 1 UNION SELECT IF(@@global.read_only, 2, 1));";
 
 /// Makes connections.
 #[derive(Debug)]

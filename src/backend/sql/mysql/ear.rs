@@ -19,10 +19,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::dial::{Dialer, HABITS};
+use super::batch::{HABITS, ask, say_goodbye};
+use super::dial::Dialer;
 use super::language;
-use super::session::{News, ask, say_goodbye};
-use crate::backend::sql::dialect::{Row, UNTOLD, Wait};
+use crate::backend::sql::dialect::{Row, Told, UNTOLD, Wait};
 use crate::backend::sql::standing::granted;
 use crate::lock::{ClaimId, Granted};
 
@@ -34,6 +34,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const GONE: Duration = Duration::from_secs(3);
 /// A connection that nobody listens on is closed after this time.
 const IDLE: Duration = Duration::from_secs(2);
+
+/// What the connections that listen say.
+#[derive(Debug)]
+pub(super) struct News {
+    /// How often the server has told of something.
+    pub(super) told: watch::Sender<Told>,
+    /// Whether somebody stands between who gives each statement to another connection.
+    pub(super) pooled: AtomicBool,
+}
+
+impl News {
+    pub(super) fn tell(&self, given: Option<(ClaimId, Granted)>) {
+        self.told.send_modify(|told| told.add(given));
+    }
+}
 
 /// Listens for one claim. Its connection closes when it is dropped.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! MySQL from version 8.0, MariaDB from 10.5.
 
+mod batch;
 mod config;
 mod dial;
 mod ear;

@@ -7,17 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures_util::{FutureExt as _, TryStreamExt as _};
-use sqlx::mysql::{MySqlConnection, MySqlRow};
-use sqlx::{Column as _, Connection as _, Either, Executor as _, Row as _};
+use futures_util::TryStreamExt as _;
+use sqlx::Executor as _;
+use sqlx::mysql::MySqlConnection;
 use tokio::sync::{Mutex as Gate, watch};
 
-use super::dial::{Dialer, HABITS, PRELUDE};
-use super::ear::Ear;
+use super::batch::{HABITS, ask, say_goodbye};
+use super::dial::Dialer;
+use super::ear::{Ear, News};
 use super::{fault, language};
-use crate::backend::sql::dialect::{Row, Session, Sets, Told, Wait};
+use crate::backend::sql::dialect::{Session, Sets, Told, Wait};
 use crate::backend::sql::fault::{Fault, Outcome};
 use crate::lock::{ClaimId, Granted};
+
+/// What the first batch of a session begins with, after its habits. A lock that is waited for has to come while the client still may
+/// be there, and a holder is silent for a third of its ttl. The last of it fails where no writes are taken, before
+/// anything is done there by a user whom `read_only` does not bind.
+const PRELUDE: &str = "SET SESSION wait_timeout = 2000000, SESSION innodb_lock_wait_timeout = 5;\
+     SET @dlock_writes = (SELECT 1 UNION SELECT IF(@@global.read_only, 2, 1));";
 
 /// A session. Its connections close when it is dropped; what is on its way then may still be done.
 pub(super) struct MysqlSession {
@@ -33,21 +40,6 @@ pub(super) struct MysqlSession {
     ears: Mutex<HashMap<ClaimId, Ear>>,
 }
 
-/// What the connections that listen say.
-#[derive(Debug)]
-pub(super) struct News {
-    /// How often the server has told of something.
-    pub(super) told: watch::Sender<Told>,
-    /// Whether somebody stands between who gives each statement to another connection.
-    pub(super) pooled: AtomicBool,
-}
-
-impl News {
-    pub(super) fn tell(&self, given: Option<(ClaimId, Granted)>) {
-        self.told.send_modify(|told| told.add(given));
-    }
-}
-
 impl fmt::Debug for MysqlSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MysqlSession({})", self.peer)
@@ -60,12 +52,6 @@ impl Drop for MysqlSession {
             say_goodbye(connection);
         }
     }
-}
-
-/// Closes a connection on which nothing is under way. Servers write a warning for each that just ends.
-pub(super) fn say_goodbye(connection: MySqlConnection) {
-    // The few bytes go out at once or not at all.
-    drop(connection.close().now_or_never());
 }
 
 /// Closes the session if the work it stands for is not finished.
@@ -146,41 +132,6 @@ impl MysqlSession {
         unfinished.0 = None;
         Ok(sets)
     }
-}
-
-/// The rows of one set.
-type Set = (bool, Vec<Row>);
-
-/// What the statements of `batch` gave, and the user-level locks of those connections that are to be woken.
-pub(super) async fn ask(
-    connection: &mut MySqlConnection,
-    batch: &str,
-) -> Result<(Sets, Vec<String>), sqlx::Error> {
-    let (mut sets, mut wake) = (Sets::new(), Vec::new());
-    let mut current: Option<Set> = None;
-    let mut replies = connection.fetch_many(sqlx::raw_sql(batch));
-    while let Some(reply) = replies.try_next().await? {
-        match reply {
-            Either::Right(row) => {
-                let (_, rows) = current.get_or_insert_with(|| (wakes(&row), Vec::new()));
-                rows.push(columns(&row)?);
-            }
-            Either::Left(_) => match current.take() {
-                Some((true, rows)) => wake.extend(rows.into_iter().filter_map(|row| row.into_iter().next()?)),
-                Some((false, rows)) => sets.push(rows),
-                None => {}
-            },
-        }
-    }
-    Ok((sets, wake))
-}
-
-fn wakes(row: &MySqlRow) -> bool {
-    row.columns().first().is_some_and(|column| column.name() == language::WAKE)
-}
-
-fn columns(row: &MySqlRow) -> Result<Row, sqlx::Error> {
-    (0..row.len()).map(|n| row.try_get_unchecked::<Option<String>, _>(n)).collect()
 }
 
 #[async_trait]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::environment::{self, Environment};
 use crate::backend::Options;
+use crate::backend::address::{decoded, hosts_and_ports};
 use crate::backend::options::{Identity, Secret, Tls};
-use crate::backend::sql::address::{decoded, hosts_of};
 use crate::backend::sql::tables::Tables;
 use crate::backend::tls::stays_here;
 
@@ -194,7 +194,7 @@ impl Said {
             }
         }
         set(&mut self.database, database)?;
-        self.hosts.extend(hosts_of(hosts)?);
+        self.hosts.extend(hosts_and_ports(hosts)?);
         for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
             self.setting(setting)?;
         }

@@ -1,0 +1,101 @@
+//! Connections to servers over TCP, with or without encryption.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect as begin_to_connect, socket_with};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::address::HostPort;
+use super::cause::{self, Cause};
+use super::options::Tls;
+use super::tls;
+use crate::lock::ErrorKind;
+
+/// A byte stream to a server.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// Connects to `at`, unless that is `begun`, and encrypts the connection if `tls` says how.
+///
+/// Errors: `Unavailable` if nobody is reached, `Denied` if one side does not accept the other's certificate, `Invalid` for
+/// certificates that cannot be used. Dropping the future closes the connection.
+pub async fn connect(
+    at: &HostPort,
+    tls: Option<&Tls>,
+    begun: Option<std::net::TcpStream>,
+) -> Result<Box<dyn Stream>, Cause> {
+    let stream = match begun {
+        Some(begun) => end(begun).await,
+        None => tcp(at).await,
+    };
+    let stream = stream.map_err(|error| (ErrorKind::Unavailable, cause::unreached(at, &error)))?;
+    // A request is one small write; waiting for more to send would only be late.
+    stream.set_nodelay(true).map_err(|error| (ErrorKind::Unavailable, error.to_string()))?;
+    let Some(tls) = tls else { return Ok(Box::new(stream)) };
+    match encrypt(tls, &at.host, stream).await {
+        Ok(encrypted) => Ok(Box::new(encrypted)),
+        Err((kind, reason)) => Err((kind, format!("{at}: {reason}"))),
+    }
+}
+
+/// Why a connection broke: a server refuses a client's certificate only after the client believes it is connected.
+pub fn breach(error: &io::Error) -> Cause {
+    tls::refusal(error).unwrap_or_else(|| (ErrorKind::Unavailable, cause::said(error)))
+}
+
+/// Begins to connect to `at`, if that is an address in numbers; does not wait, and needs no runtime. That it cannot be
+/// begun is found by who connects again.
+pub fn begin(at: &HostPort) -> Option<std::net::TcpStream> {
+    let address = SocketAddr::new(at.host.parse().ok()?, at.port);
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None).ok()?;
+    match begin_to_connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Some(socket.into()),
+        Err(_) => None,
+    }
+}
+
+/// Waits for the end of what [`begin`] began.
+async fn end(begun: std::net::TcpStream) -> io::Result<TcpStream> {
+    let stream = TcpStream::from_std(begun)?;
+    stream.writable().await?;
+    match stream.take_error()? {
+        Some(error) => Err(error),
+        None => Ok(stream),
+    }
+}
+
+/// Without asking the system for what needs no asking: that takes a thread.
+async fn tcp(at: &HostPort) -> io::Result<TcpStream> {
+    if let Ok(address) = at.host.parse::<IpAddr>() {
+        return TcpStream::connect(SocketAddr::new(address, at.port)).await;
+    }
+    if at.host.eq_ignore_ascii_case("localhost") {
+        let four = TcpStream::connect(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), at.port)).await;
+        return match four {
+            Ok(stream) => Ok(stream),
+            Err(error) => {
+                let six = TcpStream::connect(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), at.port)).await;
+                six.map_err(|_| error)
+            }
+        };
+    }
+    TcpStream::connect((at.host.as_str(), at.port)).await
+}
+
+/// Encrypts `stream`, which leads to `host`. A server that cannot prove itself is not the one that was meant.
+async fn encrypt(wanted: &Tls, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, Cause> {
+    let name = wanted.server_name.as_deref().unwrap_or(host);
+    let name = ServerName::try_from(name.to_owned())
+        .map_err(|_| (ErrorKind::Invalid, format!("{name:?} cannot be the name in a certificate")))?;
+    let connector = TlsConnector::from(Arc::new(tls::client(wanted)?));
+    connector.connect(name, stream).await.map_err(|error| tls::failure(&error))
+}

@@ -1,0 +1,167 @@
+//! The steps that change a queue, and how it is written.
+
+use std::num::NonZeroU32;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn id(n: u8) -> ClaimId {
+    ClaimId::from_bytes([n; 16])
+}
+
+fn request(n: u8, mode: Mode) -> Request {
+    Request {
+        names: vec!["a".parse().expect("valid")],
+        id: id(n),
+        mode,
+        ttl: Duration::from_secs(30),
+        holder: Holder { host: format!("h{n}"), user: "u".into(), ..Holder::default() },
+        ancestors: Vec::new(),
+        supersede: false,
+    }
+}
+
+fn enter(document: &mut Document, request: &Request) -> Result<Vec<ClaimId>, Mismatch> {
+    let about = Record::of(request, request.ttl);
+    document.enter(request, about, document.highest_token() + 1, 5)
+}
+
+fn queue_of(modes: &[Mode]) -> Document {
+    let mut document = Document::empty(&"a".parse().expect("valid"), id(0));
+    for (n, mode) in modes.iter().enumerate() {
+        let n = u8::try_from(n + 1).expect("few");
+        enter(&mut document, &request(n, *mode)).expect("enters");
+    }
+    document
+}
+
+fn slots(n: u32) -> Mode {
+    Mode::Slots(NonZeroU32::new(n).expect("positive"))
+}
+
+/// Those that have a hold are exactly those that may.
+fn is_settled(document: &Document) -> bool {
+    let modes: Vec<Mode> = document.claims.iter().map(Place::mode).collect();
+    let holds = document.claims.iter().take_while(|place| place.held.is_some()).count();
+    let any_later = document.claims[holds..].iter().any(|place| place.held.is_some());
+    holds == queue::held(&modes) && !any_later
+}
+
+proptest! {
+    #[test]
+    fn holds_follow_the_rule_whoever_comes_and_goes(
+        steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0u8..20), 0..60)
+    ) {
+        let mut document = queue_of(&[]);
+        for (comes, shared, n) in steps {
+            let mode = if shared { Mode::Shared } else { Mode::Exclusive };
+            if comes {
+                enter(&mut document, &request(n, mode)).expect("mixes");
+            } else {
+                document.remove(id(n), 6);
+            }
+            prop_assert!(is_settled(&document));
+        }
+    }
+
+    #[test]
+    fn slots_are_all_different(steps in prop::collection::vec((any::<bool>(), 0u8..8), 0..60)) {
+        let mut document = queue_of(&[]);
+        for (comes, n) in steps {
+            if comes {
+                enter(&mut document, &request(n, slots(3))).expect("mixes");
+            } else {
+                document.remove(id(n), 6);
+            }
+            let mut taken: Vec<u32> =
+                document.claims.iter().filter_map(|place| place.held?.slot).collect();
+            taken.sort_unstable();
+            taken.dedup();
+            prop_assert_eq!(taken.len(), document.claims.len().min(3));
+            prop_assert!(is_settled(&document));
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let document = queue_of(&[Mode::Shared, Mode::Exclusive]);
+    assert_eq!(Content::parse(&document.to_bytes()), Content::Queue(document));
+}
+
+#[test]
+fn what_others_wrote_is_theirs() {
+    for text in ["", "1", "{}", "dlock", "[1,\"a\",\"b\",[]]", "{\"dlock\":\"x\"}", "[1]", "{\"claims\":[]}"]
+    {
+        assert_eq!(Content::parse(text.as_bytes()), Content::Foreign, "{text}");
+    }
+    for text in ["{\"dlock\":2}", "{\"dlock\":1,\"claims\":7}", "{\"dlock\":9,\"lock\":\"a\"}"] {
+        assert_eq!(Content::parse(text.as_bytes()), Content::Newer, "{text}");
+    }
+}
+
+#[test]
+fn entering_again_is_one_entry_and_another_ttl() {
+    let mut document = queue_of(&[Mode::Exclusive]);
+    enter(&mut document, &request(1, Mode::Exclusive)).expect("enters");
+    assert_eq!((document.claims.len(), document.claims[0].beat), (1, 1));
+}
+
+#[test]
+fn kinds_do_not_mix_and_nothing_is_changed() {
+    let mut document = queue_of(&[slots(2)]);
+    let before = document.clone();
+    for mode in [Mode::Exclusive, Mode::Shared, slots(3)] {
+        let Mismatch(why) = enter(&mut document, &request(9, mode)).expect_err("does not mix");
+        assert!(why.contains("u@h1") && why.contains("slots:2"), "{why}");
+    }
+    assert_eq!(document, before);
+}
+
+#[test]
+fn who_was_seen_to_stand_still_for_longer_than_its_ttl_is_dead() {
+    let margin = Duration::from_secs(6);
+    let mut document = queue_of(&[Mode::Shared, Mode::Shared, Mode::Exclusive]);
+    let observe = |document: &mut Document, now| document.observe(id(9), now, margin);
+    assert_eq!(observe(&mut document, 1_000), []);
+    assert_eq!(observe(&mut document, 20_000), []);
+    document.renew(id(2));
+    assert_eq!(observe(&mut document, 36_999), []);
+    assert_eq!(observe(&mut document, 37_000), [id(1)]);
+    assert_eq!(observe(&mut document, 72_998), [id(1)]);
+    assert_eq!(observe(&mut document, 72_999), [id(1), id(2)]);
+    assert_eq!(document.observe(id(2), 72_999, margin), [id(1)], "itself it is not");
+    // A clock that was set back tells nothing.
+    assert_eq!(observe(&mut document, 0), []);
+}
+
+#[test]
+fn superseding_spares_holders_and_those_who_did_not_say_so() {
+    let mut document = queue_of(&[]);
+    let newest = |n| Request { supersede: true, ..request(n, Mode::Exclusive) };
+    enter(&mut document, &newest(1)).expect("enters");
+    enter(&mut document, &request(2, Mode::Exclusive)).expect("enters");
+    enter(&mut document, &newest(3)).expect("enters");
+    assert_eq!(enter(&mut document, &newest(4)), Ok(vec![id(3)]));
+    let left: Vec<_> = document.claims.iter().filter_map(Place::id).collect();
+    assert_eq!(left, [id(1), id(2), id(4)]);
+}
+
+#[test]
+fn a_thousand_waiters_fit_into_a_mebibyte() {
+    let mut document = queue_of(&[]);
+    for n in 0..2000u128 {
+        let mut request = request(1, Mode::Exclusive);
+        request.id = ClaimId::from_number(n);
+        request.holder = Holder {
+            host: "worker-17.eu-central.example.org".into(),
+            pid: 4_194_303,
+            user: "deploy".into(),
+            command: "/usr/local/bin/backup.sh".into(),
+            ..Holder::default()
+        };
+        enter(&mut document, &request).expect("enters");
+    }
+    assert!(document.to_bytes().len() < 900_000, "{}", document.to_bytes().len());
+}

@@ -1,0 +1,116 @@
+//! How a claim stands in its queues, and what it waits for.
+
+use zookeeper_client::Client;
+
+use super::line::Line;
+use super::shared::{Own, Shared};
+use super::sight::Sight;
+use super::wire::{Outcome, children};
+use crate::lock::{ClaimId, Mode, queue};
+
+/// What to wait for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Hint {
+    /// The end of this node.
+    Node(String),
+    /// The waiter whose record this is has got its slot, or gone: whoever is behind it is first then.
+    Turn(String),
+    /// One of so many claims that hold slots, all that are ahead of this one, has gone.
+    Slot(Own, u32),
+    /// All claims ahead of this one have their slots.
+    Ahead(Own),
+    /// Fewer than so many leases in this folder.
+    Room(String, usize),
+}
+
+/// How a claim stands in all its lines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// Nothing is ahead that must end first.
+    Free,
+    /// An own node is not there any more.
+    Gone,
+    /// Something is.
+    Blocked {
+        /// How many entries are ahead of it in any line.
+        ahead: u32,
+        /// What may change that.
+        hint: Hint,
+        /// The record of the first in the line that is waited for.
+        first: Option<String>,
+    },
+}
+
+impl Standing {
+    pub(super) fn is_free(&self) -> bool {
+        *self == Self::Free
+    }
+}
+
+/// How a claim stands in one line.
+struct Stand {
+    ahead: u32,
+    /// What it waits for, and the record of the first in line.
+    blocked: Option<(Hint, Option<String>)>,
+}
+
+/// How `own` stands in its line; `None` if it does not stand there any more.
+fn stand_in(own: &Own, line: &Line) -> Option<Stand> {
+    let path = |name: &str| format!("{}/{name}", own.line);
+    let index = line.position(own.record())?;
+    let modes = line.modes();
+    let ahead = u32::try_from(index).unwrap_or(u32::MAX);
+    if index < queue::held(&modes) {
+        return Some(Stand { ahead, blocked: None });
+    }
+    let first = line.places.first().map(|place| path(&place.record().name));
+    // The nearest of those that must end: with slots, the one right before.
+    let blocker = line.blocker(index)?;
+    let hint = match modes[index] {
+        Mode::Slots(slots) if ahead == slots.get() => Hint::Slot(own.clone(), slots.get()),
+        Mode::Slots(_) => Hint::Turn(path(&blocker.record().name)),
+        _ => Hint::Node(path(&blocker.watched().name)),
+    };
+    Some(Stand { ahead, blocked: Some((hint, first)) })
+}
+
+/// How the claim stands, given what stands in its lines.
+pub(super) fn stand(shared: &Shared, sights: &[Sight]) -> Standing {
+    let mut all = 0;
+    let mut blocked = None;
+    for (own, sight) in shared.own().iter().zip(sights) {
+        match stand_in(own, &sight.line) {
+            None => return Standing::Gone,
+            Some(stand) => {
+                all += stand.ahead;
+                blocked = blocked.or(stand.blocked);
+            }
+        }
+    }
+    match blocked {
+        None => Standing::Free,
+        Some((hint, first)) => Standing::Blocked { ahead: all, hint, first },
+    }
+}
+
+/// The queue in `names`, without what an earlier attempt of the same claim left in it: that is removed.
+pub(super) fn queue_of(client: &Client, id: ClaimId, own: &Own, names: &[String]) -> Line {
+    let mut line = Line::of(names);
+    for node in line.take_older_selves(id, own.record()) {
+        // Should it fail, the next look removes it, or the end of the session does.
+        drop(client.delete(&format!("{}/{}", own.line, node.name), None));
+    }
+    line
+}
+
+/// Reads the lines and says how the claim stands in them.
+pub(super) async fn look(shared: &Shared, client: &Client) -> Outcome<Standing> {
+    let own = shared.own();
+    let mut sights = Vec::with_capacity(own.len());
+    let listed: Vec<_> = own.iter().map(|own| children(client, &own.line)).collect();
+    for (own, listed) in own.iter().zip(listed) {
+        let line = queue_of(client, shared.request.id, own, &listed.await?);
+        sights.push(Sight { line, ..Sight::default() });
+    }
+    Ok(stand(shared, &sights))
+}

@@ -1,0 +1,77 @@
+//! Proving that a claim's session lives.
+
+use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
+
+use super::evict::be_gone;
+use super::shared::{Own, Shared};
+use super::wire::{Outcome, connected, is_ambiguous, is_over};
+use crate::lock::{LossReason, Moment};
+
+/// What a renewal came to.
+enum Proof {
+    Alive,
+    Gone,
+}
+
+/// A write that changes nothing: a quorum agrees that the nodes are there. Pings and reads prove nothing, a
+/// follower that is cut off answers them as well. The version does not matter, since others may mark the node.
+async fn prove(shared: &Shared, client: &Client) -> Outcome<Proof> {
+    loop {
+        let mut step = client.new_multi_writer();
+        for path in shared.own().iter().flat_map(Own::all) {
+            step.add_check_version(&path, -1)?;
+        }
+        match step.commit().await {
+            Ok(_) => return Ok(Proof::Alive),
+            Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => return Ok(Proof::Gone),
+            Err(error) => {
+                let error = ZkError::from(error);
+                if is_over(&error) {
+                    return Ok(Proof::Gone);
+                }
+                // Counted from when the first attempt was sent, a repetition is as good.
+                if !is_ambiguous(&error) || !connected(client).await {
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+}
+
+/// The outcome of what was begun, if anything was.
+async fn first<T>(begun: Option<impl Future<Output = T>>) -> Option<T> {
+    match begun {
+        Some(work) => Some(work.await),
+        None => None,
+    }
+}
+
+/// What a renewal does, in the session's own task.
+pub(super) async fn renew(shared: &Shared, client: &Client, begun: Moment) -> Outcome<()> {
+    // It rides along with the first renewal: a hold does not wait for it.
+    let config = shared.proofs().single.is_none().then(|| client.get_config());
+    match prove(shared, client).await {
+        Ok(Proof::Alive) => {
+            if let Some(Ok((text, _))) = first(config).await {
+                let servers =
+                    String::from_utf8_lossy(&text).lines().filter(|l| l.starts_with("server.")).count();
+                shared.proofs().single = Some(servers <= 1);
+            }
+            shared.proofs().add(begun);
+            Ok(())
+        }
+        Ok(Proof::Gone) => {
+            if shared.watcher.peek_state().is_terminated() {
+                shared.lose(LossReason::SessionEnded);
+            } else {
+                be_gone(shared, client).await;
+            }
+            Ok(())
+        }
+        Err(_) if shared.watcher.peek_state().is_terminated() => {
+            shared.lose(LossReason::SessionEnded);
+            Ok(())
+        }
+        Err(trouble) => Err(trouble),
+    }
+}

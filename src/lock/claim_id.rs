@@ -1,0 +1,81 @@
+//! What names one claim.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The identity of one claim, 128 bits made by the client before the first request, so that a step whose
+/// reply was lost can be repeated or undone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId([u8; 16]);
+
+impl ClaimId {
+    /// Takes 16 random bytes as an identity.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The id as one number.
+    pub const fn to_number(self) -> u128 {
+        u128::from_be_bytes(self.0)
+    }
+
+    /// The id that is this number.
+    pub const fn from_number(number: u128) -> Self {
+        Self(number.to_be_bytes())
+    }
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.to_number())
+    }
+}
+
+impl fmt::Debug for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is not 32 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotAClaimId;
+
+impl fmt::Display for NotAClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a claim id is 32 hexadecimal digits, as `dlock status` shows it")
+    }
+}
+
+impl std::error::Error for NotAClaimId {}
+
+impl FromStr for ClaimId {
+    type Err = NotAClaimId;
+    fn from_str(text: &str) -> Result<Self, NotAClaimId> {
+        if text.len() != 32 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+            return Err(NotAClaimId);
+        }
+        u128::from_str_radix(text, 16).map(|n| Self(n.to_be_bytes())).map_err(|_| NotAClaimId)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ids_round_trip(bytes in any::<[u8; 16]>()) {
+            let id = ClaimId::from_bytes(bytes);
+            prop_assert_eq!(id.to_string().parse(), Ok(id));
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_id() {
+        for text in ["", "12", "+0000000000000000000000000000000", "G0000000000000000000000000000000"] {
+            assert_eq!(text.parse::<ClaimId>(), Err(NotAClaimId), "{text}");
+        }
+    }
+}

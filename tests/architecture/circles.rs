@@ -1,0 +1,243 @@
+//! No circle between the files of one folder.
+//!
+//! Files form a circle if what each of them names leads through the others back to itself. What a module passes on with
+//! `use` counts as its owner's: so a `mod.rs` that declares and re-exports its children belongs to no circle, and one
+//! whose children use what it defines itself does. A folder within the folder is one member. What tests name does not
+//! count, nor do methods, which are called without a path.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::source::{blank, tree, words};
+use super::{is_tests, module, paths, without_tests};
+
+/// The names on the way from the crate to a module.
+type Module = Vec<String>;
+
+/// The code of one module, and what its `use` declarations bring into it: the name, and the path that it stands for.
+struct Code {
+    file: String,
+    text: String,
+    imports: BTreeMap<String, Module>,
+}
+
+/// All modules; of those that are tests nothing but that they are there.
+struct Program(BTreeMap<Module, Option<Code>>);
+
+/// For each member of a folder, the others that it names, and what of them.
+type Uses = BTreeMap<Module, BTreeMap<Module, BTreeSet<String>>>;
+
+/// The circles among `files`: paths relative to `src`, and texts.
+pub(crate) fn circles(files: &[(String, String)]) -> Vec<String> {
+    let program = Program::of(files);
+    let folders: BTreeSet<&[String]> =
+        program.0.keys().filter_map(|m| m.split_last()).map(|(_, f)| f).collect();
+    let rooms = folders.into_iter().filter(|folder| !folder.is_empty());
+    let mut found: Vec<String> =
+        rooms.flat_map(|folder| circles_in(folder, &program.uses_in(folder))).collect();
+    let globs =
+        program.0.iter().filter(|(_, code)| code.as_ref().is_some_and(|c| c.text.contains("super::*")));
+    found.extend(globs.map(|(module, _)| format!("{} names all that its parent has", module.join("/"))));
+    found
+}
+
+impl Program {
+    fn of(files: &[(String, String)]) -> Self {
+        let mut program = Self(BTreeMap::new());
+        for (file, text) in files.iter().filter(|(file, _)| !["main.rs", "lib.rs"].contains(&file.as_str())) {
+            let text = blank(without_tests(text));
+            let code = Code { file: file.clone(), text, imports: BTreeMap::new() };
+            program.0.insert(module(file), (!is_tests(file)).then_some(code));
+        }
+        let imports: Vec<_> = program
+            .0
+            .iter()
+            .filter_map(|(m, code)| Some((m.clone(), program.imports(m, code.as_ref()?))))
+            .collect();
+        for (module, imports) in imports {
+            if let Some(Some(code)) = program.0.get_mut(&module) {
+                code.imports = imports;
+            }
+        }
+        program
+    }
+
+    fn imports(&self, of: &Module, code: &Code) -> BTreeMap<String, Module> {
+        let mut found = BTreeMap::new();
+        for at in words(&code.text, "use") {
+            let declaration = code.text[at + "use".len()..].split(';').next().unwrap_or_default();
+            for path in self.paths(of, &code.file, declaration) {
+                if let Some(name) = path.last() {
+                    found.insert(name.clone(), path);
+                }
+            }
+        }
+        found
+    }
+
+    /// Every path in `text` to something in this crate, also one that begins with a child of the module.
+    fn paths(&self, of: &Module, file: &str, text: &str) -> Vec<Module> {
+        let mut found = paths(file, text);
+        let children = self.0.keys().filter(|m| m.len() == of.len() + 1 && m.starts_with(of));
+        for child in children.filter_map(|module| module.last()) {
+            for at in words(text, child) {
+                let inner = text[..at].ends_with("::") && !text[..at].ends_with("self::");
+                if text[at + child.len()..].starts_with("::") && !inner {
+                    tree(&text[at..], of, &mut found);
+                }
+            }
+        }
+        for path in &mut found {
+            path.retain(|name| name != "self");
+        }
+        found
+    }
+
+    /// The module that defines what `path` leads to, and what it is called there; the module itself is called nothing.
+    fn owner(&self, path: &[String]) -> Option<(Module, Option<String>)> {
+        let mut path = path.to_vec();
+        // No name is passed on more often than this.
+        for _ in 0..8 {
+            let known = (1..=path.len()).rev().find(|n| self.0.contains_key(&path[..*n]))?;
+            let (module, rest) = path.split_at(known);
+            let code = self.0[module].as_ref();
+            match rest.first().and_then(|name| code?.imports.get(name)) {
+                Some(further) if further.as_slice() != path => {
+                    path = [further.as_slice(), &rest[1..]].concat();
+                }
+                _ => return Some((module.to_vec(), rest.first().cloned())),
+            }
+        }
+        None
+    }
+
+    /// What the members of `folder`, itself among them, use of each other.
+    fn uses_in(&self, folder: &[String]) -> Uses {
+        let member = |module: &Module| {
+            let inside = module.starts_with(folder);
+            inside.then(|| module[..module.len().min(folder.len() + 1)].to_vec())
+        };
+        let mut found = Uses::new();
+        for (from, code) in self.0.iter().filter_map(|(from, code)| Some((from, code.as_ref()?))) {
+            let Some(by) = member(from) else { continue };
+            for path in self.paths(from, &code.file, &code.text) {
+                let Some((to, name)) = self.owner(&path) else { continue };
+                // That of a visibility.
+                let is_parent = name.is_none() && from.starts_with(&to);
+                let Some(used) = member(&to).filter(|used| *used != by) else { continue };
+                if !is_parent && self.0[&to].is_some() {
+                    let name = name.or_else(|| to.last().cloned()).unwrap_or_default();
+                    found.entry(by.clone()).or_default().entry(used).or_default().insert(name);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// A sentence for each group of members that lead back to each other: one of the shortest ways round.
+fn circles_in(folder: &[String], uses: &Uses) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut done = BTreeSet::new();
+    for from in uses.keys() {
+        let Some(round) = way(uses, from, from).filter(|_| !done.contains(from)) else { continue };
+        let group: Vec<_> =
+            uses.keys().filter(|to| way(uses, from, to).is_some() && way(uses, to, from).is_some()).collect();
+        let last = |module: &Module| {
+            if module.as_slice() == folder { "mod".to_owned() } else { module[folder.len()].clone() }
+        };
+        let steps = round.windows(2).map(|step| {
+            let names: Vec<&str> = uses[&step[0]][&step[1]].iter().map(String::as_str).collect();
+            format!(" -> {} ({})", last(&step[1]), names.join(", "))
+        });
+        let others = group.len() + 1 - round.len();
+        let more = if others > 0 { format!(", with {others} others in it") } else { String::new() };
+        let steps: String = steps.collect();
+        found.push(format!("a circle in {}: {}{steps}{more}", folder.join("/"), last(from)));
+        done.extend(group);
+    }
+    found
+}
+
+/// One of the shortest ways from one member to another, or round to itself, with both ends.
+fn way(uses: &Uses, from: &Module, to: &Module) -> Option<Vec<Module>> {
+    let mut ways = VecDeque::from([vec![from.clone()]]);
+    let mut seen = BTreeSet::new();
+    while let Some(way) = ways.pop_front() {
+        for next in way.last().and_then(|last| uses.get(last)).into_iter().flat_map(BTreeMap::keys) {
+            let longer = [way.as_slice(), std::slice::from_ref(next)].concat();
+            if next == to {
+                return Some(longer);
+            }
+            if seen.insert(next.clone()) {
+                ways.push_back(longer);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn circles_are_found() {
+    for (files, wanted) in [
+        (
+            &[("a/mod.rs", ""), ("a/one.rs", "use super::two::Two;"), ("a/two.rs", "use crate::a::one;")]
+                as &[_],
+            "a circle in a: one -> two (Two) -> one (one)",
+        ),
+        (
+            &[
+                ("a/mod.rs", "pub use one::One;"),
+                ("a/one.rs", "use super::two::f;"),
+                ("a/two.rs", "use super::One;"),
+            ],
+            "a circle in a: one -> two (f) -> one (One)",
+        ),
+        (
+            &[("a/mod.rs", "struct Here; fn f() { one::run() }"), ("a/one.rs", "fn run() { super::Here; }")],
+            "a circle in a: mod -> one (run) -> mod (Here)",
+        ),
+        (
+            &[
+                ("a/b/mod.rs", "use super::c::C;"),
+                ("a/b/in.rs", ""),
+                ("a/c.rs", "fn f() { super::b::in::g() }"),
+            ],
+            "a circle in a: b -> c (C) -> b (g)",
+        ),
+        (
+            &[
+                ("a/one.rs", "use super::two::{f, g as h};"),
+                ("a/two.rs", "fn f() { super::three::f() }"),
+                ("a/three.rs", "use super::one::F;"),
+            ],
+            "a circle in a: one -> two (f, g) -> three (f) -> one (F)",
+        ),
+        (&[("a/one.rs", "use super::*;")], "a/one names all that its parent has"),
+    ] {
+        assert_eq!(circles(&owned(files)), [wanted], "{files:?}");
+    }
+}
+
+#[test]
+fn what_is_no_circle_passes() {
+    for files in [
+        &[
+            ("a/mod.rs", "mod one;\nmod two;\npub use one::One;"),
+            ("a/one.rs", ""),
+            ("a/two.rs", "use super::One;"),
+        ] as &[_],
+        &[("a/mod.rs", "use one::f;"), ("a/one.rs", "pub(in crate::a) fn f() {}")],
+        &[("a/one.rs", "use super::two::Two;"), ("a/two.rs", "// super::one::One\n")],
+        &[
+            ("a/one.rs", "use super::two::Two;"),
+            ("a/two.rs", "struct Two;\n#[cfg(test)]\nmod tests {\n    use super::super::one::One;\n}\n"),
+        ],
+        &[("a/one.rs", "use super::two::Two;"), ("a/two.rs", ""), ("a/two_tests.rs", "use super::one::One;")],
+    ] {
+        assert_eq!(circles(&owned(files)), Vec::<String>::new(), "{files:?}");
+    }
+}
+
+fn owned(files: &[(&str, &str)]) -> Vec<(String, String)> {
+    files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+}
