@@ -33,7 +33,7 @@ async fn act(
     out: &mut dyn Out,
     ask: Ask<'_>,
 ) -> Result<(), Ended> {
-    let line = backend.inspect(&settings.name, connect::deadline()).await?;
+    let line = connect::ask(|deadline| backend.inspect(&settings.name, deadline)).await?;
     let lock = sanitise::text(settings.name.as_str());
     nameless(&line, settings, &lock)?;
     let service = out::service(backend);
@@ -63,9 +63,9 @@ async fn act(
         let nobodys = entry.verb == Verb::Detach && !backend.needs_keeper();
         let how = if settings.force || nobodys { Evict::Force } else { Evict::Ask };
         let there = if entry.foreign {
-            backend.evict_foreign(&settings.name, *id, connect::deadline()).await?
+            connect::ask(|deadline| backend.evict_foreign(&settings.name, *id, deadline)).await?
         } else {
-            backend.evict(&settings.name, *id, how, by, connect::deadline()).await?
+            connect::ask(|deadline| backend.evict(&settings.name, *id, how, by, deadline)).await?
         };
         if !there {
             missed.push(party.to_string());

@@ -14,7 +14,7 @@ use super::source::Source;
 use crate::backend::service::Address;
 use crate::backend::{Backend, locator};
 use crate::clock;
-use crate::lock::Moment;
+use crate::lock::{self, Moment};
 use crate::output::sanitise;
 
 /// How long a command that only looks gives the service to answer a request.
@@ -23,6 +23,21 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// The deadline of a request sent now.
 pub fn deadline() -> Moment {
     clock::now() + PATIENCE
+}
+
+/// Makes a request, and once more if it ended early with an error that may pass: a connection that broke is no answer, and the next
+/// one may be to another server. Where nobody listens the second is refused as soon as the first.
+///
+/// What is requested must be safe to do twice; what the first did without being heard, the second finds done.
+pub async fn ask<T, F>(request: impl Fn(Moment) -> F) -> lock::Result<T>
+where
+    F: Future<Output = lock::Result<T>>,
+{
+    let deadline = deadline();
+    match request(deadline).await {
+        Err(error) if error.is_transient() && clock::now() < deadline => request(deadline).await,
+        done => done,
+    }
 }
 
 /// The address that `connection` means.
@@ -71,5 +86,32 @@ pub fn block_on(work: impl Future<Output = Result<(), Ended>>) -> Result<(), End
     match runtime() {
         Ok(runtime) => runtime.block_on(work),
         Err(error) => Err(Failure::new(ExitCode::System, format!("cannot make a runtime: {error}")).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::lock::{Error, ErrorKind};
+
+    /// What is answered where the first requests end so, and how many there were.
+    async fn asked(first: &[ErrorKind]) -> (lock::Result<usize>, usize) {
+        let times = Cell::new(0);
+        let answer = ask(|_| {
+            let at = times.replace(times.get() + 1);
+            let failed = first.get(at).map(|kind| Error::new(*kind, "fake", "ask", "the connection broke"));
+            async move { failed.map_or(Ok(at), Err) }
+        });
+        (answer.await, times.get())
+    }
+
+    #[tokio::test]
+    async fn a_request_is_made_again_once_if_that_may_help() {
+        assert!(matches!(asked(&[]).await, (Ok(0), 1)));
+        assert!(matches!(asked(&[ErrorKind::Unavailable]).await, (Ok(1), 2)));
+        assert!(matches!(asked(&[ErrorKind::Unavailable; 3]).await, (Err(_), 2)));
+        assert!(matches!(asked(&[ErrorKind::Corrupt]).await, (Err(_), 1)));
     }
 }

@@ -28,7 +28,7 @@ async fn look(
     if settings.follow {
         return follow(backend, &settings.name, printer, &mut |line| shown.show(line, out)).await;
     }
-    let line = backend.inspect(&settings.name, connect::deadline()).await?;
+    let line = connect::ask(|deadline| backend.inspect(&settings.name, deadline)).await?;
     shown.show(&line, out)
 }
 

@@ -21,7 +21,7 @@ async fn show(
     out: &mut dyn Out,
     printer: &Printer,
 ) -> Result<(), Ended> {
-    let locks = backend.list(&settings.starting_with, connect::deadline()).await?;
+    let locks = connect::ask(|deadline| backend.list(&settings.starting_with, deadline)).await?;
     let service = out::service(backend);
     if settings.viewing.json {
         return out.write(&json::list(&locks, service.backend));

@@ -44,7 +44,7 @@ fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> Resu
 
 async fn proclaim(backend: &dyn Backend, own: &Own, value: &str) -> Result<(), Ended> {
     for name in &own.names {
-        if !backend.publish(name, own.claim, value, connect::deadline()).await? {
+        if !connect::ask(|deadline| backend.publish(name, own.claim, value, deadline)).await? {
             return Err(own.does_not_lead(name, backend).into());
         }
     }

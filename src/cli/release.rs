@@ -7,14 +7,18 @@ use super::exit_code::{ExitCode, Failure};
 use super::me;
 use super::out::Ended;
 use super::settings::ClaimSettings;
+use super::watch;
 use crate::backend::{Backend, Evict};
 use crate::clock::{self, Clock};
-use crate::lock::{ClaimId, Entry, Holder, LockName, Verb, duration};
+use crate::lock::{ClaimId, Entry, Error, Holder, LockName, LockStatus, Verb, duration};
 use crate::output::message::names;
 use crate::output::sanitise;
 
 /// How long the end of a claim is waited for at least. If it has a longer ttl, so long: one that nobody renews is gone then.
 const LEAST_WAIT: Duration = Duration::from_secs(30);
+
+/// No lease is shorter.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// Gives a lock back that `acquire` has taken; returns when it is free of the claim.
 pub fn release(settings: &ClaimSettings) -> Result<(), Ended> {
@@ -39,7 +43,7 @@ async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder)
     // A keeper reads who asks; where there is none, nobody would.
     let unkept = found.verb == Verb::Detach && !backend.needs_keeper();
     let how = if unkept { Evict::Force } else { Evict::Ask };
-    if !backend.evict(name, found.id, how, by, connect::deadline()).await? {
+    if !connect::ask(|deadline| backend.evict(name, found.id, how, by, deadline)).await? {
         return Err(ended_meanwhile(&found).into());
     }
     if how != Evict::Ask {
@@ -51,27 +55,54 @@ async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder)
 
 async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> Result<(), Ended> {
     let found = find(backend, settings).await?;
-    if found.verb == Verb::Detach && !backend.renew(found.name, found.id, connect::deadline()).await? {
-        return Err(ended_meanwhile(&found).into());
+    if found.verb != Verb::Detach {
+        return Ok(());
+    }
+    // What was renewed may have run out again when that is heard: an answer counts that comes within the shortest ttl.
+    for _ in 0..2 {
+        let sent = clock::now();
+        if !connect::ask(|deadline| backend.renew(found.name, found.id, deadline)).await? {
+            return Err(ended_meanwhile(&found).into());
+        }
+        if clock::now() < sent + SHORTEST_TTL {
+            return Ok(());
+        }
+    }
+    Err(unheard(&found).into())
+}
+
+/// Waits until the claim is no longer in the queue, for `longest`: nested runs may keep it there, or a dlock that is stopped where
+/// no lease runs out. An observer that hears nothing tries again without a word, so the service is asked before it is said that
+/// the claim is still there.
+async fn await_end(backend: &dyn Backend, found: &Found<'_>, longest: Duration) -> Result<(), Ended> {
+    let until = clock::now() + longest;
+    tokio::select! {
+        biased;
+        () = Clock::Boot.sleep_until(until) => {}
+        gone = observe_end(backend, found) => return Ok(gone?),
+    }
+    let line = connect::ask(|deadline| backend.inspect(found.name, deadline)).await?;
+    if has(&line, found.id) { Err(still_there(found, longest).into()) } else { Ok(()) }
+}
+
+/// Returns when an observer sees the claim no longer; one whose connection breaks is followed by another.
+async fn observe_end(backend: &dyn Backend, found: &Found<'_>) -> Result<(), Error> {
+    let (mut observer, mut line) = watch::begin(backend, found.name).await?;
+    while has(&line, found.id) {
+        match observer.next().await {
+            Ok(next) => line = next,
+            Err(error) if error.is_transient() => {
+                (observer, line) = watch::begin(backend, found.name).await?;
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }
 
-/// Waits until the claim is no longer in the queue, for `longest`: nested runs may keep it there, or a dlock that is stopped where
-/// no lease runs out.
-async fn await_end(backend: &dyn Backend, found: &Found<'_>, longest: Duration) -> Result<(), Ended> {
-    let until = clock::now() + longest;
-    let mut observer = backend.observe(found.name).await?;
-    loop {
-        let line = tokio::select! {
-            biased;
-            () = Clock::Boot.sleep_until(until) => return Err(still_there(found, longest).into()),
-            line = observer.next() => line?,
-        };
-        if !line.holders.iter().chain(&line.waiters).any(|entry| entry.claim == Some(found.id)) {
-            return Ok(());
-        }
-    }
+/// Whether the claim `id` is in the queue.
+fn has(line: &LockStatus, id: ClaimId) -> bool {
+    line.holders.iter().chain(&line.waiters).any(|entry| entry.claim == Some(id))
 }
 
 /// A claim of `acquire` that holds.
@@ -86,7 +117,7 @@ struct Found<'a> {
 async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<Found<'a>, Failure> {
     let mut found: Option<Found<'a>> = None;
     for name in &settings.names {
-        let line = backend.inspect(name, connect::deadline()).await?;
+        let line = connect::ask(|deadline| backend.inspect(name, deadline)).await?;
         let is_meant = |entry: &&Entry| {
             !entry.foreign && entry.claim.is_some_and(|id| id.to_string().starts_with(&settings.claim))
         };
@@ -124,6 +155,14 @@ fn gone(settings: &ClaimSettings) -> Failure {
 fn ended_meanwhile(found: &Found<'_>) -> Failure {
     let lock = sanitise::text(found.name.as_str());
     Failure::new(ExitCode::Lost, format!("claim {} does not hold {lock} any more", found.id))
+}
+
+/// A claim that was renewed, but so long ago that it may have run out.
+fn unheard(found: &Found<'_>) -> Failure {
+    let lock = sanitise::text(found.name.as_str());
+    let reason =
+        format!("claim {} on {lock}: the service answers too late to tell whether it holds", found.id);
+    Failure::new(ExitCode::Unavailable, reason).hint("renew again; dlock status shows whether it holds")
 }
 
 /// A claim that was asked to leave and has not.

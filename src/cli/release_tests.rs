@@ -4,7 +4,6 @@ use super::*;
 use crate::cli::exit_code::ExitCode;
 use crate::cli::settings::Connection;
 use crate::cli::testing::{Lines, by, line};
-use crate::lock::LockStatus;
 use crate::output::{LogFormat, Verbosity};
 
 fn settings(claim: &str, names: &[&str]) -> ClaimSettings {
@@ -87,4 +86,15 @@ async fn a_claim_that_does_not_leave_is_not_waited_for_for_ever() {
     };
     assert_eq!(failure.code, ExitCode::Unavailable.number());
     assert!(failure.to_string().contains("still holds a"), "{failure}");
+}
+
+#[tokio::test]
+async fn what_no_observer_was_told_of_is_asked_for_before_it_is_said() {
+    let line = of("a", Verb::Acquire);
+    let found_in = Lines::new(vec![line.clone()]);
+    let settings = settings(&digits(&line), &["a"]);
+    let found = find(&found_in, &settings).await.expect("it holds");
+    let free = Lines::new(vec![]);
+    free.will_observe(vec![vec![]]);
+    await_end(&free, &found, Duration::ZERO).await.expect("it has left");
 }

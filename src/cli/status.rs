@@ -23,11 +23,11 @@ pub fn run(settings: &StatusSettings, out: &mut dyn Out, printer: &Printer) -> R
 
 async fn look(backend: &dyn Backend, settings: &StatusSettings) -> Result<Vec<LockStatus>, Error> {
     if settings.names.is_empty() {
-        return backend.list("", connect::deadline()).await;
+        return connect::ask(|deadline| backend.list("", deadline)).await;
     }
     let mut locks = Vec::new();
     for name in &settings.names {
-        locks.push(backend.inspect(name, connect::deadline()).await?);
+        locks.push(connect::ask(|deadline| backend.inspect(name, deadline)).await?);
     }
     Ok(locks)
 }

@@ -54,16 +54,17 @@ pub(super) async fn follow(
     }
 }
 
-type Begun = (Box<dyn Observer>, LockStatus);
+pub(super) type Begun = (Box<dyn Observer>, LockStatus);
 
 /// Observers go on trying without a word, so a service that cannot be used is found by a look before.
-async fn begin(backend: &dyn Backend, name: &LockName) -> Result<Begun, Error> {
-    backend.inspect(name, connect::deadline()).await?;
-    let begun = tokio::time::timeout(connect::PATIENCE, async {
+pub(super) async fn begin(backend: &dyn Backend, name: &LockName) -> Result<Begun, Error> {
+    connect::ask(|deadline| backend.inspect(name, deadline)).await?;
+    let observed = |_| async {
         let mut observer = backend.observe(name).await?;
         let first = observer.next().await?;
-        Ok((observer, first))
-    });
+        Ok::<Begun, Error>((observer, first))
+    };
+    let begun = tokio::time::timeout(connect::PATIENCE, connect::ask(observed));
     begun.await.unwrap_or_else(|_| {
         let kind = backend.capabilities().backend;
         let reason = format!("{}: no answer in time", backend.place());

@@ -152,6 +152,8 @@ pub mod adr {
     pub mod r0115_what_others_made_is_called_as_its_service_calls_it {}
     #[doc = include_str!("adr/0118-one-set-of-trials-for-every-way-to-hold.md")]
     pub mod r0118_one_set_of_trials_for_every_way_to_hold {}
+    #[doc = include_str!("adr/0124-every-message-of-every-way-to-hold.md")]
+    pub mod r0124_every_message_of_every_way_to_hold {}
     #[doc = include_str!("adr/0121-how-a-claim-stands-is-told-once.md")]
     pub mod r0121_how_a_claim_stands_is_told_once {}
     #[doc = include_str!("adr/0122-files-of-a-folder-form-no-circle.md")]

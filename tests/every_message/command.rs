@@ -39,12 +39,12 @@ pub(crate) fn words(folder: &Path, who: &str, length: Length) -> Vec<String> {
 }
 
 /// Adds a line to what is known of a life.
-fn note(folder: &Path, line: &str) {
+pub(crate) fn note(folder: &Path, line: &str) {
     let log = OpenOptions::new().create(true).append(true).open(folder.join("log"));
     log.expect("a log").write_all(format!("{line}\n").as_bytes()).expect("a longer log");
 }
 
-fn variable(name: &str) -> String {
+pub(crate) fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
 }
 

@@ -10,6 +10,7 @@ use crate::command::{self, Length};
 use crate::life;
 use crate::oracle;
 use crate::relay::Relay;
+use crate::scene;
 use crate::service::Service;
 use crate::support::chance::{Random, rounds, seed};
 use crate::support::{Bed, Running};
@@ -104,7 +105,7 @@ struct Member {
 fn crowd(service: Service, shape: &Shape, random: &mut Random) -> Vec<String> {
     let ports = service.ports();
     let past = Bed::on(service.at(&ports));
-    let name = life::new_name();
+    let name = scene::new_name();
     let mut members = Vec::new();
     for n in 0..shape.each * shape.modes.len() {
         let mut own = Random(random.next());

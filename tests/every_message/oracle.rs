@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-use crate::command::OWN;
 use crate::life::{Ended, Seen, TTL_OF_OTHERS, WAIT, WORK};
-use crate::point::Kind;
 use crate::relay::fault::{Fault, Strike, TTL};
 use crate::service::Service;
-
-/// The statuses that the manual has for dlock's own endings here.
-const DOCUMENTED: [i32; 4] = [69, 75, 76, OWN];
+use crate::shape::{Company, Shape, Struck, Verb};
 
 /// Of a claim of a kind that does not mix with what is there.
-const REFUSED: i32 = 64;
+pub(crate) const REFUSED: i32 = 64;
 
 /// What a machine with other things to do may take for something that is done at once.
 const SOON: Duration = Duration::from_millis(1_300);
@@ -23,33 +19,49 @@ const BOUND: Duration = Duration::from_secs(2);
 /// Who gives up telling the service of its end does so after that.
 const RELEASE: Duration = Duration::from_secs(5);
 
+/// `dlock release` waits so long for the end of a claim that it has asked to leave, after a look and a request.
+const SCRIPTS_RELEASE: Duration = Duration::from_secs(30 + 5 + 5);
+
+/// Before it stands for election a second time, after a term of a second or two.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// For how long something may be left when all is over.
-pub(crate) fn left_for(service: Service, strike: Option<Strike>, claim: Option<&Ended>) -> Duration {
+pub(crate) fn left_for(
+    service: Service,
+    shape: &Shape,
+    strike: Option<Strike>,
+    claim: Option<&Ended>,
+) -> Duration {
     // A server that is silent cannot be told of the end, though all do without it. What the claim leaves there beside the
     // entries of others ends with theirs.
     if strike.is_some_and(|strike| strike.fault == Fault::Silence) {
         return TTL_OF_OTHERS + BOUND;
     }
     let has_left = claim.is_some_and(has_left);
-    if is_outage(service, strike) || !has_left { TTL + BOUND } else { SOON }
+    if is_outage(service, shape, strike) || !has_left { TTL + BOUND } else { SOON }
 }
 
 /// Whether the claim's end was confirmed.
-fn has_left(claim: &Ended) -> bool {
+pub(crate) fn has_left(claim: &Ended) -> bool {
     !claim.said.contains("cannot release") && !claim.said.contains("cannot leave")
 }
 
 /// Whether a lease may have run out for that; where there are others, one server is not needed.
-fn is_outage(service: Service, strike: Option<Strike>) -> bool {
+fn is_outage(service: Service, shape: &Shape, strike: Option<Strike>) -> bool {
+    shape.struck == Struck::Claim && is_out_of_reach(service, strike)
+}
+
+/// Whether the service was out of reach for as long.
+fn is_out_of_reach(service: Service, strike: Option<Strike>) -> bool {
     !service.bears_silence() && strike.is_some_and(|strike| strike.fault.is_outage())
 }
 
 /// One command that began.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Start {
-    who: String,
-    at: Duration,
-    token: u64,
+    pub(crate) who: String,
+    pub(crate) at: Duration,
+    pub(crate) token: u64,
     slot: u32,
     is_shared: bool,
 }
@@ -88,25 +100,38 @@ pub(crate) fn tokens_that_fall(starts: &[Start]) -> Vec<String> {
 }
 
 impl Seen {
-    fn starts(&self) -> Vec<Start> {
+    pub(crate) fn starts(&self) -> Vec<Start> {
         starts(&self.log)
     }
 
-    fn start(&self, who: &str) -> Option<Duration> {
+    pub(crate) fn start(&self, who: &str) -> Option<Duration> {
         self.starts().into_iter().find(|start| start.who == who).map(|start| start.at)
     }
 
-    fn end(&self, who: &str) -> Option<Duration> {
+    /// The first end of that command.
+    pub(crate) fn end(&self, who: &str) -> Option<Duration> {
         let line = self.log.iter().find_map(|line| line.strip_prefix(&format!("end {who} ")))?;
         line.parse().ok().map(Duration::from_micros)
     }
 
-    fn fault(&self) -> Option<Fault> {
+    /// The end of the command that began so.
+    pub(crate) fn end_after(&self, start: &Start) -> Option<Duration> {
+        let ends = self.log.iter().filter_map(|line| line.strip_prefix(&format!("end {} ", start.who)));
+        let mut ends = ends.filter_map(|time| time.parse().ok().map(Duration::from_micros));
+        ends.find(|end| *end > start.at)
+    }
+
+    pub(crate) fn fault(&self) -> Option<Fault> {
         self.strike.filter(|_| self.met.is_some()).map(|strike| strike.fault)
     }
 
-    fn is_outage(&self) -> bool {
-        is_outage(self.service, self.strike.filter(|_| self.met.is_some()))
+    pub(crate) fn is_outage(&self) -> bool {
+        is_outage(self.service, self.shape, self.strike.filter(|_| self.met.is_some()))
+    }
+
+    /// Whether the one who was struck was without the service for so long.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        is_out_of_reach(self.service, self.strike.filter(|_| self.met.is_some()))
     }
 
     /// Everything that is wrong.
@@ -128,6 +153,8 @@ impl Seen {
             }
         }
         self.others(&mut found);
+        self.leases(&mut found);
+        self.history(&mut found);
         if !self.remains.is_empty() {
             found.push(format!("left: {}", self.remains.join(", ")));
         }
@@ -137,12 +164,17 @@ impl Seen {
     fn exclusion(&self, found: &mut Vec<String>) {
         found.extend(self.log.iter().filter(|line| line.starts_with("overlap ")).cloned());
         for start in self.starts() {
-            let has_slot = self.kind == Kind::Slots || (self.kind == Kind::Mixed && start.who == "claim");
+            let has_slot = match self.shape.company {
+                Company::Queue => false,
+                Company::QueueForSlot => true,
+                Company::Rival => start.who == "claim",
+            };
             let slots = if has_slot { 1..=2 } else { 0..=0 };
             if !slots.contains(&start.slot) {
                 found.push(format!("slot: {} has {}", start.who, start.slot));
             }
-            if self.starts().iter().filter(|other| other.who == start.who).count() > 1 {
+            let may_again = self.shape.stands_again() && start.who == "claim";
+            if !may_again && self.starts().iter().filter(|other| other.who == start.who).count() > 1 {
                 found.push(format!("started twice: {}", start.who));
             }
         }
@@ -164,46 +196,24 @@ impl Seen {
         }
     }
 
-    fn status(&self, claim: &Ended, found: &mut Vec<String>) {
-        let said = claim.said.trim();
-        let Some(code) = claim.code else { return found.push(format!("status: a signal; it said {said:?}")) };
-        if self.kind == Kind::Mixed && code == REFUSED && self.start("claim").is_none() {
-            return;
-        }
-        if !DOCUMENTED.contains(&code) {
-            found.push(format!("status: {code}; it said {said:?}"));
-        } else if code != OWN && !self.is_outage() {
-            found.push(format!("lost: status {code} though the service was there; it said {said:?}"));
-        }
-        if code == OWN && self.end("claim").is_none() {
-            found.push("status: the command's own, but it did not come to its end".to_owned());
-        }
-        if code != OWN && self.end("claim").is_some() {
-            found.push(format!("status: the command had ended by itself, and dlock exits with {code}"));
-        }
-        if (code == 76) != (self.start("claim").is_some() && code != OWN) {
-            found.push(format!("status: {code} is not what happened; it said {said:?}"));
-        }
-        if code != OWN && said.is_empty() {
-            found.push(format!("silent: status {code} without a line that says why"));
-        }
-        if !has_left(claim) && !self.is_outage() {
-            found.push(format!("release: not confirmed though the service was there: {said:?}"));
-        }
-        for line in said.lines() {
-            if !line.starts_with("dlock: ") || line.contains("defect") || line.contains("panicked") {
-                found.push(format!("words: {line:?}"));
-            }
-        }
-    }
-
     /// The claim ends in time.
     fn times(&self, claim: &Ended, found: &mut Vec<String>) {
         let delay = self.fault().map_or(Duration::ZERO, Fault::delay);
         // Until it starts: the news that it holds may be lost, and comes with the next renewal.
         let start = if self.is_outage() { self.released + WAIT } else { self.released + TTL / 2 + delay };
-        let release = if self.is_outage() { RELEASE } else { TTL / 2 + delay };
-        let latest = start + WORK + release + SOON;
+        let release = match (self.is_outage(), self.shape.is_for_script()) {
+            (true, true) => SCRIPTS_RELEASE,
+            (true, false) => RELEASE,
+            (false, _) => TTL / 2 + delay,
+        };
+        let mut latest = start + WORK + release + SOON;
+        if self.shape.verb == Verb::Detach {
+            latest += TTL;
+        }
+        if self.shape.stands_again() {
+            // The others run between its terms, and what was lost may be lost twice.
+            latest += if self.is_outage() { WAIT * 2 } else { TTL + PAUSE + release };
+        }
         if claim.at > latest {
             found.push(format!(
                 "slow: the claim's dlock ended {:?} too late",
@@ -215,9 +225,15 @@ impl Seen {
     /// The one behind and the newcomer run soon.
     fn next_ones(&self, claim: &Ended, found: &mut Vec<String>) {
         let certain = has_left(claim) && !self.is_outage();
-        let within = SOON + if certain { Duration::ZERO } else { TTL + BOUND };
+        let mut within = SOON + if certain { Duration::ZERO } else { TTL + BOUND };
         let mut free = claim.at.max(self.released);
-        let next: &[_] = if self.kind == Kind::Mixed { &["newcomer"] } else { &["behind", "newcomer"] };
+        if self.shape.stands_again() {
+            // The one behind runs between its terms.
+            free = self.end("claim").unwrap_or(free).max(self.released);
+            within += self.fault().map_or(Duration::ZERO, Fault::delay);
+        }
+        let next: &[_] =
+            if self.shape.company == Company::Rival { &["newcomer"] } else { &["behind", "newcomer"] };
         for who in next.iter().copied() {
             if who == "newcomer" {
                 free = free.max(self.came);
@@ -271,6 +287,7 @@ impl Seen {
         ));
         facts.push(format!("claim: {:?}", self.claim));
         facts.extend(self.others.iter().map(|(who, ended)| format!("{who}: {ended:?}")));
+        facts.extend(self.observed.iter().map(|observed| format!("{observed:?}")));
         facts
     }
 }

@@ -6,17 +6,20 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 
 use crate::command::OWN;
-use crate::life::{self, Claimant, Ended, Seen};
-use crate::point::Kind;
+use crate::history::{Observed, Shown};
+use crate::life::{self, Ended, Seen};
 use crate::relay::fault::{Fault, Strike, Way};
+use crate::scene::Claimant;
 use crate::service::Service;
+use crate::shape::Shape;
 use crate::trials::undisturbed;
 
 /// What sets a key and deletes it has its key back when the request comes late: an enumeration that does not see that
 /// sees nothing.
 pub(crate) fn careless() -> Result<(), Failed> {
     let strike = Strike { way: Way::Request, number: 1, fault: Fault::Ghost };
-    let seen = undisturbed(|| life::live(Service::Redis, Kind::Exclusive, Some(strike), Claimant::Careless));
+    let seen =
+        undisturbed(|| life::live(Service::Redis, shape("exclusive"), Some(strike), Claimant::Careless));
     let found = seen.complaints();
     // What depends on a lease is not judged on a machine that never stops standing still.
     if seen.stood_still.is_some() {
@@ -28,10 +31,16 @@ pub(crate) fn careless() -> Result<(), Failed> {
     Err(format!("{}\n{}", seen.facts().join("\n"), found.join("\n")).into())
 }
 
+fn shape(name: &str) -> &'static Shape {
+    Shape::named(name).expect("a shape of that name")
+}
+
 /// A life in which nothing goes wrong but that a request is lost; the times are milliseconds.
 fn good() -> Seen {
     let at = Duration::from_millis;
-    let ended = |time: u64, code: i32| Some(Ended { at: at(time), code: Some(code), said: String::new() });
+    let ended = |time: u64, code: i32| {
+        Some(Ended { at: at(time), code: Some(code), signal: None, said: String::new() })
+    };
     let log = [
         "start before 1000000 1 10 0 exclusive",
         "end before 4000000",
@@ -44,7 +53,7 @@ fn good() -> Seen {
     ];
     Seen {
         service: Service::Etcd,
-        kind: Kind::Exclusive,
+        shape: shape("exclusive"),
         strike: Some(Strike { way: Way::Request, number: 1, fault: Fault::Lost }),
         met: Some("a request".to_owned()),
         messages: [Vec::new(), Vec::new()],
@@ -54,13 +63,60 @@ fn good() -> Seen {
         claim: ended(6510, OWN),
         others: vec![("before", ended(4005, 0)), ("behind", ended(7405, 0)), ("newcomer", ended(7425, 0))],
         came: at(6512),
+        observed: None,
         remains: Vec::new(),
         stood_still: None,
     }
 }
 
+/// The same, of one elected, with somebody who looks on.
+fn good_election() -> Seen {
+    let term = |n: u64, who: &str| {
+        Some(Shown { claim: format!("claim {n}"), value: who.to_owned(), token: Some(n) })
+    };
+    let shown = vec![
+        None,
+        term(10, "before"),
+        term(11, "claim"),
+        None,
+        term(12, "behind"),
+        term(13, "newcomer"),
+        None,
+    ];
+    let observed = Some(Observed { shown, gave_up: None, said: String::new() });
+    Seen { shape: shape("elect"), observed, ..good() }
+}
+
+/// The same, of one who stands again.
+fn good_terms() -> Seen {
+    let mut seen = Seen { shape: shape("elect-forever"), ..good() };
+    let log = ["start claim 7405000 5 13 0 exclusive", "event 8900000"];
+    seen.log.splice(6.., log.map(str::to_owned));
+    let newcomer = ["start newcomer 8930000 4 14 0 exclusive", "end newcomer 8940000"];
+    seen.log.extend(newcomer.map(str::to_owned));
+    let ended = claim(&mut seen);
+    (ended.at, ended.code, ended.signal) = (Duration::from_millis(8920), None, Some(libc::SIGTERM));
+    seen.came = ended.at;
+    seen
+}
+
+/// The same, of a script with a lease of its own.
+fn good_lease() -> Seen {
+    let mut seen = Seen { shape: shape("detach"), ..good() };
+    let told = [
+        "renew 0 4000000 4010000 holds",
+        "renew-again 0 5000000 7900000 holds",
+        "release 0 6500000 6510000 gone",
+    ];
+    seen.log.extend(told.map(str::to_owned));
+    seen
+}
+
 /// One thing that is wrong with a life, and how the complaint about it begins.
 type Wrong = (&'static str, fn(&mut Seen));
+
+/// A life with which nothing is wrong, and what is then made wrong with it.
+type Spoilt = (fn() -> Seen, &'static [Wrong]);
 
 const WRONG: &[Wrong] = &[
     ("overlap ", |seen| seen.log.push("overlap behind began beside claim".to_owned())),
@@ -90,21 +146,71 @@ const WRONG: &[Wrong] = &[
     ("left: ", |seen| seen.remains.push("a key".to_owned())),
 ];
 
+/// The same of an election.
+const WRONG_ELECTION: &[Wrong] = &[
+    ("observer: gave up", |seen| observed(seen).gave_up = Some(69)),
+    ("observer: was not shown", |seen| drop(observed(seen).shown.pop())),
+    ("history: claim came again", |seen| {
+        let again = observed(seen).shown[2].clone();
+        observed(seen).shown.insert(5, again);
+    }),
+    ("history: claim with Some(11) is not", |seen| observed(seen).shown.swap(2, 4)),
+    ("history: the term of claim", |seen| drop(observed(seen).shown.remove(2))),
+    ("history: the term of newcomer", |seen| drop(observed(seen).shown.remove(5))),
+    ("words: ", |seen| "a line of nobody".clone_into(&mut observed(seen).said)),
+];
+
+/// And of one who stands again.
+const WRONG_TERMS: &[Wrong] = &[
+    ("lost: it had ended before", |seen| drop(seen.log.remove(7))),
+    ("stuck: the claim held 1 times of 2", |seen| drop(seen.log.remove(6))),
+    ("lost: a term", |seen| drop(seen.log.remove(3))),
+    ("status: the signal", |seen| claim(seen).signal = Some(libc::SIGKILL)),
+];
+
+/// And of a lease.
+const WRONG_LEASE: &[Wrong] = &[
+    ("false: renew was told 0", |seen| "renew 0 4000000 4010000 gone".clone_into(&mut seen.log[8])),
+    ("false: renew-again was told 0", |seen| {
+        "renew-again 0 5000000 7900000 gone".clone_into(&mut seen.log[9]);
+    }),
+    ("false: renew was told 76", |seen| "renew 76 4000000 4010000 holds".clone_into(&mut seen.log[8])),
+    ("false: release was told 0", |seen| "release 0 6500000 6510000 holds".clone_into(&mut seen.log[10])),
+    ("false: release was told 76", |seen| "release 76 6500000 6510000 holds".clone_into(&mut seen.log[10])),
+    ("status: the signal", |seen| {
+        claim(seen).code = None;
+        claim(seen).signal = Some(libc::SIGTERM);
+    }),
+    ("words: nothing kept it", |seen| "dlock: it still holds x".clone_into(&mut claim(seen).said)),
+];
+
 fn claim(seen: &mut Seen) -> &mut Ended {
     seen.claim.as_mut().expect("it ended")
 }
 
+fn observed(seen: &mut Seen) -> &mut Observed {
+    seen.observed.as_mut().expect("somebody looks on")
+}
+
 pub(crate) fn fabricated() -> Result<(), Failed> {
-    let found = good().complaints();
-    if !found.is_empty() {
-        return Err(format!("nothing is wrong, but {found:?}").into());
-    }
-    for (what, spoil) in WRONG {
-        let mut seen = good();
-        spoil(&mut seen);
-        let found = seen.complaints();
-        if !found.iter().any(|complaint| complaint.starts_with(what)) {
-            return Err(format!("no {what:?} in {found:?}").into());
+    let all: [Spoilt; 4] = [
+        (good, WRONG),
+        (good_election, WRONG_ELECTION),
+        (good_terms, WRONG_TERMS),
+        (good_lease, WRONG_LEASE),
+    ];
+    for (good, wrong) in all {
+        let found = good().complaints();
+        if !found.is_empty() {
+            return Err(format!("nothing is wrong, but {found:?}").into());
+        }
+        for (what, spoil) in wrong {
+            let mut seen = good();
+            spoil(&mut seen);
+            let found = seen.complaints();
+            if !found.iter().any(|complaint| complaint.starts_with(what)) {
+                return Err(format!("no {what:?} in {found:?}").into());
+            }
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The trials: one for each service and kind, and the proofs that the enumeration finds what it should.
+//! The trials: one for each service and shape, and the proofs that the enumeration finds what it should.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,18 +12,20 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::crowd;
-use crate::life::{self, Claimant, Seen};
-use crate::point::{Kind, Point};
+use crate::life::{self, Seen};
+use crate::point::Point;
 use crate::proofs;
 use crate::relay::fault::{Strike, TTL, Way};
+use crate::scene::Claimant;
 use crate::service::Service;
+use crate::shape::{SHAPES, Shape};
 use crate::support::bounds;
 use crate::support::choice::Choice;
 use crate::support::places::Places;
 use crate::support::witness;
 
-/// How many points of each service and kind belong to an ordinary run of the tests.
-const SAMPLE: usize = 3;
+/// How many points of each service and shape belong to an ordinary run of the tests.
+const SAMPLE: usize = 2;
 
 /// How often a life is lived while the machine stands still in the midst of it: such a life proves nothing, whatever comes
 /// of it.
@@ -40,7 +42,7 @@ pub(crate) fn run() -> ExitCode {
     witness::watch(STILL);
     let mut arguments = Arguments::from_args();
     if !bounds::exact() {
-        arguments.test_threads = Some(Service::ALL.len() * (Kind::ALL.len() + 2));
+        arguments.test_threads = Some(Service::ALL.len() * (SHAPES.len() + 2));
     }
     libtest_mimic::run(&arguments, all()).exit_code()
 }
@@ -68,10 +70,10 @@ fn all() -> Vec<Trial> {
     ];
     for service in Service::ALL {
         let skipped = is_skipped(service);
-        trials.extend(Kind::ALL.into_iter().map(|kind| {
-            let name = format!("every_message::{}_{}", service.name().replace('-', "_"), kind.name());
+        trials.extend(SHAPES.iter().filter(|shape| shape.fits(service)).map(|shape| {
+            let name = format!("every_message::{}_{}", service.name(), shape.name).replace('-', "_");
             let choice = choice.clone();
-            Trial::test(name, move || every(service, kind, &choice)).with_ignored_flag(skipped)
+            Trial::test(name, move || every(service, shape, &choice)).with_ignored_flag(skipped)
         }));
     }
     trials.extend(crowd::trials(is_skipped));
@@ -83,9 +85,9 @@ fn points_of(counted: &Seen) -> Vec<Point> {
     let mut points = Vec::new();
     for way in Way::BOTH {
         for number in 1..=counted.messages[way as usize].len() {
-            points.extend(counted.kind.faults(way).iter().map(|fault| Point {
+            points.extend(counted.shape.faults(way).iter().map(|fault| Point {
                 service: counted.service,
-                kind: counted.kind,
+                shape: counted.shape,
                 strike: Strike { way, number, fault: *fault },
             }));
         }
@@ -93,8 +95,8 @@ fn points_of(counted: &Seen) -> Vec<Point> {
     points
 }
 
-fn every(service: Service, kind: Kind, choice: &Choice<Point>) -> Result<(), Failed> {
-    let counted = undisturbed(|| life::live(service, kind, None, Claimant::Dlock));
+fn every(service: Service, shape: &'static Shape, choice: &Choice<Point>) -> Result<(), Failed> {
+    let counted = undisturbed(|| life::live(service, shape, None, Claimant::Dlock));
     let all = points_of(&counted);
     let points = choice.among(all.clone());
     let told = tell(&counted, all.len(), &play(&points));
@@ -152,7 +154,7 @@ fn tell(counted: &Seen, points: usize, lived: &[(Point, Seen)]) -> (String, bool
         "{} {}: {} requests and {} answers; {} of {points} points tried, {met} met, {} broke, \
          {still} not judged since the machine stood still",
         counted.service.name(),
-        counted.kind.name(),
+        counted.shape.name,
         counted.messages[0].len(),
         counted.messages[1].len(),
         lived.len(),
@@ -191,9 +193,11 @@ fn one(point: &Point) -> Result<(), Failed> {
 }
 
 fn round_trip() -> Result<(), Failed> {
-    for text in
-        ["redis/slots/request/7/lost", "zk/shared/answer/12/1.2ttl", "redlock-most/exclusive/request/1/ghost"]
-    {
+    for text in [
+        "redis/slots/request/7/lost",
+        "zk/shared/answer/12/1.2ttl",
+        "redlock-most/elect-forever/request/1/ghost",
+    ] {
         let read: Point = text.parse().map_err(Failed::from)?;
         if read.to_string() != text {
             return Err(format!("{text} was read as {read}").into());

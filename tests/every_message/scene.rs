@@ -1,0 +1,248 @@
+//! A place for one life, and who is started there.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::command::{self, Length};
+use crate::history::{self, Observed};
+use crate::life::{TTL_OF_OTHERS, WAIT, WORK, end};
+use crate::relay::Relay;
+use crate::relay::fault::{Strike, TTL};
+use crate::script;
+use crate::service::Service;
+use crate::shape::{Event, Shape, Struck, Verb};
+use crate::support::witness::now;
+use crate::support::{Bed, Running};
+
+/// How often is asked who waits: each time a process.
+const LOOK: Duration = Duration::from_millis(150);
+
+const STEP: Duration = Duration::from_millis(10);
+
+/// How long something lasts before it is ended from outside: one renewal.
+const BEFORE_EVENT: Duration = TTL.checked_div(2).expect("not by zero");
+
+/// Who claims the lock over the relays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claimant {
+    Dlock,
+    /// A wrapper that sets a key of Redis and deletes it, as many scripts do.
+    Careless,
+}
+
+/// Sets the key `$1` at the port `$2`, runs the rest, and deletes the key.
+const CARELESS: &str = r#"key=$1 port=$2; shift 2
+until [ "$(redis-cli -p "$port" SET "$key" claim NX PX 3000 2>&1)" = OK ]; do sleep 0.1; done
+DLOCK_MODE=exclusive DLOCK_TOKEN=0 "$@"; code=$?
+redis-cli -p "$port" DEL "$key" >/dev/null
+exit $code"#;
+
+/// A lock that nobody else uses.
+pub(crate) fn new_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("life-{}-x", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A place for one life.
+pub(crate) struct Scene {
+    shape: &'static Shape,
+    name: String,
+    /// Over the relays.
+    over: Bed,
+    /// Past them.
+    past: Bed,
+    pub(crate) relays: Vec<Relay>,
+}
+
+impl Scene {
+    pub(crate) fn new(service: Service, shape: &'static Shape, strike: Option<Strike>) -> Self {
+        let name = new_name();
+        let ports = service.ports();
+        let past = Bed::on(service.at(&ports));
+        let relays: Vec<Relay> =
+            service.ways(&ports).iter().map(|way| Relay::to(way, service.protocol(), strike)).collect();
+        let mut over: Vec<u16> = relays.iter().flat_map(|relay| relay.ports().to_vec()).collect();
+        // The others are reached directly.
+        over.extend(&ports[over.len()..]);
+        Self { shape, name, over: Bed::on(service.at(&over)), past, relays }
+    }
+
+    pub(crate) fn shape(&self) -> &'static Shape {
+        self.shape
+    }
+
+    /// Somebody who reaches the service directly.
+    pub(crate) fn start(&self, who: &str, length: Length) -> Running {
+        let ttl = format!("{}s", TTL_OF_OTHERS.as_secs());
+        let options = ["--name", &self.name, "--ttl", &ttl, "--wait", "30s"];
+        let options = [&options, self.shape.others].concat();
+        // Who stands against somebody else stands for election too.
+        let verb = if self.shape.verb == Verb::Elect { Verb::Elect } else { Verb::Run };
+        self.past.start(&mut self.under(&self.past, verb, who, &options, length))
+    }
+
+    /// The claim; its messages, or those of who is shown that it leads, go over the relays.
+    pub(crate) fn start_claim(&self) -> Running {
+        let [ttl, wait] = [TTL, WAIT].map(|length| format!("{}ms", length.as_millis()));
+        let options = ["--name", &self.name, "--ttl", &ttl, "--wait", &wait, "--grace", "0"];
+        let options = [&options, self.shape.options].concat();
+        let bed = if self.shape.struck == Struck::Claim { &self.over } else { &self.past };
+        let mut command = if self.shape.is_for_script() {
+            let options = [&options[..], &["--label", "claim"]].concat();
+            let words = script::words(self.past.root(), self.shape, &options);
+            let mut command = bed.command(&words[0]);
+            command.args(&words[1..]).env("past", &self.past.service().endpoint);
+            command
+        } else {
+            self.under(bed, self.shape.verb, "claim", &options, Length::For(WORK))
+        };
+        bed.start(&mut command)
+    }
+
+    /// The command of `who` under the lock.
+    fn under(&self, bed: &Bed, verb: Verb, who: &str, options: &[&str], length: Length) -> Command {
+        let (verb, label) = if verb == Verb::Elect { ("elect", "--value") } else { ("run", "--label") };
+        let mut command = bed.verb(verb, options);
+        command.args([label, who, "--"]).args(command::words(self.past.root(), who, length));
+        command
+    }
+
+    /// Somebody who is shown the leaders, once it has been shown that there is none, or cannot be.
+    pub(crate) fn start_observer(&self) -> Running {
+        let bed = if self.shape.struck == Struck::Observer { &self.over } else { &self.past };
+        let mut observer = bed.start(&mut bed.verb("leader", [&self.name, "--follow", "--json"]));
+        let limit = now() + TTL * 3;
+        while observer.out_so_far().is_empty() && !observer.has_ended() && now() < limit {
+            sleep(STEP);
+        }
+        observer
+    }
+
+    /// What it was shown when all was over and it has been shown that, or `length` later.
+    pub(crate) fn end_observer(mut observer: Running, length: Duration) -> Observed {
+        let limit = now() + length;
+        // Between two terms it is shown that nobody leads as well.
+        let was_shown_all = |shown: &str| shown.contains("\"newcomer\"") && shown.ends_with("null\n");
+        while !was_shown_all(&observer.out_so_far()) && !observer.has_ended() && now() < limit {
+            sleep(STEP);
+        }
+        let gave_up = observer.has_ended();
+        observer.signal(Signal::INT);
+        while !observer.has_ended() && now() < limit + TTL {
+            sleep(STEP);
+        }
+        let (shown, said) = (history::read(&observer.out_so_far()), observer.err_so_far());
+        let code = end(observer).filter(|_| gave_up).and_then(|ended| ended.code);
+        Observed { shown, gave_up: code, said }
+    }
+
+    /// What happens to the claim from outside once it holds; if it never does, nothing.
+    pub(crate) fn happen(&self, claim: &mut Running, limit: Duration) {
+        let (times, signal) = match self.shape.event {
+            Event::None => return,
+            Event::KillScript => (1, Signal::KILL),
+            Event::EndSecondTerm => (2, Signal::TERM),
+        };
+        let limit = now() + limit;
+        while self.log().iter().filter(|line| line.starts_with("start claim ")).count() < times {
+            if claim.has_ended() {
+                return;
+            }
+            if now() > limit {
+                break;
+            }
+            sleep(STEP);
+        }
+        sleep(BEFORE_EVENT);
+        if !claim.has_ended() {
+            command::note(self.past.root(), &format!("event {}", now().as_micros()));
+            claim.signal(signal);
+        }
+    }
+
+    /// Waits until nothing is left of what was started over the relays, but not for ever; whether nothing is.
+    pub(crate) fn await_no_process(&self, length: Duration) -> bool {
+        let limit = now() + length;
+        while !self.over.processes().is_empty() {
+            if now() > limit {
+                return false;
+            }
+            sleep(LOOK / 5);
+        }
+        true
+    }
+
+    /// A wrapper in the place of dlock.
+    pub(crate) fn start_careless(&self) -> Running {
+        let words = command::words(self.past.root(), "claim", Length::For(WORK));
+        let mut command = self.over.command("bash");
+        command.args(["-c", CARELESS, "bash", &format!("dlock:{}", self.name)]);
+        command.arg(self.relays[0].ports()[0].to_string()).args(words);
+        self.over.start(&mut command)
+    }
+
+    pub(crate) fn let_go(&self, who: &str) {
+        self.past.write(&format!("gate.{who}"), "");
+    }
+
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.past.read("log").lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn has_noted(&self, what: &str) -> bool {
+        self.log().iter().any(|line| line.starts_with(what))
+    }
+
+    /// Who holds and who waits, or what dlock says instead.
+    fn status(&self) -> Result<Value, String> {
+        let asked = self.past.finish(&mut self.past.verb("status", ["--json", &self.name]));
+        let said = serde_json::from_slice(&asked.out).ok().filter(|_| asked.code() == Some(0));
+        said.ok_or(asked.err)
+    }
+
+    /// Waits until this one is in the queue, but not for ever; whether it is.
+    pub(crate) fn await_in_queue(&self, who: &str, one: &mut Running, length: Duration) -> bool {
+        let limit = now() + length;
+        while now() < limit && !one.has_ended() {
+            let status = self.status().unwrap_or_default();
+            let mut waiters = status["waiters"].as_array().into_iter().flatten();
+            if waiters.any(|waiter| waiter["label"] == who) {
+                return true;
+            }
+            sleep(LOOK);
+        }
+        false
+    }
+
+    /// What the service still has of the lock.
+    fn remains(&self, service: Service) -> Vec<String> {
+        let status = match self.status() {
+            Ok(status) => status,
+            Err(said) => return vec![format!("status: {said}")],
+        };
+        let mut left = Vec::new();
+        for who in ["holders", "waiters"] {
+            let those = status[who].as_array().into_iter().flatten();
+            left.extend(those.map(|one| format!("{who}: {} of pid {}", one["claim"], one["pid"])));
+        }
+        left.extend(service.remains(&self.name));
+        left
+    }
+
+    /// Waits until nothing is left, but not for ever.
+    pub(crate) fn await_nothing(&self, service: Service, length: Duration) -> Vec<String> {
+        let limit = now() + length;
+        loop {
+            let left = self.remains(service);
+            if left.is_empty() || now() > limit {
+                return left;
+            }
+            sleep(LOOK * 2);
+        }
+    }
+}
