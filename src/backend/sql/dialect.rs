@@ -99,6 +99,16 @@ pub(super) struct Wait {
     pub(super) asked: bool,
 }
 
+/// Any other claim of a line: it shows whether there is one, and the kind of all.
+pub(super) struct Other {
+    /// Statements that look for it.
+    pub(super) first: String,
+    /// A join that looks for it.
+    pub(super) join: String,
+    /// Its kind, as an expression; NULL if there is none.
+    pub(super) kind: String,
+}
+
 /// A kind of database: its language, and how one gets in.
 ///
 /// Times are microseconds since 1970 by the database's clock, in columns of 64 bits; texts are ASCII. Statements end
@@ -146,6 +156,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Makes or counts up the row of the lock, and so locks it until the end of the transaction. When the claim
     /// `succeeded` was given the lock, if it was, is the last success.
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String;
+
+    /// Has any other claim in the line of `lock` than `claim` looked for; `n` tells several locks of one statement apart.
+    fn any_other(&self, n: usize, lock: &str, claim: &str) -> Other;
 
     /// The end of a statement that inserts an entry: one that is there already gets its `lease_until` instead.
     fn or_renew(&self) -> &'static str;

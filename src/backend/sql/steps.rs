@@ -67,24 +67,27 @@ impl<'a> Steps<'a> {
     }
 
     /// Joins the lines at the end; holds at once if nobody else is in any of them. If it stands there already, since an
-    /// answer was lost, it gets another ttl. Ends with one row for each lock, which [`super::standing::Standing::own`]
-    /// reads: how those ahead stand is asked by whoever has to wait.
+    /// answer was lost, it gets another ttl. Ends with a row for each lock whose line it is in, which
+    /// [`super::standing::Standing::own`] reads: how those ahead stand is asked by whoever has to wait.
     pub(super) fn enter(&self, request: &Request) -> String {
         let mut sql = self.begin(true);
         sql.push_str(&self.dialect.arrive(self.id));
         if request.supersede {
             self.supersede(&mut sql, request);
         }
+        for (n, lock) in self.locks.iter().enumerate() {
+            sql.push_str(&self.dialect.any_other(n, lock, &self.claim).first);
+        }
         for lock in &self.locks {
             self.insert(&mut sql, lock, request);
         }
         self.wake_watchers(&mut sql);
         let (claims, now, claim) = (&self.dialect.tables().claim, self.dialect.now(), &self.claim);
-        for lock in &self.locks {
+        for (n, lock) in self.locks.iter().enumerate() {
             let _ = write!(
                 sql,
-                "SELECT m.seq, m.fence, m.slot, m.asked, m.lease_until - {now} FROM (SELECT {claim} AS claim) one \
-                 LEFT JOIN {claims} m ON m.claim = one.claim AND m.name = {lock};"
+                "SELECT {n}, m.seq, m.fence, m.slot, m.asked, m.lease_until - {now} FROM {claims} m \
+                 WHERE m.claim = {claim} AND m.name = {lock};"
             );
         }
         sql.push_str("COMMIT;");
@@ -100,16 +103,12 @@ impl<'a> Steps<'a> {
         let flag = |flag: bool| i32::from(flag);
         let (newest, nested) = (flag(request.supersede), flag(!request.ancestors.is_empty()));
         let (claim, ttl) = (&self.claim, micros(request.ttl));
-        // The first other one of each line: it shows the kind of all, and whether there is any.
         let (mut others, mut free, mut same_kind) = (String::new(), String::new(), String::new());
         for (n, lock) in self.locks.iter().enumerate() {
-            let _ = write!(
-                others,
-                "LEFT JOIN (SELECT c.claim, c.kind FROM {claims} c WHERE c.name = {lock} AND c.claim <> {claim} \
-                 ORDER BY c.seq LIMIT 1) p{n} ON TRUE "
-            );
-            let _ = write!(free, "{}p{n}.claim IS NULL", if n == 0 { "" } else { " AND " });
-            let _ = write!(same_kind, "AND (p{n}.kind IS NULL OR p{n}.kind = {kind}) ");
+            let other = self.dialect.any_other(n, lock, claim);
+            others.push_str(&other.join);
+            let _ = write!(free, "{}{} IS NULL", if n == 0 { "" } else { " AND " }, other.kind);
+            let _ = write!(same_kind, "AND ({0} IS NULL OR {0} = {kind}) ", other.kind);
         }
         let slot = match request.mode {
             Mode::Slots(_) => format!("CASE WHEN {free} THEN 1 END"),

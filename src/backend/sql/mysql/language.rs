@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 
 use super::config::MysqlConfig;
+use crate::backend::sql::dialect::Other;
 use crate::backend::sql::tables::Tables;
 use crate::lock::ClaimId;
 
@@ -47,6 +48,16 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
     format!(
         "INSERT INTO {locks} (name, fence) VALUES ({lock}, 1) ON DUPLICATE KEY UPDATE fence = fence + 1{success};"
     )
+}
+
+/// In a variable: a statement that reads the table into which it inserts keeps what it has read in another table first. No
+/// order: all claims of a line are of one kind.
+pub(super) fn any_other(tables: &Tables, n: usize, lock: &str, claim: &str) -> Other {
+    let (claims, kind) = (&tables.claim, format!("@dlock_kind{n}"));
+    let first = format!(
+        "SET {kind} = (SELECT c.kind FROM {claims} c WHERE c.name = {lock} AND c.claim <> {claim} LIMIT 1);"
+    );
+    Other { first, join: String::new(), kind }
 }
 
 /// In the order of their index, so that nobody waits in a circle.
@@ -190,14 +201,20 @@ const FIRST: u32 = 256;
 pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str, from: &str) -> String {
     let claims = &tables.claim;
     let (bed, ear) = (latches.used('s', "w.claim"), latches.used('e', "w.claim"));
-    format!(
+    let wake = format!(
         "SELECT COALESCE({bed}, IF(@dlock_latch = 1, NULL, {ear})) AS {WAKE} FROM (\
          SELECT f.claim, f.mode, f.fence, f.given_by, ROW_NUMBER() OVER (ORDER BY f.seq) AS place, \
          SUM(f.mode <> 'shared') OVER (ORDER BY f.seq) AS others FROM (\
          SELECT c.claim, c.mode, c.fence, c.given_by, c.seq FROM {claims} c WHERE c.name = {lock} AND c.lease_until > {NOW} \
          ORDER BY c.seq LIMIT {FIRST}) f) w WHERE (w.fence IS NULL OR w.given_by = {from}) \
          AND (w.place = 1 OR w.others = 0 OR (w.mode LIKE 'slots:%' AND w.place <= \
-         CAST(SUBSTRING(w.mode, 7) AS UNSIGNED)));"
+         CAST(SUBSTRING(w.mode, 7) AS UNSIGNED)))"
+    );
+    // Planned only where there is somebody, since after nearly every run there is nobody.
+    format!(
+        "SET @dlock_wake = IF(EXISTS (SELECT 1 FROM {claims} c WHERE c.name = {lock}), '{wake}', 'DO 0');\
+         PREPARE dlock_wake FROM @dlock_wake;EXECUTE dlock_wake;",
+        wake = wake.replace('\'', "''"),
     )
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::dialect::{Dialect, Session};
+use super::dialect::{Dialect, Other, Session};
 use super::fault::Outcome;
 use super::tables::Tables;
 use crate::backend::Examination;
@@ -93,6 +93,10 @@ impl Dialect for Mysql {
 
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
         language::bump(self.tables(), lock, succeeded)
+    }
+
+    fn any_other(&self, n: usize, lock: &str, claim: &str) -> Other {
+        language::any_other(self.tables(), n, lock, claim)
     }
 
     fn or_renew(&self) -> &'static str {

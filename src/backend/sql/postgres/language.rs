@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::backend::sql::dialect::stored;
+use crate::backend::sql::dialect::{Other, stored};
 use crate::backend::sql::tables::Tables;
 use crate::lock::{ClaimId, LockName};
 
@@ -37,6 +37,15 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
         "INSERT INTO {locks} AS l (name, fence) VALUES ({lock}, 1) \
          ON CONFLICT (name) DO UPDATE SET fence = l.fence + 1{success};"
     )
+}
+
+/// No order: all claims of a line are of one kind.
+pub(super) fn any_other(tables: &Tables, n: usize, lock: &str, claim: &str) -> Other {
+    let claims = &tables.claim;
+    let join = format!(
+        "LEFT JOIN (SELECT c.kind FROM {claims} c WHERE c.name = {lock} AND c.claim <> {claim} LIMIT 1) p{n} ON TRUE "
+    );
+    Other { first: String::new(), join, kind: format!("p{n}.kind") }
 }
 
 /// Two statements that delete the same rows in different orders would wait for each other in a circle.
