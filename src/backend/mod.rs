@@ -35,6 +35,8 @@
 
 pub mod approach;
 pub mod capability;
+pub mod cause;
+pub mod claim_state;
 pub mod deadlock;
 pub mod document;
 pub mod etcd;
@@ -147,8 +149,11 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// What others are shown changes, not the claim itself. Errors: `Unavailable`, `Denied`; it may have been written then.
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool>;
-    /// Whether a claim lives on for its ttl without the process that made it, so that [`Backend::renew`] renews it.
-    fn is_detachable(&self) -> bool {
+
+    /// Whether a claim on so many `names` lives on for its ttl without the process that made it, so that [`Backend::renew`]
+    /// renews it.
+    fn is_detachable(&self, names: usize) -> bool {
+        let _ = names;
         false
     }
 

@@ -11,6 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
+use super::cause;
 use super::options::{Pem, Tls};
 use crate::lock::ErrorKind;
 
@@ -70,18 +71,64 @@ fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, Unusable> {
 ///
 /// A certificate that one side does not accept is `Denied`, whatever else is `Unavailable`.
 pub fn refusal(error: &(dyn Error + 'static)) -> Option<(ErrorKind, String)> {
-    Some(match found(error)? {
+    let Some(found) = found(error) else { return told(error) };
+    Some(match found {
         rustls::Error::InvalidCertificate(why) => (ErrorKind::Denied, not_trusted(why)),
         rustls::Error::AlertReceived(alert) => match not_accepted(*alert) {
             Some(reason) => (ErrorKind::Denied, reason.to_owned()),
             None => (ErrorKind::Unavailable, format!("it ended the encrypted connection ({alert:?})")),
         },
-        rustls::Error::InvalidMessage(_) => (
-            ErrorKind::Unavailable,
-            "it does not speak TLS on this port; leave encryption out, or name another port".to_owned(),
-        ),
+        // It answers, and will so again.
+        rustls::Error::InvalidMessage(_) => {
+            (ErrorKind::Denied, format!("it does not speak TLS on this port; {}", cause::LEAVE_OUT))
+        }
         other => (ErrorKind::Unavailable, format!("no encrypted connection: {other}")),
     })
+}
+
+/// A connection of HTTP/2 keeps of an error only its text.
+fn told(error: &(dyn Error + 'static)) -> Option<Unusable> {
+    let alerts = [
+        AlertDescription::CertificateRequired,
+        AlertDescription::NoCertificate,
+        AlertDescription::BadCertificate,
+        AlertDescription::HandshakeFailure,
+        AlertDescription::UnknownCA,
+        AlertDescription::UnsupportedCertificate,
+        AlertDescription::CertificateRevoked,
+        AlertDescription::CertificateExpired,
+        AlertDescription::CertificateUnknown,
+        AlertDescription::AccessDenied,
+    ];
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        let said = alerts.iter().find(|alert| text == rustls::Error::AlertReceived(**alert).to_string());
+        if let Some(reason) = said.and_then(|alert| not_accepted(*alert)) {
+            return Some((ErrorKind::Denied, reason.to_owned()));
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// As [`refusal`], of an error while a connection was being encrypted: there is always something to say.
+pub fn failure(error: &(dyn Error + 'static)) -> (ErrorKind, String) {
+    let why = || said(error).unwrap_or_else(|| error.to_string());
+    let broken = || format!("no encrypted connection: {}; does it speak TLS on this port?", why());
+    refusal(error).unwrap_or_else(|| (ErrorKind::Unavailable, broken()))
+}
+
+/// The system's words, if `error` is, or comes from, one of the system.
+fn said(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(cause::said(error));
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// The error of rustls that `error` is, holds, or comes from.
@@ -184,6 +231,9 @@ mod tests {
             assert_eq!(refusal(&io::Error::other(error)), Some((ErrorKind::Denied, sentence.to_owned())));
         }
         assert_eq!(refusal(&io::Error::other("nothing of the kind")), None);
+        let said = rustls::Error::AlertReceived(AlertDescription::CertificateRequired).to_string();
+        let wanted = "it wants a client certificate; give --cert and --key".to_owned();
+        assert_eq!(refusal(&io::Error::other(said)), Some((ErrorKind::Denied, wanted)));
     }
 
     #[test]

@@ -50,15 +50,14 @@ pub(super) fn run(
 /// A lease without a process needs a service that keeps one.
 fn check_lease(run: &Run<'_>) -> Result<(), Failure> {
     let backend = run.open()?;
-    let capabilities = backend.capabilities();
-    if backend.is_detachable() && !capabilities.atomic_names && run.settings.names.len() > 1 {
+    if backend.is_detachable(run.settings.names.len()) {
+        return Ok(());
+    }
+    if backend.is_detachable(1) {
         return Err(Failure::usage("--detach: several locks at once are several leases in a Redis Cluster")
             .hint("acquire them one by one"));
     }
-    if backend.is_detachable() {
-        return Ok(());
-    }
-    let backend = capabilities.backend;
+    let backend = backend.capabilities().backend;
     let reason = format!("--detach: the backend {backend} keeps no lease without a process");
     Err(Failure::usage(reason).hint("hold the lock for a process with --for-pid PID"))
 }

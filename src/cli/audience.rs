@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use rustix::termios::tcgetpgrp;
 
+use crate::backend::cause;
 use crate::clock;
 use crate::hold::{Audience, Notice};
 use crate::lock::{Entry, LossReason, Moment};
@@ -55,7 +56,10 @@ impl Teller<'_> {
                 present.is_some_and(|pid| pid.as_raw_nonzero().get() == group)
             };
             let ellipsis = Ellipsis::of_locale(|name| std::env::var_os(name));
-            Live::new(Screen, Box::new(foreground) as Box<dyn Fn() -> bool>, lock.clone(), began, ellipsis)
+            let foreground = Box::new(foreground) as Box<dyn Fn() -> bool>;
+            let live = Live::new(Screen, foreground, lock.clone(), began, ellipsis);
+            // A directory is there or not: nobody is connected to.
+            if service.place.starts_with('/') { live } else { live.connecting(service.name()) }
         });
         let (told_waiting, told_ttl) = (false, !asked_for_ttl);
         Self { printer, lock, service, waits, told_waiting, told_ttl, live, heartbeat: None }
@@ -103,7 +107,8 @@ impl Teller<'_> {
 impl Audience for Teller<'_> {
     fn notice(&mut self, notice: Notice<'_>) {
         let lock = || self.lock.clone();
-        let text = |error: &crate::lock::Error| sanitise::text(&error.reason);
+        // What to look at is said when dlock gives up.
+        let text = |error: &crate::lock::Error| sanitise::text(cause::parted(&error.reason).0);
         match notice {
             Notice::Waiting { ahead, holder } => self.waiting(ahead, holder),
             Notice::Held { waited, grant } => {
@@ -112,8 +117,7 @@ impl Audience for Teller<'_> {
             }
             Notice::Started(pid) => self.say(&Message::Started { lock: lock(), pid }),
             // A claim may be entered again.
-            Notice::ShorterTtl { .. }
-                if !self.tells_risks() || std::mem::replace(&mut self.told_ttl, true) => {}
+            Notice::ShorterTtl { .. } if std::mem::replace(&mut self.told_ttl, true) => {}
             Notice::ShorterTtl { asked, granted } => {
                 let backend = self.service.backend;
                 self.say(&Message::ShorterTtl { lock: lock(), asked, granted, backend });
@@ -139,6 +143,10 @@ impl Audience for Teller<'_> {
             Notice::NotReached(error) => {
                 let (backend, address) = (self.service.backend, sanitise::text(&self.service.place));
                 let reason = error.map(text);
+                if let Some(live) = &mut self.live {
+                    live.unanswered(reason.map(|reason| cause::without_place(&reason).to_owned()));
+                    return;
+                }
                 self.say(&Message::NotReached { lock: self.lock.clone(), backend, address, reason });
             }
             Notice::Risk(risk) => {

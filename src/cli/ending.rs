@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 use super::exit_code::{ExitCode, Failure};
 use super::settings::RunSettings;
+use super::unreached;
 use crate::backend::service::Address;
 use crate::hold::{Ended, Verdict};
 use crate::lock::{Entry, Error, ErrorKind, LossReason};
@@ -120,7 +121,11 @@ impl Ending {
                 }),
             },
             Verdict::NotExecuted(error) => Self::not_executed(settings, error),
-            Verdict::Failed(error) | Verdict::NotReached(Some(error)) => Self::failed(settings, lock, error),
+            Verdict::NotReached(Some(error)) => {
+                Self::not_reached(error, address, unreached::gave_up(settings.wait))
+            }
+            Verdict::Failed(error) if error.is_transient() => Self::not_reached(error, address, None),
+            Verdict::Failed(error) => Self::failed(settings, lock, error),
             Verdict::NotReached(None) => Self::unanswered(&lock, address, ""),
             // Nobody is told of these.
             Verdict::Suspended | Verdict::Abandoned | Verdict::LeftAlone => {
@@ -144,6 +149,12 @@ impl Ending {
             };
         }
         let message = Message::failed(sanitise::text(&error.to_string()));
+        Self::code(error.kind.into(), report::Outcome::Error, message)
+    }
+
+    /// Nobody could be asked, or nobody who could do anything.
+    fn not_reached(error: &Error, address: &dyn Address, gave_up: Option<String>) -> Self {
+        let message = unreached::message(error, gave_up, Some(&address.place()));
         Self::code(error.kind.into(), report::Outcome::Error, message)
     }
 

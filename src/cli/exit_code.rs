@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use super::unreached;
 use crate::lock::{Error, ErrorKind};
-use crate::output::{Message, sanitise};
+use crate::output::Message;
 
 /// What dlock's own failures exit with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,7 +141,7 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(error.kind.into(), sanitise::text(&error.to_string()))
+        Self::with(error.kind.into(), unreached::message(&error, None, None))
     }
 }
 

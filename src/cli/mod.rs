@@ -29,6 +29,7 @@ pub mod source;
 pub mod status;
 #[cfg(test)]
 mod testing;
+mod unreached;
 pub mod usage;
 pub mod values;
 pub mod watch;

@@ -1,14 +1,20 @@
 //! `dlock release` and `dlock renew`: the other half of `acquire`.
 
+use std::time::Duration;
+
 use super::connect;
 use super::exit_code::{ExitCode, Failure};
 use super::me;
 use super::out::Ended;
 use super::settings::ClaimSettings;
 use crate::backend::{Backend, Evict};
-use crate::lock::{ClaimId, Entry, Holder, LockName, Verb};
+use crate::clock::{self, Clock};
+use crate::lock::{ClaimId, Entry, Holder, LockName, Verb, duration};
 use crate::output::message::names;
 use crate::output::sanitise;
+
+/// How long the end of a claim is waited for at least. If it has a longer ttl, so long: one that nobody renews is gone then.
+const LEAST_WAIT: Duration = Duration::from_secs(30);
 
 /// Gives a lock back that `acquire` has taken; returns when it is free of the claim.
 pub fn release(settings: &ClaimSettings) -> Result<(), Ended> {
@@ -35,7 +41,11 @@ async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder)
     if !backend.evict(name, found.id, how, by, connect::deadline()).await? {
         return Err(ended_meanwhile(&found).into());
     }
-    if how == Evict::Ask { await_end(backend, name, found.id).await } else { Ok(()) }
+    if how != Evict::Ask {
+        return Ok(());
+    }
+    let longest = found.ttl.unwrap_or_default().max(LEAST_WAIT) + backend.capabilities().abandoned_bound;
+    await_end(backend, &found, longest).await
 }
 
 async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> Result<(), Ended> {
@@ -46,12 +56,18 @@ async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> Result<(), 
     Ok(())
 }
 
-/// Waits until the claim is no longer in the queue: nested runs may keep it there.
-async fn await_end(backend: &dyn Backend, name: &LockName, id: ClaimId) -> Result<(), Ended> {
-    let mut observer = backend.observe(name).await?;
+/// Waits until the claim is no longer in the queue, for `longest`: nested runs may keep it there, or a dlock that is stopped where
+/// no lease runs out.
+async fn await_end(backend: &dyn Backend, found: &Found<'_>, longest: Duration) -> Result<(), Ended> {
+    let until = clock::now() + longest;
+    let mut observer = backend.observe(found.name).await?;
     loop {
-        let line = observer.next().await?;
-        if !line.holders.iter().chain(&line.waiters).any(|entry| entry.claim == Some(id)) {
+        let line = tokio::select! {
+            biased;
+            () = Clock::Boot.sleep_until(until) => return Err(still_there(found, longest).into()),
+            line = observer.next() => line?,
+        };
+        if !line.holders.iter().chain(&line.waiters).any(|entry| entry.claim == Some(found.id)) {
             return Ok(());
         }
     }
@@ -62,6 +78,7 @@ struct Found<'a> {
     name: &'a LockName,
     id: ClaimId,
     verb: Verb,
+    ttl: Option<Duration>,
 }
 
 /// Finds the claim under every name that it is said to have.
@@ -91,7 +108,7 @@ async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<
         if found.as_ref().is_some_and(|found| found.id != id) {
             return Err(gone(settings));
         }
-        found.get_or_insert(Found { name, id, verb: entry.verb });
+        found.get_or_insert(Found { name, id, verb: entry.verb, ttl: entry.ttl });
     }
     found.ok_or_else(|| gone(settings))
 }
@@ -106,6 +123,15 @@ fn gone(settings: &ClaimSettings) -> Failure {
 fn ended_meanwhile(found: &Found<'_>) -> Failure {
     let lock = sanitise::text(found.name.as_str());
     Failure::new(ExitCode::Lost, format!("claim {} does not hold {lock} any more", found.id))
+}
+
+/// A claim that was asked to leave and has not.
+fn still_there(found: &Found<'_>, waited: Duration) -> Failure {
+    let (lock, waited) = (sanitise::text(found.name.as_str()), duration::short(waited));
+    let reason = format!("claim {} was asked to leave and still holds {lock} after {waited}", found.id);
+    Failure::new(ExitCode::Unavailable, reason).hint(
+        "it leaves when the runs nested in it have ended; if its dlock is stopped, continue or end that",
+    )
 }
 
 #[cfg(test)]

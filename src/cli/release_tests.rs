@@ -74,3 +74,17 @@ async fn a_lease_of_nobody_is_removed() {
     give_back(&lines, &settings(&digits(&line), &["a"]), &by()).await.expect("released");
     assert_eq!(lines.evicted(), [(line.holders[0].claim.expect("a claim"), Evict::Force)]);
 }
+
+#[tokio::test]
+async fn a_claim_that_does_not_leave_is_not_waited_for_for_ever() {
+    let line = of("a", Verb::Acquire);
+    let lines = Lines::new(vec![line.clone()]);
+    lines.will_observe(vec![vec![Ok(line.clone())]]);
+    let settings = settings(&digits(&line), &["a"]);
+    let found = find(&lines, &settings).await.expect("it holds");
+    let Err(Ended::Failed(failure)) = await_end(&lines, &found, Duration::ZERO).await else {
+        panic!("it is still there");
+    };
+    assert_eq!(failure.code, ExitCode::Unavailable.number());
+    assert!(failure.to_string().contains("still holds a"), "{failure}");
+}

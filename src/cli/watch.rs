@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::connect;
 use super::out::{self, Ended, Out};
 use super::settings::WatchSettings;
-use crate::backend::{Backend, Observer};
+use crate::backend::{Backend, Observer, cause};
 use crate::lock::{Error, ErrorKind, LockName, LockStatus};
 use crate::output::status::Detail;
 use crate::output::{Message, Printer, Service, json, status};
@@ -37,6 +37,8 @@ pub(super) async fn follow(
         let next = match observer.next().await {
             Ok(next) => next,
             Err(error) if error.is_transient() => {
+                let reason = cause::parted(&error.reason).0.to_owned();
+                let error = Error { reason, ..error };
                 printer
                     .print(&Message::Warned { reason: format!("{error}; trying again until interrupted") });
                 let (again, next) = regain(backend, name).await?;

@@ -144,4 +144,10 @@ pub mod adr {
     pub mod r0111_memcached_by_hand {}
     #[doc = include_str!("adr/0112-memcached-keys-and-foreign-clients.md")]
     pub mod r0112_memcached_keys_and_foreign_clients {}
+    #[doc = include_str!("adr/0114-one-list-of-causes.md")]
+    pub mod r0114_one_list_of_causes {}
+    #[doc = include_str!("adr/0118-one-set-of-trials-for-every-way-to-hold.md")]
+    pub mod r0118_one_set_of_trials_for_every_way_to_hold {}
+    #[doc = include_str!("adr/0121-how-a-claim-stands-is-told-once.md")]
+    pub mod r0121_how_a_claim_stands_is_told_once {}
 }

@@ -9,9 +9,12 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
+use super::context::Context;
 use super::driver::Driver;
 use super::event::{Event, Phase};
 use super::job::Adoption;
+use super::marks::Marks;
+use super::process::Process;
 use crate::lock::Moment;
 use crate::supervise::adopted::AwaitedEnd;
 use crate::supervise::caller::{FromCaller, KeepersEnd};
@@ -19,7 +22,6 @@ use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
 use crate::supervise::ender_adopted::Left;
 use crate::supervise::inherited;
 use crate::supervise::keeper::Keeper;
-use crate::supervise::mark::MarkBoard;
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
 
@@ -94,8 +96,8 @@ async fn said(caller: Option<&KeepersEnd>) -> Option<FromCaller> {
 impl Driver<'_> {
     /// Takes what was heard of what was adopted.
     pub(super) fn adopting_heard(&mut self, news: AdoptingNews) -> Option<Event> {
-        let begun = self.has_begun();
-        let adopting = self.adopting.as_mut()?;
+        let begun = self.process.has_begun();
+        let adopting = self.process.adopting.as_mut()?;
         match news {
             AdoptingNews::ProcessEnded => {
                 adopting.process = None;
@@ -107,14 +109,15 @@ impl Driver<'_> {
                 None
             }
             AdoptingNews::Caller(Some(FromCaller::Take)) => {
-                if *self.machine.phase() == Phase::Asking {
+                if *self.context.machine.phase() == Phase::Asking {
                     self.enter_gate();
                 }
                 None
             }
             AdoptingNews::Caller(Some(FromCaller::Done)) => {
                 adopting.caller = None;
-                let nobodys = self.job.adoption.as_ref().is_some_and(|adoption| adoption.process.is_none());
+                let nobodys =
+                    self.context.job.adoption.as_ref().is_some_and(|adoption| adoption.process.is_none());
                 (begun && nobodys).then_some(Event::LeftAlone)
             }
             AdoptingNews::Caller(None) => {
@@ -124,22 +127,15 @@ impl Driver<'_> {
         }
     }
 
-    /// Whether the gate was passed: the process runs under the lock.
-    fn has_begun(&self) -> bool {
-        self.command.is_some()
-    }
-
     /// The owner gives the lock back; nested runs are waited for.
     pub(super) fn released(&mut self) -> Event {
-        if self.board.as_ref().is_none_or(MarkBoard::try_clear) {
-            self.events.push_back(Event::MarksGone);
-        }
+        self.marks.tell_if_gone(&mut self.context);
         Event::Released
     }
 
     /// Asks the caller whether it is still there to take the hold. One that is stopped answers later, or too late.
     pub(super) fn ask_caller(&self) {
-        if let Some(caller) = self.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
+        if let Some(caller) = self.process.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
             caller.tell_held();
         }
     }
@@ -147,16 +143,17 @@ impl Driver<'_> {
     /// The process runs under the lock from now on.
     pub(super) fn adopt(&mut self, adoption: &Adoption) {
         self.prepare();
-        let Some(grant) = self.machine.grant() else { return };
+        let Some(grant) = self.context.machine.grant() else { return };
         let answer = (adoption.answer)(&self.variables(grant));
+        let keeper = self.context.keeper;
         if let Some(pid) = adoption.process {
-            self.keeper.shared().set_command(pid);
+            keeper.shared().set_command(pid);
         }
-        self.command = Some(adoption.process.unwrap_or(0));
-        let anchors = std::mem::take(&mut self.anchors);
+        self.process.started(adoption.process.unwrap_or(0));
+        let anchors = self.launch.take_anchors();
         let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
-        self.keeper.tell(ToFront::Started { handle: false }, &descriptors);
-        let told = match self.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
+        keeper.tell(ToFront::Started { handle: false }, &descriptors);
+        let told = match self.process.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
             Some(caller) => caller.tell_answer(&answer),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
@@ -165,31 +162,32 @@ impl Driver<'_> {
         inherited::leave_directory();
         if told.is_err() {
             let released = self.released();
-            self.events.push_back(released);
+            self.context.happened(released);
         }
-        self.examine_later();
+        self.health.examine_later(self.context.now());
     }
+}
 
+impl Process {
     /// Looks whether the process has ended, and then who is left of it.
-    pub(super) fn look_after_adopted(&mut self) {
-        let mut ender = self.keeper.ender();
+    pub(super) fn look_after_adopted(&mut self, context: &mut Context<'_>, marks: &Marks) {
+        let keeper = context.keeper;
+        let mut ender = keeper.ender();
         let Some(adopted) = ender.adopted() else {
             // There is nobody to be ended.
-            if matches!(self.machine.phase(), Phase::Stopping(_)) {
-                self.events.push_back(Event::TreeGone);
+            if matches!(context.machine.phase(), Phase::Stopping(_)) {
+                context.happened(Event::TreeGone);
             }
             return;
         };
-        if !self.command_over {
+        if !self.is_over {
             if !adopted.has_ended() {
                 return;
             }
-            self.command_over = true;
-            if self.board.as_ref().is_none_or(MarkBoard::try_clear) {
-                self.events.push_back(Event::MarksGone);
-            }
+            self.is_over = true;
+            marks.tell_if_gone(context);
             // Nobody but its parent is told how it ended; one that was killed did not mean to leave anybody behind.
-            self.events.push_back(Event::CommandEnded(Outcome::Signaled(Signal::KILL)));
+            context.happened(Event::CommandEnded(Outcome::Signaled(Signal::KILL)));
         }
         let Some(adopting) = &mut self.adopting else { return };
         if adopting.rest.is_some() {
@@ -198,16 +196,16 @@ impl Driver<'_> {
         adopting.look_again_at = Moment::NEVER;
         match ender.left() {
             Left::Nobody => {
-                self.next_round = Moment::NEVER;
-                self.events.push_back(Event::TreeGone);
+                self.rounds.are_over();
+                context.happened(Event::TreeGone);
             }
             Left::Somebody(handle) => {
                 adopting.rest = AwaitedEnd::of(handle).ok();
                 if adopting.rest.is_none() {
-                    adopting.look_again_at = self.clock.now() + LOOK_AGAIN;
+                    adopting.look_again_at = context.now() + LOOK_AGAIN;
                 }
             }
-            Left::Unknown => adopting.look_again_at = self.clock.now() + LOOK_AGAIN,
+            Left::Unknown => adopting.look_again_at = context.now() + LOOK_AGAIN,
         }
     }
 }

@@ -6,60 +6,85 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::driver::Driver;
+use super::context::Context;
 use super::event::Phase;
 use crate::backend::{Backend, Evict};
-use crate::lock::{ClaimId, Holder, LockName, Moment, Result};
+use crate::lock::{ClaimId, Holder, LockName, Moment, Request, Result};
 
 /// Asking holders to make way; which were asked.
-pub(super) type Replacing = Pin<Box<dyn Future<Output = Result<Vec<ClaimId>>>>>;
+type Asking = Pin<Box<dyn Future<Output = Result<Vec<ClaimId>>>>>;
 
 /// Between two attempts to ask.
 const AGAIN: Duration = Duration::from_millis(500);
 
-impl Driver<'_> {
+/// Which holders were asked, and when others are.
+pub(super) struct Replacement {
+    at: Moment,
+    pub(super) asking: Option<Asking>,
+    asked: Vec<ClaimId>,
+}
+
+impl Replacement {
+    /// That of a claim that does not wait yet.
+    pub(super) fn nothing() -> Self {
+        Self { at: Moment::NEVER, asking: None, asked: Vec::new() }
+    }
+
     /// Asks when it is time, and says when that is. As long as somebody is being asked it is not: a time that has passed
     /// would wake this process again and again, and nothing else would run.
-    pub(super) fn ask_to_make_way_when_due(&mut self) -> Moment {
-        if self.replacing.is_some() {
+    pub(super) fn ask_when_due(&mut self, context: &Context<'_>, request: &Request) -> Moment {
+        if self.asking.is_some() {
             return Moment::NEVER;
         }
-        if self.replace_at <= self.clock.now() {
-            self.ask_to_make_way();
+        if self.at <= context.now() {
+            self.ask(context, request);
         }
-        self.replace_at
+        self.at
     }
 
     /// Begins to ask; again whenever the claim waits in another way than before.
-    fn ask_to_make_way(&mut self) {
-        self.replace_at = Moment::NEVER;
-        let patience = (self.job.plan.ttl / 3).max(Duration::from_secs(1));
-        let deadline = self.clock.now() + patience;
-        let (backend, request) = (self.job.backend.clone(), self.request.clone());
-        let before = self.replaced.clone();
-        self.replacing = Some(Box::pin(async move {
+    fn ask(&mut self, context: &Context<'_>, request: &Request) {
+        self.at = Moment::NEVER;
+        let patience = (context.job.plan.ttl / 3).max(Duration::from_secs(1));
+        let deadline = context.now() + patience;
+        let (backend, request) = (context.job.backend.clone(), request.clone());
+        let before = self.asked.clone();
+        self.asking = Some(Box::pin(async move {
             let (names, id, by) = (&request.names, request.id, &request.holder);
             ask(&*backend, names, id, by, &before, deadline).await
         }));
     }
 
+    /// The claim waits, or waits in another way.
+    pub(super) fn ask_now_if_wanted(&mut self, context: &Context<'_>) {
+        self.at = if context.job.replace { context.now() } else { Moment::NEVER };
+    }
+
     /// Where the order of arrival settles only in time, somebody older may have come to hold and not have been seen.
-    pub(super) fn look_again_who_holds(&mut self) {
-        let settles = !self.job.backend.capabilities().ordered;
-        if self.job.replace && settles && *self.machine.phase() == Phase::Waiting {
-            self.replace_at = self.clock.now();
+    pub(super) fn look_again_who_holds(&mut self, context: &Context<'_>) {
+        let settles = !context.job.backend.capabilities().ordered;
+        if context.job.replace && settles && *context.machine.phase() == Phase::Waiting {
+            self.at = context.now();
         }
     }
 
-    /// What could not be asked is asked again.
-    pub(super) fn asked_to_make_way(&mut self, asked: Result<Vec<ClaimId>>) {
+    /// Takes over who was asked. What could not be asked is asked again: the error is given back.
+    pub(super) fn asked(&mut self, now: Moment, asked: Result<Vec<ClaimId>>) -> Result<()> {
         match asked {
-            Ok(asked) => self.replaced.extend(asked),
+            Ok(asked) => {
+                self.asked.extend(asked);
+                Ok(())
+            }
             Err(error) => {
-                self.tell_doubt(&error);
-                self.replace_at = self.clock.now() + AGAIN;
+                self.at = now + AGAIN;
+                Err(error)
             }
         }
+    }
+
+    /// Asks nobody any more for this claim.
+    pub(super) fn forget(&mut self) {
+        (self.asking, self.at) = (None, Moment::NEVER);
     }
 }
 

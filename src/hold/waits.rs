@@ -1,12 +1,8 @@
 //! What the driver waits for that may not be there.
 
 use std::future::pending;
-use std::sync::Arc;
 
 use tokio::task::yield_now;
-
-use crate::backend::Claim;
-use crate::lock::{ClaimState, Result};
 
 /// Completes when the tasks that send what this one asked for have sent it: the service is at work then, and this
 /// process is not.
@@ -22,10 +18,4 @@ pub(super) async fn taken<F: Future + Unpin>(under_way: &mut Option<F>) -> F::Ou
     let answer = future.await;
     *under_way = None;
     answer
-}
-
-/// The claim's next state, if there is a claim.
-pub(super) async fn changed(claim: Option<&Arc<dyn Claim>>, seen: Option<&ClaimState>) -> Result<ClaimState> {
-    let Some(claim) = claim else { return pending().await };
-    claim.changed(seen).await
 }

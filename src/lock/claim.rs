@@ -105,6 +105,13 @@ pub enum ClaimState {
     Lost(LossReason),
 }
 
+impl ClaimState {
+    /// Whether nothing can follow.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Lost(_) | Self::Superseded { .. })
+    }
+}
+
 /// Why a claim ended without leaving.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LossReason {

@@ -33,6 +33,31 @@ pub const EVERY: Duration = Duration::from_secs(1);
 /// The least of a holder that is worth showing, in columns.
 const LEAST_HOLDER: usize = 16;
 
+/// `connecting to redis://h:6379/0 · connection refused · 00:03`: nobody has answered yet, and why, if that is known. The reason gives
+/// way first, then the place; parts are left out as a whole.
+pub fn connecting_line(
+    service: &str,
+    reason: Option<&str>,
+    waited: Duration,
+    (width, ellipsis): (usize, Ellipsis),
+) -> String {
+    let gap = gap(ellipsis);
+    let tail = format!("{gap}{}", watch(waited));
+    let head = format!("connecting to {}", sanitise::text(service));
+    let room = width.saturating_sub(tail.width());
+    let reason = reason.map_or_else(String::new, |reason| format!("{gap}{}", sanitise::text(reason)));
+    let text = if (head.width() + reason.width()) <= room { head + &reason } else { head };
+    ellipsis.cut(&format!("{}{tail}", ellipsis.cut(&text, room)), width)
+}
+
+/// What stands between two parts of the line.
+fn gap(ellipsis: Ellipsis) -> &'static str {
+    match ellipsis {
+        Ellipsis::Unicode => " · ",
+        Ellipsis::Ascii => ", ",
+    }
+}
+
 /// `waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41`, at most `width`
 /// columns wide.
 ///
@@ -46,10 +71,7 @@ pub fn waiting_line(
     waited: Duration,
     (width, ellipsis): (usize, Ellipsis),
 ) -> String {
-    let gap = match ellipsis {
-        Ellipsis::Unicode => " · ",
-        Ellipsis::Ascii => ", ",
-    };
+    let gap = gap(ellipsis);
     let mut head = format!("waiting for {}", sanitise::text(lock));
     let tail = format!("{gap}{}", watch(waited));
     let room = |head: &str| width.saturating_sub(head.width() + tail.width());
@@ -114,7 +136,16 @@ pub struct Live<W, F> {
     shown: bool,
     ahead: Option<u32>,
     holder: Option<Entry>,
+    /// Nobody has answered yet.
+    silent: Option<Silent>,
     ellipsis: Ellipsis,
+}
+
+/// A service that has not answered yet.
+#[derive(Debug)]
+struct Silent {
+    service: String,
+    reason: Option<String>,
 }
 
 impl<W: Write, F: Fn() -> bool> Live<W, F> {
@@ -129,12 +160,28 @@ impl<W: Write, F: Fn() -> bool> Live<W, F> {
             shown: false,
             ahead: None,
             holder: None,
+            silent: None,
             ellipsis,
+        }
+    }
+
+    /// The same line, of which the service has not answered yet.
+    #[must_use]
+    pub fn connecting(mut self, service: String) -> Self {
+        self.silent = Some(Silent { service, reason: None });
+        self
+    }
+
+    /// The service still has not answered, for `reason`; drawn next time.
+    pub fn unanswered(&mut self, reason: Option<String>) {
+        if let Some(silent) = &mut self.silent {
+            silent.reason = reason;
         }
     }
 
     /// Takes over what is newly known; drawn next time.
     pub fn update(&mut self, ahead: Option<u32>, holder: Option<&Entry>) {
+        self.silent = None;
         self.ahead = ahead;
         self.holder = holder.cloned();
     }
@@ -157,7 +204,10 @@ impl<W: Write, F: Fn() -> bool> Live<W, F> {
         let waited = now.since(self.started);
         // A terminal wraps at the last column, and Ctrl-C shows as two.
         let room = (width.saturating_sub(3), self.ellipsis);
-        let line = waiting_line(&self.lock, self.ahead, self.holder.as_ref(), wall, waited, room);
+        let line = match &self.silent {
+            Some(Silent { service, reason }) => connecting_line(service, reason.as_deref(), waited, room),
+            None => waiting_line(&self.lock, self.ahead, self.holder.as_ref(), wall, waited, room),
+        };
         // One write: to the start of the line, the text, and whatever was longer before is cleared.
         let _gone = self.out.write_all(format!("\r{line}\x1b[K").as_bytes()).and_then(|()| self.out.flush());
         self.shown = true;
@@ -255,6 +305,36 @@ mod tests {
         assert_eq!(
             text,
             "\rwaiting for x · 00:00\x1b[K\rwaiting for x · next in queue · 00:01\x1b[K\r\x1b[K"
+        );
+    }
+
+    #[test]
+    fn a_service_that_has_not_answered_is_named_with_the_reason() {
+        let shown = |width, ellipsis| {
+            let reason = Some("connection refused");
+            connecting_line("redis://h:6379/0", reason, Duration::from_secs(3), (width, ellipsis))
+        };
+        let whole = "connecting to redis://h:6379/0 · connection refused · 00:03";
+        assert_eq!(shown(77, Ellipsis::Unicode), whole);
+        assert_eq!(shown(77, Ellipsis::Ascii), "connecting to redis://h:6379/0, connection refused, 00:03");
+        assert_eq!(shown(40, Ellipsis::Unicode), "connecting to redis://h:6379/0 · 00:03");
+        assert_eq!(shown(30, Ellipsis::Unicode), "connecting to redis:/… · 00:03");
+
+        let start = Moment::from_nanos(0);
+        let mut screen = Vec::new();
+        let mut live = Live::new(&mut screen, || true, "x".into(), start, Ellipsis::Unicode)
+            .connecting("redis://h".into());
+        live.draw(start + AFTER, wall(), 80);
+        live.unanswered(Some("connection refused".into()));
+        live.draw(start + AFTER + EVERY, wall(), 80);
+        live.update(Some(0), None);
+        live.unanswered(Some("connection refused".into()));
+        live.draw(start + AFTER + EVERY * 2, wall(), 80);
+        let text = String::from_utf8(screen).expect("text");
+        assert_eq!(
+            text,
+            "\rconnecting to redis://h · 00:00\x1b[K\rconnecting to redis://h · connection refused · 00:01\x1b[K\
+             \rwaiting for x · next in queue · 00:02\x1b[K"
         );
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use unicode_width::UnicodeWidthStr as _;
+
 use super::sanitise::{self, Ellipsis};
 use super::service::Service;
 use super::table::{Column, Table};
@@ -54,6 +56,7 @@ const COLUMNS: [Column; 11] = [
 /// One lock: a title, and its queue as a table.
 pub fn lock(status: &LockStatus, service: &Service, detail: Detail, layout: &Layout) -> String {
     let name = sanitise::text(status.name.as_str());
+    let columns = name.width();
     let title = if layout.colour { format!("\x1b[1m{name}\x1b[0m") } else { name };
     if status.is_empty() {
         return format!("{title}: free ({})\n", service.looked());
@@ -70,7 +73,12 @@ pub fn lock(status: &LockStatus, service: &Service, detail: Detail, layout: &Lay
     let mut table = Table::new(COLUMNS.to_vec());
     add(&mut table, status, layout.now, false, detail);
     let layout = if detail == Detail::Wide { Layout { width: None, ..*layout } } else { *layout };
-    format!("{title}: {holding}{waiting} ({})\n{}", service.name(), text(&table, &layout, "  "))
+    let head = format!(": {holding}{waiting}");
+    let place = format!("({})", service.name());
+    // The terminal would break it anywhere.
+    let one_line = layout.width.is_none_or(|width| columns + head.width() + 1 + place.width() <= width);
+    let gap = if one_line { " " } else { "\n  " };
+    format!("{title}{head}{gap}{place}\n{}", text(&table, &layout, "  "))
 }
 
 /// Many locks as one table; nothing if there are none.
@@ -242,10 +250,14 @@ mod tests {
         (long.holders[0].label, long.holders[0].pid) = (Some("label ".repeat(30)), Some(4_194_303));
         long.holders[0].command = Some("/opt/backup/bin/backup-everything".into());
         for width in [40, 60, 80, 100] {
+            let narrow = Layout { width: Some(width), ..layout() };
+            let listed = list(&[long.clone(), status("a-name-of-more-columns-than-there-are")], &narrow);
+            let holder = listed.lines().nth(1).expect("a holder");
+            assert!(holder.contains("1c1c1c1c  holds") && holder.contains(" 4194303"), "{width}: {listed}");
             let text = usual(&long, &Layout { width: Some(width), ..layout() });
-            let holder = text.lines().nth(2).expect("a holder");
-            assert!(holder.contains("1c1c1c1c  holds") && holder.contains(" 4194303"), "{width}: {text}");
-            let rows = text.lines().skip(1);
+            let holder = text.lines().find(|line| line.contains("1c1c1c1c  holds")).expect("a holder");
+            assert!(holder.contains(" 4194303"), "{width}: {text}");
+            let rows = text.lines();
             assert!(rows.clone().all(|l| unicode_width::UnicodeWidthStr::width(l) <= width), "{text}");
         }
         let text = usual(&long, &Layout { width: Some(100), ..layout() });

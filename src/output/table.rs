@@ -27,6 +27,8 @@ pub struct Table {
 
 /// The least width of a flexible column.
 const LEAST: usize = 8;
+/// The same where nothing is left that could be left out.
+const LEAST_OF_ALL: usize = 4;
 const GAP: usize = 2;
 
 impl Table {
@@ -62,16 +64,19 @@ impl Table {
     /// The widths of the columns `used`, of which those that find no room at all are taken out.
     fn fit(&self, used: &mut Vec<usize>, limit: Option<usize>) -> Vec<usize> {
         loop {
-            let widths = self.widths(used, limit);
+            let widths = self.widths(used, limit, LEAST);
+            if limit.is_none_or(|limit| total(&widths) <= limit) {
+                return widths;
+            }
             let weakest = (0..used.len()).max_by_key(|n| self.columns[used[*n]].rank);
             match weakest.filter(|n| self.columns[used[*n]].rank > 0) {
-                Some(weakest) if limit.is_some_and(|limit| total(&widths) > limit) => used.remove(weakest),
-                _ => return widths,
+                Some(weakest) => used.remove(weakest),
+                None => return self.widths(used, limit, LEAST_OF_ALL),
             };
         }
     }
 
-    fn widths(&self, used: &[usize], limit: Option<usize>) -> Vec<usize> {
+    fn widths(&self, used: &[usize], limit: Option<usize>, least: usize) -> Vec<usize> {
         let natural = |i: &usize| {
             let cells = self.rows.iter().map(|row| row[*i].width());
             cells.max().unwrap_or(0).max(self.columns[*i].title.width())
@@ -80,7 +85,7 @@ impl Table {
         let Some(limit) = limit else { return widths };
         while total(&widths) > limit {
             let flexible =
-                (0..widths.len()).filter(|n| self.columns[used[*n]].flexible && widths[*n] > LEAST);
+                (0..widths.len()).filter(|n| self.columns[used[*n]].flexible && widths[*n] > least);
             // Of several of one rank the widest gives way first, so that short texts stay whole.
             match flexible.max_by_key(|n| (self.columns[used[*n]].rank, widths[*n])) {
                 Some(weakest) => widths[weakest] -= 1,
@@ -151,7 +156,7 @@ mod tests {
             ["WHO              PID", "日本               7", "someone with…  12345"]
         );
         assert_eq!(table().lines(Some(20), Ellipsis::Ascii)[2], "someone wi...  12345");
-        assert_eq!(table().lines(Some(10), FULL), ["WHO      …", "日本     …", "someone… …"]);
+        assert_eq!(table().lines(Some(10), FULL), ["WHO     P…", "日本     …", "som…  123…"]);
     }
 
     #[test]

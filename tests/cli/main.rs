@@ -7,6 +7,7 @@ mod breaking;
 mod completing;
 mod concurrency;
 mod credentials;
+mod deadlocks;
 mod directory;
 mod elections;
 mod endpoints;

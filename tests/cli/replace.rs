@@ -1,9 +1,11 @@
 //! Newcomers that have a holder make way.
 
+use std::time::{Duration, Instant};
+
 use crate::support::running::CROWD;
 use crate::support::scripts::{Overlap, Tree};
-use crate::support::wait::{until_true, until_within};
-use crate::support::{Bed, Running};
+use crate::support::wait::{let_pass, until_true, until_within};
+use crate::support::{Bed, Running, quiet};
 
 /// Says when two are at work at once, and which one is; ends when it is told to, or when the gate is opened.
 const ALONE: &str = r#"trap 'rmdir "$0.on"; exit 143' TERM
@@ -101,6 +103,40 @@ fn fifty_starters_replace_one_another_in_turn_and_the_last_one_runs_to_its_end()
     assert_eq!(bed.read("one.order").lines().collect::<Vec<_>>(), order);
     assert!(!bed.exists("one.overlap"), "two at once: {}", bed.read("one.overlap"));
     bed.assert_free("x");
+}
+
+/// They come at a pace that none of them sets, so that one may come before the last one has started.
+#[test]
+fn fifty_starters_in_ten_seconds_make_way_in_turn_and_the_last_one_runs_to_its_end() {
+    const STARTERS: usize = 50;
+    const PACE: Duration = Duration::from_millis(200);
+    let _load = quiet::loading();
+    let bed = Bed::new();
+    let gate = bed.gate("one.gate");
+    let begun = Instant::now();
+    let mut all = Vec::new();
+    for n in 0..STARTERS {
+        let_pass((PACE * u32::try_from(n).expect("few")).saturating_sub(begun.elapsed()));
+        all.push(replacing(&bed, n));
+    }
+    let last = all.pop().expect("fifty");
+    for (n, one) in all.into_iter().enumerate() {
+        let ended = one.finish_within(CROWD);
+        let told = (ended.code(), outcome(&bed, n));
+        let in_turn = [(Some(76), "replaced".to_owned()), (Some(75), "superseded".to_owned())];
+        assert!(in_turn.contains(&told), "{n} ended as {told:?}: {}", ended.err);
+    }
+    until_true("the start of the last one", || bed.read("one.order").lines().last() == Some("49"));
+    gate.open();
+    assert_eq!(last.finish().code(), Some(0));
+    assert_eq!(outcome(&bed, STARTERS - 1), "ran");
+    let order: Vec<usize> =
+        bed.read("one.order").lines().map(|line| line.parse().expect("a number")).collect();
+    assert!(order.is_sorted(), "not in turn: {order:?}");
+    eprintln!("{} of {STARTERS} started", order.len());
+    assert!(!bed.exists("one.overlap"), "two at once: {}", bed.read("one.overlap"));
+    bed.assert_free("x");
+    bed.await_no_process();
 }
 
 #[test]

@@ -207,7 +207,7 @@ impl Member {
                 if let Some(found) = wanted(&state) {
                     return found;
                 }
-                let last = matches!(state, ClaimState::Lost(_) | ClaimState::Superseded { .. });
+                let last = state.is_final();
                 assert!(!last, "ended otherwise: {state:?}");
                 seen = Some(state);
             }

@@ -15,7 +15,7 @@ const TIMES: u32 = 4;
 async fn c07_a_renewal_by_id_prolongs_that_claim_and_revives_nothing(b: Bench) {
     let client = b.connect().await;
     let (lock, other) = (b.name("a"), b.name("b"));
-    if !client.is_detachable() {
+    if !client.is_detachable(2) {
         let error =
             client.renew(&lock, b.id(), b.soon()).await.expect_err("it keeps no lease without a process");
         return assert_eq!(error.kind, ErrorKind::Unsupported);

@@ -97,8 +97,8 @@ impl Backend for Persistent<dyn Backend> {
         self.call(deadline, || self.inner.publish(name, id, value, deadline)).await
     }
 
-    fn is_detachable(&self) -> bool {
-        self.inner.is_detachable()
+    fn is_detachable(&self, names: usize) -> bool {
+        self.inner.is_detachable(names)
     }
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {

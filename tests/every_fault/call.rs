@@ -178,6 +178,15 @@ impl Call {
         }
     }
 
+    /// The process that it looks at through /proc.
+    pub(crate) fn about(&self) -> Option<i32> {
+        let object = match self.name {
+            "read" | "pread64" | "close" | "fcntl" | "fstat" => self.descriptor(self.low(0)),
+            _ => self.path()?,
+        };
+        object.strip_prefix("/proc/")?.split('/').next()?.parse().ok()
+    }
+
     /// What a descriptor of the caller's is.
     fn descriptor(&self, fd: i32) -> String {
         let link = fs::read_link(format!("/proc/{}/fd/{fd}", self.tid));

@@ -15,6 +15,7 @@ use rustix::io::FdFlags;
 
 use crate::process;
 use crate::shape::COMMANDS_OWN;
+use crate::support::program::dlock;
 use crate::sys;
 
 /// Longer than any point takes.
@@ -48,11 +49,69 @@ pub(crate) fn be(arguments: &[String]) -> ExitCode {
             abandon(&folder, who);
             ExitCode::SUCCESS
         }
+        script if script.starts_with("script") => {
+            await_lock(&folder).map_or(ExitCode::SUCCESS, |claim| lead_script(&folder, who, script, &claim))
+        }
         manner => lead(&folder, who, manner),
     }
 }
 
-fn lead(folder: &Path, who: &str, manner: &str) -> ExitCode {
+/// The variables of the claim that a script was told of; nothing if it has no lock.
+fn await_lock(folder: &Path) -> Option<Vec<(String, String)>> {
+    let begun = Instant::now();
+    let told = loop {
+        match fs::read_to_string(folder.join("gate.told")) {
+            Ok(told) => break told,
+            Err(_) if begun.elapsed() > LONG => return None,
+            Err(_) => sleep(Duration::from_millis(1)),
+        }
+    };
+    let printed = fs::read_to_string(folder.join("run.out")).unwrap_or_default();
+    let variable = |line: &str| {
+        let (name, value) = line.strip_prefix("export ")?.split_once('=')?;
+        Some((name.to_owned(), value.trim_matches('\'').to_owned()))
+    };
+    let variables: Vec<_> = printed.lines().filter_map(variable).collect();
+    (told == "held").then_some(variables)
+}
+
+/// The part of a script that is under the lock.
+#[expect(clippy::zombie_processes, reason = "dlock has to end it, and whoever inherits it to reap it")]
+fn lead_script(folder: &Path, who: &str, manner: &str, claim: &[(String, String)]) -> ExitCode {
+    let tree = alone(folder, who);
+    if manner != "script-release" {
+        // It may be ended at any moment, and so may what it starts.
+        let words = words(folder, who, "session");
+        let mut left = Command::new(&words[0]);
+        let _left = left.args(&words[1..]).envs(claim.iter().cloned()).spawn().expect("a child");
+    }
+    note(folder, &format!("start {who} {}", std::process::id()));
+    match manner {
+        "script-gate" => await_gate(folder, who),
+        "script-long" => sleep(LONG),
+        _ => sleep(Duration::from_millis(15)),
+    }
+    note(folder, &format!("end {who}"));
+    drop(tree);
+    if manner == "script-release" {
+        release(folder, claim);
+    }
+    ExitCode::SUCCESS
+}
+
+/// Releases the lock; it may be gone.
+fn release(folder: &Path, claim: &[(String, String)]) {
+    let endpoint = folder.join("locks");
+    let mut command = Command::new(dlock());
+    command.args(["release", "--endpoint", endpoint.to_str().expect("UTF-8")]).envs(claim.iter().cloned());
+    let code = command.status().ok().and_then(|status| status.code());
+    if !matches!(code, Some(0 | 76)) {
+        note(folder, &format!("odd release: {code:?}"));
+    }
+}
+
+/// The right to run, of which no lock service knows; its members inherit it.
+fn alone(folder: &Path, who: &str) -> File {
     let tree = File::options().create(true).append(true).open(folder.join("tree")).expect("a file to lock");
     if rustix::fs::flock(&tree, FlockOperation::NonBlockingLockExclusive).is_err() {
         let members = members(folder).into_iter().filter(|(whose, pid)| whose != who && process::lives(*pid));
@@ -64,6 +123,18 @@ fn lead(folder: &Path, who: &str, manner: &str) -> ExitCode {
         }
     }
     rustix::io::fcntl_setfd(&tree, FdFlags::empty()).expect("inheritable");
+    tree
+}
+
+fn await_gate(folder: &Path, who: &str) {
+    let begun = Instant::now();
+    while !folder.join(format!("gate.{who}")).exists() && begun.elapsed() < LONG {
+        sleep(Duration::from_millis(2));
+    }
+}
+
+fn lead(folder: &Path, who: &str, manner: &str) -> ExitCode {
+    let _tree = alone(folder, who);
     if manner == "deaf" {
         sys::ignore(libc::SIGTERM);
         abandon(folder, who);
@@ -75,12 +146,7 @@ fn lead(folder: &Path, who: &str, manner: &str) -> ExitCode {
         "brief" => sleep(Duration::from_millis(15)),
         "while" => sleep(Duration::from_millis(300)),
         "next" => sleep(Duration::from_millis(10)),
-        "gate" => {
-            let begun = Instant::now();
-            while !folder.join(format!("gate.{who}")).exists() && begun.elapsed() < LONG {
-                sleep(Duration::from_millis(2));
-            }
-        }
+        "gate" => await_gate(folder, who),
         _ => sleep(LONG),
     }
     note(folder, &format!("end {who}"));

@@ -3,12 +3,13 @@
 
 use serde_json::Value;
 
+use crate::call::Class;
 use crate::point::{Fault, Point};
 use crate::scene::{Seen, is_normal};
 use crate::shape::{COMMANDS_OWN, Event, Shape};
 use crate::site::Site;
 use crate::sys::Change;
-use crate::tracer::Role;
+use crate::tracer::{End, Role};
 
 /// The statuses that the manual has for dlock's own endings, 70 (a defect) left out.
 const DOCUMENTED: [i32; 10] = [64, 69, 71, 73, 75, 76, 77, 124, 126, 127];
@@ -61,7 +62,8 @@ impl Case<'_> {
                 self.seen.unguarded.join(", ")
             ));
         }
-        if log.iter().filter(|line| line.starts_with("start run ")).count() > 1 {
+        let starts = log.iter().filter(|line| line.starts_with("start run ")).count();
+        if starts > 1 && !self.shape.stands_again() {
             found.push("started twice: the command".to_owned());
         }
     }
@@ -73,9 +75,18 @@ impl Case<'_> {
             && (said.contains("cannot tell whether all") || said.contains("cannot end "))
     }
 
+    /// What holds a lock for a script and cannot see whom that has left keeps it, and has nobody to tell.
+    fn keeps_what_it_cannot_see(&self) -> bool {
+        let is_blind = matches!(
+            self.fault(),
+            Some(Fault::Lasting(Class::Proc | Class::Descriptors | Class::Reading, _))
+        );
+        self.shape.is_for_script() && self.noted("start run") && is_blind
+    }
+
     /// Everybody comes to an end, and the next one gets the lock soon.
     fn next_one(&self, found: &mut Vec<String>) {
-        if !self.said_what_it_cannot_end() {
+        if !self.said_what_it_cannot_end() && !self.keeps_what_it_cannot_see() {
             found.extend(self.seen.stuck.iter().map(|stuck| format!("no end: {stuck}")));
         }
         if let (Some(gone), Some(began)) = (self.seen.all_gone, self.seen.next_began) {
@@ -94,13 +105,17 @@ impl Case<'_> {
     }
 
     fn status(&self, found: &mut Vec<String>) {
-        let Some(end) = self.seen.front else { return };
-        if self.seen.keeper_outlived && end.change != Change::Killed(libc::SIGKILL) {
+        let is_killed = |end: End| end.change == Change::Killed(libc::SIGKILL);
+        if self.seen.keeper_outlived && !self.seen.front.is_some_and(is_killed) {
             found.push("outlives: the front had ended, and the keeper had not".to_owned());
         }
+        found.extend(self.site.log().into_iter().filter(|line| line.starts_with("odd ")));
+        let Some(end) = self.seen.first else { return };
         // A command that is killed before it is executed is killed all the same.
         let killed = end.change == Change::Killed(libc::SIGKILL)
-            && (self.struck(Role::Front, &[Fault::Kill]) || self.struck(Role::Launch, &[Fault::Kill]));
+            && [Role::Caller, Role::Front, Role::Launch]
+                .iter()
+                .any(|role| self.struck(*role, &[Fault::Kill]));
         if killed || is_normal(self.shape, end) {
             return self.truth_of_status(end.change, found);
         }
@@ -123,7 +138,7 @@ impl Case<'_> {
         }
         self.truth_of_status(end.change, found);
         // One that ended by itself before the fault keeps its status.
-        if self.ended_before_the_fault() && !own {
+        if self.ended_before_the_fault() && !own && !self.shape.stands_again() {
             found.push(format!("status: the command had ended by itself, and dlock exits with {code}"));
         }
         if !own && !self.said_why() {
@@ -151,8 +166,11 @@ impl Case<'_> {
     /// What dlock says is so.
     fn words(&self, found: &mut Vec<String>) {
         let said = self.site.read("run.err");
-        let started = self.noted("start run");
-        let keeper_ended_well = matches!(self.seen.keeper.map(|end| end.change), Some(Change::Exited(0)));
+        // Of one that stands again it is the last term that is spoken of.
+        let started = self.noted("start run") && !self.shape.stands_again();
+        // The first term's keeper is not the one that is spoken of.
+        let keeper_ended_well = !self.shape.stands_again()
+            && matches!(self.seen.keeper.map(|end| end.change), Some(Change::Exited(0)));
         let taken = matches!(self.shape.event, Event::Remove | Event::Delete | Event::Silence);
         let frozen = matches!(self.fault(), Some(Fault::Stop | Fault::Pause));
         // Sentence, and what it cannot be said beside.
@@ -222,7 +240,7 @@ impl Case<'_> {
         if !object.is_object() {
             return found.push(format!("report: not whole: {text:?}"));
         }
-        let Some(Change::Exited(code)) = self.seen.front.map(|end| end.change) else { return };
+        let Some(Change::Exited(code)) = self.seen.first.map(|end| end.change) else { return };
         if object["exit_code"] != code {
             found.push(format!("report: says exit_code {}, it was {code}", object["exit_code"]));
         }

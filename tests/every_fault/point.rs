@@ -1,5 +1,6 @@
 //! One fault at one call of one process, in a form that can be repeated.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Instant;
@@ -97,11 +98,16 @@ impl FromStr for Point {
 pub(crate) struct Census {
     pub(crate) points: Vec<Point>,
     last: Option<(Role, &'static str)>,
+    /// The last call that was noted of each process.
+    noted: BTreeMap<i32, usize>,
 }
 
 impl Census {
     /// Notes what can go wrong at a call of a run of that shape.
     pub(crate) fn note(&mut self, shape: &str, process: &Followed, call: &Call) {
+        if self.noted.insert(process.pid, process.calls) == Some(process.calls) {
+            return;
+        }
         let this = Some((process.role, call.name));
         let mut faults = Vec::new();
         // A row of settings is left out but for its first.

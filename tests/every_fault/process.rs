@@ -47,13 +47,20 @@ pub(crate) fn describe(pid: i32) -> String {
     format!("{pid} ({}) {}", name.trim(), state(pid).unwrap_or('-'))
 }
 
+/// Whether a process is, dead or alive, a child of this one.
+pub(crate) fn is_own_child(pid: i32) -> bool {
+    own_children().contains(&pid)
+}
+
+/// Whether the environment of a process has the entry.
+pub(crate) fn has_variable(pid: i32, entry: &str) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|b| *b == 0).any(|each| each == entry.as_bytes())
+}
+
 /// Living processes whose environment has the entry.
 pub(crate) fn with_variable(entry: &str) -> Vec<i32> {
     let pids = fs::read_dir("/proc").expect("a process table").flatten();
     let pids = pids.filter_map(|found| found.file_name().to_str()?.parse::<i32>().ok());
-    let has = |pid: &i32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|b| *b == 0).any(|each| each == entry.as_bytes())
-    };
-    pids.filter(|pid| lives(*pid)).filter(has).collect()
+    pids.filter(|pid| lives(*pid)).filter(|pid| has_variable(*pid, entry)).collect()
 }

@@ -9,10 +9,10 @@ use crate::call::Call;
 use crate::command;
 use crate::point::{Enemy, Fault, Hit, Point};
 use crate::process;
-use crate::shape::{Event, Normal, Shape};
+use crate::shape::{Event, Normal, Shape, Verb};
 use crate::site::Site;
 use crate::sys;
-use crate::tracer::{Blow, End, Followed, Role, Tracer};
+use crate::tracer::{Blow, End, Followed, Own, Role, Tracer};
 
 /// Everybody has ended by then, the shortest time that is certainly a hang.
 // The longest lease, 8 s, a release of 5.5 s that nobody answers, and 2 s to clean up after its keeper.
@@ -29,6 +29,8 @@ const CONTINUE_AT: Duration = Duration::from_millis(2_500);
 /// What was seen of a run.
 pub(crate) struct Seen {
     pub(crate) hit: Option<Hit>,
+    /// The end of who was started.
+    pub(crate) first: Option<End>,
     pub(crate) front: Option<End>,
     pub(crate) keeper: Option<End>,
     /// Whether another process of dlock's was there when the front had ended.
@@ -53,6 +55,8 @@ pub(crate) struct Scene<'a> {
     fault: Option<Fault>,
     begun: Instant,
     holder: Option<i32>,
+    /// For whom the lock is taken.
+    script: Option<i32>,
     next: Option<i32>,
     event_over: bool,
     /// When somebody else came to wait.
@@ -112,13 +116,17 @@ impl<'a> Scene<'a> {
             Some(Fault::Stop) if !shape.on_redis => "1s",
             _ => shape.ttl,
         };
-        let tracer = Tracer::of(site.run(ttl));
+        let script = shape.is_for_script().then(|| site.script());
+        let role = if shape.is_for_script() { Role::Caller } else { Role::Front };
+        let own = script.map(|_| Own::by(site.mark()));
+        let tracer = Tracer::of(site.run(ttl, script), role, own);
         let scene = Self {
             shape,
             site,
             fault,
             begun: Instant::now(),
             holder,
+            script,
             next: None,
             event_over: shape.event == Event::None,
             joined: None,
@@ -136,16 +144,29 @@ impl<'a> Scene<'a> {
         if tracer.all_ended() {
             self.all_gone.get_or_insert_with(Instant::now);
             let members = command::members(&self.site.folder).into_iter();
-            let living = members.filter(|(who, pid)| who == "run" && process::lives(*pid));
+            // A script that has come to its end has released the lock, or has none of its own any more.
+            let is_over = self.site.has_noted("end run") || !self.site.has_noted("start run");
+            let script = self.script.filter(|_| is_over);
+            let living =
+                members.filter(|(who, pid)| who == "run" && Some(*pid) != script && process::lives(*pid));
             self.unguarded.extend(living.map(|(_, pid)| process::describe(pid)));
         }
+        self.tell_script(tracer);
         self.happen(tracer);
         self.continue_stopped(tracer, hit);
         self.care_for_next(hit);
         self.release_holder(tracer, hit);
         let ended = |pid: Option<i32>| pid.is_none_or(|pid| tracer.others.contains_key(&pid));
-        let over = self.all_gone.is_some() && self.next.is_some() && ended(self.next) && ended(self.holder);
+        let others = [self.next, self.holder, self.script];
+        let over = self.all_gone.is_some() && self.next.is_some() && others.into_iter().all(ended);
         over || self.begun.elapsed() > LONGEST
+    }
+
+    /// The script hears how `acquire` ended, as any shell does.
+    fn tell_script(&self, tracer: &Tracer) {
+        if let Some(end) = tracer.first().end.filter(|_| self.script.is_some()) {
+            self.site.tell_script(end.change == sys::Change::Exited(0));
+        }
     }
 
     /// The event from outside.
@@ -156,14 +177,17 @@ impl<'a> Scene<'a> {
         let there = if self.shape.held {
             tracer.last_event.elapsed() > QUIET || self.begun.elapsed() > EVENT_AT
         } else {
-            self.site.has_noted("start run") && tracer.last_event.elapsed() > QUIET
+            let terms = if self.shape.stands_again() { 2 } else { 1 };
+            self.site.times_noted("start run") >= terms && tracer.last_event.elapsed() > QUIET
         };
-        if !there && tracer.front().end.is_none() {
+        let over = if self.script.is_some() { tracer.all_ended() } else { tracer.first().end.is_some() };
+        if !there && !over {
             return;
         }
         match self.shape.event {
             Event::None => {}
-            Event::Terminate => process::signal(tracer.front().pid, Signal::TERM),
+            Event::Terminate | Event::EndSecondTerm => process::signal(tracer.first().pid, Signal::TERM),
+            Event::KillScript => self.script.iter().for_each(|pid| process::signal(*pid, Signal::KILL)),
             Event::Remove => self.site.remove_lock(),
             Event::Delete => self.site.delete_key(),
             Event::Silence => self.site.silence(),
@@ -192,7 +216,8 @@ impl<'a> Scene<'a> {
         let Some(hit) = hit.filter(|_| !self.continued) else { return };
         let since = hit.at.elapsed();
         // A command that is stopped just when it is executed stops its front, and a shell continues both.
-        let resumable = [Some(tracer.front().pid), tracer.command].contains(&Some(hit.pid));
+        let front = tracer.front().map(|front| front.pid);
+        let resumable = [Some(tracer.first().pid), front, tracer.command].contains(&Some(hit.pid));
         let next_over = self.next.is_some_and(|next| tracer.others.contains_key(&next));
         let due = match self.fault {
             Some(Fault::Pause) => since > PAUSE,
@@ -201,8 +226,9 @@ impl<'a> Scene<'a> {
         };
         if due {
             self.continued = true;
-            process::signal(hit.pid, Signal::CONT);
-            process::signal(tracer.front().pid, Signal::CONT);
+            for pid in [hit.pid, tracer.first().pid].into_iter().chain(front) {
+                process::signal(pid, Signal::CONT);
+            }
         }
     }
 
@@ -219,7 +245,7 @@ impl<'a> Scene<'a> {
 
     /// Where nothing else does, the end of the run lets the holder go.
     fn release_holder(&mut self, tracer: &Tracer, hit: Option<&Hit>) {
-        let front_over = tracer.front().end.is_some();
+        let front_over = tracer.first().end.is_some();
         let stopped =
             self.fault == Some(Fault::Stop) && hit.is_some_and(|hit| hit.at.elapsed() > CONTINUE_AT / 2);
         let late = self.begun.elapsed() > LONGEST / 2;
@@ -232,19 +258,21 @@ impl<'a> Scene<'a> {
         let followed = tracer.processes.iter().filter(|p| p.end.is_none());
         let mut stuck: Vec<String> =
             followed.map(|p| format!("{} {}", p.role, process::describe(p.pid))).collect();
-        for (who, pid) in [("next", self.next), ("holder", self.holder)] {
+        for (who, pid) in [("next", self.next), ("holder", self.holder), ("script", self.script)] {
             stuck.extend(
                 pid.filter(|pid| !tracer.others.contains_key(pid))
                     .map(|pid| format!("{who} {}", process::describe(pid))),
             );
         }
-        let after = |end: End| tracer.front().end.is_some_and(|front| end.order > front.order);
-        let mut others = tracer.processes.iter().skip(1);
-        let keeper_outlived = others.any(|p| p.end.is_none_or(after)) && tracer.front().end.is_some();
+        let front = tracer.front().and_then(|front| front.end);
+        let after = |end: End| front.is_some_and(|front| end.order > front.order);
+        let mut others = tracer.processes.iter().filter(|p| !matches!(p.role, Role::Caller | Role::Front));
+        let keeper_outlived = others.any(|p| p.end.is_none_or(after)) && front.is_some();
         let keeper = tracer.processes.iter().find(|p| p.role == Role::Keeper).and_then(|p| p.end);
         Seen {
             hit,
-            front: tracer.front().end,
+            first: tracer.first().end,
+            front,
             keeper,
             keeper_outlived,
             all_gone: self.all_gone,
@@ -252,7 +280,10 @@ impl<'a> Scene<'a> {
             next_began: self.next_began,
             next_ended: self.next.and_then(|next| tracer.others.get(&next).copied()),
             stuck,
-            executed: tracer.command.is_some() || tracer.executing,
+            executed: tracer.command.is_some()
+                || tracer.executing
+                // A script runs before it has the lock.
+                || self.shape.verb == Verb::Acquire,
         }
     }
 }

@@ -19,12 +19,26 @@ pub(crate) enum Event {
     Release,
     /// Somebody else waits for the lock, then the command ends.
     HandOver,
+    /// SIGTERM to the front in its second term.
+    EndSecondTerm,
+    /// SIGKILL to the script that has taken the lock.
+    KillScript,
+}
+
+/// By which subcommand the lock is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verb {
+    Run,
+    Elect,
+    /// A script has it taken; what is followed is the caller, and the pair that it leaves behind.
+    Acquire,
 }
 
 /// One shape.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
+    pub(crate) verb: Verb,
     /// Redis instead of files.
     pub(crate) on_redis: bool,
     /// Further options; `REPORT` stands for a file.
@@ -53,6 +67,7 @@ pub(crate) const COMMANDS_OWN: i32 = 7;
 
 const PLAIN: Shape = Shape {
     name: "run",
+    verb: Verb::Run,
     on_redis: false,
     options: &[],
     ttl: "3s",
@@ -64,6 +79,16 @@ const PLAIN: Shape = Shape {
 };
 
 const ENDLESS: Shape = Shape { command: "long", ..PLAIN };
+
+/// A script, which leaves something behind that is deaf to SIGTERM.
+const ACQUIRE: Shape = Shape {
+    name: "acquire",
+    verb: Verb::Acquire,
+    options: &["--grace", "40ms"],
+    command: "script",
+    ends: Normal::Exit(0),
+    ..PLAIN
+};
 
 /// All of them.
 pub(crate) const SHAPES: &[Shape] = &[
@@ -88,7 +113,23 @@ pub(crate) const SHAPES: &[Shape] = &[
         ..PLAIN
     },
     Shape { name: "try", options: &["--try"], held: true, ends: Normal::Exit(75), ..PLAIN },
+    ACQUIRE,
+    Shape { name: "acquire-waiter", held: true, event: Event::Release, ..ACQUIRE },
+    Shape { name: "acquire-hand-over", command: "script-gate", event: Event::HandOver, ..ACQUIRE },
+    Shape { name: "acquire-killed", command: "script-long", event: Event::KillScript, ..ACQUIRE },
+    Shape { name: "acquire-release", command: "script-release", ..ACQUIRE },
+    Shape { name: "elect", verb: Verb::Elect, command: "gate", event: Event::HandOver, ..PLAIN },
+    Shape {
+        name: "elect-forever",
+        verb: Verb::Elect,
+        options: &["--forever"],
+        event: Event::EndSecondTerm,
+        ends: Normal::Signal(libc::SIGTERM),
+        ..PLAIN
+    },
     Shape { name: "redis", on_redis: true, ..PLAIN },
+    Shape { name: "redis-acquire", on_redis: true, ..ACQUIRE },
+    Shape { name: "redis-acquire-waiter", on_redis: true, held: true, event: Event::Release, ..ACQUIRE },
     Shape { name: "redis-waiter", on_redis: true, held: true, event: Event::Release, ..PLAIN },
     Shape {
         name: "redis-deleted",
@@ -116,6 +157,16 @@ pub(crate) const CARELESS: Shape = Shape { name: "careless", command: "while", c
 impl Shape {
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         SHAPES.iter().chain([&CARELESS]).find(|shape| shape.name == name)
+    }
+
+    /// Whether what is followed takes the lock for a script.
+    pub(crate) fn is_for_script(&self) -> bool {
+        self.verb == Verb::Acquire
+    }
+
+    /// Whether it stands again.
+    pub(crate) fn stands_again(&self) -> bool {
+        self.event == Event::EndSecondTerm
     }
 
     /// Whether others may take the lock as soon as the event has happened.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::command;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::redis;
-use crate::shape::{Event, Shape};
+use crate::shape::{Event, Shape, Verb};
 use crate::support::program::dlock;
 use crate::sys::{self, Program};
 
@@ -48,8 +48,30 @@ impl Site {
         }
     }
 
-    /// The run into which the fault is put.
-    pub(crate) fn run(&self, ttl: &str) -> i32 {
+    /// The variable that every process of the point has.
+    pub(crate) fn mark(&self) -> String {
+        format!("{MARK}={}", self.folder.display())
+    }
+
+    /// The script for which the lock is taken.
+    pub(crate) fn script(&self) -> i32 {
+        let words = command::words(&self.folder, "run", self.shape.command);
+        self.start("script", &[], &words, false)
+    }
+
+    /// The script is told whether it has the lock.
+    pub(crate) fn tell_script(&self, holds: bool) {
+        let told = self.folder.join("gate.told");
+        if !told.exists() {
+            // Whole when it is there.
+            let draft = self.folder.join("gate.draft");
+            fs::write(&draft, if holds { "held" } else { "refused" }).expect("a gate");
+            fs::rename(&draft, &told).expect("a gate");
+        }
+    }
+
+    /// The run into which the fault is put; `script` is for whom the lock is taken, if it is for one.
+    pub(crate) fn run(&self, ttl: &str, script: Option<i32>) -> i32 {
         if self.shape.careless {
             return self.careless("run", self.shape.command, true);
         }
@@ -59,7 +81,19 @@ impl Site {
         let options =
             self.shape.options.iter().map(|option| if *option == "REPORT" { report } else { option });
         let options: Vec<&str> = ["--ttl", ttl].into_iter().chain(options).collect();
-        self.dlock("run", &self.endpoint(port), &options, self.shape.command, true)
+        let endpoint = self.endpoint(port);
+        let name = self.name();
+        let verb = match (self.shape.verb, script) {
+            (Verb::Acquire, Some(script)) => {
+                let script = script.to_string();
+                let words =
+                    [dlock(), "acquire", "--endpoint", &endpoint, "--name", &name, "--for-pid", &script];
+                return self.start("run", &[&words[..], &options].concat(), &[], true);
+            }
+            (Verb::Elect, _) => "elect",
+            _ => "run",
+        };
+        self.dlock("run", verb, &endpoint, &options, self.shape.command, true)
     }
 
     /// Another one on the same lock.
@@ -67,12 +101,20 @@ impl Site {
         if self.shape.careless {
             return self.careless(who, manner, false);
         }
-        self.dlock(who, &self.endpoint(self.redis), &["--ttl", "5s"], manner, false)
+        self.dlock(who, "run", &self.endpoint(self.redis), &["--ttl", "5s"], manner, false)
     }
 
-    fn dlock(&self, who: &str, endpoint: &str, options: &[&str], manner: &str, traced: bool) -> i32 {
+    fn dlock(
+        &self,
+        who: &str,
+        verb: &str,
+        endpoint: &str,
+        options: &[&str],
+        manner: &str,
+        traced: bool,
+    ) -> i32 {
         let name = self.name();
-        let words = [&[dlock(), "run", "--endpoint", endpoint, "--name", &name], options, &["--"]].concat();
+        let words = [&[dlock(), verb, "--endpoint", endpoint, "--name", &name], options, &["--"]].concat();
         self.start(who, &words, &command::words(&self.folder, who, manner), traced)
     }
 
@@ -154,7 +196,12 @@ impl Site {
     }
 
     pub(crate) fn has_noted(&self, what: &str) -> bool {
-        self.log().iter().any(|line| line == what || line.starts_with(&format!("{what} ")))
+        self.times_noted(what) > 0
+    }
+
+    pub(crate) fn times_noted(&self, what: &str) -> usize {
+        let is_it = |line: &&String| *line == what || line.starts_with(&format!("{what} "));
+        self.log().iter().filter(is_it).count()
     }
 
     /// The names of the files that are left, but for those of the tests' own.

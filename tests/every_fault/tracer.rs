@@ -1,7 +1,7 @@
 //! Follows a dlock through its system calls: the front, its keepers with their threads, and the command until it
 //! is executed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Instant;
 
@@ -14,6 +14,8 @@ use crate::sys::{self, Change};
 /// Which process of a dlock it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Role {
+    /// Who is started to leave front and keeper behind.
+    Caller,
     Front,
     Keeper,
     /// The command before it is executed.
@@ -23,8 +25,13 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    const ALL: [(Self, &'static str); 4] =
-        [(Self::Front, "front"), (Self::Keeper, "keeper"), (Self::Launch, "launch"), (Self::Later, "later")];
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Caller, "caller"),
+        (Self::Front, "front"),
+        (Self::Keeper, "keeper"),
+        (Self::Launch, "launch"),
+        (Self::Later, "later"),
+    ];
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(_, its)| *its == name).map(|(role, _)| role)
@@ -56,8 +63,10 @@ pub(crate) enum Blow {
 pub(crate) struct Followed {
     pub(crate) pid: i32,
     pub(crate) role: Role,
-    /// How many system calls it has entered.
+    /// How many system calls it has entered; of a row of looks at strangers only the first is one.
     pub(crate) calls: usize,
+    /// Whether the last call was a look at a stranger.
+    at_stranger: bool,
     /// How it ended.
     pub(crate) end: Option<End>,
     /// Before the program's own code only the loader runs.
@@ -91,13 +100,15 @@ pub(crate) struct Tracer {
     /// How many have ended.
     ended: usize,
     threads: BTreeMap<i32, Thread>,
+    /// Who are no strangers, where looks at those are not worth more than one fault.
+    own: Option<Own>,
     /// Those that began before their parent told of them.
     unknown: Vec<i32>,
 }
 
 impl Tracer {
-    /// Follows the process `front`, which is about to execute dlock.
-    pub(crate) fn of(front: i32) -> Self {
+    /// Follows the process `first`, which is about to execute dlock.
+    pub(crate) fn of(first: i32, role: Role, own: Option<Own>) -> Self {
         let mut tracer = Self {
             processes: Vec::new(),
             others: BTreeMap::new(),
@@ -106,15 +117,16 @@ impl Tracer {
             last_event: Instant::now(),
             ended: 0,
             threads: BTreeMap::new(),
+            own,
             unknown: Vec::new(),
         };
-        tracer.add(front, Role::Front, true);
+        tracer.add(first, role, true);
         tracer
     }
 
     /// Follows nobody.
     pub(crate) fn idle() -> Self {
-        let mut tracer = Self::of(0);
+        let mut tracer = Self::of(0, Role::Front, None);
         tracer.processes.clear();
         tracer.threads.clear();
         tracer
@@ -122,11 +134,17 @@ impl Tracer {
 
     fn add(&mut self, pid: i32, role: Role, in_loader: bool) {
         self.threads.insert(pid, Thread { process: self.processes.len(), fails_with: None });
-        self.processes.push(Followed { pid, role, calls: 0, end: None, in_loader });
+        self.processes.push(Followed { pid, role, calls: 0, at_stranger: false, end: None, in_loader });
     }
 
-    pub(crate) fn front(&self) -> &Followed {
+    /// Who was started, whose status counts.
+    pub(crate) fn first(&self) -> &Followed {
         &self.processes[0]
+    }
+
+    /// The front, once there is one.
+    pub(crate) fn front(&self) -> Option<&Followed> {
+        self.processes.iter().find(|process| process.role == Role::Front)
     }
 
     /// Whether front, keepers and launched command are all gone.
@@ -170,9 +188,10 @@ impl Tracer {
             if process::is_thread(new) {
                 self.threads.insert(new, Thread { process: parent, fails_with: None });
             } else {
-                let first = self.processes.len() == 1;
+                let has_keeper = self.processes.iter().any(|process| process.role == Role::Keeper);
                 let role = match self.processes[parent].role {
-                    Role::Front if first => Role::Keeper,
+                    Role::Caller => Role::Front,
+                    Role::Front if !has_keeper => Role::Keeper,
                     Role::Front => Role::Later,
                     _ => Role::Launch,
                 };
@@ -210,8 +229,11 @@ impl Tracer {
                     sys::fail_call(tid, errno);
                 }
             } else if !in_loader(process, &info) {
-                process.calls += 1;
                 let call = Call::of(tid, &info);
+                let whose = self.own.as_mut().zip(call.about());
+                let at_stranger = whose.is_some_and(|(own, pid)| !own.has(pid));
+                process.calls += usize::from(!(at_stranger && process.at_stranger));
+                process.at_stranger = at_stranger;
                 self.executing |= process.role == Role::Launch && call.name == "execve";
                 match blow(process, &call) {
                     Blow::Nothing => {}
@@ -226,6 +248,24 @@ impl Tracer {
             }
         }
         sys::go_on(tid, 0);
+    }
+}
+
+/// The processes of one point, known by a variable that they were started with.
+pub(crate) struct Own {
+    variable: String,
+    known: BTreeSet<i32>,
+}
+
+impl Own {
+    pub(crate) fn by(variable: String) -> Self {
+        Self { variable, known: BTreeSet::new() }
+    }
+
+    fn has(&mut self, pid: i32) -> bool {
+        // A dead one has no variables any more.
+        let is_own = || process::has_variable(pid, &self.variable) || process::is_own_child(pid);
+        self.known.contains(&pid) || (is_own() && self.known.insert(pid))
     }
 }
 

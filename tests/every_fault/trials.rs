@@ -89,9 +89,10 @@ fn tell(shape: &Shape, counted: &Answer, points: &[Point], answers: &[Answer]) -
     let broken = answers.iter().filter(|answer| !answer.bad.is_empty()).count();
     let longest = answers.iter().map(|answer| answer.took).max().unwrap_or(Duration::ZERO);
     let mut text = format!(
-        "{}: {} calls of the front, {} of the keeper, {} before the command; {} of {} points tried, {struck} struck, \
-         {broken} broke; the longest took {longest:.1?}",
+        "{}: {} calls of the caller, {} of the front, {} of the keeper, {} before the command; {} of {} points tried, \
+         {struck} struck, {broken} broke; the longest took {longest:.1?}",
         shape.name,
+        calls(Role::Caller),
         calls(Role::Front),
         calls(Role::Keeper),
         calls(Role::Launch),

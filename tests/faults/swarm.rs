@@ -12,6 +12,7 @@ use crate::oracle::Oracle;
 use crate::support::chance::{Random, length, seed};
 use crate::support::process::{self, Process};
 use crate::support::wait::until_true;
+use crate::support::way::{Way, served_by};
 use crate::support::{Bed, Running};
 
 /// How many dlocks run at any time.
@@ -42,27 +43,30 @@ impl Blow {
 }
 
 /// One that locks: dlock, or a wrapper that only looks like it.
-type Locker = fn(&Bed, &mut Random) -> Command;
+type Locker = fn(&Bed, &mut Random) -> (Way, Command);
 
-fn dlock(bed: &Bed, random: &mut Random) -> Command {
-    let shared = random.below(4) == 0;
-    let (flag, mode) = if shared { ("-s", "shared") } else { ("-x", "exclusive") };
-    let mut command = bed.run(["-q", "--name", "x", "--ttl", "1s", "--grace", "200ms", flag]);
-    if random.below(6) == 0 {
-        command.args(["--wait", "200ms"]);
+fn dlock(bed: &Bed, random: &mut Random) -> (Way, Command) {
+    let way = [Way::Run, Way::Run, Way::Acquire, Way::Acquire, Way::Elect, Way::Forever][random.below(6)];
+    let shared = matches!(way, Way::Run | Way::Acquire) && random.below(4) == 0;
+    let mode = if shared { "shared" } else { "exclusive" };
+    let mut options = vec!["-q", "--name", "x", "--ttl", "1s", "--grace", "200ms"];
+    if shared {
+        options.push("-s");
     }
     if random.below(6) == 0 {
-        command.args(["--max-run", "50ms"]);
+        options.extend(["--wait", "200ms"]);
     }
-    command.arg("--").args(Oracle::words(mode));
-    command
+    if way != Way::Acquire && random.below(6) == 0 {
+        options.extend(["--max-run", "50ms"]);
+    }
+    (way, way.command(bed, &options, &Oracle::words(mode)))
 }
 
 /// Locks as dlock does but does not end its command when it is killed: what `etcdctl lock` does.
-fn careless(bed: &Bed, _: &mut Random) -> Command {
+fn careless(bed: &Bed, _: &mut Random) -> (Way, Command) {
     let mut command = bed.command("flock");
     command.arg("-o").arg(bed.locks().join("x")).args(Oracle::words("exclusive"));
-    command
+    (Way::Run, command)
 }
 
 /// Runs the swarm against the enemy for `length`, and on until `enough` says of the blows that hit that it is; returns
@@ -75,17 +79,18 @@ fn rage(
     oracle: &Oracle<'_>,
     enough: impl Fn(usize) -> bool,
 ) -> usize {
-    let mut swarm: Vec<Running> = Vec::new();
-    let mut stopped: BTreeSet<i32> = BTreeSet::new();
+    let mut swarm: Vec<(Way, Running)> = Vec::new();
+    let mut enemy = Enemy::default();
     let begun = Instant::now();
     let mut blows = 0;
     while begun.elapsed() < length || !enough(blows) {
         assert!(begun.elapsed() < length + PATIENCE, "{blows} blows: too little happened");
-        swarm.retain_mut(|one| !one.has_ended());
+        swarm.retain_mut(|(_, one)| !one.has_ended());
         while swarm.len() < SWARM {
-            swarm.push(bed.start(&mut locker(bed, random)));
+            let (way, mut command) = locker(bed, random);
+            swarm.push((way, bed.start(&mut command)));
         }
-        blows += usize::from(strike(bed, random, &mut stopped));
+        blows += usize::from(enemy.strike(bed, random));
         assert_eq!(oracle.overlap(), None, "both hold exclusively and live");
         std::thread::sleep(Duration::from_millis(u64::try_from(random.below(30)).expect("small")));
     }
@@ -93,7 +98,10 @@ fn rage(
     for process in bed.processes() {
         process::signal(process.pid, Signal::CONT);
     }
-    for one in swarm {
+    for (way, one) in swarm {
+        if way == Way::Forever {
+            one.signal(Signal::TERM);
+        }
         one.finish();
     }
     blows
@@ -106,40 +114,56 @@ fn fell(bed: &Bed, pid: i32) -> Option<i32> {
     bed.read(&format!("tree.{pid}")).trim().parse().ok()
 }
 
-/// One blow at a random front, keeper or command.
-fn strike(bed: &Bed, random: &mut Random, stopped: &mut BTreeSet<i32>) -> bool {
-    let processes: Vec<Process> = bed.processes();
-    stopped.retain(|pid| process::is_stopped(*pid));
-    let blow = match random.below(10) {
-        0..=3 => Blow::Kill,
-        4..=5 => Blow::Stop,
-        6..=8 => Blow::Go,
-        _ => Blow::Terminate,
-    };
-    let victim = if blow == Blow::Go {
-        random.pick(&stopped.iter().copied().collect::<Vec<_>>()).copied()
-    } else {
-        // Fronts and keepers outnumber the one command; hit it as often.
-        let kinds = ["dlock", "lease-keeper", "bash", "flock"];
-        let kind = kinds[random.below(kinds.len())];
-        let those: Vec<_> = processes.iter().filter(|p| p.name == kind).map(|p| p.pid).collect();
-        random.pick(&those).copied()
-    };
-    let Some(victim) = victim else { return false };
-    let is_command = processes.iter().any(|p| p.pid == victim && p.name == "bash");
-    if is_command && matches!(blow, Blow::Kill | Blow::Terminate) {
-        let left = fell(bed, victim);
-        process::signal(victim, blow.signal());
-        if let Some(pid) = left {
-            process::signal(pid, Signal::KILL);
+/// Whom it has hurt so far.
+#[derive(Default)]
+struct Enemy {
+    stopped: BTreeSet<i32>,
+    /// The scripts of which a process of dlock's was hurt. Without either of the two nobody would end what a script has
+    /// started, and with files the lock is free then.
+    scripts: BTreeSet<i32>,
+}
+
+impl Enemy {
+    /// One blow at a random front, keeper or command.
+    fn strike(&mut self, bed: &Bed, random: &mut Random) -> bool {
+        let processes: Vec<Process> = bed.processes();
+        self.stopped.retain(|pid| process::is_stopped(*pid));
+        let blow = match random.below(10) {
+            0..=3 => Blow::Kill,
+            4..=5 => Blow::Stop,
+            6..=8 => Blow::Go,
+            _ => Blow::Terminate,
+        };
+        let victim = if blow == Blow::Go {
+            random.pick(&self.stopped.iter().copied().collect::<Vec<_>>()).copied()
+        } else {
+            // Fronts and keepers outnumber the one command; hit it as often.
+            let kinds = ["dlock", "lease-keeper", "bash", "flock"];
+            let kind = kinds[random.below(kinds.len())];
+            let those: Vec<_> = processes.iter().filter(|p| p.name == kind).map(|p| p.pid).collect();
+            random.pick(&those).copied()
+        };
+        let Some(victim) = victim else { return false };
+        if blow != Blow::Go && served_by(victim).is_some_and(|script| !self.scripts.insert(script)) {
+            return false;
         }
-    } else {
-        process::signal(victim, blow.signal());
+        // What a script leaves under its claim is ended however the script has ended.
+        let is_command = processes.iter().any(|p| p.pid == victim && p.name == "bash")
+            && !processes.iter().any(|p| served_by(p.pid) == Some(victim));
+        if is_command && matches!(blow, Blow::Kill | Blow::Terminate) {
+            let left = fell(bed, victim);
+            process::signal(victim, blow.signal());
+            if let Some(pid) = left {
+                process::signal(pid, Signal::KILL);
+            }
+        } else {
+            process::signal(victim, blow.signal());
+        }
+        if blow == Blow::Stop {
+            self.stopped.insert(victim);
+        }
+        true
     }
-    if blow == Blow::Stop {
-        stopped.insert(victim);
-    }
-    true
 }
 
 #[test]

@@ -79,3 +79,11 @@ pub(crate) fn lose_claim(port: u16, key: &str, id: &str) {
         }
     }
 }
+
+/// The same for whichever claim holds the lock.
+pub(crate) fn lose(port: u16, key: &str) {
+    let (text, _) = value(port, key).expect("the queue is there");
+    let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let first = document["claims"][0]["about"]["claim"].as_str().expect("a claim");
+    lose_claim(port, key, first);
+}

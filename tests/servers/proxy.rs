@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
@@ -38,7 +38,12 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Relays to `port` of the loopback.
     pub(crate) fn to(port: u16) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, super::free_port())).expect("listens");
+        Self::at(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+    }
+
+    /// The same for those who come by the address `own`.
+    pub(crate) fn at(own: IpAddr, port: u16) -> Self {
+        let listener = TcpListener::bind((own, super::free_port())).expect("listens");
         let own = listener.local_addr().expect("bound").port();
         let state = Arc::new(State {
             conduct: Mutex::new(Conduct::Pass),

@@ -52,7 +52,7 @@ fn admit() -> (Service, &'static str, Option<Etcd>) {
         }
         Site::Redis(server) => allow(server.port()),
         Site::Redlock(nodes) => nodes.iter().for_each(|node| allow(node.port())),
-        Site::Zk(_) | Site::Postgres(_) => {}
+        Site::Memcached(_) | Site::Zk(_) | Site::Postgres(_) => {}
     }
     // Whoever comes from this host is let in as postgres; the password is ready all the same.
     let user = if Kind::of_this_test() == Some(Kind::Postgres) { "postgres" } else { "ci" };

@@ -55,7 +55,7 @@ fn requests_for_one_hand_over_do_not_grow_with_the_line() {
         Kind::Etcd => 3.1,
         Kind::Redis => 80.0,
         Kind::Redlock => 800.0,
-        Kind::Zk => 7.0,
+        Kind::Memcached | Kind::Zk => 7.0,
         Kind::Mysql | Kind::Postgres => 2.0,
     };
     assert!(short <= most + 1.0, "{short} for each hand-over");

@@ -6,11 +6,13 @@
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 #![allow(clippy::duplicate_mod, reason = "the same tests, once for each service")]
 
+mod causes;
 mod etcd;
 mod etcd_cluster;
 mod etcd_cut;
 mod etcd_faults;
 mod hostile;
+mod link;
 mod memcached;
 mod mysql;
 mod mysql_many;
@@ -49,6 +51,8 @@ macro_rules! tests_of {
             mod concurrency;
             #[path = "../supervise/crash.rs"]
             mod crash;
+            #[path = "../cli/deadlocks.rs"]
+            mod deadlocks;
             #[path = "doctor.rs"]
             mod doctor;
             #[path = "../cli/elections.rs"]
@@ -59,6 +63,8 @@ macro_rules! tests_of {
             mod jobs;
             #[path = "kinds.rs"]
             mod kinds;
+            #[path = "links_cut.rs"]
+            mod links_cut;
             #[path = "../cli/look.rs"]
             mod look;
             #[path = "../cli/nested.rs"]
@@ -75,6 +81,8 @@ macro_rules! tests_of {
             mod swarm;
             #[path = "../supervise/waiting.rs"]
             mod waiting;
+            #[path = "ways.rs"]
+            mod ways;
             $(mod $more;)*
         }
     };
@@ -84,8 +92,31 @@ tests_of!(on_etcd, detached, herd);
 tests_of!(on_mysql, detached, herd, sql, sql_late);
 tests_of!(on_postgres, detached, herd, sql, sql_late);
 tests_of!(on_redis, detached, herd, late);
-tests_of!(on_redlock, herd, late, undetached);
+tests_of!(on_redlock, detached, herd, late);
 tests_of!(on_zk, herd, undetached);
+
+/// Those of one that keeps nothing over a restart.
+#[path = "."]
+mod on_memcached {
+    #[path = "../cli/acquire.rs"]
+    mod acquire;
+    #[path = "acquired.rs"]
+    mod acquired;
+    #[path = "../cli/deadlocks.rs"]
+    mod deadlocks;
+    #[path = "../cli/elections.rs"]
+    mod elections;
+    #[path = "links_cut.rs"]
+    mod links_cut;
+    #[path = "../cli/nested.rs"]
+    mod nested;
+    #[path = "../cli/replace.rs"]
+    mod replace;
+    #[path = "swarm.rs"]
+    mod swarm;
+    #[path = "ways.rs"]
+    mod ways;
+}
 
 /// Locks of a test are in a part of the service that its name begins with; if that is none, in its own folder.
 fn service(root: &std::path::Path) -> support::Service {

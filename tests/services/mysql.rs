@@ -169,7 +169,7 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
     run_with(&bed, &[]).silently(0);
     let plain = mariadb::start();
     let refused = bed_at(mariadb::address(&plain));
-    run_with(&refused, &all[..1]).failed(77, &["no encrypted connection"]);
+    run_with(&refused, &all[..1]).failed(77, &["does not speak TLS"]);
 }
 
 /// Whoever poses as the server gets it, unless one insists on encryption.
@@ -181,7 +181,7 @@ fn a_password_does_not_go_over_a_network_without_encryption_unasked() {
     let at =
         |query: &str| bed_at(format!("mysql://ci@0.0.0.0:{}/{}{query}", server.port(), mariadb::DATABASE));
     let password = [("DLOCK_PASSWORD", Path::new("right"))];
-    run_with(&at(""), &password).failed(77, &["does not support TLS", "?ssl-mode=preferred"]);
+    run_with(&at(""), &password).failed(77, &["does not speak TLS", "?ssl-mode=preferred"]);
     let said = at("?ssl-mode=preferred");
     run_with(&said, &password).silently(0);
     let looked = said.finish(said.verb("doctor", [] as [&str; 0]).envs(password)).text();

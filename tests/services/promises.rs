@@ -328,7 +328,7 @@ fn a_doubtful_hold_whose_command_has_not_started_says_nothing_of_one() {
 fn a_release_that_is_not_confirmed_is_one_line_and_the_status_stays() {
     let site = Site::start();
     let bed = Bed::on(site.part());
-    let holder = bed.held(&["--name", "x", "--ttl", "60s"]);
+    let holder = bed.held(&["--name", "x", "--ttl", "60s", "-q"]);
     site.freeze();
     holder.let_go();
     let ended = holder.running.finish();

@@ -61,7 +61,7 @@ fn databases_are_apart() {
     zero.assert_busy("x");
     holder.release().silently(0);
     let none = bed_at(format!("{}/99", redis::address(&server)));
-    run_with(&none, &[]).failed(64, &["no database of that number"]);
+    run_with(&none, &[]).failed(69, &["no such database"]);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_server_that_accepts_and_never_answers_is_given_up() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
     let bed = bed_at(format!("redis://127.0.0.1:{}", listener.local_addr().expect("bound").port()));
     let mut command = bed.run(["--try", "--ttl", "6s", "--name", "x", "--", "true"]);
-    let tried = bed.finish(&mut command).failed(69, &["did not answer"]);
+    let tried = bed.finish(&mut command).failed(69, &["accepts connections but does not answer"]);
     within(tried.took, Duration::from_secs(2));
 }
 
@@ -151,7 +151,8 @@ fn a_server_that_talks_nonsense_is_not_believed() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
     });
-    run_with(&bed_at(format!("redis://127.0.0.1:{port}")), &[]).failed(69, &["is this a Redis server"]);
+    run_with(&bed_at(format!("redis://127.0.0.1:{port}")), &[])
+        .failed(69, &["does not answer as Redis does"]);
 }
 
 #[test]

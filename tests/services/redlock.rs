@@ -60,6 +60,19 @@ fn goes_on_without_two(bed: &Bed, disturb: impl FnOnce()) {
 }
 
 #[test]
+fn a_ttl_that_is_cut_is_said_to_whoever_asked_for_one() {
+    let bed = bed_at(shared());
+    let run = |words: &[&str]| bed.finish(bed.run(words).args(["--name", "x", "--", "true"]));
+    let said = run(&["--ttl", "5m"]);
+    assert_eq!(said.code(), Some(0), "{}", said.err);
+    said.said_one_line(&["the ttl of x is 10s, not 5m"]);
+    run(&["--ttl", "5m", "-q"]).silently(0);
+    run(&["--ttl", "6s"]).silently(0);
+    // The usual one is nobody's wish.
+    run(&[]).silently(0);
+}
+
+#[test]
 fn two_of_five_killed_change_nothing() {
     let nodes = site::nodes();
     goes_on_without_two(&bed_on(&nodes), || nodes[1..3].iter().for_each(Server::down));
@@ -199,7 +212,9 @@ fn no_ttl_is_longer_than_what_a_restarted_node_waits() {
     let holder = bed.held(&["--name", "x", "--ttl", "60s", "--max-ttl", "5s"]);
     let left = bed.status("x")["holders"][0]["ttl_ms"].as_u64().expect("a ttl");
     assert!(left <= 5_000, "{left} ms");
-    holder.release().silently(0);
+    let ended = holder.release();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    ended.said_one_line(&["the ttl of x is 5s, not 1m00s", "redis grants no more"]);
 }
 
 #[test]

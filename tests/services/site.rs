@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use crate::servers::etcd::{self, Etcd};
 use crate::servers::postgres::{self, Postgres};
-use crate::servers::{Server, mariadb, redis, zookeeper};
+use crate::servers::{Server, mariadb, memcached, redis, zookeeper};
 use crate::support::Service;
 
 /// A kind of service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Etcd,
+    Memcached,
     Mysql,
     Redis,
     Redlock,
@@ -30,6 +31,7 @@ impl Kind {
     pub(crate) fn of_this_test() -> Option<Self> {
         match std::thread::current().name()?.split("::").next()? {
             "on_etcd" => Some(Self::Etcd),
+            "on_memcached" => Some(Self::Memcached),
             "on_mysql" => Some(Self::Mysql),
             "on_redis" => Some(Self::Redis),
             "on_redlock" => Some(Self::Redlock),
@@ -43,6 +45,7 @@ impl Kind {
     pub(crate) fn backend(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
+            Self::Memcached => "memcached",
             Self::Mysql => "mysql",
             Self::Redis | Self::Redlock => "redis",
             Self::Zk => "zk",
@@ -57,6 +60,7 @@ impl Kind {
         }
         let scheme = match self {
             Self::Etcd => "http",
+            Self::Memcached => "memcached",
             Self::Mysql => return mariadb::address_at(port),
             Self::Redis | Self::Redlock => "redis",
             Self::Zk => "zk",
@@ -71,14 +75,20 @@ impl Kind {
         match self {
             Self::Etcd | Self::Mysql | Self::Zk => Duration::ZERO,
             Self::Redis | Self::Redlock => interval / 3,
-            Self::Postgres => interval,
+            Self::Memcached | Self::Postgres => interval,
         }
+    }
+
+    /// Whether a restart changes nothing.
+    pub(crate) fn keeps_data(self) -> bool {
+        self != Self::Memcached
     }
 
     /// How long after its ttl a claim that nobody renews may stand.
     pub(crate) fn abandoned_bound(self) -> Duration {
         match self {
             Self::Etcd => Duration::from_secs(2),
+            Self::Memcached => Duration::from_secs(5),
             Self::Mysql | Self::Redis | Self::Redlock | Self::Postgres => Duration::from_secs(1),
             Self::Zk => zookeeper::TICK * 2,
         }
@@ -87,6 +97,7 @@ impl Kind {
     fn missing(self) -> Option<String> {
         match self {
             Self::Etcd => etcd::missing(),
+            Self::Memcached => memcached::missing(),
             Self::Mysql => mariadb::missing(),
             Self::Redis | Self::Redlock => redis::missing(),
             Self::Zk => zookeeper::missing(),
@@ -98,6 +109,7 @@ impl Kind {
 /// A running service.
 pub(crate) enum Site {
     Etcd(Etcd),
+    Memcached(Server),
     Mysql(Server),
     Redis(Server),
     Redlock(Vec<Server>),
@@ -107,7 +119,7 @@ pub(crate) enum Site {
 
 /// The one that most tests of a kind share. It ends with this process, and its folder with it.
 pub(crate) fn shared() -> &'static Site {
-    static ALL: [OnceLock<Site>; 6] = [const { OnceLock::new() }; 6];
+    static ALL: [OnceLock<Site>; 7] = [const { OnceLock::new() }; 7];
     let kind = Kind::of_this_test().expect("a test of a service");
     ALL[kind as usize].get_or_init(Site::start)
 }
@@ -121,6 +133,7 @@ impl Site {
         }
         match kind {
             Kind::Etcd => Self::Etcd(Etcd::start()),
+            Kind::Memcached => Self::Memcached(memcached::start()),
             Kind::Mysql => Self::Mysql(mariadb::start()),
             // A database for each test.
             Kind::Redis => Self::Redis(redis::start_with(&["--databases", "4096"])),
@@ -133,6 +146,7 @@ impl Site {
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Etcd(_) => Kind::Etcd,
+            Self::Memcached(_) => Kind::Memcached,
             Self::Mysql(_) => Kind::Mysql,
             Self::Redis(_) => Kind::Redis,
             Self::Redlock(_) => Kind::Redlock,
@@ -144,7 +158,9 @@ impl Site {
     pub(crate) fn servers(&self) -> &[Server] {
         match self {
             Self::Etcd(etcd) => std::slice::from_ref(etcd.server()),
-            Self::Mysql(server) | Self::Redis(server) | Self::Zk(server) => std::slice::from_ref(server),
+            Self::Memcached(server) | Self::Mysql(server) | Self::Redis(server) | Self::Zk(server) => {
+                std::slice::from_ref(server)
+            }
             Self::Redlock(nodes) => nodes,
             Self::Postgres(postgres) => std::slice::from_ref(postgres.server()),
         }
@@ -177,7 +193,7 @@ impl Site {
                 let nodes = self.servers().iter().map(|node| format!("{}/{n}", redis::address(node)));
                 (nodes.collect::<Vec<_>>().join(","), None)
             }
-            Kind::Etcd => (endpoint, Some(format!("t{n}/"))),
+            Kind::Etcd | Kind::Memcached => (endpoint, Some(format!("t{n}/"))),
             Kind::Redis => (format!("{endpoint}/{n}"), None),
             Kind::Zk => (endpoint, Some(format!("/t{n}/"))),
             Kind::Mysql | Kind::Postgres => (endpoint, Some(format!("t{n}_"))),
@@ -190,6 +206,7 @@ impl Site {
         let raw = format!("{}{name}", part.prefix.as_deref().unwrap_or_default());
         match self {
             Self::Etcd(etcd) => etcd.lose(&raw),
+            Self::Memcached(server) => memcached::lose(server.port(), &raw),
             Self::Mysql(server) => mariadb::lose(server, part.prefix.as_deref().unwrap_or_default(), name),
             Self::Redis(server) => {
                 let database = part.endpoint.rsplit('/').next().expect("a number");
@@ -217,6 +234,11 @@ impl Site {
         };
         match self {
             Self::Etcd(etcd) => etcd.requests(),
+            Self::Memcached(server) => {
+                let said = memcached::raw(server.port(), b"stats\r\n");
+                let count = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).map(number);
+                ["STAT cmd_get ", "STAT cmd_set "].into_iter().filter_map(count).sum()
+            }
             Self::Redis(server) => commands(server).expect("a count"),
             Self::Redlock(nodes) => nodes.iter().map(|node| commands(node).expect("a count")).sum(),
             Self::Zk(server) => {
@@ -255,7 +277,8 @@ impl Site {
                     redis::ready(node);
                 }
             }
-            Self::Zk(server) => server.restart(),
+            // A memcached is up again without what it knew.
+            Self::Memcached(server) | Self::Zk(server) => server.restart(),
             Self::Postgres(postgres) => postgres.crash(),
         }
     }

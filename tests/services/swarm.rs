@@ -1,4 +1,5 @@
-//! A swarm of dlocks, processes of which are killed and stopped while their service is frozen and restarted.
+//! A swarm of dlocks, processes of which are killed and stopped while their service is frozen and restarted. They hold by
+//! `run`, by `acquire` and by `elect`, also for ever.
 //!
 //! One process of each dlock at most is hurt at a time: if all of them are, only the lease and the token protect.
 
@@ -7,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::chance::{Random, length, seed};
 use crate::oracle::Oracle;
 use crate::site::{Kind, Site};
+use crate::support::chance::{Random, length, seed};
 use crate::support::running::CROWD;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Running, process, quiet};
+use crate::support::way::Way;
+use crate::support::{Bed, Finished, Running, process, quiet};
 
 /// How many dlocks run at any time.
 const SWARM: usize = 8;
@@ -25,50 +27,66 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(50), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
+/// One of the swarm.
+struct One {
+    way: Way,
+    running: Running,
+}
+
 struct Enemy<'a> {
     site: &'a Site,
     random: Random,
-    /// The front of each dlock of which a process was hurt; if that is stopped, which, and until when.
+    /// Each of the swarm of which a process was hurt; if that is stopped, which, and until when.
     hurt: BTreeMap<i32, Option<(i32, Instant)>>,
     frozen_until: Option<Instant>,
 }
 
 impl Enemy<'_> {
     /// Ends what has lasted long enough, and forgets whom nothing can happen to any more.
-    fn relent(&mut self, swarm: &[Running]) {
+    fn relent(&mut self, swarm: &[One]) {
         let now = Instant::now();
         if self.frozen_until.take_if(|until| *until <= now).is_some() {
             self.site.thaw();
         }
-        self.hurt.retain(|front, stopped| {
-            if let Some((pid, _)) = stopped.filter(|(_, until)| *until <= now) {
+        self.hurt.retain(|whose, stopped| match *stopped {
+            Some((pid, until)) if until <= now => {
                 process::signal(pid, Signal::CONT);
-                return false;
+                false
             }
-            swarm.iter().any(|one| one.pid() == *front)
+            // What holds the lock for a script may outlive it.
+            Some(_) => true,
+            None => swarm.iter().any(|one| one.running.pid() == *whose),
         });
     }
 
-    fn strike(&mut self, swarm: &[Running]) {
+    fn strike(&mut self, swarm: &[One]) {
         let pause = PAUSES[self.random.below(PAUSES.len())];
         match self.random.below(40) {
             // Rarely, or nobody would ever hold.
-            0 if self.frozen_until.is_none() => self.site.restart(),
+            0 if self.frozen_until.is_none() && self.site.kind().keeps_data() => self.site.restart(),
             1 if self.frozen_until.is_none() => {
                 self.site.freeze();
                 self.frozen_until = Some(Instant::now() + pause);
             }
             blow => {
-                let Some(front) = self.random.pick(swarm).map(Running::pid) else { return };
-                let victim = if self.random.below(2) == 0 { Some(front) } else { process::keeper_of(front) };
-                let Some(victim) = victim.filter(|_| !self.hurt.contains_key(&front)) else { return };
+                let Some(one) = self.random.pick(swarm) else { return };
+                let whose = one.running.pid();
+                let mut processes = one.way.processes(&one.running);
+                if one.way == Way::Acquire {
+                    // The script, which cannot be ended while it is stopped otherwise than by SIGKILL.
+                    processes.push(whose);
+                }
+                let Some(victim) = self.random.pick(&processes).copied() else { return };
+                if self.hurt.contains_key(&whose) {
+                    return;
+                }
                 let (signal, mark) = match blow {
                     2..=7 => (Signal::KILL, None),
                     8..=13 => (Signal::STOP, Some((victim, Instant::now() + pause))),
-                    14..=16 => return process::signal(front, Signal::TERM),
+                    14..=16 => return process::signal(whose, Signal::TERM),
                     _ => return,
                 };
-                self.hurt.insert(front, mark);
+                self.hurt.insert(whose, mark);
                 process::signal(victim, signal);
             }
         }
@@ -84,13 +102,30 @@ impl Enemy<'_> {
     }
 }
 
-fn locker(bed: &Bed, random: &mut Random) -> Running {
-    let (flag, mode) = if random.below(4) == 0 { ("-s", "shared") } else { ("-x", "exclusive") };
-    let mut command = bed.run(["-q", "--name", "x", "--ttl", "3s", "--grace", "200ms", flag]);
-    if random.below(6) == 0 {
-        command.args(["--wait", "500ms"]);
+fn locker(bed: &Bed, random: &mut Random) -> One {
+    let way = [Way::Run, Way::Run, Way::Acquire, Way::Acquire, Way::Elect, Way::Forever][random.below(6)];
+    let shared = matches!(way, Way::Run | Way::Acquire) && random.below(4) == 0;
+    let mode = if shared { "shared" } else { "exclusive" };
+    let mut options = vec!["-q", "--name", "x", "--ttl", "3s", "--grace", "200ms"];
+    if shared {
+        options.push("-s");
     }
-    bed.start(command.arg("--").args(Oracle::words(mode)))
+    if random.below(6) == 0 {
+        options.extend(["--wait", "500ms"]);
+    }
+    One { way, running: bed.start(&mut way.command(bed, &options, &Oracle::words(mode))) }
+}
+
+/// It ended as the manual says that it may; with 71 where one of its processes was killed before the command started.
+#[track_caller]
+fn judge(way: Way, ended: &Finished) {
+    let of_its_own = match (way, ended.code(), ended.signal()) {
+        // The script says how `acquire` was ended.
+        (Way::Acquire, Some(code), _) => [0, 69, 71, 75, 76, 128 + 9, 128 + 15].contains(&code),
+        (_, Some(code), _) => [0, 69, 71, 75, 76].contains(&code),
+        (_, None, signal) => matches!(signal, Some(9 | 15)),
+    };
+    assert!(of_its_own, "{way:?} ended with {:?}: {}", ended.status, ended.err);
 }
 
 #[test]
@@ -99,13 +134,14 @@ fn whatever_is_killed_stopped_frozen_or_restarted_no_two_trees_overlap() {
     let site = Site::start();
     let bed = Bed::on(site.part());
     let oracle = Oracle::new(&bed);
-    let mut enemy =
-        Enemy { site: &site, random: Random(seed()), hurt: BTreeMap::new(), frozen_until: None };
-    let mut swarm: Vec<Running> = Vec::new();
+    let mut enemy = Enemy { site: &site, random: Random(seed()), hurt: BTreeMap::new(), frozen_until: None };
+    let mut swarm: Vec<One> = Vec::new();
     let (begun, length) = (Instant::now(), length(LENGTH));
     while begun.elapsed() < length || oracle.holds().len() < 30 {
         assert!(begun.elapsed() < length + PATIENCE, "{} holds: too little happened", oracle.holds().len());
-        swarm.retain_mut(|one| !one.has_ended());
+        for one in swarm.extract_if(.., |one| one.running.has_ended()) {
+            judge(one.way, &one.running.finish());
+        }
         while swarm.len() < SWARM {
             swarm.push(locker(&bed, &mut enemy.random));
         }
@@ -116,7 +152,10 @@ fn whatever_is_killed_stopped_frozen_or_restarted_no_two_trees_overlap() {
     }
     enemy.make_peace(&bed);
     for one in swarm {
-        one.finish_within(CROWD);
+        if one.way == Way::Forever {
+            one.running.signal(Signal::TERM);
+        }
+        judge(one.way, &one.running.finish_within(CROWD));
     }
     assert_eq!(oracle.violations(), "");
     // On a Redlock a token is best effort.

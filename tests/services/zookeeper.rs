@@ -54,12 +54,12 @@ fn a_lock_belongs_to_the_user_who_made_it() {
     as_user("ann", "right-secret").silently(0);
     as_user("ann", "right-secret").silently(0);
     for refused in [as_user("ann", "wrong-secret"), as_user("bob", "right-secret")] {
-        refused.failed(77, &["does not let this user touch"]);
+        refused.failed(77, &["does not let this user"]);
     }
-    run(&bed, &at, &[]).failed(77, &["give --user and a password"]);
+    run(&bed, &at, &[]).failed(77, &["does not let this user", "--user"]);
     // Nor can anybody else begin a chroot in what is hers.
     let below = format!("{at}/below");
-    run(&bed, &below, &[]).failed(77, &["give --user and a password"]);
+    run(&bed, &below, &[]).failed(77, &["does not let this user", "--user"]);
 }
 
 #[test]

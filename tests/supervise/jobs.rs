@@ -90,6 +90,28 @@ fn ctrl_z_while_waiting_leaves_the_line_and_fg_joins_it_at_the_end() {
     assert_eq!(bed.read("order"), "other\nmine\n");
 }
 
+/// After `fg` the service is asked anew: that the job has stood still for longer than a service may be silent says nothing of it.
+#[test]
+fn a_service_is_not_called_silent_for_the_time_that_a_waiting_job_was_stopped() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let mut terminal = Terminal::bash(&bed);
+    terminal.type_line("run --name x -- true 2>said");
+    bed.await_waiters("x", 1);
+    terminal.ctrl_z();
+    terminal.expect("Stopped");
+    terminal.expect_prompt();
+    bed.await_waiters("x", 0);
+    let_pass(Duration::from_millis(2500));
+    terminal.type_line("fg");
+    bed.await_waiters("x", 1);
+    holder.release().silently(0);
+    terminal.expect_prompt();
+    assert_eq!(terminal.last_status(), 0);
+    let said = bed.read("said");
+    assert!(said.contains("waiting for x") && !said.contains("has not answered"), "{said}");
+}
+
 #[test]
 fn a_background_job_that_wants_the_terminal_stops_until_fg() {
     let bed = Bed::new();

@@ -17,6 +17,7 @@ pub(crate) mod service;
 pub(crate) mod terminal;
 pub(crate) mod unread;
 pub(crate) mod wait;
+pub(crate) mod way;
 pub(crate) mod witness;
 
 pub(crate) use bed::Bed;

@@ -9,30 +9,25 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::arrive::{self, Entered, Own};
-use super::change::{Found, Patience, Step, understand, wall_clock};
+use super::change::{Found, Known, Patience, Step, understand, wall_clock};
 use super::client::Queues;
 use super::pace::Pace;
 use super::queue::Document;
-use super::view::{Note, View, foreign_entry, is_final};
+use super::view::{Note, View, foreign_entry};
 use super::{Fault, FaultResult, Item, Side, deadlock, evict};
 use crate::backend::Claim;
+use crate::backend::claim_state::{Cause, Publisher, Source, patience};
 use crate::clock::Alarm;
-use crate::lock::{ClaimState, Error, ErrorKind, LossReason, Moment, Result};
-
-/// What there is to say of a claim.
-#[derive(Clone, Debug)]
-struct News {
-    state: ClaimState,
-    /// Why the claim could not be followed, and how often that has happened.
-    trouble: Option<(u64, Fault)>,
-}
+use crate::lock::{ClaimState, Error, LossReason, Moment, Result};
 
 #[derive(Debug)]
 struct Shared {
     queues: Queues,
     own: Own,
     view: Mutex<View>,
-    news: watch::Sender<News>,
+    publisher: Publisher,
+    /// Why the claim cannot be followed at the moment.
+    trouble: watch::Sender<Option<Fault>>,
 }
 
 /// A claim. While it exists it is followed in the background; dropping it leaves its entry to its ttl.
@@ -51,10 +46,10 @@ impl Drop for DocumentClaim {
 impl DocumentClaim {
     /// The claim `own`, whose attempt to enter, begun at `begun`, came to `entered`.
     pub(super) fn new(queues: &Queues, own: Own, entered: Entered, begun: Moment) -> Arc<Self> {
-        let view = Mutex::new(View::new(own.request.id, own.ttl, begun));
-        let waiting = ClaimState::Waiting { ahead: None, holder: None };
-        let news = watch::Sender::new(News { state: waiting, trouble: None });
-        let shared = Arc::new(Shared { queues: queues.clone(), own, view, news });
+        let view = Mutex::new(View::new(own.request.id, own.ttl));
+        let publisher = Publisher::new(queues.store.backend(), Some(own.name.clone()), queues.clock, begun);
+        let trouble = watch::Sender::new(None);
+        let shared = Arc::new(Shared { queues: queues.clone(), own, view, publisher, trouble });
         shared.entered(entered);
         let following = tokio::spawn(follow(Arc::clone(&shared)));
         Arc::new(Self { shared, following })
@@ -70,16 +65,12 @@ impl DocumentClaim {
 
     /// Whether it stood in line when the store last answered.
     pub(super) fn waits(&self) -> bool {
-        matches!(self.shared.state(), ClaimState::Waiting { .. })
+        self.shared.publisher.waits()
     }
 
     /// Takes the claim out of the queue.
     pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         self.shared.leave(succeeded, deadline).await
-    }
-
-    fn error(&self, fault: Fault, operation: &'static str) -> Error {
-        fault.during(self.shared.queues.store.backend(), operation, Some(&self.shared.own.name))
     }
 }
 
@@ -88,57 +79,60 @@ impl Shared {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> ClaimState {
-        self.news.borrow().state.clone()
-    }
-
     fn now(&self) -> Moment {
         self.queues.clock.now()
     }
 
     /// How long a look may take that nobody gave a deadline.
     fn soon(&self) -> Moment {
-        self.now() + (self.own.ttl / 6).min(Duration::from_secs(5))
+        self.now() + patience(self.own.ttl)
     }
 
-    /// Whether nothing will change any more.
-    fn is_over(&self) -> bool {
-        self.view().left || is_final(&self.news.borrow().state)
+    fn error(&self, fault: Fault, operation: &'static str) -> Error {
+        fault.during(self.queues.store.backend(), operation, Some(&self.own.name))
     }
 
-    /// Tells how the claim stands, unless it has ended.
+    /// It could be followed again, and stands like this.
     fn tell(&self, state: ClaimState) {
-        self.news.send_if_modified(|news| {
-            let is_news = !is_final(&news.state) && (news.state != state || news.trouble.is_some());
-            if is_news {
-                *news = News { state, trouble: None };
-            }
-            is_news
+        self.is_out_of_trouble();
+        self.publisher.publish(state);
+    }
+
+    fn is_out_of_trouble(&self) {
+        self.trouble.send_if_modified(|trouble| {
+            *trouble = None;
+            false
         });
     }
 
     /// Takes over what an attempt to enter came to.
     fn entered(&self, entered: Entered) {
-        let now = self.now();
         match entered {
             Entered::In(known, sent) => {
-                let mut view = self.view();
-                view.last_good = sent;
+                self.publisher.prove(sent);
                 if let Some(known) = known {
-                    let state = view.take(known, now);
-                    drop(view);
-                    if let Some(state) = state {
-                        self.tell(state);
-                    }
+                    self.take_known(known);
                 } else {
                     // It was in the queue when it was sent, and is not any more: the next look says why.
-                    view.born = Some(String::new());
-                    view.unasked = false;
+                    self.view().born = Some(String::new());
+                    self.publisher.distrust();
                 }
             }
             Entered::Behind(item) => self.waits_behind(&item),
             Entered::Out(note) => self.tell(Note::state(&note)),
         }
+    }
+
+    /// Takes over a queue; whether the claim stands in it.
+    fn take_known(&self, known: Known) -> bool {
+        self.is_out_of_trouble();
+        let (mut view, now) = (self.view(), self.now());
+        view.take(known, now, &self.publisher)
+    }
+
+    /// When its lease runs out.
+    fn expires_at(&self) -> Moment {
+        self.view().expires_at(self.publisher.proof())
     }
 
     fn waits_behind(&self, item: &Item) {
@@ -150,7 +144,7 @@ impl Shared {
 
     /// A lease that ran out is over, whatever the store says: somebody may have taken the entry for dead.
     fn expire(&self) -> bool {
-        let expired = self.view().is_expired(self.now());
+        let expired = self.now() >= self.expires_at();
         if expired {
             self.tell(ClaimState::Lost(LossReason::Expired));
         }
@@ -158,11 +152,11 @@ impl Shared {
     }
 
     /// Finds out how the claim stands; says whether the queue ahead of it has changed.
-    async fn look(&self, deadline: Moment) -> FaultResult<bool> {
-        if self.is_over() || self.expire() {
+    async fn find_out(&self, deadline: Moment) -> FaultResult<bool> {
+        if self.publisher.is_over() || self.expire() {
             return Ok(true);
         }
-        let before = self.state();
+        let before = self.publisher.state();
         if self.view().born.is_none() {
             let entered = arrive::attempt(&self.queues, &self.own, deadline).await?;
             self.entered(entered);
@@ -170,7 +164,7 @@ impl Shared {
             let found = self.queues.look(&self.own.name, deadline).await?;
             self.take(found, deadline).await?;
         }
-        Ok(before != self.state())
+        Ok(before != self.publisher.state())
     }
 
     /// Takes over what was found, after taking out whoever is dead.
@@ -191,9 +185,8 @@ impl Shared {
         let document = match found {
             Found::Queue(known) => {
                 let document = known.document.clone();
-                let state = self.view().take(known, self.now());
-                if let Some(state) = state {
-                    return self.tell(state);
+                if self.take_known(known) {
+                    return;
                 }
                 Some(document)
             }
@@ -205,11 +198,10 @@ impl Shared {
             Note::state(&note.bytes)
         } else {
             let forgotten = self.queues.store.why_forgotten();
-            self.view().gone(document.as_ref(), forgotten, self.now())
+            let has_expired = self.now() >= self.expires_at();
+            self.view().gone(document.as_ref(), forgotten, has_expired)
         };
-        if !self.view().left {
-            self.tell(state);
-        }
+        self.tell(state);
     }
 
     /// Takes the dead out of what was read just now, and gives holds to those whose turn it is; says whether anything was to
@@ -232,13 +224,13 @@ impl Shared {
         let begun = self.now();
         if self.view().born.is_none() {
             // It has no entry that could run out.
-            self.look(deadline).await?;
+            self.find_out(deadline).await?;
             if self.view().born.is_none() {
-                self.view().last_good = begun;
+                self.publisher.prove(begun);
             }
             return Ok(());
         }
-        if self.is_over() || self.expire() {
+        if self.publisher.is_over() || self.expire() {
             return Ok(());
         }
         let id = self.own.request.id;
@@ -253,9 +245,8 @@ impl Shared {
             }
         };
         let changed = self.queues.change(&self.own.name, known, Patience::Once, deadline, renew).await?;
-        if changed.said == Some(true) && !self.is_over() {
-            let mut view = self.view();
-            view.last_good = view.last_good.max(begun);
+        if changed.said == Some(true) && !self.publisher.is_over() {
+            self.publisher.prove(begun);
         }
         self.settle(changed.after, deadline).await;
         Ok(())
@@ -263,15 +254,12 @@ impl Shared {
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         let (store, own, id) = (&self.queues.store, &self.own, self.own.request.id);
-        let (known, held_for) = {
-            let mut view = self.view();
-            if view.left {
-                return Ok(());
-            }
-            (view.known.take(), view.held_for(self.now()))
-        };
-        if succeeded && let Some(held_for) = held_for {
-            store.record_success(&own.name, held_for, deadline).await?;
+        if self.publisher.is_leaving() {
+            return Ok(());
+        }
+        let known = self.view().known.take();
+        if succeeded && let Some(held_at) = self.publisher.held_at() {
+            store.record_success(&own.name, self.now().since(held_at), deadline).await?;
         }
         let remove = |document: &mut Document| {
             document.remove(id, wall_clock());
@@ -279,7 +267,7 @@ impl Shared {
             Step::Write(())
         };
         self.queues.change(&own.name, known, Patience::Deadline, deadline, remove).await?;
-        self.view().left = true;
+        self.publisher.leave();
         // Nobody needs what is beside the queue any more; what cannot be removed now is found useless later.
         if !own.request.ancestors.is_empty() {
             drop(deadlock::forget(&self.queues, id, deadline).await);
@@ -295,25 +283,45 @@ impl Shared {
 async fn follow(shared: Arc<Shared>) {
     let (mut pace, mut alarm) = (Pace::new(shared.own.request.id), Alarm::default());
     let id = shared.own.request.id;
-    let mut failures = 0;
-    while !shared.is_over() {
+    while !shared.publisher.is_over() {
         let next = {
             let view = shared.view();
             let now = shared.now();
             let look = now + pace.next(view.ahead);
             // Not at once, should a death have been seen that could not be written.
             let death = view.watch.next_death(Some(id)).max(now + Duration::from_millis(50));
-            look.min(death).min(view.expires_at())
+            look.min(death).min(view.expires_at(shared.publisher.proof()))
         };
         alarm.sleep_until(shared.queues.clock, next).await;
-        match shared.look(shared.soon()).await {
+        match shared.find_out(shared.soon()).await {
             Ok(true) => pace.changed(),
             Ok(false) => {}
-            Err(fault) => {
-                failures += 1;
-                shared.news.send_modify(|news| news.trouble = Some((failures, fault)));
-            }
+            Err(fault) => drop(shared.trouble.send_replace(Some(fault))),
         }
+    }
+}
+
+impl Source for Shared {
+    fn is_fresh(&self) -> bool {
+        false
+    }
+
+    fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
+        let mut trouble = self.trouble.subscribe();
+        let troubled = async move {
+            // The sender is part of `self`.
+            let _ = trouble.changed().await;
+        };
+        (Some(troubled), Moment::NEVER)
+    }
+
+    /// The first who asks is answered at once; then whoever follows looks, and this tells what trouble it has.
+    async fn look(&self, cause: Cause) -> Result<()> {
+        let looked = match cause {
+            Cause::Asked => self.find_out(self.soon()).await.map(drop),
+            Cause::Told | Cause::Due => self.trouble.borrow().clone().map_or(Ok(()), Err),
+        };
+        looked.map_err(|fault| self.error(fault, "follow the queue"))
     }
 }
 
@@ -324,39 +332,13 @@ impl Claim for DocumentClaim {
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        let shared = &*self.shared;
-        let mut news = shared.news.subscribe();
-        let is_told = std::mem::replace(&mut shared.view().unasked, false);
-        if seen.is_none() && !is_told {
-            let looked = shared.look(shared.soon()).await;
-            looked.map_err(|fault| self.error(fault, "follow the queue"))?;
-        }
-        let known_trouble = news.borrow().trouble.as_ref().map(|(number, _)| *number);
-        loop {
-            {
-                let now = news.borrow_and_update();
-                if shared.view().left {
-                    let gone = Fault::new(ErrorKind::Invalid, "the claim has left it");
-                    return Err(self.error(gone, "follow the queue"));
-                }
-                if seen != Some(&now.state) {
-                    return Ok(now.state.clone());
-                }
-                if let Some((number, fault)) = &now.trouble
-                    && Some(*number) != known_trouble
-                {
-                    return Err(self.error(fault.clone(), "follow the queue"));
-                }
-            }
-            // The sender is part of `self`.
-            let _ = news.changed().await;
-        }
+        self.shared.publisher.follow(seen, &*self.shared).await
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let renewed = self.shared.renew(deadline).await;
-        renewed.map_err(|fault| self.error(fault, "renew the claim"))?;
-        Ok(self.shared.view().last_good)
+        renewed.map_err(|fault| self.shared.error(fault, "renew the claim"))?;
+        Ok(self.shared.publisher.proof())
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
@@ -365,9 +347,7 @@ impl Claim for DocumentClaim {
             self.following.abort();
         }
         let left = self.shared.leave(succeeded, deadline).await;
-        left.map_err(|fault| self.error(fault, "leave the queue"))?;
-        self.shared.news.send_modify(|_| {});
-        Ok(())
+        left.map_err(|fault| self.shared.error(fault, "leave the queue"))
     }
 
     fn anchors(&self) -> Result<Vec<OwnedFd>> {

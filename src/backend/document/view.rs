@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::change::Known;
 use super::queue::{Document, Place};
 use super::watch::Watch;
-use crate::lock::{ClaimId, ClaimState, Entry, Grant, Holder, LossReason, Moment};
+use crate::backend::claim_state::Publisher;
+use crate::lock::{ClaimId, ClaimState, Entry, Holder, LossReason, Moment};
 
 /// Why a claim is gone, as whoever ended it noted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -44,50 +45,20 @@ pub(super) struct View {
     pub(super) ttl: Duration,
     /// For which claim the item was made in which this one entered; `None` while it has not entered, behind a foreign holder.
     pub(super) born: Option<String>,
-    /// From when the last confirmed ttl counts.
-    pub(super) last_good: Moment,
-    /// The hold as it was when it was first seen, and when that was.
-    grant: Option<(Grant, Moment)>,
-    asked: Option<Holder>,
     pub(super) watch: Watch,
     /// The queue as it was read last, as long as nothing was sent since that may change it.
     pub(super) known: Option<Known>,
     pub(super) ahead: Option<usize>,
-    /// Nobody has asked yet since the store last answered.
-    pub(super) unasked: bool,
-    pub(super) left: bool,
 }
 
 impl View {
-    pub(super) fn new(id: ClaimId, ttl: Duration, begun: Moment) -> Self {
-        Self {
-            id,
-            ttl,
-            born: None,
-            last_good: begun,
-            grant: None,
-            asked: None,
-            watch: Watch::default(),
-            known: None,
-            ahead: None,
-            unasked: true,
-            left: false,
-        }
+    pub(super) fn new(id: ClaimId, ttl: Duration) -> Self {
+        Self { id, ttl, born: None, watch: Watch::default(), known: None, ahead: None }
     }
 
-    /// Whether the claim has entered and its lease has run out.
-    pub(super) fn is_expired(&self, now: Moment) -> bool {
-        self.born.is_some() && now >= self.expires_at()
-    }
-
-    /// When its lease runs out.
-    pub(super) fn expires_at(&self) -> Moment {
-        if self.born.is_some() { self.last_good + self.ttl } else { Moment::NEVER }
-    }
-
-    /// How long it has held, if it holds.
-    pub(super) fn held_for(&self, now: Moment) -> Option<Duration> {
-        self.grant.as_ref().map(|(_, at)| now.since(*at))
+    /// When the lease runs out of a claim that has entered and whose ttl counts from `proof`.
+    pub(super) fn expires_at(&self, proof: Moment) -> Moment {
+        if self.born.is_some() { proof + self.ttl } else { Moment::NEVER }
     }
 
     /// The others that are dead.
@@ -96,32 +67,31 @@ impl View {
         others.filter(|id| self.watch.is_dead(*id, now)).collect()
     }
 
-    /// Takes over a queue in which the claim stands, and says how it stands. What an older answer does not know yet is not
-    /// taken back.
-    pub(super) fn take(&mut self, known: Known, now: Moment) -> Option<ClaimState> {
+    /// Takes over a queue, read by `now`, and publishes how the claim stands in it; whether it does. What an older answer does
+    /// not know yet is not taken back.
+    pub(super) fn take(&mut self, known: Known, now: Moment, publisher: &Publisher) -> bool {
         self.watch.look(Some(&known.document), now);
-        let at = known.document.position(self.id)?;
+        let Some(at) = known.document.position(self.id) else { return false };
         self.born.get_or_insert_with(|| known.document.born.clone());
         let own = &known.document.claims[at];
-        if let Some(granted) = own.granted() {
-            let grant = Grant { names: vec![granted], counts_from: self.last_good };
-            self.grant.get_or_insert((grant, now));
-        }
-        self.asked = self.asked.take().or_else(|| own.asked.clone());
-        self.ahead = self.grant.is_none().then_some(at);
-        let lead = known.document.claims.first().filter(|_| at > 0).map(entry);
-        self.known = Some(known);
-        Some(match (&self.asked, &self.grant) {
+        let state = match (&own.asked, own.granted()) {
             (Some(by), _) => ClaimState::AskedToLeave { by: by.clone() },
-            (None, Some((grant, _))) => ClaimState::Held(grant.clone()),
-            (None, None) => ClaimState::Waiting { ahead: u32::try_from(at).ok(), holder: lead.map(Box::new) },
-        })
+            (None, Some(granted)) => publisher.held(vec![granted]),
+            (None, None) => {
+                let lead = known.document.claims.first().filter(|_| at > 0).map(entry);
+                ClaimState::Waiting { ahead: u32::try_from(at).ok(), holder: lead.map(Box::new) }
+            }
+        };
+        publisher.publish(state);
+        self.ahead = (own.granted().is_none() && publisher.held_at().is_none()).then_some(at);
+        self.known = Some(known);
+        true
     }
 
     /// How the claim ended that is not in the queue of `document` any more and of which nothing was noted.
-    pub(super) fn gone(&self, document: Option<&Document>, forgotten: &str, now: Moment) -> ClaimState {
+    pub(super) fn gone(&self, document: Option<&Document>, forgotten: &str, has_expired: bool) -> ClaimState {
         let is_same = document.is_some_and(|document| Some(&document.born) == self.born.as_ref());
-        ClaimState::Lost(if self.is_expired(now) {
+        ClaimState::Lost(if has_expired {
             LossReason::Expired
         } else if is_same {
             LossReason::SessionEnded
@@ -146,9 +116,4 @@ pub(super) fn entry(place: &Place) -> Entry {
 /// What is shown of another program's item.
 pub(super) fn foreign_entry(claim: ClaimId) -> Entry {
     Entry { claim: Some(claim), foreign: true, ..Entry::default() }
-}
-
-/// Whether nothing can follow.
-pub(super) fn is_final(state: &ClaimState) -> bool {
-    matches!(state, ClaimState::Lost(_) | ClaimState::Superseded { .. })
 }

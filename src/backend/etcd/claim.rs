@@ -2,7 +2,6 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +14,7 @@ use super::fault::{Fault, Outcome};
 use super::follow::follow;
 use super::look;
 use crate::backend::Claim;
-use crate::lock::{ClaimState, Error, ErrorKind, LockName, Moment, Result};
+use crate::lock::{ClaimState, Error, LockName, Moment, Result};
 
 /// A lease that is longer is revoked also after a success, at the cost of a request: it would lie around.
 const LEFT_TO_EXPIRE: Duration = Duration::from_secs(60);
@@ -38,7 +37,7 @@ impl EtcdClaim {
 
     /// Whether it is of use to one who enters again with its id.
     pub(super) fn is_live(&self) -> bool {
-        !self.core.has_left() && !self.core.is_over()
+        !self.core.publisher.is_over()
     }
 
     fn fail(&self, operation: &'static str) -> impl FnOnce(Fault) -> Error {
@@ -48,9 +47,11 @@ impl EtcdClaim {
     /// Ends the claim for good: also what was asked for it and may come late.
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
         let core = &self.core;
-        core.left.store(true, Ordering::Relaxed);
+        core.publisher.begin_leaving();
         self.leave_line(succeeded, deadline).await?;
-        core.strays.keep_out(&core.wire, &core.layout, core.id, deadline).await
+        core.strays.keep_out(&core.wire, &core.layout, core.id, deadline).await?;
+        core.publisher.leave();
+        Ok(())
     }
 
     async fn leave_line(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
@@ -114,19 +115,7 @@ impl Claim for EtcdClaim {
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        let mut states = self.core.state.subscribe();
-        loop {
-            if self.core.has_left() {
-                let gone = Fault::Said(ErrorKind::Invalid, "the claim has left it".to_owned());
-                return Err(gone.error("follow the queue", self.name.as_ref()));
-            }
-            let state = states.borrow_and_update().clone();
-            if seen != Some(&state) {
-                return Ok(state);
-            }
-            // The sender lives as long as the claim.
-            let _ = states.changed().await;
-        }
+        self.core.publisher.changed(seen).await
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {

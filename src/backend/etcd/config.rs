@@ -2,12 +2,26 @@
 
 use super::keys::{Layout, Prefix};
 use crate::backend::Options;
+use crate::backend::cause::Manner;
 use crate::backend::options::{Secret, Tls};
 
 /// etcd's port for clients.
 const PORT: u16 = 2379;
 /// As etcdctl has it. Not `localhost`, which would have to be looked up.
 const DEFAULT_HOST: &str = "127.0.0.1";
+
+/// How a server tells that it is one: to the beginning of HTTP/2 it answers with its settings.
+pub(super) const MANNER: Manner = Manner {
+    service: "etcd",
+    encryption: "does it want https://?",
+    hello: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+    is_own: |answer| matches!(answer, [0, _, _, 4, ..]),
+};
+
+/// `HOST:PORT` of a URL.
+pub(super) fn place(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, place)| place)
+}
 
 /// What the `etcd` backend is opened with.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,11 +1,10 @@
 //! What the parts of one claim share.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{GetOptions, Txn};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::fault::{Fault, Outcome};
 use super::keys::{Layout, Line};
@@ -14,8 +13,9 @@ use super::renew::Kept;
 use super::stored::{Note, wall_clock};
 use super::stray::Strays;
 use super::wire::Wire;
+use crate::backend::claim_state::Publisher;
 use crate::clock;
-use crate::lock::{ClaimId, ClaimState, FencingToken, Grant, Granted, LossReason, Mode, Moment};
+use crate::lock::{ClaimId, ClaimState, FencingToken, Granted, LossReason, Mode, Moment};
 
 /// How long it may take to learn why an entry is gone before it is told without a reason.
 const WHY: Duration = Duration::from_millis(200);
@@ -33,17 +33,13 @@ pub(super) struct Core {
     pub(super) ttl: Duration,
     /// The revision that made the entry.
     pub(super) created: i64,
-    /// From when the last confirmed ttl counts.
-    pub(super) last_good: Mutex<Moment>,
-    pub(super) state: watch::Sender<ClaimState>,
+    pub(super) publisher: Publisher,
     /// The revision at which its place in line was last told.
     pub(super) placed_at: Mutex<i64>,
     /// When the lock was acquired, by the clock of this host.
     pub(super) acquired_ms: Mutex<Option<u64>>,
     /// The slots that it was given, in the order of the names.
     pub(super) slots: Mutex<Vec<Option<u32>>>,
-    /// It has begun to leave: what becomes of the entry is no loss.
-    pub(super) left: AtomicBool,
     /// The way may be free: whoever follows the line looks.
     pub(super) look: Notify,
     /// The stream of keep-alives, between two renewals.
@@ -65,48 +61,21 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_final(state: &ClaimState) -> bool {
-    matches!(state, ClaimState::Lost(_) | ClaimState::Superseded { .. })
-}
-
 impl Core {
     /// The key of the entry in a line.
     pub(super) fn entry(&self, line: &Line) -> String {
         line.entry(self.mode, self.lease)
     }
 
-    pub(super) fn has_left(&self) -> bool {
-        self.left.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        is_final(&self.state.borrow())
-    }
-
     pub(super) fn is_held(&self) -> bool {
         lock(&self.acquired_ms).is_some()
-    }
-
-    /// Tells `state`, unless the last word has been said. One who was asked to leave hears of nothing but the
-    /// end.
-    pub(super) fn publish(&self, state: ClaimState) {
-        self.state.send_if_modified(|present| {
-            let asked = matches!(present, ClaimState::AskedToLeave { .. });
-            let back = matches!((&*present, &state), (ClaimState::Held(_), ClaimState::Waiting { .. }));
-            if *present == state || is_final(present) || back || (asked && !is_final(&state)) {
-                return false;
-            }
-            *present = state;
-            true
-        });
     }
 
     /// Tells that it holds, with `tokens` and slots in the order of the names.
     pub(super) fn publish_held(&self, names: Vec<Granted>) {
         lock(&self.acquired_ms).get_or_insert_with(wall_clock);
         *lock(&self.slots) = names.iter().map(|granted| granted.slot).collect();
-        let counts_from = *lock(&self.last_good);
-        self.publish(ClaimState::Held(Grant { names, counts_from }));
+        self.publisher.publish_held(names);
     }
 
     /// The compares that say: all entries stand.
@@ -161,7 +130,7 @@ impl Core {
         let longest = targets.iter().map(|(at, _)| &seen[*at]).max_by_key(|seen| seen.ahead.len());
         let Some(longest) = longest else { return };
         let ahead = u32::try_from(longest.ahead.len()).ok();
-        self.publish(ClaimState::Waiting { ahead, holder: longest.first.clone() });
+        self.publisher.publish(ClaimState::Waiting { ahead, holder: longest.first.clone() });
     }
 
     /// Looks at all lines at one revision, putting proofs if asked to; `None` if the entry is gone.
@@ -252,12 +221,8 @@ impl Core {
 
     /// The entry is gone: finds out why, and tells it.
     pub(super) async fn conclude(&self) {
-        if self.has_left() || self.is_over() {
-            return;
-        }
-        let reason = self.why_gone(clock::now() + WHY).await;
-        if !self.has_left() {
-            self.publish(reason);
+        if !self.publisher.is_over() {
+            self.publisher.publish(self.why_gone(clock::now() + WHY).await);
         }
     }
 
@@ -274,7 +239,7 @@ impl Core {
             Some(Note::Ask(_)) | None => {}
         }
         // A server counts the ttl from when it heard of the renewal, so not before that has passed.
-        let ran_out = clock::now() >= *lock(&self.last_good) + self.ttl.mul_f64(0.95);
+        let ran_out = clock::now() >= self.publisher.proof() + self.ttl.mul_f64(0.95);
         if ran_out {
             return ClaimState::Lost(LossReason::Expired);
         }

@@ -1,23 +1,23 @@
 //! Joining the line: the lease and the entries, sent together.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_client::{GetOptions, LeaseGrantOptions, ResponseHeader, Txn, TxnOp, TxnResponse};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::core::{Core, Place, lock};
 use super::evict::{self, Taken};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, NAME, Outcome};
 use super::keys::{Layout, Line};
 use super::look::{self, Answers, Seen};
 use super::stored::{Note, Stored};
 use super::stray::Strays;
 use super::wire::Wire;
 use super::{deadlock, line, rights};
+use crate::backend::claim_state::Publisher;
 use crate::clock::{self, Clock};
-use crate::lock::{ClaimState, ErrorKind, Mode, Moment, Request};
+use crate::lock::{ErrorKind, Mode, Moment, Request};
 
 /// How much later than the lease the entries are asked for. Requests of one connection are served side by side,
 /// so that without it every second time the entries came first.
@@ -276,7 +276,7 @@ impl Attempt<'_> {
     }
 
     fn core(self, ttl: Duration, created: i64, begun: Moment) -> Core {
-        let (state, _) = watch::channel(ClaimState::Waiting { ahead: None, holder: None });
+        let lock = self.request.names.first().cloned();
         Core {
             wire: Arc::clone(self.wire),
             layout: self.layout.clone(),
@@ -287,12 +287,10 @@ impl Attempt<'_> {
             lease: self.lease,
             ttl,
             created,
-            last_good: Mutex::new(begun),
-            state,
+            publisher: Publisher::new(NAME, lock, Clock::Boot, begun),
             placed_at: Mutex::new(0),
             acquired_ms: Mutex::new(None),
             slots: Mutex::default(),
-            left: AtomicBool::new(false),
             look: Notify::new(),
             kept: Mutex::new(None),
         }

@@ -32,6 +32,7 @@ pub(super) async fn evict(
     match how {
         Evict::Ask => ask(wire, layout, line, id, by, deadline).await,
         Evict::IfWaiting | Evict::Force => {
+            wire.persist();
             let waiting = how == Evict::IfWaiting;
             let note = Note::Evicted(by.clone());
             let mut out = false;

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 
+use crate::backend::cause::{self, Cause};
 use crate::backend::tls;
 use crate::lock::{Error, ErrorKind, LockName};
 
@@ -52,6 +53,14 @@ impl Fault {
         Self::Passing("no answer in time".to_owned())
     }
 
+    /// What a look at the servers found.
+    pub(super) fn found((kind, reason): Cause) -> Self {
+        match kind {
+            ErrorKind::Unavailable => Self::Passing(reason),
+            _ => Self::NotTrusted(reason),
+        }
+    }
+
     /// What encryption has to do with it, if it has.
     pub(super) fn of_encryption(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         Some(match tls::refusal(error)? {
@@ -69,7 +78,11 @@ impl Fault {
             Self::NotTrusted(reason) => (ErrorKind::Denied, reason),
             Self::Full(text) => (
                 ErrorKind::Unavailable,
-                format!("{text}; compact and defragment the server's data, then disarm the alarm"),
+                cause::full(
+                    "space",
+                    &text,
+                    "compact and defragment the server's data, then disarm the alarm",
+                ),
             ),
             Self::Said(kind, reason) => (kind, reason),
         };
@@ -93,7 +106,8 @@ impl From<etcd_client::Error> for Fault {
                 // The reason stands at the end of the chain: what TLS or the system said.
                 let mut source = status.source();
                 while let Some(next) = source {
-                    text = next.to_string();
+                    let system = next.downcast_ref::<std::io::Error>();
+                    text = system.map_or_else(|| next.to_string(), cause::said);
                     source = next.source();
                 }
                 of_status(status.code() as i32, one_line(&text))
@@ -137,17 +151,19 @@ fn of_status(code: i32, text: String) -> Fault {
         _ if stale.iter().any(|words| text.contains(words)) => Fault::StaleToken(text),
         code::NOT_FOUND if text.contains("lease") => Fault::LeaseNotFound,
         code::FAILED_PRECONDITION if text.contains("lease already exists") => Fault::LeaseExists,
+        _ if text.contains("user name is empty") => Fault::Said(ErrorKind::Denied, cause::no_password("")),
+        _ if text.contains("authentication failed") => {
+            Fault::Said(ErrorKind::Denied, cause::wrong_password(&text, ""))
+        }
         code::PERMISSION_DENIED | code::UNAUTHENTICATED => said(ErrorKind::Denied),
         code::INVALID_ARGUMENT | code::FAILED_PRECONDITION
             if credentials.iter().any(|word| text.contains(word)) =>
         {
             said(ErrorKind::Denied)
         }
-        code::FAILED_PRECONDITION if text.contains("authentication is not enabled") => Fault::Said(
-            ErrorKind::Denied,
-            "the server asks nobody for a password; leave out the user, or enable authentication there"
-                .to_owned(),
-        ),
+        code::FAILED_PRECONDITION if text.contains("authentication is not enabled") => {
+            Fault::Said(ErrorKind::Denied, cause::NEEDLESS_PASSWORD.to_owned())
+        }
         code::RESOURCE_EXHAUSTED if text.contains("space exceeded") => Fault::Full(text),
         code::OUT_OF_RANGE | code::INVALID_ARGUMENT | code::NOT_FOUND => said(ErrorKind::Corrupt),
         code::UNIMPLEMENTED => Fault::corrupt(&text),

@@ -13,12 +13,10 @@ use super::keys;
 use super::look::Target;
 use super::stored::Note;
 use super::wire::{Connection, Wire, by};
+use crate::backend::claim_state::SHORT_HOLD;
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimState, Moment};
 
-/// A hold is watched only after this long: most commands are done before, and what happens meanwhile is told
-/// then.
-const SETTLE: Duration = Duration::from_millis(100);
 /// How long a server may take to open a stream.
 const OPEN: Duration = Duration::from_secs(5);
 /// Between two attempts that failed though the server is there.
@@ -44,7 +42,7 @@ pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64)
         return core.conclude().await;
     }
     if matches!(place, Place::Held) {
-        Clock::Boot.sleep_until(clock::now() + SETTLE).await;
+        Clock::Boot.sleep_until(clock::now() + SHORT_HOLD).await;
     }
     loop {
         if let Place::Waits(_, at) = &place {
@@ -70,7 +68,7 @@ pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64)
                 }
             }
         }
-        if !core.is_over() && !core.has_left() {
+        if !core.publisher.is_over() {
             Clock::Boot.sleep_until(clock::now() + PAUSE).await;
         }
         place = match look(&core, &mut revision).await {
@@ -84,7 +82,7 @@ pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64)
 /// How the claim stands now, as soon as a server tells; `None` once it has left.
 async fn look(core: &Core, revision: &mut i64) -> Option<Place> {
     loop {
-        if core.has_left() || core.is_over() {
+        if core.publisher.is_over() {
             return None;
         }
         let deadline = clock::now() + core.ttl;
@@ -137,7 +135,7 @@ async fn next(core: &Core, connection: &Connection, stream: &mut WatchStream) ->
         match news(core, &message) {
             News::None => {}
             News::Gone => return End::Gone,
-            News::Told(Note::Ask(by)) => core.publish(ClaimState::AskedToLeave { by }),
+            News::Told(Note::Ask(by)) => core.publisher.publish(ClaimState::AskedToLeave { by }),
             // The note alone proves nothing: it also keeps out a claim that was looked for elsewhere.
             News::Turn | News::Told(Note::Evicted(_) | Note::Superseded(_)) => return End::Turn,
             News::Ended => {
@@ -274,7 +272,7 @@ impl Core {
         }
         let note = super::look::Answers::of(&answer).read()?;
         if let Some(Note::Ask(by)) = note.kvs().first().and_then(|kv| Note::parse(kv.value())) {
-            self.publish(ClaimState::AskedToLeave { by });
+            self.publisher.publish(ClaimState::AskedToLeave { by });
         }
         Ok(answer.header().map(etcd_client::ResponseHeader::revision))
     }

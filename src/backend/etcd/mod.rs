@@ -12,6 +12,7 @@ mod claim;
 mod config;
 mod core;
 mod deadlock;
+mod dial;
 mod enter;
 mod evict;
 mod examine;
@@ -194,7 +195,7 @@ impl Backend for EtcdBackend {
         done.map_err(|f| f.error("evict from the queue", Some(name)))
     }
 
-    fn is_detachable(&self) -> bool {
+    fn is_detachable(&self, _: usize) -> bool {
         true
     }
 

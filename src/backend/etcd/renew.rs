@@ -39,7 +39,7 @@ impl Core {
     /// As [`crate::backend::Claim::renew`].
     pub(super) async fn renew(&self, deadline: Moment) -> Outcome<Moment> {
         let begun = clock::now();
-        while !self.is_over() && !self.has_left() {
+        while !self.publisher.is_over() {
             let txn = self.check();
             let answer = self.wire.call(deadline, |c| self.keep_and_check(c, txn.clone())).await;
             let (kept, answer) = match answer {
@@ -60,7 +60,7 @@ impl Core {
             }
             Clock::Boot.sleep_until(deadline.min(clock::now() + PAUSE)).await;
         }
-        Ok(*lock(&self.last_good))
+        Ok(self.publisher.proof())
     }
 
     /// A waiter also asks for its place.
@@ -89,10 +89,7 @@ impl Core {
     }
 
     fn confirmed(&self, begun: Moment, answer: &TxnResponse) -> Outcome<()> {
-        {
-            let mut last_good = lock(&self.last_good);
-            *last_good = begun.max(*last_good);
-        }
+        self.publisher.prove(begun);
         let mut answers = Answers::of(answer);
         let rich = look::has_room(self.lines.len());
         // The hold may have been proved meanwhile; then the answer may be to either question.

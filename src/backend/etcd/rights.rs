@@ -8,6 +8,7 @@ use etcd_client::GetOptions;
 use super::fault::{Fault, Outcome};
 use super::keys::{Layout, Line};
 use super::wire::Wire;
+use crate::backend::cause;
 use crate::lock::{ErrorKind, Moment};
 
 /// `fault`, with the keys that it is about if it says that a right is missing.
@@ -39,10 +40,8 @@ pub(super) async fn explain(
 
 fn lacking(text: &str, what: &str, keys: &str, needed: &[String]) -> Fault {
     let all: Vec<String> = needed.iter().map(|keys| format!("{keys:?}")).collect();
-    let reason = format!(
-        "{text}: this user may not {what} all keys that begin with {keys:?}; grant readwrite with --prefix on {}",
-        all.join(", ")
-    );
+    let said = format!("{text}: it may not {what} all keys that begin with {keys:?}");
+    let reason = cause::no_right(&said, &format!("grant readwrite with --prefix on {}", all.join(", ")));
     Fault::Said(ErrorKind::Denied, reason)
 }
 

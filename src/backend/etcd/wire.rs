@@ -3,25 +3,22 @@
 //! The client crate's own balancer neither looks whether a server lives nor tries again, so each connection here
 //! has one server, and every request is made so that it may be repeated.
 
-use std::error::Error;
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use etcd_client::{Certificate, Channel, Client, ConnectOptions, Identity, TlsOptions};
+use etcd_client::{Channel, Client, ConnectOptions};
 use tokio::sync::{Mutex, watch};
-use tonic::transport::Endpoint;
 
-use super::config::EtcdConfig;
+use super::config::{EtcdConfig, MANNER, place};
+use super::dial::{endpoint, options, unreached};
 use super::fault::{Fault, Outcome};
+use crate::backend::cause::{self, Cause};
 use crate::backend::tls::stays_here_at;
 use crate::clock::{self, Clock};
-use crate::lock::{ErrorKind, Moment};
+use crate::lock::Moment;
 
-/// How long a connection may take to come about: less than a server is given to answer, so that one that is not
-/// there is told from one that is slow.
-const CONNECT: Duration = Duration::from_millis(1400);
 /// How long one server is given for an answer at first, if there are others.
 const TRY_ONE_OF_SEVERAL: Duration = Duration::from_millis(1500);
 /// How long the only server is given at first before the connection is made anew.
@@ -32,9 +29,6 @@ const MOST_DOUBLINGS: u32 = 4;
 const TELLING: Duration = Duration::from_millis(250);
 /// Between two rounds over all servers, growing from the first to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// When a silent connection with an open stream is asked whether it lives, and how long it may take to answer.
-/// etcd hangs up on clients that ask more often than every five seconds.
-const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
 /// A connection, and which one it is.
 #[derive(Clone)]
@@ -53,6 +47,10 @@ pub(super) struct Wire {
     /// The number of the newest connection that failed. Connections are counted, and the server of a connection
     /// follows from its number.
     failed: watch::Sender<u64>,
+    /// Some server has answered.
+    answered: AtomicBool,
+    /// Whoever asks goes on until the deadline, also if no server was ever there.
+    persists: AtomicBool,
     /// How many servers one after the other have taken a connection and not answered in time.
     slow: AtomicU32,
 }
@@ -61,55 +59,6 @@ impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wire").field("endpoints", &self.config.endpoints).finish_non_exhaustive()
     }
-}
-
-fn options(config: &EtcdConfig) -> ConnectOptions {
-    let options = ConnectOptions::new().with_require_leader(true).with_auto_token_refresh(true);
-    match &config.login {
-        Some((user, password)) => options.with_user(user, password.reveal()),
-        None => options,
-    }
-}
-
-/// How to reach the server at `url`.
-fn endpoint(url: &str, config: &EtcdConfig) -> Outcome<Endpoint> {
-    let unusable = |error: tonic::transport::Error| {
-        let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-        Fault::Said(ErrorKind::Invalid, format!("the certificates cannot be used: {reason}"))
-    };
-    let endpoint = Endpoint::from_shared(url.to_owned())
-        .map_err(|error| Fault::Said(ErrorKind::Invalid, format!("{url} is no address: {error}")))?
-        .connect_timeout(CONNECT)
-        .http2_keep_alive_interval(PROBE.0)
-        .keep_alive_timeout(PROBE.1)
-        .keep_alive_while_idle(false);
-    if !url.starts_with("https:") {
-        return Ok(endpoint);
-    }
-    let mut tls = match &config.tls.authority {
-        Some(pem) => TlsOptions::new().ca_certificate(Certificate::from_pem(pem.as_bytes())),
-        None => TlsOptions::new().with_native_roots(),
-    };
-    if let Some(identity) = &config.tls.identity {
-        let (certificate, key) = (identity.certificate.as_bytes(), identity.key.as_bytes());
-        tls = tls.identity(Identity::from_pem(certificate, key));
-    }
-    if let Some(name) = &config.tls.server_name {
-        tls = tls.domain_name(name);
-    }
-    endpoint.tls_config(tls).map_err(unusable)
-}
-
-/// The reason stands at the end of the chain: what TLS or the system said.
-fn unreached(error: &tonic::transport::Error) -> Fault {
-    if let Some(fault) = Fault::of_encryption(error) {
-        return fault;
-    }
-    let mut reason: &dyn Error = error;
-    while let Some(source) = reason.source() {
-        reason = source;
-    }
-    Fault::Passing(reason.to_string())
 }
 
 /// What `work` comes to by `deadline`.
@@ -129,6 +78,8 @@ impl Wire {
             options: options(config),
             present: Mutex::new(None),
             failed: watch::Sender::new(0),
+            answered: AtomicBool::new(false),
+            persists: AtomicBool::new(false),
             slow: AtomicU32::new(0),
         }
     }
@@ -162,7 +113,7 @@ impl Wire {
 
     /// A connection to some server, by `deadline`.
     pub(super) async fn ready(&self, deadline: Moment) -> Outcome<Connection> {
-        self.call(deadline, |connection| async move { Ok(connection) }).await
+        self.by(deadline, |connection| async move { Ok(connection) }).await
     }
 
     /// The present connection, made if there is none. It may take for ever: only [`Wire::call`] gives up.
@@ -215,16 +166,62 @@ impl Wire {
         (usual.min(share) * 2_u32.pow(rounds.min(MOST_DOUBLINGS))).min(remaining)
     }
 
+    /// Goes on asking until the deadline from now on, as whoever has to remove something does.
+    pub(super) fn persist(&self) {
+        self.persists.store(true, Ordering::Relaxed);
+    }
+
+    /// Why servers of which none ever answered do not; `None` if one has, or seems to be there.
+    async fn why_silent(&self) -> Option<Cause> {
+        if self.answered.load(Ordering::Relaxed) {
+            return None;
+        }
+        let endpoints = &self.config.endpoints;
+        let encrypts = endpoints.iter().all(|url| url.starts_with("https:"));
+        let servers: Vec<String> = endpoints.iter().map(|url| place(url).to_owned()).collect();
+        cause::of_all(&servers, &MANNER, encrypts).await
+    }
+
     /// Has `request` answered by some server until `deadline`; it may be executed more than once.
     ///
     /// Errors: what the server says to it; [`Fault::NotTrusted`] if that is so of all servers; [`Fault::Passing`] with the last
-    /// reason at the deadline.
+    /// reason at the deadline, or as soon as no server is there and none ever was.
     pub(super) async fn call<T, F, R>(&self, deadline: Moment, request: F) -> Outcome<T>
     where
         F: Fn(Connection) -> R,
         R: Future<Output = Result<T, etcd_client::Error>>,
     {
+        let answer = self.by(deadline, request).await;
+        if !matches!(answer, Err(Fault::Passing(_) | Fault::NotTrusted(_))) {
+            self.answered.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// As [`Wire::call`]; that there is a connection is no answer yet.
+    async fn by<T, F, R>(&self, deadline: Moment, request: F) -> Outcome<T>
+    where
+        F: Fn(Connection) -> R,
+        R: Future<Output = Result<T, etcd_client::Error>>,
+    {
         let mut last = None;
+        let asking = self.ask(deadline, request, &mut last);
+        let gives_up = !self.persists.load(Ordering::Relaxed);
+        match cause::by(Clock::Boot, deadline, gives_up, asking, || self.why_silent()).await {
+            Ok(answer) => answer,
+            Err(found) => {
+                let silent = || cause::silent(&place(self.endpoint(*self.failed.borrow() + 1)));
+                Err(found.map_or_else(|| Fault::Passing(last.unwrap_or_else(silent)), Fault::found))
+            }
+        }
+    }
+
+    /// As [`Wire::call`], which gives up.
+    async fn ask<T, F, R>(&self, deadline: Moment, request: F, last: &mut Option<String>) -> Outcome<T>
+    where
+        F: Fn(Connection) -> R,
+        R: Future<Output = Result<T, etcd_client::Error>>,
+    {
         let mut pause = PAUSE.0;
         let mut tries = 0;
         // How many servers one after the other were not trusted, or did not trust this client.
@@ -253,24 +250,31 @@ impl Wire {
                     ("no answer in time".to_owned(), false)
                 }
             };
-            let reason = format!("{}: {reason}", self.endpoint(number));
+            let reason = format!("{}: {reason}", place(self.endpoint(number)));
             if not_trusted == count {
                 // Time changes nothing about that.
                 return Err(Fault::NotTrusted(reason));
             }
-            last = Some(reason);
+            *last = Some(reason);
             let first = self.give_up_number(number);
             if first && !in_time && patience >= TELLING {
                 self.slow.fetch_add(1, Ordering::Relaxed);
             }
             tries += 1;
+            if tries == count
+                && in_time
+                && !self.persists.load(Ordering::Relaxed)
+                && let Some(found) = self.why_silent().await
+            {
+                return Err(Fault::found(found));
+            }
             if tries % count == 0 {
                 Clock::Boot.sleep_until(deadline.min(clock::now() + pause)).await;
                 pause = (pause * 2).min(PAUSE.1);
             }
         }
-        let late = || format!("{}: no answer in time", self.endpoint(*self.failed.borrow() + 1));
-        Err(Fault::Passing(last.unwrap_or_else(late)))
+        // Whoever called knows better why.
+        std::future::pending().await
     }
 
     /// One attempt to have `request` answered. What was refused for an old token is sent again with a new one.

@@ -90,7 +90,7 @@ impl Inner {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.left || matches!(self.state, ClaimState::Lost(_) | ClaimState::Superseded { .. })
+        self.left || self.state.is_final()
     }
 
     /// Notes that the records say held.
@@ -263,7 +263,7 @@ impl FileClaim {
             grant::release(&mut inner.places);
             inner.places.iter_mut().for_each(Place::stop_waiting);
             inner.pending = None;
-            if !matches!(inner.state, ClaimState::Lost(_) | ClaimState::Superseded { .. }) {
+            if !inner.state.is_final() {
                 inner.state = ClaimState::Lost(LossReason::SessionEnded);
             }
             let watches = std::mem::take(&mut inner.watches);

@@ -26,6 +26,8 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Out
     let round_trip = clock::now().since(begun);
     let system = statfs(path).map_err(Fault::os("examine the file system of", path))?;
     let mut risks = general();
+    let stat = rustix::fs::stat(path).map_err(Fault::os("examine", path))?;
+    risks.push(Risk::note(who(stat.st_uid, stat.st_gid, stat.st_mode)));
     if let Some(name) = config::network_file_system_of(&system) {
         risks.push(Risk::warning(
             format!(
@@ -52,6 +54,17 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Out
     Ok(examination(path, round_trip, risks))
 }
 
+/// Who may lock in a directory of that owner, group and mode: whoever may write in it and pass through it.
+fn who(owner: u32, group: u32, mode: u32) -> String {
+    let may = |shift: u32| mode >> shift & 0o3 == 0o3;
+    let whom = match (may(0), may(3)) {
+        (true, _) => "everybody".to_owned(),
+        (false, true) => format!("its owner (uid {owner}) and the group {group}"),
+        (false, false) => format!("its owner alone (uid {owner})"),
+    };
+    format!("{whom} may lock there (mode {:04o})", mode & 0o7777)
+}
+
 /// What is said of a directory that nobody has made yet.
 pub(super) fn missing(path: &Path) -> Examination {
     let mut risks = general();
@@ -63,6 +76,9 @@ pub(super) fn missing(path: &Path) -> Examination {
 fn general() -> Vec<Risk> {
     vec![
         Risk::note("excludes the processes of this host, not those of others"),
+        Risk::note(
+            "containers and chroots exclude each other only where they share this directory (a bind mount)",
+        ),
         Risk::of_backup("leave the lock directory out of backups: a lost counter goes on from the clock"),
     ]
 }
@@ -73,5 +89,22 @@ fn examination(path: &Path, round_trip: Duration, risks: Vec<Risk>) -> Examinati
         reached: path.display().to_string(),
         round_trip,
         risks,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::who;
+
+    #[test]
+    fn the_mode_of_a_directory_in_words() {
+        for (mode, wanted) in [
+            (0o40700, "its owner alone (uid 7) may lock there (mode 0700)"),
+            (0o40755, "its owner alone (uid 7) may lock there (mode 0755)"),
+            (0o42770, "its owner (uid 7) and the group 8 may lock there (mode 2770)"),
+            (0o41777, "everybody may lock there (mode 1777)"),
+        ] {
+            assert_eq!(who(7, 8, mode), wanted);
+        }
     }
 }

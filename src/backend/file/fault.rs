@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::backend::cause;
 use crate::lock::{Error, ErrorKind, LockName};
 
 /// A failure before it is known on behalf of which operation it happened.
@@ -100,5 +101,5 @@ fn explain(what: &str, path: &Path, errno: Errno) -> String {
         Errno::LOOP => "; a lock file must not be a symbolic link",
         _ => "",
     };
-    format!("cannot {what} {}: {}{advice}", path.display(), std::io::Error::from(errno))
+    format!("cannot {what} {}: {}{advice}", path.display(), cause::said(&errno.into()))
 }

@@ -190,10 +190,10 @@ fn check_kinds(file: &LineFile, line: &mut Line, request: &Request) -> Outcome<(
             let reason = format!("the claim {} is already in the queue, from another process", request.id);
             return Err(Fault::said(ErrorKind::Invalid, reason));
         }
-        let holder = line.image.details(record).map(|d| d.holder.to_string()).unwrap_or_default();
+        let who = line.image.details(record).map(|details| details.holder.to_string());
         let reason = format!(
-            "{} is in use as {} by {holder}, which does not mix with {}",
-            file.lock,
+            "{} uses it as {}, which does not mix with {}; use the same kind",
+            who.unwrap_or_else(|| "another claim".to_owned()),
             describe(record.fixed.mode),
             describe(request.mode)
         );

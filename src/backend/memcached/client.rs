@@ -1,6 +1,7 @@
 //! Requests to the server.
 
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Mutex as Gate;
@@ -9,9 +10,10 @@ use super::config::MemcachedConfig;
 use super::connection::Connection;
 use super::dial;
 use super::wire::Reply;
+use crate::backend::cause::{self, Cause};
 use crate::backend::document::{Fault, FaultResult};
 use crate::clock::Clock;
-use crate::lock::Moment;
+use crate::lock::{ErrorKind, Moment};
 
 /// One or more commands, sent together.
 #[derive(Clone, Default, Debug)]
@@ -32,6 +34,8 @@ pub(super) struct Client {
     open: Gate<Option<Arc<Connection>>>,
     /// A connection that is being made already.
     begun: Mutex<Option<TcpStream>>,
+    /// It has answered a request.
+    answered: AtomicBool,
 }
 
 impl Commands {
@@ -71,7 +75,13 @@ impl Replies {
 
 impl Client {
     pub(super) fn new(config: MemcachedConfig, clock: Clock) -> Self {
-        Self { config, clock, open: Gate::default(), begun: Mutex::default() }
+        Self {
+            config,
+            clock,
+            open: Gate::default(),
+            begun: Mutex::default(),
+            answered: AtomicBool::new(false),
+        }
     }
 
     /// One to the same server that shares no connection with this one.
@@ -105,18 +115,37 @@ impl Client {
     pub(super) async fn call(&self, deadline: Moment, commands: Commands) -> FaultResult<Replies> {
         let mut current = None;
         let work = self.attempts(commands, &mut current);
+        let found = match cause::by(self.clock, deadline, true, work, || self.why_silent()).await {
+            Ok(Ok(replies)) => {
+                self.answered.store(true, Ordering::Relaxed);
+                return Ok(replies);
+            }
+            Ok(Err(fault)) => return Err(self.explained(fault, deadline).await),
+            Err(found) => found.unwrap_or_else(|| (ErrorKind::Unavailable, cause::silent(&self.config.at))),
+        };
+        if let Some(connection) = current {
+            // Whatever holds it up, another connection need not wait for it.
+            self.give_up(&connection).await;
+        }
+        let (kind, reason) = found;
+        Err(Fault::new(kind, reason))
+    }
+
+    /// Why a server that never answered does not; `None` of one that has.
+    async fn why_silent(&self) -> Option<Cause> {
+        if self.answered.load(Ordering::Relaxed) { None } else { dial::why_silent(&self.config).await }
+    }
+
+    /// What hung up or made no sense may not be the service at all, if it has never answered.
+    async fn explained(&self, fault: Fault, deadline: Moment) -> Fault {
+        if !matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt) {
+            return fault;
+        }
         tokio::select! {
             biased;
-            answer = work => return answer,
-            () = self.clock.sleep_until(deadline) => {}
+            found = self.why_silent() => found.map_or(fault, |(kind, reason)| Fault::new(kind, reason)),
+            () = self.clock.sleep_until(deadline) => fault,
         }
-        let Some(connection) = current else {
-            let at = self.config.identity();
-            return Err(Fault::unavailable(format!("{at} was not reached by the deadline")));
-        };
-        // Whatever holds it up, another connection need not wait for it.
-        self.give_up(&connection).await;
-        Err(Fault::unavailable(format!("{} did not answer by the deadline", connection.peer)))
     }
 
     async fn attempts(

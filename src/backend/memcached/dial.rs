@@ -10,8 +10,25 @@ use super::config::{HostPort, MemcachedConfig};
 use super::connection::{Connection, Stream};
 use super::wire::Reply;
 use crate::backend::approach;
+use crate::backend::cause::{self, Cause, Manner};
 use crate::backend::document::{Fault, FaultResult};
 use crate::lock::ErrorKind;
+
+/// How a server tells that it is one.
+const MANNER: Manner = Manner {
+    service: "memcached",
+    encryption: "does it want memcacheds://?",
+    hello: b"version\r\n",
+    is_own: |answer| {
+        let own: [&[u8]; 4] = [b"VERSION ", b"ERROR", b"CLIENT_ERROR ", b"SERVER_ERROR "];
+        own.iter().any(|words| answer.starts_with(words))
+    },
+};
+
+/// Why nobody answers at the address that `config` has; `None` if that cannot be told.
+pub(super) async fn why_silent(config: &MemcachedConfig) -> Option<Cause> {
+    cause::of_all(&[config.at.to_string()], &MANNER, config.tls.is_some()).await
+}
 
 /// Begins to connect, if the address is a number; does not wait, and needs no runtime.
 pub(super) fn begin(config: &MemcachedConfig) -> Option<std::net::TcpStream> {
@@ -28,7 +45,7 @@ pub(super) async fn dial(
         Some(begun) => approach::end(begun).await,
         None => tcp(at).await,
     };
-    let stream = stream.map_err(|error| Fault::unavailable(format!("{at}: {error}")))?;
+    let stream = stream.map_err(|error| Fault::unavailable(cause::unreached(at, &error)))?;
     // A request is one small write; waiting for more to send would only be late.
     stream.set_nodelay(true).map_err(Fault::unavailable)?;
     let stream: Box<dyn Stream> = match &config.tls {
@@ -74,7 +91,7 @@ async fn log_in(config: &MemcachedConfig, connection: &Connection) -> FaultResul
     match said.first() {
         Some(Reply::Line(line)) if line.contains("unauthenticated") => {}
         Some(Reply::Line(line)) if line.starts_with("VERSION ") => {
-            return Err(Fault::new(ErrorKind::Denied, "it wants no password, and one was given"));
+            return Err(Fault::new(ErrorKind::Denied, cause::NEEDLESS_PASSWORD));
         }
         other => return Err(super::fault::nonsense(&format!("{other:?}"))),
     }

@@ -1,5 +1,6 @@
 //! What memcached says when it cannot do something.
 
+use crate::backend::cause;
 use crate::backend::document::Fault;
 use crate::lock::ErrorKind;
 
@@ -15,17 +16,17 @@ pub(super) fn of(line: &str) -> Option<Fault> {
             "there is no room for another claim: the queue is longer than an item may be; wait, or raise -I",
         ),
         "SERVER_ERROR" if details.contains("out of memory") => {
-            Fault::new(ErrorKind::Full, "it has no memory left for another item; raise -m or wait")
+            Fault::new(ErrorKind::Full, cause::full("memory", details, "raise -m or wait"))
         }
         "SERVER_ERROR" => Fault::unavailable(line),
         "ERROR" if details.contains("open connections") => {
-            Fault::new(ErrorKind::Full, "it has no connection left for another client; raise -c or wait")
+            Fault::new(ErrorKind::Full, cause::full("connection", details, "raise -c or wait"))
         }
         "CLIENT_ERROR" if details.contains("unauthenticated") => {
-            Fault::new(ErrorKind::Denied, "it wants a user and a password; see --user and --password-file")
+            Fault::new(ErrorKind::Denied, cause::no_password(""))
         }
         "CLIENT_ERROR" if details.contains("authentication failure") => {
-            Fault::new(ErrorKind::Denied, "it does not accept this user and password")
+            Fault::new(ErrorKind::Denied, cause::wrong_password("", ""))
         }
         "ERROR" | "CLIENT_ERROR" => nonsense(line),
         _ => return None,

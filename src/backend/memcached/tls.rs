@@ -9,7 +9,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::backend::document::{Fault, FaultResult};
 use crate::backend::options::Tls;
-use crate::backend::tls;
+use crate::backend::{cause, tls};
 use crate::lock::ErrorKind;
 
 /// Encrypts `stream`, which leads to `host`.
@@ -31,16 +31,12 @@ pub(super) async fn encrypt(
 pub(super) fn breach(error: &std::io::Error) -> Fault {
     match tls::refusal(error) {
         Some((kind, reason)) => Fault::new(kind, reason),
-        None => Fault::unavailable(error),
+        None => Fault::unavailable(cause::said(error)),
     }
 }
 
 /// Why there is no encrypted connection. A server that cannot prove itself is not the one that was meant.
 fn refusal(error: &std::io::Error) -> Fault {
-    match tls::refusal(error) {
-        Some((kind, reason)) => Fault::new(kind, reason),
-        None => {
-            Fault::unavailable(format!("no encrypted connection: {error}; does it speak TLS on this port?"))
-        }
-    }
+    let (kind, reason) = tls::failure(error);
+    Fault::new(kind, reason)
 }

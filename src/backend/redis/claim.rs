@@ -6,23 +6,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::Value;
-use tokio::sync::watch;
 
 use super::connection::Connection;
 use super::deadlock;
 use super::dial::text;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, NAME, Outcome};
 use super::keys::LockKeys;
 use super::row::{Row, integer};
 use super::script::{FREE, HOLD, LEAVE, LOOK, RENEW, Script, Step};
 use super::service::{Patience, Service};
-use super::view::{Armed, View, is_final};
+use super::view::{Armed, View};
 use super::wire::{millis, on_lines, one};
 use crate::backend::Claim;
+use crate::backend::claim_state::{Cause, Publisher, Source, patience};
 use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Mode, Moment, Request, Result};
 
-/// A hold that ends sooner is not worth listening for its loss.
-const SHORT_HOLD: Duration = Duration::from_millis(100);
 /// Between two looks where the server does not tell of changes.
 const UNTOLD: Duration = Duration::from_millis(500);
 /// How often one looks in a row when the state changes while it is read.
@@ -36,7 +34,7 @@ pub(super) struct RedisClaim {
     ttl: Duration,
     /// Where nested claims are listed, if it is one.
     nested: Option<String>,
-    news: watch::Sender<ClaimState>,
+    publisher: Publisher,
     view: Mutex<View>,
 }
 
@@ -50,22 +48,23 @@ impl RedisClaim {
         rows: Vec<Row>,
         entered: Moment,
     ) -> Self {
-        let mut view = View::new(request.mode, request.ttl, entered);
-        let state = view.take(rows, service.clock.now());
+        let mut view = View::new(request.mode, request.ttl);
+        let publisher = Publisher::new(NAME, request.names.first().cloned(), service.clock, entered);
+        view.take(rows, service.clock.now(), &publisher);
         Self {
             service: Arc::clone(service),
             id: request.id,
             names,
             ttl: request.ttl,
             nested,
-            news: watch::channel(state).0,
+            publisher,
             view: Mutex::new(view),
         }
     }
 
     /// Whether it stood in line when the service last answered.
     pub(super) fn waits(&self) -> bool {
-        matches!(*self.news.borrow(), ClaimState::Waiting { .. })
+        self.publisher.waits()
     }
 
     fn view(&self) -> MutexGuard<'_, View> {
@@ -88,11 +87,9 @@ impl RedisClaim {
     fn take(&self, rows: Vec<Row>) {
         let now = self.service.clock.now();
         let mut view = self.view();
-        if view.left || is_final(&self.news.borrow()) {
-            return;
+        if !self.publisher.is_over() {
+            view.take(rows, now, &self.publisher);
         }
-        let state = view.take(rows, now);
-        self.news.send_if_modified(|old| std::mem::replace(old, state.clone()) != state);
     }
 
     /// Reads of the own keys, after each of which the server tells once of their next change.
@@ -134,8 +131,8 @@ impl RedisClaim {
     }
 
     /// Reads how the claim stands and has the server tell of the next change.
-    async fn look(&self) -> Outcome<()> {
-        let deadline = self.service.clock.now() + (self.ttl / 6).min(Duration::from_secs(5));
+    async fn look_at_service(&self) -> Outcome<()> {
+        let deadline = self.service.clock.now() + patience(self.ttl);
         for _ in 0..MOST_LOOKS {
             let arming = self.arming();
             let told = Mutex::new((0, 0));
@@ -162,7 +159,7 @@ impl RedisClaim {
             }
             let rows = answer.replies.get(asked).ok_or_else(|| Fault::nonsense("no reply"))?;
             self.take(Row::all(rows, self.names.len())?);
-            if is_final(&self.news.borrow()) {
+            if self.publisher.has_ended() {
                 self.withdraw_rest().await;
                 return Ok(());
             }
@@ -184,9 +181,8 @@ impl RedisClaim {
 
     /// A claim that is gone from one of its lines leaves the others; after a hold its command has to end first.
     async fn withdraw_rest(&self) {
-        let held = self.view().held_at.is_some();
-        if self.names.len() > 1 && !held {
-            let deadline = self.service.clock.now() + (self.ttl / 6).min(Duration::from_secs(5));
+        if self.names.len() > 1 && self.publisher.held_at().is_none() {
+            let deadline = self.service.clock.now() + patience(self.ttl);
             // If this fails, the entries end with their ttl.
             drop(self.send_leave(false, deadline).await);
         }
@@ -209,53 +205,6 @@ impl RedisClaim {
                 one(&self.service, self.slot(), deadline, Patience::Deadline, free).await.map(drop)
             }
             answer => answer.map(drop),
-        }
-    }
-
-    /// Completes when the state may have changed.
-    async fn something_happens(&self, waits: bool) {
-        let (armed, mut look_at, held_at) = {
-            let view = self.view();
-            (view.armed.clone(), view.look_at, view.held_at)
-        };
-        match armed {
-            Some(Armed { connection, told }) => tokio::select! {
-                () = connection.news_after(told) => {}
-                () = self.service.clock.sleep_until(look_at) => {}
-            },
-            None if waits => {}
-            None => {
-                look_at = look_at.min(held_at.map_or(Moment::NEVER, |at| at + SHORT_HOLD));
-                self.service.clock.sleep_until(look_at).await;
-            }
-        }
-    }
-
-    async fn follow(&self, seen: Option<&ClaimState>) -> Outcome<ClaimState> {
-        let mut news = self.news.subscribe();
-        let mut anew = seen.is_none();
-        loop {
-            let state = news.borrow_and_update().clone();
-            {
-                let mut view = self.view();
-                if view.left {
-                    return Err(Fault::new(ErrorKind::Invalid, "the claim has left it"));
-                }
-                let now = self.service.clock.now();
-                if (!anew || is_final(&state) || view.is_fresh(now)) && seen != Some(&state) {
-                    view.unasked = false;
-                    return Ok(state);
-                }
-            }
-            if !anew {
-                let waits = matches!(state, ClaimState::Waiting { .. });
-                tokio::select! {
-                    _ = news.changed() => continue,
-                    () = self.something_happens(waits), if !is_final(&state) => {}
-                }
-            }
-            self.look().await?;
-            anew = false;
         }
     }
 
@@ -302,7 +251,7 @@ impl RedisClaim {
         if !rest.is_empty() && !self.agrees(rest) {
             self.view().armed = None;
             // Whoever listens looks anew.
-            self.news.send_modify(|_| {});
+            self.publisher.stir();
         }
         Ok(alive)
     }
@@ -321,6 +270,23 @@ impl RedisClaim {
     }
 }
 
+impl Source for RedisClaim {
+    fn is_fresh(&self) -> bool {
+        self.view().is_fresh(self.service.clock.now())
+    }
+
+    fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
+        let view = self.view();
+        let told =
+            view.armed.clone().map(|armed| async move { armed.connection.news_after(armed.told).await });
+        (told, view.look_at)
+    }
+
+    async fn look(&self, _: Cause) -> Result<()> {
+        self.look_at_service().await.map_err(|fault| self.error(fault, "follow the queue"))
+    }
+}
+
 #[async_trait]
 impl Claim for RedisClaim {
     fn ttl(&self) -> Option<Duration> {
@@ -328,30 +294,28 @@ impl Claim for RedisClaim {
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        self.follow(seen).await.map_err(|fault| self.error(fault, "follow the queue"))
+        self.publisher.follow(seen, self).await
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let begin = self.service.clock.now();
-        if !is_final(&self.news.borrow()) {
+        if !self.publisher.has_ended() {
             let alive = self.extend(deadline).await.map_err(|fault| self.error(fault, "renew the claim"))?;
             if alive {
-                let mut view = self.view();
-                view.last_good = view.last_good.max(begin);
-            } else if !is_final(&self.news.borrow()) {
+                self.publisher.prove(begin);
+            } else if !self.publisher.has_ended() {
                 // Why, is asked by whoever listens, should it not be learnt here.
                 self.view().armed = None;
-                drop(self.look().await);
-                self.news.send_modify(|_| {});
+                drop(self.look_at_service().await);
+                self.publisher.stir();
             }
         }
-        Ok(self.view().last_good)
+        Ok(self.publisher.proof())
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the queue"))?;
-        self.view().left = true;
-        self.news.send_modify(|_| {});
+        self.publisher.leave();
         if let Some(index) = &self.nested {
             // What is left of it is found stale by the next search.
             drop(deadlock::forget(&self.service, index, self.id, deadline).await);

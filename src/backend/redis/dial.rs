@@ -13,7 +13,27 @@ use super::connection::{Connection, Stream};
 use super::fault::{Fault, Outcome};
 use super::script::Step;
 use crate::backend::approach;
+use crate::backend::cause::{self, Cause, Manner};
 use crate::lock::ErrorKind;
+
+/// How a server tells that it is one.
+const MANNER: Manner = Manner {
+    service: "Redis",
+    encryption: "does it want rediss://?",
+    hello: b"PING\r\n",
+    is_own: |answer| matches!(answer, [b'+' | b'-', ..]),
+};
+
+/// Why nobody answers at the addresses that `config` has; `None` if that cannot be told.
+pub(super) async fn why_silent(config: &RedisConfig) -> Option<Cause> {
+    let hosts = match &config.place {
+        Place::Server(host) => std::slice::from_ref(host),
+        Place::Sentinel { sentinels: hosts, .. } | Place::Cluster(hosts) => hosts,
+        Place::Socket(_) => return None,
+    };
+    let servers: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+    cause::of_all(&servers, &MANNER, config.tls.is_some()).await
+}
 
 /// How long one address of several may take.
 const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
@@ -40,7 +60,8 @@ pub(super) async fn dial(
         (Some(node), _) => to_host(config, node).await?,
         (None, Place::Socket(path)) => {
             let peer = format!("unix:{}", path.display());
-            let stream = UnixStream::connect(path).await.map_err(|e| Fault::spent(format!("{peer}: {e}")))?;
+            let stream = UnixStream::connect(path).await;
+            let stream = stream.map_err(|error| Fault::spent(cause::unreached(&peer, &error)))?;
             Connection::over(Box::new(stream), peer)
         }
         (None, Place::Sentinel { sentinels, master }) => return first(config, sentinels, Some(master)).await,
@@ -60,7 +81,7 @@ async fn first(config: &RedisConfig, hosts: &[HostPort], master: Option<&str>) -
                 return Err(fault);
             }
             Ok(Err(fault)) => fault,
-            Err(_) => Fault::spent(format!("{host} does not answer")),
+            Err(_) => Fault::spent(cause::silent(host)),
         };
     }
     Err(last)
@@ -82,7 +103,7 @@ async fn to_host(config: &RedisConfig, at: &HostPort) -> Outcome<Connection> {
 }
 
 async fn over_tcp(config: &RedisConfig, at: &HostPort, stream: io::Result<TcpStream>) -> Outcome<Connection> {
-    let stream = stream.map_err(|error| Fault::spent(format!("{at}: {error}")))?;
+    let stream = stream.map_err(|error| Fault::spent(cause::unreached(at, &error)))?;
     // A request is one small write; waiting for more to send would only be late.
     stream.set_nodelay(true).map_err(Fault::spent)?;
     let stream: Box<dyn Stream> = match &config.tls {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use redis::ServerError;
 
+use crate::backend::cause::{self, Cause};
 use crate::lock::{Error, ErrorKind, LockName};
 
 /// The backend's name.
@@ -36,6 +37,11 @@ impl Fault {
         Self { kind: ErrorKind::Unavailable, reason: reason.to_string(), spent: true }
     }
 
+    /// What a look at the server found.
+    pub(super) fn found((kind, reason): Cause) -> Self {
+        Self { kind, ..Self::spent(reason) }
+    }
+
     /// A reply that is not what was asked for.
     pub(super) fn nonsense(what: impl fmt::Display) -> Self {
         let reason = format!("the reply makes no sense ({what}); is this a Redis server?");
@@ -53,7 +59,7 @@ impl Fault {
     }
 
     fn unknown() -> Self {
-        Self::new(ErrorKind::Denied, "it wants a user or a password; see --user and --password-file")
+        Self::new(ErrorKind::Denied, cause::no_password(""))
     }
 
     /// What the server's own error means.
@@ -65,22 +71,25 @@ impl Fault {
             "NOAUTH" => Self::unknown(),
             // Before a login it takes no request of more than ten words.
             "ERR" if details.contains("unauthenticated") => Self::unknown(),
-            "WRONGPASS" => Self::new(ErrorKind::Denied, "it refused the user or the password"),
+            "WRONGPASS" => Self::new(ErrorKind::Denied, cause::wrong_password("", "")),
             "NOPERM" => Self::new(
                 ErrorKind::Denied,
-                format!("{text}; the manual names the commands and keys that a user needs"),
+                cause::no_right(text, "\"dlock man redis\" names the commands and keys that a user needs"),
             ),
             "DENIED" => Self::new(ErrorKind::Denied, text),
             "ERR" if details.contains("without any password configured") => {
-                Self::new(ErrorKind::Denied, "it has no password for this user, and one was given")
+                Self::new(ErrorKind::Denied, cause::NEEDLESS_PASSWORD)
             }
-            "ERR" if details.contains("DB index") => {
-                Self::new(ErrorKind::Invalid, "it has no database of that number")
+            "ERR" if details.contains("DB index") => Self::new(
+                ErrorKind::Corrupt,
+                cause::no_database(details, ", or raise databases in its configuration"),
+            ),
+            "ERR" if details.contains("max number of clients") => {
+                Self::spent(cause::full("connection", details, "raise maxclients or wait"))
             }
-            "ERR" if details.contains("max number of clients") => Self::spent(text),
             "OOM" => Self::new(
                 ErrorKind::Unavailable,
-                "it has no memory left for another claim (maxmemory); raise the limit or wait",
+                cause::full("memory", "maxmemory", "raise the limit or wait"),
             ),
             "LOADING" => Self::new(
                 ErrorKind::Unavailable,
@@ -90,7 +99,10 @@ impl Fault {
             "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "MISCONF" | "NOREPLICAS" => {
                 Self::new(ErrorKind::Unavailable, text)
             }
-            "READONLY" | "UNBLOCKED" => Self::spent(format!("{text} {REPLICA}")),
+            "READONLY" | "UNBLOCKED" => Self::spent(format!(
+                "{} {REPLICA}",
+                cause::read_only(text.split(" script: ").next().unwrap_or(text))
+            )),
             "MOVED" | "ASK" => Self::new(
                 ErrorKind::Unsupported,
                 "it is a node of a cluster; write the address as redis+cluster://HOST:PORT",

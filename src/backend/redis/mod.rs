@@ -176,8 +176,9 @@ impl Backend for RedisBackend {
         evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
     }
 
-    fn is_detachable(&self) -> bool {
-        true
+    fn is_detachable(&self, names: usize) -> bool {
+        // In a cluster several are as many leases, which end one by one.
+        names == 1 || !self.service.config.is_cluster()
     }
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {

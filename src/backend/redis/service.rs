@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::connection::Connection;
 use super::dial;
 use super::fault::{Fault, Outcome};
 use super::script::Step;
+use crate::backend::cause::{self, Cause};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
 
@@ -59,6 +61,8 @@ pub(super) struct Service {
     pub(super) astray: Astray,
     /// A connection that is being made already.
     begun: Mutex<Option<TcpStream>>,
+    /// It has answered a request.
+    answered: AtomicBool,
 }
 
 /// Replies, and who gave them.
@@ -78,6 +82,7 @@ impl Service {
             routes: Mutex::default(),
             astray: Astray::default(),
             begun: Mutex::default(),
+            answered: AtomicBool::new(false),
         }
     }
 
@@ -124,19 +129,38 @@ impl Service {
         let mut current = None;
         let mut last = None;
         let work = self.attempts(slot, patience, steps, &mut current, &mut last);
-        let late = tokio::select! {
-            biased;
-            answer = work => return answer,
-            () = self.clock.sleep_until(deadline) => last,
+        let gives_up = patience != Patience::Deadline;
+        let found = match cause::by(self.clock, deadline, gives_up, work, || self.why_silent()).await {
+            Ok(Ok(answer)) => {
+                self.answered.store(true, Ordering::Relaxed);
+                return Ok(answer);
+            }
+            Ok(Err(fault)) => return Err(self.explained(fault, deadline).await),
+            Err(found) => found.map(Fault::found).or(last),
         };
         let Some(connection) = current else {
-            let at = self.config.identity();
-            return Err(late.unwrap_or_else(|| Fault::spent(format!("{at} was not reached by the deadline"))));
+            return Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&self.config.identity()))));
         };
         // Whatever holds it up, another connection need not wait for it.
         self.give_up(&connection).await;
-        let reason = format!("{} did not answer by the deadline", connection.peer);
-        Err(late.unwrap_or_else(|| Fault::spent(reason)))
+        Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&connection.peer))))
+    }
+
+    /// Why a server that never answered does not; `None` of one that has.
+    async fn why_silent(&self) -> Option<Cause> {
+        if self.answered.load(Ordering::Relaxed) { None } else { dial::why_silent(&self.config).await }
+    }
+
+    /// What hung up or made no sense may not be the service at all, if it has never answered.
+    async fn explained(&self, fault: Fault, deadline: Moment) -> Fault {
+        if !fault.spent || !matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt) {
+            return fault;
+        }
+        tokio::select! {
+            biased;
+            found = self.why_silent() => found.map_or(fault, Fault::found),
+            () = self.clock.sleep_until(deadline) => fault,
+        }
     }
 
     async fn attempts(

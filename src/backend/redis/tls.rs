@@ -9,14 +9,15 @@ use tokio_rustls::client::TlsStream;
 
 use super::fault::{Fault, Outcome};
 use crate::backend::options::Tls;
-use crate::backend::tls;
+use crate::backend::{cause, tls};
 use crate::lock::ErrorKind;
 
 /// Encrypts `stream`, which leads to `host`.
 pub(super) async fn encrypt(wanted: &Tls, host: &str, stream: TcpStream) -> Outcome<TlsStream<TcpStream>> {
     let name = wanted.server_name.as_deref().unwrap_or(host);
-    let name = ServerName::try_from(name.to_owned())
-        .map_err(|_| Fault::new(ErrorKind::Invalid, format!("{name:?} can be no name of a certificate")))?;
+    let name = ServerName::try_from(name.to_owned()).map_err(|_| {
+        Fault::new(ErrorKind::Invalid, format!("{name:?} cannot be the name in a certificate"))
+    })?;
     let config = tls::client(wanted).map_err(|(kind, why)| Fault::new(kind, why))?;
     let connector = TlsConnector::from(Arc::new(config));
     connector.connect(name, stream).await.map_err(|error| refusal(&error))
@@ -26,16 +27,15 @@ pub(super) async fn encrypt(wanted: &Tls, host: &str, stream: TcpStream) -> Outc
 pub(super) fn breach(error: &std::io::Error) -> Fault {
     match tls::refusal(error) {
         Some((kind, reason)) => Fault { spent: true, ..Fault::new(kind, reason) },
-        None => Fault::spent(error),
+        None => Fault::spent(cause::said(error)),
     }
 }
 
 /// Why there is no encrypted connection.
 fn refusal(error: &std::io::Error) -> Fault {
-    match tls::refusal(error) {
-        Some((ErrorKind::Unavailable, reason)) => Fault::spent(reason),
+    match tls::failure(error) {
+        (ErrorKind::Unavailable, reason) => Fault::spent(reason),
         // A server that cannot prove itself is not the one that was meant.
-        Some((kind, reason)) => Fault::new(kind, reason),
-        None => Fault::spent(format!("no encrypted connection: {error}; does it speak TLS on this port?")),
+        (kind, reason) => Fault::new(kind, reason),
     }
 }

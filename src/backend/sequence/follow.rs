@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{CLEANING, Whole, is_final};
+use super::{CLEANING, Whole};
 use crate::backend::Claim;
 use crate::clock::Clock;
 use crate::lock::{ClaimState, Moment, Result};
@@ -79,7 +79,7 @@ fn newly_entered(whole: &Whole, followed: &mut usize) -> Vec<New> {
 
 fn is_over(whole: &Whole) -> bool {
     let news = whole.news.borrow();
-    news.refused.is_some() || is_final(&news.state)
+    news.refused.is_some() || news.state.is_final()
 }
 
 /// Whoever has never held it all has run nothing under it. Otherwise its command has to end first.
@@ -115,7 +115,7 @@ async fn one(
         if let Ok(state) = &answer {
             seen = Some(state.clone());
         }
-        if tell.send((at, answer)).is_err() || seen.as_ref().is_some_and(is_final) {
+        if tell.send((at, answer)).is_err() || seen.as_ref().is_some_and(ClaimState::is_final) {
             return;
         }
         if failed {

@@ -163,11 +163,6 @@ impl Drop for Undo {
     }
 }
 
-/// Whether nothing can follow.
-fn is_final(state: &ClaimState) -> bool {
-    matches!(state, ClaimState::Lost(_) | ClaimState::Superseded { .. })
-}
-
 impl Course {
     fn grants(&self) -> Option<Vec<&Grant>> {
         let held = |entered: &Entered| matches!(entered.state, Some(ClaimState::Held(_)));
@@ -223,7 +218,7 @@ impl Whole {
         let mut course = self.course();
         let states = || course.entered.iter().filter_map(|entered| entered.state.as_ref());
         let asked = |state: &&ClaimState| matches!(state, ClaimState::AskedToLeave { .. });
-        if let Some(state) = states().find(|s| is_final(s)).or_else(|| states().find(asked)) {
+        if let Some(state) = states().find(|state| state.is_final()).or_else(|| states().find(asked)) {
             return state.clone();
         }
         if course.entered.len() == self.parts.len()
@@ -254,7 +249,7 @@ impl Whole {
     fn tell(&self, more: impl FnOnce(&mut News)) {
         let state = self.state();
         self.news.send_modify(|news| {
-            if !is_final(&news.state) {
+            if !news.state.is_final() {
                 news.state = state;
             }
             more(news);

@@ -6,19 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::watch;
 
 use super::dialect::{Session, UNTOLD};
 use super::fault::{Fault, Outcome};
 use super::service::{Answer, Patience, Service};
 use super::standing::Standing;
 use super::steps::{Steps, in_order};
-use super::view::{Armed, View, is_final};
+use super::view::{Armed, View};
 use crate::backend::Claim;
-use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Mode, Moment, Request, Result};
-
-/// A hold that ends sooner is not worth listening for its loss.
-const SHORT_HOLD: Duration = Duration::from_millis(100);
+use crate::backend::claim_state::{Cause, Publisher, Source, patience};
+use crate::lock::{ClaimId, ClaimState, Error, LockName, Mode, Moment, Request, Result};
 
 /// How a claim finds out how it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +37,7 @@ pub(super) struct SqlClaim {
     order: Vec<usize>,
     mode: Mode,
     ttl: Duration,
-    news: watch::Sender<ClaimState>,
+    publisher: Publisher,
     view: Mutex<View>,
 }
 
@@ -58,8 +55,10 @@ impl SqlClaim {
             sorted.iter().position(|other| *other == stored).unwrap_or(0)
         };
         let order: Vec<usize> = request.names.iter().map(place).collect();
-        let mut view = View::new(request.mode, request.ttl, entered);
-        let state = view.take(standings, &order, service.clock.now());
+        let mut view = View::new(request.mode, request.ttl);
+        let backend = service.dialect.name();
+        let publisher = Publisher::new(backend, request.names.first().cloned(), service.clock, entered);
+        view.take(standings, &order, service.clock.now(), &publisher);
         Self {
             service: Arc::clone(service),
             id: request.id,
@@ -67,14 +66,14 @@ impl SqlClaim {
             order,
             mode: request.mode,
             ttl: request.ttl,
-            news: watch::channel(state).0,
+            publisher,
             view: Mutex::new(view),
         }
     }
 
     /// Whether it stood in line when the database last answered.
     pub(super) fn waits(&self) -> bool {
-        matches!(*self.news.borrow(), ClaimState::Waiting { .. })
+        self.publisher.waits()
     }
 
     fn view(&self) -> MutexGuard<'_, View> {
@@ -87,18 +86,16 @@ impl SqlClaim {
 
     /// How long a look may take that nobody gave a deadline.
     fn soon(&self) -> Moment {
-        self.service.clock.now() + (self.ttl / 6).min(Duration::from_secs(5))
+        self.service.clock.now() + patience(self.ttl)
     }
 
     /// Takes over what the database said.
     fn take(&self, standings: Vec<Standing>) {
         let now = self.service.clock.now();
         let mut view = self.view();
-        if view.left || is_final(&self.news.borrow()) {
-            return;
+        if !self.publisher.is_over() {
+            view.take(standings, &self.order, now, &self.publisher);
         }
-        let state = view.take(standings, &self.order, now);
-        self.news.send_if_modified(|old| std::mem::replace(old, state.clone()) != state);
     }
 
     /// From now on the session of `answer` tells of what comes after it.
@@ -121,7 +118,7 @@ impl SqlClaim {
     }
 
     /// Finds out how the claim stands, and has the server tell of what comes after.
-    async fn look(&self, how: Look, listen: bool, deadline: Moment) -> Outcome<()> {
+    async fn find_out(&self, how: Look, listen: bool, deadline: Moment) -> Outcome<()> {
         let asked = AtomicBool::new(false);
         let batch = |session: &Arc<dyn Session>| {
             let ask = listen && session.tells() && !self.is_armed(session);
@@ -149,7 +146,7 @@ impl SqlClaim {
             self.arm(&answer, told);
         }
         self.collect(deadline).await?;
-        if is_final(&self.news.borrow()) {
+        if self.publisher.has_ended() {
             self.withdraw_rest().await;
         }
         Ok(())
@@ -157,7 +154,7 @@ impl SqlClaim {
 
     /// Asks how those ahead stand if it has to wait, and has the server tell of what comes after.
     pub(super) async fn find_its_place(&self, deadline: Moment) -> Outcome<()> {
-        if self.waits() { self.look(Look::Read, true, deadline).await } else { Ok(()) }
+        if self.waits() { self.find_out(Look::Read, true, deadline).await } else { Ok(()) }
     }
 
     /// Gets the tokens if it was found to hold.
@@ -171,9 +168,9 @@ impl SqlClaim {
         Ok(())
     }
 
-    /// A claim that is gone from one of its lines leaves the others.
+    /// A claim that is gone from one of its lines leaves the others; after a hold its command has to end first.
     async fn withdraw_rest(&self) {
-        if self.names.len() > 1 {
+        if self.names.len() > 1 && self.publisher.held_at().is_none() {
             // If this fails, the entries end with their ttl.
             drop(self.send_leave(false, self.soon()).await);
         }
@@ -184,75 +181,41 @@ impl SqlClaim {
         self.service.call(deadline, Patience::Deadline, batch).await.map(drop)
     }
 
-    /// Completes when the state may have changed, and says how that is found out: the end of a lease is not in the rows.
-    async fn something_happens(&self, waits: bool) -> Look {
-        let (armed, look_at, held_at, wait) = {
-            let view = self.view();
-            (view.armed.clone(), view.look_at, view.held_at, view.wait(self.id))
-        };
-        match armed {
-            Some(Armed { session, told }) => tokio::select! {
-                () = session.news_after(told, Some(&wait)) => Look::Read,
-                () = self.service.clock.sleep_until(look_at) => Look::Step,
-            },
-            None if waits => Look::Step,
-            None => {
-                let look_at = look_at.min(held_at.map_or(Moment::NEVER, |at| at + SHORT_HOLD));
-                self.service.clock.sleep_until(look_at).await;
-                Look::Step
-            }
-        }
-    }
-
-    async fn follow(&self, seen: Option<&ClaimState>) -> Outcome<ClaimState> {
-        let mut news = self.news.subscribe();
-        let mut anew = seen.is_none();
-        loop {
-            let state = news.borrow_and_update().clone();
-            {
-                let mut view = self.view();
-                if view.left {
-                    return Err(Fault::new(ErrorKind::Invalid, "the claim has left it"));
-                }
-                let now = self.service.clock.now();
-                if (!anew || is_final(&state) || view.is_fresh(self.id, now)) && seen != Some(&state) {
-                    view.unasked = false;
-                    return Ok(state);
-                }
-            }
-            let mut how = Look::Step;
-            if !anew {
-                let waits = matches!(state, ClaimState::Waiting { .. });
-                tokio::select! {
-                    _ = news.changed() => continue,
-                    look = self.something_happens(waits), if !is_final(&state) => how = look,
-                }
-            }
-            if self.take_given() {
-                continue;
-            }
-            if let Err(fault) = self.look(how, true, self.soon()).await {
-                self.view().armed = None;
-                return Err(fault);
-            }
-            anew = false;
-        }
-    }
-
     /// Takes over what the news said that the claim was given, if they did.
     fn take_given(&self) -> bool {
-        let now = self.service.clock.now();
         let mut view = self.view();
-        if view.left || is_final(&self.news.borrow()) {
-            return false;
-        }
-        let Some(state) = view.take_given(self.id, &self.order, now) else { return false };
-        self.news.send_replace(state);
-        true
+        !self.publisher.is_over() && view.take_given(self.id, &self.order, &self.publisher)
     }
 
     fn error(&self, fault: Fault, operation: &'static str) -> Error {
         fault.during(self.service.dialect.name(), operation, self.names.first())
+    }
+}
+
+impl Source for SqlClaim {
+    fn is_fresh(&self) -> bool {
+        self.view().is_fresh(self.id, self.service.clock.now())
+    }
+
+    fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
+        let view = self.view();
+        let wait = view.wait(self.id);
+        let told = view.armed.clone();
+        let told = told.map(|armed| async move { armed.session.news_after(armed.told, Some(&wait)).await });
+        (told, view.look_at)
+    }
+
+    async fn look(&self, cause: Cause) -> Result<()> {
+        if self.take_given() {
+            return Ok(());
+        }
+        // The end of a lease is not in the rows.
+        let how = if cause == Cause::Told { Look::Read } else { Look::Step };
+        let found = self.find_out(how, true, self.soon()).await;
+        found.map_err(|fault| {
+            self.view().armed = None;
+            self.error(fault, "follow the queue")
+        })
     }
 }
 
@@ -263,27 +226,25 @@ impl Claim for SqlClaim {
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        self.follow(seen).await.map_err(|fault| self.error(fault, "follow the queue"))
+        self.publisher.follow(seen, self).await
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let begin = self.service.clock.now();
-        if !is_final(&self.news.borrow()) {
+        if !self.publisher.has_ended() {
             let listens = self.view().armed.is_some();
-            let renewed = self.look(Look::Renew, listens, deadline).await;
+            let renewed = self.find_out(Look::Renew, listens, deadline).await;
             renewed.map_err(|fault| self.error(fault, "renew the claim"))?;
-            if !is_final(&self.news.borrow()) {
-                let mut view = self.view();
-                view.last_good = view.last_good.max(begin);
+            if !self.publisher.has_ended() {
+                self.publisher.prove(begin);
             }
         }
-        Ok(self.view().last_good)
+        Ok(self.publisher.proof())
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the queue"))?;
-        self.view().left = true;
-        self.news.send_modify(|_| {});
+        self.publisher.leave();
         Ok(())
     }
 

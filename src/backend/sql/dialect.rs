@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use super::fault::Outcome;
 use super::tables::Tables;
 use crate::backend::Examination;
+use crate::backend::cause::Manner;
 use crate::lock::{ClaimId, Granted, LockName};
 
 /// One row, as text; `None` for NULL.
@@ -126,6 +127,12 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
 
     /// How many servers there are to try.
     fn servers(&self) -> usize;
+
+    /// `HOST:PORT` of the server of that number; `None` if it is reached by a socket of this host.
+    fn address(&self, server: usize) -> Option<String>;
+
+    /// How such a server tells that it is one.
+    fn manner(&self) -> &'static Manner;
 
     /// Opens a session with the server of that number, which must take writes; one attempt. `Fault::spent` says
     /// that another may be tried.

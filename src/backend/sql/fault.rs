@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::backend::cause::{self, Cause};
 use crate::lock::{Error, ErrorKind, LockName};
 
 /// A failure; becomes an [`Error`].
@@ -38,6 +39,17 @@ impl Fault {
         Self { kind: ErrorKind::Unavailable, reason: reason.to_string(), remedy: Remedy::OtherSession }
     }
 
+    /// What a look at the server found.
+    pub(super) fn found((kind, reason): Cause) -> Self {
+        Self { kind, ..Self::spent(reason) }
+    }
+
+    /// There is no connection.
+    pub(super) fn unreached(error: &std::io::Error) -> Self {
+        // Who it was is added by whoever knows.
+        Self::spent(cause::explained(error))
+    }
+
     /// The transaction was undone; the same may be tried at once.
     pub(super) fn again(reason: impl fmt::Display) -> Self {
         Self { kind: ErrorKind::Unavailable, reason: reason.to_string(), remedy: Remedy::Again }
@@ -52,7 +64,10 @@ impl Fault {
     pub(super) fn no_right(reason: impl fmt::Display) -> Self {
         Self::new(
             ErrorKind::Denied,
-            format!("{reason}; `dlock doctor --schema` prints the tables and the rights that are needed"),
+            cause::no_right(
+                &reason.to_string(),
+                "`dlock doctor --schema` prints the tables and the rights that are needed",
+            ),
         )
     }
 

@@ -169,7 +169,7 @@ impl Backend for SqlBackend {
         Ok(false)
     }
 
-    fn is_detachable(&self) -> bool {
+    fn is_detachable(&self, _: usize) -> bool {
         true
     }
 

@@ -8,6 +8,7 @@ use tokio::sync::Mutex as Gate;
 
 use super::dialect::{Dialect, Session, Sets};
 use super::fault::{Fault, Outcome, Remedy};
+use crate::backend::cause::{self, Cause};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
 
@@ -135,19 +136,41 @@ impl Service {
     ) -> Outcome<Answer> {
         let (mut current, mut last) = (None, None);
         let work = self.attempts(patience, batch, &mut current, &mut last);
-        let late = tokio::select! {
-            biased;
-            answer = work => return answer,
-            () = self.clock.sleep_until(deadline) => last,
+        let gives_up = patience != Patience::Deadline;
+        let found = match cause::by(self.clock, deadline, gives_up, work, || self.why_silent()).await {
+            Ok(Err(fault)) => return Err(self.explained(fault, deadline).await),
+            Ok(answer) => return answer,
+            Err(found) => found.map(Fault::found).or(last),
         };
         let Some(session) = current else {
-            let at = self.dialect.identity();
-            return Err(late.unwrap_or_else(|| Fault::spent(format!("{at} was not reached by the deadline"))));
+            return Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&self.dialect.identity()))));
         };
         // Whatever holds it up, another session need not wait for it.
         self.give_up(&session);
-        let reason = format!("{} did not answer by the deadline", session.peer());
-        Err(late.unwrap_or_else(|| Fault::spent(reason)))
+        Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&session.peer()))))
+    }
+
+    /// Why a database with which there never was a session does not answer.
+    async fn why_silent(&self) -> Option<Cause> {
+        if self.opened.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let addresses: Option<Vec<String>> =
+            (0..self.dialect.servers()).map(|server| self.dialect.address(server)).collect();
+        // Encryption is asked for in the database's own words.
+        cause::of_all(&addresses?, self.dialect.manner(), false).await
+    }
+
+    /// What hung up or made no sense may not be a database at all, if there never was a session.
+    async fn explained(&self, fault: Fault, deadline: Moment) -> Fault {
+        if fault.remedy != Remedy::OtherSession {
+            return fault;
+        }
+        tokio::select! {
+            biased;
+            found = self.why_silent() => found.map_or(fault, Fault::found),
+            () = self.clock.sleep_until(deadline) => fault,
+        }
     }
 
     async fn attempts(
@@ -236,13 +259,12 @@ impl Service {
                 }
             }
         };
-        tokio::select! {
-            biased;
-            answer = look => return answer,
-            () = self.clock.sleep_until(deadline) => {}
-        }
+        let found = match cause::by(self.clock, deadline, true, look, || self.why_silent()).await {
+            Ok(Err(fault)) => return Err(self.explained(fault, deadline).await),
+            Ok(answer) => return answer,
+            Err(found) => found,
+        };
         *self.open() = None;
-        let at = self.dialect.identity();
-        Err(Fault::spent(format!("{at} did not answer by the deadline")))
+        Err(found.map_or_else(|| Fault::spent(cause::silent(&self.dialect.identity())), Fault::found))
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::dialect::{Session, Wait};
 use super::standing::Standing;
-use crate::lock::{ClaimId, ClaimState, Grant, Granted, LossReason, Mode, Moment};
+use crate::backend::claim_state::Publisher;
+use crate::lock::{ClaimId, ClaimState, Granted, Mode, Moment};
 
 /// Beyond the database's own resolution of time.
 const SLACK: Duration = Duration::from_millis(2);
@@ -23,81 +24,58 @@ pub(super) struct View {
     pub(super) mode: Mode,
     ttl: Duration,
     pub(super) standings: Vec<Standing>,
-    /// From when the last confirmed ttl counts.
-    pub(super) last_good: Moment,
-    /// That of the hold, as it was when the hold was first seen.
-    grant_from: Option<Moment>,
-    pub(super) held_at: Option<Moment>,
     /// When time alone may have changed something.
     pub(super) look_at: Moment,
     pub(super) armed: Option<Armed>,
-    /// Nobody has asked yet since the database last answered.
-    pub(super) unasked: bool,
-    pub(super) left: bool,
 }
 
 impl View {
-    pub(super) fn new(mode: Mode, ttl: Duration, entered: Moment) -> Self {
-        Self {
-            mode,
-            ttl,
-            standings: Vec::new(),
-            last_good: entered,
-            grant_from: None,
-            held_at: None,
-            look_at: Moment::NEVER,
-            armed: None,
-            unasked: true,
-            left: false,
-        }
+    pub(super) fn new(mode: Mode, ttl: Duration) -> Self {
+        Self { mode, ttl, standings: Vec::new(), look_at: Moment::NEVER, armed: None }
     }
 
-    /// Takes over what the database said, and says how the claim stands. `order` is where the names of the request
-    /// are among the standings.
-    pub(super) fn take(&mut self, mut standings: Vec<Standing>, order: &[usize], now: Moment) -> ClaimState {
+    /// Takes over what the database had said by `now`, and publishes how the claim stands. `order` is where the names of
+    /// the request are among the standings.
+    pub(super) fn take(
+        &mut self,
+        mut standings: Vec<Standing>,
+        order: &[usize],
+        now: Moment,
+        publisher: &Publisher,
+    ) {
         standings.iter_mut().zip(&self.standings).for_each(|(new, known)| new.keep(known));
         let horizon = standings.iter().filter_map(|standing| standing.horizon).min();
         self.look_at = horizon.map_or(Moment::NEVER, |length| now + length + SLACK);
         self.standings = standings;
-        self.state(order, now)
+        publisher.publish(self.state(order, publisher));
     }
 
-    /// The same with what the news say that the claim was given, if they are that and nothing else.
-    pub(super) fn take_given(&mut self, own: ClaimId, order: &[usize], now: Moment) -> Option<ClaimState> {
-        let (Some(armed), [standing]) = (&mut self.armed, &mut self.standings[..]) else { return None };
-        let granted = armed.session.given(own, armed.told).filter(|_| standing.present)?;
+    /// The same with what the news say that the claim was given, if they are that and nothing else; whether they are.
+    pub(super) fn take_given(&mut self, own: ClaimId, order: &[usize], publisher: &Publisher) -> bool {
+        let (Some(armed), [standing]) = (&mut self.armed, &mut self.standings[..]) else { return false };
+        let given = armed.session.given(own, armed.told).filter(|_| standing.present);
+        let Some(granted) = given else { return false };
         armed.told += 1;
         standing.give(granted);
-        Some(self.state(order, now))
+        publisher.publish(self.state(order, publisher));
+        true
     }
 
-    fn state(&mut self, order: &[usize], now: Moment) -> ClaimState {
+    fn state(&self, order: &[usize], publisher: &Publisher) -> ClaimState {
         if let Some(standing) = self.standings.iter().find(|standing| !standing.present) {
-            return self.gone(standing, now);
+            return publisher.ended(standing.gone.as_deref(), standing.by.as_ref(), self.ttl);
         }
         if let Some(by) = self.standings.iter().find_map(|standing| standing.asked.clone()) {
             return ClaimState::AskedToLeave { by };
         }
         let granted: Option<Vec<Granted>> = order.iter().map(|at| self.standings[*at].granted).collect();
         if let Some(names) = granted {
-            self.held_at.get_or_insert(now);
-            let counts_from = *self.grant_from.get_or_insert(self.last_good);
-            return ClaimState::Held(Grant { names, counts_from });
+            return publisher.held(names);
         }
         let waits = |standing: &&Standing| !standing.holds(self.mode);
         let ahead = self.standings.iter().filter(waits).map(Standing::ahead).max();
         let holder = self.standings.iter().find(waits).and_then(|standing| standing.lead.clone());
         ClaimState::Waiting { ahead, holder: holder.map(Box::new) }
-    }
-
-    fn gone(&self, standing: &Standing, now: Moment) -> ClaimState {
-        let reason = match (standing.gone.as_deref(), &standing.by) {
-            (Some("superseded"), Some(by)) => return ClaimState::Superseded { by: by.clone() },
-            (Some("evicted"), by) => LossReason::Evicted(by.clone()),
-            _ if now >= self.last_good + self.ttl => LossReason::Expired,
-            _ => LossReason::Evicted(None),
-        };
-        ClaimState::Lost(reason)
     }
 
     /// Whether it holds in all lines and was not given its tokens yet.
@@ -121,15 +99,9 @@ impl View {
 
     /// Whether nothing can have changed since the database last answered.
     pub(super) fn is_fresh(&self, id: ClaimId, now: Moment) -> bool {
-        let armed = self.armed.as_ref().is_some_and(|armed| {
+        self.armed.as_ref().is_some_and(|armed| {
             let session = &armed.session;
             session.is_open() && session.hears(id) && session.told() == armed.told && now < self.look_at
-        });
-        armed || self.unasked
+        })
     }
-}
-
-/// Whether nothing can follow.
-pub(super) fn is_final(state: &ClaimState) -> bool {
-    matches!(state, ClaimState::Lost(_) | ClaimState::Superseded { .. })
 }

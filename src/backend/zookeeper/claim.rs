@@ -13,7 +13,7 @@ use super::shared::{Own, Shared};
 use super::wire::{Call, Outcome, connected, ended, is_ambiguous, is_over};
 use super::{follow, success};
 use crate::backend::Claim;
-use crate::lock::{ClaimState, ErrorKind, LossReason, Moment, Result};
+use crate::lock::{ClaimState, LossReason, Moment, Result};
 
 /// How often all other tasks of this thread have their turn before one goes on that does not wait for them: one for those
 /// who let go of the session, one for the session to see that, and some to spare.
@@ -127,20 +127,7 @@ impl Claim for ZkClaim {
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        let mut news = self.0.state.subscribe();
-        loop {
-            if self.0.has_left() {
-                let call = self.call("follow the queue", Moment::NEVER);
-                return Err(call.refuse(ErrorKind::Invalid, "the claim has left it".to_owned()));
-            }
-            let state = news.borrow_and_update().clone();
-            if seen != Some(&state) {
-                return Ok(state);
-            }
-            if news.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+        self.0.publisher.changed(seen).await
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
@@ -177,9 +164,10 @@ impl Claim for ZkClaim {
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         let shared = &self.0;
         let call = self.call("leave the queue", deadline);
-        let due = succeeded && shared.held_at().is_some() && !shared.recorded.load(Ordering::Acquire);
+        let due =
+            succeeded && shared.publisher.held_at().is_some() && !shared.recorded.load(Ordering::Acquire);
         let client = due.then(|| shared.client()).flatten();
-        shared.left.store(true, Ordering::Release);
+        shared.publisher.begin_leaving();
         let closed = call.run(async {
             if let Some(client) = client {
                 shared.hush();
@@ -201,7 +189,7 @@ impl Claim for ZkClaim {
                 shared.recorded.store(true, Ordering::Release);
             }
             ended(shared.watcher.clone()).await;
-            if due && !recorded && !shared.is_over() {
+            if due && !recorded && !shared.publisher.has_ended() {
                 success::record(shared).await?;
                 shared.recorded.store(true, Ordering::Release);
             }
@@ -211,8 +199,11 @@ impl Claim for ZkClaim {
         // Also when there was no time for more: the session's own signs of life would keep the claim.
         shared.close();
         match closed {
-            Err(error) if !shared.is_over() => Err(error),
-            _ => Ok(()),
+            Err(error) if !shared.publisher.has_ended() => Err(error),
+            _ => {
+                shared.publisher.leave();
+                Ok(())
+            }
         }
     }
 

@@ -191,7 +191,7 @@ pub(super) async fn supersede(door: &Door, client: &Client, request: &Request, o
 
 /// Who took the place of a claim that said it would make way, if the one is still there.
 pub(super) async fn successor(shared: &Shared, client: &Client) -> Option<Holder> {
-    if !shared.request.supersede || shared.holds() {
+    if !shared.request.supersede || shared.publisher.holds() {
         return None;
     }
     for own in shared.own() {

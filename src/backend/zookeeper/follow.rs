@@ -173,7 +173,7 @@ async fn first_entry(client: &Client, path: Option<&String>) -> Outcome<Option<E
 /// Starts what looks after a claim until its session is closed. `standing` is how it stands, if that is known.
 pub(super) fn start(shared: &Arc<Shared>, client: &Client, standing: Option<Standing>, grants: Grants) {
     guard(shared, client, shared.own().iter().flat_map(Own::all));
-    if !shared.holds() && !shared.is_over() {
+    if !shared.publisher.holds() && !shared.publisher.has_ended() {
         let (each, client) = (Arc::clone(shared), client.clone());
         shared.spawn(async move {
             line_up(&each, &client, standing).await;
@@ -347,7 +347,7 @@ async fn watch_own(shared: &Arc<Shared>, client: &Client, path: &str) {
         match unto_the_end(client.get_and_watch_data(path)).await {
             Ok((data, _, watcher)) => {
                 if let Some(by) = Note::parse(&data).and_then(|note| note.asked_by) {
-                    shared.set_asked(by);
+                    shared.publisher.publish(ClaimState::AskedToLeave { by });
                 }
                 unto_the_end(watcher.changed()).await;
             }

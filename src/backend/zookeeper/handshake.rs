@@ -1,69 +1,120 @@
-//! Why a server and this client do not come to an encrypted connection: the session's own attempts do not say.
+//! Why there is no session with a server: the session's own attempts do not say.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::backend::cause::{self, Found, Manner};
 use crate::backend::options::Tls;
 use crate::backend::tls;
 use crate::lock::ErrorKind;
 
 /// How long a server may take for its objection to a client whose handshake is done.
 const OBJECTION: Duration = Duration::from_millis(500);
+/// How long a handshake and what follows may take.
+const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// Whether the ZooKeeper at the other end serves; `None` if there is none that says so. It is asked for what any may be
-/// asked; one that does not answer to it says that.
-pub(super) async fn serves(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Option<bool> {
-    let asked = async {
-        stream.write_all(b"srvr").await.ok()?;
-        let mut text = Vec::new();
-        stream.take(65_536).read_to_end(&mut text).await.ok()?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let is_up = text.contains("Zookeeper version") || text.contains("whitelist");
-        (is_up || text.contains("not currently serving")).then_some(is_up)
-    };
-    tokio::time::timeout(OBJECTION, asked).await.ok().flatten()
+/// How a server tells that it is one: what it is asked, any may be asked, and one that does not answer to it says that.
+const MANNER: Manner = Manner {
+    service: "ZooKeeper",
+    encryption: "does it want TLS?",
+    hello: b"srvr",
+    is_own: |answer| {
+        let text = String::from_utf8_lossy(answer);
+        ["Zookeeper version", "whitelist", UNABLE].iter().any(|words| text.contains(words))
+    },
+};
+
+/// What a server says that has lost the others.
+const UNABLE: &str = "not currently serving";
+
+/// What is to be done about a server that there is something against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Complaint {
+    /// It and this client do not go together, and time changes nothing about that.
+    Refuses(ErrorKind),
+    /// It is not there, or is something else.
+    Absent,
+    /// It may be able to serve later.
+    Slow,
 }
 
-/// What one more handshake over `stream`, which leads to `server`, says; `None` if it says nothing against either side.
-pub(super) async fn objection(wanted: &Tls, server: &str, stream: TcpStream) -> Option<(ErrorKind, String)> {
+/// Something against a server, and what to look at.
+type Cause = (String, &'static str);
+
+/// What there is to say against the ZooKeeper at `server`; `None` if nothing.
+pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<(Complaint, Cause)> {
+    let found = cause::look(server, &MANNER).await;
+    if let Found::Own(answer) = &found
+        && encryption.is_none()
+        && String::from_utf8_lossy(answer).contains(UNABLE)
+    {
+        return Some((Complaint::Slow, unable(server)));
+    }
+    if let Some(cause) = cause::complaint(server, &MANNER, encryption.is_some(), &found) {
+        let complaint = match found {
+            Found::Away | Found::Silent => Complaint::Slow,
+            // It answers without encryption, and will so again.
+            Found::Own(_) => Complaint::Refuses(ErrorKind::Denied),
+            _ => Complaint::Absent,
+        };
+        return Some((complaint, cause));
+    }
+    let tls = encryption?;
+    let silent = || Some((Complaint::Slow, (format!("{server} does not answer in time"), "")));
+    let said = tokio::time::timeout(HANDSHAKE, objection(tls, server)).await;
+    said.unwrap_or_else(|_| silent())
+}
+
+fn unable(server: &str) -> Cause {
+    (format!("{server} is up but serves nobody"), "has it lost the others?")
+}
+
+/// What one more handshake with `server` says; `None` if it says nothing against either side.
+async fn objection(wanted: &Tls, server: &str) -> Option<(Complaint, Cause)> {
+    let against = |(kind, why): (ErrorKind, String)| {
+        let complaint =
+            if kind == ErrorKind::Unavailable { Complaint::Slow } else { Complaint::Refuses(kind) };
+        Some((complaint, (format!("{server}: {why}"), "")))
+    };
     let host = server.rsplit_once(':').map_or(server, |(host, _)| host).trim_matches(['[', ']']);
     let config = match tls::client(wanted) {
         Ok(config) => config,
-        Err(why) => return Some(why),
+        Err(why) => return against(why),
+    };
+    let stream = match TcpStream::connect(server).await {
+        Ok(stream) => stream,
+        Err(error) => return Some((Complaint::Absent, (cause::unreached(&server, &error), ""))),
     };
     let name = ServerName::try_from(host.to_owned()).ok()?;
     let mut stream = match TlsConnector::from(Arc::new(config)).connect(name, stream).await {
         Ok(stream) => stream,
-        Err(error) => return Some(meaning(&error)),
+        Err(error) => return against(tls::failure(&error)),
     };
     // A server refuses a client's certificate only after the client believes that it is connected.
     let mut byte = [0];
     match tokio::time::timeout(OBJECTION, stream.read(&mut byte)).await {
-        Ok(Err(error)) if tls::refusal(&error).is_some() => Some(meaning(&error)),
+        Ok(Err(error)) if tls::refusal(&error).is_some() => against(tls::failure(&error)),
         // The end of the connection may overtake the server's last words.
         Ok(Err(_) | Ok(0)) => {
-            let wish = "it closed the encrypted connection; does it want a certificate? see --cert and --key";
-            Some(unavailable(wish))
+            let why = format!("{server}: it closed the encrypted connection");
+            Some((Complaint::Slow, (why, "does it want a client certificate (--cert and --key)?")))
         }
         // It may simply have nothing to say yet.
-        _ => match serves(&mut stream).await {
-            Some(true) => None,
-            Some(false) => Some(unavailable("it is up but serves nobody; has it lost the others?")),
-            None => Some(unavailable("it does not answer as ZooKeeper does over TLS")),
-        },
+        _ => {
+            stream.write_all(MANNER.hello).await.ok()?;
+            let mut text = Vec::new();
+            let mut stream = stream.take(65_536);
+            let read = tokio::time::timeout(OBJECTION, stream.read_to_end(&mut text)).await;
+            if read.is_err() || !(MANNER.is_own)(&text) {
+                let why = format!("{server} speaks TLS but does not answer as ZooKeeper does");
+                return Some((Complaint::Slow, (why, "is this the right port?")));
+            }
+            String::from_utf8_lossy(&text).contains(UNABLE).then(|| (Complaint::Slow, unable(server)))
+        }
     }
-}
-
-fn unavailable(reason: &str) -> (ErrorKind, String) {
-    (ErrorKind::Unavailable, reason.to_owned())
-}
-
-fn meaning(error: &std::io::Error) -> (ErrorKind, String) {
-    let broken = || format!("no encrypted connection: {error}; does it speak TLS on this port?");
-    tls::refusal(error).unwrap_or_else(|| (ErrorKind::Unavailable, broken()))
 }

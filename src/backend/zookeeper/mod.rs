@@ -140,7 +140,7 @@ impl ZkBackend {
     fn known(&self, id: ClaimId) -> Option<Arc<ZkClaim>> {
         let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Entered::Claim(claim)) = claims.get(&id) else { return None };
-        claim.upgrade().filter(|claim| !claim.0.has_left() && !claim.0.is_over())
+        claim.upgrade().filter(|claim| !claim.0.publisher.is_over())
     }
 
     /// Waits until an attempt under this id that was given up has left nothing behind.
@@ -273,6 +273,9 @@ impl Backend for ZkBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
+        if how != Evict::Ask {
+            self.door.persist();
+        }
         let call = self.call("evict from the queue", Some(name), deadline);
         call.run(async {
             self.left_behind(id).await;

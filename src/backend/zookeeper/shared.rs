@@ -1,17 +1,18 @@
 //! What the parts of a claim share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use zookeeper_client::{Client, StateWatcher};
 
 use super::slots;
 use super::success::Memory;
-use super::wire::Door;
+use super::wire::{Door, NAME};
+use crate::backend::claim_state::Publisher;
 use crate::lock::validity::Terms;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};
 
@@ -141,13 +142,10 @@ pub(super) struct Shared {
     pub(super) proofs: Mutex<Proofs>,
     /// When the session ends has changed.
     pub(super) regranted: Notify,
-    pub(super) state: watch::Sender<ClaimState>,
-    pub(super) left: AtomicBool,
+    pub(super) publisher: Publisher,
     pub(super) recorded: AtomicBool,
     /// What there is to remember successes in.
     memory: Mutex<Memory>,
-    /// Since when it holds.
-    held_at: Mutex<Option<Moment>>,
     pub(super) watcher: StateWatcher,
     client: Mutex<Option<Client>>,
     /// Everything under way that has the session in its hands.
@@ -172,18 +170,17 @@ impl Shared {
         own: Vec<Own>,
         proofs: Proofs,
     ) -> Arc<Self> {
+        let lock = request.names.first().cloned();
         Arc::new(Self {
+            publisher: Publisher::new(NAME, lock, door.clock, proofs.counts_from()),
             door,
             request,
             session: client.session_id().0,
             own: Mutex::new(own),
             proofs: Mutex::new(proofs),
             regranted: Notify::new(),
-            state: watch::Sender::new(ClaimState::Waiting { ahead: None, holder: None }),
-            left: AtomicBool::new(false),
             recorded: AtomicBool::new(false),
             memory: Mutex::default(),
-            held_at: Mutex::new(None),
             watcher: client.state_watcher(),
             client: Mutex::new(Some(client)),
             tasks: Mutex::new(JoinSet::new()),
@@ -239,60 +236,20 @@ impl Shared {
         locked(&self.tasks).abort_all();
     }
 
-    pub(super) fn has_left(&self) -> bool {
-        self.left.load(Ordering::Acquire)
-    }
-
-    /// Since when it holds, on the client's clock.
-    pub(super) fn held_at(&self) -> Option<Moment> {
-        *locked(&self.held_at)
-    }
-
-    fn is_final(state: &ClaimState) -> bool {
-        matches!(state, ClaimState::Lost(_) | ClaimState::Superseded { .. })
-    }
-
-    /// Whether the claim was found to be over.
-    pub(super) fn is_over(&self) -> bool {
-        Self::is_final(&self.state.borrow())
-    }
-
-    pub(super) fn holds(&self) -> bool {
-        matches!(*self.state.borrow(), ClaimState::Held(_))
-    }
-
-    fn publish(&self, state: ClaimState, may_replace: impl FnOnce(&ClaimState) -> bool) {
-        self.state.send_if_modified(|present| {
-            let news = *present != state && !Self::is_final(present) && may_replace(present);
-            if news {
-                *present = state;
-            }
-            news
-        });
-    }
-
     pub(super) fn set_waiting(&self, ahead: u32, holder: Option<crate::lock::Entry>) {
-        let state = ClaimState::Waiting { ahead: Some(ahead), holder: holder.map(Box::new) };
-        self.publish(state, |present| matches!(present, ClaimState::Waiting { .. }));
+        self.publisher.publish(ClaimState::Waiting { ahead: Some(ahead), holder: holder.map(Box::new) });
     }
 
     pub(super) fn set_held(&self) {
-        locked(&self.held_at).get_or_insert(self.door.clock.now());
         let names =
             locked(&self.own).iter().map(|own| Granted { token: own.token, slot: own.slot }).collect();
-        let grant = Grant { names, counts_from: self.proofs().counts_from() };
-        self.publish(ClaimState::Held(grant), |present| matches!(present, ClaimState::Waiting { .. }));
-    }
-
-    pub(super) fn set_asked(&self, by: crate::lock::Holder) {
-        self.publish(ClaimState::AskedToLeave { by }, |_| true);
+        let counts_from = self.proofs().counts_from();
+        self.publisher.publish(ClaimState::Held(Grant { names, counts_from }));
     }
 
     /// The claim is over, and not by its own doing. What is left of it goes too.
     pub(super) fn end(&self, state: ClaimState) {
-        if !self.has_left() {
-            self.publish(state, |_| true);
-        }
+        self.publisher.publish(state);
         self.close();
     }
 

@@ -48,7 +48,7 @@ fn paths(shared: &Shared) -> Vec<String> {
 /// How long the claim holds. The time of a write is the server's; how long before it the hold began is a length,
 /// which every clock measures alike.
 fn held(shared: &Shared) -> Option<String> {
-    let since = shared.held_at()?;
+    let since = shared.publisher.held_at()?;
     Some(shared.door.clock.now().since(since).as_millis().to_string())
 }
 

@@ -2,17 +2,18 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
-use tokio::net::TcpStream;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as ZkError, Stat, TlsOptions};
 
 use super::config::ZkConfig;
 use super::grants;
-use super::handshake::{objection, serves};
+use super::handshake::{Complaint, complaint};
 use super::paths::Paths;
+use crate::backend::cause;
 use crate::clock::Clock;
 use crate::lock::{Error, ErrorKind, LockName, Moment, Result};
 
@@ -71,6 +72,8 @@ pub(super) struct Door {
     pub(super) clock: Clock,
     /// Why the last attempt to connect failed.
     cause: Mutex<Option<String>>,
+    /// Whoever asks goes on until the deadline, also if no server is there.
+    persists: AtomicBool,
 }
 
 impl fmt::Debug for Door {
@@ -82,7 +85,7 @@ impl fmt::Debug for Door {
 impl Door {
     pub(super) fn new(config: ZkConfig, clock: Clock) -> Self {
         let paths = Paths::new(&config);
-        Self { config, paths, clock, cause: Mutex::new(None) }
+        Self { config, paths, clock, cause: Mutex::new(None), persists: AtomicBool::new(false) }
     }
 
     fn set_cause(&self, cause: Option<String>) {
@@ -91,6 +94,11 @@ impl Door {
 
     fn cause(&self) -> Option<String> {
         self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Goes on asking until the deadline from now on, as whoever has to remove something does.
+    pub(super) fn persist(&self) {
+        self.persists.store(true, Ordering::Relaxed);
     }
 
     /// Whether Curator's semaphores stand at the paths of locks: where names are written as foreign clients do it.
@@ -107,11 +115,13 @@ impl Door {
         CreateMode::EphemeralSequential.with_acls(self.acls())
     }
 
-    /// A new session of about `ttl`; asks again and again until somebody answers, so the caller sets an end.
+    /// A new session of about `ttl`; asks again and again until somebody answers, so the caller sets an end. Where no server is
+    /// there at all that is an answer, unless somebody persists.
     /// Dropping the future leaves no more than a session without nodes.
     pub(super) async fn connect(&self, ttl: Duration) -> Outcome<Client> {
         let mut pause = Duration::from_millis(50);
         let mut patience = Duration::from_secs(2);
+        let mut diagnosed = false;
         loop {
             // A server that is just starting may take a connection and then forget it.
             let attempt = tokio::time::timeout(patience, self.connect_to_any(ttl)).await;
@@ -122,13 +132,17 @@ impl Door {
                     return Ok(client);
                 }
                 Err(Trouble::Service(error)) if kind(&error) == ErrorKind::Unavailable => {
-                    if self.cause().is_none() {
-                        let (kind, cause) = self.diagnose().await;
-                        if kind == ErrorKind::Denied {
+                    if !std::mem::replace(&mut diagnosed, true) {
+                        let (verdict, cause) = self.diagnose().await;
+                        self.set_cause(Some(cause.clone()));
+                        match verdict {
                             // Time changes nothing about that.
-                            return Err(Trouble::Refusal(kind, cause));
+                            Complaint::Refuses(kind) => return Err(Trouble::Refusal(kind, cause)),
+                            Complaint::Absent if !self.persists.load(Ordering::Relaxed) => {
+                                return Err(Trouble::Refusal(ErrorKind::Unavailable, cause));
+                            }
+                            Complaint::Absent | Complaint::Slow => {}
                         }
-                        self.set_cause(Some(cause));
                     }
                 }
                 Err(trouble) => return Err(trouble),
@@ -204,55 +218,42 @@ impl Door {
         Ok(Some(options))
     }
 
-    /// Why no server of the list can be used, as far as an attempt to open a connection tells. A server that serves is
-    /// not named beside one that does not.
-    async fn diagnose(&self) -> (ErrorKind, String) {
-        let causes = join_all(self.config.servers.iter().map(|server| self.complaint(server))).await;
-        let all_refuse =
-            causes.iter().flatten().filter(|(kind, _)| *kind == ErrorKind::Denied).count() == causes.len();
-        let kind = if all_refuse { ErrorKind::Denied } else { ErrorKind::Unavailable };
-        let causes: Vec<String> = causes.into_iter().flatten().map(|(_, cause)| cause).collect();
-        if causes.is_empty() {
-            return (kind, format!("{} takes too long to begin a session", self.config.address()));
+    /// Why no server of the list can be used, as far as a look at each tells. A server that serves is not named beside one that
+    /// does not.
+    async fn diagnose(&self) -> (Complaint, String) {
+        let servers = &self.config.servers;
+        let complaints =
+            join_all(servers.iter().map(|server| complaint(server, self.config.tls.as_ref()))).await;
+        let complaints: Vec<_> = complaints.into_iter().flatten().collect();
+        let all = |of: Complaint| complaints.iter().filter(|(kind, _)| *kind == of).count() == servers.len();
+        let verdict = [
+            Complaint::Refuses(ErrorKind::Denied),
+            Complaint::Refuses(ErrorKind::Invalid),
+            Complaint::Absent,
+        ];
+        let verdict = verdict.into_iter().find(|kind| all(*kind)).unwrap_or(Complaint::Slow);
+        if complaints.is_empty() {
+            return (verdict, format!("{} takes too long to begin a session", self.config.address()));
         }
-        (kind, causes.join("; "))
-    }
-
-    /// What there is to say against `server`.
-    async fn complaint(&self, server: &str) -> Option<(ErrorKind, String)> {
-        let opened = tokio::time::timeout(Duration::from_secs(1), TcpStream::connect(server)).await;
-        let unreached = |cause| Some((ErrorKind::Unavailable, cause));
-        match opened {
-            Err(_) => unreached(format!("{server} does not answer")),
-            Ok(Err(error)) => unreached(format!("{server}: {error}")),
-            Ok(Ok(stream)) => self.objection(server, stream).await,
-        }
-    }
-
-    /// Why a server that takes connections may not be one that can be used.
-    async fn objection(&self, server: &str, mut stream: TcpStream) -> Option<(ErrorKind, String)> {
-        let Some(tls) = &self.config.tls else {
-            let cause = match serves(&mut stream).await {
-                Some(true) => return None,
-                Some(false) => "is up but serves nobody; has it lost the others?",
-                None => "accepts connections but does not answer as ZooKeeper does; does it want TLS?",
-            };
-            return Some((ErrorKind::Unavailable, format!("{server} {cause}")));
-        };
-        let said = tokio::time::timeout(Duration::from_secs(2), objection(tls, server, stream)).await;
-        let silent = || (ErrorKind::Unavailable, "it does not answer as ZooKeeper does over TLS".to_owned());
-        let said = said.unwrap_or_else(|_| Some(silent()));
-        said.map(|(kind, said)| (kind, format!("{server}: {said}")))
+        (verdict, cause::joined(complaints.into_iter().map(|(_, cause)| cause).collect()))
     }
 
     fn reason(&self, error: &ZkError) -> String {
         let address = self.config.address();
         match error {
             ZkError::NoAuth if self.config.user.is_none() => {
-                format!("{address} does not let everybody touch this path; give --user and a password")
+                format!(
+                    "{address}: {}",
+                    cause::no_right("the path is not everybody's", "see --user, --password-file")
+                )
             }
-            ZkError::NoAuth => format!("{address} does not let this user touch this path"),
-            ZkError::AuthFailed => format!("{address} does not accept these credentials"),
+            ZkError::NoAuth => {
+                format!(
+                    "{address}: {}",
+                    cause::no_right("the path is another's", "see --user, --password-file")
+                )
+            }
+            ZkError::AuthFailed => format!("{address}: {}", cause::wrong_password("", "")),
             error => format!("{address}: {error}"),
         }
     }

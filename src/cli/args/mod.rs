@@ -177,7 +177,7 @@ pub struct CompletionsArgs {
 /// `dlock man`.
 #[derive(Args, Debug)]
 pub struct ManArgs {
-    /// The subcommand or lock service whose page is shown [default: the main page]
+    /// The subcommand or lock service whose page is shown, or recipes [default: the main page]
     #[arg(value_name = "COMMAND|SERVICE", value_parser = pages())]
     pub page: Option<String>,
     /// Write all pages into this directory instead

@@ -1,7 +1,8 @@
 //! The manual pages, and `dlock man`.
 //!
 //! The options of a page are those of [`super::args`], the rest is Markdown: of a subcommand in `text/`, of a lock service
-//! in its own folder; `roff.rs` says which part of Markdown that is.
+//! in its own folder; `roff.rs` says which part of Markdown that is. The recipes are in `text/`, too; `tests/recipes` runs each of
+//! them.
 
 mod pager;
 mod roff;
@@ -28,6 +29,8 @@ pub enum Page {
     Main,
     /// `dlock-SUBCOMMAND(1)`.
     Subcommand(Subcommand),
+    /// `dlock-recipes(7)`.
+    Recipes,
     /// `dlock-SERVICE(7)`.
     Service(&'static Service),
 }
@@ -36,7 +39,8 @@ impl Page {
     /// All of them, in the order of the help.
     pub fn all() -> impl Iterator<Item = Self> {
         let subcommands = Subcommand::ALL.into_iter().map(Self::Subcommand);
-        std::iter::once(Self::Main).chain(subcommands).chain(SERVICES.iter().copied().map(Self::Service))
+        let services = SERVICES.iter().copied().map(Self::Service);
+        std::iter::once(Self::Main).chain(subcommands).chain([Self::Recipes]).chain(services)
     }
 
     /// What `dlock man` calls it.
@@ -44,6 +48,7 @@ impl Page {
         match self {
             Self::Main => "dlock",
             Self::Subcommand(subcommand) => subcommand.name(),
+            Self::Recipes => "recipes",
             Self::Service(service) => service.name,
         }
     }
@@ -57,14 +62,14 @@ impl Page {
     fn title(self) -> String {
         match self {
             Self::Main => "dlock".to_owned(),
-            Self::Subcommand(_) | Self::Service(_) => format!("dlock-{}", self.name()),
+            Self::Subcommand(_) | Self::Recipes | Self::Service(_) => format!("dlock-{}", self.name()),
         }
     }
 
     fn section(self) -> &'static str {
         match self {
             Self::Main | Self::Subcommand(_) => "1",
-            Self::Service(_) => "7",
+            Self::Recipes | Self::Service(_) => "7",
         }
     }
 
@@ -83,6 +88,7 @@ impl Page {
         match self {
             Self::Main => subcommand_page(&mut out, &title, None),
             Self::Subcommand(subcommand) => subcommand_page(&mut out, &title, Some(subcommand)),
+            Self::Recipes => whole_page(&mut out, &title, include_str!("text/recipes.md")),
             Self::Service(service) => service_page(&mut out, &title, service),
         }
         roff::fold(&out)
@@ -170,11 +176,15 @@ fn exit_statuses(out: &mut String) {
     out.push_str(".PP\nA command may use the same numbers; \\-\\-report tells them apart.\n");
 }
 
-/// The first line of the text is what the service offers.
-fn service_page(out: &mut String, title: &str, service: &Service) {
-    let (about, sections) = service.manual.split_once('\n').unwrap_or((service.manual, ""));
+/// The first line of the text is what the page is about.
+fn whole_page(out: &mut String, title: &str, text: &str) {
+    let (about, sections) = text.split_once('\n').unwrap_or((text, ""));
     name(out, title, about.trim_start_matches("# "));
     roff::sections(out, sections, &[]);
+}
+
+fn service_page(out: &mut String, title: &str, service: &Service) {
+    whole_page(out, title, service.manual);
     out.push_str(".SH \"SEE ALSO\"\ndlock(1), dlock\\-run(1), dlock\\-doctor(1)\n");
 }
 
@@ -233,6 +243,7 @@ mod tests {
                     "SETTINGS THAT MATTER",
                     "SEE ALSO",
                 ],
+                Page::Recipes => &["NAME", "DESCRIPTION", "CRON", "KUBERNETES", "SEE ALSO"],
                 Page::Main | Page::Subcommand(Subcommand::Completions | Subcommand::Man) => {
                     &["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
                 }

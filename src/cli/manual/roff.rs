@@ -1,7 +1,7 @@
 //! Manual pages from Markdown.
 //!
 //! Of Markdown there is: headings (`## TITLE`), paragraphs, terms (`**TERM**` on a line of its own and on the next lines what it
-//! means), fenced lines to type, and within a line `` `what is typed` `` and `*what stands for something*`. A comment alone on its
+//! means), fenced lines to type, with or without a name behind the fence, and within a line `` `what is typed` `` and `*what stands for something*`. A comment alone on its
 //! line stands for a part that is made elsewhere.
 
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ pub(super) fn sections(out: &mut String, text: &str, parts: &[Part]) {
         }
         if let Some(name) = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->")) {
             parts.iter().filter(|(part, _)| *part == name).for_each(|(_, make)| make(out));
-        } else if line == "```" {
+        } else if line.starts_with("```") {
             let typed: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
             lines_to_type(out, &typed, fresh);
         } else {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn markdown_becomes_sections() {
-        let text = "## One two\n\nA `-b` of\n*C*.\n\n```\n.x  -y\n\n'z\n```\n\n**T t**\nMeans\nthis.\n\n<!-- part -->\n\nEnd.\n";
+        let text = "## One two\n\nA `-b` of\n*C*.\n\n``` name\n.x  -y\n\n'z\n```\n\n**T t**\nMeans\nthis.\n\n<!-- part -->\n\nEnd.\n";
         let mut page = String::new();
         sections(&mut page, text, &[("part", |out| out.push_str(".PP\nMade.\n"))]);
         assert_eq!(

@@ -14,9 +14,8 @@ use super::script::{ENTER, LEAVE, RENEW};
 use super::{deadlock, tally};
 use crate::backend::Claim;
 use crate::backend::redis::fault::{Fault, Outcome};
-use crate::backend::redis::view::is_final;
 use crate::backend::redis::wire::millis;
-use crate::lock::{ClaimState, Error, ErrorKind, Grant, Moment, Result};
+use crate::lock::{ClaimState, Error, Grant, Moment, Result};
 
 #[derive(Debug)]
 pub(super) struct RedlockClaim {
@@ -110,7 +109,7 @@ impl RedlockClaim {
     async fn send_leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
         let core = &self.core;
         let hint = core.next_token();
-        core.inner().leaving = true;
+        core.publisher.begin_leaving();
         let word = if succeeded { "1" } else { "0" }.to_owned();
         let step = core.step(&LEAVE, hint, &[word, "0".to_owned()]);
         let make = |_: usize, leg: &Leg| (!leg.left).then(|| step.clone());
@@ -133,44 +132,26 @@ impl Claim for RedlockClaim {
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        let mut news = self.core.news.subscribe();
-        loop {
-            let state = news.borrow_and_update().clone();
-            if self.core.inner().left {
-                let fault = Fault::new(ErrorKind::Invalid, "the claim has left it");
-                return Err(self.error(fault, "follow the queue"));
-            }
-            if seen != Some(&state) {
-                return Ok(state);
-            }
-            // It ends only with the claim itself.
-            drop(news.changed().await);
-        }
+        self.core.publisher.changed(seen).await
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let core = &self.core;
-        if !is_final(&core.news.borrow()) {
+        if !core.publisher.has_ended() {
             let begin = core.clock.now();
-            let outcome = core.extend(begin, deadline).await;
-            let mut inner = core.inner();
-            match outcome {
-                Ok(()) => inner.last_good = inner.last_good.max(begin),
-                Err(fault) if !is_final(&core.news.borrow()) => {
-                    return Err(self.error(fault, "renew the claim"));
-                }
+            match core.extend(begin, deadline).await {
+                Ok(()) => core.publisher.prove(begin),
+                Err(fault) if !core.publisher.has_ended() => return Err(self.error(fault, "renew the claim")),
                 Err(_) => {}
             }
-            drop(inner);
             core.tidy();
         }
-        Ok(core.inner().last_good)
+        Ok(core.publisher.proof())
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the queue"))?;
-        self.core.inner().left = true;
-        self.core.news.send_modify(|_| {});
+        self.core.publisher.leave();
         if let Some(index) = &self.nested {
             // What is left of it is found stale by the next search.
             drop(deadlock::forget(&self.core.nodes, index, self.core.id, deadline).await);

@@ -4,17 +4,18 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{Mutex as Gate, Notify, watch};
+use tokio::sync::{Mutex as Gate, Notify};
 use tokio::task::JoinSet;
 
 use super::leg::{Leg, Phase};
 use super::tally;
+use crate::backend::cause;
+use crate::backend::claim_state::{self, Publisher};
 use crate::backend::redis::fault::Fault;
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::script::{Script, Step};
 use crate::backend::redis::service::Service;
-use crate::backend::redis::view::is_final;
-use crate::lock::{ClaimId, ClaimState, ErrorKind, Grant, LossReason, Mode, Moment};
+use crate::lock::{ClaimId, ClaimState, ErrorKind, Grant, Mode, Moment};
 
 /// Between two looks where a node does not tell of changes.
 pub(super) const UNTOLD: Duration = Duration::from_millis(500);
@@ -38,13 +39,21 @@ impl Nodes {
     /// What few answers mean.
     pub(super) fn too_few(&self, answered: usize, faults: &[Fault]) -> Fault {
         let all = self.services.len();
-        let mut reasons: Vec<&str> = faults.iter().map(|fault| fault.reason.as_str()).collect();
+        let parts = faults.iter().map(|fault| cause::parted(&fault.reason));
+        let (mut reasons, remedies): (Vec<&str>, Vec<Option<&str>>) = parts.unzip();
         reasons.dedup();
         let reason = format!("{answered} of {all} nodes can be used ({})", reasons.join("; "));
-        let kind = |kind| faults.iter().any(|fault| fault.kind == kind);
+        // One is enough to begin with.
+        let reason = match remedies.iter().flatten().next() {
+            Some(remedy) => format!("{reason}; {remedy}"),
+            None => reason,
+        };
         // What no waiting helps against is said as what it is.
+        let any = |kind| faults.iter().any(|fault| fault.kind == kind);
+        let all_corrupt = !faults.is_empty() && faults.iter().all(|fault| fault.kind == ErrorKind::Corrupt);
         let kind =
-            [ErrorKind::Denied, ErrorKind::Invalid, ErrorKind::Unsupported].into_iter().find(|k| kind(*k));
+            [ErrorKind::Denied, ErrorKind::Invalid, ErrorKind::Unsupported].into_iter().find(|k| any(*k));
+        let kind = kind.or(all_corrupt.then_some(ErrorKind::Corrupt));
         Fault::new(kind.unwrap_or(ErrorKind::Unavailable), reason)
     }
 }
@@ -78,7 +87,7 @@ pub(super) struct Core {
     /// Who comes, and whether it takes the place of older waiters that say so too, as scripts take it.
     pub(super) newcomer: [String; 2],
     pub(super) inner: Mutex<Inner>,
-    pub(super) news: watch::Sender<ClaimState>,
+    pub(super) publisher: Publisher,
     /// Something was learnt.
     pub(super) stir: Notify,
     /// The same, for those who only look on.
@@ -94,11 +103,6 @@ pub(super) struct Inner {
     /// The claim's place among those of all nodes, once it is known.
     pub(super) score: Option<u64>,
     pub(super) grant: Option<Grant>,
-    pub(super) held_at: Moment,
-    /// From when the last confirmed ttl counts.
-    pub(super) last_good: Moment,
-    pub(super) leaving: bool,
-    pub(super) left: bool,
 }
 
 /// The wall clock, in microseconds: a proposal for tokens that are the same at all nodes. Nothing depends on it.
@@ -119,7 +123,7 @@ impl Core {
 
     /// By when one question to a node must be answered.
     pub(super) fn patience(&self) -> Duration {
-        (self.ttl / 6).min(Duration::from_secs(5))
+        claim_state::patience(self.ttl)
     }
 
     /// `script` about this claim in all its lines. What it may give to others has `hint` for a token.
@@ -172,7 +176,7 @@ impl Core {
     fn state(&self, inner: &Inner, now: Moment) -> ClaimState {
         let taken_away = |grant: &Grant| tally::taken_away(&inner.legs, &grant.names, now);
         if tally::lost(&inner.legs, now) || inner.grant.as_ref().is_some_and(taken_away) {
-            return self.ended(inner, now);
+            return self.ended(inner);
         }
         let mut rows = inner.legs.iter().filter(|leg| leg.phase == Phase::In).flat_map(|leg| &leg.rows);
         if let Some(by) = rows.clone().find_map(|row| row.base.asked.clone()) {
@@ -185,17 +189,14 @@ impl Core {
         ClaimState::Waiting { ahead: None, holder }
     }
 
-    fn ended(&self, inner: &Inner, now: Moment) -> ClaimState {
-        let gone: Vec<_> = inner.legs.iter().flat_map(|leg| &leg.rows).collect();
-        let by = |why: &str| gone.iter().find(|row| row.base.gone.as_deref() == Some(why));
-        if let Some(by) = by("superseded").and_then(|row| row.base.by.clone()) {
-            return ClaimState::Superseded { by };
-        }
-        ClaimState::Lost(match by("evicted") {
-            Some(row) => LossReason::Evicted(row.base.by.clone()),
-            None if now >= inner.last_good + self.ttl => LossReason::Expired,
-            None => LossReason::Evicted(None),
-        })
+    fn ended(&self, inner: &Inner) -> ClaimState {
+        let noted = |why: &str| {
+            let mut rows = inner.legs.iter().flat_map(|leg| &leg.rows);
+            rows.find(|row| row.base.gone.as_deref() == Some(why))
+        };
+        let noted = noted("superseded").filter(|row| row.base.by.is_some()).or_else(|| noted("evicted"));
+        let (why, by) = noted.map_or((None, None), |row| (row.base.gone.as_deref(), row.base.by.as_ref()));
+        self.publisher.ended(why, by, self.ttl)
     }
 
     /// Tells what was learnt to whoever listens and whoever acts on it.
@@ -207,23 +208,18 @@ impl Core {
 
     /// Tells how it stands to whoever listens.
     pub(super) fn tell(&self) {
-        let now = self.clock.now();
         let inner = self.inner();
-        if !inner.leaving && !is_final(&self.news.borrow()) {
-            let state = self.state(&inner, now);
-            self.news.send_if_modified(|old| {
-                let differs = *old != state && !is_the_same_wait(old, &state);
-                if differs {
-                    *old = state;
-                }
-                differs
-            });
+        if !self.is_over() {
+            let state = self.state(&inner, self.clock.now());
+            if !is_the_same_wait(&self.publisher.state(), &state) {
+                self.publisher.publish(state);
+            }
         }
     }
 
     /// Whether nothing can follow.
     pub(super) fn is_over(&self) -> bool {
-        self.inner().leaving || is_final(&self.news.borrow())
+        self.publisher.is_over()
     }
 }
 

@@ -4,18 +4,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Mutex as Gate, Notify, watch};
+use tokio::sync::{Mutex as Gate, Notify};
 
 use super::claim::RedlockClaim;
 use super::core::{Aim, Core, Inner};
 use super::leg::{Leg, Phase};
 use super::script::{ENTER, LEAVE};
 use super::{RedlockBackend, deadlock, tally};
+use crate::backend::claim_state::Publisher;
 use crate::backend::record::Record;
-use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::fault::{Fault, NAME, Outcome};
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::wire::keys_of;
-use crate::lock::{ClaimState, ErrorKind, Moment, Request};
+use crate::lock::{ErrorKind, Moment, Request};
 
 /// How long claims that came at the same moment may take to settle which of them goes first, before the answer is
 /// that it has to wait.
@@ -43,7 +44,7 @@ pub(super) async fn enter(
     if let Err(fault) = join(&core, request, deadline).await {
         // Whatever the answers were, and where there was none: nothing is to stay. Nobody who waits for an answer by
         // a deadline waits for that.
-        core.inner().leaving = true;
+        core.publisher.begin_leaving();
         let soon = core.clock.now() + core.straggle();
         let transient = fault.kind == ErrorKind::Unavailable;
         let aim = if transient { Aim::Withdraw } else { Aim::Leave };
@@ -64,10 +65,10 @@ pub(super) async fn enter(
     if core.inner().grant.is_none() {
         contest(&core, deadline).await;
     }
-    if let Some(index) = nested.filter(|_| matches!(*core.news.borrow(), ClaimState::Waiting { .. }))
+    if let Some(index) = nested.filter(|_| core.publisher.waits())
         && let Some(cycle) = deadlock::search(backend, &index, request, deadline).await?
     {
-        core.inner().leaving = true;
+        core.publisher.begin_leaving();
         withdraw(&core, Aim::Leave, deadline).await;
         deadlock::forget(&backend.nodes, &index, request.id, deadline).await?;
         return Err(Fault::new(ErrorKind::Deadlock, format!("it would never end: {cycle}")));
@@ -82,10 +83,6 @@ fn core(backend: &RedlockBackend, request: &Request, names: Vec<LockKeys>) -> Co
         legs: backend.nodes.services.iter().map(|_| Leg::new(names.len())).collect(),
         score: None,
         grant: None,
-        held_at: Moment::NEVER,
-        last_good: clock.now(),
-        leaving: false,
-        left: false,
     };
     Core {
         nodes: Arc::clone(&backend.nodes),
@@ -100,7 +97,7 @@ fn core(backend: &RedlockBackend, request: &Request, names: Vec<LockKeys>) -> Co
             if request.supersede { "1" } else { "0" }.to_owned(),
         ],
         inner: Mutex::new(inner),
-        news: watch::channel(ClaimState::Waiting { ahead: None, holder: None }).0,
+        publisher: Publisher::new(NAME, request.names.first().cloned(), clock, clock.now()),
         stir: Notify::new(),
         heard: Notify::new(),
         acting: Gate::new(()),
@@ -206,8 +203,7 @@ async fn contest(core: &Arc<Core>, deadline: Moment) {
     let until = deadline.min(core.clock.now() + CONTEST);
     loop {
         let heard = core.heard.notified();
-        let waits = matches!(*core.news.borrow(), ClaimState::Waiting { .. });
-        if !waits || tally::decided(&core.inner().legs, core.names.len(), core.mode) {
+        if !core.publisher.waits() || tally::decided(&core.inner().legs, core.names.len(), core.mode) {
             return;
         }
         tokio::select! {

@@ -133,7 +133,9 @@ impl Core {
             steps.push(match aim {
                 Aim::Leave => step.with_last(service.astray.keep_out(self.id, connection)),
                 // Nothing is to make an entry once the claim has begun to leave.
-                _ if step.enters().is_some() && self.inner().leaving => self.step(&LOOK, proposal(), &[]),
+                _ if step.enters().is_some() && self.publisher.is_leaving() => {
+                    self.step(&LOOK, proposal(), &[])
+                }
                 _ => step,
             });
             if listens && connection.tells.get() != Some(&false) {

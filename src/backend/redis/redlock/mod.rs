@@ -27,6 +27,7 @@ mod model_node;
 #[cfg(test)]
 mod model_tests;
 mod observe;
+mod renew;
 mod reply;
 mod script;
 mod tally;
@@ -134,6 +135,15 @@ impl Backend for RedlockBackend {
     ) -> Result<bool> {
         let evicted = evict::evict(self, name, id, how, by, deadline).await;
         evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
+    }
+
+    fn is_detachable(&self, _: usize) -> bool {
+        true
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let lives = renew::renew(self, name, id, deadline).await;
+        lives.map_err(|fault| fault.during("renew the claim", Some(name)))
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {

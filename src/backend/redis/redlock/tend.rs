@@ -4,20 +4,18 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use super::core::{Aim, Core, Inner, UNTOLD};
 use super::leg::{Leg, Phase};
 use super::reply::Row;
 use super::script::{ADJUST, CONFIRM, LOOK, ORDER};
 use super::tally;
+use crate::backend::claim_state::SHORT_HOLD;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::script::Step;
 use crate::clock::Alarm;
 use crate::lock::{Grant, Granted, Mode, Moment};
 
-/// A hold that ends sooner is not worth listening for its loss.
-const SHORT_HOLD: Duration = Duration::from_millis(100);
 /// How often in a row one acts on the answers to what one did; whatever is then left to do waits for news.
 const MOST_TURNS: u32 = 32;
 
@@ -41,7 +39,7 @@ impl Core {
     fn plan(&self, thorough: bool) -> Plan {
         let (now, hint) = (self.clock.now(), self.next_token());
         let mut inner = self.inner();
-        if inner.leaving || tally::lost(&inner.legs, now) {
+        if self.publisher.is_leaving() || tally::lost(&inner.legs, now) {
             return Plan::Nothing;
         }
         if inner.grant.is_none()
@@ -51,8 +49,7 @@ impl Core {
                 let steps = self.told(&mut inner, |core, leg| core.confirmation(leg, &won.names, hint, true));
                 return if steps.iter().any(Option::is_some) { Plan::Confirm(steps) } else { Plan::Nothing };
             }
-            inner.held_at = now;
-            inner.last_good = inner.last_good.max(won.counts_from);
+            self.publisher.prove(won.counts_from);
             inner.grant = Some(Grant { names: won.names, counts_from: won.counts_from });
             drop(inner);
             self.learnt();
@@ -223,8 +220,7 @@ impl Core {
         let now = self.clock.now();
         let mut inner = self.inner();
         let mut next = inner.legs.iter().map(|leg| leg.abstains_until).filter(|until| *until > now).min();
-        if inner.grant.is_some() && now < inner.held_at + SHORT_HOLD {
-            let after = inner.held_at + SHORT_HOLD;
+        if let Some(after) = self.publisher.held_at().map(|at| at + SHORT_HOLD).filter(|after| now < *after) {
             return (next.map_or(after, |next| next.min(after)), Vec::new());
         }
         let mut listened = Vec::new();

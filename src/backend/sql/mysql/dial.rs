@@ -7,6 +7,7 @@ use super::config::{MysqlConfig, MysqlPlace, MysqlTls};
 use super::fault;
 use super::language::Latches;
 use super::session::ask;
+use crate::backend::cause;
 use crate::backend::options::Secret;
 use crate::backend::sql::fault::{Fault, Outcome};
 use crate::backend::sql::tables::Tables;
@@ -85,7 +86,7 @@ impl Dialer {
                 ));
             }
             if is("read_only", "ON") {
-                return Err(Fault::spent(format!("{}: it takes no writes (read_only)", self.peer(server))));
+                return Err(Fault::spent(cause::read_only("read_only")).from(&self.peer(server)));
             }
         }
         Ok(connection)

@@ -3,6 +3,7 @@
 use sqlx::Error;
 use sqlx::mysql::MySqlDatabaseError;
 
+use crate::backend::cause;
 use crate::backend::sql::fault::{Fault, Remedy};
 use crate::backend::tls;
 use crate::lock::ErrorKind;
@@ -17,10 +18,8 @@ pub(super) fn of(error: &Error) -> Fault {
         Error::Io(error) => of_stream(error),
         Error::Tls(error) if error.to_string().contains("does not support TLS") => Fault::new(
             ErrorKind::Denied,
-            format!(
-                "no encrypted connection: {error}; turn on its TLS, or say ?ssl-mode=preferred in the address if \
-                 whoever stands between may get the password"
-            ),
+            "it does not speak TLS on this port; turn on its TLS, or say ?ssl-mode=preferred in the address if \
+             whoever stands between may get the password",
         ),
         Error::Tls(error) => Fault::new(
             ErrorKind::Denied,
@@ -51,23 +50,26 @@ fn of_server(number: u16, text: &str) -> Fault {
     match number {
         1146 => Fault::no_tables(text),
         1044 | 1142 | 1143 | 1227 | 1370 => Fault::no_right(text),
-        1045 | 1130 | 1698 | 1820 | 1862 | 3118 | 3159 | 3955 => Fault::new(
-            ErrorKind::Denied,
-            format!("{text}; see --user, --password-file, MYSQL_PWD and ~/.my.cnf"),
-        ),
+        1045 | 1130 | 1698 | 1820 | 1862 | 3118 | 3159 | 3955 => {
+            Fault::new(ErrorKind::Denied, cause::wrong_password(text, ", MYSQL_PWD and ~/.my.cnf"))
+        }
         1049 | 1046 => {
-            Fault::new(ErrorKind::Corrupt, format!("{text}; name another, or make it with CREATE DATABASE"))
+            Fault::new(ErrorKind::Corrupt, cause::no_database(text, ", or make it with CREATE DATABASE"))
         }
         // The transaction was undone for another's sake, or waited too long for its turn; a statement was ended by
         // somebody; somebody has just made what this one was to make.
         1205 | 1213 | 1317 | 3024 | 1969 | 1020 | 1062 | 1050 | 1412 | 1684 => Fault::again(text),
         // Not a statement that dlock sends: the one that asks whether writes are taken.
-        1242 => Fault::spent("it takes no writes (read_only)"),
-        1290 | 1792 | 1836 | 1874 => Fault::spent(format!("it takes no writes ({text})")),
+        1242 => Fault::spent(cause::read_only("read_only")),
+        1290 | 1792 | 1836 | 1874 => Fault::spent(cause::read_only(text)),
         // No connection is free, of all or of this user's.
-        1040 | 1203 | 1226 => Fault::new(ErrorKind::Full, text),
-        // Out of threads, memory or disk: time may help.
-        1037 | 1038 | 1041 | 1021 | 1114 | 1135 | 3168 => Fault::new(ErrorKind::Unavailable, text),
+        1040 | 1203 | 1226 => {
+            Fault::new(ErrorKind::Full, cause::full("connection", text, "raise the limit or wait"))
+        }
+        // Nor is there space.
+        1021 | 1114 => Fault::new(ErrorKind::Unavailable, cause::full("space", text, "make room or wait")),
+        // Out of threads or memory: time may help.
+        1037 | 1038 | 1041 | 1135 | 3168 => Fault::new(ErrorKind::Unavailable, text),
         // It goes, is not there yet, or has ended this connection.
         1047 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 2013 | 3032 | 3169 | 4031 => {
             Fault::spent(text)
@@ -92,6 +94,6 @@ fn of_stream(error: &std::io::Error) -> Fault {
     match tls::refusal(error) {
         Some((ErrorKind::Unavailable, reason)) => Fault::spent(reason),
         Some((kind, reason)) => Fault::new(kind, reason),
-        None => Fault::spent(error),
+        None => Fault::unreached(error),
     }
 }

@@ -18,6 +18,7 @@ use super::dialect::{Dialect, Other, Session};
 use super::fault::Outcome;
 use super::tables::Tables;
 use crate::backend::Examination;
+use crate::backend::cause::Manner;
 use crate::lock::{ClaimId, LockName};
 pub use config::{MysqlConfig, MysqlPlace, MysqlTls};
 use dial::Dialer;
@@ -38,6 +39,14 @@ impl Mysql {
     }
 }
 
+/// How a server tells that it is one: it speaks first, with a greeting of version 10 or an error.
+const MANNER: Manner = Manner {
+    service: "MySQL",
+    encryption: "is this the right port?",
+    hello: b"",
+    is_own: |answer| matches!(answer, [_, _, _, 0, 10 | 0xff, ..]),
+};
+
 #[async_trait]
 impl Dialect for Mysql {
     fn name(&self) -> &'static str {
@@ -54,6 +63,17 @@ impl Dialect for Mysql {
 
     fn servers(&self) -> usize {
         self.dialer.config().places.len()
+    }
+
+    fn address(&self, server: usize) -> Option<String> {
+        match &self.dialer.config().places[server] {
+            place @ MysqlPlace::Tcp { .. } => Some(place.to_string()),
+            MysqlPlace::Socket(_) => None,
+        }
+    }
+
+    fn manner(&self) -> &'static Manner {
+        &MANNER
     }
 
     async fn dial(&self, server: usize) -> Outcome<Arc<dyn Session>> {

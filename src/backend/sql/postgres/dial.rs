@@ -13,6 +13,7 @@ use super::config::{PgConfig, PgMode, PgPlace};
 use super::fault;
 use super::session::{MARK, PgSession};
 use super::tls::Encryption;
+use crate::backend::cause;
 use crate::backend::sql::dialect::Session;
 use crate::backend::sql::fault::{Fault, Outcome};
 use crate::lock::ErrorKind;
@@ -72,16 +73,16 @@ async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Resu
         wanted.options(startup.join(" "));
     }
     if let Some(path) = place.socket() {
-        let stream = UnixStream::connect(&path).await.map_err(unreached)?;
+        let stream = UnixStream::connect(&path).await.map_err(|error| unreached(&error))?;
         wanted.ssl_mode(SslMode::Disable);
         let open = wanted.connect_raw(stream, NoTls).await;
         let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some()))?;
         let standby = standby(connection.parameter("in_hot_standby"))?;
         return finish(PgSession::over(client, connection, place.to_string(), mark), standby).await;
     }
-    let stream = tcp(place).await.map_err(unreached)?;
+    let stream = tcp(place).await.map_err(|error| unreached(&error))?;
     // A request is one small write; waiting for more to send would only be late.
-    stream.set_nodelay(true).map_err(unreached)?;
+    stream.set_nodelay(true).map_err(|error| unreached(&error))?;
     match config.mode {
         PgMode::Disable | PgMode::Allow => {
             wanted.ssl_mode(SslMode::Disable);
@@ -111,7 +112,7 @@ fn standby(said: Option<&str>) -> Outcome<Option<bool>> {
 }
 
 fn read_only() -> Fault {
-    Fault::spent("it is a standby and takes no writes")
+    Fault::spent(cause::read_only("it is a standby, or all its transactions are read-only"))
 }
 
 async fn finish(session: PgSession, standby: Option<bool>) -> Result<PgSession, Refusal> {
@@ -135,11 +136,11 @@ fn refusal(error: &tokio_postgres::Error, marked: bool) -> Refusal {
     Refusal::Fault(fault::of(error))
 }
 
-fn unreached(error: io::Error) -> Refusal {
+fn unreached(error: &io::Error) -> Refusal {
     if error.kind() == io::ErrorKind::PermissionDenied {
-        return Refusal::Fault(Fault::new(ErrorKind::Denied, error));
+        return Refusal::Fault(Fault::new(ErrorKind::Denied, cause::said(error)));
     }
-    Refusal::Fault(Fault::spent(error))
+    Refusal::Fault(Fault::unreached(error))
 }
 
 /// Without asking the system for what needs no asking: that takes a thread.

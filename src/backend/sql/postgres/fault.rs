@@ -5,6 +5,7 @@ use std::error::Error as _;
 use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
+use crate::backend::cause;
 use crate::backend::sql::fault::Fault;
 use crate::backend::tls;
 use crate::lock::ErrorKind;
@@ -32,16 +33,22 @@ fn of_server(said: &DbError) -> Fault {
         ),
         // The transaction was undone for another's sake, or somebody has just made what this one was to make.
         "40001" | "40P01" | "23505" | "42P07" | "55P03" => Fault::again(text),
-        "25006" => Fault::spent(format!("it takes no writes ({text})")),
-        "28P01" | "28000" => Fault::new(
+        "25006" => Fault::spent(cause::read_only(&text)),
+        "28000" if text.contains("client certificate") => Fault::new(
             ErrorKind::Denied,
-            format!("{text}; see --user, --password-file, PGPASSWORD and ~/.pgpass"),
+            format!("it wants a client certificate ({text}); give --cert and --key"),
         ),
-        "3D000" => Fault::new(ErrorKind::Corrupt, format!("{text}; name another, or make it with createdb")),
+        "28P01" | "28000" => {
+            Fault::new(ErrorKind::Denied, cause::wrong_password(&text, ", PGPASSWORD and ~/.pgpass"))
+        }
+        "3D000" => Fault::new(ErrorKind::Corrupt, cause::no_database(&text, ", or make it with createdb")),
         code if code.starts_with("08") || code.starts_with("57P") || code.starts_with("25") => {
             Fault::spent(text)
         }
-        "53300" => Fault::new(ErrorKind::Full, text),
+        "53300" => {
+            Fault::new(ErrorKind::Full, cause::full("connection", &text, "raise max_connections or wait"))
+        }
+        "53100" => Fault::new(ErrorKind::Unavailable, cause::full("space", &text, "make room or wait")),
         // Out of memory or disk; cancelled by a time limit of the server's.
         code if code.starts_with("53") || code == "57014" => Fault::new(ErrorKind::Unavailable, text),
         code => Fault::new(ErrorKind::Corrupt, format!("{text} (SQLSTATE {code})")),
@@ -62,15 +69,13 @@ fn of_client(error: &Error) -> Fault {
         None => error.to_string(),
     };
     if text.contains("password missing") {
-        let reason = "it wants a password; see --password-file, PGPASSWORD and ~/.pgpass";
-        return Fault::new(ErrorKind::Denied, reason);
+        return Fault::new(ErrorKind::Denied, cause::no_password(", PGPASSWORD and ~/.pgpass"));
     }
     if text.contains("authentication") {
         return Fault::new(ErrorKind::Denied, text);
     }
     if text.contains("server does not support TLS") {
-        let reason =
-            "it does not encrypt, and encryption was asked for (sslmode); turn on ssl in postgresql.conf";
+        let reason = "it does not speak TLS on this port; turn on ssl in postgresql.conf, or say ?sslmode=prefer in the address";
         return Fault::new(ErrorKind::Denied, reason);
     }
     Fault::spent(text)

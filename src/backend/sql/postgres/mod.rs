@@ -9,6 +9,7 @@ mod language;
 mod session;
 mod tls;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use super::dialect::{Dialect, Other, Session};
 use super::fault::Outcome;
 use super::tables::Tables;
 use crate::backend::Examination;
+use crate::backend::cause::Manner;
 use crate::lock::{ClaimId, LockName};
 pub use config::{PgConfig, PgMode, PgPlace};
 
@@ -38,6 +40,14 @@ impl Postgres {
     }
 }
 
+/// How a server tells that it is one: asked for TLS, it says yes or no with one letter, or why not.
+const MANNER: Manner = Manner {
+    service: "PostgreSQL",
+    encryption: "is this the right port?",
+    hello: &[0, 0, 0, 8, 4, 210, 22, 47],
+    is_own: |answer| matches!(answer, [b'S' | b'N'] | [b'E', 0, ..]),
+};
+
 #[async_trait]
 impl Dialect for Postgres {
     fn name(&self) -> &'static str {
@@ -54,6 +64,18 @@ impl Dialect for Postgres {
 
     fn servers(&self) -> usize {
         self.config.places.len()
+    }
+
+    fn address(&self, server: usize) -> Option<String> {
+        let place = &self.config.places[server];
+        let is_remote = place.socket().is_none();
+        is_remote.then(|| {
+            place.address.map_or_else(|| place.to_string(), |ip| SocketAddr::new(ip, place.port).to_string())
+        })
+    }
+
+    fn manner(&self) -> &'static Manner {
+        &MANNER
     }
 
     async fn dial(&self, server: usize) -> Outcome<Arc<dyn Session>> {

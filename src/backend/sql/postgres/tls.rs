@@ -31,7 +31,7 @@ impl Encryption {
     pub(super) fn new(mode: PgMode, tls: &Tls, host: &str) -> Outcome<Self> {
         let name = tls.server_name.as_deref().unwrap_or(host);
         let name = ServerName::try_from(name.to_owned()).map_err(|_| {
-            Fault::new(ErrorKind::Invalid, format!("{name:?} can be no name of a certificate"))
+            Fault::new(ErrorKind::Invalid, format!("{name:?} cannot be the name in a certificate"))
         })?;
         Ok(Self { connector: TlsConnector::from(Arc::new(client(mode, tls)?)), name })
     }

@@ -1,0 +1,309 @@
+//! Why a service cannot be reached: one list of causes, with their sentences and remedies, for all services.
+//!
+//! What a client library says of a server that is not there, or is something else, differs from one to the next and often says
+//! nothing. So before anything has ever been answered, the server is looked at once more, by hand: is there a port, does it
+//! answer, and as what? Encryption has its own part of the list, in [`super::tls`].
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::clock::Clock;
+use crate::lock::{ErrorKind, Moment};
+
+/// After how long a request that nobody answers is looked into.
+const LONG: Duration = Duration::from_secs(1);
+/// How long before its deadline that is at the latest.
+const BEFORE: Duration = Duration::from_millis(1100);
+/// And at the earliest, however near the deadline is.
+const QUIET: Duration = Duration::from_millis(250);
+/// How long a look waits for a connection and for an answer, both twice.
+const STEP: Duration = Duration::from_millis(250);
+/// What whoever reads lines answers to, or hangs up on.
+const NUDGE: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
+
+const REFUSED: &str = "connection refused";
+const SILENT: &str = "does not answer";
+const FOREIGN: &str = "but does not answer as";
+const UNKNOWN: &str = "the host's name cannot be resolved";
+const RUNNING: &str = "is it running there?";
+const PORT: &str = "is this the right port?";
+
+/// What helps where a server does not speak TLS.
+pub const LEAVE_OUT: &str = "leave encryption out, or name another port";
+
+/// How a service speaks without encryption, as far as it takes to tell it from others.
+#[derive(Debug)]
+pub struct Manner {
+    /// Its name in sentences.
+    pub service: &'static str,
+    /// What may be missing where the server seems to want encryption: a question.
+    pub encryption: &'static str,
+    /// A request that changes nothing and that it answers; empty if it speaks first.
+    pub hello: &'static [u8],
+    /// Whether this is how its answer begins.
+    pub is_own: fn(&[u8]) -> bool,
+}
+
+/// What a look at a server found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// There is no connection, as the system puts it.
+    Unreached(String),
+    /// Nothing answers, not even to refuse.
+    Away,
+    /// It takes connections and says nothing.
+    Silent,
+    /// It speaks TLS, or hangs up on whoever does not.
+    Closed,
+    /// It is something else.
+    Other,
+    /// It is what was asked for; how its answer begins.
+    Own(Vec<u8>),
+}
+
+/// Looks at the server at `at`, `HOST:PORT`, for a second at most.
+pub async fn look(at: &str, manner: &Manner) -> Found {
+    match try_with(at, manner, manner.hello).await {
+        // What one service begins with can make another wait for more.
+        Found::Silent => try_with(at, manner, NUDGE).await,
+        found => found,
+    }
+}
+
+/// What a new connection to `at` answers to `words`.
+async fn try_with(at: &str, manner: &Manner, words: &[u8]) -> Found {
+    let mut stream = match timeout(STEP, TcpStream::connect(at)).await {
+        Err(_) => return Found::Away,
+        Ok(Err(error)) => return Found::Unreached(said(&error)),
+        Ok(Ok(stream)) => stream,
+    };
+    if stream.write_all(words).await.is_err() {
+        return Found::Closed;
+    }
+    let mut answer = vec![0; 512];
+    match timeout(STEP, stream.read(&mut answer)).await {
+        Err(_) => Found::Silent,
+        Ok(Ok(0) | Err(_)) => Found::Closed,
+        Ok(Ok(length)) => {
+            answer.truncate(length);
+            judge(answer, manner)
+        }
+    }
+}
+
+fn judge(answer: Vec<u8>, manner: &Manner) -> Found {
+    match answer.as_slice() {
+        // An alert of TLS.
+        [0x15, 0x03, ..] => Found::Closed,
+        bytes if (manner.is_own)(bytes) => Found::Own(answer),
+        _ => Found::Other,
+    }
+}
+
+/// What `found` at `at` means for a client that encrypts from the beginning, if `encrypts`; `None` if the server seems to be the
+/// one that was meant.
+pub fn complaint(at: &str, manner: &Manner, encrypts: bool, found: &Found) -> Option<(String, &'static str)> {
+    let service = manner.service;
+    let foreign = || format!("{at} accepts connections {FOREIGN} {service} does");
+    match found {
+        Found::Unreached(why) if why == REFUSED => Some((format!("{at}: {why}"), RUNNING)),
+        Found::Unreached(why) => Some((format!("{at}: {why}"), "")),
+        Found::Away => Some((format!("{at} {SILENT}"), RUNNING)),
+        Found::Silent => Some((format!("{at} accepts connections but {SILENT}"), PORT)),
+        Found::Own(_) if encrypts => Some((format!("{at} does not speak TLS on this port"), LEAVE_OUT)),
+        Found::Own(_) => None,
+        // What it says to a client that does encrypt is better.
+        Found::Closed | Found::Other if encrypts => None,
+        Found::Closed => Some((foreign(), manner.encryption)),
+        Found::Other => Some((foreign(), PORT)),
+    }
+}
+
+/// What is wrong: of which kind it is, and why, with what to look at.
+pub type Cause = (ErrorKind, String);
+
+/// Why none of `servers`, each `HOST:PORT`, can be used; `None` if one seems to be what was meant. A server that answers without
+/// encryption where that was asked for will do so again: `Denied`. Whatever else is `Unavailable`.
+pub async fn of_all(servers: &[String], manner: &Manner, encrypts: bool) -> Option<Cause> {
+    let looks =
+        servers.iter().map(|at| async move { complaint(at, manner, encrypts, &look(at, manner).await) });
+    let found: Option<Vec<_>> = join_all(looks).await.into_iter().collect();
+    let found = found.filter(|found| !found.is_empty())?;
+    let is_final = found.iter().all(|(_, remedy)| *remedy == LEAVE_OUT);
+    Some((if is_final { ErrorKind::Denied } else { ErrorKind::Unavailable }, joined(found)))
+}
+
+/// Several complaints in one sentence, with each remedy once.
+pub fn joined(complaints: Vec<(String, &'static str)>) -> String {
+    let mut remedies: Vec<&str> = Vec::new();
+    let mut parts = Vec::new();
+    for (what, remedy) in complaints {
+        parts.push(what);
+        if !remedy.is_empty() && !remedies.contains(&remedy) {
+            remedies.push(remedy);
+        }
+    }
+    let what = parts.join("; ");
+    match remedies.last() {
+        Some(remedy) => format!("{what}; {remedy}"),
+        None => what,
+    }
+}
+
+/// It wants to know who asks, and nobody said; `places` are further places where a password may stand.
+pub fn no_password(places: &str) -> String {
+    format!("it wants a user and a password; see --user, --password-file{places}")
+}
+
+/// It does not let this user in, as it says itself.
+pub fn wrong_password(said: &str, places: &str) -> String {
+    format!("it does not accept this user or password{}; see --user, --password-file{places}", aside(said))
+}
+
+/// It asks nobody for a password, and one was given.
+pub const NEEDLESS_PASSWORD: &str =
+    "it wants no password, and one was given; leave out the user and the password";
+
+/// It lets this user in, and not do that.
+pub fn no_right(said: &str, remedy: &str) -> String {
+    format!("it does not let this user do that{}; {remedy}", aside(said))
+}
+
+/// There is no such database.
+pub fn no_database(said: &str, remedy: &str) -> String {
+    format!("it has no such database{}; name another{remedy}", aside(said))
+}
+
+/// Nothing can be written there now.
+pub fn read_only(said: &str) -> String {
+    format!("it takes no writes{}", aside(said))
+}
+
+/// There is no room for what is to be written.
+pub fn full(of: &str, said: &str, remedy: &str) -> String {
+    format!("it has no {of} left for another claim{}; {remedy}", aside(said))
+}
+
+/// ` (said)`, if something was.
+fn aside(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(" ({said})") }
+}
+
+/// Why there is no connection to `at`, with what to look at.
+pub fn unreached(at: &impl ToString, error: &io::Error) -> String {
+    format!("{}: {}", at.to_string(), explained(error))
+}
+
+/// What the system says of a connection, with what to look at.
+pub fn explained(error: &io::Error) -> String {
+    let why = said(error);
+    if why == REFUSED { format!("{why}; {RUNNING}") } else { why }
+}
+
+/// `at` has not answered a request in time.
+pub fn silent(at: &impl ToString) -> String {
+    format!("{} {SILENT} in time", at.to_string())
+}
+
+/// The system's own words, as a fragment of a sentence.
+pub fn said(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => return REFUSED.to_owned(),
+        io::ErrorKind::UnexpectedEof => return "the connection was closed".to_owned(),
+        _ => {}
+    }
+    let text = error.to_string();
+    if text.starts_with("failed to lookup address") {
+        return UNKNOWN.to_owned();
+    }
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) if !text.starts_with("I/O") => first.to_lowercase().chain(letters).collect(),
+        _ => text.to_owned(),
+    }
+}
+
+/// `reason`, and the question at its end that says what to look at, if there is one.
+pub fn parted(reason: &str) -> (&str, Option<&str>) {
+    match reason.rsplit_once("; ") {
+        Some((what, remedy)) if remedy.ends_with('?') => (what, Some(remedy)),
+        _ => (reason, None),
+    }
+}
+
+/// `reason` without the one server that it begins with, where that is said beside it.
+pub fn without_place(reason: &str) -> &str {
+    match reason.split_once(' ') {
+        Some((at, rest)) if at.contains(':') && !reason.contains("; ") => rest,
+        _ => reason,
+    }
+}
+
+/// Says that `backend` cannot be reached or used, if that is what `reason` is about: whatever was to be done there does not
+/// matter then.
+pub fn headline(backend: &str, reason: &str) -> Option<String> {
+    let (first, rest) = reason.split_once(' ')?;
+    let about = [REFUSED, SILENT, UNKNOWN].iter().any(|words| reason.contains(words));
+    match first.strip_suffix(':') {
+        Some(at) if about && at.contains(':') => Some(format!("cannot reach {backend} at {first} {rest}")),
+        _ if about => Some(format!("cannot use {backend}: {reason}")),
+        _ => None,
+    }
+}
+
+/// Whether waiting for an answer is in vain: what is there is not the service, or not as it was meant.
+fn settles((kind, reason): &Cause) -> bool {
+    *kind == ErrorKind::Denied || reason.contains(FOREIGN)
+}
+
+/// Has `work` done by `deadline`. If that takes long, `look` finds out why, and the answer is what it found: at the deadline, or, for
+/// whoever `gives_up`, as soon as it is known that there will be none.
+///
+/// `look` is not begun for work that is done in time.
+pub async fn by<T, L>(
+    clock: Clock,
+    deadline: Moment,
+    gives_up: bool,
+    work: impl Future<Output = T>,
+    look: impl FnOnce() -> L,
+) -> Result<T, Option<Cause>>
+where
+    L: Future<Output = Option<Cause>>,
+{
+    let mut work = std::pin::pin!(work);
+    let now = clock.now();
+    let look_at = (now + LONG).min(deadline - BEFORE).max(now + QUIET).min(deadline);
+    tokio::select! {
+        biased;
+        answer = &mut work => return Ok(answer),
+        () = clock.sleep_until(look_at) => {}
+    }
+    // Few requests come this far, and each would carry it.
+    let mut looking = Box::pin(look());
+    let mut found = None;
+    let mut looked = false;
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut work => return Ok(answer),
+            cause = &mut looking, if !looked => {
+                if gives_up && cause.as_ref().is_some_and(settles) {
+                    return Err(cause);
+                }
+                (found, looked) = (cause, true);
+            }
+            () = clock.sleep_until(deadline) => return Err(found),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "cause_tests.rs"]
+mod tests;

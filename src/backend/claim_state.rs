@@ -1,0 +1,296 @@
+//! How a claim stands: told once for all, whatever the service.
+//!
+//! A service that publishes finds out how its claim stands and hands that to a [`Publisher`], which keeps what may not
+//! depend on the service: what may follow what, that whoever leaves tells nothing more, the moment from which the last
+//! confirmed ttl counts, and the answers to [`Claim::changed`](super::Claim::changed). The service supplies how it looks
+//! and what wakes it, as a [`Source`]; one that follows its claim in a task of its own needs none.
+
+use std::future::{Future, pending};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::lock::{
+    ClaimState, Error, ErrorKind, Grant, Granted, Holder, LockName, LossReason, Moment, Result,
+};
+
+/// A hold that ends sooner is not worth listening for its loss: most commands are done before, and what happens meanwhile
+/// is told then.
+pub const SHORT_HOLD: Duration = Duration::from_millis(100);
+
+/// How long a look at a claim with this ttl may take that nobody gave a deadline.
+pub fn patience(ttl: Duration) -> Duration {
+    (ttl / 6).min(Duration::from_secs(5))
+}
+
+/// Why a [`Source`] is to look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// Somebody asks how the claim stands now.
+    Asked,
+    /// The service told that something may have changed.
+    Told,
+    /// Time alone may have changed something, or nobody tells.
+    Due,
+}
+
+/// How a claim is found out to stand, and what makes that worth while.
+pub trait Source: Sync {
+    /// Whether nothing can have changed since the service last answered.
+    fn is_fresh(&self) -> bool;
+
+    /// A future that completes when the service tells of a change, if it does that; and when to look whatever it tells.
+    fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment);
+
+    /// Finds out how the claim stands and publishes it. Errors: why that cannot be found out now.
+    fn look(&self, cause: Cause) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// A claim that is followed in the background.
+struct Followed;
+
+impl Source for Followed {
+    fn is_fresh(&self) -> bool {
+        true
+    }
+
+    fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
+        (Some(pending()), Moment::NEVER)
+    }
+
+    async fn look(&self, _: Cause) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// How far a claim has come on its way out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Leaving {
+    No,
+    Begun,
+    Done,
+}
+
+#[derive(Debug)]
+struct News {
+    state: ClaimState,
+    /// Nobody has asked since the claim entered.
+    unasked: bool,
+    /// When the hold was first seen.
+    held_at: Option<Moment>,
+    /// From when the last confirmed ttl counts.
+    proof: Moment,
+    leaving: Leaving,
+}
+
+/// Publishes how one claim stands, and answers who asks.
+#[derive(Debug)]
+pub struct Publisher {
+    backend: &'static str,
+    lock: Option<LockName>,
+    clock: Clock,
+    news: watch::Sender<News>,
+}
+
+impl Publisher {
+    /// For a claim on `lock` that waits, as far as is known, and whose ttl counts from `proof`.
+    pub fn new(backend: &'static str, lock: Option<LockName>, clock: Clock, proof: Moment) -> Self {
+        let state = ClaimState::Waiting { ahead: None, holder: None };
+        let news = News { state, unasked: true, held_at: None, proof, leaving: Leaving::No };
+        Self { backend, lock, clock, news: watch::Sender::new(news) }
+    }
+
+    /// Publishes `state` if it is new and may follow what was published last: first waits, then the hold as it is first seen,
+    /// then requests to leave, then the end. So an answer that was overtaken takes nothing back, and nothing follows the end.
+    /// Nothing at all is published once leaving has begun.
+    pub fn publish(&self, state: ClaimState) {
+        self.news.send_if_modified(|news| {
+            let (known, new) = (stage(&news.state), stage(&state));
+            let goes_on = known == new && matches!(new, Stage::Waits | Stage::Asked);
+            let may_follow = new > known || (goes_on && state != news.state);
+            if news.leaving != Leaving::No || !may_follow {
+                return false;
+            }
+            if new == Stage::Holds {
+                news.held_at = Some(self.clock.now());
+            }
+            news.state = state;
+            true
+        });
+    }
+
+    /// The same for a hold of `names`, which counts from the last proof.
+    pub fn publish_held(&self, names: Vec<Granted>) {
+        self.publish(self.held(names));
+    }
+
+    /// A hold of `names`, which counts from the last proof.
+    pub fn held(&self, names: Vec<Granted>) -> ClaimState {
+        ClaimState::Held(Grant { names, counts_from: self.proof() })
+    }
+
+    /// How a claim ended of which the service noted `why` (`superseded`, `evicted`), and `by` whom.
+    pub fn ended(&self, why: Option<&str>, by: Option<&Holder>, ttl: Duration) -> ClaimState {
+        ClaimState::Lost(match (why, by) {
+            (Some("superseded"), Some(by)) => return ClaimState::Superseded { by: by.clone() },
+            (Some("evicted"), by) => LossReason::Evicted(by.cloned()),
+            _ if self.clock.now() >= self.proof() + ttl => LossReason::Expired,
+            _ => LossReason::Evicted(None),
+        })
+    }
+
+    /// How the claim stands, as was published last.
+    pub fn state(&self) -> ClaimState {
+        self.news.borrow().state.clone()
+    }
+
+    /// Whether it waits.
+    pub fn waits(&self) -> bool {
+        matches!(self.news.borrow().state, ClaimState::Waiting { .. })
+    }
+
+    /// Whether it holds, and nobody has asked it to leave.
+    pub fn holds(&self) -> bool {
+        matches!(self.news.borrow().state, ClaimState::Held(_))
+    }
+
+    /// When it was first seen to hold.
+    pub fn held_at(&self) -> Option<Moment> {
+        self.news.borrow().held_at
+    }
+
+    /// Whether it has ended, and not by its own doing.
+    pub fn has_ended(&self) -> bool {
+        self.news.borrow().state.is_final()
+    }
+
+    /// Whether it has begun to leave.
+    pub fn is_leaving(&self) -> bool {
+        self.news.borrow().leaving != Leaving::No
+    }
+
+    /// Whether nothing more is published.
+    pub fn is_over(&self) -> bool {
+        let news = self.news.borrow();
+        news.leaving != Leaving::No || news.state.is_final()
+    }
+
+    /// A renewal that was sent at `sent` was confirmed.
+    pub fn prove(&self, sent: Moment) {
+        self.news.send_if_modified(|news| {
+            news.proof = news.proof.max(sent);
+            false
+        });
+    }
+
+    /// From when the last confirmed ttl counts.
+    pub fn proof(&self) -> Moment {
+        self.news.borrow().proof
+    }
+
+    /// Nothing is published from here on: what becomes of the entry is no loss.
+    pub fn begin_leaving(&self) {
+        self.news.send_if_modified(|news| {
+            news.leaving = news.leaving.max(Leaving::Begun);
+            false
+        });
+    }
+
+    /// It has left: whoever asks is told so, those who wait for an answer at once.
+    pub fn leave(&self) {
+        self.news.send_modify(|news| news.leaving = Leaving::Done);
+    }
+
+    /// Has those who wait for a change look what wakes them anew.
+    pub fn stir(&self) {
+        self.news.send_modify(|_| {});
+    }
+
+    /// What is known is to be found out anew for the next who asks.
+    pub fn distrust(&self) {
+        self.news.send_if_modified(|news| {
+            news.unasked = false;
+            false
+        });
+    }
+
+    /// As [`Claim::changed`](super::Claim::changed), of a claim that is followed in the background.
+    pub async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
+        self.follow(seen, &Followed).await
+    }
+
+    /// As [`Claim::changed`](super::Claim::changed), of a claim that `source` looks at.
+    pub async fn follow(&self, seen: Option<&ClaimState>, source: &impl Source) -> Result<ClaimState> {
+        let mut news = self.news.subscribe();
+        let mut anew = seen.is_none();
+        loop {
+            let (state, unasked, leaving) = {
+                let news = news.borrow_and_update();
+                (news.state.clone(), news.unasked, news.leaving)
+            };
+            if leaving == Leaving::Done {
+                return Err(self.error("the claim has left it"));
+            }
+            if seen != Some(&state) && (!anew || state.is_final() || unasked || source.is_fresh()) {
+                self.distrust();
+                return Ok(state);
+            }
+            let mut cause = Cause::Asked;
+            if !anew {
+                tokio::select! {
+                    // The sender is part of `self`.
+                    _ = news.changed() => continue,
+                    woken = self.woken(&state, source), if !state.is_final() => cause = woken,
+                }
+            }
+            source.look(cause).await?;
+            anew = false;
+        }
+    }
+
+    /// Completes when `state` may have changed.
+    async fn woken(&self, state: &ClaimState, source: &impl Source) -> Cause {
+        match source.wakes() {
+            (Some(told), due) => tokio::select! {
+                () = told => Cause::Told,
+                () = self.clock.sleep_until(due) => Cause::Due,
+            },
+            (None, _) if matches!(state, ClaimState::Waiting { .. }) => Cause::Due,
+            (None, due) => {
+                let soon = self.held_at().map_or(Moment::NEVER, |at| at + SHORT_HOLD);
+                self.clock.sleep_until(due.min(soon)).await;
+                Cause::Due
+            }
+        }
+    }
+
+    fn error(&self, reason: &str) -> Error {
+        let error = Error::new(ErrorKind::Invalid, self.backend, "follow the queue", reason);
+        match &self.lock {
+            Some(lock) => error.on(lock),
+            None => error,
+        }
+    }
+}
+
+/// How far a claim has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Stage {
+    Waits,
+    Holds,
+    Asked,
+    Over,
+}
+
+fn stage(state: &ClaimState) -> Stage {
+    match state {
+        ClaimState::Waiting { .. } => Stage::Waits,
+        ClaimState::Held(_) => Stage::Holds,
+        ClaimState::AskedToLeave { .. } => Stage::Asked,
+        ClaimState::Superseded { .. } | ClaimState::Lost(_) => Stage::Over,
+    }
+}
+
+#[cfg(test)]
+mod tests;

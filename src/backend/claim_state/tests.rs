@@ -1,0 +1,246 @@
+//! The rules of what may follow what, and of when one looks, without a service.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+use super::*;
+use crate::lock::FencingToken;
+
+const TTL: Duration = Duration::from_secs(30);
+
+fn clock() -> Clock {
+    Clock::Runtime(tokio::time::Instant::now())
+}
+
+fn publisher(clock: Clock) -> Publisher {
+    Publisher::new("test", "a".parse().ok(), clock, clock.now())
+}
+
+fn waiting(ahead: u32) -> ClaimState {
+    ClaimState::Waiting { ahead: Some(ahead), holder: None }
+}
+
+fn granted(token: u64) -> Vec<Granted> {
+    vec![Granted { token: FencingToken::new(token).expect("positive"), slot: None }]
+}
+
+fn asked(host: &str) -> ClaimState {
+    ClaimState::AskedToLeave { by: Holder { host: host.to_owned(), ..Holder::default() } }
+}
+
+const LOST: ClaimState = ClaimState::Lost(LossReason::SessionEnded);
+
+/// What is told of each state after each other one.
+#[tokio::test(start_paused = true)]
+async fn what_was_told_is_not_taken_back() {
+    let clock = clock();
+    let held = |token| publisher(clock).held(granted(token));
+    let course = [waiting(2), waiting(1), held(7), asked("a"), LOST];
+    for (before, present) in course.iter().enumerate() {
+        for (after, next) in course.iter().enumerate() {
+            let publisher = publisher(clock);
+            publisher.publish(present.clone());
+            publisher.publish(next.clone());
+            // Of waits the later one counts, wherever it puts the claim.
+            let told = if after > before || after < 2 && before < 2 { next } else { present };
+            assert_eq!(publisher.state(), *told, "{next:?} after {present:?}");
+        }
+    }
+    let publisher = publisher(clock);
+    publisher.publish(held(7));
+    publisher.publish(held(8));
+    assert_eq!(publisher.state(), held(7), "the hold as it was first seen");
+    publisher.publish(asked("a"));
+    publisher.publish(asked("b"));
+    assert_eq!(publisher.state(), asked("b"), "who asked last");
+    publisher.publish(LOST);
+    publisher.publish(ClaimState::Lost(LossReason::Expired));
+    assert_eq!(publisher.state(), LOST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_counts_from_the_last_proof_before_it() {
+    let clock = clock();
+    let begun = clock.now();
+    let publisher = publisher(clock);
+    tokio::time::advance(Duration::from_secs(3)).await;
+    publisher.prove(begun + Duration::from_secs(2));
+    publisher.prove(begun + Duration::from_secs(1));
+    assert_eq!(publisher.proof(), begun + Duration::from_secs(2), "never earlier");
+    publisher.publish_held(granted(7));
+    publisher.prove(begun + Duration::from_secs(3));
+    let ClaimState::Held(grant) = publisher.state() else { panic!("it holds") };
+    assert_eq!(grant.counts_from, begun + Duration::from_secs(2));
+    assert_eq!(publisher.held_at(), Some(begun + Duration::from_secs(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_leaves_tells_nothing_more() {
+    let publisher = publisher(clock());
+    publisher.publish(waiting(1));
+    publisher.begin_leaving();
+    publisher.publish(LOST);
+    assert_eq!(publisher.changed(None).await.expect("it has not left yet"), waiting(1));
+    assert!(publisher.is_over() && !publisher.has_ended());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_change_hears_that_the_claim_has_left() {
+    let publisher = publisher(clock());
+    publisher.publish(waiting(1));
+    let seen = waiting(1);
+    let (answer, ()) = tokio::join!(publisher.changed(Some(&seen)), async { publisher.leave() });
+    let error = answer.expect_err("it has left").to_string();
+    assert!(error.contains("test") && error.contains("follow the queue"), "{error}");
+    assert!(publisher.changed(None).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_it_ended_is_what_was_noted_or_the_end_of_its_ttl() {
+    let publisher = publisher(clock());
+    let by = Holder::default();
+    let ended = |why, by: Option<&Holder>| publisher.ended(why, by, TTL);
+    assert_eq!(ended(Some("superseded"), Some(&by)), ClaimState::Superseded { by: by.clone() });
+    let evicted = |by| ClaimState::Lost(LossReason::Evicted(by));
+    assert_eq!(ended(Some("evicted"), Some(&by)), evicted(Some(by.clone())));
+    assert_eq!(ended(Some("superseded"), None), evicted(None), "by nobody known");
+    assert_eq!(ended(None, None), evicted(None));
+    tokio::time::advance(TTL).await;
+    assert_eq!(ended(None, None), ClaimState::Lost(LossReason::Expired));
+    assert_eq!(ended(Some("evicted"), None), evicted(None), "that was noted");
+}
+
+/// A service of which a test says what is found there.
+struct Scripted<'a> {
+    publisher: &'a Publisher,
+    fresh: AtomicBool,
+    /// The service tells of changes.
+    tells: bool,
+    told: Notify,
+    due: Moment,
+    found: Mutex<Vec<ClaimState>>,
+    looks: Mutex<Vec<Cause>>,
+}
+
+impl<'a> Scripted<'a> {
+    fn new(publisher: &'a Publisher, found: &[ClaimState]) -> Self {
+        let found = Mutex::new(found.iter().rev().cloned().collect());
+        let (fresh, told, looks) = (AtomicBool::new(false), Notify::new(), Mutex::default());
+        Self { publisher, fresh, tells: true, told, due: Moment::NEVER, found, looks }
+    }
+
+    fn looks(&self) -> Vec<Cause> {
+        self.looks.lock().expect("not poisoned").clone()
+    }
+}
+
+impl Source for Scripted<'_> {
+    fn is_fresh(&self) -> bool {
+        self.fresh.load(Ordering::Relaxed)
+    }
+
+    fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
+        (self.tells.then(|| self.told.notified()), self.due)
+    }
+
+    async fn look(&self, cause: Cause) -> Result<()> {
+        self.looks.lock().expect("not poisoned").push(cause);
+        let found = self.found.lock().expect("not poisoned").pop();
+        let state = found.ok_or_else(|| self.publisher.error("nothing more is to be found"))?;
+        self.publisher.publish(state);
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_who_asks_hears_what_entering_said() {
+    let publisher = publisher(clock());
+    publisher.publish(waiting(1));
+    let source = Scripted::new(&publisher, &[waiting(0)]);
+    assert_eq!(publisher.follow(None, &source).await.expect("told"), waiting(1));
+    assert_eq!(source.looks(), []);
+    assert_eq!(publisher.follow(None, &source).await.expect("found"), waiting(0));
+    assert_eq!(source.looks(), [Cause::Asked]);
+    source.fresh.store(true, Ordering::Relaxed);
+    assert_eq!(publisher.follow(None, &source).await.expect("fresh"), waiting(0));
+    assert_eq!(source.looks(), [Cause::Asked]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_entering_said_can_be_distrusted() {
+    let publisher = publisher(clock());
+    publisher.distrust();
+    let source = Scripted::new(&publisher, &[waiting(3)]);
+    assert_eq!(publisher.follow(None, &source).await.expect("found"), waiting(3));
+    assert_eq!(source.looks(), [Cause::Asked]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_looks_when_told_or_when_it_is_due_until_it_differs() {
+    let clock = clock();
+    let publisher = publisher(clock);
+    publisher.publish(waiting(2));
+    let seen = waiting(2);
+    let mut source = Scripted::new(&publisher, &[waiting(2), waiting(1)]);
+    source.due = clock.now() + TTL;
+    source.told.notify_one();
+    assert_eq!(publisher.follow(Some(&seen), &source).await.expect("found"), waiting(1));
+    assert_eq!(source.looks(), [Cause::Told, Cause::Due]);
+    assert_eq!(clock.now(), source.due);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_tells_a_wait_is_looked_at_and_a_hold_once_it_is_not_short() {
+    let clock = clock();
+    let publisher = publisher(clock);
+    publisher.publish(waiting(2));
+    let held = publisher.held(granted(7));
+    let mut source = Scripted::new(&publisher, &[held.clone(), asked("a")]);
+    source.tells = false;
+    assert_eq!(publisher.follow(Some(&waiting(2)), &source).await.expect("found"), held);
+    let begun = clock.now();
+    assert_eq!(publisher.follow(Some(&held), &source).await.expect("found"), asked("a"));
+    assert_eq!(clock.now(), begun + SHORT_HOLD);
+    assert_eq!(source.looks(), [Cause::Due, Cause::Due]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_known_needs_no_look() {
+    let publisher = publisher(clock());
+    publisher.distrust();
+    publisher.publish(LOST);
+    let source = Scripted::new(&publisher, &[]);
+    assert_eq!(publisher.follow(None, &source).await.expect("final"), LOST);
+    assert_eq!(source.looks(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_is_an_error_and_no_state() {
+    let publisher = publisher(clock());
+    let source = Scripted::new(&publisher, &[]);
+    source.told.notify_one();
+    let seen = publisher.state();
+    assert!(publisher.follow(Some(&seen), &source).await.is_err());
+    assert_eq!(publisher.state(), seen);
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_that_others_publish_end_the_wait_without_a_look() {
+    let publisher = publisher(clock());
+    publisher.publish(waiting(2));
+    let source = Scripted::new(&publisher, &[]);
+    let seen = waiting(2);
+    let (answer, ()) = tokio::join!(publisher.follow(Some(&seen), &source), async {
+        publisher.publish(LOST);
+    });
+    assert_eq!(answer.expect("told"), LOST);
+    assert_eq!(source.looks(), []);
+}
+
+#[test]
+fn a_look_is_never_waited_for_long() {
+    assert_eq!(patience(TTL), TTL / 6);
+    assert_eq!(patience(TTL * 10), Duration::from_secs(5));
+}

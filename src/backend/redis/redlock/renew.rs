@@ -1,0 +1,108 @@
+//! Renewing a claim by its id: a lease that no process looks after.
+
+use std::time::Duration;
+
+use super::core::{on_lines, proposal};
+use super::reply::{Reply, Standing};
+use super::script::RENEW;
+use super::{RedlockBackend, STRAGGLE, gather, inspect};
+use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::wire::{keys_of, millis};
+use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
+
+/// As [`crate::backend::Backend::renew`]: it holds if a majority renewed it, with one slot for each name, whose word counts. It
+/// is made anew nowhere, so what a node has lost of it stays lost, and a minority that has it prolongs nothing.
+pub(super) async fn renew(
+    backend: &RedlockBackend,
+    name: &LockName,
+    id: ClaimId,
+    deadline: Moment,
+) -> Outcome<bool> {
+    let nodes = &backend.nodes;
+    let only = std::slice::from_ref(name);
+    let line = inspect::entries(nodes, &backend.naming, only, deadline).await?.remove(0);
+    let holds = line.status(name).holders.iter().any(|holder| holder.claim == Some(id));
+    let Some(found) = line.entries.iter().find(|found| found.id == id).filter(|_| holds) else {
+        return Ok(false);
+    };
+    let names = found.record.names(name);
+    let keys = keys_of(&backend.naming, &names)?;
+    let ttl = millis(Duration::from_millis(found.record.ttl_ms));
+    let step = on_lines(&RENEW, &keys, id, proposal(), &[ttl]);
+    let parse = |reply| match Reply::parse(&reply, names.len())? {
+        Reply::Standing(standing) => Ok(standing),
+        Reply::Mismatch { .. } | Reply::Number(_) => Err(Fault::nonsense("no answer to a renewal")),
+    };
+    let answers = gather::from_all(nodes, STRAGGLE, deadline, step, parse).await?;
+    let standings: Vec<&Standing> = answers.iter().flatten().collect();
+    let (most, without) = tally(&standings, nodes.max_ttl);
+    if most >= nodes.majority() {
+        return Ok(true);
+    }
+    // Even if all the others have it, they are too few.
+    if nodes.services.len() - without < nodes.majority() {
+        return Ok(false);
+    }
+    let all = nodes.services.len();
+    let reason = format!(
+        "{most} of {all} nodes have renewed it and {without} know nothing of it, so it may hold or not"
+    );
+    Err(Fault::new(ErrorKind::Unavailable, reason))
+}
+
+/// Of the nodes that are old enough to have a say: how many gave the claim the same slots, and how many have not given it
+/// everything. A younger one may have forgotten what it gave.
+fn tally(standings: &[&Standing], max_ttl: Duration) -> (usize, usize) {
+    let given = |standing: &Standing| -> Option<Vec<Option<u32>>> {
+        let slots = standing.rows.iter().map(|row| row.granted().map(|granted| granted.slot));
+        slots.collect::<Option<_>>().filter(|_| standing.found)
+    };
+    let old = standings.iter().filter(|standing| standing.uptime >= max_ttl);
+    let given: Vec<_> = old.map(|standing| given(standing)).collect();
+    let same = |one: &Vec<Option<u32>>| given.iter().flatten().filter(|other| *other == one).count();
+    let most = given.iter().flatten().map(same).max().unwrap_or(0);
+    (most, given.iter().filter(|given| given.is_none()).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reply::Row;
+    use super::*;
+    use crate::backend::redis::row;
+    use crate::lock::{FencingToken, Granted};
+
+    /// What a node of that age answers that gave `slots`; `None` if it has nothing of the claim.
+    fn standing(slots: Option<&[Option<u32>]>, uptime: u64) -> Standing {
+        let row = |slot: &Option<u32>| {
+            let granted = FencingToken::new(7).map(|token| Granted { token, slot: *slot });
+            let base = row::Row {
+                granted,
+                gone: None,
+                by: None,
+                asked: None,
+                top: false,
+                value: None,
+                ahead: 0,
+                horizon: None,
+                lead: None,
+            };
+            Row { base, score: Some(0), behind: false, taken: Vec::new(), fence: 7 }
+        };
+        let rows = slots.unwrap_or_default().iter().map(row).collect();
+        let uptime = Duration::from_secs(uptime);
+        Standing { found: slots.is_some(), rows, uptime, run: String::new() }
+    }
+
+    #[test]
+    fn the_same_from_nodes_with_a_say_counts() {
+        let of = |all: &[Standing]| tally(&all.iter().collect::<Vec<_>>(), Duration::from_secs(10));
+        let has = |slot, age| standing(Some(&[slot]), age);
+        assert_eq!(of(&[has(None, 60), has(None, 60), standing(None, 60)]), (2, 1));
+        assert_eq!(of(&[has(None, 60), has(None, 9), standing(None, 9)]), (1, 0), "a young one has no say");
+        assert_eq!(of(&[has(Some(1), 60), has(Some(2), 60), has(Some(2), 60)]), (2, 0));
+        let mut part = standing(Some(&[None, None]), 60);
+        part.rows[1].base.granted = None;
+        assert_eq!(of(&[part]), (0, 1), "it has one of the names only");
+        assert_eq!(of(&[]), (0, 0));
+    }
+}

@@ -1,0 +1,94 @@
+//! What is said where a service could not be reached or used.
+
+use std::time::Duration;
+
+use crate::backend::cause;
+use crate::hold::Wait;
+use crate::lock::duration::short;
+use crate::lock::{Error, ErrorKind};
+use crate::output::{Message, sanitise};
+
+/// How long a wait without an end goes on where nobody has ever answered.
+const FIRST_ANSWER: Duration = Duration::from_secs(60);
+
+/// That a wait for the service's first answer is over; nothing of one that asked once.
+pub(super) fn gave_up(wait: Wait) -> Option<String> {
+    match wait {
+        Wait::Once => None,
+        Wait::AtMost(limit) => Some(format!("gave up after {} (--wait)", short(limit))),
+        Wait::Forever => Some(format!("gave up after {}", short(FIRST_ANSWER))),
+    }
+}
+
+/// `error`, with what to look at behind it. Whoever waited is told of the end of that, and of `place`, which `dlock doctor` can look
+/// at, if nothing was reached there.
+pub(super) fn message(error: &Error, gave_up: Option<String>, place: Option<&str>) -> Message {
+    let whole = || sanitise::text(&error.to_string());
+    let (what, remedy) = match error.kind {
+        ErrorKind::Unavailable => cause::parted(&error.reason),
+        _ => (error.reason.as_str(), None),
+    };
+    let headline = cause::headline(error.backend, what).filter(|_| error.kind == ErrorKind::Unavailable);
+    let doctor = place.filter(|_| headline.is_some()).map(|place| {
+        // An address of several servers is long.
+        if place.contains([',', ' ', '\'', '"']) {
+            "\"dlock doctor\" tells more".to_owned()
+        } else {
+            format!("\"dlock doctor --endpoint {place}\" tells more")
+        }
+    });
+    let sentence = match (headline, remedy) {
+        (Some(headline), _) => sanitise::text(&headline),
+        (None, Some(_)) => sanitise::text(&Error { reason: what.to_owned(), ..error.clone() }.to_string()),
+        (None, None) => whole(),
+    };
+    let advice: Vec<String> = remedy.map(str::to_owned).into_iter().chain(doctor).collect();
+    let parts: Vec<String> =
+        gave_up.into_iter().chain((!advice.is_empty()).then(|| advice.join(" "))).collect();
+    let hint = (!parts.is_empty()).then(|| parts.join("; "));
+    Message::Failed { reason: sentence, hint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{LogFormat, Printer, Verbosity};
+
+    fn line(reason: &str, wait: Wait, place: Option<&str>) -> String {
+        let error = Error::new(ErrorKind::Unavailable, "redis", "join the queue", reason);
+        let message = message(&error, gave_up(wait), place);
+        let printer =
+            Printer { verbosity: Verbosity::Normal, log_format: LogFormat::Human, ..Printer::default() };
+        printer.render(&message, std::time::SystemTime::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn one_line_says_what_where_how_long_and_what_to_do() {
+        let three = Wait::AtMost(Duration::from_secs(3));
+        for (reason, wait, place, wanted) in [
+            (
+                "127.0.0.1:9: connection refused; is it running there?",
+                three,
+                Some("redis://127.0.0.1:9/0"),
+                "cannot reach redis at 127.0.0.1:9: connection refused; gave up after 3s (--wait); is it running there? \
+                 \"dlock doctor --endpoint redis://127.0.0.1:9/0\" tells more",
+            ),
+            (
+                "a:1: connection refused; b:1: connection refused; is it running there?",
+                Wait::Forever,
+                Some("a:1,b:1"),
+                "cannot reach redis at a:1: connection refused; b:1: connection refused; gave up after 1m00s; is it \
+                 running there? \"dlock doctor\" tells more",
+            ),
+            ("h:1 does not answer", Wait::Once, None, "cannot use redis: h:1 does not answer"),
+            (
+                "h:1: it takes no writes",
+                three,
+                Some("h:1"),
+                "cannot join the queue (redis): h:1: it takes no writes; gave up after 3s (--wait)",
+            ),
+        ] {
+            assert_eq!(line(reason, wait, place), format!("dlock: {wanted}\n"));
+        }
+    }
+}

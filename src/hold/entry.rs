@@ -1,0 +1,177 @@
+//! The request, and entering the queue with it.
+
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::context::Context;
+use super::environment::{self, HeldRecord};
+use super::job::Job;
+use super::nested::{self, Entered};
+use super::new_id;
+use crate::backend::{Backend, Evict};
+use crate::lock::{ClaimId, Grant, Granted, LockName, Moment, Request, Result};
+use crate::supervise::mark::MarkBoard;
+
+/// The question whether a run that succeeded makes this one needless.
+type Looking = Pin<Box<dyn Future<Output = Option<Duration>>>>;
+
+/// What an attempt to enter came to.
+pub(super) enum Attempted {
+    /// The claim is in the queue.
+    Entered(Entered),
+    /// A run that acquired so long ago succeeded; nothing was entered.
+    Unneeded(Duration),
+}
+
+/// An attempt to enter the queue.
+type Entering = Pin<Box<dyn Future<Output = Result<Attempted>>>>;
+
+/// See the module.
+pub(super) struct Entry {
+    outer: Vec<HeldRecord>,
+    pub(super) request: Request,
+    pub(super) entering: Option<Entering>,
+    /// When the attempt to enter began.
+    pub(super) since: Moment,
+    /// The second look of `--once-per`.
+    pub(super) looking: Option<Looking>,
+    /// The names in whose queues the own claim stands.
+    own: Vec<LockName>,
+    /// The outer claim under which the first name is held, if it is.
+    pub(super) under: Option<ClaimId>,
+}
+
+impl Entry {
+    /// Errors: the system has no randomness to make a claim id from.
+    pub(super) fn new(job: &Job) -> io::Result<Self> {
+        let outer = job.adoption.as_ref().map_or_else(environment::held, |adoption| adoption.outer.clone());
+        let ancestors = nested::ancestors(&outer, &job.backend.identity());
+        let request = Request {
+            names: job.names.clone(),
+            id: new_id()?,
+            mode: job.mode,
+            ttl: job.plan.ttl,
+            holder: job.holder.clone(),
+            ancestors,
+            supersede: job.supersede || job.replace,
+        };
+        Ok(Self {
+            outer,
+            request,
+            entering: None,
+            since: Moment::NEVER,
+            looking: None,
+            own: Vec::new(),
+            under: None,
+        })
+    }
+
+    /// The claim under which the command runs.
+    pub(super) fn claim(&self) -> ClaimId {
+        self.under.unwrap_or(self.request.id)
+    }
+
+    /// Begins to enter.
+    pub(super) fn enter(&mut self, context: &Context<'_>) {
+        let job = context.job;
+        self.since = context.now();
+        context.keeper.would_abandon(self.request.id.to_number());
+        let (backend, request) = (job.backend.clone(), self.request.clone());
+        let outer = if job.no_nest { Vec::new() } else { self.outer.clone() };
+        let patience = (job.plan.ttl / 3).max(Duration::from_secs(2));
+        let deadline = context.machine.give_up_at().min(self.since + patience);
+        let once_per = job.once_per;
+        self.entering = Some(Box::pin(async move {
+            if let Some(ago) = recent_success(&*backend, &request.names, once_per, deadline).await {
+                return Ok(Attempted::Unneeded(ago));
+            }
+            nested::enter(&backend, &request, &outer, deadline).await.map(Attempted::Entered)
+        }));
+    }
+
+    /// Begins to enter with a new claim: the old id may still be on its way out. Without randomness it has to do.
+    pub(super) fn enter_again(&mut self, context: &Context<'_>) {
+        self.looking = None;
+        self.request.id = new_id().unwrap_or(self.request.id);
+        self.enter(context);
+    }
+
+    /// Takes over where the claim stands.
+    pub(super) fn entered(&mut self, own: Vec<LockName>, under: Option<ClaimId>) {
+        (self.own, self.under) = (own, under);
+    }
+
+    /// Begins to ask once more, under the lock, whether a run succeeded within `period`.
+    pub(super) fn look_again(&mut self, context: &Context<'_>, period: Duration, deadline: Moment) {
+        let (backend, names) = (context.job.backend.clone(), context.job.names.clone());
+        self.looking =
+            Some(Box::pin(async move { recent_success(&*backend, &names, Some(period), deadline).await }));
+    }
+
+    /// Asks for nothing any more.
+    pub(super) fn give_up(&mut self) {
+        (self.entering, self.looking) = (None, None);
+    }
+
+    /// What the command is told of a hold like `grant`.
+    pub(super) fn variables(
+        &self,
+        job: &Job,
+        grant: &Grant,
+        board: Option<&MarkBoard>,
+    ) -> Vec<(&'static str, String)> {
+        let inner = self.own_record(job, grant, board);
+        environment::variables(&job.names, self.claim(), job.mode, grant, &self.outer, inner.as_ref())
+    }
+
+    /// What nested runs may rely on: the locks on which the own claim stands, if there are any.
+    fn own_record(&self, job: &Job, grant: &Grant, board: Option<&MarkBoard>) -> Option<HeldRecord> {
+        let pairs = job.names.iter().zip(&grant.names).filter(|(name, _)| self.own.contains(name));
+        let (names, granted): (Vec<&LockName>, Vec<&Granted>) = pairs.unzip();
+        (!names.is_empty()).then(|| HeldRecord {
+            service: job.backend.identity(),
+            claim: self.request.id.to_string(),
+            mode: job.mode.to_string(),
+            names: names.into_iter().map(ToString::to_string).collect(),
+            tokens: granted.iter().map(|g| g.token.get()).collect(),
+            slots: granted.iter().filter_map(|g| g.slot).collect(),
+            mark: board.and_then(|b| b.address().ok()),
+            process: job.adoption.as_ref().and_then(|adoption| adoption.process),
+        })
+    }
+
+    /// The attempt to enter may have left an entry, unless the service said what was wrong with it.
+    pub(super) async fn evict_self(&self, context: &Context<'_>, deadline: Moment) -> Result<()> {
+        if !context.machine.may_have_entered() {
+            return Ok(());
+        }
+        let (backend, request) = (&context.job.backend, &self.request);
+        // Of locks that are taken one after another the first may be held already; nothing runs under them.
+        let atomic = backend.capabilities().atomic_names || request.names.len() == 1;
+        let how = if atomic { Evict::IfWaiting } else { Evict::Force };
+        for name in &request.names {
+            backend.evict(name, request.id, how, &request.holder, deadline).await?;
+        }
+        Ok(())
+    }
+}
+
+/// How long ago at most, if for every name a run that acquired within `once_per` succeeded. What cannot be
+/// learnt is no reason to skip.
+async fn recent_success(
+    backend: &dyn Backend,
+    names: &[LockName],
+    once_per: Option<Duration>,
+    deadline: Moment,
+) -> Option<Duration> {
+    let period = once_per?;
+    let mut oldest = Duration::ZERO;
+    for name in names {
+        match backend.last_success(name, deadline).await {
+            Ok(Some(age)) if age < period => oldest = oldest.max(age),
+            _ => return None,
+        }
+    }
+    Some(oldest)
+}

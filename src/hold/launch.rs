@@ -1,0 +1,58 @@
+//! The start of the command, of which as much as can be is done before the lock is held.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::context::Context;
+use super::environment;
+use crate::supervise::command::Prepared;
+use crate::supervise::launch::Spawned;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Launch {
+    prepared: Option<Prepared>,
+    rehearsed: bool,
+    /// What carries the hold in the kernel, between the hold and the start.
+    anchors: Vec<OwnedFd>,
+}
+
+impl Launch {
+    /// Makes ready what the command will need, so that nothing of it comes between the hold and its start.
+    pub(super) fn prepare(&mut self, context: &Context<'_>) {
+        if self.prepared.is_none() && context.job.adoption.is_none() {
+            self.prepared = Prepared::new(&context.job.argv, &environment::NAMES).ok();
+        }
+    }
+
+    pub(super) fn is_rehearsed(&self) -> bool {
+        self.rehearsed
+    }
+
+    /// Whether this is the first rehearsal.
+    pub(super) fn rehearse(&mut self) -> bool {
+        !std::mem::replace(&mut self.rehearsed, true)
+    }
+
+    pub(super) fn keep_anchors(&mut self, anchors: Vec<OwnedFd>) {
+        self.anchors = anchors;
+    }
+
+    pub(super) fn take_anchors(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.anchors)
+    }
+
+    /// Starts the command.
+    pub(super) fn spawn(
+        &mut self,
+        context: &Context<'_>,
+        variables: Vec<(&'static str, String)>,
+    ) -> io::Result<Spawned> {
+        let prepared = match self.prepared.take() {
+            Some(prepared) => prepared,
+            None => Prepared::new(&context.job.argv, &environment::NAMES)?,
+        };
+        let keeper = context.keeper;
+        prepared.spawn(variables, keeper.start, keeper.shared(), &self.anchors)
+    }
+}

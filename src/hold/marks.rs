@@ -1,0 +1,67 @@
+//! Nested runs under this hold, each of which has a mark: the hold stays until the last one has gone.
+
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::context::Context;
+use super::event::Event;
+use crate::clock::Clock;
+use crate::supervise::mark::MarkBoard;
+
+/// Between two attempts to wait for nested runs, when the system has no thread to spare for it.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The wait for the last mark.
+type Clearing = Pin<Box<dyn Future<Output = io::Result<()>>>>;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Marks {
+    /// Where nested runs leave their marks. It stays: under one nested run another may still begin.
+    board: Option<MarkBoard>,
+    /// The wait for the last one.
+    pub(super) clearing: Option<Clearing>,
+}
+
+impl Marks {
+    /// Makes the board, if that can be done. Without one nested runs queue for themselves.
+    pub(super) fn prepare(&mut self) {
+        if self.board.is_none() {
+            self.board = MarkBoard::new().ok();
+        }
+    }
+
+    pub(super) fn board(&self) -> Option<&MarkBoard> {
+        self.board.as_ref()
+    }
+
+    /// Tells the machine at once if there are none.
+    pub(super) fn tell_if_gone(&self, context: &mut Context<'_>) {
+        if self.board.as_ref().is_none_or(MarkBoard::try_clear) {
+            context.happened(Event::MarksGone);
+        }
+    }
+
+    /// Waits for the last one, if the machine does and this does not yet.
+    pub(super) fn await_if_needed(&mut self, context: &Context<'_>) {
+        if context.machine.waits_for_marks() && self.clearing.is_none() {
+            self.await_last(context.clock, Duration::ZERO);
+        }
+    }
+
+    /// The same, when the system had no thread to spare for it.
+    pub(super) fn await_later(&mut self, clock: Clock) {
+        self.await_last(clock, RETRY);
+    }
+
+    fn await_last(&mut self, clock: Clock, after: Duration) {
+        if let Some(board) = &self.board {
+            let (cleared, when) = (board.cleared(), clock.now() + after);
+            self.clearing = Some(Box::pin(async move {
+                clock.sleep_until(when).await;
+                cleared.await
+            }));
+        }
+    }
+}

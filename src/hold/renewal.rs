@@ -1,0 +1,46 @@
+//! The lease of the claim, and the renewals that keep it.
+
+use std::sync::Arc;
+
+use super::context::Context;
+use crate::backend::Claim;
+use crate::lease::{Attempt, LeaseKeeper, Wanted};
+use crate::lock::Moment;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Renewal {
+    pub(super) lease: Option<LeaseKeeper>,
+    /// One that is on its way.
+    pub(super) under_way: Option<Attempt>,
+}
+
+impl Renewal {
+    /// Begins one if it is time, and says when the next one is due.
+    pub(super) fn begin_if_due(&mut self, now: Moment) -> Moment {
+        let (Some(lease), None) = (&self.lease, &self.under_way) else { return Moment::NEVER };
+        if lease.due() > now {
+            return lease.due();
+        }
+        self.under_way = Some(lease.attempt());
+        Moment::NEVER
+    }
+
+    /// The lease counts from `from`.
+    pub(super) fn keep(&mut self, context: &Context<'_>, claim: &Arc<dyn Claim>, from: Moment) {
+        let (job, capabilities) = (context.job, context.job.backend.capabilities());
+        let wanted = Wanted {
+            ttl: job.plan.ttl,
+            grace: job.plan.grace,
+            renewals_per_ttl: capabilities.renewals_per_ttl,
+            leased: capabilities.leased,
+        };
+        self.lease = Some(LeaseKeeper::new(claim.clone(), context.clock, wanted, from));
+    }
+
+    /// When SIGTERM is due, if it ever is.
+    pub(super) fn terminate_at(&self) -> Option<Moment> {
+        let at = self.lease.as_ref()?.window().terminate_at;
+        (!at.is_never()).then_some(at)
+    }
+}

@@ -1,0 +1,128 @@
+//! What starts jobs on hosts: cron, systemd, Ansible, supervisors.
+
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::page::{Place, field, is_installed};
+use crate::support::scripts::Tree;
+use crate::support::wait::until_true;
+
+/// The command of the one job of a crontab, as cron starts it.
+fn cron(place: &Place, crontab: &str) -> Command {
+    let mut command = place.command("/bin/sh");
+    command.env_remove("LANG").env("SHELL", "/bin/sh").env("LOGNAME", "ops");
+    for line in crontab.lines() {
+        let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_uppercase());
+        if let Some((name, value)) = line.split_once('=').filter(|(name, _)| is_name(name)) {
+            command.env(name, value);
+        } else {
+            let mut words = line.splitn(6, ' ');
+            assert!(words.by_ref().take(5).all(|time| !time.is_empty()));
+            let job = words.next().expect("a command");
+            // cron would take it for the end of the line.
+            assert!(!job.contains('%'));
+            command.args(["-c", job]);
+        }
+    }
+    command
+}
+
+#[test]
+fn a_job_of_cron_is_skipped_without_a_word_while_the_last_one_runs() {
+    let place = Place::new();
+    let crontab = place.recipe("cron");
+    let gate = place.gated("sync");
+    let first = place.bed.start(&mut cron(&place, &crontab));
+    place.await_up("sync", 1);
+    let skipped = place.bed.finish(&mut cron(&place, &crontab)).silently(0);
+    assert_eq!(skipped.text(), "", "cron would mail this");
+    gate.write("4");
+    first.finish().silently(4);
+    gate.open();
+    place.bed.finish(&mut cron(&place, &crontab)).silently(0);
+    place.await_up("sync", 2);
+    place.assert_over("sync");
+}
+
+fn seconds(text: &str) -> u64 {
+    text.strip_suffix('s').and_then(|number| number.parse().ok()).expect("seconds")
+}
+
+#[test]
+fn a_unit_is_accepted_and_stopped_and_runs_once_for_all_hosts() {
+    if !is_installed("systemd-analyze") {
+        return;
+    }
+    let place = Place::new();
+    let unit = place.recipe("systemd-service");
+    let gate = place.gated("report");
+    let files = [("report.service", unit.clone()), ("report.timer", place.recipe("systemd-timer"))];
+    let files = files.map(|(name, text)| place.bed.write(name, &text));
+    let mut verify = place.command("systemd-analyze");
+    let said = place.bed.finish(verify.args(["verify", "--man=no"]).args(files)).silently(0);
+    assert_eq!(said.text(), "");
+    let line = field(&unit, "ExecStart=");
+    let grace = line.split_once("--grace ").and_then(|(_, rest)| rest.split(' ').next());
+    assert!(seconds(grace.expect("a grace period")) < seconds(field(&unit, "TimeoutStopSec=")));
+    assert_eq!(field(&unit, "KillMode="), "mixed");
+
+    // Stopped: SIGTERM to the main process alone.
+    let main = place.start_words(line);
+    place.await_up("report", 1);
+    main.signal(Signal::TERM);
+    assert_eq!(
+        main.finish_within(Duration::from_secs(seconds(field(&unit, "TimeoutStopSec=")))).signal(),
+        Some(15)
+    );
+    place.bed.await_no_process();
+    assert_eq!(place.bed.holders("report"), 0);
+
+    // On two hosts: the second one waits, and sees that nothing is left to do.
+    let first = place.start_words(line);
+    place.await_up("report", 2);
+    let second = place.start_words(line);
+    place.bed.await_waiters("report", 1);
+    gate.open();
+    first.finish().silently(0);
+    assert_eq!(second.finish().code(), Some(0));
+    place.bed.await_no_process();
+    assert_eq!(place.bed.read("report.up").lines().count(), 2);
+}
+
+#[test]
+fn a_task_of_ansible_runs_on_two_hosts_at_a_time() {
+    let place = Place::new();
+    let recipe = place.recipe("ansible");
+    let gate = place.gated("restart");
+    let hosts: Vec<_> = (0..3).map(|_| place.start_words(field(&recipe, "cmd:"))).collect();
+    place.await_up("restart", 2);
+    place.bed.await_waiters("restart-web", 1);
+    assert_eq!(place.bed.read("restart.up").lines().count(), 2);
+    gate.open();
+    place.await_up("restart", 3);
+    gate.open();
+    gate.open();
+    for host in hosts {
+        assert_eq!(host.finish().code(), Some(0));
+    }
+    place.bed.await_no_process();
+    assert_eq!((place.bed.holders("restart-web"), place.bed.waiters("restart-web")), (0, 0));
+}
+
+#[test]
+fn the_end_of_the_parent_ends_the_command() {
+    let place = Place::new();
+    let recipe = place.recipe("pdeathsig");
+    // Deaf to every ending signal, and in other sessions.
+    let (tree, words) = Tree::words(&place.bed, "tree");
+    place.runs("worker", &words);
+    let parent = place.start_shell(&format!("{recipe} &\nwait"));
+    tree.await_grown(&place.bed);
+    place.bed.assert_busy("worker");
+    parent.signal(Signal::KILL);
+    until_true("the end of the tree", || tree.members().is_empty());
+    assert_eq!(parent.finish().signal(), Some(9));
+    place.assert_over("worker");
+}

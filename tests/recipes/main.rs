@@ -1,0 +1,17 @@
+//! The recipes of dlock-recipes(7): each is taken from the page, and run as the one whose recipe it is would run and stop it.
+
+#![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
+
+mod hosts;
+mod page;
+mod runners;
+mod scripts;
+mod ssh;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+/// Locks of a test are in its own folder.
+fn service(root: &std::path::Path) -> support::Service {
+    support::Service::file(root)
+}

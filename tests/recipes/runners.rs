@@ -1,0 +1,169 @@
+//! What runs the jobs of a pipeline, and how it cancels them.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::page::{Place, ends_within, field, signal_group};
+use crate::support::process;
+use crate::support::scripts::Tree;
+use crate::support::{Running, until};
+
+/// The shell of a step that names none.
+const USUAL_SHELL: &str = "bash -e {0}";
+/// A GitHub runner finds by this variable what a step has left.
+const TRACKING: &str = "RUNNER_TRACKING_ID";
+
+/// Starts a step: the script in a file, the file's name in the place of `{0}`.
+fn start_step(place: &Place, shell: &str, script: &str) -> Running {
+    let file = place.bed.write("step.sh", script).display().to_string();
+    let mut words = shell.split_ascii_whitespace().map(|word| word.replace("{0}", &file));
+    let mut command = place.command(words.next().expect("a shell"));
+    place.bed.start(command.args(words).env(TRACKING, place.bed.root()))
+}
+
+/// Cancels it: SIGINT to the first process, 7.5 s, SIGTERM to it, 2.5 s, SIGKILL to all. Returns after which it had ended.
+fn cancel_step(place: &Place, step: &mut Running) -> Option<Signal> {
+    step.signal(Signal::INT);
+    if ends_within(step, Duration::from_millis(7_500)) {
+        return Some(Signal::INT);
+    }
+    step.signal(Signal::TERM);
+    let after = ends_within(step, Duration::from_millis(2_500)).then_some(Signal::TERM);
+    for process in Place::with(TRACKING, &place.bed.root().display().to_string()) {
+        process::signal(process.pid, Signal::KILL);
+    }
+    after
+}
+
+/// The lines below `run: |`.
+fn script_of(recipe: &str) -> String {
+    let (_, script) = recipe.split_once("run: |\n").expect("a script");
+    script.lines().map(str::trim_start).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_cancelled_step_whose_shell_is_dlock_has_its_five_seconds() {
+    let place = Place::new();
+    let recipe = place.recipe("github");
+    let (shell, script) = (field(&recipe, "shell:"), script_of(&recipe));
+    let build = place.gated("build");
+    // Deaf to every ending signal, and in other sessions.
+    let (tree, words) = Tree::words(&place.bed, "tree");
+    place.runs("deploy", &words);
+    let mut step = start_step(&place, shell, &script);
+    place.await_up("build", 1);
+    place.bed.assert_busy("deploy");
+    build.open();
+    tree.await_grown(&place.bed);
+    assert_eq!(cancel_step(&place, &mut step), Some(Signal::INT));
+    assert!(tree.members().is_empty());
+    place.assert_over("deploy");
+}
+
+#[test]
+fn a_step_fails_as_its_script_does() {
+    let place = Place::new();
+    let recipe = place.recipe("github");
+    let (build, deploy) = (place.gated("build"), place.gated("deploy"));
+    let start = || start_step(&place, field(&recipe, "shell:"), &script_of(&recipe));
+    let step = start();
+    build.write("3");
+    step.finish().silently(3);
+    assert!(!place.bed.exists("deploy.up"));
+    let step = start();
+    build.open();
+    deploy.open();
+    step.finish().silently(0);
+    place.assert_over("deploy");
+}
+
+#[test]
+fn a_cancelled_step_that_becomes_dlock_ends_at_once() {
+    let place = Place::new();
+    let recipe = place.recipe("github-exec");
+    place.endless("deploy");
+    let mut step = start_step(&place, USUAL_SHELL, field(&recipe, "run:"));
+    place.await_up("deploy", 1);
+    assert_eq!(cancel_step(&place, &mut step), Some(Signal::INT));
+    place.assert_over("deploy");
+}
+
+#[test]
+fn a_cancelled_step_that_hears_nothing_leaves_nothing() {
+    let place = Place::new();
+    let recipe = place.recipe("github-exec");
+    let script = field(&recipe, "run:").replace("exec ", "");
+    place.endless("deploy");
+    let mut step = start_step(&place, USUAL_SHELL, &format!("{script}\necho done >done\n"));
+    let job = place.await_up("deploy", 1)[0];
+    step.signal(Signal::INT);
+    assert!(!ends_within(&mut step, Duration::from_millis(500)), "bash passes nothing on");
+    assert!(process::is_alive(job));
+    assert_eq!(cancel_step(&place, &mut step), Some(Signal::TERM));
+    assert!(!place.bed.exists("done"));
+    place.assert_over("deploy");
+}
+
+#[test]
+fn a_cancelled_job_of_gitlab_ends_with_its_process_group() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let place = Place::new();
+        let recipe = place.recipe("gitlab");
+        let (_, script) = recipe.split_once("script:\n").expect("a script");
+        let lines: Vec<&str> = script.lines().map(|line| line.trim_start_matches([' ', '-'])).collect();
+        let file = place.bed.write("job.sh", &format!("set -eo pipefail\n{}\necho done\n", lines.join("\n")));
+        place.endless("deploy");
+        let job = place.bed.start(place.command("bash").arg(file));
+        place.await_up("deploy", 1);
+        signal_group(&job, signal);
+        assert_eq!(job.finish().signal(), Some(signal.as_raw()));
+        place.assert_over("deploy");
+    }
+}
+
+#[test]
+fn an_aborted_build_of_jenkins_ends_by_the_variable_in_its_environment() {
+    const COOKIE: &str = "JENKINS_SERVER_COOKIE";
+    let place = Place::new();
+    let recipe = place.recipe("jenkins");
+    let script = field(&recipe, "sh ").trim_matches('\'');
+    let file = place.bed.write("script.sh", script);
+    let cookie = place.bed.root().display().to_string();
+    place.endless("deploy");
+    let job = place.bed.start(place.command("sh").arg("-e").arg(file).env(COOKIE, &cookie));
+    place.await_up("deploy", 1);
+    for process in Place::with(COOKIE, &cookie) {
+        process::signal(process.pid, Signal::TERM);
+    }
+    job.finish();
+    place.assert_over("deploy");
+}
+
+#[test]
+fn a_container_that_is_told_to_end_ends_in_its_grace_period() {
+    const ALONE: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+    let place = Place::new();
+    let probe = place.bed.finish(place.command("unshare").args(ALONE).arg("true"));
+    if !probe.status.success() {
+        return eprintln!("skipped: no PID namespace may be made here: {}", probe.err.trim());
+    }
+    let recipe = place.recipe("kubernetes");
+    let words: Vec<String> = serde_json::from_str(field(&recipe, "command:")).expect("a list of words");
+    let period: u64 = field(&recipe, "terminationGracePeriodSeconds:").parse().expect("seconds");
+    let grace = words.iter().skip_while(|word| *word != "--grace").nth(1).expect("a grace period");
+    assert!(grace.trim_end_matches('s').parse::<u64>().expect("seconds") < period);
+    place.endless("report");
+    // A container's runtime gives process 1 a session.
+    let mut container = place.command("unshare");
+    container.args(ALONE).arg("setsid").args(&words);
+    let running = place.bed.start(&mut container);
+    place.await_up("report", 1);
+    place.bed.finish(&mut container).failed(75, &["report"]);
+    let first = until("process 1 of the namespace", || {
+        process::children(running.pid()).into_iter().find(|p| p.name == "dlock").map(|p| p.pid)
+    });
+    process::signal(first, Signal::TERM);
+    assert_eq!(running.finish_within(Duration::from_secs(period)).code(), Some(128 + 15));
+    place.assert_over("report");
+}

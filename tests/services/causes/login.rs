@@ -1,0 +1,146 @@
+//! Who is not let in, and who may not do what is to be done.
+
+use std::fs;
+
+use super::scene::{Kind, Scene, Staged};
+use super::secure::admit;
+use crate::servers::etcd::Etcd;
+use crate::servers::{Server, mariadb, memcached, postgres, redis, shared_folder, zookeeper};
+use crate::support::{Bed, Service};
+
+const NO_USERS: Staged = Staged::Never("a directory knows the users of the system, and no password");
+const ZK_USERS: Staged =
+    Staged::Never("ZooKeeper takes every user with every password; a wrong one has no right");
+/// A user whom no server of these tests knows, but this system may.
+const SOMEBODY: u32 = 54_321;
+
+fn nodes(kind: Kind) -> Vec<Server> {
+    (0..kind.servers()).map(|_| redis::start_with(&["--appendonly", "no"])).collect()
+}
+
+/// A Redis, or three, in which each has been told `words`.
+fn told(kind: Kind, words: &[&str]) -> Scene {
+    let nodes = nodes(kind);
+    for node in &nodes {
+        assert_eq!(redis::raw(node.port(), words), "+OK\r\n");
+    }
+    Scene::at(redis::addresses(&nodes), nodes)
+}
+
+/// An etcd that asks who is there; `ci` has the password `right`, and no rights.
+fn guarded_etcd() -> Scene {
+    let etcd = Etcd::start();
+    for words in [&["user", "add", "root:admin"][..], &["user", "add", "ci:right"], &["auth", "enable"]] {
+        etcd.ask(words);
+    }
+    Scene::at(etcd.endpoint(), etcd)
+}
+
+fn guarded_mysql(grant: &str) -> Scene {
+    let server = mariadb::start();
+    mariadb::ask(
+        &server,
+        &format!("CREATE USER ci@'%' IDENTIFIED BY 'right'; GRANT {grant} ON locks.* TO ci@'%'"),
+    );
+    let at = format!("mysql://ci@127.0.0.1:{}/locks?ssl-mode=preferred", server.port());
+    Scene::at(at, server)
+}
+
+fn guarded_postgres() -> Scene {
+    let server = postgres::start();
+    server.sql("CREATE ROLE ci LOGIN PASSWORD 'right'");
+    server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    admit(&server, "host all ci 127.0.0.1/32 scram-sha-256");
+    Scene::at(format!("postgres://ci@127.0.0.1:{}/postgres", server.port()), server)
+}
+
+fn guarded_memcached() -> Scene {
+    let file = shared_folder("memcached-users").join("users");
+    fs::write(&file, "ci:right\n").expect("writes");
+    let server = memcached::start_with(&["-Y", file.to_str().expect("UTF-8")]);
+    Scene::at(memcached::address(&server), server)
+}
+
+pub(crate) fn unnamed(kind: Kind) -> Staged {
+    match kind {
+        Kind::File => return NO_USERS,
+        Kind::Zk => return ZK_USERS,
+        Kind::Etcd => guarded_etcd(),
+        Kind::Redis | Kind::Redlock => told(kind, &["CONFIG", "SET", "requirepass", "right"]),
+        // It does not tell no password from a wrong one.
+        Kind::Mysql => {
+            guarded_mysql("ALL").says(77, &["it does not accept this user or password (", "password: NO"])
+        }
+        Kind::Postgres => guarded_postgres(),
+        Kind::Memcached => guarded_memcached(),
+    }
+    .staged()
+}
+
+pub(crate) fn mistaken(kind: Kind) -> Staged {
+    let scene = match kind {
+        Kind::File => return NO_USERS,
+        Kind::Zk => return ZK_USERS,
+        Kind::Etcd => guarded_etcd(),
+        Kind::Redis | Kind::Redlock => {
+            told(kind, &["ACL", "SETUSER", "ci", "on", ">right", "~*", "&*", "+@all"])
+        }
+        Kind::Mysql => guarded_mysql("ALL"),
+        Kind::Postgres => guarded_postgres(),
+        Kind::Memcached => guarded_memcached(),
+    };
+    scene.login("ci", "wrong").staged()
+}
+
+pub(crate) fn needless(kind: Kind) -> Staged {
+    match kind {
+        Kind::File => return NO_USERS,
+        Kind::Zk => return ZK_USERS,
+        Kind::Etcd => {
+            let etcd = Etcd::start();
+            Scene::at(etcd.endpoint(), etcd).login("ci", "needless")
+        }
+        Kind::Redis | Kind::Redlock => {
+            let nodes = nodes(kind);
+            Scene::at(redis::addresses(&nodes), nodes).with("DLOCK_PASSWORD", "needless")
+        }
+        Kind::Mysql => {
+            return Staged::Never("a user without a password has the empty one: see wrong password");
+        }
+        Kind::Postgres => return Staged::Never("a server that trusts its clients never looks at a password"),
+        Kind::Memcached => {
+            let server = memcached::start();
+            Scene::at(memcached::address(&server), server).login("ci", "needless")
+        }
+    }
+    .staged()
+}
+
+pub(crate) fn powerless(kind: Kind) -> Staged {
+    match kind {
+        Kind::File => {
+            let folder = shared_folder("locks");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+            fs::set_permissions(&folder, mode).expect("sets");
+            let words = ["permission denied", "mkdir -m 1777"];
+            Scene::at(folder.display().to_string(), ()).by(SOMEBODY).says(73, &words)
+        }
+        Kind::Etcd => guarded_etcd().login("ci", "right"),
+        Kind::Redis | Kind::Redlock => {
+            let rights = ["ACL", "SETUSER", "ci", "on", ">right", "~*", "&*", "+ping", "+auth"];
+            told(kind, &rights).login("ci", "right")
+        }
+        Kind::Zk => {
+            let server = zookeeper::start();
+            let at = kind.at(&[server.port()]);
+            let bed = Bed::on(Service { backend: "zk", endpoint: at.clone(), prefix: None });
+            let mut owner = bed.run(["--name", "x", "--user", "ann", "--", "true"]);
+            bed.finish(owner.env("DLOCK_PASSWORD", "right")).silently(0);
+            Scene::at(at, server)
+        }
+        Kind::Mysql => guarded_mysql("SELECT").login("ci", "right"),
+        Kind::Postgres => guarded_postgres().login("ci", "right"),
+        Kind::Memcached => return Staged::Never("whoever is let in may do everything"),
+    }
+    .staged()
+}

@@ -1,0 +1,135 @@
+//! Every cause for which a service cannot be used, on every service: what is said, with which code, and how soon.
+//!
+//! Each test walks one line of the table over all services against real servers, and prints it (`--nocapture`). Where two fail alike
+//! they say it in the same words with the same code; a cell that cannot be is said with its reason.
+
+mod login;
+mod ports;
+mod reach;
+mod room;
+mod scene;
+mod secure;
+mod table;
+
+use scene::Staged;
+use table::{Cause, walk};
+
+const NOTHING_TO_REACH: Staged = Staged::Never("a directory: there is nobody to reach");
+
+#[test]
+fn refused() {
+    walk(
+        &Cause::passing("refused", 69, &["cannot", "connection refused", "is it running there?"]),
+        reach::refused,
+    );
+}
+
+#[test]
+fn no_answer() {
+    walk(&Cause::passing("no answer", 69, &["accepts connections but does not answer"]), reach::silent);
+}
+
+#[test]
+fn packets_dropped() {
+    walk(
+        &Cause::passing("packets dropped", 69, &["does not answer", "is it running there?"]),
+        reach::dropped,
+    );
+}
+
+#[test]
+fn another_protocol() {
+    let words = ["accepts connections but does not answer as", "is this the right port?"];
+    walk(&Cause::passing("another protocol", 69, &words), reach::web);
+}
+
+#[test]
+fn another_service() {
+    let words = ["accepts connections but does not answer as", "?"];
+    walk(&Cause::passing("another service", 69, &words), reach::other_service);
+}
+
+#[test]
+fn tls_spoken_but_not_wanted() {
+    let words = ["accepts connections but does not answer as", "does it want"];
+    walk(&Cause::passing("TLS spoken, not wanted", 69, &words), secure::unwanted);
+}
+
+#[test]
+fn tls_required_in_the_protocol() {
+    walk(
+        &Cause::lasting("TLS required", 77, &["it does not accept this user or password"]),
+        secure::required,
+    );
+}
+
+#[test]
+fn tls_wanted_but_not_spoken() {
+    walk(
+        &Cause::lasting("TLS wanted, not spoken", 77, &["does not speak TLS on this port"]),
+        secure::unspoken,
+    );
+}
+
+#[test]
+fn certificate_expired() {
+    let words = ["its certificate expired on 2021-01-01; renew it, or check this host's clock"];
+    walk(&Cause::lasting("certificate expired", 77, &words), secure::expired);
+}
+
+#[test]
+fn certificate_by_an_unknown_authority() {
+    let words = ["its certificate is signed by an unknown authority; name that with --cacert"];
+    walk(&Cause::lasting("unknown authority", 77, &words), secure::unknown);
+}
+
+#[test]
+fn certificate_for_another_name() {
+    let words = ["its certificate is for other.example, not 127.0.0.1"];
+    walk(&Cause::lasting("for another name", 77, &words), secure::misnamed);
+}
+
+#[test]
+fn client_certificate_wanted() {
+    // Why, a server says in its last words, which the end of the connection may overtake.
+    let cause = Cause::lasting("client certificate wanted", 77, &[]).or_overtaken();
+    walk(&cause, secure::unidentified);
+}
+
+#[test]
+fn password_wanted() {
+    let words = ["it wants a user and a password; see --user, --password-file"];
+    walk(&Cause::lasting("password wanted", 77, &words), login::unnamed);
+}
+
+#[test]
+fn wrong_password() {
+    let words = ["it does not accept this user or password", "see --user, --password-file"];
+    walk(&Cause::lasting("wrong password", 77, &words), login::mistaken);
+}
+
+#[test]
+fn needless_password() {
+    let words = ["it wants no password, and one was given; leave out the user and the password"];
+    walk(&Cause::lasting("needless password", 77, &words), login::needless);
+}
+
+#[test]
+fn no_right() {
+    walk(&Cause::lasting("no right", 77, &["it does not let this user do that ("]), login::powerless);
+}
+
+#[test]
+fn no_such_database() {
+    walk(&Cause::lasting("not there", 69, &["it has no such database (", "name another"]), room::missing);
+}
+
+#[test]
+fn full() {
+    walk(&Cause::passing("full", 69, &["it has no ", " left for another claim"]), room::full);
+}
+
+#[test]
+fn read_only() {
+    walk(&Cause::passing("read-only", 69, &["it takes no writes ("]), room::read_only);
+}

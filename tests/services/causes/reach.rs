@@ -1,0 +1,52 @@
+//! Nobody there, or somebody else.
+
+use super::NOTHING_TO_REACH;
+use super::ports::{self, Full};
+use super::scene::{Kind, Scene, Staged};
+use crate::servers::{free_port, memcached, redis};
+
+/// The address of as many ports as `kind` has servers; `port` makes one and says where it is.
+fn on<T: 'static>(kind: Kind, port: impl Fn() -> (T, u16)) -> Staged {
+    if kind == Kind::File {
+        return NOTHING_TO_REACH;
+    }
+    let made: Vec<(T, u16)> = (0..kind.servers()).map(|_| port()).collect();
+    let ports: Vec<u16> = made.iter().map(|(_, port)| *port).collect();
+    Scene::at(kind.at(&ports), made).staged()
+}
+
+pub(crate) fn refused(kind: Kind) -> Staged {
+    on(kind, || ((), free_port()))
+}
+
+pub(crate) fn silent(kind: Kind) -> Staged {
+    on(kind, || {
+        let listener = ports::silent();
+        let port = listener.local_addr().expect("bound").port();
+        (listener, port)
+    })
+}
+
+pub(crate) fn dropped(kind: Kind) -> Staged {
+    on(kind, || {
+        let full = Full::new();
+        let port = full.port();
+        (full, port)
+    })
+}
+
+pub(crate) fn web(kind: Kind) -> Staged {
+    on(kind, || ((), ports::web()))
+}
+
+/// A Redis, and for Redis itself a memcached.
+pub(crate) fn other_service(kind: Kind) -> Staged {
+    on(kind, || {
+        let server = match kind {
+            Kind::Redis | Kind::Redlock => memcached::start(),
+            _ => redis::start(),
+        };
+        let port = server.port();
+        (server, port)
+    })
+}

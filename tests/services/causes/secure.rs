@@ -1,0 +1,271 @@
+//! Encryption that one side wants and the other does not, and certificates that are not believed.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::NOTHING_TO_REACH;
+use super::scene::{Kind, Scene, Staged};
+use crate::servers::postgres::{self, Postgres};
+use crate::servers::zookeeper::Setup;
+use crate::servers::{Server, certificates, free_port, mariadb, memcached, redis, shared_folder, zookeeper};
+use crate::support::until;
+
+/// The certificates of this process: `server`, `expired` and `misnamed` are for servers, all by `ca`.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = certificates::folder();
+        let settings = "[ca]\ndefault_ca = own\n[own]\nnew_certs_dir = .\ndatabase = index\nserial = number\n\
+             default_md = sha256\npolicy = any\n[any]\ncommonName = supplied\n";
+        for (name, text) in [("settings", settings), ("index", ""), ("number", "01\n")] {
+            fs::write(folder.join(name), text).expect("writes");
+        }
+        fs::write(folder.join("elsewhere"), "subjectAltName=DNS:other.example\n").expect("writes");
+        let signed = "ca -batch -notext -config settings -cert ca.pem -keyfile ca.key -in server.csr";
+        let past = "-startdate 20200101000000Z -enddate 20210101000000Z -extfile extensions -out expired.pem";
+        openssl(&folder, &format!("{signed} {past}"));
+        let other =
+            "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -days 2 -extfile elsewhere -out misnamed.pem";
+        openssl(&folder, other);
+        for name in ["server", "expired", "misnamed"] {
+            let read = |end: &str| fs::read_to_string(folder.join(end)).expect("made");
+            let both = read("server.key") + &read(&format!("{name}.pem"));
+            fs::write(folder.join(format!("{name}-both.pem")), both).expect("writes");
+        }
+        folder
+    })
+}
+
+fn openssl(folder: &Path, words: &str) {
+    let output = Command::new("openssl").args(words.split(' ')).current_dir(folder).output();
+    let output = output.expect("openssl runs");
+    assert!(output.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The file with the certificate called `name`.
+fn file(name: &str) -> String {
+    folder().join(name).display().to_string()
+}
+
+/// A server of `kind` that shows `certificate` and wants one of its clients if `clients`; and its address for whoever
+/// encrypts.
+fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
+    let (pem, key, ca) = (file(&format!("{certificate}.pem")), file("server.key"), file("ca.pem"));
+    match kind {
+        Kind::File => unreachable!("a directory speaks to nobody"),
+        Kind::Etcd => {
+            let server = etcd(&pem, &key, clients.then_some(&ca));
+            Scene::at(format!("https://127.0.0.1:{}", server.port()), server)
+        }
+        Kind::Redis | Kind::Redlock => {
+            let nodes: Vec<Server> =
+                (0..kind.servers()).map(|_| tls_redis(&pem, &key, &ca, clients)).collect();
+            let all: Vec<String> =
+                nodes.iter().map(|node| format!("rediss://127.0.0.1:{}", node.port())).collect();
+            Scene::at(all.join(","), nodes)
+        }
+        Kind::Zk => {
+            let server = tls_zookeeper(certificate, clients);
+            Scene::at(format!("zk://127.0.0.1:{}", server.port()), server)
+        }
+        Kind::Mysql => {
+            let options = [format!("--ssl-ca={ca}"), format!("--ssl-cert={pem}"), format!("--ssl-key={key}")];
+            let server = mariadb::start_with(&options.each_ref().map(String::as_str));
+            let user = if clients { "REQUIRE X509" } else { "" };
+            mariadb::ask(&server, &format!("CREATE USER ci@'%' {user}; GRANT ALL ON locks.* TO ci@'%'"));
+            let at = format!("mysql://ci@127.0.0.1:{}/locks?ssl-mode=verify_identity", server.port());
+            Scene::at(at, server)
+        }
+        Kind::Postgres => {
+            let server = tls_postgres(&pem, &key, &ca);
+            if clients {
+                admit(&server, "hostssl all ci 127.0.0.1/32 cert");
+            }
+            Scene::at(format!("postgres://ci@127.0.0.1:{}/postgres", server.port()), server)
+        }
+        Kind::Memcached => {
+            let option = |name: &str, value: &str| ["-o".to_owned(), format!("{name}={value}")];
+            let mut words = vec!["-Z".to_owned()];
+            words.extend(option("ssl_chain_cert", &pem).into_iter().chain(option("ssl_key", &key)));
+            if clients {
+                words.extend(option("ssl_verify_mode", "2").into_iter().chain(option("ssl_ca_cert", &ca)));
+            }
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let server = memcached::start_with(&words);
+            Scene::at(format!("memcacheds://127.0.0.1:{}", server.port()), server)
+        }
+    }
+}
+
+/// An etcd of which nothing is waited for but its port.
+fn etcd(pem: &str, key: &str, clients: Option<&String>) -> Server {
+    let (port, peer) = (free_port(), free_port());
+    let (client, peer) = (format!("https://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
+    let mut words: Vec<String> = vec!["--data-dir".into(), "data".into(), "--unsafe-no-fsync".into()];
+    for (name, value) in [
+        ("listen-client-urls", client.as_str()),
+        ("advertise-client-urls", &client),
+        ("listen-peer-urls", &peer),
+        ("initial-advertise-peer-urls", &peer),
+        ("cert-file", pem),
+        ("key-file", key),
+    ] {
+        words.extend([format!("--{name}"), value.to_owned()]);
+    }
+    words.extend(["--initial-cluster".to_owned(), format!("default={peer}")]);
+    if let Some(ca) = clients {
+        words.extend(["--client-cert-auth".into(), "--trusted-ca-file".into(), ca.clone()]);
+    }
+    Server::start(shared_folder("etcd"), port, move || {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "etcd", "--logger", "zap", "--log-level", "error"]).args(&words);
+        command
+    })
+}
+
+fn tls_redis(pem: &str, key: &str, ca: &str, clients: bool) -> Server {
+    let port = free_port();
+    let number = port.to_string();
+    let files = ["--tls-cert-file", pem, "--tls-key-file", key, "--tls-ca-cert-file", ca];
+    let listen =
+        ["--port", "0", "--tls-port", &number, "--tls-auth-clients", if clients { "yes" } else { "no" }];
+    redis::start_in(
+        shared_folder("redis"),
+        port,
+        &[&listen[..], &files[..]].concat(),
+        &["--appendonly", "no"],
+    )
+}
+
+fn tls_zookeeper(certificate: &str, clients: bool) -> Server {
+    let factory = "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory";
+    zookeeper::start_with(&Setup {
+        lines: vec![
+            format!("ssl.keyStore.location={}", file(&format!("{certificate}-both.pem"))),
+            "ssl.keyStore.type=PEM".to_owned(),
+            format!("ssl.trustStore.location={}", file("ca.pem")),
+            "ssl.trustStore.type=PEM".to_owned(),
+            format!("ssl.clientAuth={}", if clients { "need" } else { "none" }),
+        ],
+        properties: vec![factory.to_owned()],
+        secure: true,
+        ..Setup::default()
+    })
+}
+
+fn tls_postgres(pem: &str, key: &str, ca: &str) -> Postgres {
+    let server = postgres::start();
+    let owner = fs::metadata(server.data()).expect("a folder");
+    for (from, to) in [(pem, "server.crt"), (key, "server.key"), (ca, "root.crt")] {
+        let path = server.data().join(to);
+        fs::copy(from, &path).expect("copies");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("sets");
+        chown(&path, Some(owner.uid()), Some(owner.gid())).expect("changes the owner");
+    }
+    server.sql("CREATE ROLE ci LOGIN SUPERUSER");
+    fs::write(server.data().join("postgresql.auto.conf"), "ssl = on\nssl_ca_file = 'root.crt'\n")
+        .expect("writes");
+    server.sql("SELECT pg_reload_conf()");
+    until("encryption", || (server.sql("SHOW ssl") == "on").then_some(()));
+    server
+}
+
+/// Has `rule` come before what lets everybody in.
+pub(crate) fn admit(server: &Postgres, rule: &str) {
+    let all = format!("{rule}\nhost all postgres 127.0.0.1/32 trust\nlocal all all trust\n");
+    fs::write(server.data().join("pg_hba.conf"), all).expect("writes");
+    server.restart();
+}
+
+pub(crate) fn unwanted(kind: Kind) -> Staged {
+    match kind {
+        Kind::File => NOTHING_TO_REACH,
+        Kind::Mysql | Kind::Postgres => {
+            Staged::Never("encryption begins inside its own protocol: see TLS required")
+        }
+        _ => {
+            let scene = serve(kind, "server", false);
+            let plain = scene.endpoint.replace("https:", "http:").replace("rediss:", "redis:");
+            scene.but_at(plain.replace("memcacheds:", "memcached:")).staged()
+        }
+    }
+}
+
+pub(crate) fn required(kind: Kind) -> Staged {
+    match kind {
+        Kind::File => NOTHING_TO_REACH,
+        Kind::Mysql => {
+            let (pem, key) = (file("server.pem"), file("server.key"));
+            let options = [format!("--ssl-cert={pem}"), format!("--ssl-key={key}")];
+            let server = mariadb::start_with(&options.each_ref().map(String::as_str));
+            mariadb::ask(&server, "CREATE USER ci@'%' REQUIRE SSL; GRANT ALL ON locks.* TO ci@'%'");
+            let at = format!("mysql://ci@127.0.0.1:{}/locks?ssl-mode=disabled", server.port());
+            Scene::at(at, server).staged()
+        }
+        Kind::Postgres => {
+            let server = tls_postgres(&file("server.pem"), &file("server.key"), &file("ca.pem"));
+            admit(&server, "hostssl all ci 127.0.0.1/32 trust");
+            let at = format!("postgres://ci@127.0.0.1:{}/postgres?sslmode=disable", server.port());
+            Scene::at(at, server).staged()
+        }
+        _ => Staged::Never("encryption is a matter of the port: see TLS spoken, not wanted"),
+    }
+}
+
+pub(crate) fn unspoken(kind: Kind) -> Staged {
+    let scene = match kind {
+        Kind::File => return NOTHING_TO_REACH,
+        Kind::Etcd => {
+            let etcd = crate::servers::etcd::Etcd::start();
+            Scene::at(etcd.endpoint().replace("http:", "https:"), etcd)
+        }
+        Kind::Redis | Kind::Redlock => {
+            let nodes: Vec<Server> =
+                (0..kind.servers()).map(|_| redis::start_with(&["--appendonly", "no"])).collect();
+            Scene::at(redis::addresses(&nodes).replace("redis:", "rediss:"), nodes)
+        }
+        Kind::Zk => {
+            let server = zookeeper::start();
+            Scene::at(kind.at(&[server.port()]), server)
+        }
+        Kind::Mysql => {
+            let server = mariadb::start();
+            Scene::at(mariadb::address(&server), server)
+        }
+        Kind::Postgres => {
+            let server = postgres::start();
+            Scene::at(server.address(), server)
+        }
+        Kind::Memcached => {
+            let server = memcached::start();
+            Scene::at(memcached::address(&server).replace("memcached:", "memcacheds:"), server)
+        }
+    };
+    scene.believing(folder(), "ca.pem").staged()
+}
+
+fn shown(kind: Kind, certificate: &str, authority: &str, clients: bool) -> Staged {
+    if kind == Kind::File {
+        return NOTHING_TO_REACH;
+    }
+    serve(kind, certificate, clients).believing(folder(), authority).staged()
+}
+
+pub(crate) fn expired(kind: Kind) -> Staged {
+    shown(kind, "expired", "ca.pem", false)
+}
+
+pub(crate) fn unknown(kind: Kind) -> Staged {
+    shown(kind, "server", "other.pem", false)
+}
+
+pub(crate) fn misnamed(kind: Kind) -> Staged {
+    shown(kind, "misnamed", "ca.pem", false)
+}
+
+pub(crate) fn unidentified(kind: Kind) -> Staged {
+    shown(kind, "server", "ca.pem", true)
+}

@@ -1,0 +1,197 @@
+//! Two networks that elect a leader while their links to the service are cut, and somebody who looks on.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::link::Link;
+use crate::site::{Kind, Site};
+use crate::support::chance::{Random, length, seed};
+use crate::support::running::CROWD;
+use crate::support::wait::{let_pass, until_true, until_within};
+use crate::support::{Bed, Running, quiet};
+
+/// For how long links are cut.
+const LENGTH: Duration = Duration::from_secs(25);
+
+/// How long a link stays cut: shorter and longer than a lease.
+const CUTS: [Duration; 3] = [Duration::from_millis(700), Duration::from_secs(2), Duration::from_secs(7)];
+
+/// Leads as `$1`: it says in `$0.log` that it does, and in which term, and proclaims one value after the other, until there is
+/// a file `$0.stop`. All of its tree have one open file locked, so the kernel says whether another tree lives.
+const LEADER: &str = r#"exec 9>>"$0.tree"
+flock -n 9 || echo "overlap $1 $DLOCK_TOKEN" >>"$0.log"
+echo "leads $1 $DLOCK_TOKEN" >>"$0.log"
+n=0
+until [ -e "$0.stop" ]; do
+    n=$((n + 1))
+    echo "tries $1-$DLOCK_TOKEN-$n" >>"$0.log"
+    "$dlock" proclaim --endpoint "$locks" -- "$1-$DLOCK_TOKEN-$n" 2>>"$0.err" && echo "said $1-$DLOCK_TOKEN-$n" >>"$0.log"
+    sleep 0.1
+done
+exec sleep 1000"#;
+
+/// A term in which so many values were proclaimed lasted long enough for anybody to see it.
+const LONG_TERM: usize = 20;
+
+/// What an observer was shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Shown {
+    claim: String,
+    value: String,
+    token: Option<u64>,
+}
+
+fn shown(observer: &Running) -> Vec<Shown> {
+    let text = observer.out_so_far();
+    let objects = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let one = |object: Value| {
+        Some(Shown {
+            claim: object["claim"].as_str()?.to_owned(),
+            value: object["value"].as_str()?.to_owned(),
+            token: object["token"].as_str().and_then(|token| token.parse().ok()),
+        })
+    };
+    objects.filter_map(one).collect()
+}
+
+/// What the leaders wrote down themselves.
+struct Truth {
+    lines: Vec<String>,
+}
+
+impl Truth {
+    fn read(bed: &Bed) -> Self {
+        Self { lines: bed.read("e.log").lines().map(str::to_owned).collect() }
+    }
+
+    fn those<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a str> {
+        self.lines.iter().filter_map(move |line| line.strip_prefix(word)?.strip_prefix(' '))
+    }
+
+    /// The terms' tokens.
+    fn terms(&self) -> Vec<u64> {
+        let token = |words: &str| words.split(' ').nth(1).and_then(|token| token.parse().ok());
+        self.those("leads").map(|words| token(words).expect("a token")).collect()
+    }
+
+    fn said_in(&self, term: u64) -> usize {
+        self.those("said").filter(|value| value.contains(&format!("-{term}-"))).count()
+    }
+
+    /// Judges what an observer was shown by it; `all` if it must have seen every change.
+    fn judge(&self, seen: &[Shown], all: bool) {
+        // What was tried may have come to be although nobody heard of it.
+        let tried: Vec<&str> = self.those("tries").collect();
+        let mut at = 0_usize;
+        let mut values = BTreeSet::new();
+        for Shown { value, .. } in seen.iter().filter(|one| one.value.contains('-')) {
+            if !values.insert(value.as_str()) {
+                assert_eq!(tried.get(at.wrapping_sub(1)), Some(&value.as_str()), "{value} came again");
+                continue;
+            }
+            let found = tried[at..].iter().position(|one| one == value);
+            at += found.unwrap_or_else(|| panic!("{value} was never tried, or came too late: {seen:?}")) + 1;
+        }
+        // Nobody leads again whose term is over.
+        let mut claims: Vec<&str> = seen.iter().map(|one| one.claim.as_str()).collect();
+        claims.dedup();
+        assert_eq!(claims.len(), claims.iter().collect::<BTreeSet<_>>().len(), "a term came again: {seen:?}");
+        let tokens: Vec<u64> = seen.iter().filter_map(|one| one.token).collect();
+        assert!(tokens.is_sorted(), "terms in another order: {tokens:?}");
+        for term in self.terms() {
+            let must = all || self.said_in(term) >= LONG_TERM;
+            assert!(!must || tokens.contains(&term), "the term {term} was not seen: {tokens:?}");
+        }
+        if all {
+            let missed: Vec<&str> = self.those("said").filter(|value| !values.contains(value)).collect();
+            assert_eq!(missed, [""; 0], "what was proclaimed and not seen");
+        }
+    }
+}
+
+/// Somebody leads when all is well again, and its last value is what everybody sees.
+fn await_last_value(own: &Bed, observer: &Running) {
+    own.write("e.stop", "");
+    until_within(
+        CROWD,
+        || format!("the last value; {:?}, {:?}", Truth::read(own).lines.last(), shown(observer).last()),
+        || {
+            let truth = Truth::read(own);
+            let last = truth.lines.last()?.strip_prefix("said ")?.to_owned();
+            let leads = own.status("x")["holders"][0]["label"] == last.as_str();
+            (leads && shown(observer).last()?.value == last).then_some(())
+        },
+    );
+}
+
+#[test]
+fn whatever_links_are_cut_one_leads_and_observers_see_the_true_history() {
+    let mut links = Vec::new();
+    for _ in 0..2 {
+        match Link::new() {
+            Ok(link) => links.push(link),
+            Err(why) => return eprintln!("skipped: no network namespaces here: {why}"),
+        }
+    }
+    let _load = quiet::loading();
+    let site = Site::start();
+    let part = site.part();
+    let beds: Vec<Bed> = links.iter_mut().map(|link| Bed::on(link.leads_to(&site, &part))).collect();
+    let own = Bed::on(part);
+    let observer = own.start(&mut own.verb("leader", ["x", "--follow", "--json"]));
+    until_true("an observer", || observer.out_so_far() == "null\n");
+    let mut candidates = Vec::new();
+    for (n, (link, bed)) in links.iter().zip(&beds).enumerate() {
+        let name = ["east", "west"][n];
+        let mut command = link.verb(bed, "elect");
+        command.args(["-q", "--name", "x", "--ttl", "4s", "--grace", "200ms", "--forever", "--value", name]);
+        command.args(["--", "bash", "-c", LEADER]).arg(own.path("e")).arg(name);
+        candidates.push(bed.start(&mut command));
+        until_true(&format!("{name}; it said {:?}", candidates[n].err_so_far()), || {
+            own.holders("x") + own.waiters("x") == n + 1
+        });
+    }
+    let mut random = Random(seed());
+    let (begun, length) = (Instant::now(), length(LENGTH));
+    let mut cuts = 0;
+    while begun.elapsed() < length || Truth::read(&own).terms().len() < 2 {
+        assert!(begun.elapsed() < length + CROWD, "{cuts} cuts, and nothing happened");
+        let link = &links[random.below(2)];
+        link.cut();
+        cuts += 1;
+        let_pass(CUTS[random.below(CUTS.len())]);
+        link.mend();
+        let_pass(Duration::from_millis(u64::try_from(random.below(2_500)).expect("small")));
+    }
+    await_last_value(&own, &observer);
+    for one in &candidates {
+        one.signal(Signal::TERM);
+    }
+    for one in candidates {
+        let ended = one.finish_within(CROWD);
+        assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()), "{}", ended.err);
+    }
+    until_true("nobody", || observer.out_so_far().ends_with("null\n"));
+    observer.signal(Signal::INT);
+    let seen = shown(&observer);
+    observer.finish();
+    let truth = Truth::read(&own);
+    eprintln!(
+        "{cuts} cuts, {} terms, {} values, {} seen",
+        truth.terms().len(),
+        truth.those("said").count(),
+        seen.len()
+    );
+    assert_eq!(truth.those("overlap").collect::<Vec<_>>(), [""; 0], "two led at once");
+    if site.kind() != Kind::Redlock {
+        assert!(truth.terms().is_sorted(), "tokens fall: {:?}", truth.terms());
+        truth.judge(&seen, site.kind() == Kind::Etcd);
+    }
+    for bed in &beds {
+        bed.await_no_process();
+    }
+    own.assert_free("x");
+}
