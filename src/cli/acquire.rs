@@ -62,6 +62,11 @@ fn check_lease(run: &Run<'_>) -> Result<(), Failure> {
     Err(Failure::usage(reason).hint("hold the lock for a process with --for-pid PID"))
 }
 
+/// The pair has ended before it could know that the claim was printed.
+fn given_back() -> Failure {
+    Failure::new(ExitCode::Lost, "the lock was given back before the claim was printed".to_owned())
+}
+
 fn system(error: &std::io::Error) -> Failure {
     Failure::new(ExitCode::System, format!("the system refused what dlock needs to hold a lock: {error}"))
 }
@@ -117,7 +122,7 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
             if caller.done().is_ok() {
                 return Ok(Outcome::Exited(0));
             }
-            Outcome::Exited(ExitCode::Lost.number())
+            return Err(given_back().into());
         }
         Answer::Unheard(error) => {
             caller.give_up();
@@ -128,7 +133,7 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
             Outcome::Signaled(signal)
         }
         // Nothing was said, so nothing is held.
-        Answer::Ended(Outcome::Exited(0)) => Outcome::Exited(ExitCode::Lost.number()),
+        Answer::Ended(Outcome::Exited(0)) => return Err(given_back().into()),
         Answer::Ended(outcome) => outcome,
     };
     let status = match outcome {

@@ -6,7 +6,7 @@
 
 use std::future::pending;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use super::context::Context;
@@ -15,9 +15,10 @@ use super::event::{Event, Phase};
 use super::job::Adoption;
 use super::marks::Marks;
 use super::process::Process;
-use crate::lock::Moment;
+use crate::backend::cause;
+use crate::lock::{Error, ErrorKind, Moment};
 use crate::supervise::adopted::AwaitedEnd;
-use crate::supervise::caller::{FromCaller, KeepersEnd};
+use crate::supervise::caller::{FromCaller, Heard, KeepersEnd, keep_answer};
 use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
 use crate::supervise::ender_adopted::Left;
 use crate::supervise::inherited;
@@ -32,6 +33,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(super) struct Adopting {
     /// The way to the caller, until it has said that it is done, or has gone.
     caller: Option<KeepersEnd>,
+    /// What the caller is to say of the hold.
+    answer: Option<OwnedFd>,
     /// The process, until it has ended.
     process: Option<AwaitedEnd>,
     /// Somebody who is left of it.
@@ -43,8 +46,8 @@ pub(super) struct Adopting {
 /// What can be heard of it.
 #[derive(Clone, Copy)]
 pub(super) enum AdoptingNews {
-    /// What the caller says; `None` when it has gone.
-    Caller(Option<FromCaller>),
+    /// What the caller says, or that it has gone.
+    Caller(Heard),
     /// The process has ended.
     ProcessEnded,
     /// The one who was left that was waited for has ended.
@@ -57,6 +60,7 @@ impl Adopting {
         let process = keeper.ender().adopted().map(|adopted| adopted.handle().try_clone()).transpose()?;
         Ok(Self {
             caller: Some(KeepersEnd::new(adoption.caller.try_clone()?)?),
+            answer: None,
             process: process.map(AwaitedEnd::of).transpose()?,
             rest: None,
             look_again_at: Moment::NEVER,
@@ -86,7 +90,7 @@ async fn ended(end: Option<&AwaitedEnd>) {
     }
 }
 
-async fn said(caller: Option<&KeepersEnd>) -> Option<FromCaller> {
+async fn said(caller: Option<&KeepersEnd>) -> Heard {
     match caller {
         Some(caller) => caller.hear().await,
         None => pending().await,
@@ -108,21 +112,24 @@ impl Driver<'_> {
                 adopting.rest = None;
                 None
             }
-            AdoptingNews::Caller(Some(FromCaller::Take)) => {
+            AdoptingNews::Caller(Heard::Said(FromCaller::Take)) => {
                 if *self.context.machine.phase() == Phase::Asking {
                     self.enter_gate();
                 }
                 None
             }
-            AdoptingNews::Caller(Some(FromCaller::Done)) => {
+            AdoptingNews::Caller(heard) => {
                 adopting.caller = None;
+                if !begun {
+                    return Some(WITHDRAWN);
+                }
+                if heard == Heard::Gone {
+                    return Some(self.released());
+                }
+                // Whoever may have been told that it has the lock keeps it.
                 let nobodys =
                     self.context.job.adoption.as_ref().is_some_and(|adoption| adoption.process.is_none());
-                (begun && nobodys).then_some(Event::LeftAlone)
-            }
-            AdoptingNews::Caller(None) => {
-                adopting.caller = None;
-                Some(if begun { self.released() } else { WITHDRAWN })
+                nobodys.then_some(Event::LeftAlone)
             }
         }
     }
@@ -133,18 +140,35 @@ impl Driver<'_> {
         Event::Released
     }
 
-    /// Asks the caller whether it is still there to take the hold. One that is stopped answers later, or too late.
-    pub(super) fn ask_caller(&self) {
+    /// Has at hand what the caller is to say, and asks it whether it is still there to take the hold. One that is stopped
+    /// answers later, or too late.
+    pub(super) fn ask_caller(&mut self) {
+        if let Err(error) = self.keep_answer() {
+            let job = self.context.job;
+            let backend = job.backend.capabilities().backend;
+            let error = Error::new(ErrorKind::System, backend, "print the claim", cause::said(&error));
+            return self.context.happened(Event::Refused(error.on(&job.names[0])));
+        }
         if let Some(caller) = self.process.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
             caller.tell_held();
         }
     }
 
+    /// Makes what the caller is to say while the hold can still be given back with the reason why it cannot be made.
+    fn keep_answer(&mut self) -> io::Result<()> {
+        self.prepare();
+        let (Some(adoption), Some(grant)) = (&self.context.job.adoption, self.context.machine.grant()) else {
+            return Ok(());
+        };
+        let answer = keep_answer(&(adoption.answer)(&self.variables(grant)))?;
+        if let Some(adopting) = &mut self.process.adopting {
+            adopting.answer = Some(answer);
+        }
+        Ok(())
+    }
+
     /// The process runs under the lock from now on.
     pub(super) fn adopt(&mut self, adoption: &Adoption) {
-        self.prepare();
-        let Some(grant) = self.context.machine.grant() else { return };
-        let answer = (adoption.answer)(&self.variables(grant));
         let keeper = self.context.keeper;
         if let Some(pid) = adoption.process {
             keeper.shared().set_command(pid);
@@ -153,14 +177,13 @@ impl Driver<'_> {
         let anchors = self.launch.take_anchors();
         let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
         keeper.tell(ToFront::Started { handle: false }, &descriptors);
-        let told = match self.process.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
-            Some(caller) => caller.tell_answer(&answer),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        };
+        let adopting = self.process.adopting.as_mut();
+        let answer = adopting.and_then(|adopting| Some((adopting.answer.take()?, adopting.caller.as_ref()?)));
+        let told = answer.is_some_and(|(answer, caller)| caller.tell_answer(&answer).is_ok());
         inherited::let_go();
         inherited::let_go_of_errors();
         inherited::leave_directory();
-        if told.is_err() {
+        if !told {
             let released = self.released();
             self.context.happened(released);
         }

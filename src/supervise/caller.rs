@@ -9,7 +9,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, setsid, waitpid};
@@ -198,6 +198,29 @@ fn read_all(memory: OwnedFd) -> io::Result<String> {
     Ok(text)
 }
 
+/// Puts `text` where the caller can read it. Errors: the system has no memory or no descriptor for it.
+pub fn keep_answer(text: &str) -> io::Result<OwnedFd> {
+    let mut memory = File::from(memfd_create(c"dlock-answer", MemfdFlags::CLOEXEC)?);
+    memory.write_all(text.as_bytes())?;
+    Ok(memory.into())
+}
+
+/// How long to wait where the system refused what cannot be refused for long.
+const AGAIN: Duration = Duration::from_millis(10);
+/// How often a caller that has gone is asked for what it said last.
+const ASKED_OF_THE_GONE: u32 = 100;
+
+/// What the keeper hears of the caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// It has said this.
+    Said(FromCaller),
+    /// It has gone, and has said nothing more.
+    Gone,
+    /// It has gone, and the system does not let its last words be read.
+    Unknown,
+}
+
 /// The keeper's end of the channel to the caller; needs a running tokio runtime.
 #[derive(Debug)]
 pub struct KeepersEnd(AsyncFd<OwnedFd>);
@@ -214,23 +237,36 @@ impl KeepersEnd {
         let _ = send(self.0.get_ref(), frame(1, 0, 0), &[]);
     }
 
-    /// Has the caller say `text`, now that the lock is held for it.
+    /// Has the caller say what `text` has, now that the lock is held for it.
     ///
-    /// Errors: the system has no memory for it, or the caller is gone.
-    pub fn tell_answer(&self, text: &str) -> io::Result<()> {
-        let mut memory = File::from(memfd_create(c"dlock-answer", MemfdFlags::CLOEXEC)?);
-        memory.write_all(text.as_bytes())?;
-        send(self.0.get_ref(), frame(2, 0, 0), &[memory.as_fd()])
+    /// Errors: the caller is gone.
+    pub fn tell_answer(&self, text: &OwnedFd) -> io::Result<()> {
+        send(self.0.get_ref(), frame(2, 0, 0), &[text.as_fd()])
     }
 
-    /// What the caller says next; `None` when it is gone, or cannot be heard any more: then it cannot say that it has
+    /// What the caller says next. A refusal of the system is asked again: it says nothing of the caller, which may just have
     /// passed the answer on. Cancel-safe.
-    pub async fn hear(&self) -> Option<FromCaller> {
-        let heard = self.0.async_io(tokio::io::Interest::READABLE, receive).await;
-        match heard.ok().flatten()? {
-            ([1, ..], _) => Some(FromCaller::Take),
-            ([2, ..], _) => Some(FromCaller::Done),
-            _ => None,
+    pub async fn hear(&self) -> Heard {
+        let mut left = ASKED_OF_THE_GONE;
+        loop {
+            match self.0.async_io(tokio::io::Interest::READABLE, receive).await {
+                Ok(Some(([1, ..], _))) => return Heard::Said(FromCaller::Take),
+                Ok(Some(([2, ..], _))) => return Heard::Said(FromCaller::Done),
+                Ok(_) => return Heard::Gone,
+                Err(_) if left == 0 => return Heard::Unknown,
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
+            if self.is_closed() {
+                left -= 1;
+            }
         }
+    }
+
+    /// Whether the caller has closed its end; what it said before may still be to be read.
+    fn is_closed(&self) -> bool {
+        let mut sources = [PollFd::new(self.0.get_ref(), PollFlags::empty())];
+        // Asked without waiting, and it needs no memory of the system's.
+        let polled = poll(&mut sources, Some(&Timespec::default()));
+        polled.is_ok() && sources[0].revents().contains(PollFlags::HUP)
     }
 }
