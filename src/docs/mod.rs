@@ -152,10 +152,12 @@ pub mod adr {
     pub mod r0115_what_others_made_is_called_as_its_service_calls_it {}
     #[doc = include_str!("adr/0118-one-set-of-trials-for-every-way-to-hold.md")]
     pub mod r0118_one_set_of_trials_for_every_way_to_hold {}
-    #[doc = include_str!("adr/0124-every-message-of-every-way-to-hold.md")]
-    pub mod r0124_every_message_of_every_way_to_hold {}
+    #[doc = include_str!("adr/0119-postgres-waiters-do-not-sleep-in-a-lock.md")]
+    pub mod r0119_postgres_waiters_do_not_sleep_in_a_lock {}
     #[doc = include_str!("adr/0121-how-a-claim-stands-is-told-once.md")]
     pub mod r0121_how_a_claim_stands_is_told_once {}
     #[doc = include_str!("adr/0122-files-of-a-folder-form-no-circle.md")]
     pub mod r0122_files_of_a_folder_form_no_circle {}
+    #[doc = include_str!("adr/0124-every-message-of-every-way-to-hold.md")]
+    pub mod r0124_every_message_of_every_way_to_hold {}
 }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{mariadb, postgres};
 use crate::site::{Kind, Site};
@@ -154,6 +153,34 @@ fn a_waiter_at_rest_asks_for_nothing_but_its_renewals() {
     assert_eq!(holder.release().code(), Some(0));
     waiter.await_start();
     waiter.release();
+}
+
+/// What nobody needs is not asked for: the database would plan it, and read nothing.
+#[test]
+fn a_run_on_a_free_lock_hands_over_to_nobody_and_keeps_nobody_out() {
+    let database = Database::start();
+    let bed = database.bed();
+    for _ in 0..10 {
+        bed.finish(&mut bed.run(["-q", "--name", "x", "--", "true"])).silently(0);
+    }
+    let log = database.log();
+    let (hand_over, note) = match database.0.kind() {
+        Kind::Postgres => ("WITH given AS", "_gone\" ("),
+        _ => ("SET @dlock_next", "_gone` ("),
+    };
+    let kept_out = log.lines().filter(|line| line.contains("INSERT INTO") && line.contains(note)).count();
+    assert_eq!(kept_out, 0, "{log}");
+    // A run that takes longer than a tenth of a second, on a busy machine, expects others.
+    assert!(log.matches(hand_over).count() < 10, "{log}");
+    // The same text is there when somebody waits, who is handed the lock.
+    let holder = bed.held(&["--name", "x", "--ttl", "10m", "-q"]);
+    let mut waiter = bed.hold(&["--name", "x", "--ttl", "10m", "-q"]);
+    bed.await_waiters("x", 1);
+    holder.release().silently(0);
+    waiter.await_start();
+    assert!(database.log().contains(hand_over));
+    waiter.release().silently(0);
+    bed.assert_free("x");
 }
 
 #[test]

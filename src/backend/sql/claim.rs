@@ -11,7 +11,7 @@ use super::dialect::{Session, UNTOLD};
 use super::fault::{Fault, Outcome};
 use super::service::{Answer, Patience, Service};
 use super::standing::Standing;
-use super::steps::{Steps, in_order};
+use super::steps::{Steps, has_left, in_order};
 use super::view::{Armed, View};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, Publisher, Source, patience};
@@ -37,6 +37,8 @@ pub(super) struct SqlClaim {
     order: Vec<usize>,
     mode: Mode,
     ttl: Duration,
+    /// Whether nobody else was in any of the lines when it entered.
+    alone: bool,
     publisher: Publisher,
     view: Mutex<View>,
 }
@@ -55,6 +57,7 @@ impl SqlClaim {
             sorted.iter().position(|other| *other == stored).unwrap_or(0)
         };
         let order: Vec<usize> = request.names.iter().map(place).collect();
+        let alone = standings.iter().all(|standing| standing.granted.is_some());
         let mut view = View::new(request.mode, request.ttl);
         let backend = service.dialect.name();
         let publisher = Publisher::new(backend, request.names.first().cloned(), service.clock, entered);
@@ -66,6 +69,7 @@ impl SqlClaim {
             order,
             mode: request.mode,
             ttl: request.ttl,
+            alone,
             publisher,
             view: Mutex::new(view),
         }
@@ -176,8 +180,22 @@ impl SqlClaim {
         }
     }
 
+    /// Whether there is hardly anybody to hand over to: it came alone, a moment ago.
+    fn is_likely_alone(&self) -> bool {
+        self.alone && self.view().armed.is_none() && !self.service.may_be_overtaken()
+    }
+
     pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
-        let batch = |_: &Arc<dyn Session>| self.steps().leave(succeeded, self.service.may_be_overtaken());
+        if self.is_likely_alone() {
+            let batch = |_: &Arc<dyn Session>| self.steps().leave_if_alone(succeeded);
+            let answer = self.service.call(deadline, Patience::Deadline, batch).await?;
+            // If a session broke meanwhile, the claim has to be kept out.
+            if has_left(&answer.sets) && !self.service.may_be_overtaken() {
+                return Ok(());
+            }
+        }
+        let batch =
+            |_: &Arc<dyn Session>| self.steps().leave(self.mode, succeeded, self.service.may_be_overtaken());
         self.service.call(deadline, Patience::Deadline, batch).await.map(drop)
     }
 

@@ -154,8 +154,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// `succeeded` was given the lock, if it was, is the last success.
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String;
 
-    /// The end of a statement that inserts an entry: one that is there already gets its `lease_until` instead.
-    fn or_renew(&self) -> &'static str;
+    /// The end of a statement that inserts an entry, and what has to follow it: one that is there already gets its
+    /// `lease_until` instead, and the `columns` of the entry are told, if there is one then.
+    fn or_renew(&self, lock: &str, claim: &str, columns: &str) -> String;
 
     /// Removes rows of claims that have been kept out long enough, `most` of them. Whoever does the same at the same time
     /// is neither waited for in a circle nor undone.
@@ -167,13 +168,16 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Gives the claim, which is known to hold in all lines, the fence of each of its locks, and a slot.
     fn grant(&self, claim: &str, locks: &[String]) -> String;
 
+    /// Removes the entries of the claim if nobody else is in any of the lines, and says [`LEFT`] if it did.
+    fn remove_if_alone(&self, claim: &str, locks: &[String]) -> String;
+
     /// Within the transaction in which the claim `from` leaves the line of `lock`: gives the first one its fence, and
     /// wakes its client when that is on disk; who may find more than a fence, and whoever has expired, is left out.
     fn hand_over(&self, lock: &str, from: &str) -> String;
 
-    /// After the claim `from` has left the line of `lock`: wakes those who may hold now and were told nothing, and who
-    /// watches. A hint.
-    fn wake_next(&self, lock: &str, from: &str) -> String;
+    /// After the claim `from` has left the line of `lock`, which is of `slots`, or zero: wakes those who may hold now and
+    /// were told nothing, and who watches. A hint.
+    fn wake_next(&self, lock: &str, from: &str, slots: u32) -> String;
 
     /// Wakes the clients of the claims `c` for which `condition` holds. A hint.
     fn wake(&self, condition: &str) -> String;
@@ -189,6 +193,11 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
 
     /// The reverse, after the transaction is committed.
     fn depart(&self, _claim: ClaimId) -> String {
+        String::new()
+    }
+
+    /// The same if [`Dialect::remove_if_alone`] has found nobody else.
+    fn depart_if_alone(&self, _claim: ClaimId) -> String {
         String::new()
     }
 
@@ -230,6 +239,9 @@ pub(super) fn ascii(json: &str) -> String {
 pub(super) fn micros(length: Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4)
 }
+
+/// What the database says when a claim has left lines in which nobody else was.
+pub(super) const LEFT: &str = "left";
 
 /// The end of a wait for news that is none: a look every so often where the server does not tell.
 pub(super) const UNTOLD: Duration = Duration::from_millis(500);

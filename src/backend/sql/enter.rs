@@ -61,7 +61,7 @@ async fn refused(
     };
     // A request that was sent before, over a connection that broke, comes when whoever is in the way has gone.
     if service.may_be_overtaken() {
-        let batch = |_: &Arc<dyn Session>| steps.leave(false, true);
+        let batch = |_: &Arc<dyn Session>| steps.leave(request.mode, false, true);
         service.call(deadline, Patience::Deadline, batch).await?;
     }
     let (name, owner) = (unstored(name), owner(lead));

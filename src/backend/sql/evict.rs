@@ -7,7 +7,7 @@ use super::fault::Outcome;
 use super::service::{Patience, Service};
 use super::steps::Steps;
 use crate::backend::Evict;
-use crate::lock::{ClaimId, Holder, LockName, Moment};
+use crate::lock::{ClaimId, Holder, LockName, Mode, Moment};
 
 /// Does to the claim `id`, of which an entry may stand in the line of `name`, what `how` says; on all of its locks.
 pub(super) async fn evict(
@@ -21,11 +21,13 @@ pub(super) async fn evict(
     let only = std::slice::from_ref(name);
     let question = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, only, id).names();
     let answer = service.call(deadline, Patience::Deadline, question).await?;
-    let texts = answer.sets.iter().flatten().filter_map(|row| row.first()?.as_deref());
-    let names: Vec<LockName> = texts.filter_map(unstored).collect();
+    let column = |n: usize| answer.sets.iter().flatten().filter_map(move |row| row.get(n)?.as_deref());
+    let names: Vec<LockName> = column(0).filter_map(unstored).collect();
+    // Nobody waits for a claim that is not there.
+    let mode = column(1).find_map(|mode| mode.parse().ok()).unwrap_or(Mode::Exclusive);
     // A claim that is in other lines only is not the one that is meant.
     let names = if names.contains(name) { names } else { only.to_vec() };
-    let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).evict(how, by);
+    let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).evict(mode, how, by);
     let answer = service.call(deadline, Patience::Deadline, batch).await?;
     let count = |n: usize| -> u64 {
         let row = answer.sets.first().and_then(|set| set.first());

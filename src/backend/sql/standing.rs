@@ -40,18 +40,20 @@ impl Standing {
     /// What [`super::steps::Steps::enter`] says of the claim itself. Nothing is known of those ahead, nor of why it is
     /// not there.
     pub(super) fn own(sets: &Sets, locks: usize) -> Outcome<Vec<Self>> {
-        last(sets, locks)?.map(|row| row.and_then(Self::parse_own)).collect()
-    }
-
-    fn parse_own(row: &Row) -> Outcome<Self> {
-        let [seq, fence, slot, asked, left] = &row[..] else { return Err(columns(row)) };
-        Ok(Self {
-            present: seq.is_some(),
-            granted: granted(fence.as_deref(), slot.as_deref()),
-            asked: asked.as_deref().and_then(|text| serde_json::from_str(text).ok()),
-            horizon: left.as_deref().and_then(length),
-            ..Self::default()
-        })
+        let mut own = vec![Self::default(); locks];
+        for row in sets.iter().flatten() {
+            // What wakes others says less.
+            let [lock, seq, fence, slot, asked, left] = &row[..] else { continue };
+            let lock = lock.as_deref().and_then(|lock| lock.parse::<usize>().ok());
+            *lock.and_then(|lock| own.get_mut(lock)).ok_or_else(|| columns(row))? = Self {
+                present: seq.is_some(),
+                granted: granted(fence.as_deref(), slot.as_deref()),
+                asked: asked.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+                horizon: left.as_deref().and_then(length),
+                ..Self::default()
+            };
+        }
+        Ok(own)
     }
 
     fn parse(row: &Row) -> Outcome<Self> {

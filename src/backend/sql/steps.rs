@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::dialect::{Dialect, ascii, micros, stored};
+use super::dialect::{Dialect, LEFT, Sets, ascii, micros, stored};
 use crate::backend::Evict;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Request};
@@ -34,6 +34,11 @@ pub(super) struct Steps<'a> {
 /// The kind of a line: claims of different kinds do not mix.
 pub(super) fn kind(mode: Mode) -> String {
     if let Mode::Slots(_) = mode { mode.to_string() } else { String::new() }
+}
+
+/// How many may hold at once, each with a slot; zero where it is not counted.
+fn slots(mode: Mode) -> u32 {
+    if let Mode::Slots(slots) = mode { slots.get() } else { 0 }
 }
 
 /// Names in the order in which they are locked: that of their bytes as they are kept.
@@ -67,31 +72,24 @@ impl<'a> Steps<'a> {
     }
 
     /// Joins the lines at the end; holds at once if nobody else is in any of them. If it stands there already, since an
-    /// answer was lost, it gets another ttl. Ends with one row for each lock, which [`super::standing::Standing::own`]
-    /// reads: how those ahead stand is asked by whoever has to wait.
+    /// answer was lost, it gets another ttl. Ends with a row for each lock whose line it is in, which
+    /// [`super::standing::Standing::own`] reads: how those ahead stand is asked by whoever has to wait.
     pub(super) fn enter(&self, request: &Request) -> String {
         let mut sql = self.begin(true);
         sql.push_str(&self.dialect.arrive(self.id));
         if request.supersede {
             self.supersede(&mut sql, request);
         }
-        for lock in &self.locks {
-            self.insert(&mut sql, lock, request);
+        for (n, lock) in self.locks.iter().enumerate() {
+            self.insert(&mut sql, n, lock, request);
         }
         self.wake_watchers(&mut sql);
-        let (claims, now, claim) = (&self.dialect.tables().claim, self.dialect.now(), &self.claim);
-        for lock in &self.locks {
-            let _ = write!(
-                sql,
-                "SELECT m.seq, m.fence, m.slot, m.asked, m.lease_until - {now} FROM (SELECT {claim} AS claim) one \
-                 LEFT JOIN {claims} m ON m.claim = one.claim AND m.name = {lock};"
-            );
-        }
         sql.push_str("COMMIT;");
         sql
     }
 
-    fn insert(&self, sql: &mut String, lock: &str, request: &Request) {
+    /// Ends with what [`super::standing::Standing::own`] reads of the lock of that number.
+    fn insert(&self, sql: &mut String, n: usize, lock: &str, request: &Request) {
         let tables = self.dialect.tables();
         let (claims, locks, gone, now) = (&tables.claim, &tables.lock, &tables.gone, self.dialect.now());
         let text = |text: &str| self.dialect.text(text);
@@ -100,15 +98,15 @@ impl<'a> Steps<'a> {
         let flag = |flag: bool| i32::from(flag);
         let (newest, nested) = (flag(request.supersede), flag(!request.ancestors.is_empty()));
         let (claim, ttl) = (&self.claim, micros(request.ttl));
-        // The first other one of each line: it shows the kind of all, and whether there is any.
+        // Any other one of each line: it shows the kind of all, and whether there is any.
         let (mut others, mut free, mut same_kind) = (String::new(), String::new(), String::new());
         for (n, lock) in self.locks.iter().enumerate() {
+            // No order: all claims of a line are of one kind.
             let _ = write!(
                 others,
-                "LEFT JOIN (SELECT c.claim, c.kind FROM {claims} c WHERE c.name = {lock} AND c.claim <> {claim} \
-                 ORDER BY c.seq LIMIT 1) p{n} ON TRUE "
+                "LEFT JOIN (SELECT c.kind FROM {claims} c WHERE c.name = {lock} AND c.claim <> {claim} LIMIT 1) p{n} ON TRUE "
             );
-            let _ = write!(free, "{}p{n}.claim IS NULL", if n == 0 { "" } else { " AND " });
+            let _ = write!(free, "{}p{n}.kind IS NULL", if n == 0 { "" } else { " AND " });
             let _ = write!(same_kind, "AND (p{n}.kind IS NULL OR p{n}.kind = {kind}) ");
         }
         let slot = match request.mode {
@@ -122,8 +120,12 @@ impl<'a> Steps<'a> {
              SELECT l.name, l.fence, {claim}, {mode}, {kind}, n.now, n.now + {ttl}, {record}, {newest}, {nested}, \
              CASE WHEN {free} THEN l.fence END, CASE WHEN {free} THEN n.now END, {slot} \
              FROM {locks} l CROSS JOIN (SELECT {now} AS now) n {others}WHERE l.name = {lock} {same_kind}\
-             AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim}) {again};",
-            again = self.dialect.or_renew(),
+             AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim}) {again}",
+            again = self.dialect.or_renew(
+                lock,
+                claim,
+                &format!("{n}, seq, fence, slot, asked, lease_until - {now}")
+            ),
         );
     }
 
@@ -239,9 +241,23 @@ impl<'a> Steps<'a> {
         }
     }
 
+    /// Leaves the lines, if nobody else is in any of them: then there is nobody to hand over to, and what that would be
+    /// is not planned. [`has_left`] says whether it did; if not, nothing has changed.
+    pub(super) fn leave_if_alone(&self, succeeded: bool) -> String {
+        let mut sql = self.dialect.begin(false).to_owned();
+        for lock in &self.locks {
+            sql.push_str(&self.dialect.bump(lock, succeeded.then_some(&self.claim)));
+        }
+        sql.push_str(&self.dialect.remove_if_alone(&self.claim, &self.locks));
+        self.wake_watchers(&mut sql);
+        sql.push_str("COMMIT;");
+        sql.push_str(&self.dialect.depart_if_alone(self.id));
+        sql
+    }
+
     /// Leaves the lines, and hands over. The release itself need not survive a crash of the database, which would only
     /// give the rest of the lease back. `keep_out` says that something sent earlier may still arrive.
-    pub(super) fn leave(&self, succeeded: bool, keep_out: bool) -> String {
+    pub(super) fn leave(&self, mode: Mode, succeeded: bool, keep_out: bool) -> String {
         let mut sql = self.dialect.begin(false).to_owned();
         let (claims, claim) = (&self.dialect.tables().claim, &self.claim);
         for lock in &self.locks {
@@ -260,7 +276,7 @@ impl<'a> Steps<'a> {
         sql.push_str(&self.dialect.depart(self.id));
         // Whoever was given the lock does not wait for this: others who can hold with it, or have to look.
         for lock in &self.locks {
-            sql.push_str(&self.dialect.wake_next(lock, claim));
+            sql.push_str(&self.dialect.wake_next(lock, claim, slots(mode)));
         }
         sql
     }
@@ -278,15 +294,15 @@ impl<'a> Steps<'a> {
         );
     }
 
-    /// Which locks the claim is about.
+    /// Which locks the claim is about, and in which mode.
     pub(super) fn names(&self) -> String {
         let claims = &self.dialect.tables().claim;
-        format!("SELECT name FROM {claims} WHERE claim = {};", self.claim)
+        format!("SELECT name, mode FROM {claims} WHERE claim = {};", self.claim)
     }
 
-    /// Removes the claim, or asks it to leave. The first row says how many of its entries were there, and how many of
-    /// them held; for `IfWaiting` nothing happens if one did.
-    pub(super) fn evict(&self, how: Evict, by: &Holder) -> String {
+    /// Removes the claim, which is in `mode`, or asks it to leave. The first row says how many of its entries were there,
+    /// and how many of them held; for `IfWaiting` nothing happens if one did.
+    pub(super) fn evict(&self, mode: Mode, how: Evict, by: &Holder) -> String {
         let by = ascii(&serde_json::to_string(by).unwrap_or_default());
         let mut sql = self.begin(true);
         let (claims, claim) = (&self.dialect.tables().claim, &self.claim);
@@ -302,7 +318,7 @@ impl<'a> Steps<'a> {
             // If it still holds, it is no claim that must not come back.
             self.keep_out_if_absent(&mut sql, &by);
             for lock in &self.locks {
-                sql.push_str(&self.dialect.wake_next(lock, claim));
+                sql.push_str(&self.dialect.wake_next(lock, claim, slots(mode)));
             }
         }
         sql.push_str("COMMIT;");
@@ -347,6 +363,11 @@ impl<'a> Steps<'a> {
             sql.push_str(&self.dialect.wake_watchers(lock));
         }
     }
+}
+
+/// Whether [`Steps::leave_if_alone`] has removed the claim.
+pub(super) fn has_left(sets: &Sets) -> bool {
+    sets.iter().flatten().any(|row| row.first().is_some_and(|text| text.as_deref() == Some(LEFT)))
 }
 
 /// The columns of an entry that is shown; [`super::inspect::Found`] reads them.

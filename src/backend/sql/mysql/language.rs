@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 
 use super::config::MysqlConfig;
+use crate::backend::sql::dialect::LEFT;
 use crate::backend::sql::tables::Tables;
 use crate::lock::ClaimId;
 
@@ -83,6 +84,16 @@ pub(super) fn grant(tables: &Tables, claim: &str, locks: &[String]) -> String {
         );
     }
     sql
+}
+
+/// The variable is what [`Latches::depart_if_alone`] goes by.
+pub(super) fn remove_if_alone(tables: &Tables, claim: &str, locks: &[String]) -> String {
+    let (claims, all) = (&tables.claim, locks.join(", "));
+    format!(
+        "SET @dlock_alone = NOT EXISTS (SELECT 1 FROM {claims} o WHERE o.name IN ({all}) AND o.claim <> {claim});\
+         DELETE FROM {claims} WHERE claim = {claim} AND name IN ({all}) AND @dlock_alone;\
+         SELECT IF(ROW_COUNT() > 0, '{LEFT}', NULL);"
+    )
 }
 
 /// Gives the first one its fence, and notes from whom: the latch of that claim is free when this is on disk, whereas a
@@ -166,6 +177,15 @@ impl Latches {
         let (latch, home) = (self.latch(claim), self.home(claim));
         format!("SET @dlock_latch = RELEASE_LOCK('{latch}'), @dlock_home = RELEASE_LOCK('{home}');")
     }
+
+    /// The same if [`remove_if_alone`] has found nobody else.
+    pub(super) fn depart_if_alone(&self, claim: ClaimId) -> String {
+        let (latch, home) = (self.latch(claim), self.home(claim));
+        format!(
+            "SET @dlock_latch = IF(@dlock_alone, RELEASE_LOCK('{latch}'), NULL), \
+             @dlock_home = IF(@dlock_alone, RELEASE_LOCK('{home}'), NULL);"
+        )
+    }
 }
 
 /// Of how many statements [`end_query`] is.
@@ -182,22 +202,21 @@ pub(super) fn end_query(lock: &str) -> String {
     )
 }
 
-/// How many of the first in a line are looked at for who may hold now.
-const FIRST: u32 = 256;
-
 /// Wakes those who may hold now and wait to be woken, also whom [`hand_over`] gave something; who waits for a latch only
-/// if it was not given back just now.
-pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str, from: &str) -> String {
+/// if it was not given back just now. Those are the first, and all before the first that is not shared, or with slots
+/// before the first for whom none is left.
+pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str, from: &str, slots: u32) -> String {
     let claims = &tables.claim;
     let (bed, ear) = (latches.used('s', "w.claim"), latches.used('e', "w.claim"));
+    let living = |c: &str| format!("FROM {claims} {c} WHERE {c}.name = {lock} AND {c}.lease_until > {NOW}");
     format!(
-        "SELECT COALESCE({bed}, IF(@dlock_latch = 1, NULL, {ear})) AS {WAKE} FROM (\
-         SELECT f.claim, f.mode, f.fence, f.given_by, ROW_NUMBER() OVER (ORDER BY f.seq) AS place, \
-         SUM(f.mode <> 'shared') OVER (ORDER BY f.seq) AS others FROM (\
-         SELECT c.claim, c.mode, c.fence, c.given_by, c.seq FROM {claims} c WHERE c.name = {lock} AND c.lease_until > {NOW} \
-         ORDER BY c.seq LIMIT {FIRST}) f) w WHERE (w.fence IS NULL OR w.given_by = {from}) \
-         AND (w.place = 1 OR w.others = 0 OR (w.mode LIKE 'slots:%' AND w.place <= \
-         CAST(SUBSTRING(w.mode, 7) AS UNSIGNED)));"
+        "SET @dlock_last = GREATEST((SELECT f.seq {first} ORDER BY f.seq LIMIT 1), COALESCE(\
+         (SELECT x.seq - 1 {beyond} AND x.mode <> 'shared' ORDER BY x.seq LIMIT 1 OFFSET {slots}), \
+         9223372036854775807));\
+         SELECT COALESCE({bed}, IF(@dlock_latch = 1, NULL, {ear})) AS {WAKE} FROM {claims} w \
+         WHERE w.name = {lock} AND w.seq <= @dlock_last AND (w.fence IS NULL OR w.given_by = {from});",
+        first = living("f"),
+        beyond = living("x"),
     )
 }
 

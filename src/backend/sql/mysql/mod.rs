@@ -116,8 +116,13 @@ impl Dialect for Mysql {
         language::bump(self.tables(), lock, succeeded)
     }
 
-    fn or_renew(&self) -> &'static str {
-        "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until)"
+    /// MariaDB could tell in the same statement, MySQL cannot.
+    fn or_renew(&self, lock: &str, claim: &str, columns: &str) -> String {
+        format!(
+            "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until);\
+             SELECT {columns} FROM {claims} WHERE claim = {claim} AND name = {lock};",
+            claims = self.tables().claim
+        )
     }
 
     fn forget(&self, most: u32) -> String {
@@ -132,12 +137,16 @@ impl Dialect for Mysql {
         language::grant(self.tables(), claim, locks)
     }
 
+    fn remove_if_alone(&self, claim: &str, locks: &[String]) -> String {
+        language::remove_if_alone(self.tables(), claim, locks)
+    }
+
     fn hand_over(&self, lock: &str, from: &str) -> String {
         language::hand_over(self.tables(), lock, from)
     }
 
-    fn wake_next(&self, lock: &str, from: &str) -> String {
-        language::wake_next(self.tables(), self.dialer.latches(), lock, from)
+    fn wake_next(&self, lock: &str, from: &str, slots: u32) -> String {
+        language::wake_next(self.tables(), self.dialer.latches(), lock, from, slots)
     }
 
     fn wake(&self, condition: &str) -> String {
@@ -154,6 +163,10 @@ impl Dialect for Mysql {
 
     fn depart(&self, claim: ClaimId) -> String {
         self.dialer.latches().depart(claim)
+    }
+
+    fn depart_if_alone(&self, claim: ClaimId) -> String {
+        self.dialer.latches().depart_if_alone(claim)
     }
 
     fn listen(&self, claim: ClaimId) -> String {

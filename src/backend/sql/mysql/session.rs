@@ -24,7 +24,7 @@ use crate::lock::{ClaimId, Granted};
 /// be there, and a holder is silent for a third of its ttl. The last of it fails where no writes are taken, before
 /// anything is done there by a user whom `read_only` does not bind.
 const PRELUDE: &str = "SET SESSION wait_timeout = 2000000, SESSION innodb_lock_wait_timeout = 5;\
-     SET @dlock_writes = (SELECT 1 UNION SELECT IF(@@global.read_only, 2, 1));";
+     SET @dlock_writes = (SELECT 1 UNION ALL SELECT 2 FROM DUAL WHERE @@global.read_only);";
 
 /// A session. Its connections close when it is dropped; what is on its way then may still be done.
 pub(super) struct MysqlSession {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::backend::sql::dialect::stored;
+use crate::backend::sql::dialect::{LEFT, stored};
 use crate::backend::sql::tables::Tables;
 use crate::lock::{ClaimId, LockName};
 
@@ -92,6 +92,14 @@ fn give(tables: &Tables, claim: &str, names: &[String], slot: &str) -> String {
 /// an identifier has at most 63 bytes.
 const CHANNEL: &str = "dlock_c_";
 
+pub(super) fn remove_if_alone(tables: &Tables, claim: &str, locks: &[String]) -> String {
+    let (claims, all) = (&tables.claim, locks.join(", "));
+    format!(
+        "DELETE FROM {claims} WHERE claim = {claim} AND name IN ({all}) AND NOT EXISTS (\
+         SELECT 1 FROM {claims} o WHERE o.name IN ({all}) AND o.claim <> {claim}) RETURNING '{LEFT}';"
+    )
+}
+
 /// Gives the first one its fence, in the commit that lets it hold, which then has to reach the disk before the message
 /// goes out. Who has a slot to find, or stands in other lines too, is woken and fetches it. The message says nothing:
 /// whoever may connect can send any, so that whoever gets one reads its row.
@@ -107,18 +115,16 @@ pub(super) fn hand_over(tables: &Tables, lock: &str) -> String {
     )
 }
 
-/// Wakes the next one, and those behind it who can hold with it.
-pub(super) fn wake_next(tables: &Tables, lock: &str) -> String {
+/// Wakes the next one, and those behind it who can hold with it: all before the first that is not shared, or with slots
+/// before the first for whom none is left.
+pub(super) fn wake_next(tables: &Tables, lock: &str, slots: u32) -> String {
     let claims = &tables.claim;
     format!(
         "SELECT pg_notify('{CHANNEL}' || c.claim, '') FROM {claims} c \
-         WHERE c.name = {lock} AND c.fence IS NULL AND c.seq <= COALESCE((\
-         SELECT CASE WHEN h.mode = 'exclusive' THEN h.seq \
-         WHEN h.mode = 'shared' THEN (SELECT x.seq - 1 FROM {claims} x WHERE x.name = {lock} \
-         AND x.mode <> 'shared' ORDER BY x.seq LIMIT 1) \
-         ELSE (SELECT x.seq - 1 FROM {claims} x WHERE x.name = {lock} ORDER BY x.seq \
-         OFFSET substr(h.kind, 7)::bigint LIMIT 1) END \
-         FROM {claims} h WHERE h.name = {lock} ORDER BY h.seq LIMIT 1), 9223372036854775807);{}",
+         WHERE c.name = {lock} AND c.fence IS NULL AND c.seq <= GREATEST(\
+         (SELECT f.seq FROM {claims} f WHERE f.name = {lock} ORDER BY f.seq LIMIT 1), COALESCE(\
+         (SELECT x.seq - 1 FROM {claims} x WHERE x.name = {lock} AND x.mode <> 'shared' ORDER BY x.seq \
+         OFFSET {slots} LIMIT 1), 9223372036854775807));{}",
         wake_watchers(tables, lock)
     )
 }

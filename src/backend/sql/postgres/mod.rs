@@ -116,8 +116,10 @@ impl Dialect for Postgres {
         language::bump(&self.tables, lock, succeeded)
     }
 
-    fn or_renew(&self) -> &'static str {
-        "ON CONFLICT (claim, name) DO UPDATE SET lease_until = EXCLUDED.lease_until"
+    fn or_renew(&self, _lock: &str, _claim: &str, columns: &str) -> String {
+        format!(
+            "ON CONFLICT (claim, name) DO UPDATE SET lease_until = EXCLUDED.lease_until RETURNING {columns};"
+        )
     }
 
     fn forget(&self, most: u32) -> String {
@@ -132,12 +134,16 @@ impl Dialect for Postgres {
         language::grant(&self.tables, claim, locks)
     }
 
+    fn remove_if_alone(&self, claim: &str, locks: &[String]) -> String {
+        language::remove_if_alone(&self.tables, claim, locks)
+    }
+
     fn hand_over(&self, lock: &str, _from: &str) -> String {
         language::hand_over(&self.tables, lock)
     }
 
-    fn wake_next(&self, lock: &str, _from: &str) -> String {
-        language::wake_next(&self.tables, lock)
+    fn wake_next(&self, lock: &str, _from: &str, slots: u32) -> String {
+        language::wake_next(&self.tables, lock, slots)
     }
 
     fn wake(&self, condition: &str) -> String {
