@@ -149,7 +149,7 @@ fn a_claim_that_is_not_of_acquire_or_wrong_is_76_and_nothing_is_touched() {
     let claim = bed.await_line("claim");
     for verb in ["release", "renew"] {
         let asked = |claim: &str, name: &str| bed.finish(&mut bed.verb(verb, [claim, "--name", name]));
-        asked(holder.claim(), "x").failed(76, &["not of dlock acquire"]);
+        asked(holder.claim(), "x").failed(76, &["not taken by dlock acquire"]);
         asked("0123456789abcdef", "y").failed(76, &["0123456789abcdef"]);
         asked(&claim, "x").failed(76, &[&claim]);
         asked("0123", "y").failed(64, &["CLAIM"]);

@@ -49,7 +49,7 @@ fn what_is_not_there_or_no_certificate_says_so() {
     refused(&bed, &["--cacert", "/"], &["--cacert", "cannot be read"]);
     refused(&bed, &["--cacert", "/dev/zero"], &["--cacert", "longer than a mebibyte"]);
     let text = file(&bed, "text", "hunter2\n", 0o600);
-    refused(&bed, &["--cacert", &text], &["--cacert", "no PEM file"]);
+    refused(&bed, &["--cacert", &text], &["--cacert", "not a PEM file"]);
     refused(&bed, &["--user", "u", "--password-file", "nowhere"], &["--password-file", "cannot be read"]);
 }
 
