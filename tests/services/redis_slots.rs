@@ -159,12 +159,12 @@ fn kinds_that_do_not_mix_are_told_when_the_turn_has_come() {
     let (bed, (first, last)) = (bed(), names("kinds"));
     let three = bed.held(&["--name", &last, "--slots", "3"]);
     let both = ["--name", &first, "--name", &last];
-    bed.finish(&mut bed.run([&both[..], &["--", "true"]].concat())).failed(64, &["slots:3"]);
+    bed.finish(&mut bed.run([&both[..], &["--", "true"]].concat())).failed(64, &["a lock with 3 slots"]);
     let holder = bed.held(&["--name", &first]);
     let waiter = bed.hold(&[&both[..], &["-q"]].concat());
     bed.await_waiters(&first, 1);
     done(holder);
-    waiter.running.finish().failed(64, &["slots:3"]);
+    waiter.running.finish().failed(64, &["a lock with 3 slots"]);
     bed.assert_free(&first);
     done(three);
 }

@@ -18,7 +18,7 @@ fn no_process_stays_behind() {
 fn one_that_has_waited_lasts_for_a_whole_ttl() {
     let bed = Bed::new();
     let holder = bed.held(&["--name", "x"]);
-    let words = ["--detach", "--name", "x", "--ttl", "9s"];
+    let words = ["--detach", "-q", "--name", "x", "--ttl", "9s"];
     let waiter = bed.start(&mut bed.verb("acquire", words));
     bed.await_waiters("x", 1);
     // Not so long that it is renewed while it waits.

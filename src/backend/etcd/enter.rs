@@ -319,7 +319,7 @@ async fn supersede(core: &Core, request: &Request, deadline: Moment) -> Outcome<
             };
             let note = Note::Superseded(request.holder.clone());
             let taken = evict::take_out(&core.wire, &core.layout, at, id, true, &note, deadline).await?;
-            any |= taken == Taken::Out;
+            any |= matches!(taken, Taken::Out { .. });
         }
     }
     if any {

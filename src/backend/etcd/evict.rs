@@ -12,7 +12,7 @@ use super::stored::Note;
 use super::wire::{Wire, revoke};
 use crate::backend::Evict;
 use crate::clock;
-use crate::lock::{ClaimId, Holder, Mode, Moment};
+use crate::lock::{ClaimId, Holder, Mode, Moment, Verb};
 
 /// For how long a claim that is not there, but may be on its way, is kept out, in seconds: as long as Linux sends a
 /// packet again that nobody acknowledges.
@@ -34,17 +34,24 @@ pub(super) async fn evict(
             wire.persist();
             let waiting = how == Evict::IfWaiting;
             let note = Note::Evicted(by.clone());
-            let mut out = false;
+            let (mut out, mut unread) = (false, None);
             loop {
                 match take_out(wire, layout, line, id, waiting, &note, deadline).await? {
-                    Taken::Out => out = true,
+                    Taken::Out { unread: lease } => (out, unread) = (true, lease),
                     Taken::Holds => return Ok(out),
                     Taken::Absent => {}
                 }
                 match keep_out(wire, layout, line, layout.lease_of(id), &note, deadline).await {
-                    // Also if the note could not be left: it is removed, and the note to its owner keeps it out for as
+                    Ok(true) if out => {
+                        if let Some(lease) = unread {
+                            // If that fails, what is left on it ends with its ttl.
+                            let _ = revoke(wire, lease, deadline).await;
+                        }
+                        return Ok(true);
+                    }
+                    // The note could not be left. It is removed all the same, and the note to its owner keeps it out for as
                     // long as its lease lives.
-                    Ok(true) | Err(_) if out => return Ok(true),
+                    Err(_) if out => return Ok(true),
                     Ok(true) => {
                         end_bare_lease(wire, layout.lease_of(id), deadline).await?;
                         return Ok(false);
@@ -87,7 +94,10 @@ async fn ask(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Taken {
     /// It is removed.
-    Out,
+    Out {
+        /// Its lease, if nobody reads the note there: no process looks after the claim.
+        unread: Option<i64>,
+    },
     /// It holds, and was to be removed only if it waits.
     Holds,
     /// It is not in line.
@@ -123,7 +133,8 @@ pub(super) async fn take_out(
         let mut steps = removal(layout, &lines, &all, member);
         steps.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
         if act(wire, Txn::new().when(compares).and_then(steps), deadline).await? {
-            return Ok(Taken::Out);
+            let verb = member.stored.as_ref().map(|stored| stored.record.holder.verb);
+            return Ok(Taken::Out { unread: (verb == Some(Verb::Detach)).then_some(member.lease) });
         }
     }
     Err(Fault::late())

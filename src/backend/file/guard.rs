@@ -31,9 +31,12 @@ impl Drop for Flock {
     }
 }
 
-/// Lets go of a lock, whoever else has the descriptor.
+/// How often letting go is tried: a lock that stays by mistake keeps everybody out.
+const UNLOCKS: usize = 8;
+
+/// Lets go of a lock, whoever else has the descriptor. What a file system refuses for good ends with the last descriptor.
 pub(super) fn unlock(file: &OwnedFd) {
-    let _ = flock(file, FlockOperation::Unlock);
+    let _is_free = (0..UNLOCKS).any(|_| flock(file, FlockOperation::Unlock).is_ok());
 }
 
 /// Takes the lock if it is free; says whether it was.
