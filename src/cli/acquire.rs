@@ -63,8 +63,8 @@ fn check_lease(run: &Run<'_>) -> Result<(), Failure> {
 }
 
 /// The pair has ended before it could know that the claim was printed.
-fn given_back() -> Failure {
-    Failure::new(ExitCode::Lost, "the lock was given back before the claim was printed".to_owned())
+fn given_up() -> Failure {
+    Failure::new(ExitCode::Lost, "the lock was given up before the claim was printed".to_owned())
 }
 
 fn system(error: &std::io::Error) -> Failure {
@@ -123,7 +123,7 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
             if caller.done().is_ok() {
                 return Ok(Outcome::Exited(0));
             }
-            return Err(given_back().into());
+            return Err(given_up().into());
         }
         Answer::Unheard(error) => {
             caller.give_up();
@@ -134,7 +134,10 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
             Outcome::Signaled(signal)
         }
         // Nothing was said, so nothing is held.
-        Answer::Ended(Outcome::Exited(0)) => return Err(given_back().into()),
+        Answer::Ended(Outcome::Exited(0)) => return Err(given_up().into()),
+        Answer::Ended(Outcome::Exited(status)) if caller.was_asked() && status == ExitCode::Lost.number() => {
+            return Err(given_up().into());
+        }
         Answer::Ended(outcome) => outcome,
     };
     let status = match outcome {

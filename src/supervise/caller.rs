@@ -43,6 +43,8 @@ pub struct Caller {
     channel: OwnedFd,
     signals: OwnedFd,
     front: i32,
+    /// Whether the keeper has asked for it.
+    asked: bool,
 }
 
 /// What the wait for the lock came to.
@@ -84,7 +86,9 @@ impl Caller {
         let (own, keepers) = Channel::pair()?;
         let before = sys::block(&taken);
         match sys::fork() {
-            Ok(Fork::Parent(front)) => Ok(Side::Caller(Self { channel: own.into(), signals, front })),
+            Ok(Fork::Parent(front)) => {
+                Ok(Side::Caller(Self { channel: own.into(), signals, front, asked: false }))
+            }
             Ok(Fork::Child) => {
                 // The caller is told of what comes in between, not this process.
                 sys::set_mask(&before);
@@ -128,9 +132,15 @@ impl Caller {
         wait::end_within(front, LEAVING);
     }
 
+    /// Whether the lock was held for it: from then on the front may have nowhere to say why it ended.
+    pub fn was_asked(&self) -> bool {
+        self.asked
+    }
+
     fn hear(&mut self) -> Option<Answer> {
         match receive(&self.channel) {
             Ok(Some(([1, ..], _))) => {
+                self.asked = true;
                 // If the keeper is gone, the next one says it again.
                 let _ = send(&self.channel, frame(1, 0, 0), &[]);
                 None
