@@ -116,17 +116,18 @@ impl Case<'_> {
             && [Role::Caller, Role::Front, Role::Launch]
                 .iter()
                 .any(|role| self.struck(*role, &[Fault::Kill]));
-        if killed || is_normal(self.shape, end) {
+        // Of two that come at once the end of the last term's command may be the first, or the signal.
+        let ended_first = self.shape.stands_again()
+            && self.each_came_to_its_end()
+            && end.change == Change::Exited(COMMANDS_OWN);
+        if killed || is_normal(self.shape, end) || ended_first {
             return self.truth_of_status(end.change, found);
         }
         if self.fault().is_none() || self.seen.hit.is_none() {
             return found.push(format!("status without a fault: {:?}", end.change));
         }
-        // A short pause changes nothing but which of two comes first: the end of the last term's command, or the signal.
+        // A short pause changes nothing.
         if self.fault() == Some(Fault::Pause) {
-            if self.every_term_ended_by_itself() && end.change == Change::Exited(COMMANDS_OWN) {
-                return;
-            }
             return found.push(format!("pause: changed the end to {:?}", end.change));
         }
         let Change::Exited(code) = end.change else {
@@ -163,13 +164,14 @@ impl Case<'_> {
     /// Whether the command was over, by itself, when the fault struck.
     fn ended_before_the_fault(&self) -> bool {
         let over = |state| matches!(state, 'Z' | 'X');
-        self.noted("end run") && self.seen.hit.as_ref().and_then(|hit| hit.command).is_some_and(over)
+        let is_over = self.seen.hit.as_ref().and_then(|hit| hit.command).is_some_and(over);
+        self.noted("end run") && self.each_came_to_its_end() && is_over
     }
 
-    /// Whether it stands again, and no command that was started was ended.
-    fn every_term_ended_by_itself(&self) -> bool {
+    /// Whether no command that was started was ended.
+    fn each_came_to_its_end(&self) -> bool {
         let noted = |what| self.site.times_noted(what);
-        self.shape.stands_again() && noted("start run") == noted("end run")
+        noted("start run") == noted("end run")
     }
 
     /// What dlock says is so.
