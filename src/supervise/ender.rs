@@ -169,12 +169,15 @@ impl Ender {
     ///
     /// Errors: as for [`Ender::new`].
     pub fn hand_over(&mut self) -> io::Result<Self> {
-        let (table, parent_sees) = match std::mem::replace(&mut self.table, Err(Hidden::NotProc)) {
+        let (mut table, parent_sees) = match std::mem::replace(&mut self.table, Err(Hidden::NotProc)) {
             Ok(table) => (table.again()?, true),
             Err(hidden) => (Err(hidden), false),
         };
         let (shared, own_group, front) = (self.shared, self.own_group, self.front);
         let adopted = self.adopted.as_ref().map(Adopted::again).transpose()?;
+        if let (Some(_), Ok(table)) = (&adopted, &mut table) {
+            table.remember()?;
+        }
         Ok(Self { table, outside: Vec::new(), shared, own_group, command: None, parent_sees, adopted, front })
     }
 

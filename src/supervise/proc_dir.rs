@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::io;
+use std::mem::MaybeUninit;
+use std::str::FromStr;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, RawDir, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::carrier::Reader;
@@ -19,8 +21,12 @@ pub struct Process {
     pub parent: i32,
     /// Its process group.
     pub group: i32,
-    /// The letter of its state: `T` is stopped, `Z` ended and not reaped.
+    /// The letter of its first thread's state: `T` is stopped, `Z` ended and not reaped.
     pub state: u8,
+    /// How many threads it has, the first one too, though that may have ended before the others.
+    pub threads: u32,
+    /// The kernel's flags of its first thread.
+    flags: u32,
     /// When it was born, in ticks after the boot: with the pid it tells a process from a later one of that number.
     pub born: u64,
 }
@@ -31,8 +37,13 @@ impl Process {
         self.state == b'T'
     }
 
+    fn is_of_kernel(self) -> bool {
+        self.flags & PF_KTHREAD != 0
+    }
+
+    /// Whether all its threads have ended. The state alone is that of the first one.
     pub(super) fn has_ended(self) -> bool {
-        matches!(self.state, b'Z' | b'X')
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 }
 
@@ -74,15 +85,15 @@ impl Directory {
         }
     }
 
-    fn file(&self, pid: i32, name: &str) -> Result<OwnedFd, Errno> {
+    fn file(&self, pid: i32, name: &str, more: OFlags) -> Result<OwnedFd, Errno> {
         let mut path = [0; 24];
         let path = path_of(pid, name, &mut path);
-        self.open(|| openat(&self.proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))
+        self.open(|| openat(&self.proc, path, OFlags::RDONLY | OFlags::CLOEXEC | more, Mode::empty()))
     }
 
     /// `None` if there is no such process.
     pub(super) fn stat(&self, pid: i32) -> Result<Option<Process>, Errno> {
-        let file = match self.file(pid, "stat") {
+        let file = match self.file(pid, "stat", OFlags::empty()) {
             Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
             other => other?,
         };
@@ -98,26 +109,70 @@ impl Directory {
         }
     }
 
-    /// Whether the environment that `pid` was started with says that it runs under `claim`, written as 32 digits. One
-    /// whose environment this process may not read belongs to somebody else, and counts as none that does.
-    pub(super) fn carries(&self, pid: i32, claim: &[u8; 32]) -> Result<bool, Errno> {
-        let file = match self.file(pid, "environ") {
-            Err(Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM) => return Ok(false),
+    /// Whether the environment that a process was started with says that it runs under `claim`, written as 32 digits.
+    /// One whose environment this process may not read belongs to somebody else, and counts as none that does. `None`
+    /// if it has lost its environment on its way out.
+    ///
+    /// All threads share one environment; of a first thread that has ended it cannot be read.
+    pub(super) fn carries(&self, process: Process, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
+        if process.is_of_kernel() {
+            return Ok(Some(false));
+        }
+        if let Some(carries) = self.thread_carries(process.pid, claim)? {
+            return Ok(Some(carries));
+        }
+        // It may have begun to end since it was looked at.
+        let now = self.stat(process.pid)?.filter(|now| now.born == process.born && !now.has_ended());
+        if now.is_none_or(|now| now.flags & PF_EXITING == 0) {
+            return Ok(Some(false));
+        }
+        let threads = match self.file(process.pid, "task", OFlags::DIRECTORY) {
+            Err(Errno::NOENT | Errno::SRCH) => return Ok(Some(false)),
+            other => other?,
+        };
+        let carries = self.any_thread_carries(&threads, claim);
+        drop(threads);
+        self.restore();
+        carries
+    }
+
+    fn any_thread_carries(&self, threads: &OwnedFd, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
+        let mut buffer = [MaybeUninit::uninit(); 1 << 10];
+        let mut entries = RawDir::new(threads, &mut buffer);
+        while let Some(entry) = entries.next() {
+            let Some(thread) = number(entry?.file_name().to_bytes()) else { continue };
+            // A thread has a directory like a process, only not in the list of those.
+            if let Some(carries) = self.thread_carries(thread, claim)? {
+                return Ok(Some(carries));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same of one thread; `None` if it has no environment.
+    fn thread_carries(&self, thread: i32, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
+        let file = match self.file(thread, "environ", OFlags::empty()) {
+            Err(Errno::ACCESS | Errno::PERM) => return Ok(Some(false)),
+            Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
             other => other?,
         };
         let mut reader = Reader::new(*claim);
         let mut text = [0; 4096];
-        let found = loop {
+        let mut carries = None;
+        let read = loop {
             match read(&file, &mut text) {
-                Ok(0) | Err(Errno::SRCH | Errno::ACCESS | Errno::PERM) => break Ok(false),
-                Ok(length) if reader.finds(&text[..length]) => break Ok(true),
-                Ok(_) => {}
+                Ok(0) | Err(Errno::SRCH) => break Ok(carries),
+                Err(Errno::ACCESS | Errno::PERM) => break Ok(Some(false)),
+                Ok(length) => carries = Some(reader.finds(&text[..length])),
                 Err(errno) => break Err(errno),
+            }
+            if carries == Some(true) {
+                break Ok(carries);
             }
         };
         drop(file);
         self.restore();
-        found
+        read
     }
 }
 
@@ -130,7 +185,7 @@ fn read(file: &OwnedFd, text: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-pub(super) fn number(text: &[u8]) -> Option<i32> {
+pub(super) fn number<T: FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
@@ -142,17 +197,20 @@ fn path_of<'a>(pid: i32, name: &str, room: &'a mut [u8; 24]) -> &'a CStr {
     CStr::from_bytes_until_nul(room).unwrap_or(c"")
 }
 
-/// How many fields of /proc/PID/stat stand between the process group and the time of birth.
-const BEFORE_BIRTH: usize = 16;
+/// What `include/linux/sched.h` of the kernel has among the flags of a process that ends, and of one that is its own.
+const PF_EXITING: u32 = 0x4;
+const PF_KTHREAD: u32 = 0x20_0000;
 
-/// Fields 3, 4, 5 and 22 of /proc/PID/stat; the name before them may contain anything.
+/// Fields 3, 4, 5, 9, 20 and 22 of /proc/PID/stat; the name before them may contain anything.
 fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     let rest = &text[text.iter().rposition(|b| *b == b')')? + 1..];
     let mut fields = rest.split(|b| *b == b' ').filter(|f| !f.is_empty());
     let state = *fields.next()?.first()?;
     let (parent, group) = (number(fields.next()?)?, number(fields.next()?)?);
-    let born = std::str::from_utf8(fields.nth(BEFORE_BIRTH)?).ok()?.parse().ok()?;
-    Some(Process { pid, parent, group, state, born })
+    let flags = number(fields.nth(3)?)?;
+    let threads = number(fields.nth(10)?)?;
+    let born = number(fields.nth(1)?)?;
+    Some(Process { pid, parent, group, state, threads, flags, born })
 }
 
 #[cfg(test)]
@@ -163,7 +221,9 @@ mod tests {
     fn names_may_contain_anything() {
         let text = b"7 (a) R 1 (x) T 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 987 22 23";
         let process = parse(7, text).expect("fields");
-        assert_eq!(process, Process { pid: 7, parent: 3, group: 4, state: b'T', born: 987 });
+        let found =
+            (process.pid, process.parent, process.group, process.state, process.threads, process.born);
+        assert_eq!(found, (7, 3, 4, b'T', 19, 987));
         assert_eq!(parse(7, b"7 (a"), None);
     }
 

@@ -49,6 +49,8 @@ pub struct ProcessTable {
     found: Vec<Process>,
     /// Positions in `found` of the members, parents before their children.
     members: Vec<u32>,
+    /// Pid and time of birth of those whom the look before found; see [`ProcessTable::remember`].
+    before: Vec<(i32, u64)>,
 }
 
 impl ProcessTable {
@@ -87,7 +89,14 @@ impl ProcessTable {
         let (mut found, mut members) = (Vec::new(), Vec::new());
         let room = found.try_reserve_exact(ROOM).and_then(|()| members.try_reserve_exact(ROOM));
         room.map_err(|_| io::ErrorKind::OutOfMemory)?;
-        Ok(Ok(Self { directory: Directory::new(proc)?, found, members }))
+        Ok(Ok(Self { directory: Directory::new(proc)?, found, members, before: Vec::new() }))
+    }
+
+    /// Takes the memory for knowing members again by [`ProcessTable::find_adopted`].
+    ///
+    /// Errors: there is none.
+    pub fn remember(&mut self) -> io::Result<()> {
+        self.before.try_reserve_exact(ROOM).map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
     /// How `pid` stands; `None` if there is no such process. An error means that it cannot be told.
@@ -128,10 +137,28 @@ impl ProcessTable {
 
     /// Looks for `root`, all that carry `claim` in their environment, and all living descendants of those, but for
     /// `except` and theirs. Whether all was seen.
+    ///
+    /// A process on its way out loses its environment before it closes its files, which may take long (NFS). One that
+    /// the last look found is a member until it has ended; another one that is younger than this process may be one,
+    /// so not all was seen.
     pub fn find_adopted(&mut self, root: Option<i32>, claim: &[u8; 32], except: &[i32]) -> bool {
-        self.find(except, |directory, process| {
-            Ok(root == Some(process.pid) || directory.carries(process.pid, claim)?)
-        })
+        let mut before = std::mem::take(&mut self.before);
+        before.clear();
+        before.extend(self.members().map(|member| (member.pid, member.born)).take(before.capacity()));
+        let since = self.look(own_pid());
+        let complete = self.find(except, |directory, process| {
+            if root == Some(process.pid) {
+                return Ok(true);
+            }
+            match directory.carries(process, claim)? {
+                Some(carries) => Ok(carries),
+                None if before.contains(&(process.pid, process.born)) => Ok(true),
+                None if since?.is_some_and(|own| process.born < own.born) => Ok(false),
+                None => Err(Errno::AGAIN),
+            }
+        });
+        self.before = before;
+        complete
     }
 
     /// Looks for those that `is_first` picks, and all living descendants of those, but for `except` and theirs.

@@ -114,6 +114,33 @@ fn what_a_script_leaves_under_its_claim_is_ended_before_the_next_one_starts() {
 }
 
 #[test]
+fn what_has_been_killed_and_still_has_its_files_keeps_the_next_one_waiting() {
+    // The kernel takes back the memory, and with it the environment, before the files.
+    const HUGE: &str = "import fcntl, os, sys, time
+file = open(sys.argv[1], 'w')
+fcntl.flock(file, fcntl.LOCK_EX)
+memory = b'x' * (256 << 20)
+open(sys.argv[2], 'w').write('up\\n')
+time.sleep(1000)";
+    let bed = Bed::new();
+    let python = Bed::python();
+    bed.write("huge.py", HUGE);
+    let text = format!(
+        "eval \"$(dlock acquire --name x --for-pid $$ --grace 0)\" || exit; \
+         sleep 1000 & (setsid {python} huge.py file up.huge &); until [ -s up.huge ]; do sleep 0.01; done; echo up >up; read _ <gate; exit 5",
+    );
+    let gate = bed.gate("gate");
+    let running = bed.start(&mut script(&bed, &text));
+    bed.await_line("up");
+    let waiter = bed.start(&mut bed.run(["-q", "--name", "x", "--", "flock", "-n", "file", "true"]));
+    bed.await_waiters("x", 1);
+    gate.open();
+    assert_eq!(running.finish().code(), Some(5));
+    assert_eq!(waiter.finish().code(), Some(0), "the killed process still had its files");
+    bed.await_no_process();
+}
+
+#[test]
 fn a_killed_process_of_dlock_ends_the_script_and_its_tree_at_once() {
     let _alone = quiet::measuring();
     for victim in ["front", "keeper"] {

@@ -17,14 +17,16 @@ pub(crate) fn state(pid: i32) -> Option<char> {
     text.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Whether it can still do something: it is there, no zombie, and no SIGKILL is on its way to it.
+/// Whether it can still do something: it is there, no zombie, or one that has other threads, and no SIGKILL is on its
+/// way to it.
 pub(crate) fn lives(pid: i32) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim);
     let killed = ["SigPnd:", "ShdPnd:"].into_iter().any(|name| {
         u64::from_str_radix(field(name), 16).is_ok_and(|pending| pending & (1 << (libc::SIGKILL - 1)) != 0)
     });
-    !(killed || field("State:").starts_with(['Z', 'X']) || text.is_empty())
+    let is_zombie = field("State:").starts_with(['Z', 'X']) && matches!(field("Threads:"), "" | "0" | "1");
+    !(killed || is_zombie || text.is_empty())
 }
 
 /// Whether the number is that of a thread of a process with another number.

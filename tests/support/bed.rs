@@ -250,12 +250,19 @@ impl Bed {
         self.processes().into_iter().filter(|p| p.name != "lease-keeper").collect()
     }
 
-    /// Waits until no process of this test is left.
+    /// Waits until no process of this test is left, also of those that have lost their environment and not yet their
+    /// files, with the locks on them.
     #[track_caller]
     pub(crate) fn await_no_process(&self) {
         let begun = Instant::now();
+        let mut leaving = None;
         loop {
-            let left = self.processes();
+            let mut left = self.processes();
+            if left.is_empty() {
+                left = leaving.take().unwrap_or_else(process::leaving);
+                left.retain(process::is_still);
+                leaving = Some(left.clone());
+            }
             if left.is_empty() {
                 return;
             }

@@ -4,12 +4,19 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+/// What the kernel's `include/linux/sched.h` calls so, among the flags of a process.
+const PF_EXITING: u32 = 4;
+
 /// One process, living or dead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
     pub(crate) name: String,
     pub(crate) state: char,
+    /// Its threads, the first one too, though that may have ended before the others.
+    threads: u32,
+    /// It is on its way out: it has no environment any more, and may still have its files.
+    is_leaving: bool,
     pub(crate) parent: i32,
     pub(crate) group: i32,
     pub(crate) session: i32,
@@ -20,7 +27,7 @@ pub(crate) struct Process {
 impl Process {
     /// Whether it can still do anything.
     pub(crate) fn is_alive(&self) -> bool {
-        !matches!(self.state, 'Z' | 'X')
+        !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
 }
 
@@ -35,6 +42,8 @@ pub(crate) fn look(pid: i32) -> Option<Process> {
         pid,
         name: text[open + 1..close].to_owned(),
         state: fields.first()?.chars().next()?,
+        threads: fields.get(17)?.parse().ok()?,
+        is_leaving: fields.get(6)?.parse::<u32>().ok()? & PF_EXITING != 0,
         parent: number(1)?,
         group: number(2)?,
         session: number(3)?,
@@ -70,10 +79,28 @@ pub(crate) fn children(pid: i32) -> Vec<Process> {
 pub(crate) fn with_variable(variable: &str, value: &str) -> Vec<Process> {
     let wanted = format!("{variable}={value}");
     let has = |pid: &i32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|b| *b == 0).any(|entry| entry == wanted.as_bytes())
+        environment(*pid).is_some_and(|text| text.split(|b| *b == 0).any(|entry| entry == wanted.as_bytes()))
     };
     all_pids().filter(has).filter_map(look).filter(Process::is_alive).collect()
+}
+
+/// What a process has of its environment; a first thread that has ended has none, the others of its process do.
+fn environment(pid: i32) -> Option<Vec<u8>> {
+    let of = |path: String| fs::read(path).ok().filter(|text| !text.is_empty());
+    of(format!("/proc/{pid}/environ")).or_else(|| {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        threads.flatten().find_map(|thread| of(thread.path().join("environ").display().to_string()))
+    })
+}
+
+/// Those that end just now, whoever they are: nothing tells any more what their environment was.
+pub(crate) fn leaving() -> Vec<Process> {
+    all().into_iter().filter(|p| p.is_leaving && p.is_alive()).collect()
+}
+
+/// Whether this process is still there, and still has what the kernel takes back at its end.
+pub(crate) fn is_still(process: &Process) -> bool {
+    look(process.pid).is_some_and(|now| now.started == process.started && now.is_alive())
 }
 
 /// The keeper of the dlock whose front is `front`.
