@@ -11,7 +11,7 @@ use crate::support::wait::until_true;
 use crate::support::{Bed, quiet, within};
 
 /// Twenty lines that take two locks, start what a script starts, and never come to their end.
-const SCRIPT: &str = r#"
+pub(crate) const SCRIPT: &str = r#"
 #!/bin/sh
 export DLOCK_ENDPOINT="$locks"
 set -u
@@ -50,21 +50,28 @@ pub(crate) fn pair(bed: &Bed) -> (Process, Process) {
     (front, keeper)
 }
 
-#[test]
-fn a_script_killed_half_way_leaves_nothing_held_and_nothing_running() {
+/// Has `shell` run `text`, which acquires `first` and `second`, and kills it when it is ready.
+#[track_caller]
+pub(crate) fn assert_nothing_is_left(shell: &str, text: &str) {
     let _alone = quiet::measuring();
     let bed = Bed::new();
-    let path = bed.write("script", SCRIPT);
-    let running = bed.start(bed.command("sh").arg(path));
+    let path = bed.write("script", text);
+    let running = bed.start(bed.command(shell).arg(path));
     bed.await_line("ready");
-    assert_eq!((bed.holders("first"), bed.holders("second")), (1, 1));
+    assert_eq!((bed.holders("first"), bed.holders("second")), (1, 1), "{shell}");
     let begun = Instant::now();
     running.signal(Signal::KILL);
     bed.await_no_process();
     within(begun.elapsed(), Duration::from_secs(1));
     bed.assert_free("first");
     bed.assert_free("second");
-    assert_eq!(running.finish().signal(), Some(9));
+    assert_eq!(running.finish().signal(), Some(9), "{shell}");
+    assert_eq!(bed.read("log").lines().count(), 2, "{shell}");
+}
+
+#[test]
+fn a_script_killed_half_way_leaves_nothing_held_and_nothing_running() {
+    assert_nothing_is_left("sh", SCRIPT);
 }
 
 #[test]
