@@ -21,7 +21,7 @@ pub struct Process {
     pub parent: i32,
     /// Its process group.
     pub group: i32,
-    /// The letter of its first thread's state: `T` is stopped, `Z` ended and not reaped.
+    /// The letter of its state: `T` is stopped, `Z` ended and not reaped, if it has no other thread.
     pub state: u8,
     /// How many threads it has, the first one too, though that may have ended before the others.
     pub threads: u32,
@@ -37,13 +37,17 @@ impl Process {
         self.state == b'T'
     }
 
+    fn is_zombie(self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+
     fn is_of_kernel(self) -> bool {
         self.flags & PF_KTHREAD != 0
     }
 
     /// Whether all its threads have ended. The state alone is that of the first one.
     pub(super) fn has_ended(self) -> bool {
-        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+        self.is_zombie() && self.threads <= 1
     }
 }
 
@@ -91,8 +95,19 @@ impl Directory {
         self.open(|| openat(&self.proc, path, OFlags::RDONLY | OFlags::CLOEXEC | more, Mode::empty()))
     }
 
-    /// `None` if there is no such process.
+    /// How `pid` stands; `None` if there is no such process. Where its first thread has ended, the state is that of another one,
+    /// as far as it can be read.
     pub(super) fn stat(&self, pid: i32) -> Result<Option<Process>, Errno> {
+        let found = self.thread_stat(pid)?;
+        let Some(process) = found.filter(|p| p.is_zombie() && p.threads > 1) else { return Ok(found) };
+        let other = self.any_thread(pid, |thread| {
+            Ok(self.thread_stat(thread)?.filter(|other| !other.is_zombie()).map(|other| other.state))
+        });
+        Ok(Some(Process { state: other.ok().flatten().unwrap_or(process.state), ..process }))
+    }
+
+    /// The same of one thread by itself.
+    fn thread_stat(&self, pid: i32) -> Result<Option<Process>, Errno> {
         let file = match self.file(pid, "stat", OFlags::empty()) {
             Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
             other => other?,
@@ -126,27 +141,37 @@ impl Directory {
         if now.is_none_or(|now| now.flags & PF_EXITING == 0) {
             return Ok(Some(false));
         }
-        let threads = match self.file(process.pid, "task", OFlags::DIRECTORY) {
-            Err(Errno::NOENT | Errno::SRCH) => return Ok(Some(false)),
-            other => other?,
-        };
-        let carries = self.any_thread_carries(&threads, claim);
-        drop(threads);
-        self.restore();
-        carries
+        self.any_thread(process.pid, |thread| self.thread_carries(thread, claim))
     }
 
-    fn any_thread_carries(&self, threads: &OwnedFd, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
+    /// What `read` finds of the first thread of `pid` of which it finds something.
+    fn any_thread<T>(
+        &self,
+        pid: i32,
+        read: impl Fn(i32) -> Result<Option<T>, Errno>,
+    ) -> Result<Option<T>, Errno> {
+        let threads = match self.file(pid, "task", OFlags::DIRECTORY) {
+            Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
+            other => other?,
+        };
         let mut buffer = [MaybeUninit::uninit(); 1 << 10];
-        let mut entries = RawDir::new(threads, &mut buffer);
-        while let Some(entry) = entries.next() {
-            let Some(thread) = number(entry?.file_name().to_bytes()) else { continue };
+        let mut entries = RawDir::new(&threads, &mut buffer);
+        let found = loop {
+            let entry = match entries.next() {
+                None | Some(Err(Errno::NOENT | Errno::SRCH)) => break Ok(None),
+                Some(Err(errno)) => break Err(errno),
+                Some(Ok(entry)) => entry,
+            };
             // A thread has a directory like a process, only not in the list of those.
-            if let Some(carries) = self.thread_carries(thread, claim)? {
-                return Ok(Some(carries));
+            let Some(thread) = number(entry.file_name().to_bytes()) else { continue };
+            let found = read(thread);
+            if !matches!(found, Ok(None)) {
+                break found;
             }
-        }
-        Ok(None)
+        };
+        drop(threads);
+        self.restore();
+        found
     }
 
     /// The same of one thread; `None` if it has no environment.

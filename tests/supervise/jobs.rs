@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::support::process::{is_alive, is_stopped, look};
+use crate::support::scripts::HEADLESS;
 use crate::support::terminal::{Terminal, front_of, running};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Bed, process};
@@ -49,6 +50,37 @@ fn ctrl_z_works_again_and_again() {
     gate.open();
     terminal.expect_prompt();
     assert_eq!(terminal.last_status(), 6);
+}
+
+#[test]
+fn ctrl_z_suspends_a_command_whose_first_thread_has_ended() {
+    let bed = Bed::new();
+    let script = bed.write("headless.py", HEADLESS);
+    let words = format!("exec {} {} up.headless", Bed::python(), script.display());
+    let (mut terminal, command) = running(&bed, "", &words);
+    bed.await_line("up.headless");
+    let front = front_of(command);
+    let has_stopped = || process::threads(command).iter().any(|thread| is_stopped(*thread));
+    for way in ["fg", "kill -CONT", "fg"] {
+        terminal.await_foreground(look(command).expect("a command").group);
+        terminal.ctrl_z();
+        terminal.expect("Stopped");
+        terminal.expect_prompt();
+        assert!(is_stopped(front) && has_stopped());
+        if way == "fg" {
+            terminal.type_line("fg");
+        } else {
+            // To dlock alone, which passes it on.
+            process::signal(front, Signal::CONT);
+            until_true("a command that goes on", || !has_stopped());
+            terminal.type_line("fg");
+        }
+        until_true("a job that goes on", || !is_stopped(front) && !has_stopped());
+    }
+    process::signal(command, Signal::TERM);
+    terminal.expect_prompt();
+    assert_eq!(terminal.last_status(), 128 + 15);
+    bed.assert_free("x");
 }
 
 #[test]

@@ -93,6 +93,12 @@ fn environment(pid: i32) -> Option<Vec<u8>> {
     })
 }
 
+/// The numbers of the threads of `pid`.
+pub(crate) fn threads(pid: i32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).expect("a process").flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// Those that end just now, whoever they are: nothing tells any more what their environment was.
 pub(crate) fn leaving() -> Vec<Process> {
     all().into_iter().filter(|p| p.is_leaving && p.is_alive()).collect()

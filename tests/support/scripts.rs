@@ -4,7 +4,7 @@ use super::bed::Bed;
 use super::process::{self, Process};
 
 /// A process whose first thread has ended, which the process table shows as a zombie. `$1` gets a line when that is so.
-const HEADLESS: &str = r#"
+pub(crate) const HEADLESS: &str = r#"
 import ctypes, os, sys, threading, time
 def stay():
     while open("/proc/self/stat").read().rpartition(")")[2].split()[0] != "Z":
