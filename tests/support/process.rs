@@ -101,7 +101,8 @@ pub(crate) fn threads(pid: i32) -> Vec<i32> {
 
 /// Those that end just now, whoever they are: nothing tells any more what their environment was.
 pub(crate) fn leaving() -> Vec<Process> {
-    all().into_iter().filter(|p| p.is_leaving && p.is_alive()).collect()
+    let is_leaving = |p: &Process| p.is_leaving && p.is_alive() && environment(p.pid).is_none();
+    all().into_iter().filter(is_leaving).collect()
 }
 
 /// Whether this process is still there, and still has what the kernel takes back at its end.
