@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
 
+use crate::fd;
 use crate::lock::Moment;
-use crate::readiness;
 use rustix::io::Errno;
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
@@ -93,7 +93,7 @@ impl Alarm {
         if self.timer.is_none() {
             let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
             let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
-            self.timer = Some(readiness::watch(timer).map_err(|_| Errno::MFILE)?);
+            self.timer = Some(fd::watch(timer).map_err(|_| Errno::MFILE)?);
         }
         let timer = self.timer.as_ref().ok_or(Errno::MFILE)?;
         while now() < when {
@@ -113,7 +113,7 @@ impl Alarm {
 async fn boot_timer(when: Moment) -> Result<(), Errno> {
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
     set_timer(&timer, when)?;
-    let timer = readiness::watch(timer).map_err(|_| Errno::MFILE)?;
+    let timer = fd::watch(timer).map_err(|_| Errno::MFILE)?;
     timer.readable().await.map(|_| ()).map_err(|_| Errno::IO)
 }
 

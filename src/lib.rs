@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`lock`] | the domain, pure: names, claims, the grant rule, lease arithmetic |
 //! | [`clock`] | instants that count suspend |
-//! | [`readiness`] | waiting for descriptors |
+//! | [`fd`] | waiting for descriptors |
 //! | [`backend`] | the services behind one pair of traits, and the contract that all of them keep |
 //! | [`lease`] | renews one claim on schedule and says how long it may be relied on |
 //! | [`hold`] | enter, wait, run, stop, leave: one explicit state machine |
@@ -23,9 +23,9 @@ pub mod cli;
 pub mod clock;
 pub mod docs;
 pub mod election;
+pub mod fd;
 pub mod hold;
 pub mod lease;
 pub mod lock;
 pub mod output;
-pub mod readiness;
 pub mod supervise;

@@ -22,11 +22,11 @@ use source::{blank, functions, has_word, tree, words};
 const IMPORTS: &[(&str, &[&str])] = &[
     ("lock", &[]),
     ("docs", &[]),
-    ("readiness", &[]),
-    ("clock", &["lock", "readiness"]),
-    ("supervise", &["clock", "lock", "readiness"]),
+    ("fd", &[]),
+    ("clock", &["lock", "fd"]),
+    ("supervise", &["clock", "lock", "fd"]),
     ("backend", &["lock", "clock"]),
-    ("backend/*", &["backend", "lock", "clock", "readiness"]),
+    ("backend/*", &["backend", "lock", "clock", "fd"]),
     ("backend/locator", &["backend", "backend/*", "lock", "clock"]),
     ("lease", &["backend", "lock", "clock"]),
     ("hold", &["lease", "supervise", "backend", "lock", "clock"]),
@@ -74,7 +74,7 @@ const CONTRACT: &[&str] = &[
 const LOCATOR: &str = "backend/locator.rs";
 
 /// The homes of unsafe code; each says why.
-const UNSAFE: &[&str] = &["supervise/sys.rs", "supervise/launch.rs", "readiness.rs", "main.rs"];
+const UNSAFE: &[&str] = &["supervise/sys.rs", "supervise/launch.rs", "fd.rs", "main.rs"];
 
 /// The one file that touches standard error: whatever else did could wait for whoever reads it.
 const WRITER: &str = "output/writer.rs";

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use super::connect;
 use super::exit_code::{ExitCode, Failure};
-use super::me;
+use super::holder;
 use super::out::{self, Ended, Out};
 use super::settings::{BreakSettings, Target};
 use crate::backend::{Backend, Evict};
@@ -19,7 +19,7 @@ type Ask<'a> = &'a mut dyn FnMut(&str) -> Result<bool, Failure>;
 
 /// Ends claims of others: shows them, asks, and marks or removes them.
 pub fn run(settings: &BreakSettings, out: &mut dyn Out) -> Result<(), Ended> {
-    let by = me::invoker("dlock break".into());
+    let by = holder::invoker("dlock break".into());
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
         act(&*backend, settings, &by, out, &mut ask_terminal).await

@@ -3,7 +3,7 @@
 use super::args::DoctorArgs;
 use super::connect;
 use super::exit_code::Failure;
-use super::layers::{Layers, Surroundings};
+use super::layers::{Environment, Layers};
 use super::out::{Ended, Out};
 use super::settings::{self, Viewing};
 use super::source::{Resolved, Source};
@@ -32,7 +32,7 @@ pub struct DoctorSettings {
 
 impl DoctorSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &DoctorArgs, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn resolve(args: &DoctorArgs, around: &Environment) -> Result<Self, Failure> {
         let mut layers = Layers::load(&args.common.connection, around)?;
         let (verbosity, log_format) = settings::messages(&mut layers, &args.common.messages)?;
         let connection = settings::connection(&mut layers, &args.common.connection)?;

@@ -8,7 +8,7 @@ use crate::hold::{Ended, Verdict};
 
 /// How often and when a candidate stood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct Candidacy {
     /// Whether it has stood before.
     pub(super) again: bool,
     /// The pause before it stood this time.
@@ -19,7 +19,7 @@ pub(super) struct Standing {
 ///
 /// It does not where it was told to end, where it gave up its place or never had one, where the command cannot be executed,
 /// and where something of it may still run. A service that was there and is gone is waited for.
-pub(super) fn stands_again(settings: &RunSettings, ended: &Ended, before: Standing) -> Option<Duration> {
+pub(super) fn stands_again(settings: &RunSettings, ended: &Ended, before: Candidacy) -> Option<Duration> {
     if !settings.forever || ended.told_to_end {
         return None;
     }

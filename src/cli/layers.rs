@@ -39,7 +39,7 @@ pub const VARIABLES: [&str; 17] = [
 pub type Variables = Box<dyn Fn(&str) -> Option<OsString>>;
 
 /// What settings depend on beside the command line.
-pub struct Surroundings {
+pub struct Environment {
     /// Reads an environment variable.
     pub variable: Variables,
     /// The file for all users.
@@ -48,16 +48,16 @@ pub struct Surroundings {
     pub uid: u32,
 }
 
-impl fmt::Debug for Surroundings {
+impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings")
+        f.debug_struct("Environment")
             .field("system_file", &self.system_file)
             .field("uid", &self.uid)
             .finish_non_exhaustive()
     }
 }
 
-impl Surroundings {
+impl Environment {
     /// Those of this process.
     pub fn real() -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Surroundings {
 /// All places where a value can be said.
 #[derive(Debug)]
 pub struct Layers<'a> {
-    around: &'a Surroundings,
+    around: &'a Environment,
     files: Vec<ConfigFile>,
     profile: Option<String>,
     /// Where the values asked for so far came from.
@@ -103,7 +103,7 @@ fn user_config(path: &Path, uid: u32) -> Result<Option<ConfigFile>, Failure> {
 
 impl<'a> Layers<'a> {
     /// Reads the configuration files that there are.
-    pub fn load(args: &ConnectionArgs, around: &'a Surroundings) -> Result<Self, Failure> {
+    pub fn load(args: &ConnectionArgs, around: &'a Environment) -> Result<Self, Failure> {
         let mut layers = Self { around, files: Vec::new(), profile: None, sources: Sources::default() };
         let explicit = match &args.config {
             Some(path) => Some((path.clone(), Source::Flag("config"))),

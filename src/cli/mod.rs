@@ -2,7 +2,6 @@
 
 mod acquire;
 pub mod args;
-mod audience;
 pub mod break_;
 pub mod completions;
 pub mod config_file;
@@ -13,16 +12,17 @@ mod elect;
 mod ending;
 pub mod exit_code;
 mod habits;
+pub mod holder;
 pub mod layers;
 pub mod leader;
 pub mod list;
 pub mod manual;
-pub mod me;
 mod notify;
 pub mod out;
 pub mod page;
 pub mod parse;
 pub mod proclaim;
+mod progress;
 pub mod release;
 mod run;
 pub mod settings;
@@ -49,10 +49,10 @@ use crate::supervise::sys;
 use args::ManArgs;
 use doctor::DoctorSettings;
 pub use exit_code::{ExitCode, Failure};
-use layers::Surroundings;
+use layers::Environment;
 use out::{Ended, Out as _, Stdout};
 use page::Page;
-use parse::Asked;
+use parse::Invocation;
 use settings::{
     AcquireSettings, BreakSettings, ClaimSettings, LeaderSettings, ListSettings, ProclaimSettings,
     RunSettings, StatusSettings, Viewing, WatchSettings,
@@ -86,8 +86,9 @@ fn end(words: Vec<OsString>, started: Moment) -> Outcome {
     let limit = if runs { Limit::Brief } else { Limit::Never };
     let acquires = words.first().is_some_and(|word| word == "acquire");
     let format = acquires.then(|| settings::early_format(&words));
-    let done =
-        parse::parse(words).map_err(Ended::from).and_then(|asked| dispatch(asked, &mut printer, started));
+    let done = parse::parse(words)
+        .map_err(Ended::from)
+        .and_then(|invocation| dispatch(invocation, &mut printer, started));
     match done {
         Ok(outcome) => {
             // A run has said its last words where its lock ended.
@@ -120,72 +121,72 @@ fn early_format(words: &[OsString]) -> LogFormat {
     if json { LogFormat::Json } else { LogFormat::Human }
 }
 
-fn dispatch(asked: Asked, printer: &mut Printer, started: Moment) -> Result<Outcome, Ended> {
-    let around = Surroundings::real();
+fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> Result<Outcome, Ended> {
+    let env = Environment::real();
     let mut out = Stdout::new();
     let told = |printer: &mut Printer, viewing: &Viewing| {
         *printer = Printer::new(viewing.verbosity, viewing.log_format);
     };
-    match asked {
-        Asked::Run(args) => return begin(&RunSettings::resolve(&args, &around)?, printer, started),
-        Asked::Elect(args) => return begin(&RunSettings::of_election(&args, &around)?, printer, started),
-        Asked::Proclaim(args) => {
-            let settings = ProclaimSettings::resolve(&args, &around)?;
+    match invocation {
+        Invocation::Run(args) => return begin(&RunSettings::resolve(&args, &env)?, printer, started),
+        Invocation::Elect(args) => return begin(&RunSettings::of_election(&args, &env)?, printer, started),
+        Invocation::Proclaim(args) => {
+            let settings = ProclaimSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
             proclaim::run(&settings)?;
         }
-        Asked::Leader(args) => {
-            let settings = LeaderSettings::resolve(&args, &around)?;
+        Invocation::Leader(args) => {
+            let settings = LeaderSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
             leader::run(&settings, &mut out, printer)?;
         }
-        Asked::Acquire(args) => {
-            let settings = AcquireSettings::resolve(*args, &around)?;
+        Invocation::Acquire(args) => {
+            let settings = AcquireSettings::resolve(*args, &env)?;
             *printer = Printer::new(settings.run.verbosity, settings.run.log_format);
             return acquire::run(&settings, *printer, started, &mut out);
         }
-        Asked::Release(args) => {
-            let settings = ClaimSettings::resolve(&args, &around)?;
+        Invocation::Release(args) => {
+            let settings = ClaimSettings::resolve(&args, &env)?;
             *printer = Printer::new(settings.verbosity, settings.log_format);
             release::release(&settings)?;
         }
-        Asked::Renew(args) => {
-            let settings = ClaimSettings::resolve(&args, &around)?;
+        Invocation::Renew(args) => {
+            let settings = ClaimSettings::resolve(&args, &env)?;
             *printer = Printer::new(settings.verbosity, settings.log_format);
             release::renew(&settings)?;
         }
-        Asked::Status(args) => {
-            let settings = StatusSettings::resolve(&args, &around)?;
+        Invocation::Status(args) => {
+            let settings = StatusSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
             return Ok(Outcome::Exited(status::run(&settings, &mut out, printer)?));
         }
-        Asked::List(args) => {
-            let settings = ListSettings::resolve(&args, &around)?;
+        Invocation::List(args) => {
+            let settings = ListSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
             list::run(&settings, &mut out, printer)?;
         }
-        Asked::Watch(args) => {
-            let settings = WatchSettings::resolve(&args, &around)?;
+        Invocation::Watch(args) => {
+            let settings = WatchSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
             watch::run(&settings, &mut out, printer)?;
         }
-        Asked::Doctor(args) => {
-            let mut settings = DoctorSettings::resolve(&args, &around)?;
+        Invocation::Doctor(args) => {
+            let mut settings = DoctorSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
             doctor::run(&mut settings, &mut out)?;
         }
-        Asked::Break(args) => {
-            let settings = BreakSettings::resolve(&args, &around)?;
+        Invocation::Break(args) => {
+            let settings = BreakSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
             break_::run(&settings, &mut out)?;
         }
-        Asked::Completions(args) => {
+        Invocation::Completions(args) => {
             let shell = args.shell.ok_or_else(|| Failure::usage("SHELL is missing"))?;
             out.write(&completions::script(shell))?;
         }
-        Asked::Man(args) => show_manual(&args, &mut out)?,
-        Asked::Complete(words) => out.write(&completions::answer(&words))?,
-        Asked::Text(text) => out.write(&text)?,
+        Invocation::Man(args) => show_manual(&args, &mut out)?,
+        Invocation::Complete(words) => out.write(&completions::answer(&words))?,
+        Invocation::Text(text) => out.write(&text)?,
     }
     Ok(Outcome::Exited(0))
 }

@@ -1,4 +1,4 @@
-//! From the words of the command line to what was asked for.
+//! From the words of the command line to what was invocation for.
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -13,9 +13,9 @@ use super::args::{
 use super::exit_code::Failure;
 use super::usage;
 
-/// What was asked for.
+/// What was invocation for.
 #[derive(Debug)]
-pub enum Asked {
+pub enum Invocation {
     /// `dlock run`.
     Run(Box<RunArgs>),
     /// `dlock elect`.
@@ -51,7 +51,7 @@ pub enum Asked {
 }
 
 /// Reads `words`, without the program's own name. Failures are usage errors.
-pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {
+pub fn parse(words: Vec<OsString>) -> Result<Invocation, Failure> {
     let Some(first) = words.first() else {
         return Err(Failure::usage("a command is missing").hint("see dlock --help"));
     };
@@ -61,7 +61,7 @@ pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {
     }
     if word == "__complete" {
         let words = words[1..].iter().map(|word| word.to_string_lossy().into_owned());
-        return Ok(Asked::Complete(words.collect()));
+        return Ok(Invocation::Complete(words.collect()));
     }
     if !matches!(&*word, "help" | "-h" | "--help" | "-V" | "--version") {
         return Err(usage::unknown_command(&word, &words[1..]));
@@ -73,35 +73,35 @@ pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {
     }
 }
 
-fn parse_subcommand(subcommand: Subcommand, words: Vec<OsString>) -> Result<Asked, Failure> {
+fn parse_subcommand(subcommand: Subcommand, words: Vec<OsString>) -> Result<Invocation, Failure> {
     let program = format!("dlock {}", subcommand.name());
     // Both are thousands of pieces, which are gone with the process as well as one by one.
     let mut command = ManuallyDrop::new(subcommand.command());
     let parsed = command.try_get_matches_from_mut(words).and_then(|matches| {
         let m = &mut *ManuallyDrop::new(matches);
         Ok(match subcommand {
-            Subcommand::Run => Asked::Run(Box::new(RunArgs::from_arg_matches_mut(m)?)),
-            Subcommand::Elect => Asked::Elect(Box::new(ElectArgs::from_arg_matches_mut(m)?)),
-            Subcommand::Proclaim => Asked::Proclaim(ProclaimArgs::from_arg_matches_mut(m)?),
-            Subcommand::Leader => Asked::Leader(LeaderArgs::from_arg_matches_mut(m)?),
-            Subcommand::Acquire => Asked::Acquire(Box::new(AcquireArgs::from_arg_matches_mut(m)?)),
-            Subcommand::Release => Asked::Release(ClaimArgs::from_arg_matches_mut(m)?),
-            Subcommand::Renew => Asked::Renew(ClaimArgs::from_arg_matches_mut(m)?),
-            Subcommand::Status => Asked::Status(StatusArgs::from_arg_matches_mut(m)?),
-            Subcommand::List => Asked::List(ListArgs::from_arg_matches_mut(m)?),
-            Subcommand::Watch => Asked::Watch(WatchArgs::from_arg_matches_mut(m)?),
-            Subcommand::Break => Asked::Break(BreakArgs::from_arg_matches_mut(m)?),
-            Subcommand::Doctor => Asked::Doctor(DoctorArgs::from_arg_matches_mut(m)?),
-            Subcommand::Completions => Asked::Completions(CompletionsArgs::from_arg_matches_mut(m)?),
-            Subcommand::Man => Asked::Man(ManArgs::from_arg_matches_mut(m)?),
+            Subcommand::Run => Invocation::Run(Box::new(RunArgs::from_arg_matches_mut(m)?)),
+            Subcommand::Elect => Invocation::Elect(Box::new(ElectArgs::from_arg_matches_mut(m)?)),
+            Subcommand::Proclaim => Invocation::Proclaim(ProclaimArgs::from_arg_matches_mut(m)?),
+            Subcommand::Leader => Invocation::Leader(LeaderArgs::from_arg_matches_mut(m)?),
+            Subcommand::Acquire => Invocation::Acquire(Box::new(AcquireArgs::from_arg_matches_mut(m)?)),
+            Subcommand::Release => Invocation::Release(ClaimArgs::from_arg_matches_mut(m)?),
+            Subcommand::Renew => Invocation::Renew(ClaimArgs::from_arg_matches_mut(m)?),
+            Subcommand::Status => Invocation::Status(StatusArgs::from_arg_matches_mut(m)?),
+            Subcommand::List => Invocation::List(ListArgs::from_arg_matches_mut(m)?),
+            Subcommand::Watch => Invocation::Watch(WatchArgs::from_arg_matches_mut(m)?),
+            Subcommand::Break => Invocation::Break(BreakArgs::from_arg_matches_mut(m)?),
+            Subcommand::Doctor => Invocation::Doctor(DoctorArgs::from_arg_matches_mut(m)?),
+            Subcommand::Completions => Invocation::Completions(CompletionsArgs::from_arg_matches_mut(m)?),
+            Subcommand::Man => Invocation::Man(ManArgs::from_arg_matches_mut(m)?),
         })
     });
     parsed.or_else(|error| displayed(&error, &program))
 }
 
-fn displayed(error: &clap::Error, program: &str) -> Result<Asked, Failure> {
+fn displayed(error: &clap::Error, program: &str) -> Result<Invocation, Failure> {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Asked::Text(error.to_string())),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Invocation::Text(error.to_string())),
         _ => Err(usage::failure(error, program)),
     }
 }

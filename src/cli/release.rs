@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::connect;
 use super::exit_code::{ExitCode, Failure};
-use super::me;
+use super::holder;
 use super::out::Ended;
 use super::settings::ClaimSettings;
 use super::watch;
@@ -22,7 +22,7 @@ const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// Gives a lock back that `acquire` has taken; returns when it is free of the claim.
 pub fn release(settings: &ClaimSettings) -> Result<(), Ended> {
-    let by = Holder { verb: Verb::Release, ..me::invoker("dlock release".into()) };
+    let by = Holder { verb: Verb::Release, ..holder::invoker("dlock release".into()) };
     connect::block_on(async {
         let backend = connect::open(&settings.connection)?;
         give_back(&*backend, settings, &by).await

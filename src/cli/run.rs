@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::audience::Teller;
 use super::connect;
-use super::elect::{Standing, stands_again};
+use super::elect::{Candidacy, stands_again};
 use super::ending::Ending;
 use super::exit_code::{ExitCode, Failure};
-use super::me;
+use super::holder;
 use super::notify::{Heartbeat, notifier};
+use super::progress::ProgressPrinter;
 use super::settings::RunSettings;
 use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
@@ -24,7 +24,7 @@ use crate::output::{Message, Printer, Service, Verbosity, file, metrics, sanitis
 use crate::supervise::channel::ToFront;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::front::{Front, FrontEnd, Patience};
-use crate::supervise::keeper::{Keeper, Seed};
+use crate::supervise::keeper::{Keeper, KeeperSetup};
 use crate::supervise::outcome::Outcome;
 use crate::supervise::{inherited, sys};
 
@@ -37,7 +37,7 @@ pub(super) struct Run<'a> {
     pub(super) printer: Printer,
     address: Box<dyn Address>,
     plan: Plan,
-    standing: Standing,
+    standing: Candidacy,
     /// Whether the lock was released when the command had ended.
     released: Cell<bool>,
     /// What stands in the place of a command, if something does.
@@ -103,7 +103,7 @@ impl<'a> Run<'a> {
             printer,
             address,
             plan,
-            standing: Standing::default(),
+            standing: Candidacy::default(),
             released: Cell::default(),
             adoption: None,
         })
@@ -119,12 +119,12 @@ impl<'a> Run<'a> {
         let mut replaced = false;
         loop {
             let patience = Patience { give_up_at: self.plan.give_up_at(), stopped: self.settings.ttl };
-            match front.supervise(patience, |seed| self.keep(seed, replaced)).map_err(refused)? {
+            match front.supervise(patience, |setup| self.keep(setup, replaced)).map_err(refused)? {
                 FrontEnd::Done(outcome) => return Ok(outcome),
                 FrontEnd::Again(pause) => {
                     front.begin_again().map_err(refused)?;
                     self.plan.started = clock::now() + pause;
-                    self.standing = Standing { again: true, pause };
+                    self.standing = Candidacy { again: true, pause };
                     replaced = false;
                 }
                 FrontEnd::KeeperFailed(failure) if self.may_wait_again(&failure) => {
@@ -169,7 +169,7 @@ impl<'a> Run<'a> {
     fn evict(&self, number: u128) {
         let (Ok(runtime), Ok(backend)) = (connect::runtime(), self.address.open()) else { return };
         let id = ClaimId::from_number(number);
-        let by = me::me(std::process::id(), self.settings.command.first_word(), None);
+        let by = holder::of_process(std::process::id(), self.settings.command.first_word(), None);
         let deadline = clock::now() + CLEANING;
         runtime.block_on(async {
             for name in &self.settings.names {
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
     }
 
     /// The keeper's whole life; it does not return to the front's code.
-    fn keep(&self, seed: Seed<'_>, replaces_another: bool) {
+    fn keep(&self, setup: KeeperSetup<'_>, replaces_another: bool) {
         if replaces_another {
             let lock = names(&self.settings.names);
             let reason = "the process of dlock that waited was stopped".into();
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
             backend.preconnect();
         }
         match connect::runtime() {
-            Ok(runtime) => runtime.block_on(self.keep_in_runtime(seed, backend)),
+            Ok(runtime) => runtime.block_on(self.keep_in_runtime(setup, backend)),
             Err(error) => self.printer.print(&refused(error).message),
         }
         last_words();
@@ -202,8 +202,8 @@ impl<'a> Run<'a> {
         sys::exit_now(ExitCode::System.number())
     }
 
-    async fn keep_in_runtime(&self, seed: Seed<'_>, backend: Result<Arc<dyn Backend>, Error>) {
-        let keeper = match Keeper::settle(seed) {
+    async fn keep_in_runtime(&self, setup: KeeperSetup<'_>, backend: Result<Arc<dyn Backend>, Error>) {
+        let keeper = match Keeper::settle(setup) {
             Ok(keeper) => keeper,
             Err(error) => return self.printer.print(&refused(error).message),
         };
@@ -270,13 +270,20 @@ impl<'a> Run<'a> {
         let lock = names(&settings.names);
         let service = self.service();
         let asked_for_ttl = settings.connection.sources.find("ttl").is_some();
-        let mut teller =
-            Teller::new(self.printer, lock, service, waits, keeper.start, self.plan.started, asked_for_ttl);
-        teller.heartbeat = Heartbeat::of(keeper);
+        let mut progress = ProgressPrinter::new(
+            self.printer,
+            lock,
+            service,
+            waits,
+            keeper.start,
+            self.plan.started,
+            asked_for_ttl,
+        );
+        progress.heartbeat = Heartbeat::of(keeper);
         self.released.set(true);
-        teller.released = Some(&self.released);
-        let ended = hold(&job, keeper, &mut teller).await.map_err(refused)?;
-        teller.erase();
+        progress.released = Some(&self.released);
+        let ended = hold(&job, keeper, &mut progress).await.map_err(refused)?;
+        progress.erase();
         Ok(Some(ended))
     }
 
@@ -288,7 +295,7 @@ impl<'a> Run<'a> {
         };
         let (command, label) = (self.settings.command.first_word(), self.settings.label.clone());
         let replace = self.settings.replace;
-        Holder { replace, verb, ..me::me(u32::try_from(pid).unwrap_or_default(), command, label) }
+        Holder { replace, verb, ..holder::of_process(u32::try_from(pid).unwrap_or_default(), command, label) }
     }
 
     /// Where the lock is, for people.

@@ -82,7 +82,7 @@ impl Driver<'_> {
             keeper.guard_until(lease.window().guard_at);
         }
         if let (Some(grant), Some(at)) = (context.machine.grant(), context.machine.held_at()) {
-            context.audience.notice(Notice::Held { waited: at.since(job.plan.started), grant });
+            context.progress.notice(Notice::Held { waited: at.since(job.plan.started), grant });
         }
         let Some(period) = job.once_per else { return self.pass_gate() };
         let deadline = context.now() + (job.plan.ttl / 6).min(RELEASE);

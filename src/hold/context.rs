@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::event::Event;
-use super::job::{Audience, Job, Notice};
+use super::job::{Job, Notice, Progress};
 use super::machine::Machine;
 use crate::clock::Clock;
 use crate::lock::Moment;
@@ -13,7 +13,7 @@ use crate::supervise::keeper::Keeper;
 pub(super) struct Context<'a> {
     pub(super) job: &'a Job,
     pub(super) keeper: &'a Keeper<'a>,
-    pub(super) audience: &'a mut dyn Audience,
+    pub(super) progress: &'a mut dyn Progress,
     pub(super) clock: Clock,
     pub(super) machine: Machine,
     /// What has happened and the machine was not told yet.
@@ -26,7 +26,7 @@ impl Context<'_> {
     }
 
     pub(super) fn notice(&mut self, notice: Notice<'_>) {
-        self.audience.notice(notice);
+        self.progress.notice(notice);
     }
 
     /// The machine is told of it next, after what has happened before.

@@ -10,7 +10,7 @@ use super::event::{Action, Event, Phase};
 use super::expiry::Expiry;
 use super::following::Following;
 use super::health::{Health, tell_risks};
-use super::job::{Audience, Ended, Job};
+use super::job::{Ended, Job, Progress};
 use super::launch::Launch;
 use super::machine::Machine;
 use super::marks::Marks;
@@ -43,11 +43,11 @@ pub(super) struct Driver<'a> {
 /// Holds the lock for the command, from entering the queue to having left it. Runs in the keeper.
 ///
 /// Errors: the system has no randomness to make a claim id from.
-pub async fn hold(job: &Job, keeper: &Keeper<'_>, audience: &mut dyn Audience) -> io::Result<Ended> {
+pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -> io::Result<Ended> {
     let adopting = job.adoption.as_ref().map(|adoption| Adopting::of(adoption, keeper)).transpose()?;
     let (clock, machine) = (Clock::Boot, Machine::new(job.plan));
     let mut driver = Driver {
-        context: Context { job, keeper, audience, clock, machine, events: VecDeque::new() },
+        context: Context { job, keeper, progress, clock, machine, events: VecDeque::new() },
         entry: Entry::new(job)?,
         following: Following::nothing(),
         renewal: Renewal::default(),
@@ -169,7 +169,7 @@ impl Driver<'_> {
             ask_at,
             self.process.wake_at(),
             self.context.machine.wake_at(),
-            self.context.audience.wake_at(),
+            self.context.progress.wake_at(),
             self.health.wake_at(),
             self.following.retry_at,
         ];
@@ -182,8 +182,8 @@ impl Driver<'_> {
             self.following.retry_at = Moment::NEVER;
         }
         let context = &mut self.context;
-        if context.audience.wake_at() <= then {
-            context.audience.tick();
+        if context.progress.wake_at() <= then {
+            context.progress.tick();
         }
         self.health.time_has_come(then, context, self.following.claim.as_deref());
         self.process.time_has_come(then, context, &self.marks);

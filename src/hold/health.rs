@@ -59,7 +59,7 @@ impl Health {
     ) {
         if self.tell_silence_at <= then {
             self.tell_silence_at = Moment::NEVER;
-            context.audience.notice(Notice::NotReached(context.machine.last_error.as_ref()));
+            context.progress.notice(Notice::NotReached(context.machine.last_error.as_ref()));
         }
         if self.examine_at <= then {
             self.examine(then, context, claim);
@@ -89,7 +89,7 @@ impl Health {
                 claim.settle();
             }
             // Only if that may tell something that matters.
-            if backend.capabilities().look_while_running && context.audience.tells_risks() {
+            if backend.capabilities().look_while_running && context.progress.tells_risks() {
                 self.examine_at = now + LOOK_AFTER;
             }
             return;

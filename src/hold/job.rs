@@ -120,12 +120,12 @@ pub enum Notice<'a> {
 }
 
 /// Whom to tell.
-pub trait Audience {
+pub trait Progress {
     /// Takes a notice.
     fn notice(&mut self, notice: Notice<'_>);
     /// Whether it tells of what can cost a lock at the service: only then is that asked for.
     fn tells_risks(&self) -> bool;
-    /// When it wants [`Audience::tick`] to be called.
+    /// When it wants [`Progress::tick`] to be called.
     fn wake_at(&self) -> Moment;
     /// Refreshes what it shows.
     fn tick(&mut self);

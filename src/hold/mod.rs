@@ -28,6 +28,6 @@ pub mod verdict;
 mod waits;
 
 pub use driver::hold;
-pub use job::{Adoption, Audience, Ended, Job, Notice};
+pub use job::{Adoption, Ended, Job, Notice, Progress};
 pub use plan::{Plan, Wait};
 pub use verdict::Verdict;

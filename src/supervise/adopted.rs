@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 use super::process_table::ProcessTable;
 use super::signals::Signal;
 use super::sys;
-use crate::readiness;
+use crate::fd;
 
 /// One process, whoever gets its number after it. See the module.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ pub struct AwaitedEnd(AsyncFd<OwnedFd>);
 impl AwaitedEnd {
     /// That of the process behind `handle`.
     pub fn of(handle: OwnedFd) -> io::Result<Self> {
-        readiness::watch(handle).map(Self)
+        fd::watch(handle).map(Self)
     }
 
     /// Completes when it has ended, also if it is not reaped. Cancel-safe.

@@ -22,7 +22,7 @@ use super::outcome::Outcome;
 use super::signals::Signal;
 use super::sys::{self, Fork, SignalSet};
 use super::wait::{self, ChildChange};
-use crate::readiness;
+use crate::fd;
 
 /// From the caller to the keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -238,7 +238,7 @@ pub struct KeepersEnd(AsyncFd<OwnedFd>);
 impl KeepersEnd {
     /// Takes the descriptor that [`Side::Front`] came with, or a copy of it.
     pub fn new(end: OwnedFd) -> io::Result<Self> {
-        readiness::watch(end).map(Self)
+        fd::watch(end).map(Self)
     }
 
     /// Asks the caller whether it is there.

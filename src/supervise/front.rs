@@ -18,7 +18,7 @@ use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
 use super::failure::WhyFailed;
 use super::inherited;
-use super::keeper::Seed;
+use super::keeper::KeeperSetup;
 use super::notify::Notifier;
 use super::shared::{Shared, Stops};
 use super::signals::{Signal, SignalInfo};
@@ -113,7 +113,11 @@ impl Front {
     }
 
     /// Forks a keeper that does `duty` and supervises it to its end, again after each suspension.
-    pub fn supervise(&mut self, patience: Patience, mut duty: impl FnMut(Seed<'_>)) -> io::Result<FrontEnd> {
+    pub fn supervise(
+        &mut self,
+        patience: Patience,
+        mut duty: impl FnMut(KeeperSetup<'_>),
+    ) -> io::Result<FrontEnd> {
         loop {
             self.shared.reset();
             let (channel, keepers_end) = Channel::pair()?;
@@ -121,7 +125,7 @@ impl Front {
                 Fork::Parent(pid) => pid,
                 Fork::Child => {
                     drop(channel);
-                    duty(Seed {
+                    duty(KeeperSetup {
                         channel: keepers_end,
                         shared: self.shared,
                         timer: &self.timer,

@@ -16,15 +16,15 @@ use super::signals::Signal;
 use super::start::Start;
 use super::sys::{self, SignalSet};
 use crate::clock::{now, set_timer};
+use crate::fd;
 use crate::lock::Moment;
-use crate::readiness;
 
 /// How long to wait where the system refused what cannot be refused for long.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// What a freshly forked keeper gets from the front.
 #[derive(Debug)]
-pub struct Seed<'a> {
+pub struct KeeperSetup<'a> {
     /// Its end of the channel.
     pub channel: Channel,
     /// What it shares with the front.
@@ -56,25 +56,25 @@ impl<'a> Keeper<'a> {
     /// terminal's signals do not reach it; a subreaper, so that every orphan of the command comes to it; and a
     /// name that does not contain the front's, so that a `pkill` of that leaves somebody to clean up. The
     /// front has blocked every signal that can be.
-    pub fn settle(seed: Seed<'a>) -> io::Result<Self> {
-        if seed.start.command_group().is_some() {
+    pub fn settle(setup: KeeperSetup<'a>) -> io::Result<Self> {
+        if setup.start.command_group().is_some() {
             setpgid(None, None)?;
         }
         rustix::process::set_child_subreaper(Some(getpid()))?;
         rustix::thread::set_name(c"lease-keeper")?;
         let mut children = SignalSet::empty();
         children.add(Signal::CHLD);
-        let children = readiness::watch(sys::signal_descriptor(&children)?)?;
-        let shell = seed.start.terminal.as_ref().and(seed.start.parent).and_then(Pid::from_raw);
+        let children = fd::watch(sys::signal_descriptor(&children)?)?;
+        let shell = setup.start.terminal.as_ref().and(setup.start.parent).and_then(Pid::from_raw);
         let shell = shell.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Ok(Self {
-            shell: shell.and_then(|pidfd| readiness::watch(pidfd).ok()),
-            channel: readiness::watch(seed.channel.into())?,
+            shell: shell.and_then(|pidfd| fd::watch(pidfd).ok()),
+            channel: fd::watch(setup.channel.into())?,
             children,
-            shared: seed.shared,
-            timer: seed.timer,
-            ender: RefCell::new(seed.ender?),
-            start: seed.start,
+            shared: setup.shared,
+            timer: setup.timer,
+            ender: RefCell::new(setup.ender?),
+            start: setup.start,
         })
     }
 

@@ -44,7 +44,7 @@ fn the_checker_rejects_what_is_wrong() {
             "//! Doc.\nfn f() { std::io::stderr().lock(); }\n",
             "standard error outside its writer",
         ),
-        ("cli/audience.rs", "//! Doc.\nuse std::io::{self, stderr};\n", "standard error outside its writer"),
+        ("cli/progress.rs", "//! Doc.\nuse std::io::{self, stderr};\n", "standard error outside its writer"),
         (
             "supervise/sys.rs",
             "//! Doc.\nfn f() { g(libc::STDERR_FILENO); }\n",

@@ -153,8 +153,8 @@ pub(crate) fn lose_claim(server: &Server, prefix: &str, id: &str) {
     // Its name has a part that is the tables' own.
     let tables =
         ask(server, &format!("SELECT LEFT(SHA2(CONCAT('{DATABASE}', CHAR(0), '{prefix}'), 256), 12)"));
-    let latch = format!("dlock.{}.l.{id}", tables.trim());
-    let carrier = ask(server, &format!("SELECT COALESCE(IS_USED_LOCK('{latch}'), 0)"));
+    let presence = format!("dlock.{}.l.{id}", tables.trim());
+    let carrier = ask(server, &format!("SELECT COALESCE(IS_USED_LOCK('{presence}'), 0)"));
     // A renewal may have found out before, and the connection may be gone.
     let _ = try_ask(server, &format!("KILL {}", carrier.trim()));
 }

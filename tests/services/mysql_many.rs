@@ -24,7 +24,7 @@ fn listenings(server: &Server) -> usize {
     requests(server).matches("SET @dlock_says = GET_LOCK").count()
 }
 
-/// The connections that wait for a lock of that kind: `l` is another claim's latch, `h` the own session's.
+/// The connections that wait for a lock of that kind: `l` is another claim's presence lock, `h` the own session's.
 fn ears(server: &Server, kind: char) -> Vec<String> {
     let which = format!(
         "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() \
@@ -42,7 +42,7 @@ fn connections_that_listen_are_replaced_when_they_are_killed() {
     let mut waiter = bed.hold(&long);
     bed.await_waiters("x", 1);
     until_true("both listen", || listenings(&server) >= 2);
-    // The waiter waits for the holder's latch, or to be woken if that was free for a moment.
+    // The waiter waits for the holder's presence lock, or to be woken if that was free for a moment.
     let all_ears = || [ears(&server, 'l'), ears(&server, 'h')].concat();
     for kill in ["KILL", "KILL QUERY"] {
         until_true("both wait", || all_ears().len() == 2);

@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 
 use super::core::{Core, lock};
 use super::enter::Joined;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::follow::follow;
 use super::look;
 use super::wire::revoke;
@@ -46,7 +46,7 @@ impl EtcdClaim {
     }
 
     /// Ends the claim for good: also what was asked for it and may come late.
-    async fn leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         let core = &self.core;
         core.publisher.begin_leaving();
         self.leave_line(succeeded, deadline).await?;
@@ -55,7 +55,7 @@ impl EtcdClaim {
         Ok(())
     }
 
-    async fn leave_line(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
+    async fn leave_line(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         let core = &self.core;
         let acquired = *lock(&core.acquired_ms);
         let Some(acquired) = acquired.filter(|_| succeeded) else {

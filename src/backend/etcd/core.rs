@@ -6,7 +6,7 @@ use std::time::Duration;
 use etcd_client::{GetOptions, Txn};
 use tokio::sync::Notify;
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::keep_alive::Kept;
 use super::keys::{Layout, Line};
 use super::look::{self, Answers, Seen, Target};
@@ -83,7 +83,7 @@ impl Core {
         self.lines.iter().map(|line| look::stands(self.entry(line), self.created)).collect()
     }
 
-    pub(super) fn granted(&self, revision: i64, slots: Option<&[u32]>) -> Outcome<Vec<Granted>> {
+    pub(super) fn granted(&self, revision: i64, slots: Option<&[u32]>) -> FaultResult<Vec<Granted>> {
         let token = u64::try_from(revision).ok().and_then(FencingToken::new);
         let token = token.ok_or_else(|| Fault::corrupt("a revision below one"))?;
         let slot = |at: usize| slots.and_then(|slots| slots.get(at).copied());
@@ -92,7 +92,7 @@ impl Core {
 
     /// Finds out how the claim stands and tells it. For an exclusive or shared claim one transaction also
     /// proves the hold, if it holds: it puts the key whose revision is the token.
-    pub(super) async fn settle(&self, deadline: Moment) -> Outcome<Place> {
+    pub(super) async fn settle(&self, deadline: Moment) -> FaultResult<Place> {
         loop {
             let slots = if let Mode::Slots(n) = self.mode { Some(n.get()) } else { None };
             let Some((seen, revision)) = self.look(slots.is_none(), deadline).await? else {
@@ -134,7 +134,7 @@ impl Core {
     }
 
     /// Looks at all lines at one revision, putting proofs if asked to; `None` if the entry is gone.
-    async fn look(&self, proving: bool, deadline: Moment) -> Outcome<Option<(Vec<Seen>, i64)>> {
+    async fn look(&self, proving: bool, deadline: Moment) -> FaultResult<Option<(Vec<Seen>, i64)>> {
         let rich = look::has_room(self.lines.len());
         let mut operations = Vec::new();
         for line in &self.lines {
@@ -158,11 +158,11 @@ impl Core {
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         let mut answers = Answers::of(&answer);
         let seen = self.lines.iter().map(|_| answers.seen(self.mode, self.created, rich));
-        Ok(Some((seen.collect::<Outcome<Vec<_>>>()?, revision)))
+        Ok(Some((seen.collect::<FaultResult<Vec<_>>>()?, revision)))
     }
 
     /// Takes a free slot of each name; `false` if somebody was faster.
-    async fn take_slots(&self, seen: &[Seen], n: u32, deadline: Moment) -> Outcome<bool> {
+    async fn take_slots(&self, seen: &[Seen], n: u32, deadline: Moment) -> FaultResult<bool> {
         let mut compares = self.all_stand();
         let (mut operations, mut slots) = (Vec::new(), Vec::new());
         for (line, seen) in self.lines.iter().zip(seen) {

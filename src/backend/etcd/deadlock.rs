@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use etcd_client::GetOptions;
 
 use super::core::Core;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::keys::Line;
 use super::line::{self, Member as Entry};
 use super::stored::Stored;
@@ -16,7 +16,7 @@ use crate::lock::deadlock::Member;
 use crate::lock::{ClaimId, LockName, Moment, Request};
 
 /// The sentence about the cycle of waits that `request`, which waits, closes.
-pub(super) async fn search(core: &Core, request: &Request, deadline: Moment) -> Outcome<Option<String>> {
+pub(super) async fn search(core: &Core, request: &Request, deadline: Moment) -> FaultResult<Option<String>> {
     deadlock::search(&Reading { core, deadline }, request).await
 }
 
@@ -31,7 +31,7 @@ impl Queues for Reading<'_> {
     type Place = i64;
     type Fault = Fault;
 
-    async fn nested(&self) -> Outcome<BTreeMap<ClaimId, Vec<LockName>>> {
+    async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {
         let (first, end) = self.core.layout.all_nested();
         let listed = self.core.wire.call(self.deadline, |mut c| {
             let (first, options) = (first.clone(), GetOptions::new().with_range(end.clone()));
@@ -42,14 +42,14 @@ impl Queues for Reading<'_> {
         Ok(stored.filter_map(|stored| Some((stored.record.id()?, names(&stored)))).collect())
     }
 
-    async fn read(&self, names: &[LockName]) -> Outcome<Vec<Vec<Queued<i64>>>> {
+    async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<i64>>>> {
         let lines: Vec<Line> = names.iter().map(|name| self.core.layout.line(name)).collect();
         let snapshots = line::read_all(&self.core.wire, &lines, self.deadline).await?;
         Ok(snapshots.iter().map(|snapshot| snapshot.members.iter().map(queued).collect()).collect())
     }
 
     /// Nothing: it ends with its lease.
-    async fn forget(&self, _: ClaimId) -> Outcome<()> {
+    async fn forget(&self, _: ClaimId) -> FaultResult<()> {
         Ok(())
     }
 }

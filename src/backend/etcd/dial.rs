@@ -7,7 +7,7 @@ use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 use tonic::transport::Endpoint;
 
 use super::config::EtcdConfig;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use crate::backend::cause;
 use crate::lock::ErrorKind;
 
@@ -28,7 +28,7 @@ pub(super) fn options(config: &EtcdConfig) -> ConnectOptions {
 }
 
 /// How to reach the server at `url`.
-pub(super) fn endpoint(url: &str, config: &EtcdConfig) -> Outcome<Endpoint> {
+pub(super) fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> {
     let unusable = |error: tonic::transport::Error| {
         let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         Fault::Said(ErrorKind::Invalid, format!("the certificates cannot be used: {reason}"))

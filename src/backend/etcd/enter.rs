@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::core::{Core, Place, lock};
 use super::evict::{self, Taken};
-use super::fault::{Fault, NAME, Outcome};
+use super::fault::{Fault, FaultResult, NAME};
 use super::keys::{Layout, Line};
 use super::look::{self, Answers, Seen};
 use super::stored::{Note, Stored};
@@ -64,7 +64,7 @@ pub(super) async fn enter(
     strays: &Arc<Strays>,
     request: &Request,
     deadline: Moment,
-) -> Outcome<Joined> {
+) -> FaultResult<Joined> {
     let begun = clock::now();
     let attempt = Attempt {
         wire,
@@ -108,7 +108,7 @@ pub(super) async fn enter(
 }
 
 /// Where the new claim stands, by the look that came with its entry or by a new one.
-async fn stand(core: Arc<Core>, seen: Option<Vec<Seen>>, deadline: Moment) -> Outcome<Joined> {
+async fn stand(core: Arc<Core>, seen: Option<Vec<Seen>>, deadline: Moment) -> FaultResult<Joined> {
     if let Some(seen) = seen {
         let targets = core.targets(&seen);
         let revision = core.created;
@@ -131,7 +131,7 @@ async fn stand(core: Arc<Core>, seen: Option<Vec<Seen>>, deadline: Moment) -> Ou
 }
 
 impl Attempt<'_> {
-    fn check_size(&self) -> Outcome<()> {
+    fn check_size(&self) -> FaultResult<()> {
         let names = self.lines.len();
         let kinds = self.lines.first().map_or(0, |line| line.other_kinds(self.request.mode).len());
         let operations = (names * kinds.max(2)) + 2;
@@ -145,7 +145,7 @@ impl Attempt<'_> {
 
     /// Has the lease granted and the entries made at the same time. Should the server come to the entries
     /// first, they are sent again.
-    async fn join(&self) -> Outcome<(Duration, Entered)> {
+    async fn join(&self) -> FaultResult<(Duration, Entered)> {
         let mut kept = None;
         loop {
             let (granted, entered) = match kept {
@@ -174,7 +174,7 @@ impl Attempt<'_> {
     }
 
     /// Asks for the lease; `None` if there is one from an earlier attempt.
-    async fn grant(&self) -> Outcome<Option<Duration>> {
+    async fn grant(&self) -> FaultResult<Option<Duration>> {
         let seconds = self.request.ttl.as_secs() + u64::from(self.request.ttl.subsec_nanos() > 0);
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
         let granted = self.wire.call(self.deadline, |mut c| async move {
@@ -188,7 +188,7 @@ impl Attempt<'_> {
     }
 
     /// Renews the lease of an earlier attempt, and says how long it is.
-    async fn keep(&self) -> Outcome<Duration> {
+    async fn keep(&self) -> FaultResult<Duration> {
         let kept = self.wire.call(self.deadline, |mut c| async move {
             c.client.lease_keep_alive(self.lease).await?;
             c.client.lease_time_to_live(self.lease, None).await
@@ -196,7 +196,7 @@ impl Attempt<'_> {
         length(kept.await?.granted_ttl())
     }
 
-    async fn make(&self) -> Outcome<Entered> {
+    async fn make(&self) -> FaultResult<Entered> {
         let txn = self.entries();
         let answer = self.wire.call(self.deadline, |mut c| {
             let txn = txn.clone();
@@ -243,7 +243,7 @@ impl Attempt<'_> {
         Txn::new().when(compares).and_then(make).or_else(read)
     }
 
-    fn read(&self, answer: &TxnResponse) -> Outcome<Entered> {
+    fn read(&self, answer: &TxnResponse) -> FaultResult<Entered> {
         let mode = self.request.mode;
         let mut answers = Answers::of(answer);
         let revision = answer.header().map_or(0, ResponseHeader::revision);
@@ -251,7 +251,7 @@ impl Attempt<'_> {
             let created = revision;
             let rich = look::has_room(self.lines.len());
             let seen = self.lines.iter().map(|_| answers.seen(mode, created, rich));
-            let seen = if rich { Some(seen.collect::<Outcome<Vec<_>>>()?) } else { None };
+            let seen = if rich { Some(seen.collect::<FaultResult<Vec<_>>>()?) } else { None };
             return Ok(Entered::New(created, seen));
         }
         for line in &self.lines {
@@ -298,7 +298,7 @@ impl Attempt<'_> {
     }
 }
 
-fn length(seconds: i64) -> Outcome<Duration> {
+fn length(seconds: i64) -> FaultResult<Duration> {
     u64::try_from(seconds)
         .ok()
         .filter(|s| *s > 0)
@@ -307,7 +307,7 @@ fn length(seconds: i64) -> Outcome<Duration> {
 }
 
 /// Takes the place of the older waiters that said so too; whether there were any.
-async fn supersede(core: &Core, request: &Request, deadline: Moment) -> Outcome<bool> {
+async fn supersede(core: &Core, request: &Request, deadline: Moment) -> FaultResult<bool> {
     let mut any = false;
     for at in &core.lines {
         let older: Vec<_> = line::read(&core.wire, at, deadline).await?.members;

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::keys::{Layout, Line};
 use super::line::{self, Member, Snapshot};
 use super::look::{self, Ahead};
@@ -27,7 +27,7 @@ pub(super) async fn evict(
     how: Evict,
     by: &Holder,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     match how {
         Evict::Ask => ask(wire, layout, line, id, by, deadline).await,
         Evict::IfWaiting | Evict::Force => {
@@ -65,7 +65,12 @@ pub(super) async fn evict(
 }
 
 /// As [`crate::backend::Backend::evict_foreign`].
-pub(super) async fn evict_foreign(wire: &Wire, line: &Line, id: ClaimId, deadline: Moment) -> Outcome<bool> {
+pub(super) async fn evict_foreign(
+    wire: &Wire,
+    line: &Line,
+    id: ClaimId,
+    deadline: Moment,
+) -> FaultResult<bool> {
     let snapshot = line::read(wire, line, deadline).await?;
     let mut foreign = snapshot.members.into_iter().filter(|member| member.stored.is_none());
     let Some(member) = foreign.find(|member| member.foreign_identity() == id) else { return Ok(false) };
@@ -81,7 +86,7 @@ async fn ask(
     id: ClaimId,
     by: &Holder,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let snapshot = line::read(wire, line, deadline).await?;
     let Some(member) = snapshot.position(id).map(|at| &snapshot.members[at]) else { return Ok(false) };
     // It goes with the claim.
@@ -114,7 +119,7 @@ pub(super) async fn take_out(
     only_waiting: bool,
     note: &Note,
     deadline: Moment,
-) -> Outcome<Taken> {
+) -> FaultResult<Taken> {
     while clock::now() < deadline {
         let snapshot = line::read(wire, line, deadline).await?;
         let Some(at) = snapshot.position(id) else { return Ok(Taken::Absent) };
@@ -168,7 +173,7 @@ fn removal(layout: &Layout, lines: &[Line], all: &[Snapshot], member: &Member) -
 }
 
 /// Commits `txn`; whether its comparisons held.
-pub(super) async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> Outcome<bool> {
+pub(super) async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> FaultResult<bool> {
     let answer = wire.call(deadline, |mut c| {
         let txn = txn.clone();
         async move { c.client.txn(txn).await }
@@ -191,7 +196,7 @@ async fn keep_out(
     lease: i64,
     note: &Note,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let key = layout.note(lease);
     let before = wire.call(deadline, |mut c| {
         let key = key.clone();
@@ -212,7 +217,7 @@ async fn keep_out(
 }
 
 /// An attempt to enter may have got its lease and not yet its entry; without the lease it never will.
-async fn end_bare_lease(wire: &Wire, lease: i64, deadline: Moment) -> Outcome<()> {
+async fn end_bare_lease(wire: &Wire, lease: i64, deadline: Moment) -> FaultResult<()> {
     let lives = wire.call(deadline, |mut c| async move {
         c.client.lease_time_to_live(lease, Some(LeaseTimeToLiveOptions::new().with_keys())).await
     });

@@ -2,7 +2,7 @@
 
 use etcd_client::{AlarmAction, AlarmType, GetOptions, StatusResponse};
 
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::keys::Layout;
 use super::wire::Wire;
 use crate::backend::{Examination, Risk};
@@ -10,7 +10,7 @@ use crate::clock;
 use crate::lock::Moment;
 
 /// Looks at the server that answers and at its cluster.
-pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> Outcome<Examination> {
+pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> FaultResult<Examination> {
     let status = wire.call(deadline, |mut c| async move { c.client.status().await }).await?;
     let begun = clock::now();
     // A read that needs the leader, as renewals do.

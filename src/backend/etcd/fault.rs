@@ -28,7 +28,7 @@ pub(super) enum Fault {
     Said(ErrorKind, String),
 }
 
-pub(super) type Outcome<T> = Result<T, Fault>;
+pub(super) type FaultResult<T> = Result<T, Fault>;
 
 /// gRPC's numbers for what a call came to.
 mod code {

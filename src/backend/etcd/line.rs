@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use etcd_client::{GetOptions, KeyValue, ResponseHeader, Txn};
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::keys::{self, Layout, Line};
 use super::look::{self, Ahead, Answers, Seen};
 use super::stored::{Hold, Stored, instant};
@@ -140,22 +140,27 @@ impl Member {
 }
 
 /// Reads a line at one revision.
-pub(super) async fn read(wire: &Wire, line: &Line, deadline: Moment) -> Outcome<Snapshot> {
+pub(super) async fn read(wire: &Wire, line: &Line, deadline: Moment) -> FaultResult<Snapshot> {
     read_at(wire, line, 0, deadline).await
 }
 
 /// Reads several lines, as many at one revision as one transaction can.
-pub(super) async fn read_all(wire: &Wire, lines: &[Line], deadline: Moment) -> Outcome<Vec<Snapshot>> {
+pub(super) async fn read_all(wire: &Wire, lines: &[Line], deadline: Moment) -> FaultResult<Vec<Snapshot>> {
     read_all_at(wire, lines, 0, deadline).await
 }
 
 /// Reads a line as it was at `revision`; 0 is the newest one.
-pub(super) async fn read_at(wire: &Wire, line: &Line, revision: i64, deadline: Moment) -> Outcome<Snapshot> {
+pub(super) async fn read_at(
+    wire: &Wire,
+    line: &Line,
+    revision: i64,
+    deadline: Moment,
+) -> FaultResult<Snapshot> {
     let snapshots = read_all_at(wire, std::slice::from_ref(line), revision, deadline).await?;
     snapshots.into_iter().next().ok_or_else(|| Fault::corrupt("an answer is missing"))
 }
 
-async fn read_all_at(wire: &Wire, lines: &[Line], at: i64, deadline: Moment) -> Outcome<Vec<Snapshot>> {
+async fn read_all_at(wire: &Wire, lines: &[Line], at: i64, deadline: Moment) -> FaultResult<Vec<Snapshot>> {
     let mut snapshots = Vec::with_capacity(lines.len());
     for lines in lines.chunks(look::MOST_OPERATIONS / 2) {
         let each = lines.iter().flat_map(|line| {
@@ -179,7 +184,7 @@ async fn read_all_at(wire: &Wire, lines: &[Line], at: i64, deadline: Moment) -> 
 }
 
 /// As [`crate::backend::Backend::inspect`].
-pub(super) async fn inspect(wire: &Wire, line: &Line, deadline: Moment) -> Outcome<LockStatus> {
+pub(super) async fn inspect(wire: &Wire, line: &Line, deadline: Moment) -> FaultResult<LockStatus> {
     let snapshot = read(wire, line, deadline).await?;
     let mut status = snapshot.status(&line.name);
     add_times(wire, &snapshot.members, &mut status, TIMED, deadline).await?;
@@ -193,7 +198,7 @@ pub(super) async fn add_times(
     status: &mut LockStatus,
     most: usize,
     deadline: Moment,
-) -> Outcome<usize> {
+) -> FaultResult<usize> {
     let entries = status.holders.iter_mut().chain(&mut status.waiters);
     let mut asked = 0;
     for (member, entry) in members.iter().zip(entries).take(most).filter(|(m, _)| m.lease != 0) {
@@ -217,7 +222,7 @@ pub(super) async fn list(
     layout: &Layout,
     beginning: &str,
     deadline: Moment,
-) -> Outcome<Vec<LockStatus>> {
+) -> FaultResult<Vec<LockStatus>> {
     let mut names = names(wire, layout, beginning, deadline).await?;
     names.sort();
     names.dedup();
@@ -235,7 +240,12 @@ pub(super) async fn list(
 }
 
 /// The names under which entries stand, page by page.
-async fn names(wire: &Wire, layout: &Layout, beginning: &str, deadline: Moment) -> Outcome<Vec<LockName>> {
+async fn names(
+    wire: &Wire,
+    layout: &Layout,
+    beginning: &str,
+    deadline: Moment,
+) -> FaultResult<Vec<LockName>> {
     let (mut from, end) = layout.names(beginning);
     let mut names = Vec::new();
     loop {

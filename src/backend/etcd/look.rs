@@ -5,7 +5,7 @@ use etcd_client::{
     TxnOpResponse, TxnResponse,
 };
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::keys::{self, Line, Span};
 use super::stored::{Hold, Stored, instant};
 use crate::lock::{Entry, Mode};
@@ -113,7 +113,7 @@ impl Answers {
     }
 
     /// The next answer to a read; what comes before it of writes is passed over.
-    pub(super) fn read(&mut self) -> Outcome<GetResponse> {
+    pub(super) fn read(&mut self) -> FaultResult<GetResponse> {
         let get = self.0.find_map(|answer| match answer {
             TxnOpResponse::Get(get) => Some(get),
             _ => None,
@@ -122,7 +122,7 @@ impl Answers {
     }
 
     /// The answers to [`reads`].
-    pub(super) fn seen(&mut self, mode: Mode, created: i64, rich: bool) -> Outcome<Seen> {
+    pub(super) fn seen(&mut self, mode: Mode, created: i64, rich: bool) -> FaultResult<Seen> {
         let ahead: Vec<Ahead> = self
             .read()?
             .kvs()

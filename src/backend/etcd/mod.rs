@@ -39,7 +39,7 @@ use async_trait::async_trait;
 use self::core::lock;
 use claim::EtcdClaim;
 pub use config::EtcdConfig;
-use fault::{NAME, Outcome};
+use fault::{FaultResult, NAME};
 use keys::Layout;
 pub use keys::Prefix;
 use stray::Strays;
@@ -103,7 +103,7 @@ impl EtcdBackend {
         claims.get(&id).and_then(Weak::upgrade).filter(|claim| claim.is_live())
     }
 
-    async fn last_success(&self, name: &LockName, deadline: Moment) -> Outcome<Option<Duration>> {
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
         let key = self.layout.line(name).done();
         let answer = self.wire.call(deadline, |mut c| {
             let key = key.clone();

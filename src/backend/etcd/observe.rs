@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use etcd_client::{Event, WatchOptions, WatchStream};
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::follow::{opened_in_time, renew_token};
 use super::keys::Line;
 use super::line::{self, Member, TIMED};
@@ -50,7 +50,7 @@ impl EtcdObserver {
     }
 
     /// Reads the line as it was at `revision`; 0 is the newest one. Returns it if it differs from what was shown.
-    async fn look(&mut self, revision: i64) -> Outcome<Option<LockStatus>> {
+    async fn look(&mut self, revision: i64) -> FaultResult<Option<LockStatus>> {
         let deadline = clock::now() + LOOK;
         let snapshot = line::read_at(&self.wire, &self.line, revision, deadline).await?;
         let mut settled = snapshot.status(&self.name);
@@ -73,7 +73,7 @@ impl EtcdObserver {
 
     /// Looks at each moment at which something became of the entry that stands first, so that no holder and no value of it
     /// is passed over; at what became of the others once for all that was told together.
-    async fn replay(&mut self) -> Outcome<Option<LockStatus>> {
+    async fn replay(&mut self) -> FaultResult<Option<LockStatus>> {
         while let Some(last) = self.events.len().checked_sub(1) {
             let concerns = |(revision, key): &(i64, Vec<u8>)| {
                 *revision > self.seen && self.front.as_ref().is_none_or(|front| front == key)
@@ -99,7 +99,7 @@ impl EtcdObserver {
         Ok(None)
     }
 
-    async fn listen(&mut self) -> Outcome<()> {
+    async fn listen(&mut self) -> FaultResult<()> {
         if self.stream.is_none() {
             let connection = self.wire.ready(clock::now() + LOOK).await?;
             let opening = begin(&connection, &self.line, self.seen + 1);

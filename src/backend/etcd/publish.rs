@@ -3,7 +3,7 @@
 use etcd_client::{PutOptions, Txn, TxnOp};
 
 use super::evict::act;
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::keys::Line;
 use super::line;
 use super::look;
@@ -18,7 +18,7 @@ pub(super) async fn publish(
     id: ClaimId,
     value: &str,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let snapshot = line::read(wire, line, deadline).await?;
     let Some(member) = snapshot.holder(id) else { return Ok(false) };
     let Some(mut stored) = member.stored.clone() else { return Ok(false) };

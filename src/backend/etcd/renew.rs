@@ -11,7 +11,7 @@ use std::time::Duration;
 use etcd_client::{ResponseHeader, Txn, TxnOp, TxnResponse};
 
 use super::core::{Core, lock};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::keep_alive::{keep_and_check, term};
 use super::keys::{Layout, Line};
 use super::line;
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 impl Core {
     /// As [`crate::backend::Claim::renew`].
-    pub(super) async fn renew(&self, deadline: Moment) -> Outcome<Moment> {
+    pub(super) async fn renew(&self, deadline: Moment) -> FaultResult<Moment> {
         let begun = clock::now();
         while !self.publisher.is_over() {
             let txn = self.check();
@@ -76,7 +76,7 @@ impl Core {
         Ok((by, answer))
     }
 
-    fn confirmed(&self, begun: Moment, answer: &TxnResponse) -> Outcome<()> {
+    fn confirmed(&self, begun: Moment, answer: &TxnResponse) -> FaultResult<()> {
         self.publisher.prove(begun);
         let mut answers = Answers::of(answer);
         let rich = look::has_room(self.lines.len());
@@ -85,7 +85,7 @@ impl Core {
             return Ok(());
         }
         let seen = self.lines.iter().map(|_| answers.seen(self.mode, self.created, rich));
-        let seen: Vec<Seen> = seen.collect::<Outcome<_>>()?;
+        let seen: Vec<Seen> = seen.collect::<FaultResult<_>>()?;
         let targets = self.targets(&seen);
         if targets.is_empty() {
             self.look.notify_one();
@@ -104,7 +104,7 @@ pub(super) async fn renew_alone(
     line: &Line,
     id: ClaimId,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let snapshot = line::read(wire, line, deadline).await?;
     let Some(member) = snapshot.position(id).map(|at| &snapshot.members[at]) else { return Ok(false) };
     let holders = snapshot.status(&line.name).holders;

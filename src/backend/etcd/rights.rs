@@ -5,7 +5,7 @@
 
 use etcd_client::GetOptions;
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::keys::{Layout, Line};
 use super::wire::Wire;
 use crate::backend::cause;
@@ -45,7 +45,7 @@ fn lacking(text: &str, what: &str, keys: &str, needed: &[String]) -> Fault {
     Fault::Said(ErrorKind::Denied, reason)
 }
 
-async fn may_read(wire: &Wire, prefix: &str, deadline: Moment) -> Outcome<bool> {
+async fn may_read(wire: &Wire, prefix: &str, deadline: Moment) -> FaultResult<bool> {
     let options = GetOptions::new().with_prefix().with_count_only();
     let read = wire.call(deadline, |mut c| {
         let (prefix, options) = (prefix.to_owned(), options.clone());

@@ -9,7 +9,7 @@ use std::error::Error as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::evict;
-use super::fault::{Outcome, is_refusal};
+use super::fault::{FaultResult, is_refusal};
 use super::keys::{Layout, Line};
 use super::wire::Wire;
 use crate::backend::Evict;
@@ -59,7 +59,7 @@ impl Strays {
         layout: &Layout,
         id: ClaimId,
         deadline: Moment,
-    ) -> Outcome<()> {
+    ) -> FaultResult<()> {
         let stray = self.all().get(&id).cloned();
         if let Some(stray) = stray {
             let by = &stray.request.holder;

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::config::{EtcdConfig, MANNER, place};
 use super::dial::{endpoint, options, unreached};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use crate::backend::cause::{self, Cause};
 use crate::backend::tls::stays_here_at;
 use crate::clock::{self, Clock};
@@ -71,7 +71,7 @@ pub(super) async fn by<T>(deadline: Moment, work: impl Future<Output = T>) -> Op
 }
 
 /// Ends a lease and all that hangs on it; no error if it is gone.
-pub(super) async fn revoke(wire: &Wire, lease: i64, deadline: Moment) -> Outcome<()> {
+pub(super) async fn revoke(wire: &Wire, lease: i64, deadline: Moment) -> FaultResult<()> {
     let revoked = wire.call(deadline, |mut c| async move { c.client.lease_revoke(lease).await });
     match revoked.await {
         Ok(_) | Err(Fault::LeaseNotFound) => Ok(()),
@@ -121,12 +121,12 @@ impl Wire {
     }
 
     /// A connection to some server, by `deadline`.
-    pub(super) async fn ready(&self, deadline: Moment) -> Outcome<Connection> {
+    pub(super) async fn ready(&self, deadline: Moment) -> FaultResult<Connection> {
         self.by(deadline, |connection| async move { Ok(connection) }).await
     }
 
     /// The present connection, made if there is none. It may take for ever: only [`Wire::call`] gives up.
-    async fn connection(&self) -> Outcome<Connection> {
+    async fn connection(&self) -> FaultResult<Connection> {
         let mut present = self.present.lock().await;
         let failed = *self.failed.borrow();
         if let Some(connection) = present.as_ref().filter(|c| c.number > failed) {
@@ -195,7 +195,7 @@ impl Wire {
     ///
     /// Errors: what the server says to it; [`Fault::NotTrusted`] if that is so of all servers; [`Fault::Passing`] with the last
     /// reason at the deadline, or as soon as no server is there and none ever was.
-    pub(super) async fn call<T, F, R>(&self, deadline: Moment, request: F) -> Outcome<T>
+    pub(super) async fn call<T, F, R>(&self, deadline: Moment, request: F) -> FaultResult<T>
     where
         F: Fn(Connection) -> R,
         R: Future<Output = Result<T, etcd_client::Error>>,
@@ -208,7 +208,7 @@ impl Wire {
     }
 
     /// As [`Wire::call`]; that there is a connection is no answer yet.
-    async fn by<T, F, R>(&self, deadline: Moment, request: F) -> Outcome<T>
+    async fn by<T, F, R>(&self, deadline: Moment, request: F) -> FaultResult<T>
     where
         F: Fn(Connection) -> R,
         R: Future<Output = Result<T, etcd_client::Error>>,
@@ -226,7 +226,7 @@ impl Wire {
     }
 
     /// As [`Wire::call`], which gives up.
-    async fn ask<T, F, R>(&self, deadline: Moment, request: F, last: &mut Option<String>) -> Outcome<T>
+    async fn ask<T, F, R>(&self, deadline: Moment, request: F, last: &mut Option<String>) -> FaultResult<T>
     where
         F: Fn(Connection) -> R,
         R: Future<Output = Result<T, etcd_client::Error>>,
@@ -287,7 +287,7 @@ impl Wire {
     }
 
     /// One attempt to have `request` answered. What was refused for an old token is sent again with a new one.
-    async fn attempt<T, F, R>(&self, request: &F) -> Outcome<T>
+    async fn attempt<T, F, R>(&self, request: &F) -> FaultResult<T>
     where
         F: Fn(Connection) -> R,
         R: Future<Output = Result<T, etcd_client::Error>>,

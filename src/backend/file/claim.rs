@@ -12,8 +12,8 @@ use async_trait::async_trait;
 
 use super::core::{FileClaim, Inner};
 use super::expiry::{self, Lease};
-use super::fault::{Fault, Outcome};
-use super::fifo::{self, Ear};
+use super::fault::{Fault, FaultResult};
+use super::fifo::{self, Listener};
 use super::grant::{self, Place};
 use super::guard::Flock;
 use super::line::Fixed;
@@ -25,7 +25,7 @@ use crate::clock;
 use crate::lock::{ClaimState, LossReason, Moment, Result};
 
 /// The path of a file of `place` that is no longer there, or no longer the one that is held.
-fn gone(inner: &Inner, place: &Place) -> Outcome<Option<PathBuf>> {
+fn gone(inner: &Inner, place: &Place) -> FaultResult<Option<PathBuf>> {
     if place.line.is_replaced()? {
         return Ok(Some(place.line.path()));
     }
@@ -42,7 +42,7 @@ fn gone(inner: &Inner, place: &Place) -> Outcome<Option<PathBuf>> {
 
 impl FileClaim {
     /// Brings the state up to date.
-    async fn look(&self, deadline: Moment) -> Outcome<()> {
+    async fn look(&self, deadline: Moment) -> FaultResult<()> {
         let began = clock::now();
         if self.stands_unchanged()? {
             return Ok(());
@@ -58,7 +58,11 @@ impl FileClaim {
 
     /// Brings the state up to date, then looks at the files by `check`. Those of a hold are looked at also while its line
     /// cannot be read, and a loss that is found counts whatever cannot be told.
-    async fn look_with(&self, check: impl FnOnce(&Self) -> Outcome<()>, deadline: Moment) -> Outcome<()> {
+    async fn look_with(
+        &self,
+        check: impl FnOnce(&Self) -> FaultResult<()>,
+        deadline: Moment,
+    ) -> FaultResult<()> {
         let looked = match self.look(deadline).await {
             Ok(()) => check(self),
             Err(fault) if self.holds() => self.check_files().and(Err(fault)),
@@ -68,7 +72,7 @@ impl FileClaim {
     }
 
     /// Whether nothing can have changed; without a guard, since one read of one page is whole.
-    fn stands_unchanged(&self) -> Outcome<bool> {
+    fn stands_unchanged(&self) -> FaultResult<bool> {
         let inner = self.inner();
         if inner.is_over() {
             return Ok(true);
@@ -87,21 +91,21 @@ impl FileClaim {
     }
 
     /// Completes when looking again may show something new. `called` was made before the last look.
-    async fn wait(&self, called: Pin<&mut (impl Future<Output = ()> + Send)>) -> Outcome<()> {
-        let (ear, watches, pending, presence) = {
+    async fn wait(&self, called: Pin<&mut (impl Future<Output = ()> + Send)>) -> FaultResult<()> {
+        let (listener, watches, pending, presence) = {
             let inner = &mut *self.inner();
             if inner.grant.is_some() {
                 // Not as soon as it holds: the last one to close a FIFO takes it apart, and the command waits.
                 inner.watches.clear();
             }
-            if let (None, Some(fifo)) = (&inner.ear, &inner.fifo.1) {
-                inner.ear = Some(Arc::new(Ear::new(Arc::clone(fifo))?));
+            if let (None, Some(fifo)) = (&inner.listener, &inner.fifo.1) {
+                inner.listener = Some(Arc::new(Listener::new(Arc::clone(fifo))?));
             }
-            (inner.ear.clone(), inner.watches.clone(), inner.pending.clone(), inner.presence.clone())
+            (inner.listener.clone(), inner.watches.clone(), inner.pending.clone(), inner.presence.clone())
         };
         let mut all: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = vec![Box::pin(called)];
-        if let Some(ear) = ear {
-            all.push(Box::pin(async move { ear.heard().await }));
+        if let Some(listener) = listener {
+            all.push(Box::pin(async move { listener.heard().await }));
         }
         if let Some(pending) = pending {
             all.push(Box::pin(async move { pending.done().await }));
@@ -124,7 +128,7 @@ impl FileClaim {
     }
 
     /// As [`Claim::expire_if_due`]. Whoever renews does so under a guard of these.
-    async fn end_after(&self, ttl: Duration, deadline: Moment) -> Outcome<Option<Moment>> {
+    async fn end_after(&self, ttl: Duration, deadline: Moment) -> FaultResult<Option<Moment>> {
         let guards = guards(&self.lines(), deadline).await?;
         let now = clock::now();
         {
@@ -168,7 +172,7 @@ impl FileClaim {
     }
 
     /// Looks at the files if something may have happened to them.
-    fn check_if_disturbed(&self) -> Outcome<()> {
+    fn check_if_disturbed(&self) -> FaultResult<()> {
         if !self.inner().disturbed {
             return Ok(());
         }
@@ -179,7 +183,7 @@ impl FileClaim {
     }
 
     /// Whether the files are still the ones at their paths; if not, the claim is lost.
-    fn check_files(&self) -> Outcome<()> {
+    fn check_files(&self) -> FaultResult<()> {
         let inner = &mut *self.inner();
         if inner.is_over() {
             return Ok(());
@@ -202,9 +206,9 @@ impl FileClaim {
     }
 
     /// Leaves under the guards, or without them if they cannot be had: the locks and the FIFO count.
-    pub(super) fn go(&self, guards: Option<Vec<Flock>>, succeeded: bool) -> Outcome<()> {
+    pub(super) fn go(&self, guards: Option<Vec<Flock>>, succeeded: bool) -> FaultResult<()> {
         let mut result = Ok(());
-        let (fifo, ear, watches, presence) = {
+        let (fifo, listener, watches, presence) = {
             let inner = &mut *self.inner();
             if std::mem::replace(&mut inner.left, true) {
                 return Ok(());
@@ -222,11 +226,11 @@ impl FileClaim {
                 inner.state = ClaimState::Lost(LossReason::SessionEnded);
             }
             let watches = std::mem::take(&mut inner.watches);
-            (inner.fifo.1.take(), inner.ear.take(), watches, inner.presence.take())
+            (inner.fifo.1.take(), inner.listener.take(), watches, inner.presence.take())
         };
         drop(guards);
         // Closing it wakes the successor, who finds guard and locks free.
-        drop((ear, fifo));
+        drop((listener, fifo));
         // It may have been woken on this processor, and has more to do than this process.
         rustix::thread::sched_yield();
         self.news.notify_waiters();

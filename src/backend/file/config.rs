@@ -7,7 +7,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, StatFs, fstat, fstatfs, mkdi
 use rustix::io::Errno;
 
 use super::directory::{Directory, set_mode};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::names::Naming;
 use crate::backend::Options;
 use crate::lock::ErrorKind;
@@ -43,7 +43,7 @@ impl FileConfig {
     /// The directory as an absolute path.
     ///
     /// Errors: `Invalid` if nobody knows which the working directory is.
-    pub(super) fn path(&self) -> Outcome<PathBuf> {
+    pub(super) fn path(&self) -> FaultResult<PathBuf> {
         match &self.directory {
             Some(path) => std::path::absolute(path).map_err(|error| {
                 Fault::said(ErrorKind::Invalid, format!("{} is not a directory: {error}", path.display()))
@@ -104,7 +104,7 @@ const NETWORK: [(u32, &str); 18] = [
 ];
 
 /// Resolves, makes and checks the directory.
-pub(super) fn open(config: &FileConfig) -> Outcome<Directory> {
+pub(super) fn open(config: &FileConfig) -> FaultResult<Directory> {
     let path = config.path()?;
     let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if config.directory.is_none() {
@@ -127,7 +127,7 @@ fn default_directory(uid: u32) -> PathBuf {
 }
 
 /// Opens the directory; makes it if it is missing, one level deep and for the owner only whatever the umask.
-fn open_or_make(path: &Path, flags: OFlags) -> Outcome<OwnedFd> {
+fn open_or_make(path: &Path, flags: OFlags) -> FaultResult<OwnedFd> {
     let open = || openat(CWD, path, flags, Mode::empty());
     let opened = match open() {
         Err(Errno::NOENT) => {
@@ -149,7 +149,7 @@ fn open_or_make(path: &Path, flags: OFlags) -> Outcome<OwnedFd> {
 }
 
 /// Undoes what the umask took from a directory that was just made; from nothing else that stands there by now.
-fn give_own_directory_its_mode(path: &Path) -> Outcome<()> {
+fn give_own_directory_its_mode(path: &Path) -> FaultResult<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = openat(CWD, path, flags, Mode::empty()).map_err(Fault::os("open the lock directory", path))?;
     let stat = fstat(&made).map_err(Fault::os("examine", path))?;
@@ -161,7 +161,7 @@ fn give_own_directory_its_mode(path: &Path) -> Outcome<()> {
 }
 
 /// The default directory lies where others may write, so it must be what this user made.
-fn check_private(path: &Path, stat: &Stat, uid: u32) -> Outcome<()> {
+fn check_private(path: &Path, stat: &Stat, uid: u32) -> FaultResult<()> {
     let problem = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => "it is a symbolic link".to_owned(),
         FileType::Directory if stat.st_uid != uid => format!("it belongs to uid {}", stat.st_uid),
@@ -177,7 +177,7 @@ fn check_private(path: &Path, stat: &Stat, uid: u32) -> Outcome<()> {
     Err(Fault::said(ErrorKind::Unwritable, reason))
 }
 
-fn refuse_network(path: &Path, system: &StatFs) -> Outcome<()> {
+fn refuse_network(path: &Path, system: &StatFs) -> FaultResult<()> {
     match network_file_system_of(system) {
         None => Ok(()),
         Some(name) => Err(Fault::said(
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn unwritable<T>(result: &Outcome<T>) -> bool {
+    fn unwritable<T>(result: &FaultResult<T>) -> bool {
         matches!(result, Err(Fault::Said { kind: ErrorKind::Unwritable, .. }))
     }
 

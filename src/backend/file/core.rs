@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::expiry::Lease;
-use super::fifo::{Ear, Watch};
+use super::fifo::{Listener, Watch};
 use super::grant::Place;
 use super::guard::Pending;
 use super::presence::Presence;
@@ -40,7 +40,7 @@ pub(super) struct Inner {
     /// Whether somebody was told of the hold.
     announced: bool,
     pub(super) left: bool,
-    pub(super) ear: Option<Arc<Ear>>,
+    pub(super) listener: Option<Arc<Listener>>,
     pub(super) watches: Vec<Arc<Watch>>,
     pub(super) pending: Option<Arc<Pending>>,
     /// The kernel's news of the files of a hold.
@@ -71,7 +71,7 @@ impl Inner {
             grant: None,
             announced: false,
             left: false,
-            ear: None,
+            listener: None,
             watches: Vec::new(),
             pending: None,
             presence: None,

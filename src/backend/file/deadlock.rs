@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::core::FileClaim;
 use super::directory::Directory;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::fifo::Life;
 use super::guard::{self, Failed, Flock};
 use super::inspect;
@@ -19,7 +19,7 @@ use crate::lock::{ClaimId, ErrorKind, Moment};
 const FILE: &str = ".dlock-deadlock";
 
 /// Keeps others with ancestors from entering meanwhile.
-pub(super) async fn turn(directory: &Directory, deadline: Moment) -> Outcome<Flock> {
+pub(super) async fn turn(directory: &Directory, deadline: Moment) -> FaultResult<Flock> {
     let (file, _) = directory.open_or_make(FILE)?;
     let file = Arc::new(file);
     guard::lock(&file, true, deadline).await.map_err(|failed| match failed {
@@ -37,7 +37,7 @@ pub(super) async fn search(
     directory: &Arc<Directory>,
     id: ClaimId,
     deadline: Moment,
-) -> Outcome<Option<String>> {
+) -> FaultResult<Option<String>> {
     let mut queues = BTreeMap::new();
     for name in inspect::names(directory)? {
         if let Some(file) = LineFile::open(directory, &name, false)? {
@@ -49,7 +49,7 @@ pub(super) async fn search(
 }
 
 /// The living entries of a line. They came no later: nested claims enter one at a time.
-fn queue(file: &LineFile) -> Outcome<Vec<Queued<()>>> {
+fn queue(file: &LineFile) -> FaultResult<Vec<Queued<()>>> {
     let line = file.read(None)?;
     let mut queue = Vec::new();
     for record in line.image.records.iter().filter(|r| r.fixed.state.in_line()) {

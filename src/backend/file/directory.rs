@@ -9,7 +9,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::names::Naming;
 use crate::lock::ErrorKind;
 
@@ -84,21 +84,21 @@ impl Directory {
     }
 
     /// Opens the regular file `file` if it exists.
-    pub(super) fn open(&self, file: &str, flags: OFlags) -> Outcome<Option<Opened>> {
+    pub(super) fn open(&self, file: &str, flags: OFlags) -> FaultResult<Option<Opened>> {
         self.open_as(FileType::RegularFile, file, flags)
     }
 
     /// Opens the FIFO `file` if it exists.
-    pub(super) fn open_fifo(&self, file: &str, flags: OFlags) -> Outcome<Option<OwnedFd>> {
+    pub(super) fn open_fifo(&self, file: &str, flags: OFlags) -> FaultResult<Option<OwnedFd>> {
         Ok(self.open_as(FileType::Fifo, file, flags)?.map(|(fd, _)| fd))
     }
 
     /// Opens the directory itself, for listing; none if it was removed.
-    pub(super) fn open_listing(&self) -> Outcome<Option<OwnedFd>> {
+    pub(super) fn open_listing(&self) -> FaultResult<Option<OwnedFd>> {
         Ok(self.open_as(FileType::Directory, ".", OFlags::RDONLY)?.map(|(fd, _)| fd))
     }
 
-    fn open_as(&self, kind: FileType, file: &str, flags: OFlags) -> Outcome<Option<Opened>> {
+    fn open_as(&self, kind: FileType, file: &str, flags: OFlags) -> FaultResult<Option<Opened>> {
         let fd = match openat(&self.handle, file, flags | CAREFUL, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
@@ -122,7 +122,7 @@ impl Directory {
     ///
     /// Never `O_CREAT` on a file that exists: `fs.protected_regular` refuses that for somebody else's file in
     /// a sticky directory.
-    pub(super) fn open_or_make(&self, file: &str) -> Outcome<Opened> {
+    pub(super) fn open_or_make(&self, file: &str) -> FaultResult<Opened> {
         loop {
             if let Some(opened) = self.open(file, OFlags::RDWR)? {
                 return Ok(opened);
@@ -142,7 +142,7 @@ impl Directory {
     }
 
     /// Opens a lock file, whose owner may let others only read it: flock(2) asks for no more.
-    pub(super) fn open_lock(&self, file: &str) -> Outcome<Opened> {
+    pub(super) fn open_lock(&self, file: &str) -> FaultResult<Opened> {
         match self.open_or_make(file) {
             Err(Fault::System { errno: Errno::ACCESS | Errno::ROFS, what, path }) => {
                 let readable = self.open(file, OFlags::RDONLY)?;
@@ -153,7 +153,7 @@ impl Directory {
     }
 
     /// Makes and opens the FIFO `file`.
-    pub(super) fn make_fifo(&self, file: &str) -> Outcome<OwnedFd> {
+    pub(super) fn make_fifo(&self, file: &str) -> FaultResult<OwnedFd> {
         let at = || self.path_of(file);
         mknodat(&self.handle, file, FileType::Fifo, self.mode, 0).map_err(Fault::os("make", at()))?;
         let opened = match self.open_as(FileType::Fifo, file, OFlags::RDWR) {
@@ -174,7 +174,7 @@ impl Directory {
     }
 
     /// Sets the mode of a FIFO that was just made and cannot be opened; of nothing else that stands there by now.
-    fn give_own_fifo_its_mode(&self, file: &str) -> Outcome<()> {
+    fn give_own_fifo_its_mode(&self, file: &str) -> FaultResult<()> {
         let found = self.open_as(FileType::Fifo, file, OFlags::PATH)?;
         let owner = rustix::process::geteuid().as_raw();
         match found {
@@ -188,7 +188,7 @@ impl Directory {
     /// Which file stands at the path of `file` now; looks the whole path up again.
     ///
     /// An error while the directory is out of reach: what is in it then is not known.
-    pub(super) fn present(&self, file: &str) -> Outcome<Option<Identity>> {
+    pub(super) fn present(&self, file: &str) -> FaultResult<Option<Identity>> {
         for _ in 0..2 {
             match statat(CWD, self.path_of(file), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => return Ok(Some(identity_of(&stat))),
@@ -201,7 +201,7 @@ impl Directory {
     }
 
     /// Whether there is a directory at the path, this one or another.
-    fn check_reach(&self) -> Outcome<()> {
+    fn check_reach(&self) -> FaultResult<()> {
         match statat(CWD, &self.path, AtFlags::empty()) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => Ok(()),
             Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {

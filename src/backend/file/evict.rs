@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::directory::Directory;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
 use super::grant;
 use super::line::{Mark, Record, State, mark_line};
@@ -33,7 +33,7 @@ impl Eviction<'_> {
         directory: &Arc<Directory>,
         lock: &LockName,
         deadline: Moment,
-    ) -> Outcome<bool> {
+    ) -> FaultResult<bool> {
         let Some(names) = self.names(directory, lock, deadline).await? else { return Ok(false) };
         let mut files = Vec::new();
         for name in &names {
@@ -58,7 +58,7 @@ impl Eviction<'_> {
         directory: &Arc<Directory>,
         lock: &LockName,
         deadline: Moment,
-    ) -> Outcome<Option<Vec<LockName>>> {
+    ) -> FaultResult<Option<Vec<LockName>>> {
         let Some(file) = LineFile::open(directory, lock, true)? else { return Ok(None) };
         let _guard = file.guard(true, deadline).await?;
         let line = file.read(None)?;
@@ -79,7 +79,7 @@ impl Eviction<'_> {
         Ok(Some(names))
     }
 
-    fn act(&self, mut found: Vec<Found>) -> Outcome<bool> {
+    fn act(&self, mut found: Vec<Found>) -> FaultResult<bool> {
         let Some(first) = found.first() else { return Ok(false) };
         if let Life::Dead = first.file.life(&first.line, &first.record)? {
             for found in &found {
@@ -103,7 +103,7 @@ impl Eviction<'_> {
         woken.map(|()| true)
     }
 
-    fn mark(&self, found: &mut Found) -> Outcome<()> {
+    fn mark(&self, found: &mut Found) -> FaultResult<()> {
         let kind = if self.how == Evict::Ask { Mark::Asked } else { Mark::Evicted };
         let text = mark_line(kind, self.id, self.by, 0);
         found.file.append(&mut found.line, &text, 0, false)?;
@@ -122,7 +122,7 @@ pub(super) async fn evict_foreign(
     lock: &LockName,
     id: ClaimId,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let status = super::inspect::status(directory, lock, true, deadline).await?;
     let mut foreign = status.holders.iter().filter(|entry| entry.foreign);
     let Some(entry) = foreign.find(|entry| entry.claim == Some(id)) else { return Ok(false) };
@@ -138,7 +138,7 @@ pub(super) async fn evict_foreign(
 }
 
 /// Whether the claim holds by the rule: in all its lines it is among the holders.
-fn holds(found: &[Found]) -> Outcome<bool> {
+fn holds(found: &[Found]) -> FaultResult<bool> {
     for found in found {
         let holders = grant::holders(&found.file, &found.line)?;
         let among = holders.iter().any(|h| h.at == found.record.at);

@@ -8,7 +8,7 @@ use rustix::fs::{Access, statfs};
 
 use super::config;
 use super::directory::Directory;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::inspect;
 use super::presence::Presence;
 use crate::backend::{Examination, Risk};
@@ -16,7 +16,7 @@ use crate::clock;
 use crate::lock::{LockName, Moment};
 
 /// Looks at the directory and its file system.
-pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Outcome<Examination> {
+pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> FaultResult<Examination> {
     let path = directory.path();
     let begun = clock::now();
     // Any name will do: what counts is how long a look takes.

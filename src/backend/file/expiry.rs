@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::directory::Directory;
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::line::{Image, Mark, Record};
 use super::publish;
 use super::token;
@@ -57,7 +57,7 @@ pub(super) async fn renew(
     lock: &LockName,
     id: ClaimId,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let mut others = Vec::new();
     let content = |line: &Image, record: &Record| {
         others = line.details(record).map(|details| details.names).unwrap_or_default();

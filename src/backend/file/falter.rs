@@ -1,7 +1,7 @@
 //! A waiter that cannot do its part: everybody behind it waits for it.
 
 use super::core::FileClaim;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::grant;
 use crate::clock;
 
@@ -11,7 +11,7 @@ impl FileClaim {
     /// A failure of a waiter is one for now at first, and nothing of the lock is kept meanwhile. After a while it is for
     /// good: the claim leaves the line, without the guards and whatever cannot be written, since with its FIFO closed it
     /// stands in nobody's way. A hold stays; the kernel keeps it.
-    pub(super) fn falter(&self, looked: Outcome<()>) -> Outcome<()> {
+    pub(super) fn falter(&self, looked: FaultResult<()>) -> FaultResult<()> {
         let Err(fault) = looked else {
             self.inner().faltering_since = None;
             return Ok(());

@@ -22,7 +22,7 @@ pub(super) enum Fault {
 }
 
 /// The result of everything below the trait.
-pub(super) type Outcome<T> = Result<T, Fault>;
+pub(super) type FaultResult<T> = Result<T, Fault>;
 
 impl Fault {
     /// `errno` from doing `what` to `path`; made for `map_err`.

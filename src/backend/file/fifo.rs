@@ -4,7 +4,7 @@
 //! whatever PID namespace. A successor opens it for reading and waits for its last writer to go, which the
 //! kernel reports at the owner's death as at its leaving. A byte written into it means "look again".
 
-use crate::readiness;
+use crate::fd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::directory::Directory;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::guard::try_lock;
 
 /// Whether a claim lives.
@@ -26,7 +26,7 @@ pub(super) enum Life {
 }
 
 /// Makes the FIFO `file` and flocks it for this process.
-pub(super) fn make(directory: &Directory, file: &str) -> Outcome<Arc<OwnedFd>> {
+pub(super) fn make(directory: &Directory, file: &str) -> FaultResult<Arc<OwnedFd>> {
     let fd = directory.make_fifo(file)?;
     let locked = try_lock(&fd, true).map_err(Fault::os("lock", directory.path_of(file)))?;
     if locked { Ok(Arc::new(fd)) } else { Err(Fault::os("lock", directory.path_of(file))(Errno::WOULDBLOCK)) }
@@ -44,7 +44,7 @@ pub(super) fn keep(directory: &Directory, file: &str) -> Option<Arc<OwnedFd>> {
 }
 
 /// Whether the owner of the FIFO `file` lives.
-pub(super) fn probe(directory: &Directory, file: &str) -> Outcome<Life> {
+pub(super) fn probe(directory: &Directory, file: &str) -> FaultResult<Life> {
     // Opened before the test: a writer seen by the opening is one whose end is reported.
     let fd = match directory.open_fifo(file, OFlags::RDONLY) {
         Ok(Some(fd)) => fd,
@@ -57,7 +57,7 @@ pub(super) fn probe(directory: &Directory, file: &str) -> Outcome<Life> {
 }
 
 /// Tells the owner of the FIFO `file` to look again. That it is dead is no failure.
-pub(super) fn wake(directory: &Directory, file: &str) -> Outcome<()> {
+pub(super) fn wake(directory: &Directory, file: &str) -> FaultResult<()> {
     let fd = match directory.open_fifo(file, OFlags::WRONLY) {
         Ok(Some(fd)) => fd,
         // Without a reader it is dead.
@@ -81,7 +81,7 @@ pub(super) fn rouse(own: &OwnedFd) {
 pub(super) struct Watch(AsyncFd<OwnedFd>);
 
 impl Watch {
-    pub(super) fn new(fifo: OwnedFd) -> Outcome<Self> {
+    pub(super) fn new(fifo: OwnedFd) -> FaultResult<Self> {
         register(fifo).map(Self)
     }
 
@@ -101,10 +101,10 @@ impl Watch {
 
 /// The own FIFO, listening.
 #[derive(Debug)]
-pub(super) struct Ear(AsyncFd<Arc<OwnedFd>>);
+pub(super) struct Listener(AsyncFd<Arc<OwnedFd>>);
 
-impl Ear {
-    pub(super) fn new(fifo: Arc<OwnedFd>) -> Outcome<Self> {
+impl Listener {
+    pub(super) fn new(fifo: Arc<OwnedFd>) -> FaultResult<Self> {
         register(fifo).map(Self)
     }
 
@@ -126,8 +126,8 @@ impl Ear {
 }
 
 /// Lets the runtime wait for `fd`.
-pub(super) fn register<T: readiness::Owner>(fd: T) -> Outcome<AsyncFd<T>> {
-    readiness::watch(fd).map_err(|e| {
+pub(super) fn register<T: fd::Owner>(fd: T) -> FaultResult<AsyncFd<T>> {
+    fd::watch(fd).map_err(|e| {
         Fault::said(crate::lock::ErrorKind::System, format!("cannot wait for other processes: {e}"))
     })
 }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::fifo::Life;
 use super::hold::Hold;
 use super::line::{Fixed, Record, State};
@@ -56,7 +56,7 @@ fn slots_of(mode: Mode) -> usize {
 /// That is [`queue::held`] without looking at every record: who holds is a prefix of the line, and each
 /// waiter watches the one before it (or, at the head of the waiters for slots, every holder), so that any
 /// death is noticed by the one whom it concerns.
-pub(super) fn ahead(file: &LineFile, line: &mut Line, mode: Mode, at: u64) -> Outcome<Ahead> {
+pub(super) fn ahead(file: &LineFile, line: &mut Line, mode: Mode, at: u64) -> FaultResult<Ahead> {
     loop {
         let before: Vec<usize> = (0..line.image.records.len())
             .filter(|i| line.image.records[*i].at < at && line.image.records[*i].fixed.state.in_line())
@@ -74,7 +74,7 @@ pub(super) fn ahead(file: &LineFile, line: &mut Line, mode: Mode, at: u64) -> Ou
     }
 }
 
-fn among_holders(file: &LineFile, line: &mut Line, before: &[usize], slots: usize) -> Outcome<Ahead> {
+fn among_holders(file: &LineFile, line: &mut Line, before: &[usize], slots: usize) -> FaultResult<Ahead> {
     let mut watch = Vec::with_capacity(before.len());
     for index in before.iter().rev() {
         watch.extend(alive(file, line, *index)?);
@@ -83,7 +83,7 @@ fn among_holders(file: &LineFile, line: &mut Line, before: &[usize], slots: usiz
 }
 
 /// The FIFO of the record at `index` if its claim lives; else buries it, in the image too.
-fn alive(file: &LineFile, line: &mut Line, index: usize) -> Outcome<Option<OwnedFd>> {
+fn alive(file: &LineFile, line: &mut Line, index: usize) -> FaultResult<Option<OwnedFd>> {
     let record = &line.image.records[index];
     match file.life(line, record)? {
         Life::Alive(fifo) => Ok(Some(fifo)),
@@ -96,13 +96,13 @@ fn alive(file: &LineFile, line: &mut Line, index: usize) -> Outcome<Option<Owned
 }
 
 /// Buries the dead at the front of the line: readers that were killed are in nobody's way, and would stay.
-pub(super) fn bury_front(file: &LineFile, line: &mut Line) -> Outcome<()> {
+pub(super) fn bury_front(file: &LineFile, line: &mut Line) -> FaultResult<()> {
     while !line.image.records.is_empty() && alive(file, line, 0)?.is_none() {}
     Ok(())
 }
 
 /// How many of the first live records hold by the rule; stops probing at the first that does not.
-pub(super) fn holders(file: &LineFile, line: &Line) -> Outcome<Vec<Record>> {
+pub(super) fn holders(file: &LineFile, line: &Line) -> FaultResult<Vec<Record>> {
     let (mut modes, mut holders) = (Vec::new(), Vec::new());
     for record in line.image.records.iter().filter(|r| r.fixed.state.in_line()) {
         if let Life::Alive(_) = file.life(line, record)? {
@@ -117,7 +117,7 @@ pub(super) fn holders(file: &LineFile, line: &Line) -> Outcome<Vec<Record>> {
 }
 
 /// Wakes those whom the record behind which they stand no longer holds up: all that can be, also after a failure.
-pub(super) fn wake_behind(file: &LineFile, line: &Line, gone: &Record) -> Outcome<()> {
+pub(super) fn wake_behind(file: &LineFile, line: &Line, gone: &Record) -> FaultResult<()> {
     let mut result = Ok(());
     let waiting = |r: &&Record| r.at > gone.at && matches!(r.fixed.state, State::Waiting | State::Blocked);
     for record in line.image.records.iter().filter(waiting) {
@@ -131,7 +131,7 @@ pub(super) fn wake_behind(file: &LineFile, line: &Line, gone: &Record) -> Outcom
 
 /// Takes the lock files of all places, or none; says which place it was that somebody outside of the line
 /// has.
-pub(super) fn take(places: &mut [Place], lines: &[Line]) -> Outcome<Option<usize>> {
+pub(super) fn take(places: &mut [Place], lines: &[Line]) -> FaultResult<Option<usize>> {
     for index in 0..places.len() {
         let taken = take_one(&mut places[index], &lines[index]);
         if !matches!(taken, Ok(true)) {
@@ -153,7 +153,7 @@ pub(super) fn release(places: &mut [Place]) {
 }
 
 /// Lets go of what was taken and stops waiting in threads.
-pub(super) fn withdraw(places: &mut [Place]) -> Outcome<()> {
+pub(super) fn withdraw(places: &mut [Place]) -> FaultResult<()> {
     release(places);
     for place in places {
         place.hold.give_up(&place.line.directory)?;
@@ -162,7 +162,7 @@ pub(super) fn withdraw(places: &mut [Place]) -> Outcome<()> {
     Ok(())
 }
 
-fn take_one(place: &mut Place, line: &Line) -> Outcome<bool> {
+fn take_one(place: &mut Place, line: &Line) -> FaultResult<bool> {
     let directory = Arc::clone(&place.line.directory);
     let exclusive = place.fixed.mode == Mode::Exclusive;
     if !place.hold.try_lock(&directory, exclusive)? {
@@ -181,7 +181,7 @@ fn take_one(place: &mut Place, line: &Line) -> Outcome<bool> {
     }
 }
 
-fn take_slot(place: &mut Place, line: &Line, slots: u32) -> Outcome<bool> {
+fn take_slot(place: &mut Place, line: &Line, slots: u32) -> FaultResult<bool> {
     let directory = Arc::clone(&place.line.directory);
     if let Some((_, slot)) = &mut place.slot
         && slot.try_lock(&directory, true)?
@@ -214,7 +214,7 @@ fn take_slot(place: &mut Place, line: &Line, slots: u32) -> Outcome<bool> {
 
 /// Whether a claim that was evicted (from `slot`) still has the file, which the caller replaces then. Each
 /// counts once: the file in place of the one that it has may be somebody else's later.
-fn discount_evicted(place: &Place, line: &Line, slot: Option<u32>) -> Outcome<bool> {
+fn discount_evicted(place: &Place, line: &Line, slot: Option<u32>) -> FaultResult<bool> {
     let evicted = |r: &&Record| {
         r.fixed.state == State::Evicted && r.fixed.token > 0 && slot.is_none_or(|s| s == r.fixed.slot)
     };

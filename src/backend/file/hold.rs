@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::directory::{Directory, Identity, identity_of};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::guard::{self, Pending};
 
 /// One lock file, opened.
@@ -19,19 +19,19 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    pub(super) fn open(directory: &Directory, name: String) -> Outcome<Self> {
+    pub(super) fn open(directory: &Directory, name: String) -> FaultResult<Self> {
         let (file, stat) = directory.open_lock(&name)?;
         let identity = identity_of(&stat);
         Ok(Self { name, file: Arc::new(file), identity, locked: false, pending: None })
     }
 
-    fn reopen(&mut self, directory: &Directory) -> Outcome<()> {
+    fn reopen(&mut self, directory: &Directory) -> FaultResult<()> {
         *self = Self::open(directory, std::mem::take(&mut self.name))?;
         Ok(())
     }
 
     /// Takes the lock if it is free, on the file that stands at the path now; says whether it has it.
-    pub(super) fn try_lock(&mut self, directory: &Directory, exclusive: bool) -> Outcome<bool> {
+    pub(super) fn try_lock(&mut self, directory: &Directory, exclusive: bool) -> FaultResult<bool> {
         loop {
             if let Some(pending) = &self.pending {
                 match pending.take() {
@@ -73,7 +73,7 @@ impl Hold {
     }
 
     /// Stops waiting in a thread, if one does.
-    pub(super) fn give_up(&mut self, directory: &Directory) -> Outcome<()> {
+    pub(super) fn give_up(&mut self, directory: &Directory) -> FaultResult<()> {
         if self.pending.is_some() { self.reopen(directory) } else { Ok(()) }
     }
 
@@ -83,7 +83,7 @@ impl Hold {
     }
 
     /// Waits for the lock in a thread.
-    pub(super) fn wait(&mut self, directory: &Directory, exclusive: bool) -> Outcome<Arc<Pending>> {
+    pub(super) fn wait(&mut self, directory: &Directory, exclusive: bool) -> FaultResult<Arc<Pending>> {
         if let Some(pending) = &self.pending {
             return Ok(Arc::clone(pending));
         }
@@ -94,13 +94,13 @@ impl Hold {
     }
 
     /// Puts a new file in the place of one that an evicted claim still has locked.
-    pub(super) fn replace(&mut self, directory: &Directory) -> Outcome<()> {
+    pub(super) fn replace(&mut self, directory: &Directory) -> FaultResult<()> {
         directory.unlink(&self.name);
         self.reopen(directory)
     }
 
     /// Whether another file, or none, stands at the path now.
-    pub(super) fn is_replaced(&self, directory: &Directory) -> Outcome<bool> {
+    pub(super) fn is_replaced(&self, directory: &Directory) -> FaultResult<bool> {
         Ok(directory.present(&self.name)? != Some(self.identity))
     }
 
@@ -109,7 +109,7 @@ impl Hold {
     }
 
     /// Another descriptor of the same open file.
-    pub(super) fn anchor(&self, directory: &Directory) -> Outcome<OwnedFd> {
+    pub(super) fn anchor(&self, directory: &Directory) -> FaultResult<OwnedFd> {
         rustix::io::fcntl_dupfd_cloexec(&self.file, 0)
             .map_err(Fault::os("keep open", directory.path_of(&self.name)))
     }

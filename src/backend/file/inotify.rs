@@ -6,11 +6,11 @@ use std::path::Path;
 use rustix::fs::inotify::{CreateFlags, init};
 use rustix::io::Errno;
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use crate::lock::ErrorKind;
 
 /// An instance, of which a user has few.
-pub(super) fn instance(path: &Path) -> Outcome<OwnedFd> {
+pub(super) fn instance(path: &Path) -> FaultResult<OwnedFd> {
     init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(failed(path))
 }
 

@@ -9,7 +9,7 @@ use rustix::fs::{Dir, FileType, OFlags, fstat};
 
 use super::directory::{Directory, Identity, identity_of};
 use super::expiry;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::fifo::Life;
 use super::grant::Place;
 use super::guard;
@@ -98,7 +98,7 @@ pub(super) async fn status(
     lock: &LockName,
     probe: bool,
     deadline: Moment,
-) -> Outcome<LockStatus> {
+) -> FaultResult<LockStatus> {
     let mut status = nobody(lock);
     let file = LineFile::open(directory, lock, false)?;
     let Some(file) = file else {
@@ -142,7 +142,7 @@ fn strangers(
     locks: &LazyCell<Locks>,
     owners: &[Option<u32>],
     probe: bool,
-) -> Outcome<Vec<Entry>> {
+) -> FaultResult<Vec<Entry>> {
     let files = directory.naming.of(lock)?;
     let Some(identity) = directory.present(files.canonical())? else { return Ok(Vec::new()) };
     let path = directory.path_of(files.canonical());
@@ -164,7 +164,7 @@ fn strangers(
 }
 
 /// The names of the lines, and of the lock files that somebody has flocked, in no order.
-pub(super) fn names(directory: &Directory) -> Outcome<Vec<LockName>> {
+pub(super) fn names(directory: &Directory) -> FaultResult<Vec<LockName>> {
     let at = || directory.path().to_owned();
     let Some(opened) = directory.open_listing()? else { return Ok(Vec::new()) };
     let locks = Locks::read();
@@ -191,7 +191,7 @@ pub(super) fn names(directory: &Directory) -> Outcome<Vec<LockName>> {
 }
 
 /// The lock whose line is in `file`, if the header says one whose line is there.
-fn name_in(directory: &Directory, file: &str) -> Outcome<Option<LockName>> {
+fn name_in(directory: &Directory, file: &str) -> FaultResult<Option<LockName>> {
     let Some((opened, _)) = directory.open(file, OFlags::RDONLY)? else { return Ok(None) };
     let mut bytes = vec![0; super::header::HEADER];
     let got =
@@ -206,7 +206,7 @@ pub(super) async fn last_success(
     directory: &Arc<Directory>,
     lock: &LockName,
     deadline: Moment,
-) -> Outcome<Option<Duration>> {
+) -> FaultResult<Option<Duration>> {
     let Some(file) = LineFile::open(directory, lock, false)? else { return Ok(None) };
     let _guard = file.guard(false, deadline).await?;
     let success = file.read(Some(0))?.header.success;

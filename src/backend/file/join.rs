@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::core::{FileClaim, Inner};
 use super::directory::Directory;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
 use super::grant::{self, Place};
 use super::guard::Flock;
@@ -31,7 +31,7 @@ pub(super) async fn join(
     directory: &Arc<Directory>,
     request: &Request,
     deadline: Moment,
-) -> Outcome<FileClaim> {
+) -> FaultResult<FileClaim> {
     let began = clock::now();
     loop {
         let mut lines = Vec::with_capacity(request.names.len());
@@ -62,7 +62,7 @@ pub(super) async fn join(
 }
 
 /// Under the guards: all of it, or nothing.
-fn enter(files: &[Arc<LineFile>], request: &Request, began: Moment) -> Outcome<Step> {
+fn enter(files: &[Arc<LineFile>], request: &Request, began: Moment) -> FaultResult<Step> {
     let mut lines = Vec::with_capacity(files.len());
     for file in files {
         let mut line = file.read(None)?;
@@ -137,7 +137,7 @@ fn own_fifo(
     file: &LineFile,
     request: &Request,
     places: &[Place],
-) -> Outcome<(Option<String>, Option<Arc<OwnedFd>>)> {
+) -> FaultResult<(Option<String>, Option<Arc<OwnedFd>>)> {
     let name = file.files.fifo(request.id);
     let fifo = fifo::make(&file.directory, &name).inspect_err(|_| {
         undo(places);
@@ -147,7 +147,7 @@ fn own_fifo(
 }
 
 /// Wakes the superseded and those who stood behind them.
-fn tell(files: &[Arc<LineFile>], lines: &[Line], victims: &[Vec<Record>]) -> Outcome<()> {
+fn tell(files: &[Arc<LineFile>], lines: &[Line], victims: &[Vec<Record>]) -> FaultResult<()> {
     let mut told = Ok(());
     for (file, (line, victims)) in files.iter().zip(lines.iter().zip(victims)) {
         for victim in victims {
@@ -173,7 +173,7 @@ fn first_record(request: &Request) -> Fixed {
 }
 
 /// Refuses a line of another kind (C15), and a claim that is there already.
-fn check_kinds(file: &LineFile, line: &mut Line, request: &Request) -> Outcome<()> {
+fn check_kinds(file: &LineFile, line: &mut Line, request: &Request) -> FaultResult<()> {
     let suspicious = |r: &Record| {
         r.fixed.id == request.id || (r.fixed.state.in_line() && !r.fixed.mode.mixes_with(request.mode))
     };
@@ -200,7 +200,7 @@ fn check_kinds(file: &LineFile, line: &mut Line, request: &Request) -> Outcome<(
 }
 
 /// Takes older waiters that also said so out of the line, each with who did it.
-fn supersede(file: &LineFile, line: &mut Line, request: &Request) -> Outcome<Vec<Record>> {
+fn supersede(file: &LineFile, line: &mut Line, request: &Request) -> FaultResult<Vec<Record>> {
     let holders = grant::holders(file, line)?;
     let holds = |r: &Record| r.fixed.state != State::Blocked && holders.iter().any(|h| h.at == r.at);
     let mut victims = Vec::new();
@@ -220,7 +220,7 @@ fn supersede(file: &LineFile, line: &mut Line, request: &Request) -> Outcome<Vec
 }
 
 /// Writes the record into all lines, as a hold if the locks were taken.
-fn write(places: &mut [Place], lines: &mut [Line], request: &Request, holds: bool) -> Outcome<()> {
+fn write(places: &mut [Place], lines: &mut [Line], request: &Request, holds: bool) -> FaultResult<()> {
     let several = request.names.len() > 1;
     let details = Details {
         holder: request.holder.clone(),

@@ -67,7 +67,7 @@ use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{ClaimId, Error, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use directory::Directory;
-use fault::{BACKEND, Fault, Outcome};
+use fault::{BACKEND, Fault, FaultResult};
 use site::Site;
 
 pub use config::FileConfig;
@@ -142,7 +142,7 @@ impl FileBackend {
         directory: &Arc<Directory>,
         request: &Request,
         deadline: Moment,
-    ) -> Outcome<Arc<FileClaim>> {
+    ) -> FaultResult<Arc<FileClaim>> {
         let known = self.claims().get(&request.id).and_then(Weak::upgrade);
         if let Some(claim) = known.filter(|c| !c.is_over()) {
             return Ok(claim);

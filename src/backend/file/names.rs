@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, ErrorKind, LockName};
 
 /// The longest lock file name: what is left of 255 bytes for the longest side file, a claim's FIFO.
@@ -25,7 +25,7 @@ pub(super) struct FileNames {
 
 impl Naming {
     /// The files of `lock`.
-    pub(super) fn of(&self, lock: &LockName) -> Outcome<FileNames> {
+    pub(super) fn of(&self, lock: &LockName) -> FaultResult<FileNames> {
         let Some(prefix) = &self.prefix else {
             return Ok(FileNames { base: shorten(lock.percent_encoded()) });
         };

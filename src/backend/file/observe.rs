@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
 use super::directory::Directory;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::fifo;
 use super::inotify;
 use super::inspect;
@@ -33,7 +33,7 @@ pub(super) struct FileObserver {
 }
 
 impl FileObserver {
-    pub(super) fn start(directory: &Arc<Directory>, lock: &LockName) -> Outcome<Self> {
+    pub(super) fn start(directory: &Arc<Directory>, lock: &LockName) -> FaultResult<Self> {
         let files = directory.naming.of(lock)?;
         let events = inotify::instance(directory.path())?;
         // A FIFO's closing is all that shows of an owner that was killed; whoever looks at a line opens
@@ -60,7 +60,7 @@ impl FileObserver {
     }
 
     /// Reads all events; says whether one concerns this line.
-    fn drain(&self) -> Outcome<bool> {
+    fn drain(&self) -> FaultResult<bool> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(self.events.get_ref(), &mut buffer);
         let mut concerned = false;
@@ -81,7 +81,7 @@ impl FileObserver {
         }
     }
 
-    async fn follow(&mut self) -> Outcome<LockStatus> {
+    async fn follow(&mut self) -> FaultResult<LockStatus> {
         loop {
             if self.stale {
                 let status = inspect::status(&self.directory, &self.lock, false, Moment::NEVER).await?;
@@ -125,7 +125,7 @@ impl Unmade {
     }
 
     /// Returns once the directory is there.
-    async fn await_directory(&self) -> Outcome<FileObserver> {
+    async fn await_directory(&self) -> FaultResult<FileObserver> {
         loop {
             if let Some(directory) = self.site.find()? {
                 let mut observer = FileObserver::start(directory, &self.lock)?;

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
 use super::directory::Directory;
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::{fifo, inotify};
 
 /// What happens to a file that is removed (its count of links changes, and while it is open that is all), replaced by a
@@ -27,7 +27,7 @@ pub(super) struct Presence(AsyncFd<OwnedFd>);
 impl Presence {
     /// Watches what stands at `paths` now, and whether `directory` is moved away. That it is what it should be is for
     /// the caller to look at afterwards.
-    pub(super) fn watch(directory: &Directory, paths: &[PathBuf]) -> Outcome<Self> {
+    pub(super) fn watch(directory: &Directory, paths: &[PathBuf]) -> FaultResult<Self> {
         let events = inotify::instance(directory.path())?;
         let moved = WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR;
         let files = paths.iter().map(|path| (path.as_path(), UNDONE | WatchFlags::DONT_FOLLOW));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::directory::Directory;
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::fifo::Life;
 use super::line::{Image, Mark, Record, State, in_one_page, mark_line};
 use super::storage::LineFile;
@@ -18,7 +18,7 @@ pub(super) async fn publish(
     id: ClaimId,
     value: &str,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let label = Value::from(value);
     let length = mark_line(Mark::Label, id, &label, 0).len();
     let room = length.next_power_of_two().max(256);
@@ -34,7 +34,7 @@ pub(super) async fn mark(
     id: ClaimId,
     deadline: Moment,
     content: impl FnOnce(&Image, &Record) -> (Mark, Value, usize),
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let Some(file) = LineFile::open(directory, lock, true)? else { return Ok(false) };
     let _guard = file.guard(true, deadline).await?;
     let mut read = file.read(None)?;

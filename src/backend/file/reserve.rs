@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::guard::Flock;
 use super::storage::LineFile;
 use super::token;
@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
 
 /// Takes the guards of `lines`, which must be in the order of their files.
-pub(super) async fn guards(lines: &[Arc<LineFile>], deadline: Moment) -> Outcome<Vec<Flock>> {
+pub(super) async fn guards(lines: &[Arc<LineFile>], deadline: Moment) -> FaultResult<Vec<Flock>> {
     let mut guards = Vec::with_capacity(lines.len());
     for line in lines {
         guards.push(line.guard(true, deadline).await?);
@@ -25,7 +25,7 @@ pub(super) async fn reserve(
     line: Arc<LineFile>,
     guards: Vec<Flock>,
     deadline: Moment,
-) -> Outcome<Vec<Flock>> {
+) -> FaultResult<Vec<Flock>> {
     let (done, result) = oneshot::channel();
     let path = line.path();
     let work = move || {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::config::{self, FileConfig};
 use super::directory::Directory;
-use super::fault::Outcome;
+use super::fault::FaultResult;
 
 /// A lock directory that may not be there yet. Who locks makes it; who only looks does not.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Site {
     }
 
     /// The directory, made if it is missing.
-    pub(super) fn make(&self) -> Outcome<&Arc<Directory>> {
+    pub(super) fn make(&self) -> FaultResult<&Arc<Directory>> {
         if let Some(directory) = self.opened.get() {
             return Ok(directory);
         }
@@ -43,7 +43,7 @@ impl Site {
     }
 
     /// The directory if it is there. What cannot be used as one is an error.
-    pub(super) fn find(&self) -> Outcome<Option<&Arc<Directory>>> {
+    pub(super) fn find(&self) -> FaultResult<Option<&Arc<Directory>>> {
         if self.opened.get().is_none() && is_missing(&self.path()) {
             return Ok(None);
         }

@@ -8,7 +8,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, fstat, ftruncate}
 use rustix::io::{Errno, pread, pwrite};
 
 use super::directory::{Directory, Identity, Opened, identity_of};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
 use super::guard::{self, Failed, Flock};
 use super::header::{HEADER, Header};
@@ -57,13 +57,17 @@ impl LineFile {
         directory: &Arc<Directory>,
         lock: &LockName,
         files: FileNames,
-    ) -> Outcome<Self> {
+    ) -> FaultResult<Self> {
         let opened = directory.open_or_make(&files.line())?;
         Ok(Self::opened(directory, lock, files, opened))
     }
 
     /// Opens the line of `lock` for changes or for reading, if there is one.
-    pub(super) fn open(directory: &Arc<Directory>, lock: &LockName, write: bool) -> Outcome<Option<Self>> {
+    pub(super) fn open(
+        directory: &Arc<Directory>,
+        lock: &LockName,
+        write: bool,
+    ) -> FaultResult<Option<Self>> {
         let files = directory.naming.of(lock)?;
         let flags = if write { OFlags::RDWR } else { OFlags::RDONLY };
         let Some(opened) = directory.open(&files.line(), flags)? else { return Ok(None) };
@@ -80,7 +84,7 @@ impl LineFile {
     }
 
     /// Takes the guard, which every reader (shared) and every change (exclusive) needs.
-    pub(super) async fn guard(&self, exclusive: bool, deadline: Moment) -> Outcome<Flock> {
+    pub(super) async fn guard(&self, exclusive: bool, deadline: Moment) -> FaultResult<Flock> {
         match guard::lock(&self.file, exclusive, deadline).await {
             Ok(guard) => Ok(guard),
             Err(Failed::Refused(errno)) => Err(Fault::os("lock", self.path())(errno)),
@@ -99,18 +103,18 @@ impl LineFile {
     }
 
     /// Whether the line file was unlinked since it was opened; cheap.
-    pub(super) fn is_unlinked(&self) -> Outcome<bool> {
+    pub(super) fn is_unlinked(&self) -> FaultResult<bool> {
         let stat = fstat(&self.file).map_err(Fault::os("examine", self.path()))?;
         Ok(stat.st_nlink == 0)
     }
 
     /// Whether the line file is no longer the one at its path.
-    pub(super) fn is_replaced(&self) -> Outcome<bool> {
+    pub(super) fn is_replaced(&self) -> FaultResult<bool> {
         Ok(self.directory.present(&self.files.line())? != Some(self.identity))
     }
 
     /// Reads the line, up to the first record that ends behind the offset `until`, or all of it.
-    pub(super) fn read(&self, until: Option<u64>) -> Outcome<Line> {
+    pub(super) fn read(&self, until: Option<u64>) -> FaultResult<Line> {
         let mut bytes = vec![0; CHUNK];
         let got = self.pread(&mut bytes, 0)?;
         bytes.truncate(got);
@@ -145,7 +149,7 @@ impl LineFile {
         Ok(Line { header, unwritten, image, whole })
     }
 
-    fn pread(&self, buffer: &mut [u8], at: u64) -> Outcome<usize> {
+    fn pread(&self, buffer: &mut [u8], at: u64) -> FaultResult<usize> {
         self.inject(Call::Read)?;
         let mut done = 0;
         while done < buffer.len() {
@@ -160,7 +164,7 @@ impl LineFile {
         Ok(done)
     }
 
-    fn write(&self, mut bytes: &[u8], mut at: u64) -> Outcome<()> {
+    fn write(&self, mut bytes: &[u8], mut at: u64) -> FaultResult<()> {
         self.inject(Call::Write)?;
         while !bytes.is_empty() {
             match pwrite(&self.file, bytes, at) {
@@ -176,12 +180,12 @@ impl LineFile {
         Ok(())
     }
 
-    fn truncate(&self, length: u64) -> Outcome<()> {
+    fn truncate(&self, length: u64) -> FaultResult<()> {
         ftruncate(&self.file, length).map_err(Fault::os("truncate", self.path()))
     }
 
     /// Writes the header.
-    pub(super) fn write_header(&self, header: &Header) -> Outcome<()> {
+    pub(super) fn write_header(&self, header: &Header) -> FaultResult<()> {
         self.write(&header.print(), 0)
     }
 
@@ -195,7 +199,7 @@ impl LineFile {
     }
 
     /// Writes the header to the disk itself; for a thread that may block.
-    pub(super) fn sync_header(&self, header: &Header) -> Outcome<()> {
+    pub(super) fn sync_header(&self, header: &Header) -> FaultResult<()> {
         self.write_header(header)?;
         self.inject(Call::Sync)?;
         fdatasync(&self.file).map_err(Fault::os("sync", self.path()))
@@ -203,7 +207,7 @@ impl LineFile {
 
     /// Fails if a test said that this call is to fail.
     #[cfg(test)]
-    fn inject(&self, call: Call) -> Outcome<()> {
+    fn inject(&self, call: Call) -> FaultResult<()> {
         match self.directory.faults.of(call) {
             Some(errno) => Err(Fault::os(call.name(), self.path())(errno)),
             None => Ok(()),
@@ -212,7 +216,7 @@ impl LineFile {
 
     #[cfg(not(test))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in tests")]
-    fn inject(&self, _: Call) -> Outcome<()> {
+    fn inject(&self, _: Call) -> FaultResult<()> {
         Ok(())
     }
 
@@ -224,7 +228,7 @@ impl LineFile {
         text: &[u8],
         whole: usize,
         header_too: bool,
-    ) -> Outcome<u64> {
+    ) -> FaultResult<u64> {
         if line.image.records.is_empty() && line.image.end > HEADER as u64 {
             self.truncate(HEADER as u64)?;
             line.unwritten |= line.header.start != HEADER as u64;
@@ -264,18 +268,18 @@ impl LineFile {
     }
 
     /// Writes `text` over what stands at `at`, within one page.
-    pub(super) fn overwrite(&self, at: u64, text: &[u8]) -> Outcome<()> {
+    pub(super) fn overwrite(&self, at: u64, text: &[u8]) -> FaultResult<()> {
         debug_assert!(in_one_page(at, text.len()), "a kill could cut this");
         self.write(text, at)
     }
 
     /// Marks the record at `at` as being in `state`.
-    pub(super) fn set_state(&self, at: u64, state: State) -> Outcome<()> {
+    pub(super) fn set_state(&self, at: u64, state: State) -> FaultResult<()> {
         self.write(&[state.letter()], at)
     }
 
     /// Reads the fixed part of the record at `at`; needs no guard.
-    pub(super) fn read_fixed(&self, at: u64) -> Outcome<[u8; FIXED]> {
+    pub(super) fn read_fixed(&self, at: u64) -> FaultResult<[u8; FIXED]> {
         let mut bytes = [0; FIXED];
         self.pread(&mut bytes, at)?;
         Ok(bytes)
@@ -283,7 +287,7 @@ impl LineFile {
 
     /// Removes the record at `at`; the last one leaves an empty line. `succeeded` is the time of a success to
     /// record.
-    pub(super) fn remove(&self, id: ClaimId, at: u64, end: u64, succeeded: Option<u64>) -> Outcome<()> {
+    pub(super) fn remove(&self, id: ClaimId, at: u64, end: u64, succeeded: Option<u64>) -> FaultResult<()> {
         let mut line = self.read(Some(end + 1))?;
         let others = line.image.records.iter().any(|r| r.fixed.id != id);
         let own = line.image.records.iter().any(|r| r.fixed.id == id && r.at == at);
@@ -310,7 +314,7 @@ impl LineFile {
     }
 
     /// The name of the FIFO of `record`'s claim.
-    pub(super) fn fifo_of(&self, line: &Line, record: &Record) -> Outcome<String> {
+    pub(super) fn fifo_of(&self, line: &Line, record: &Record) -> FaultResult<String> {
         let id = record.fixed.id;
         match record.fixed.fifo {
             Which::Kept => return Ok(self.files.kept_fifo()),
@@ -325,12 +329,12 @@ impl LineFile {
     }
 
     /// Whether the claim of `record` lives.
-    pub(super) fn life(&self, line: &Line, record: &Record) -> Outcome<Life> {
+    pub(super) fn life(&self, line: &Line, record: &Record) -> FaultResult<Life> {
         fifo::probe(&self.directory, &self.fifo_of(line, record)?)
     }
 
     /// Takes a dead claim's record and FIFO away.
-    pub(super) fn bury(&self, line: &Line, record: &Record) -> Outcome<()> {
+    pub(super) fn bury(&self, line: &Line, record: &Record) -> FaultResult<()> {
         if record.fixed.fifo != Which::Kept {
             self.directory.unlink(&self.fifo_of(line, record)?);
         }
@@ -338,7 +342,7 @@ impl LineFile {
     }
 
     /// Tells the claim of `record` to look again.
-    pub(super) fn wake(&self, line: &Line, record: &Record) -> Outcome<()> {
+    pub(super) fn wake(&self, line: &Line, record: &Record) -> FaultResult<()> {
         fifo::wake(&self.directory, &self.fifo_of(line, record)?)
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::core::{FileClaim, Inner};
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::fifo::Watch;
 use super::grant;
 use super::inspect;
@@ -22,7 +22,7 @@ pub(super) enum Step {
 
 impl FileClaim {
     /// Under the guards: reads the records, takes the locks if it is this claim's turn.
-    pub(super) fn survey(&self, began: Moment) -> Outcome<Step> {
+    pub(super) fn survey(&self, began: Moment) -> FaultResult<Step> {
         let inner = &mut *self.inner();
         if inner.is_over() {
             return Ok(Step::Settled);
@@ -51,7 +51,7 @@ impl FileClaim {
     }
 
     /// What others did to the claim, if anything.
-    fn verdict(&self, inner: &Inner, lines: &[Line]) -> Outcome<Option<ClaimState>> {
+    fn verdict(&self, inner: &Inner, lines: &[Line]) -> FaultResult<Option<ClaimState>> {
         let mut asked = None;
         for (place, line) in inner.places.iter().zip(lines) {
             let own = line.image.records.iter().find(|r| r.at == place.at && r.fixed.id == self.id);
@@ -75,7 +75,7 @@ impl FileClaim {
         Ok(asked.map(|by| ClaimState::AskedToLeave { by }))
     }
 
-    fn proceed(&self, inner: &mut Inner, lines: &mut [Line], began: Moment) -> Outcome<Step> {
+    fn proceed(&self, inner: &mut Inner, lines: &mut [Line], began: Moment) -> FaultResult<Step> {
         let (mut waits, mut watch) = (false, Vec::new());
         for (place, line) in inner.places.iter().zip(lines.iter_mut()) {
             let ahead = grant::ahead(&place.line, line, place.fixed.mode, place.at)?;
@@ -92,7 +92,7 @@ impl FileClaim {
             };
             Self::block(inner, lines, busy)?;
         }
-        inner.watches = watch.into_iter().map(|f| Watch::new(f).map(Arc::new)).collect::<Outcome<_>>()?;
+        inner.watches = watch.into_iter().map(|f| Watch::new(f).map(Arc::new)).collect::<FaultResult<_>>()?;
         // Read while there is time, for the token of the hold.
         for place in &inner.places {
             let _ = place.line.directory.boot();
@@ -101,7 +101,7 @@ impl FileClaim {
     }
 
     /// Waits, in a thread, for somebody outside of the line to let go of the lock file.
-    fn block(inner: &mut Inner, lines: &[Line], busy: usize) -> Outcome<()> {
+    fn block(inner: &mut Inner, lines: &[Line], busy: usize) -> FaultResult<()> {
         let place = &mut inner.places[busy];
         let directory = Arc::clone(&place.line.directory);
         if place.fixed.state != State::Blocked {
@@ -124,7 +124,7 @@ impl FileClaim {
         Ok(())
     }
 
-    fn publish_hold(&self, inner: &mut Inner, lines: &mut [Line], began: Moment) -> Outcome<Step> {
+    fn publish_hold(&self, inner: &mut Inner, lines: &mut [Line], began: Moment) -> FaultResult<Step> {
         for (place, line) in inner.places.iter().zip(lines.iter()) {
             if !token::ready(&line.header, place.line.directory.boot()) {
                 return Ok(Step::Reserve(Arc::clone(&place.line)));

@@ -7,7 +7,7 @@ mod claim;
 mod deadlock;
 mod fault;
 mod lines;
-mod observer;
+mod observe;
 mod server;
 mod steps;
 mod view;
@@ -23,7 +23,7 @@ use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Requ
 use claim::MemoryClaim;
 pub use fault::Fault;
 use lines::Refusal;
-use observer::MemoryObserver;
+use observe::MemoryObserver;
 pub use server::MemoryServer;
 use server::{Call, NAME};
 

@@ -10,7 +10,7 @@ use redis::Value;
 use super::connection::Connection;
 use super::deadlock;
 use super::dial::text;
-use super::fault::{Fault, NAME, Outcome};
+use super::fault::{Fault, FaultResult, NAME};
 use super::keys::LockKeys;
 use super::row::{Row, integer};
 use super::script::{FREE, HOLD, LEAVE, LOOK, RENEW, Script, Step, millis};
@@ -131,7 +131,7 @@ impl RedisClaim {
     }
 
     /// Reads how the claim stands and has the server tell of the next change.
-    async fn look_at_service(&self) -> Outcome<()> {
+    async fn look_at_service(&self) -> FaultResult<()> {
         let deadline = self.service.clock.now() + patience(self.ttl);
         for _ in 0..MOST_LOOKS {
             let arming = self.arming();
@@ -188,7 +188,7 @@ impl RedisClaim {
         }
     }
 
-    pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
+    pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         let word = if succeeded { "1" } else { "0" }.to_owned();
         let step = |connection: &Connection| {
             let keep_out = self.service.astray.keep_out(self.id, connection);
@@ -209,7 +209,7 @@ impl RedisClaim {
     }
 
     /// Renews, and says whether the claim lives.
-    async fn extend(&self, deadline: Moment) -> Outcome<bool> {
+    async fn extend(&self, deadline: Moment) -> FaultResult<bool> {
         let (exclusive_hold, armed) = {
             let view = self.view();
             (view.holds() && view.mode == Mode::Exclusive, view.armed.clone())

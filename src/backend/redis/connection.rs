@@ -12,7 +12,7 @@ use redis::{PushKind, Value, ValueCodec};
 use tokio::sync::watch;
 use tokio_util::codec::Decoder;
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use crate::backend::connector::{Stream, breach};
 use crate::backend::pipeline::{Pipeline, Protocol};
 
@@ -49,7 +49,7 @@ impl Connection {
     }
 
     /// Sends `bytes` now and waits for so many replies. Dropping the future does not unsend them.
-    pub(super) async fn exchange(&self, bytes: Vec<u8>, replies: usize) -> Outcome<Vec<Value>> {
+    pub(super) async fn exchange(&self, bytes: Vec<u8>, replies: usize) -> FaultResult<Vec<Value>> {
         self.pipeline.exchange(bytes, replies).await
     }
 
@@ -98,7 +98,7 @@ impl Protocol for Resp {
     type Reply = Value;
     type Fault = Fault;
 
-    fn next(&mut self, buffer: &mut BytesMut) -> Outcome<Option<Value>> {
+    fn next(&mut self, buffer: &mut BytesMut) -> FaultResult<Option<Value>> {
         self.codec.decode(buffer).map_err(|error| Fault::nonsense(error.category()))
     }
 

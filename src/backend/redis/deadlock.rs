@@ -10,7 +10,7 @@ use redis::Value;
 
 use super::connection::Connection;
 use super::dial::text;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::inspect::{self, Found};
 use super::keys::{Naming, slot_of};
 use super::script::Step;
@@ -24,7 +24,7 @@ pub(super) async fn announce(
     index: &str,
     request: &Request,
     deadline: Moment,
-) -> Outcome<()> {
+) -> FaultResult<()> {
     let names: Vec<&str> = request.names.iter().map(LockName::as_str).collect();
     let names = serde_json::to_string(&names).unwrap_or_default();
     command(service, index, Step::command(["HSET", index, &request.id.to_string(), &names]), deadline)
@@ -33,12 +33,12 @@ pub(super) async fn announce(
 }
 
 /// Takes a claim off the list.
-pub(super) async fn forget(service: &Service, index: &str, id: ClaimId, deadline: Moment) -> Outcome<()> {
+pub(super) async fn forget(service: &Service, index: &str, id: ClaimId, deadline: Moment) -> FaultResult<()> {
     command(service, index, Step::command(["HDEL", index, &id.to_string()]), deadline).await?;
     Ok(())
 }
 
-async fn command(service: &Service, key: &str, step: Step, deadline: Moment) -> Outcome<Value> {
+async fn command(service: &Service, key: &str, step: Step, deadline: Moment) -> FaultResult<Value> {
     let steps = move |_: &Connection| vec![step.clone()];
     let answer = service.call(Some(slot_of(key.as_bytes())), deadline, Patience::Once, steps).await?;
     match answer.replies.into_iter().next() {
@@ -55,7 +55,7 @@ pub(super) async fn search(
     index: &str,
     request: &Request,
     deadline: Moment,
-) -> Outcome<Option<String>> {
+) -> FaultResult<Option<String>> {
     deadlock::search(&Reading { service, naming, index, deadline }, request).await
 }
 
@@ -71,12 +71,12 @@ impl Queues for Reading<'_> {
     type Place = (Option<SystemTime>, ClaimId);
     type Fault = Fault;
 
-    async fn nested(&self) -> Outcome<BTreeMap<ClaimId, Vec<LockName>>> {
+    async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {
         let step = Step::command(["HGETALL", self.index]);
         Ok(listed(&command(self.service, self.index, step, self.deadline).await?))
     }
 
-    async fn read(&self, names: &[LockName]) -> Outcome<Vec<Vec<Queued<Self::Place>>>> {
+    async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<Self::Place>>>> {
         let mut queues = Vec::with_capacity(names.len());
         for name in names {
             let line = inspect::entries(self.service, self.naming, name, self.deadline).await?;
@@ -85,7 +85,7 @@ impl Queues for Reading<'_> {
         Ok(queues)
     }
 
-    async fn forget(&self, id: ClaimId) -> Outcome<()> {
+    async fn forget(&self, id: ClaimId) -> FaultResult<()> {
         forget(self.service, self.index, id, self.deadline).await
     }
 }

@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 
 use super::config::{Place, RedisConfig};
 use super::connection::Connection;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::script::Step;
 use crate::backend::address::HostPort;
 use crate::backend::cause::{self, Cause, Manner};
@@ -50,7 +50,7 @@ pub(super) async fn dial(
     config: &RedisConfig,
     node: Option<&HostPort>,
     begun: Option<std::net::TcpStream>,
-) -> Outcome<Arc<Connection>> {
+) -> FaultResult<Arc<Connection>> {
     let connection = match (node, &config.place) {
         (None, Place::Server(node)) => to_host(config, node, begun).await?,
         (Some(node), _) => to_host(config, node, None).await?,
@@ -68,7 +68,11 @@ pub(super) async fn dial(
 
 /// A connection to the first node that can be reached, or to the master that the first such sentinel knows. What
 /// is not about reaching it is everybody's answer.
-async fn first(config: &RedisConfig, hosts: &[HostPort], master: Option<&str>) -> Outcome<Arc<Connection>> {
+async fn first(
+    config: &RedisConfig,
+    hosts: &[HostPort],
+    master: Option<&str>,
+) -> FaultResult<Arc<Connection>> {
     let mut last = Fault::spent("there is no address");
     for host in hosts {
         last = match tokio::time::timeout(ONE_OF_SEVERAL, by_way_of(config, host, master)).await {
@@ -83,7 +87,11 @@ async fn first(config: &RedisConfig, hosts: &[HostPort], master: Option<&str>) -
     Err(last)
 }
 
-async fn by_way_of(config: &RedisConfig, host: &HostPort, master: Option<&str>) -> Outcome<Arc<Connection>> {
+async fn by_way_of(
+    config: &RedisConfig,
+    host: &HostPort,
+    master: Option<&str>,
+) -> FaultResult<Arc<Connection>> {
     let connection = to_host(config, host, None).await?;
     let Some(master) = master else { return greet(config, connection).await };
     let question = [Step::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master])];
@@ -98,7 +106,7 @@ async fn to_host(
     config: &RedisConfig,
     at: &HostPort,
     begun: Option<std::net::TcpStream>,
-) -> Outcome<Connection> {
+) -> FaultResult<Connection> {
     let stream = connector::connect(at, config.tls.as_ref(), begun).await;
     let stream = stream.map_err(|(kind, reason)| match kind {
         ErrorKind::Unavailable => Fault::spent(reason),
@@ -109,7 +117,7 @@ async fn to_host(
 
 /// Says who this is and chooses the database. Waited for, because what follows a refused login would be done as
 /// the default user, and after a refused choice in database 0.
-async fn greet(config: &RedisConfig, connection: Connection) -> Outcome<Arc<Connection>> {
+async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Arc<Connection>> {
     let mut steps = Vec::new();
     if let Some(password) = &config.password {
         let user = config.user.as_deref().into_iter();
@@ -142,7 +150,7 @@ async fn greet(config: &RedisConfig, connection: Connection) -> Outcome<Arc<Conn
 }
 
 /// Sends `steps` and takes any error for the answer.
-async fn ask(connection: &Connection, steps: &[Step]) -> Outcome<Vec<Value>> {
+async fn ask(connection: &Connection, steps: &[Step]) -> FaultResult<Vec<Value>> {
     let mut bytes = Vec::new();
     for step in steps {
         step.pack(true, &mut bytes);

@@ -9,7 +9,7 @@ use super::claim::RedisClaim;
 use super::connection::Connection;
 use super::deadlock;
 use super::dial::text;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::keys::{LockKeys, Naming};
 use super::row::{Row, integer};
 use super::script::{ENTER, LEAVE, Step, millis};
@@ -27,7 +27,7 @@ pub(super) async fn enter(
     request: &Request,
     all: &[LockName],
     deadline: Moment,
-) -> Outcome<RedisClaim> {
+) -> FaultResult<RedisClaim> {
     let names = keys_of(naming, &request.names)?;
     let first = names.first().ok_or_else(|| Fault::new(ErrorKind::Invalid, "a claim needs a name"))?;
     let whole = Request { names: all.to_vec(), ..request.clone() };
@@ -68,7 +68,7 @@ pub(super) async fn enter(
 }
 
 /// The answer to entering, and when that was sent which was answered: whoever is asked again gives another ttl.
-async fn ask(service: &Service, slot: u16, deadline: Moment, step: Step) -> Outcome<(Value, Moment)> {
+async fn ask(service: &Service, slot: u16, deadline: Moment, step: Step) -> FaultResult<(Value, Moment)> {
     let sent = Mutex::new(service.clock.now());
     let steps = |_: &Connection| {
         *sent.lock().unwrap_or_else(PoisonError::into_inner) = service.clock.now();
@@ -81,12 +81,12 @@ async fn ask(service: &Service, slot: u16, deadline: Moment, step: Step) -> Outc
 }
 
 /// A request that was not answered before the claim was refused may still arrive, and would make an entry of nobody.
-async fn keep_out(service: &Service, names: &[LockKeys], id: ClaimId, deadline: Moment) -> Outcome<()> {
+async fn keep_out(service: &Service, names: &[LockKeys], id: ClaimId, deadline: Moment) -> FaultResult<()> {
     let step = on_lines(&LEAVE, names, id, &["0".to_owned(), millis(KEEP_OUT)]);
     one(service, names[0].slot, deadline, Patience::Deadline, step).await.map(drop)
 }
 
-fn entered_rows(reply: &Value, names: &[LockKeys], request: &Request) -> Outcome<Vec<Row>> {
+fn entered_rows(reply: &Value, names: &[LockKeys], request: &Request) -> FaultResult<Vec<Row>> {
     let Value::Array(parts) = reply else { return Err(Fault::nonsense("no answer to entering")) };
     if let [what, rows] = parts.as_slice()
         && text(what).as_deref() == Some("in")

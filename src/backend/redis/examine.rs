@@ -7,7 +7,7 @@ use redis::Value;
 use super::config::Place;
 use super::connection::Connection;
 use super::dial::text;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::script::Step;
 use super::service::{Patience, Service};
 use crate::backend::tls::stays_here_at;
@@ -17,7 +17,7 @@ use crate::lock::Moment;
 /// The first version with everything that is used.
 pub(super) const LEAST: (u32, u32) = (6, 2);
 
-pub(super) async fn examine(service: &Service, deadline: Moment) -> Outcome<Examination> {
+pub(super) async fn examine(service: &Service, deadline: Moment) -> FaultResult<Examination> {
     let ask = |words: &'static [&'static str]| {
         service.call(None, deadline, Patience::Once, move |_: &Connection| {
             vec![Step::Command(words.iter().map(|word| (*word).to_owned()).collect())]

@@ -25,7 +25,7 @@ pub(super) struct Fault {
 }
 
 /// What came out, or what went wrong.
-pub(super) type Outcome<T> = Result<T, Fault>;
+pub(super) type FaultResult<T> = Result<T, Fault>;
 
 impl Fault {
     pub(super) fn new(kind: ErrorKind, reason: impl fmt::Display) -> Self {

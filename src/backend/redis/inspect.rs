@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::connection::Connection;
 use super::dial::text;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::keys::Naming;
 use super::row::{foreign_entry, granted, instant, integer};
 use super::script::{INSPECT, Step};
@@ -45,7 +45,7 @@ pub(super) struct Line {
     pub(super) entries: Vec<Found>,
 }
 
-fn step(naming: &Naming, name: &LockName) -> Outcome<(u16, Step)> {
+fn step(naming: &Naming, name: &LockName) -> FaultResult<(u16, Step)> {
     let keys = keys_of(naming, std::slice::from_ref(name))?.remove(0);
     let arguments = vec![keys.claim_prefix(), keys.claim_suffix().to_owned()];
     let line = keys.line();
@@ -53,7 +53,7 @@ fn step(naming: &Naming, name: &LockName) -> Outcome<(u16, Step)> {
 }
 
 /// The key that foreign clients know.
-pub(super) fn key(naming: &Naming, name: &LockName) -> Outcome<String> {
+pub(super) fn key(naming: &Naming, name: &LockName) -> FaultResult<String> {
     Ok(keys_of(naming, std::slice::from_ref(name))?.remove(0).lock)
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn entries(
     naming: &Naming,
     name: &LockName,
     deadline: Moment,
-) -> Outcome<Line> {
+) -> FaultResult<Line> {
     let (slot, step) = step(naming, name)?;
     Line::parse(&one(service, slot, deadline, Patience::Once, step).await?, key(naming, name)?)
 }
@@ -72,7 +72,7 @@ pub(super) async fn line(
     naming: &Naming,
     name: &LockName,
     deadline: Moment,
-) -> Outcome<LockStatus> {
+) -> FaultResult<LockStatus> {
     Ok(entries(service, naming, name, deadline).await?.status(name))
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn lines(
     naming: &Naming,
     prefix: &str,
     deadline: Moment,
-) -> Outcome<Vec<LockStatus>> {
+) -> FaultResult<Vec<LockStatus>> {
     let mut names = Vec::new();
     for slot in service.slots_of_all_nodes(deadline).await? {
         names.extend(scan(service, naming, slot, deadline).await?);
@@ -97,8 +97,10 @@ pub(super) async fn lines(
         }
     } else {
         for some in names.chunks(LINES_AT_ONCE) {
-            let steps: Vec<Step> =
-                some.iter().map(|name| step(naming, name).map(|(_, step)| step)).collect::<Outcome<_>>()?;
+            let steps: Vec<Step> = some
+                .iter()
+                .map(|name| step(naming, name).map(|(_, step)| step))
+                .collect::<FaultResult<_>>()?;
             let answer =
                 service.call(None, deadline, Patience::Once, move |_: &Connection| steps.clone()).await?;
             for (name, reply) in some.iter().zip(&answer.replies) {
@@ -115,7 +117,7 @@ async fn scan(
     naming: &Naming,
     slot: Option<u16>,
     deadline: Moment,
-) -> Outcome<Vec<LockName>> {
+) -> FaultResult<Vec<LockName>> {
     let mut names = Vec::new();
     let mut cursor = "0".to_owned();
     loop {
@@ -137,7 +139,7 @@ async fn scan(
 }
 
 impl Line {
-    fn parse(reply: &Value, key: String) -> Outcome<Self> {
+    fn parse(reply: &Value, key: String) -> FaultResult<Self> {
         let Value::Array(parts) = reply else { return Err(Fault::nonsense("no queue")) };
         let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
             return Err(Fault::nonsense("no queue"));

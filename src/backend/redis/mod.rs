@@ -150,7 +150,7 @@ impl Backend for RedisBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        Ok(Box::new(observe::LineObserver::new(&self.service, self.naming.clone(), name.clone())))
+        Ok(Box::new(observe::RedisObserver::new(&self.service, self.naming.clone(), name.clone())))
     }
 
     async fn evict(

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use redis::Value;
 
 use super::connection::Connection;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::inspect;
 use super::keys::Naming;
 use super::script::Step;
@@ -25,7 +25,7 @@ const SLACK: Duration = Duration::from_millis(2);
 
 /// An observer of one line, on a connection of its own.
 #[derive(Debug)]
-pub(super) struct LineObserver {
+pub(super) struct RedisObserver {
     service: Service,
     naming: Naming,
     name: LockName,
@@ -35,7 +35,7 @@ pub(super) struct LineObserver {
     last: Option<LockStatus>,
 }
 
-impl LineObserver {
+impl RedisObserver {
     pub(super) fn new(service: &Service, naming: Naming, name: LockName) -> Self {
         // Tracking everything that is read is a matter of a whole connection.
         let service = Service::new(service.config.clone(), service.clock);
@@ -43,7 +43,7 @@ impl LineObserver {
     }
 
     /// Reads the line after having the server tell of each key read from then on.
-    async fn look(&mut self) -> Outcome<LockStatus> {
+    async fn look(&mut self) -> FaultResult<LockStatus> {
         let deadline = self.service.clock.now() + LOOK;
         let slot = keys_of(&self.naming, std::slice::from_ref(&self.name))?[0].slot;
         let connection = self.service.connection(Some(slot)).await?;
@@ -70,7 +70,7 @@ impl LineObserver {
         Ok(status)
     }
 
-    async fn follow(&mut self) -> Outcome<LockStatus> {
+    async fn follow(&mut self) -> FaultResult<LockStatus> {
         loop {
             if let Some((connection, told)) = &self.told {
                 tokio::select! {
@@ -94,7 +94,7 @@ impl LineObserver {
 }
 
 #[async_trait]
-impl Observer for LineObserver {
+impl Observer for RedisObserver {
     async fn next(&mut self) -> Result<LockStatus> {
         let name = self.name.clone();
         let broken = |fault: Fault| fault.during("observe the queue", Some(&name));

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use redis::Value;
 
 use super::dial::text;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::keys::LockKeys;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, Mode};
@@ -33,7 +33,7 @@ pub(super) struct Row {
 
 impl Row {
     /// Reads the row of the lock with these keys.
-    pub(super) fn parse(reply: &Value, keys: &LockKeys) -> Outcome<Self> {
+    pub(super) fn parse(reply: &Value, keys: &LockKeys) -> FaultResult<Self> {
         let Value::Array(parts) = reply else { return Err(Fault::nonsense("no row of a queue")) };
         let at = |n: usize| parts.get(n).and_then(text);
         let number = |n: usize| parts.get(n).and_then(integer);
@@ -57,7 +57,7 @@ impl Row {
     }
 
     /// All rows of one claim.
-    pub(super) fn all(reply: &Value, names: &[LockKeys]) -> Outcome<Vec<Self>> {
+    pub(super) fn all(reply: &Value, names: &[LockKeys]) -> FaultResult<Vec<Self>> {
         match reply {
             Value::Array(rows) if rows.len() == names.len() => {
                 rows.iter().zip(names).map(|(row, keys)| Self::parse(row, keys)).collect()

@@ -13,7 +13,7 @@ use super::astray::Astray;
 use super::config::RedisConfig;
 use super::connection::Connection;
 use super::dial;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::script::Step;
 use crate::backend::address::HostPort;
 use crate::backend::cause::{self, Cause};
@@ -98,11 +98,11 @@ impl Service {
     }
 
     /// The connection to whoever has `slot`.
-    pub(super) async fn connection(&self, slot: Option<u16>) -> Outcome<Arc<Connection>> {
+    pub(super) async fn connection(&self, slot: Option<u16>) -> FaultResult<Arc<Connection>> {
         self.connection_at(self.route(slot)).await
     }
 
-    async fn connection_at(&self, node: Option<HostPort>) -> Outcome<Arc<Connection>> {
+    async fn connection_at(&self, node: Option<HostPort>) -> FaultResult<Arc<Connection>> {
         let mut open = self.open.lock().await;
         if let Some(connection) = open.get(&node).filter(|connection| connection.is_open()) {
             return Ok(Arc::clone(connection));
@@ -126,7 +126,7 @@ impl Service {
         deadline: Moment,
         patience: Patience,
         steps: impl Fn(&Connection) -> Vec<Step> + Send,
-    ) -> Outcome<Answer> {
+    ) -> FaultResult<Answer> {
         let mut current = None;
         let mut last = None;
         let work = self.attempts(slot, patience, steps, &mut current, &mut last);
@@ -171,7 +171,7 @@ impl Service {
         steps: impl Fn(&Connection) -> Vec<Step>,
         current: &mut Option<Arc<Connection>>,
         last: &mut Option<Fault>,
-    ) -> Outcome<Answer> {
+    ) -> FaultResult<Answer> {
         let begun = self.clock.now();
         let mut redirections = 0;
         let mut broken = 0;
@@ -323,7 +323,7 @@ fn redirection(details: &str, from: &Connection, once: bool) -> Setback {
 
 impl Service {
     /// One slot of each node that has any; of a server alone, none in particular.
-    pub(super) async fn slots_of_all_nodes(&self, deadline: Moment) -> Outcome<Vec<Option<u16>>> {
+    pub(super) async fn slots_of_all_nodes(&self, deadline: Moment) -> FaultResult<Vec<Option<u16>>> {
         if !self.config.is_cluster() {
             return Ok(vec![None]);
         }

@@ -7,7 +7,7 @@ use redis::Value;
 use super::astray::KEEP_OUT;
 use super::connection::Connection;
 use super::dial::text;
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::keys::{LockKeys, Naming};
 use super::row::integer;
 use super::script::{EVICT, EVICT_FOREIGN, PUBLISH, RENEW, Script, Step, millis, word_for};
@@ -29,7 +29,7 @@ pub(super) fn on_lines(script: &'static Script, names: &[LockKeys], id: ClaimId,
 }
 
 /// The keys of all `names`.
-pub(super) fn keys_of(naming: &Naming, names: &[LockName]) -> Outcome<Vec<LockKeys>> {
+pub(super) fn keys_of(naming: &Naming, names: &[LockName]) -> FaultResult<Vec<LockKeys>> {
     names.iter().map(|name| naming.of(name).map_err(|why| Fault::new(ErrorKind::Invalid, why))).collect()
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn one(
     deadline: Moment,
     patience: Patience,
     step: Step,
-) -> Outcome<Value> {
+) -> FaultResult<Value> {
     let answer =
         service.call(Some(slot), deadline, patience, move |_: &Connection| vec![step.clone()]).await?;
     answer.replies.into_iter().next().ok_or_else(|| Fault::nonsense("no reply"))
@@ -54,7 +54,7 @@ pub(super) async fn evict(
     how: Evict,
     by: &Holder,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let word = word_for(how);
     let by = serde_json::to_string(by).unwrap_or_default();
     let mut names = vec![name.clone()];
@@ -88,7 +88,7 @@ pub(super) async fn evict(
 }
 
 /// Whether a script has found what it was to change.
-fn is_done(reply: &Value) -> Outcome<bool> {
+fn is_done(reply: &Value) -> FaultResult<bool> {
     match reply {
         Value::Int(found) => Ok(*found == 1),
         Value::ServerError(error) => Err(Fault::of(error)),
@@ -103,7 +103,7 @@ pub(super) async fn evict_foreign(
     name: &LockName,
     id: ClaimId,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let keys = keys_of(naming, std::slice::from_ref(name))?;
     let step = on_lines(&EVICT_FOREIGN, &keys, id, &[]);
     is_done(&one(service, keys[0].slot, deadline, Patience::Deadline, step).await?)
@@ -117,7 +117,7 @@ pub(super) async fn publish(
     id: ClaimId,
     value: &str,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let keys = keys_of(naming, std::slice::from_ref(name))?;
     let step = on_lines(&PUBLISH, &keys, id, &[value.to_owned()]);
     is_done(&one(service, keys[0].slot, deadline, Patience::Deadline, step).await?)
@@ -130,7 +130,7 @@ pub(super) async fn renew(
     name: &LockName,
     id: ClaimId,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let first = keys_of(naming, std::slice::from_ref(name))?.remove(0);
     let question = Step::command(["HMGET", &first.claim(id), "token", "about"]);
     let fields = match one(service, first.slot, deadline, Patience::Once, question).await? {
@@ -174,7 +174,7 @@ pub(super) async fn last_success(
     naming: &Naming,
     name: &LockName,
     deadline: Moment,
-) -> Outcome<Option<Duration>> {
+) -> FaultResult<Option<Duration>> {
     let keys = keys_of(naming, std::slice::from_ref(name))?.remove(0);
     let steps =
         |_: &Connection| vec![Step::command(["HGET", &keys.counters(), "success"]), Step::command(["TIME"])];

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::dialect::{Session, UNTOLD};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
+use super::position::Position;
 use super::service::{Answer, Patience, Service};
-use super::standing::Standing;
 use super::steps::{Steps, has_left, in_order};
 use super::view::{Armed, View};
 use crate::backend::Claim;
@@ -44,11 +44,11 @@ pub(super) struct SqlClaim {
 }
 
 impl SqlClaim {
-    /// The claim of `request`, of which the database has said `standings`; its ttl counts from `entered`.
+    /// The claim of `request`, of which the database has said `positions`; its ttl counts from `entered`.
     pub(super) fn new(
         service: &Arc<Service>,
         request: &Request,
-        standings: Vec<Standing>,
+        positions: Vec<Position>,
         entered: Moment,
     ) -> Self {
         let sorted = in_order(&request.names);
@@ -57,11 +57,11 @@ impl SqlClaim {
             sorted.iter().position(|other| *other == stored).unwrap_or(0)
         };
         let order: Vec<usize> = request.names.iter().map(place).collect();
-        let alone = standings.iter().all(|standing| standing.granted.is_some());
+        let alone = positions.iter().all(|position| position.granted.is_some());
         let mut view = View::new(request.mode, request.ttl);
         let backend = service.dialect.name();
         let publisher = Publisher::new(backend, request.names.first().cloned(), service.clock, entered);
-        view.take(standings, &order, service.clock.now(), &publisher);
+        view.take(positions, &order, service.clock.now(), &publisher);
         Self {
             service: Arc::clone(service),
             id: request.id,
@@ -94,11 +94,11 @@ impl SqlClaim {
     }
 
     /// Takes over what the database said.
-    fn take(&self, standings: Vec<Standing>) {
+    fn take(&self, positions: Vec<Position>) {
         let now = self.service.clock.now();
         let mut view = self.view();
         if !self.publisher.is_over() {
-            view.take(standings, &self.order, now, &self.publisher);
+            view.take(positions, &self.order, now, &self.publisher);
         }
     }
 
@@ -117,12 +117,12 @@ impl SqlClaim {
 
     /// Whether `session` was told already that it is to tell.
     fn is_armed(&self, session: &Arc<dyn Session>) -> bool {
-        !session.is_deaf(self.id)
+        !session.needs_relisten(self.id)
             && self.view().armed.as_ref().is_some_and(|armed| Arc::ptr_eq(&armed.session, session))
     }
 
     /// Finds out how the claim stands, and has the server tell of what comes after.
-    async fn find_out(&self, how: Look, listen: bool, deadline: Moment) -> Outcome<()> {
+    async fn find_out(&self, how: Look, listen: bool, deadline: Moment) -> FaultResult<()> {
         let asked = AtomicBool::new(false);
         let batch = |session: &Arc<dyn Session>| {
             let ask = listen && session.tells() && !self.is_armed(session);
@@ -145,7 +145,7 @@ impl SqlClaim {
             answer = self.service.call(deadline, Patience::Once, &batch).await?;
         }
         let told = asked.load(Ordering::Relaxed) || self.is_armed(&answer.session);
-        self.take(Standing::all(&answer.sets, self.names.len())?);
+        self.take(Position::all(&answer.sets, self.names.len())?);
         if listen {
             self.arm(&answer, told);
         }
@@ -157,18 +157,18 @@ impl SqlClaim {
     }
 
     /// Asks how those ahead stand if it has to wait, and has the server tell of what comes after.
-    pub(super) async fn find_its_place(&self, deadline: Moment) -> Outcome<()> {
+    pub(super) async fn find_its_place(&self, deadline: Moment) -> FaultResult<()> {
         if self.waits() { self.find_out(Look::Read, true, deadline).await } else { Ok(()) }
     }
 
     /// Gets the tokens if it was found to hold.
-    async fn collect(&self, deadline: Moment) -> Outcome<()> {
+    async fn collect(&self, deadline: Moment) -> FaultResult<()> {
         if !self.view().is_due() {
             return Ok(());
         }
         let batch = |_: &Arc<dyn Session>| self.steps().grant(self.mode);
         let answer = self.service.call(deadline, Patience::Once, batch).await?;
-        self.take(Standing::all(&answer.sets, self.names.len())?);
+        self.take(Position::all(&answer.sets, self.names.len())?);
         Ok(())
     }
 
@@ -185,7 +185,7 @@ impl SqlClaim {
         self.alone && self.view().armed.is_none() && !self.service.may_be_overtaken()
     }
 
-    pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
+    pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         if self.is_likely_alone() {
             let batch = |_: &Arc<dyn Session>| self.steps().leave_if_alone(succeeded);
             let answer = self.service.call(deadline, Patience::Deadline, batch).await?;

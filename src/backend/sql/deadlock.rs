@@ -1,6 +1,6 @@
 //! What the search for a wait that would never end reads here: all queues in one statement, so as they were at one moment.
 
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::inspect;
 use super::service::Service;
 use crate::backend::deadlock::{self, Queued};
@@ -11,7 +11,7 @@ pub(super) async fn search(
     service: &Service,
     request: &Request,
     deadline: Moment,
-) -> Outcome<Option<String>> {
+) -> FaultResult<Option<String>> {
     let lines = inspect::all(service, deadline).await?;
     let queues = lines.iter().map(|(name, line)| {
         let queued =

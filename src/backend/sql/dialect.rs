@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::tables::Tables;
 use crate::backend::Examination;
 use crate::backend::cause::Manner;
@@ -23,7 +23,7 @@ pub(super) type Sets = Vec<Vec<Row>>;
 pub(super) trait Session: fmt::Debug + Send + Sync {
     /// Has the whole of `batch` done in one exchange. After an error no transaction is left open. Dropping the
     /// future does not undo what was sent; the session must then be given up.
-    async fn run(&self, batch: &str) -> Outcome<Sets>;
+    async fn run(&self, batch: &str) -> FaultResult<Sets>;
 
     /// Where it leads, without secrets.
     fn peer(&self) -> &str;
@@ -42,7 +42,7 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
     }
 
     /// Whether [`Dialect::listen`] has not had its effect for the claim `own`, and is to be said again.
-    fn is_deaf(&self, own: ClaimId) -> bool {
+    fn needs_relisten(&self, own: ClaimId) -> bool {
         let _ = own;
         false
     }
@@ -126,10 +126,10 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
 
     /// Opens a session with the server of that number, which must take writes; one attempt. `Fault::spent` says
     /// that another may be tried.
-    async fn dial(&self, server: usize) -> Outcome<Arc<dyn Session>>;
+    async fn dial(&self, server: usize) -> FaultResult<Arc<dyn Session>>;
 
     /// How the server itself is; `session` is one of its own.
-    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> Outcome<Examination>;
+    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> FaultResult<Examination>;
 
     /// The statements that make the tables where they are missing.
     fn schema(&self) -> Vec<String>;

@@ -5,29 +5,33 @@ use std::sync::Arc;
 use super::claim::SqlClaim;
 use super::deadlock;
 use super::dialect::{Session, unstored};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
+use super::position::Position;
 use super::service::{Patience, Service};
-use super::standing::Standing;
 use super::steps::{Steps, in_order, kind};
 use crate::backend::mixing::mismatch;
 use crate::lock::{Entry, ErrorKind, Holder, Moment, Request};
 
 /// Enters the lines of all names of `request` in one step; whoever has to wait asks in another how those ahead stand.
-pub(super) async fn enter(service: &Arc<Service>, request: &Request, deadline: Moment) -> Outcome<SqlClaim> {
+pub(super) async fn enter(
+    service: &Arc<Service>,
+    request: &Request,
+    deadline: Moment,
+) -> FaultResult<SqlClaim> {
     let steps = Steps::new(&*service.dialect, &request.names, request.id);
-    let (standings, entered) = loop {
+    let (positions, entered) = loop {
         let answer =
             service.call(deadline, Patience::Once, |_: &Arc<dyn Session>| steps.enter(request)).await?;
-        let own = Standing::own(&answer.sets, request.names.len())?;
-        if own.iter().all(|standing| standing.present) {
+        let own = Position::own(&answer.sets, request.names.len())?;
+        if own.iter().all(|position| position.present) {
             break (own, answer.sent);
         }
-        if let Some(standings) = refused(service, &steps, request, deadline).await? {
-            break (standings, answer.sent);
+        if let Some(positions) = refused(service, &steps, request, deadline).await? {
+            break (positions, answer.sent);
         }
     };
     // That request has given the entry another ttl, also if an earlier one had made it.
-    let claim = SqlClaim::new(service, request, standings, entered);
+    let claim = SqlClaim::new(service, request, positions, entered);
     claim.find_its_place(deadline).await?;
     if !request.ancestors.is_empty()
         && claim.waits()
@@ -46,16 +50,16 @@ async fn refused(
     steps: &Steps<'_>,
     request: &Request,
     deadline: Moment,
-) -> Outcome<Option<Vec<Standing>>> {
+) -> FaultResult<Option<Vec<Position>>> {
     let batch = |_: &Arc<dyn Session>| steps.read(request.mode);
     let answer = service.call(deadline, Patience::Once, batch).await?;
-    let standings = Standing::all(&answer.sets, request.names.len())?;
-    if standings.iter().any(|standing| standing.gone.is_some()) {
-        return Ok(Some(standings));
+    let positions = Position::all(&answer.sets, request.names.len())?;
+    if positions.iter().any(|position| position.gone.is_some()) {
+        return Ok(Some(positions));
     }
     let mixes = |lead: &Entry| lead.mode.is_some_and(|mode| kind(mode) == kind(request.mode));
     let sorted = in_order(&request.names);
-    let mut leads = sorted.iter().zip(&standings).filter_map(|(name, at)| Some((name, at.lead.as_ref()?)));
+    let mut leads = sorted.iter().zip(&positions).filter_map(|(name, at)| Some((name, at.lead.as_ref()?)));
     let Some((name, lead)) = leads.find(|(_, lead)| !mixes(lead)) else {
         return Ok(None);
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::dialect::{Session, unstored};
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::service::{Patience, Service};
 use super::steps::Steps;
 use crate::backend::Evict;
@@ -17,7 +17,7 @@ pub(super) async fn evict(
     how: Evict,
     by: &Holder,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let only = std::slice::from_ref(name);
     let question = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, only, id).names();
     let answer = service.call(deadline, Patience::Deadline, question).await?;
@@ -43,7 +43,7 @@ pub(super) async fn publish(
     id: ClaimId,
     value: &str,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let only = std::slice::from_ref(name);
     let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, only, id).publish(value);
     let answer = service.call(deadline, Patience::Deadline, batch).await?;

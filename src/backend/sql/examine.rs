@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::service::Service;
 use super::tables::Tables;
 use crate::backend::{Examination, Risk};
@@ -14,7 +14,7 @@ pub(super) fn of_backup(tables: &Tables) -> Risk {
     Risk::of_backup(&format!("after it: UPDATE {prefix}lock SET fence = fence + 1000000"))
 }
 
-pub(super) async fn examine(service: &Service, deadline: Moment) -> Outcome<Examination> {
+pub(super) async fn examine(service: &Service, deadline: Moment) -> FaultResult<Examination> {
     // The first exchange pays for the connection.
     service.read(deadline, "SELECT 1;").await?;
     let begun = service.clock.now();

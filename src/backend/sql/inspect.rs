@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use super::dialect::{Row, Sets, unstored};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
+use super::position::{granted, instant, length, quoted};
 use super::service::Service;
-use super::standing::{granted, instant, length, quoted};
 use super::steps;
 use crate::backend::record::Record;
 use crate::lock::queue::held;
@@ -27,7 +27,7 @@ pub(super) struct Found {
 /// Lines by name.
 pub(super) type Lines = BTreeMap<LockName, Vec<Found>>;
 
-pub(super) fn lines(sets: &Sets) -> Outcome<Lines> {
+pub(super) fn lines(sets: &Sets) -> FaultResult<Lines> {
     let mut lines = Lines::new();
     for row in sets.iter().flatten() {
         let (name, found) = Found::parse(row).ok_or_else(|| Fault::nonsense("no entry of a queue"))?;
@@ -37,13 +37,13 @@ pub(super) fn lines(sets: &Sets) -> Outcome<Lines> {
 }
 
 /// All lines, as they are at one moment.
-pub(super) async fn all(service: &Service, deadline: Moment) -> Outcome<Lines> {
+pub(super) async fn all(service: &Service, deadline: Moment) -> FaultResult<Lines> {
     let answer = service.read(deadline, &steps::line(&*service.dialect, None)).await?;
     answer.map_or_else(|| Ok(Lines::new()), |answer| lines(&answer.sets))
 }
 
 /// The status of one line.
-pub(super) async fn one(service: &Service, name: &LockName, deadline: Moment) -> Outcome<LockStatus> {
+pub(super) async fn one(service: &Service, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
     let answer = service.read(deadline, &steps::line(&*service.dialect, Some(name))).await?;
     answer.map_or_else(|| Ok(status(name, &[])), |answer| Ok(status_of(name, &lines(&answer.sets)?)))
 }
@@ -58,7 +58,7 @@ pub(super) async fn starting_with(
     service: &Service,
     prefix: &str,
     deadline: Moment,
-) -> Outcome<Vec<LockStatus>> {
+) -> FaultResult<Vec<LockStatus>> {
     let lines = all(service, deadline).await?;
     let wanted = lines.iter().filter(|(name, _)| name.as_str().starts_with(prefix));
     Ok(wanted.map(|(name, line)| status(name, line)).collect())

@@ -18,10 +18,10 @@ mod fault;
 mod inspect;
 mod mysql;
 mod observe;
+mod position;
 mod postgres;
 mod renew;
 mod service;
-mod standing;
 mod steps;
 mod tables;
 mod view;
@@ -142,7 +142,7 @@ impl Backend for SqlBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        Ok(Box::new(observe::LineObserver::new(&self.service, name.clone())))
+        Ok(Box::new(observe::SqlObserver::new(&self.service, name.clone())))
     }
 
     async fn evict(
@@ -191,6 +191,6 @@ impl Backend for SqlBackend {
             |fault: fault::Fault| fault.during(self.dialect().name(), "read the last success", Some(name));
         let Some(answer) = answer.map_err(named)? else { return Ok(None) };
         let age = answer.sets.first().and_then(|set| set.first()).and_then(|row| row.first()?.clone());
-        Ok(age.as_deref().and_then(standing::length))
+        Ok(age.as_deref().and_then(position::length))
     }
 }

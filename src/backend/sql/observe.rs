@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::dialect::{Session, UNTOLD};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use super::inspect;
 use super::service::Service;
 use super::steps;
@@ -22,7 +22,7 @@ const AT_LEAST: Duration = Duration::from_secs(10);
 
 /// An observer of one line, on a session of its own.
 #[derive(Debug)]
-pub(super) struct LineObserver {
+pub(super) struct SqlObserver {
     service: Service,
     name: LockName,
     /// Over which session changes are told, and how often it had told before the last look.
@@ -31,14 +31,14 @@ pub(super) struct LineObserver {
     last: Option<LockStatus>,
 }
 
-impl LineObserver {
+impl SqlObserver {
     pub(super) fn new(service: &Service, name: LockName) -> Self {
         let service = Service::new(Arc::clone(&service.dialect), service.clock);
         Self { service, name, told: None, look_at: Moment::NEVER, last: None }
     }
 
     /// Reads the line after having the database tell of each change from then on.
-    async fn look(&mut self) -> Outcome<LockStatus> {
+    async fn look(&mut self) -> FaultResult<LockStatus> {
         let deadline = self.service.clock.now() + LOOK;
         let told_by = self.told_by(deadline).await?;
         let question = steps::line(&*self.service.dialect, Some(&self.name));
@@ -58,7 +58,7 @@ impl LineObserver {
     }
 
     /// The session that tells of changes. One that a pooler lends must be left as it is, and tells nothing.
-    async fn told_by(&self, deadline: Moment) -> Outcome<Option<Arc<dyn Session>>> {
+    async fn told_by(&self, deadline: Moment) -> FaultResult<Option<Arc<dyn Session>>> {
         if let Some((session, _)) = self.told.as_ref().filter(|(session, _)| session.is_open()) {
             return Ok(Some(Arc::clone(session)));
         }
@@ -71,7 +71,7 @@ impl LineObserver {
         Ok(self.service.read(deadline, &watch).await?.map(|answer| answer.session))
     }
 
-    async fn follow(&mut self) -> Outcome<LockStatus> {
+    async fn follow(&mut self) -> FaultResult<LockStatus> {
         loop {
             if let Some((session, told)) = &self.told {
                 tokio::select! {
@@ -98,7 +98,7 @@ impl LineObserver {
 }
 
 #[async_trait]
-impl Observer for LineObserver {
+impl Observer for SqlObserver {
     async fn next(&mut self) -> Result<LockStatus> {
         let (backend, name) = (self.service.dialect.name(), self.name.clone());
         let broken = |fault: Fault| fault.during(backend, "observe the queue", Some(&name));

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::dialect::Session;
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::inspect;
+use super::position::Position;
 use super::service::{Patience, Service};
-use super::standing::Standing;
 use super::steps::{self, Steps};
 use crate::lock::{ClaimId, LockName, Mode, Moment};
 
@@ -17,7 +17,7 @@ pub(super) async fn renew(
     name: &LockName,
     id: ClaimId,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let Some(answer) = service.read(deadline, &steps::line(&*service.dialect, Some(name))).await? else {
         return Ok(false);
     };
@@ -34,5 +34,5 @@ pub(super) async fn renew(
     let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).renew(mode, ttl, false);
     let answer = service.call(deadline, Patience::Once, batch).await?;
     // One that is not in line on all of its locks any more holds nothing.
-    Ok(Standing::all(&answer.sets, names.len())?.iter().all(|standing| standing.holds(mode)))
+    Ok(Position::all(&answer.sets, names.len())?.iter().all(|position| position.holds(mode)))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Mutex as Gate;
 
 use super::dialect::{Dialect, Session, Sets};
-use super::fault::{Fault, Outcome, Remedy};
+use super::fault::{Fault, FaultResult, Remedy};
 use crate::backend::cause::{self, Cause};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
@@ -70,7 +70,7 @@ impl Service {
         self.open().as_ref().filter(|session| session.is_open()).cloned()
     }
 
-    async fn session(&self) -> Outcome<Arc<dyn Session>> {
+    async fn session(&self) -> FaultResult<Arc<dyn Session>> {
         if let Some(session) = self.current() {
             return Ok(session);
         }
@@ -87,7 +87,7 @@ impl Service {
 
     /// The first server that can be reached and takes writes. What one says of who this is, is said only if no other
     /// lets it in.
-    async fn dial(&self) -> Outcome<Arc<dyn Session>> {
+    async fn dial(&self) -> FaultResult<Arc<dyn Session>> {
         let (count, first) = (self.dialect.servers(), self.server.load(Ordering::Relaxed));
         let mut worst: Option<Fault> = None;
         for n in 0..count {
@@ -133,7 +133,7 @@ impl Service {
         deadline: Moment,
         patience: Patience,
         batch: impl Fn(&Arc<dyn Session>) -> String + Send + Sync,
-    ) -> Outcome<Answer> {
+    ) -> FaultResult<Answer> {
         let (mut current, mut last) = (None, None);
         let work = self.attempts(patience, batch, &mut current, &mut last);
         let gives_up = patience != Patience::Deadline;
@@ -179,7 +179,7 @@ impl Service {
         batch: impl Fn(&Arc<dyn Session>) -> String + Send + Sync,
         current: &mut Option<Arc<dyn Session>>,
         last: &mut Option<Fault>,
-    ) -> Outcome<Answer> {
+    ) -> FaultResult<Answer> {
         let (mut broken, mut made) = (0, false);
         loop {
             *current = None;
@@ -231,7 +231,7 @@ impl Service {
         self.clock.sleep_until(self.clock.now() + length).await;
     }
 
-    async fn make_tables(&self, session: &Arc<dyn Session>) -> Outcome<()> {
+    async fn make_tables(&self, session: &Arc<dyn Session>) -> FaultResult<()> {
         loop {
             match session.run(&self.dialect.create()).await {
                 Ok(_) => return Ok(()),
@@ -242,7 +242,7 @@ impl Service {
     }
 
     /// Reads by `deadline`; `None` if there are no tables yet. Changes nothing.
-    pub(super) async fn read(&self, deadline: Moment, batch: &str) -> Outcome<Option<Answer>> {
+    pub(super) async fn read(&self, deadline: Moment, batch: &str) -> FaultResult<Option<Answer>> {
         let look = async {
             let mut broken = false;
             loop {

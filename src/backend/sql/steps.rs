@@ -73,7 +73,7 @@ impl<'a> Steps<'a> {
 
     /// Joins the lines at the end; holds at once if nobody else is in any of them. If it stands there already, since an
     /// answer was lost, it gets another ttl. Ends with a row for each lock whose line it is in, which
-    /// [`super::standing::Standing::own`] reads: how those ahead stand is asked by whoever has to wait.
+    /// [`super::position::Position::own`] reads: how those ahead stand is asked by whoever has to wait.
     pub(super) fn enter(&self, request: &Request) -> String {
         let mut sql = self.begin(true);
         sql.push_str(&self.dialect.arrive(self.id));
@@ -88,7 +88,7 @@ impl<'a> Steps<'a> {
         sql
     }
 
-    /// Ends with what [`super::standing::Standing::own`] reads of the lock of that number.
+    /// Ends with what [`super::position::Position::own`] reads of the lock of that number.
     fn insert(&self, sql: &mut String, n: usize, lock: &str, request: &Request) {
         let tables = self.dialect.tables();
         let (claims, locks, gone, now) = (&tables.claim, &tables.lock, &tables.gone, self.dialect.now());
@@ -162,14 +162,14 @@ impl<'a> Steps<'a> {
         let mut sql = self.begin(true);
         sql.push_str(&self.dialect.grant_first(&self.claim, &self.locks));
         self.wake_watchers(&mut sql);
-        self.standing(&mut sql, mode);
+        self.position(&mut sql, mode);
         self.end_of_look(sql, listen)
     }
 
     /// Reads how the claim stands, and changes nothing.
     pub(super) fn read(&self, mode: Mode) -> String {
         let mut sql = String::new();
-        self.standing(&mut sql, mode);
+        self.position(&mut sql, mode);
         sql
     }
 
@@ -188,7 +188,7 @@ impl<'a> Steps<'a> {
                 ttl = micros(ttl),
             );
         }
-        self.standing(&mut sql, mode);
+        self.position(&mut sql, mode);
         self.end_of_look(sql, listen)
     }
 
@@ -206,13 +206,13 @@ impl<'a> Steps<'a> {
         let mut sql = self.begin(true);
         sql.push_str(&self.dialect.grant(&self.claim, &self.locks));
         self.wake_watchers(&mut sql);
-        self.standing(&mut sql, mode);
+        self.position(&mut sql, mode);
         sql.push_str("COMMIT;");
         sql
     }
 
-    /// One row for each lock; [`super::standing::Standing`] reads them.
-    fn standing(&self, sql: &mut String, mode: Mode) {
+    /// One row for each lock; [`super::position::Position`] reads them.
+    fn position(&self, sql: &mut String, mode: Mode) {
         let tables = self.dialect.tables();
         let (claims, gone, now, claim) = (&tables.claim, &tables.gone, self.dialect.now(), &self.claim);
         // Of those ahead, whose end may let this one hold: the last that must end, or with slots whoever ends first.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::dialect::{Session, Wait};
-use super::standing::Standing;
+use super::position::Position;
 use crate::backend::claim_state::Publisher;
 use crate::lock::{ClaimId, ClaimState, Granted, Mode, Moment};
 
@@ -23,7 +23,7 @@ pub(super) struct Armed {
 pub(super) struct View {
     pub(super) mode: Mode,
     ttl: Duration,
-    pub(super) standings: Vec<Standing>,
+    pub(super) positions: Vec<Position>,
     /// When time alone may have changed something.
     pub(super) look_at: Moment,
     pub(super) armed: Option<Armed>,
@@ -31,69 +31,69 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn new(mode: Mode, ttl: Duration) -> Self {
-        Self { mode, ttl, standings: Vec::new(), look_at: Moment::NEVER, armed: None }
+        Self { mode, ttl, positions: Vec::new(), look_at: Moment::NEVER, armed: None }
     }
 
     /// Takes over what the database had said by `now`, and publishes how the claim stands. `order` is where the names of
-    /// the request are among the standings.
+    /// the request are among the positions.
     pub(super) fn take(
         &mut self,
-        mut standings: Vec<Standing>,
+        mut positions: Vec<Position>,
         order: &[usize],
         now: Moment,
         publisher: &Publisher,
     ) {
-        standings.iter_mut().zip(&self.standings).for_each(|(new, known)| new.keep(known));
-        let horizon = standings.iter().filter_map(|standing| standing.horizon).min();
+        positions.iter_mut().zip(&self.positions).for_each(|(new, known)| new.keep(known));
+        let horizon = positions.iter().filter_map(|position| position.horizon).min();
         self.look_at = horizon.map_or(Moment::NEVER, |length| now + length + SLACK);
-        self.standings = standings;
+        self.positions = positions;
         publisher.publish(self.state(order, publisher));
     }
 
     /// The same with what the news say that the claim was given, if they are that and nothing else; whether they are.
     pub(super) fn take_given(&mut self, own: ClaimId, order: &[usize], publisher: &Publisher) -> bool {
-        let (Some(armed), [standing]) = (&mut self.armed, &mut self.standings[..]) else { return false };
-        let given = armed.session.given(own, armed.told).filter(|_| standing.present);
+        let (Some(armed), [position]) = (&mut self.armed, &mut self.positions[..]) else { return false };
+        let given = armed.session.given(own, armed.told).filter(|_| position.present);
         let Some(granted) = given else { return false };
         armed.told += 1;
-        standing.give(granted);
+        position.give(granted);
         publisher.publish(self.state(order, publisher));
         true
     }
 
     fn state(&self, order: &[usize], publisher: &Publisher) -> ClaimState {
-        if let Some(standing) = self.standings.iter().find(|standing| !standing.present) {
-            return publisher.ended(standing.gone.as_deref(), standing.by.as_ref(), self.ttl);
+        if let Some(position) = self.positions.iter().find(|position| !position.present) {
+            return publisher.ended(position.gone.as_deref(), position.by.as_ref(), self.ttl);
         }
-        if let Some(by) = self.standings.iter().find_map(|standing| standing.asked.clone()) {
+        if let Some(by) = self.positions.iter().find_map(|position| position.asked.clone()) {
             return ClaimState::AskedToLeave { by };
         }
-        let granted: Option<Vec<Granted>> = order.iter().map(|at| self.standings[*at].granted).collect();
+        let granted: Option<Vec<Granted>> = order.iter().map(|at| self.positions[*at].granted).collect();
         if let Some(names) = granted {
             return publisher.held(names);
         }
-        let waits = |standing: &&Standing| !standing.holds(self.mode);
-        let ahead = self.standings.iter().filter(waits).map(Standing::ahead).max();
-        let holder = self.standings.iter().find(waits).and_then(|standing| standing.lead.clone());
+        let waits = |position: &&Position| !position.holds(self.mode);
+        let ahead = self.positions.iter().filter(waits).map(Position::ahead).max();
+        let holder = self.positions.iter().find(waits).and_then(|position| position.lead.clone());
         ClaimState::Waiting { ahead, holder: holder.map(Box::new) }
     }
 
     /// Whether it holds in all lines and was not given its tokens yet.
     pub(super) fn is_due(&self) -> bool {
-        self.standings.iter().all(|standing| standing.holds(self.mode))
-            && self.standings.iter().any(|standing| standing.granted.is_none())
+        self.positions.iter().all(|position| position.holds(self.mode))
+            && self.positions.iter().any(|position| position.granted.is_none())
     }
 
     /// What the claim waits for: the end of one ahead, in the first line where it must wait.
     pub(super) fn wait(&self, own: ClaimId) -> Wait {
-        let waits = self.standings.iter().find(|standing| !standing.holds(self.mode));
+        let waits = self.positions.iter().find(|position| !position.holds(self.mode));
         let anybody = matches!(self.mode, Mode::Slots(_));
         Wait {
             own,
-            ahead: waits.filter(|_| !anybody).and_then(|standing| standing.behind),
-            entries: self.standings.len(),
-            crowd: self.standings.iter().map(|standing| standing.ahead).sum(),
-            asked: self.standings.iter().any(|standing| standing.asked.is_some()),
+            ahead: waits.filter(|_| !anybody).and_then(|position| position.behind),
+            entries: self.positions.len(),
+            crowd: self.positions.iter().map(|position| position.ahead).sum(),
+            asked: self.positions.iter().any(|position| position.asked.is_some()),
         }
     }
 

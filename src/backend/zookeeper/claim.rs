@@ -36,7 +36,7 @@ impl Drop for ZkClaim {
 
 impl ZkClaim {
     fn call(&self, operation: &'static str, deadline: Moment) -> Call<'_> {
-        Call { door: &self.0.door, operation, lock: self.0.request.names.first(), deadline }
+        Call { ensemble: &self.0.ensemble, operation, lock: self.0.request.names.first(), deadline }
     }
 }
 
@@ -63,7 +63,7 @@ impl Claim for ZkClaim {
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let shared = &self.0;
-        let begun = shared.door.clock.now();
+        let begun = shared.ensemble.clock.now();
         let Some(client) = shared.client() else { return Ok(shared.proofs().counts_from()) };
         let (answer, answered) = oneshot::channel();
         let each = Arc::clone(shared);
@@ -73,7 +73,7 @@ impl Claim for ZkClaim {
             drop(client);
             let wants_tick = each.proofs().wants_tick();
             if wants_tick
-                && let Ok(Ok(shortest)) = tokio::time::timeout(PROBE, each.door.connect(SHORTEST)).await
+                && let Ok(Ok(shortest)) = tokio::time::timeout(PROBE, each.ensemble.connect(SHORTEST)).await
             {
                 each.proofs().tick = Some(shortest.session_timeout() / 2);
             }

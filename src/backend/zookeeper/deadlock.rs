@@ -8,8 +8,8 @@ use zookeeper_client::Client;
 use super::list::{self, Found};
 use super::note::token;
 use super::shared::Own;
-use super::sight::{Seen, modes};
-use super::wire::{Door, Outcome, Trouble};
+use super::snapshot::{Seen, modes};
+use super::wire::{Ensemble, Fault, FaultResult};
 use crate::backend::deadlock::{self, Queued};
 use crate::backend::record::Record;
 use crate::lock::deadlock::Member;
@@ -17,10 +17,15 @@ use crate::lock::{ClaimId, ErrorKind, Mode, Request};
 
 /// Refuses `request`, whose entries are `own`, if its wait closes a cycle of waits. Only claims that came
 /// before it count, so that of two which close a cycle together the later one is told.
-pub(super) async fn search(door: &Door, client: &Client, request: &Request, own: &[Own]) -> Outcome<()> {
+pub(super) async fn search(
+    ensemble: &Ensemble,
+    client: &Client,
+    request: &Request,
+    own: &[Own],
+) -> FaultResult<()> {
     let Some(last) = own.iter().map(|own| own.token).max() else { return Ok(()) };
     let mut queues = BTreeMap::new();
-    for Found { name, entries } in list::lines(door, client, "").await? {
+    for Found { name, entries } in list::lines(ensemble, client, "").await? {
         let earlier: Vec<Seen> =
             entries.into_iter().filter(|seen| token(&seen.stat).is_some_and(|token| token <= last)).collect();
         let modes: Vec<Mode> = modes(&earlier);
@@ -28,7 +33,7 @@ pub(super) async fn search(door: &Door, client: &Client, request: &Request, own:
     }
     match deadlock::cycle(&queues, request.id) {
         None => Ok(()),
-        Some(steps) => Err(Trouble::Refusal(ErrorKind::Deadlock, format!("it would never end: {steps}"))),
+        Some(steps) => Err(Fault::Refusal(ErrorKind::Deadlock, format!("it would never end: {steps}"))),
     }
 }
 

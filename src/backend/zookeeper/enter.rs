@@ -9,8 +9,8 @@ use super::line::Place;
 use super::node::{Node, Part, stem};
 use super::note::{Note, called, token};
 use super::shared::{Memory, Own, Proofs, Shared};
-use super::sight::{Sight, leases, tickets};
-use super::wire::{Door, Outcome, Trouble, connected, data_of, is_ambiguous, is_over, make_folders};
+use super::snapshot::{Snapshot, leases, tickets};
+use super::wire::{Ensemble, Fault, FaultResult, connected, data_of, is_ambiguous, is_over, make_folders};
 use super::{deadlock, evict, follow, position, success};
 use crate::backend::foreign;
 use crate::backend::mixing::{Use, mismatch};
@@ -39,16 +39,16 @@ fn parts(layout: ZkLayout, mode: Mode) -> Vec<Part> {
     }
 }
 
-fn sites(door: &Door, request: &Request) -> Outcome<Vec<Site>> {
-    let layout = door.config.layout;
+fn sites(ensemble: &Ensemble, request: &Request) -> FaultResult<Vec<Site>> {
+    let layout = ensemble.config.layout;
     let slots = matches!(request.mode, Mode::Slots(_));
     if slots && layout == ZkLayout::Kazoo {
         let reason =
             "kazoo's semaphore has no order that others could join; use --slots with --zk-layout curator";
-        return Err(Trouble::Refusal(ErrorKind::Unsupported, reason.to_owned()));
+        return Err(Fault::Refusal(ErrorKind::Unsupported, reason.to_owned()));
     }
     let site = |name: &LockName| {
-        let line = door.paths.line(name).map_err(|why| Trouble::Refusal(ErrorKind::Invalid, why))?;
+        let line = ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why))?;
         let stems = parts(layout, request.mode).iter().map(|part| stem(layout, request.id, *part)).collect();
         Ok(Site { name: name.clone(), line, stems })
     };
@@ -57,53 +57,53 @@ fn sites(door: &Door, request: &Request) -> Outcome<Vec<Site>> {
 
 /// Enters in a session of `client` that began at `begun`: the entry, and what it found.
 pub(super) async fn enter(
-    door: &Arc<Door>,
+    ensemble: &Arc<Ensemble>,
     request: &Request,
     client: &Client,
     begun: Moment,
-) -> Outcome<Arc<Shared>> {
+) -> FaultResult<Arc<Shared>> {
     let grants = Grants::of(client.session_id().0);
-    let sites = sites(door, request)?;
+    let sites = sites(ensemble, request)?;
     // The session of a lease of nobody's process is kept for as long as that lasts, which has nothing to do with its time-out.
     let is_nobodys = request.holder.verb == Verb::Detach;
     let ttl = if is_nobodys { request.ttl } else { client.session_timeout() };
     let record = Record::of(request, ttl);
-    let semaphore = matches!(request.mode, Mode::Slots(_)) && door.joins_semaphores();
+    let semaphore = matches!(request.mode, Mode::Slots(_)) && ensemble.joins_semaphores();
     let note = Note { semaphore, ..Note::new(record) }.to_bytes();
     let slots = matches!(request.mode, Mode::Slots(_));
-    let mut answer = join(door, client, &sites, &note, slots).await;
-    while let Err(Trouble::Service(error)) = &answer {
+    let mut answer = join(ensemble, client, &sites, &note, slots).await;
+    while let Err(Fault::Service(error)) = &answer {
         if !is_ambiguous(error) || is_over(error) || !connected(client).await {
             break;
         }
-        answer = match adopt(door, client, &sites, request.id).await {
-            Ok(None) => join(door, client, &sites, &note, slots).await,
+        answer = match adopt(ensemble, client, &sites, request.id).await {
+            Ok(None) => join(ensemble, client, &sites, &note, slots).await,
             Ok(Some(joined)) => Ok(joined),
-            Err(trouble) => Err(trouble),
+            Err(fault) => Err(fault),
         };
     }
     let Joined { own, listed, memory } = answer?;
-    let sights = sights(client, request, &own, &listed).await?;
-    check_kinds(client, request, &own, &sights).await?;
+    let snapshots = snapshots(client, request, &own, &listed).await?;
+    check_kinds(client, request, &own, &snapshots).await?;
     let proofs = Proofs::new(begun, client.session_timeout());
-    let shared = Shared::new(Arc::clone(door), request.clone(), client.clone(), own, proofs);
+    let shared = Shared::new(Arc::clone(ensemble), request.clone(), client.clone(), own, proofs);
     shared.set_memory(memory);
-    let mut standing = position::stand(&shared, &sights);
-    if !standing.is_free() {
-        if request.supersede && evict::supersede(door, client, request, &shared.own()).await? {
-            standing = position::look(&shared, client).await?;
+    let mut position = position::stand(&shared, &snapshots);
+    if !position.is_free() {
+        if request.supersede && evict::supersede(ensemble, client, request, &shared.own()).await? {
+            position = position::look(&shared, client).await?;
         }
         if !request.ancestors.is_empty() {
-            deadlock::search(door, client, request, &shared.own()).await?;
+            deadlock::search(ensemble, client, request, &shared.own()).await?;
         }
     }
-    let standing = match follow::settle(&shared, client, standing).await {
-        Ok(standing) => Some(standing),
+    let position = match follow::settle(&shared, client, position).await {
+        Ok(position) => Some(position),
         // It stands in the queue; how, is asked again of the next connection.
-        Err(Trouble::Service(error)) if is_ambiguous(&error) => None,
-        Err(trouble) => return Err(trouble),
+        Err(Fault::Service(error)) if is_ambiguous(&error) => None,
+        Err(fault) => return Err(fault),
     };
-    follow::start(&shared, client, standing, grants);
+    follow::start(&shared, client, position, grants);
     Ok(shared)
 }
 
@@ -116,13 +116,19 @@ struct Joined {
 
 /// Makes the nodes in one step and reads what stands in line, all in one exchange; where a folder is missing,
 /// in another one.
-async fn join(door: &Door, client: &Client, sites: &[Site], note: &[u8], slots: bool) -> Outcome<Joined> {
-    let folder = CreateMode::Container.with_acls(door.acls());
+async fn join(
+    ensemble: &Ensemble,
+    client: &Client,
+    sites: &[Site],
+    note: &[u8],
+    slots: bool,
+) -> FaultResult<Joined> {
+    let folder = CreateMode::Container.with_acls(ensemble.acls());
     // What nobody may make here is not there, either.
     let mut denied = false;
     for _ in 0..VANISHING {
         // Ahead of the writes, whose answers take longer.
-        let memory = success::look(door, client, sites.iter().map(|site| site.line.as_str()));
+        let memory = success::look(ensemble, client, sites.iter().map(|site| site.line.as_str()));
         // A container that nobody uses is removed within minutes, so that it is missing more often than not. Made
         // on the way it costs no exchange; what becomes of this the step shows.
         for site in sites {
@@ -136,7 +142,7 @@ async fn join(door: &Door, client: &Client, sites: &[Site], note: &[u8], slots: 
         for site in sites {
             for (index, stem) in site.stems.iter().enumerate() {
                 let data = if index == 0 { note } else { b"" };
-                step.add_create(&format!("{}/{stem}", site.line), data, &door.ephemeral())?;
+                step.add_create(&format!("{}/{stem}", site.line), data, &ensemble.ephemeral())?;
             }
         }
         let made = step.commit();
@@ -157,16 +163,16 @@ async fn join(door: &Door, client: &Client, sites: &[Site], note: &[u8], slots: 
             }
             Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
                 for site in sites {
-                    denied |= make_folders(client, door.acls(), &site.line).await?;
+                    denied |= make_folders(client, ensemble.acls(), &site.line).await?;
                 }
             }
             Err(error) => return Err(ZkError::from(error).into()),
         }
     }
     if denied {
-        return Err(Trouble::Service(ZkError::NoAuth));
+        return Err(Fault::Service(ZkError::NoAuth));
     }
-    Err(Trouble::Refusal(ErrorKind::Unavailable, "its folder is removed again and again".to_owned()))
+    Err(Fault::Refusal(ErrorKind::Unavailable, "its folder is removed again and again".to_owned()))
 }
 
 /// The zxid of a step that made `made` children of a folder, if the folder was seen `before` and `after` it and
@@ -185,7 +191,7 @@ async fn own(
     sites: &[Site],
     results: Vec<MultiWriteResult>,
     zxids: &[Option<i64>],
-) -> Outcome<Vec<Own>> {
+) -> FaultResult<Vec<Own>> {
     let mut created = results.into_iter().filter_map(|result| match result {
         MultiWriteResult::Create { path, stat } => Some((path, stat)),
         _ => None,
@@ -208,18 +214,23 @@ async fn own(
     Ok(own)
 }
 
-fn one(site: &Site, nodes: Vec<String>, stat: &Stat) -> Outcome<Own> {
+fn one(site: &Site, nodes: Vec<String>, stat: &Stat) -> FaultResult<Own> {
     let token = token(stat).ok_or_else(nonsense)?;
     Ok(Own { name: site.name.clone(), line: site.line.clone(), nodes, token, slot: None })
 }
 
-fn nonsense() -> Trouble {
-    Trouble::Refusal(ErrorKind::Corrupt, "the server's answer makes no sense".to_owned())
+fn nonsense() -> Fault {
+    Fault::Refusal(ErrorKind::Corrupt, "the server's answer makes no sense".to_owned())
 }
 
 /// Finds what a step made whose answer was lost: nodes with this id that belong to this very session. A node
 /// of an earlier session is not taken for one's own (CURATOR-498).
-async fn adopt(door: &Door, client: &Client, sites: &[Site], id: ClaimId) -> Outcome<Option<Joined>> {
+async fn adopt(
+    ensemble: &Ensemble,
+    client: &Client,
+    sites: &[Site],
+    id: ClaimId,
+) -> FaultResult<Option<Joined>> {
     let mut own = Vec::new();
     let mut listed = Vec::new();
     for site in sites {
@@ -246,7 +257,7 @@ async fn adopt(door: &Door, client: &Client, sites: &[Site], id: ClaimId) -> Out
         own.push(one(site, found.into_iter().map(|(path, _)| path).collect(), &stat)?);
         listed.push(children);
     }
-    let memory = success::look(door, client, sites.iter().map(|site| site.line.as_str())).await;
+    let memory = success::look(ensemble, client, sites.iter().map(|site| site.line.as_str())).await;
     Ok(Some(Joined { own, listed, memory }))
 }
 
@@ -259,45 +270,50 @@ fn of_id(children: &[String], id: ClaimId) -> impl Iterator<Item = Node> {
 }
 
 /// What stands in the lines, without what the claim itself removes from them.
-async fn sights(
+async fn snapshots(
     client: &Client,
     request: &Request,
     own: &[Own],
     listed: &[Vec<String>],
-) -> Outcome<Vec<Sight>> {
-    let mut sights = Vec::with_capacity(own.len());
+) -> FaultResult<Vec<Snapshot>> {
+    let mut snapshots = Vec::with_capacity(own.len());
     for (own, listed) in own.iter().zip(listed) {
         let line = position::queue_of(client, request.id, own, listed);
-        sights.push(match request.mode {
-            Mode::Slots(_) => Sight { line, ..Sight::default() },
-            _ => Sight { line, ..Sight::complete(client, &own.line, listed).await? },
+        snapshots.push(match request.mode {
+            Mode::Slots(_) => Snapshot { line, ..Snapshot::default() },
+            _ => Snapshot { line, ..Snapshot::complete(client, &own.line, listed).await? },
         });
     }
-    Ok(sights)
+    Ok(snapshots)
 }
 
 /// Refuses a claim of a kind that does not mix with one ahead of it in any of its lines. One behind finds this claim
 /// there and is refused itself; a foreign client of a semaphore never is.
-async fn check_kinds(client: &Client, request: &Request, own: &[Own], sights: &[Sight]) -> Outcome<()> {
-    for (own, sight) in own.iter().zip(sights) {
+async fn check_kinds(
+    client: &Client,
+    request: &Request,
+    own: &[Own],
+    snapshots: &[Snapshot],
+) -> FaultResult<()> {
+    for (own, snapshot) in own.iter().zip(snapshots) {
         let wanted = request.mode;
-        let index = sight.line.position(own.record()).unwrap_or_default();
-        let ahead = sight.line.places[..index].iter().filter(|place| !place.mode().mixes_with(wanted));
+        let index = snapshot.line.position(own.record()).unwrap_or_default();
+        let ahead = snapshot.line.places[..index].iter().filter(|place| !place.mode().mixes_with(wanted));
         let ahead = ahead.map(|place| (place, own.line.clone(), Use::Mode(place.mode())));
-        let leases = sight.leases.places.iter().map(|place| (place, leases(&own.line)));
-        let tickets = sight.foreign_tickets().map(|place| (place, tickets(&own.line)));
+        let leases = snapshot.leases.places.iter().map(|place| (place, leases(&own.line)));
+        let tickets = snapshot.foreign_tickets().map(|place| (place, tickets(&own.line)));
         let semaphores = leases.chain(tickets).map(|(place, folder)| (place, folder, Use::Semaphore));
         for (place, folder, used) in ahead.chain(semaphores) {
             let Some(owner) = owner_of(client, &folder, place).await? else { continue };
             let reason = mismatch(Some(&own.name), Some(&owner), used, wanted);
-            return Err(Trouble::Refusal(ErrorKind::Mismatch, reason));
+            return Err(Fault::Refusal(ErrorKind::Mismatch, reason));
         }
     }
     Ok(())
 }
 
 /// Whose entry it is; `None` if it has gone meanwhile.
-async fn owner_of(client: &Client, folder: &str, place: &Place) -> Outcome<Option<String>> {
+async fn owner_of(client: &Client, folder: &str, place: &Place) -> FaultResult<Option<String>> {
     let path = format!("{folder}/{}", place.record().name);
     let found = data_of(client, std::slice::from_ref(&path)).await?;
     let Some((data, _)) = found.into_iter().flatten().next() else { return Ok(None) };

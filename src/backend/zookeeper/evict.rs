@@ -4,8 +4,8 @@ use zookeeper_client::{Client, Error as ZkError, MultiWriteError, MultiWriter};
 
 use super::note::Note;
 use super::shared::{Own, Shared};
-use super::sight::{Folder, Seen, Sight, slot_path, tickets};
-use super::wire::{Door, Outcome, Trouble, data_of};
+use super::snapshot::{Folder, Seen, Snapshot, slot_path, tickets};
+use super::wire::{Ensemble, Fault, FaultResult, data_of};
 use crate::backend::Evict;
 use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, Request, queue};
 
@@ -13,7 +13,7 @@ use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, 
 const RACES: usize = 50;
 
 /// Changes the note at `path`; says whether there was one.
-pub(super) async fn amend(client: &Client, path: &str, change: impl Fn(&mut Note)) -> Outcome<bool> {
+pub(super) async fn amend(client: &Client, path: &str, change: impl Fn(&mut Note)) -> FaultResult<bool> {
     for _ in 0..RACES {
         let (data, stat) = match client.get_data(path).await {
             Ok(found) => found,
@@ -32,8 +32,8 @@ pub(super) async fn amend(client: &Client, path: &str, change: impl Fn(&mut Note
     Err(busy())
 }
 
-fn busy() -> Trouble {
-    Trouble::Refusal(ErrorKind::Unavailable, "others change the entry all the time".to_owned())
+fn busy() -> Fault {
+    Fault::Refusal(ErrorKind::Unavailable, "others change the entry all the time".to_owned())
 }
 
 /// An entry of a claim in one of its lines.
@@ -54,11 +54,16 @@ enum Waits {
 }
 
 /// Finds the entry of `id` in the line of `name`.
-async fn find(door: &Door, client: &Client, name: &LockName, id: ClaimId) -> Outcome<Option<Target>> {
-    let line = door.paths.line(name).map_err(|why| Trouble::Refusal(ErrorKind::Invalid, why))?;
-    let sight = Sight::read(client, &line, true).await?;
-    let Some(index) = sight.line.find(id) else { return Ok(None) };
-    let place = &sight.line.places[index];
+async fn find(
+    ensemble: &Ensemble,
+    client: &Client,
+    name: &LockName,
+    id: ClaimId,
+) -> FaultResult<Option<Target>> {
+    let line = ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why))?;
+    let snapshot = Snapshot::read(client, &line, true).await?;
+    let Some(index) = snapshot.line.find(id) else { return Ok(None) };
+    let place = &snapshot.line.places[index];
     let record = format!("{line}/{}", place.record().name);
     let Some((data, stat)) =
         data_of(client, std::slice::from_ref(&record)).await?.into_iter().flatten().next()
@@ -70,41 +75,46 @@ async fn find(door: &Door, client: &Client, name: &LockName, id: ClaimId) -> Out
     let waits = match place.mode() {
         Mode::Slots(_) if slot.is_some() => None,
         Mode::Slots(_) => Some(Waits::WithoutSlot(record, stat.version)),
-        _ => queue::blockers(&sight.line.modes(), index)
+        _ => queue::blockers(&snapshot.line.modes(), index)
             .last()
-            .map(|at| Waits::Behind(format!("{line}/{}", sight.line.places[*at].watched().name))),
+            .map(|at| Waits::Behind(format!("{line}/{}", snapshot.line.places[*at].watched().name))),
     };
     let mut nodes: Vec<String> = place.nodes.iter().map(|node| format!("{line}/{}", node.name)).collect();
     nodes.extend(slot.map(|number| slot_path(&line, number)));
     let queued =
-        sight.tickets.places.iter().flat_map(|ticket| &ticket.nodes).filter(|node| node.guid == Some(id));
+        snapshot.tickets.places.iter().flat_map(|ticket| &ticket.nodes).filter(|node| node.guid == Some(id));
     nodes.extend(queued.map(|node| format!("{}/{}", tickets(&line), node.name)));
     let seen = Seen { place: place.clone(), folder: line, kind: Folder::Line, note, stat };
     Ok(Some(Target { seen, nodes, waits }))
 }
 
 /// The entry of `id` in the line of `name`, and those that the same claim has in other lines.
-async fn find_all(door: &Door, client: &Client, name: &LockName, id: ClaimId) -> Outcome<Vec<Target>> {
-    let Some(first) = find(door, client, name, id).await? else { return Ok(Vec::new()) };
+async fn find_all(
+    ensemble: &Ensemble,
+    client: &Client,
+    name: &LockName,
+    id: ClaimId,
+) -> FaultResult<Vec<Target>> {
+    let Some(first) = find(ensemble, client, name, id).await? else { return Ok(Vec::new()) };
     let names = first.seen.note.as_ref().map_or_else(Vec::new, |note| note.record.names(name));
     let mut targets = vec![first];
     for other in names.iter().filter(|other| *other != name) {
-        targets.extend(find(door, client, other, id).await?);
+        targets.extend(find(ensemble, client, other, id).await?);
     }
     Ok(targets)
 }
 
 /// Does `how` to the claim `id`, if it stands in the line of `name`.
 pub(super) async fn evict(
-    door: &Door,
+    ensemble: &Ensemble,
     client: &Client,
     name: &LockName,
     id: ClaimId,
     how: Evict,
     by: &Holder,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     for _ in 0..RACES {
-        let targets = find_all(door, client, name, id).await?;
+        let targets = find_all(ensemble, client, name, id).await?;
         let Some(first) = targets.first() else { return Ok(false) };
         if how == Evict::Ask {
             return amend(client, &first.seen.record_path(), |note| note.asked_by = Some(by.clone())).await;
@@ -130,13 +140,13 @@ pub(super) async fn evict(
 
 /// As [`crate::backend::Backend::publish`]. An entry that was seen to hold does so until it goes.
 pub(super) async fn publish(
-    door: &Door,
+    ensemble: &Ensemble,
     client: &Client,
     name: &LockName,
     id: ClaimId,
     value: &str,
-) -> Outcome<bool> {
-    let found = find(door, client, name, id).await?;
+) -> FaultResult<bool> {
+    let found = find(ensemble, client, name, id).await?;
     let Some(target) = found.filter(|target| target.waits.is_none()) else { return Ok(false) };
     let label = Some(value.to_owned());
     amend(client, &target.seen.record_path(), |note| note.record.holder.label.clone_from(&label)).await
@@ -144,14 +154,19 @@ pub(super) async fn publish(
 
 /// As [`crate::backend::Backend::renew`]: counted in the record of the claim's first name, as that is removed only unchanged
 /// ([`super::expiry`]). A claim that was asked to leave is about to.
-pub(super) async fn renew(door: &Door, client: &Client, name: &LockName, id: ClaimId) -> Outcome<bool> {
-    let targets = find_all(door, client, name, id).await?;
+pub(super) async fn renew(
+    ensemble: &Ensemble,
+    client: &Client,
+    name: &LockName,
+    id: ClaimId,
+) -> FaultResult<bool> {
+    let targets = find_all(ensemble, client, name, id).await?;
     let Some(note) = targets.first().and_then(|target| target.seen.note.as_ref()) else { return Ok(false) };
     let names = note.record.names(name);
     if targets.len() < names.len() || targets.iter().any(|target| target.waits.is_some()) {
         return Ok(false);
     }
-    let first = names.first().and_then(|first| door.paths.line(first).ok());
+    let first = names.first().and_then(|first| ensemble.paths.line(first).ok());
     let Some(target) = targets.iter().find(|target| Some(&target.seen.folder) == first.as_ref()) else {
         return Ok(false);
     };
@@ -162,7 +177,7 @@ pub(super) async fn renew(door: &Door, client: &Client, name: &LockName, id: Cla
 }
 
 /// Commits `step`; whether it was done, and not refused because a node has gone or has changed.
-async fn is_done(mut step: MultiWriter<'_>) -> Outcome<bool> {
+async fn is_done(mut step: MultiWriter<'_>) -> FaultResult<bool> {
     match step.commit().await {
         Ok(_) => Ok(true),
         Err(MultiWriteError::OperationFailed { source: ZkError::NoNode | ZkError::BadVersion, .. }) => {
@@ -173,10 +188,10 @@ async fn is_done(mut step: MultiWriter<'_>) -> Outcome<bool> {
 }
 
 /// As [`crate::backend::Backend::evict_foreign`], in the line at `path`.
-pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> Outcome<bool> {
+pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> FaultResult<bool> {
     for _ in 0..RACES {
-        let sight = Sight::read(client, path, true).await?;
-        let entries = sight.entries(client, path).await?;
+        let snapshot = Snapshot::read(client, path, true).await?;
+        let entries = snapshot.entries(client, path).await?;
         let Some(seen) = entries.into_iter().find(|seen| seen.foreign_identity() == Some(id)) else {
             return Ok(false);
         };
@@ -193,15 +208,20 @@ pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> O
 }
 
 /// Removes older waiters that make way for a newer claim; says whether there were any.
-pub(super) async fn supersede(door: &Door, client: &Client, request: &Request, own: &[Own]) -> Outcome<bool> {
+pub(super) async fn supersede(
+    ensemble: &Ensemble,
+    client: &Client,
+    request: &Request,
+    own: &[Own],
+) -> FaultResult<bool> {
     let mut any = false;
     for own in own {
-        let sight = Sight::read(client, &own.line, false).await?;
-        for seen in sight.entries(client, &own.line).await? {
+        let snapshot = Snapshot::read(client, &own.line, false).await?;
+        for seen in snapshot.entries(client, &own.line).await? {
             let Some(note) = &seen.note else { continue };
             let earlier = super::note::token(&seen.stat).is_some_and(|token| token < own.token);
             let Some(id) = note.record.id().filter(|_| earlier && note.record.supersede) else { continue };
-            any |= evict(door, client, &own.name, id, Evict::IfWaiting, &request.holder).await?;
+            any |= evict(ensemble, client, &own.name, id, Evict::IfWaiting, &request.holder).await?;
         }
     }
     Ok(any)
@@ -213,8 +233,8 @@ async fn successor(shared: &Shared, client: &Client) -> Option<Holder> {
         return None;
     }
     for own in shared.own() {
-        let sight = Sight::read(client, &own.line, false).await.ok()?;
-        let entries = sight.entries(client, &own.line).await.ok()?;
+        let snapshot = Snapshot::read(client, &own.line, false).await.ok()?;
+        let entries = snapshot.entries(client, &own.line).await.ok()?;
         let newer = entries.into_iter().rev().find(|seen| {
             let later = super::note::token(&seen.stat).is_some_and(|token| token > own.token);
             later && seen.note.as_ref().is_some_and(|note| note.record.supersede)

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use zookeeper_client::Client;
 
-use super::wire::{Door, Outcome};
+use super::wire::{Ensemble, FaultResult};
 use crate::backend::{Examination, Risk};
 
 /// The oldest version that is looked after.
@@ -20,31 +20,31 @@ struct Said {
 }
 
 /// Looks at the ensemble through `client`, an open session.
-pub(super) async fn examine(door: &Door, client: &Client) -> Outcome<Examination> {
-    let begun = door.clock.now();
+pub(super) async fn examine(ensemble: &Ensemble, client: &Client) -> FaultResult<Examination> {
+    let begun = ensemble.clock.now();
     client.check_stat("/").await?;
-    let round_trip = door.clock.now().since(begun);
+    let round_trip = ensemble.clock.now().since(begun);
     let config = client.get_config().await.map(|(text, _)| String::from_utf8_lossy(&text).into_owned());
     let voters = config.as_ref().ok().map(|text| voters(text));
-    let bounds = bounds(door).await?;
-    let said = match door.config.tls {
-        None => ask(door).await,
+    let bounds = bounds(ensemble).await?;
+    let said = match ensemble.config.tls {
+        None => ask(ensemble).await,
         Some(_) => Said::default(),
     };
     let mut risks = Vec::new();
     of_version(&said, &mut risks);
     of_ensemble(voters, &mut risks);
     of_bounds(bounds, &mut risks);
-    if door.config.user.is_none() {
+    if ensemble.config.user.is_none() {
         let what = "without --user everybody who reaches the servers can remove or change claims";
         risks.push(Risk::note(what));
-    } else if let Some(open) = door.config.open_password() {
+    } else if let Some(open) = ensemble.config.open_password() {
         risks.push(Risk::of_open_password(open, "use --cacert, and the servers' secureClientPort"));
     }
     risks.push(Risk::of_backup("they are its transaction ids, which nothing raises but use"));
     let server =
         said.version.map_or_else(|| "ZooKeeper".to_owned(), |version| format!("ZooKeeper {version}"));
-    Ok(Examination { server, reached: door.config.address(), round_trip, risks })
+    Ok(Examination { server, reached: ensemble.config.address(), round_trip, risks })
 }
 
 /// How many servers vote, as the configuration in the tree tells: none if one stands alone.
@@ -53,9 +53,9 @@ fn voters(config: &str) -> usize {
 }
 
 /// The shortest and the longest session that is granted.
-async fn bounds(door: &Door) -> Outcome<(Duration, Duration)> {
-    let shortest = door.connect(Duration::from_millis(100)).await?.session_timeout();
-    let longest = door.connect(Duration::from_secs(86_400)).await?.session_timeout();
+async fn bounds(ensemble: &Ensemble) -> FaultResult<(Duration, Duration)> {
+    let shortest = ensemble.connect(Duration::from_millis(100)).await?.session_timeout();
+    let longest = ensemble.connect(Duration::from_secs(86_400)).await?.session_timeout();
     Ok((shortest, longest))
 }
 
@@ -106,8 +106,8 @@ fn of_version(said: &Said, risks: &mut Vec<Risk>) {
 }
 
 /// Asks the first server that answers for what it is; the word is one that servers answer to by default.
-async fn ask(door: &Door) -> Said {
-    for server in &door.config.servers {
+async fn ask(ensemble: &Ensemble) -> Said {
+    for server in &ensemble.config.servers {
         let asked = tokio::time::timeout(Duration::from_secs(1), srvr(server)).await;
         if let Ok(Ok(text)) = asked {
             return read(&text);

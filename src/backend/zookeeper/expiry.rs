@@ -9,7 +9,7 @@ use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
 
 use super::note::Note;
 use super::shared::{Lease, Own, Shared};
-use super::wire::{Outcome, Trouble};
+use super::wire::{Fault, FaultResult};
 use crate::lock::{ErrorKind, Moment};
 
 /// How often somebody else may change the record meanwhile.
@@ -20,7 +20,7 @@ pub(super) async fn expire_if_due(
     shared: &Shared,
     client: &Client,
     ttl: Duration,
-) -> Outcome<Option<Moment>> {
+) -> FaultResult<Option<Moment>> {
     let own = shared.own();
     let Some(record) = shared.first_record() else { return Ok(Some(Moment::NEVER)) };
     for _ in 0..RACES {
@@ -30,7 +30,8 @@ pub(super) async fn expire_if_due(
             Err(ZkError::NoNode) => return Ok(Some(Moment::NEVER)),
             Err(error) => return Err(error.into()),
         };
-        let (now, renewals) = (shared.door.clock.now(), Note::parse(&data).map_or(0, |note| note.renewals));
+        let (now, renewals) =
+            (shared.ensemble.clock.now(), Note::parse(&data).map_or(0, |note| note.renewals));
         let until = {
             let mut lease = shared.lease();
             let lease = lease.get_or_insert_with(|| Lease::begin(renewals, now));
@@ -57,14 +58,14 @@ pub(super) async fn expire_if_due(
             Err(error) => return Err(ZkError::from(error).into()),
         }
     }
-    Err(Trouble::Refusal(ErrorKind::Unavailable, "others change the entry all the time".to_owned()))
+    Err(Fault::Refusal(ErrorKind::Unavailable, "others change the entry all the time".to_owned()))
 }
 
 /// Takes over what `note` at `path` says of renewals.
 pub(super) fn saw(shared: &Shared, path: &str, note: &Note) {
     let is_counted = shared.first_record().as_deref() == Some(path);
     if let Some(lease) = shared.lease().as_mut().filter(|_| is_counted) {
-        lease.look(note.renewals, shared.door.clock.now());
+        lease.look(note.renewals, shared.ensemble.clock.now());
     }
 }
 

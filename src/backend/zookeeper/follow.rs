@@ -9,11 +9,11 @@ use super::evict::be_gone;
 use super::grants::Grants;
 use super::line::Line;
 use super::note::{self, Note};
-use super::position::{Hint, Standing, look};
+use super::position::{Hint, Position, look};
 use super::renew::renew;
 use super::shared::{Own, RETRY, Shared};
 use super::slots::{self, Taken};
-use super::wire::{Outcome, connected, data_of, ended, is_ambiguous, unto_the_end};
+use super::wire::{FaultResult, connected, data_of, ended, is_ambiguous, unto_the_end};
 use super::{evict, expiry, success};
 use crate::clock;
 use crate::lock::{ClaimState, Entry, LossReason, queue};
@@ -24,30 +24,30 @@ const MARK_AFTER: Duration = Duration::from_secs(1);
 /// How many renewals fit into one ttl.
 pub(super) const RENEWALS: u32 = 4;
 
-/// Makes the state what `standing` says, and returns what it is then: who is admitted may still have to wait for foreign
+/// Makes the state what `position` says, and returns what it is then: who is admitted may still have to wait for foreign
 /// clients of a semaphore.
-pub(super) async fn settle(shared: &Shared, client: &Client, standing: Standing) -> Outcome<Standing> {
-    match &standing {
-        Standing::Free => match slots::take(shared, client).await? {
+pub(super) async fn settle(shared: &Shared, client: &Client, position: Position) -> FaultResult<Position> {
+    match &position {
+        Position::Free => match slots::take(shared, client).await? {
             Taken::All => shared.set_held(),
             Taken::After(hint, first) => {
                 shared.set_waiting(1, first_entry(client, first.as_ref()).await?);
-                return Ok(Standing::Blocked { ahead: 1, hint, first });
+                return Ok(Position::Blocked { ahead: 1, hint, first });
             }
             Taken::Gone => {
                 be_gone(shared, client).await;
-                return Ok(Standing::Gone);
+                return Ok(Position::Gone);
             }
         },
-        Standing::Gone => be_gone(shared, client).await,
-        Standing::Blocked { ahead, first, .. } => {
+        Position::Gone => be_gone(shared, client).await,
+        Position::Blocked { ahead, first, .. } => {
             shared.set_waiting(*ahead, first_entry(client, first.as_ref()).await?);
         }
     }
-    Ok(standing)
+    Ok(position)
 }
 
-async fn first_entry(client: &Client, path: Option<&String>) -> Outcome<Option<Entry>> {
+async fn first_entry(client: &Client, path: Option<&String>) -> FaultResult<Option<Entry>> {
     let Some(path) = path else { return Ok(None) };
     let found = data_of(client, std::slice::from_ref(path)).await?;
     Ok(found.into_iter().flatten().next().map(|(data, stat)| {
@@ -56,13 +56,13 @@ async fn first_entry(client: &Client, path: Option<&String>) -> Outcome<Option<E
     }))
 }
 
-/// Starts what looks after a claim until its session is closed. `standing` is how it stands, if that is known.
-pub(super) fn start(shared: &Arc<Shared>, client: &Client, standing: Option<Standing>, grants: Grants) {
+/// Starts what looks after a claim until its session is closed. `position` is how it stands, if that is known.
+pub(super) fn start(shared: &Arc<Shared>, client: &Client, position: Option<Position>, grants: Grants) {
     guard(shared, client, shared.own().iter().flat_map(Own::all));
     if !shared.publisher.holds() && !shared.publisher.has_ended() {
         let (each, client) = (Arc::clone(shared), client.clone());
         shared.spawn(async move {
-            line_up(&each, &client, standing).await;
+            line_up(&each, &client, position).await;
         });
     }
     let each = Arc::clone(shared);
@@ -84,11 +84,11 @@ pub(super) fn start(shared: &Arc<Shared>, client: &Client, standing: Option<Stan
 async fn expire(shared: &Shared) {
     loop {
         let when = shared.proofs().ends();
-        if shared.door.clock.now() >= when {
+        if shared.ensemble.clock.now() >= when {
             return shared.lose(LossReason::Expired);
         }
         tokio::select! {
-            () = shared.door.clock.sleep_until(when) => {}
+            () = shared.ensemble.clock.sleep_until(when) => {}
             () = shared.regranted.notified() => {}
         }
     }
@@ -100,46 +100,46 @@ async fn keep_grants(shared: &Shared, client: &Client, mut grants: Grants) {
     loop {
         let granted = grants.next().await;
         // The claim may count on another clock.
-        let asked = shared.door.clock.now() - clock::now().since(granted.asked);
+        let asked = shared.ensemble.clock.now() - clock::now().since(granted.asked);
         if !shared.proofs().regrant(granted.ttl, asked) {
             continue;
         }
         shared.regranted.notify_one();
         while shared.proofs().is_regranted() {
-            let begun = shared.door.clock.now();
+            let begun = shared.ensemble.clock.now();
             // What a failure means, the end of the ttl tells.
             let _ = renew(shared, client, begun).await;
             let next = begun + shared.proofs().ttl() / RENEWALS;
-            shared.door.clock.sleep_until(next.max(begun + RETRY)).await;
+            shared.ensemble.clock.sleep_until(next.max(begun + RETRY)).await;
         }
     }
 }
 
 /// Waits until the claim holds.
-async fn line_up(shared: &Arc<Shared>, client: &Client, first: Option<Standing>) {
-    let begun = shared.door.clock.now();
+async fn line_up(shared: &Arc<Shared>, client: &Client, first: Option<Position>) {
+    let begun = shared.ensemble.clock.now();
     let mut known = first;
     loop {
-        let standing = match known.take() {
-            Some(standing) => Ok(standing),
+        let position = match known.take() {
+            Some(position) => Ok(position),
             None => match look(shared, client).await {
-                Ok(standing) => settle(shared, client, standing).await,
-                Err(trouble) => Err(trouble),
+                Ok(position) => settle(shared, client, position).await,
+                Err(fault) => Err(fault),
             },
         };
-        match standing {
-            Ok(Standing::Free) => break,
-            Ok(Standing::Blocked { hint, .. }) => changed(shared, client, &hint).await,
+        match position {
+            Ok(Position::Free) => break,
+            Ok(Position::Blocked { hint, .. }) => changed(shared, client, &hint).await,
             // What was asked of a connection that broke is asked again of the next one.
             Err(_) if connected(client).await => tokio::time::sleep(RETRY).await,
-            Ok(Standing::Gone) | Err(_) => return,
+            Ok(Position::Gone) | Err(_) => return,
         }
     }
-    let held = shared.door.clock.now();
+    let held = shared.ensemble.clock.now();
     guard(shared, client, shared.own().iter().flat_map(|own| own.all().skip(own.nodes.len())));
     success::prepare(shared, client).await;
     // What is over sooner nobody has looked at, and the next in line need not share the server with this.
-    shared.door.clock.sleep_until(held + MARK_AFTER).await;
+    shared.ensemble.clock.sleep_until(held + MARK_AFTER).await;
     mark_held(shared, client, held.since(begun)).await;
 }
 
@@ -159,7 +159,7 @@ async fn changed(shared: &Shared, client: &Client, hint: &Hint) {
 }
 
 /// The end of the node at `path`.
-async fn end_of(client: &Client, path: &str) -> Outcome<()> {
+async fn end_of(client: &Client, path: &str) -> FaultResult<()> {
     loop {
         match client.get_and_watch_data(path).await {
             Ok((.., watcher)) => {
@@ -175,7 +175,7 @@ async fn end_of(client: &Client, path: &str) -> Outcome<()> {
 }
 
 /// The end of the wait of the entry whose record is at `path`.
-async fn turn_of(client: &Client, path: &str) -> Outcome<()> {
+async fn turn_of(client: &Client, path: &str) -> FaultResult<()> {
     loop {
         match client.get_and_watch_data(path).await {
             Ok((data, ..)) if Note::parse(&data).is_some_and(|note| note.slot.is_some()) => return Ok(()),
@@ -198,7 +198,7 @@ async fn turn_of(client: &Client, path: &str) -> Outcome<()> {
 
 /// A change of the queue in which the node at `path` stands, which only its user may read: servers tell nobody else what
 /// becomes of it. None is waited for if the queue shows that `is_past`.
-async fn moved(client: &Client, path: &str, is_past: impl Fn(&Line, &str) -> bool) -> Outcome<()> {
+async fn moved(client: &Client, path: &str, is_past: impl Fn(&Line, &str) -> bool) -> FaultResult<()> {
     let (folder, name) = path.rsplit_once('/').unwrap_or_default();
     let (names, watcher) = client.list_and_watch_children(folder).await?;
     if names.iter().any(|one| one == name) && !is_past(&Line::of(&names), name) {

@@ -3,8 +3,8 @@
 use zookeeper_client::Client;
 
 use super::paths::is_aside;
-use super::sight::{Seen, Sight};
-use super::wire::{Door, Outcome, children};
+use super::snapshot::{Seen, Snapshot};
+use super::wire::{Ensemble, FaultResult, children};
 use crate::lock::LockName;
 
 /// A line that is not empty.
@@ -14,9 +14,9 @@ pub(super) struct Found {
 }
 
 /// The lines with entries whose names start with `prefix`, by name.
-pub(super) async fn lines(door: &Door, client: &Client, prefix: &str) -> Outcome<Vec<Found>> {
+pub(super) async fn lines(ensemble: &Ensemble, client: &Client, prefix: &str) -> FaultResult<Vec<Found>> {
     let mut found = Vec::new();
-    let mut folders = vec![door.paths.folder()];
+    let mut folders = vec![ensemble.paths.folder()];
     while !folders.is_empty() {
         let listed: Vec<_> = folders.iter().map(|folder| children(client, or_root(folder))).collect();
         let mut below = Vec::new();
@@ -27,18 +27,19 @@ pub(super) async fn lines(door: &Door, client: &Client, prefix: &str) -> Outcome
         let asked: Vec<_> = below.iter().map(|path| children(client, path)).collect();
         for (path, listed) in below.into_iter().zip(asked) {
             let listed = listed.await?;
-            let Some(name) = door.paths.name(&path).filter(|name| name.as_str().starts_with(prefix)) else {
-                if !door.paths.is_flat() && !listed.is_empty() {
+            let Some(name) = ensemble.paths.name(&path).filter(|name| name.as_str().starts_with(prefix))
+            else {
+                if !ensemble.paths.is_flat() && !listed.is_empty() {
                     folders.push(path);
                 }
                 continue;
             };
-            let sight = Sight::complete(client, &path, &listed).await?;
-            let entries = sight.entries(client, &path).await?;
+            let snapshot = Snapshot::complete(client, &path, &listed).await?;
+            let entries = snapshot.entries(client, &path).await?;
             if !entries.is_empty() {
                 found.push(Found { name, entries });
             }
-            if !door.paths.is_flat() && !listed.is_empty() {
+            if !ensemble.paths.is_flat() && !listed.is_empty() {
                 folders.push(path);
             }
         }

@@ -22,8 +22,8 @@ mod paths;
 mod position;
 mod renew;
 mod shared;
-mod sight;
 mod slots;
+mod snapshot;
 mod success;
 mod wire;
 
@@ -42,8 +42,8 @@ use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Requ
 use claim::ZkClaim;
 pub use config::ZkConfig;
 use observe::ZkObserver;
-use sight::Sight;
-use wire::{Call, Door, NAME, Outcome, Trouble, ended};
+use snapshot::Snapshot;
+use wire::{Call, Ensemble, Fault, FaultResult, NAME, ended};
 
 /// The life of the session that looks and evicts. It has no nodes, so nothing depends on it.
 const LOOKING: Duration = Duration::from_secs(10);
@@ -75,7 +75,7 @@ impl Address for ZkConfig {
 /// One ensemble.
 #[derive(Debug)]
 pub struct ZkBackend {
-    door: Arc<Door>,
+    ensemble: Arc<Ensemble>,
     looking: tokio::sync::Mutex<Option<Client>>,
     claims: Mutex<HashMap<ClaimId, Entered>>,
 }
@@ -120,14 +120,14 @@ impl ZkBackend {
     #[doc(hidden)]
     pub fn open_with(config: &ZkConfig, clock: Clock) -> Self {
         Self {
-            door: Arc::new(Door::new(config.clone(), clock)),
+            ensemble: Arc::new(Ensemble::new(config.clone(), clock)),
             looking: tokio::sync::Mutex::new(None),
             claims: Mutex::default(),
         }
     }
 
     fn call<'a>(&'a self, operation: &'static str, lock: Option<&'a LockName>, deadline: Moment) -> Call<'a> {
-        Call { door: &self.door, operation, lock, deadline }
+        Call { ensemble: &self.ensemble, operation, lock, deadline }
     }
 
     fn remember(&self, id: ClaimId, entered: Entered) {
@@ -160,38 +160,38 @@ impl ZkBackend {
     }
 
     /// The session that looks.
-    async fn looking(&self) -> Outcome<Client> {
+    async fn looking(&self) -> FaultResult<Client> {
         let mut looking = self.looking.lock().await;
         match &*looking {
             Some(client) if !client.state().is_terminated() => Ok(client.clone()),
-            _ => Ok(looking.insert(self.door.connect(LOOKING).await?).clone()),
+            _ => Ok(looking.insert(self.ensemble.connect(LOOKING).await?).clone()),
         }
     }
 
-    fn line(&self, name: &LockName) -> Outcome<String> {
-        self.door.paths.line(name).map_err(|why| Trouble::Refusal(ErrorKind::Invalid, why))
+    fn line(&self, name: &LockName) -> FaultResult<String> {
+        self.ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why))
     }
 
-    async fn try_enter(&self, request: &Request) -> Outcome<Arc<ZkClaim>> {
+    async fn try_enter(&self, request: &Request) -> FaultResult<Arc<ZkClaim>> {
         if request.names.is_empty() {
-            return Err(Trouble::Refusal(ErrorKind::Invalid, "a claim needs a name".to_owned()));
+            return Err(Fault::Refusal(ErrorKind::Invalid, "a claim needs a name".to_owned()));
         }
         for name in &request.names {
             self.line(name)?;
         }
         self.left_behind(request.id).await;
-        let begun = self.door.clock.now();
-        let client = self.door.connect(request.ttl).await?;
+        let begun = self.ensemble.clock.now();
+        let client = self.ensemble.connect(request.ttl).await?;
         let granted = client.session_timeout();
         let mut attempt = Attempt { backend: self, id: request.id, client: Some(client.clone()) };
         let entered = if granted < Terms::LEAST_TTL {
             let reason = format!(
                 "{} grants sessions of {granted:?} at most; raise its maxSessionTimeout to 1s or more",
-                self.door.config.address(),
+                self.ensemble.config.address(),
             );
-            Err(Trouble::Refusal(ErrorKind::Invalid, reason))
+            Err(Fault::Refusal(ErrorKind::Invalid, reason))
         } else {
-            enter::enter(&self.door, request, &client, begun).await
+            enter::enter(&self.ensemble, request, &client, begun).await
         };
         drop(client);
         match entered {
@@ -201,12 +201,12 @@ impl ZkBackend {
                 self.remember(request.id, Entered::Claim(Arc::downgrade(&claim)));
                 Ok(claim)
             }
-            Err(trouble) => {
+            Err(fault) => {
                 // Whoever hears of a refusal may rely on it that nothing stands in line any more.
                 if let Some(watcher) = attempt.give_up() {
                     ended(watcher).await;
                 }
-                Err(trouble)
+                Err(fault)
             }
         }
     }
@@ -229,7 +229,7 @@ impl Backend for ZkBackend {
     }
 
     fn identity(&self) -> String {
-        self.door.config.identity()
+        self.ensemble.config.identity()
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
@@ -246,8 +246,8 @@ impl Backend for ZkBackend {
         call.run(async {
             let line = self.line(name)?;
             let client = self.looking().await?;
-            let sight = Sight::read(&client, &line, true).await?;
-            Ok(sight::status(name, &sight.entries(&client, &line).await?))
+            let snapshot = Snapshot::read(&client, &line, true).await?;
+            Ok(snapshot::status(name, &snapshot.entries(&client, &line).await?))
         })
         .await
     }
@@ -256,15 +256,15 @@ impl Backend for ZkBackend {
         let call = self.call("list the queues", None, deadline);
         call.run(async {
             let client = self.looking().await?;
-            let found = list::lines(&self.door, &client, prefix).await?;
-            Ok(found.iter().map(|line| sight::status(&line.name, &line.entries)).collect())
+            let found = list::lines(&self.ensemble, &client, prefix).await?;
+            Ok(found.iter().map(|line| snapshot::status(&line.name, &line.entries)).collect())
         })
         .await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         let call = self.call("watch the queue", Some(name), Moment::NEVER);
-        let observer = ZkObserver::new(Arc::clone(&self.door), name.clone());
+        let observer = ZkObserver::new(Arc::clone(&self.ensemble), name.clone());
         Ok(Box::new(observer.map_err(|why| call.refuse(ErrorKind::Invalid, why))?))
     }
 
@@ -277,13 +277,13 @@ impl Backend for ZkBackend {
         deadline: Moment,
     ) -> Result<bool> {
         if how != Evict::Ask {
-            self.door.persist();
+            self.ensemble.persist();
         }
         let call = self.call("evict from the queue", Some(name), deadline);
         call.run(async {
             self.left_behind(id).await;
             let client = self.looking().await?;
-            evict::evict(&self.door, &client, name, id, how, by).await
+            evict::evict(&self.ensemble, &client, name, id, how, by).await
         })
         .await
     }
@@ -292,7 +292,7 @@ impl Backend for ZkBackend {
         let call = self.call("publish a value in the queue", Some(name), deadline);
         call.run(async {
             let client = self.looking().await?;
-            evict::publish(&self.door, &client, name, id, value).await
+            evict::publish(&self.ensemble, &client, name, id, value).await
         })
         .await
     }
@@ -305,7 +305,7 @@ impl Backend for ZkBackend {
         let call = self.call("renew the claim", Some(name), deadline);
         call.run(async {
             let client = self.looking().await?;
-            evict::renew(&self.door, &client, name, id).await
+            evict::renew(&self.ensemble, &client, name, id).await
         })
         .await
     }
@@ -324,7 +324,7 @@ impl Backend for ZkBackend {
         let call = self.call("examine the service", None, deadline);
         call.run(async {
             let client = self.looking().await?;
-            examine::examine(&self.door, &client).await
+            examine::examine(&self.ensemble, &client).await
         })
         .await
     }
@@ -334,7 +334,7 @@ impl Backend for ZkBackend {
         call.run(async {
             let line = self.line(name)?;
             let client = self.looking().await?;
-            success::last(&self.door, &client, &line).await
+            success::last(&self.ensemble, &client, &line).await
         })
         .await
     }

@@ -7,8 +7,8 @@ use std::task::Poll;
 use async_trait::async_trait;
 use zookeeper_client::{Client, Error as ZkError, OneshotWatcher};
 
-use super::sight::{Seen, Sight, leases, status, tickets};
-use super::wire::{Call, Door, Outcome, Trouble, connected, is_ambiguous};
+use super::snapshot::{Seen, Snapshot, leases, status, tickets};
+use super::wire::{Call, Ensemble, Fault, FaultResult, connected, is_ambiguous};
 use crate::backend::Observer;
 use crate::lock::{LockName, LockStatus, Moment, Result};
 
@@ -18,7 +18,7 @@ type Change = Pin<Box<dyn Future<Output = ()> + Send>>;
 const SESSION: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(super) struct ZkObserver {
-    door: Arc<Door>,
+    ensemble: Arc<Ensemble>,
     name: LockName,
     line: String,
     client: Option<Client>,
@@ -34,9 +34,9 @@ impl std::fmt::Debug for ZkObserver {
 }
 
 impl ZkObserver {
-    pub(super) fn new(door: Arc<Door>, name: LockName) -> std::result::Result<Self, String> {
-        let line = door.paths.line(&name)?;
-        Ok(Self { door, name, line, client: None, changes: Vec::new(), shown: None })
+    pub(super) fn new(ensemble: Arc<Ensemble>, name: LockName) -> std::result::Result<Self, String> {
+        let line = ensemble.paths.line(&name)?;
+        Ok(Self { ensemble, name, line, client: None, changes: Vec::new(), shown: None })
     }
 
     /// Waits for one of the watches, all of which are then used up or stale.
@@ -51,31 +51,31 @@ impl ZkObserver {
     }
 
     /// The line as it is, with watches on everything that it was made of.
-    async fn look(&mut self) -> Outcome<LockStatus> {
+    async fn look(&mut self) -> FaultResult<LockStatus> {
         let client = match &self.client {
             Some(client) if !client.state().is_terminated() => client.clone(),
-            _ => self.client.insert(self.door.connect(SESSION).await?).clone(),
+            _ => self.client.insert(self.ensemble.connect(SESSION).await?).clone(),
         };
         let mut changes: Vec<Change> = Vec::new();
         let folders = [self.line.clone(), tickets(&self.line), leases(&self.line)];
         for folder in &folders {
             changes.push(watch_children(&client, folder).await?);
         }
-        let sight = Sight::read(&client, &self.line, false).await?;
-        let entries = sight.entries(&client, &self.line).await?;
+        let snapshot = Snapshot::read(&client, &self.line, false).await?;
+        let entries = snapshot.entries(&client, &self.line).await?;
         for seen in &entries {
             changes.extend(watch_data(&client, seen).await?);
         }
         // What changed between reading and watching would be missed otherwise.
-        let sight = Sight::read(&client, &self.line, false).await?;
-        let entries = sight.entries(&client, &self.line).await?;
+        let snapshot = Snapshot::read(&client, &self.line, false).await?;
+        let entries = snapshot.entries(&client, &self.line).await?;
         self.changes = changes;
         Ok(status(&self.name, &entries))
     }
 }
 
 /// A watch on the children of `path`, or on its coming into being.
-async fn watch_children(client: &Client, path: &str) -> Outcome<Change> {
+async fn watch_children(client: &Client, path: &str) -> FaultResult<Change> {
     let until = |watcher: OneshotWatcher| -> Change {
         Box::pin(async move {
             watcher.changed().await;
@@ -94,7 +94,7 @@ async fn watch_children(client: &Client, path: &str) -> Outcome<Change> {
     }
 }
 
-async fn watch_data(client: &Client, seen: &Seen) -> Outcome<Option<Change>> {
+async fn watch_data(client: &Client, seen: &Seen) -> FaultResult<Option<Change>> {
     match client.get_and_watch_data(&seen.record_path()).await {
         Ok((.., watcher)) => Ok(Some(Box::pin(async move {
             watcher.changed().await;
@@ -118,8 +118,8 @@ impl Observer for ZkObserver {
                     self.shown = Some(line.clone());
                     return Ok(line);
                 }
-                Err(trouble) => {
-                    if let (Trouble::Service(error), Some(client)) = (&trouble, &self.client)
+                Err(fault) => {
+                    if let (Fault::Service(error), Some(client)) = (&fault, &self.client)
                         && is_ambiguous(error)
                         && connected(client).await
                     {
@@ -128,12 +128,12 @@ impl Observer for ZkObserver {
                     self.client = None;
                     let name = self.name.clone();
                     let call = Call {
-                        door: &self.door,
+                        ensemble: &self.ensemble,
                         operation: "watch the queue",
                         lock: Some(&name),
                         deadline: Moment::NEVER,
                     };
-                    return Err(call.error(trouble));
+                    return Err(call.error(fault));
                 }
             }
         }

@@ -4,8 +4,8 @@ use zookeeper_client::Client;
 
 use super::line::Line;
 use super::shared::{Own, Shared};
-use super::sight::Sight;
-use super::wire::{Outcome, children};
+use super::snapshot::Snapshot;
+use super::wire::{FaultResult, children};
 use crate::lock::{ClaimId, Mode, queue};
 
 /// What to wait for.
@@ -25,7 +25,7 @@ pub(super) enum Hint {
 
 /// How a claim stands in all its lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum Position {
     /// Nothing is ahead that must end first.
     Free,
     /// An own node is not there any more.
@@ -41,27 +41,27 @@ pub(super) enum Standing {
     },
 }
 
-impl Standing {
+impl Position {
     pub(super) fn is_free(&self) -> bool {
         *self == Self::Free
     }
 }
 
 /// How a claim stands in one line.
-struct Stand {
+struct LinePosition {
     ahead: u32,
     /// What it waits for, and the record of the first in line.
     blocked: Option<(Hint, Option<String>)>,
 }
 
 /// How `own` stands in its line; `None` if it does not stand there any more.
-fn stand_in(own: &Own, line: &Line) -> Option<Stand> {
+fn stand_in(own: &Own, line: &Line) -> Option<LinePosition> {
     let path = |name: &str| format!("{}/{name}", own.line);
     let index = line.position(own.record())?;
     let modes = line.modes();
     let ahead = u32::try_from(index).unwrap_or(u32::MAX);
     if index < queue::held(&modes) {
-        return Some(Stand { ahead, blocked: None });
+        return Some(LinePosition { ahead, blocked: None });
     }
     let first = line.places.first().map(|place| path(&place.record().name));
     // The nearest of those that must end: with slots, the one right before.
@@ -71,16 +71,16 @@ fn stand_in(own: &Own, line: &Line) -> Option<Stand> {
         Mode::Slots(_) => Hint::Turn(path(&blocker.record().name)),
         _ => Hint::Node(path(&blocker.watched().name)),
     };
-    Some(Stand { ahead, blocked: Some((hint, first)) })
+    Some(LinePosition { ahead, blocked: Some((hint, first)) })
 }
 
 /// How the claim stands, given what stands in its lines.
-pub(super) fn stand(shared: &Shared, sights: &[Sight]) -> Standing {
+pub(super) fn stand(shared: &Shared, snapshots: &[Snapshot]) -> Position {
     let mut all = 0;
     let mut blocked = None;
-    for (own, sight) in shared.own().iter().zip(sights) {
-        match stand_in(own, &sight.line) {
-            None => return Standing::Gone,
+    for (own, snapshot) in shared.own().iter().zip(snapshots) {
+        match stand_in(own, &snapshot.line) {
+            None => return Position::Gone,
             Some(stand) => {
                 all += stand.ahead;
                 blocked = blocked.or(stand.blocked);
@@ -88,8 +88,8 @@ pub(super) fn stand(shared: &Shared, sights: &[Sight]) -> Standing {
         }
     }
     match blocked {
-        None => Standing::Free,
-        Some((hint, first)) => Standing::Blocked { ahead: all, hint, first },
+        None => Position::Free,
+        Some((hint, first)) => Position::Blocked { ahead: all, hint, first },
     }
 }
 
@@ -104,13 +104,13 @@ pub(super) fn queue_of(client: &Client, id: ClaimId, own: &Own, names: &[String]
 }
 
 /// Reads the lines and says how the claim stands in them.
-pub(super) async fn look(shared: &Shared, client: &Client) -> Outcome<Standing> {
+pub(super) async fn look(shared: &Shared, client: &Client) -> FaultResult<Position> {
     let own = shared.own();
-    let mut sights = Vec::with_capacity(own.len());
+    let mut snapshots = Vec::with_capacity(own.len());
     let listed: Vec<_> = own.iter().map(|own| children(client, &own.line)).collect();
     for (own, listed) in own.iter().zip(listed) {
         let line = queue_of(client, shared.request.id, own, &listed.await?);
-        sights.push(Sight { line, ..Sight::default() });
+        snapshots.push(Snapshot { line, ..Snapshot::default() });
     }
-    Ok(stand(shared, &sights))
+    Ok(stand(shared, &snapshots))
 }

@@ -4,7 +4,7 @@ use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
 
 use super::evict::be_gone;
 use super::shared::{Own, Shared};
-use super::wire::{Outcome, connected, is_ambiguous, is_over};
+use super::wire::{FaultResult, connected, is_ambiguous, is_over};
 use crate::lock::{LossReason, Moment};
 
 /// What a renewal came to.
@@ -15,7 +15,7 @@ enum Proof {
 
 /// A write that changes nothing: a quorum agrees that the nodes are there. Pings and reads prove nothing, a
 /// follower that is cut off answers them as well. The version does not matter, since others may mark the node.
-async fn prove(shared: &Shared, client: &Client) -> Outcome<Proof> {
+async fn prove(shared: &Shared, client: &Client) -> FaultResult<Proof> {
     loop {
         let mut step = client.new_multi_writer();
         for path in shared.own().iter().flat_map(Own::all) {
@@ -47,7 +47,7 @@ async fn first<T>(begun: Option<impl Future<Output = T>>) -> Option<T> {
 }
 
 /// What a renewal does, in the session's own task.
-pub(super) async fn renew(shared: &Shared, client: &Client, begun: Moment) -> Outcome<()> {
+pub(super) async fn renew(shared: &Shared, client: &Client, begun: Moment) -> FaultResult<()> {
     // It rides along with the first renewal: a hold does not wait for it.
     let config = shared.proofs().single.is_none().then(|| client.get_config());
     match prove(shared, client).await {
@@ -72,6 +72,6 @@ pub(super) async fn renew(shared: &Shared, client: &Client, begun: Moment) -> Ou
             shared.lose(LossReason::SessionEnded);
             Ok(())
         }
-        Err(trouble) => Err(trouble),
+        Err(fault) => Err(fault),
     }
 }

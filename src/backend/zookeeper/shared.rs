@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use zookeeper_client::{Client, StateWatcher};
 
-use super::sight::slot_path;
-use super::wire::{Door, NAME};
+use super::snapshot::slot_path;
+use super::wire::{Ensemble, NAME};
 use crate::backend::claim_state::Publisher;
 use crate::lock::validity::Terms;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};
@@ -174,7 +174,7 @@ impl Lease {
 }
 
 pub(super) struct Shared {
-    pub(super) door: Arc<Door>,
+    pub(super) ensemble: Arc<Ensemble>,
     pub(super) request: Request,
     pub(super) session: i64,
     own: Mutex<Vec<Own>>,
@@ -205,7 +205,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub(super) fn new(
-        door: Arc<Door>,
+        ensemble: Arc<Ensemble>,
         request: Request,
         client: Client,
         own: Vec<Own>,
@@ -213,8 +213,8 @@ impl Shared {
     ) -> Arc<Self> {
         let lock = request.names.first().cloned();
         Arc::new(Self {
-            publisher: Publisher::new(NAME, lock, door.clock, proofs.counts_from()),
-            door,
+            publisher: Publisher::new(NAME, lock, ensemble.clock, proofs.counts_from()),
+            ensemble,
             request,
             session: client.session_id().0,
             own: Mutex::new(own),

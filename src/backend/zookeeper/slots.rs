@@ -18,8 +18,8 @@ use super::node::ticket_stem;
 use super::note::Note;
 use super::position::{Hint, queue_of};
 use super::shared::{Own, RETRY, Shared};
-use super::sight::{SLOT, leases, slot_path, tickets};
-use super::wire::{Outcome, Trouble, children, make_folders};
+use super::snapshot::{SLOT, leases, slot_path, tickets};
+use super::wire::{Fault, FaultResult, children, make_folders};
 use crate::lock::{ErrorKind, Mode, queue};
 
 /// How often others may be first.
@@ -55,10 +55,10 @@ pub(super) fn those_ahead_have_theirs(own: &Own, queue: &Line, leases: &[String]
 
 /// Takes a slot on each name of a claim that the queue admits, all in one step. What an attempt made whose answer was
 /// lost is found in the claim's record.
-pub(super) async fn take(shared: &Shared, client: &Client) -> Outcome<Taken> {
+pub(super) async fn take(shared: &Shared, client: &Client) -> FaultResult<Taken> {
     let Mode::Slots(slots) = shared.request.mode else { return Ok(Taken::All) };
     let patience = PATIENCE.0.min(shared.request.ttl / PATIENCE.1);
-    let given_up_at = shared.door.clock.now() + patience;
+    let given_up_at = shared.ensemble.clock.now() + patience;
     for _ in 0..RACES {
         let own = shared.own();
         let Some(places) = read(shared, client, &own).await? else { return Ok(Taken::Gone) };
@@ -71,7 +71,7 @@ pub(super) async fn take(shared: &Shared, client: &Client) -> Outcome<Taken> {
             .zip(&places)
             .find(|(own, place)| !those_ahead_have_theirs(own, &place.queue, &place.leases));
         if let Some((own, _)) = late {
-            if shared.door.clock.now() >= given_up_at {
+            if shared.ensemble.clock.now() >= given_up_at {
                 return Ok(Taken::After(Hint::Ahead(own.clone()), None));
             }
             let taken = async {
@@ -82,11 +82,11 @@ pub(super) async fn take(shared: &Shared, client: &Client) -> Outcome<Taken> {
             };
             tokio::select! {
                 () = taken => {}
-                () = shared.door.clock.sleep_until(given_up_at) => {}
+                () = shared.ensemble.clock.sleep_until(given_up_at) => {}
             }
             continue;
         }
-        if shared.door.joins_semaphores() {
+        if shared.ensemble.joins_semaphores() {
             if make_tickets(shared, client, &own, &places).await? {
                 continue;
             }
@@ -114,18 +114,18 @@ pub(super) async fn take(shared: &Shared, client: &Client) -> Outcome<Taken> {
             }) => {}
             Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
                 for own in &own {
-                    make_folders(client, shared.door.acls(), &leases(&own.line)).await?;
+                    make_folders(client, shared.ensemble.acls(), &leases(&own.line)).await?;
                 }
             }
             Err(error) => return Err(ZkError::from(error).into()),
         }
     }
-    Err(Trouble::Refusal(ErrorKind::Unavailable, "others take the slots all the time".to_owned()))
+    Err(Fault::Refusal(ErrorKind::Unavailable, "others take the slots all the time".to_owned()))
 }
 
 /// Reads it all in one exchange; `None` if the claim's own entry is gone.
-async fn read(shared: &Shared, client: &Client, own: &[Own]) -> Outcome<Option<Vec<Place>>> {
-    let joins = shared.door.joins_semaphores();
+async fn read(shared: &Shared, client: &Client, own: &[Own]) -> FaultResult<Option<Vec<Place>>> {
+    let joins = shared.ensemble.joins_semaphores();
     let asked: Vec<_> = own
         .iter()
         .map(|own| {
@@ -164,13 +164,13 @@ fn own_tickets(shared: &Shared, own: &Own, place: &Place) -> Vec<String> {
 
 /// Joins the queues of Curator's semaphores where the claim does not stand in them, in one step, so that any two claims
 /// come in the same order on all names. Says whether there was anything to do.
-async fn make_tickets(shared: &Shared, client: &Client, own: &[Own], places: &[Place]) -> Outcome<bool> {
+async fn make_tickets(shared: &Shared, client: &Client, own: &[Own], places: &[Place]) -> FaultResult<bool> {
     let mut step = client.new_multi_writer();
     let mut any = false;
     for (own, place) in own.iter().zip(places) {
         if own_tickets(shared, own, place).is_empty() {
             let ticket = format!("{}/{}", tickets(&own.line), ticket_stem(shared.request.id));
-            step.add_create(&ticket, b"", &shared.door.ephemeral())?;
+            step.add_create(&ticket, b"", &shared.ensemble.ephemeral())?;
             any = true;
         }
     }
@@ -181,7 +181,7 @@ async fn make_tickets(shared: &Shared, client: &Client, own: &[Own], places: &[P
         Ok(_) => Ok(true),
         Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
             for own in own {
-                make_folders(client, shared.door.acls(), &tickets(&own.line)).await?;
+                make_folders(client, shared.ensemble.acls(), &tickets(&own.line)).await?;
             }
             Ok(true)
         }
@@ -219,7 +219,7 @@ async fn commit(
     places: &[Place],
     numbers: &[u32],
 ) -> Result<(), MultiWriteError> {
-    let options = CreateMode::Ephemeral.with_acls(shared.door.acls());
+    let options = CreateMode::Ephemeral.with_acls(shared.ensemble.acls());
     let mut step = client.new_multi_writer();
     for ((own, place), number) in own.iter().zip(places).zip(numbers) {
         let note = Note { slot: Some(*number), ..place.note.clone() };
@@ -235,7 +235,7 @@ async fn commit(
 /// The end of one of so many holders, all that are ahead of `own`. Each has a node among the leases, made a moment after
 /// the queue admits it: so its end shows there, where no arrival and no other waiter does; while one of those nodes is
 /// missing, in the queue.
-pub(super) async fn one_freed(shared: &Shared, client: &Client, own: &Own, slots: u32) -> Outcome<()> {
+pub(super) async fn one_freed(shared: &Shared, client: &Client, own: &Own, slots: u32) -> FaultResult<()> {
     let all_there = |leases: &[String]| u32::try_from(leases.len()).unwrap_or(u32::MAX) >= slots;
     let is_admitted = |queue: &Line, _: &[String]| {
         queue.position(own.record()).is_none_or(|index| index < queue::held(&queue.modes()))
@@ -244,7 +244,7 @@ pub(super) async fn one_freed(shared: &Shared, client: &Client, own: &Own, slots
 }
 
 /// All claims ahead of `own` have their slots.
-pub(super) async fn all_ahead_taken(shared: &Shared, client: &Client, own: &Own) -> Outcome<()> {
+pub(super) async fn all_ahead_taken(shared: &Shared, client: &Client, own: &Own) -> FaultResult<()> {
     let have_theirs = |queue: &Line, leases: &[String]| those_ahead_have_theirs(own, queue, leases);
     changed(shared, client, own, |_| false, have_theirs).await
 }
@@ -257,12 +257,12 @@ async fn changed(
     own: &Own,
     enough: impl Fn(&[String]) -> bool,
     is_past: impl Fn(&Line, &[String]) -> bool,
-) -> Outcome<()> {
+) -> FaultResult<()> {
     let folder = leases(&own.line);
     let (names, lease) = match client.list_and_watch_children(&folder).await {
         Err(ZkError::NoNode) => {
             // Servers remove one that nobody uses. What is not there cannot be watched.
-            make_folders(client, shared.door.acls(), &folder).await?;
+            make_folders(client, shared.ensemble.acls(), &folder).await?;
             client.list_and_watch_children(&folder).await?
         }
         listed => listed?,
@@ -284,7 +284,7 @@ async fn changed(
 }
 
 /// Fewer than so many leases in this folder.
-pub(super) async fn room_in(client: &Client, folder: &str, taken: usize) -> Outcome<()> {
+pub(super) async fn room_in(client: &Client, folder: &str, taken: usize) -> FaultResult<()> {
     let (names, watcher) = client.list_and_watch_children(folder).await?;
     if names.len() >= taken {
         watcher.changed().await;

@@ -6,15 +6,19 @@ use std::time::Duration;
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError};
 
 use super::shared::{Memory, Shared};
-use super::wire::{Door, Outcome, make_folders};
+use super::wire::{Ensemble, FaultResult, make_folders};
 use crate::lock::Mode;
 
 type Looking = Pin<Box<dyn Future<Output = Memory> + Send>>;
 
 /// Looks what there is. Sent at once, whenever it is awaited.
-pub(super) fn look<'a>(door: &Door, client: &Client, lines: impl Iterator<Item = &'a str>) -> Looking {
-    let folder = client.check_stat(&door.paths.aside());
-    let asked: Vec<_> = lines.map(|line| client.check_stat(&door.paths.success(line))).collect();
+pub(super) fn look<'a>(
+    ensemble: &Ensemble,
+    client: &Client,
+    lines: impl Iterator<Item = &'a str>,
+) -> Looking {
+    let folder = client.check_stat(&ensemble.paths.aside());
+    let asked: Vec<_> = lines.map(|line| client.check_stat(&ensemble.paths.success(line))).collect();
     Box::pin(async move {
         let folder = matches!(folder.await, Ok(Some(_)));
         let mut nodes = true;
@@ -28,19 +32,19 @@ pub(super) fn look<'a>(door: &Door, client: &Client, lines: impl Iterator<Item =
 /// Looks once more, for a claim that has waited.
 pub(super) async fn prepare(shared: &Shared, client: &Client) {
     let own = shared.own();
-    let found = look(&shared.door, client, own.iter().map(|own| own.line.as_str()));
+    let found = look(&shared.ensemble, client, own.iter().map(|own| own.line.as_str()));
     shared.set_memory(found.await);
 }
 
 fn paths(shared: &Shared) -> Vec<String> {
-    shared.own().iter().map(|own| shared.door.paths.success(&own.line)).collect()
+    shared.own().iter().map(|own| shared.ensemble.paths.success(&own.line)).collect()
 }
 
 /// How long the claim holds. The time of a write is the server's; how long before it the hold began is a length,
 /// which every clock measures alike.
 fn held(shared: &Shared) -> Option<String> {
     let since = shared.publisher.held_at()?;
-    Some(shared.door.clock.now().since(since).as_millis().to_string())
+    Some(shared.ensemble.clock.now().since(since).as_millis().to_string())
 }
 
 /// Whether a success was written; an answer on its way.
@@ -50,15 +54,15 @@ pub(super) type Answer = Pin<Box<dyn Future<Output = bool> + Send>>;
 /// leaves the answers for later.
 pub(super) fn send(shared: &Shared) -> Option<Vec<Answer>> {
     let (client, held, memory) = (shared.client()?, held(shared)?, shared.memory());
-    let acls = shared.door.acls();
+    let acls = shared.ensemble.acls();
     let mut answers: Vec<Answer> = Vec::new();
     for own in shared.own() {
-        let path = shared.door.paths.success(&own.line);
+        let path = shared.ensemble.paths.success(&own.line);
         if !memory.nodes {
             // What is there already is left as it is; what follows shows whether this was enough.
             if !memory.folder {
                 let container = CreateMode::Container.with_acls(acls);
-                drop(client.create(&shared.door.paths.aside(), b"", &container));
+                drop(client.create(&shared.ensemble.paths.aside(), b"", &container));
             }
             drop(client.create(&path, held.as_bytes(), &CreateMode::Persistent.with_acls(acls)));
             if shared.request.mode == Mode::Exclusive {
@@ -84,10 +88,10 @@ pub(super) async fn leave(shared: &Shared, client: &Client) -> bool {
     if !memory.folder && !memory.nodes {
         return false;
     }
-    let options = CreateMode::Persistent.with_acls(shared.door.acls());
+    let options = CreateMode::Persistent.with_acls(shared.ensemble.acls());
     let mut step = client.new_multi_writer();
     for own in shared.own() {
-        let path = shared.door.paths.success(&own.line);
+        let path = shared.ensemble.paths.success(&own.line);
         let removed = own.all().all(|node| step.add_delete(&node, None).is_ok());
         let written = if memory.nodes {
             step.add_set_data(&path, held.as_bytes(), None)
@@ -102,17 +106,17 @@ pub(super) async fn leave(shared: &Shared, client: &Client) -> bool {
 }
 
 /// Remembers it in a session of its own, after the claim's is gone.
-pub(super) async fn record(shared: &Shared) -> Outcome<()> {
+pub(super) async fn record(shared: &Shared) -> FaultResult<()> {
     let Some(held) = held(shared) else { return Ok(()) };
-    let client = shared.door.connect(Duration::from_secs(10)).await?;
+    let client = shared.ensemble.connect(Duration::from_secs(10)).await?;
     for path in paths(shared) {
-        write(&shared.door, &client, &path, held.as_bytes()).await?;
+        write(&shared.ensemble, &client, &path, held.as_bytes()).await?;
     }
     Ok(())
 }
 
-async fn write(door: &Door, client: &Client, path: &str, data: &[u8]) -> Outcome<()> {
-    let options = CreateMode::Persistent.with_acls(door.acls());
+async fn write(ensemble: &Ensemble, client: &Client, path: &str, data: &[u8]) -> FaultResult<()> {
+    let options = CreateMode::Persistent.with_acls(ensemble.acls());
     loop {
         match client.set_data(path, data, None).await {
             Ok(_) => return Ok(()),
@@ -122,7 +126,7 @@ async fn write(door: &Door, client: &Client, path: &str, data: &[u8]) -> Outcome
         match client.create(path, data, &options).await {
             Ok(_) => return Ok(()),
             Err(ZkError::NoNode) => {
-                make_folders(client, door.acls(), &door.paths.aside()).await?;
+                make_folders(client, ensemble.acls(), &ensemble.paths.aside()).await?;
             }
             Err(ZkError::NodeExists) => {}
             Err(error) => return Err(error.into()),
@@ -132,8 +136,8 @@ async fn write(door: &Door, client: &Client, path: &str, data: &[u8]) -> Outcome
 
 /// How long ago the last successful run under `line` acquired: the server's time now is that of a node made now
 /// and gone in the same step.
-pub(super) async fn last(door: &Door, client: &Client, line: &str) -> Outcome<Option<Duration>> {
-    let path = door.paths.success(line);
+pub(super) async fn last(ensemble: &Ensemble, client: &Client, line: &str) -> FaultResult<Option<Duration>> {
+    let path = ensemble.paths.success(line);
     client.sync(&path).await.or_else(|error| if error == ZkError::NoNode { Ok(()) } else { Err(error) })?;
     let (data, stat) = match client.get_data(&path).await {
         Ok(found) => found,
@@ -143,15 +147,15 @@ pub(super) async fn last(door: &Door, client: &Client, line: &str) -> Outcome<Op
     // Empty between its making and the first write.
     let held: Option<u64> = std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok());
     let Some(held) = held else { return Ok(None) };
-    let now = now(door, client).await?;
+    let now = now(ensemble, client).await?;
     let since_write = u64::try_from(now - stat.mtime).unwrap_or_default();
     Ok(Some(Duration::from_millis(since_write.saturating_add(held))))
 }
 
 /// The server's time, in milliseconds.
-async fn now(door: &Door, client: &Client) -> Outcome<i64> {
-    let stem = format!("{}/now-", door.paths.aside());
-    let (stat, sequence) = client.create(&stem, b"", &door.ephemeral()).await?;
+async fn now(ensemble: &Ensemble, client: &Client) -> FaultResult<i64> {
+    let stem = format!("{}/now-", ensemble.paths.aside());
+    let (stat, sequence) = client.create(&stem, b"", &ensemble.ephemeral()).await?;
     let path = format!("{stem}{sequence}");
     if !stat.is_invalid() {
         // It goes with the session otherwise.

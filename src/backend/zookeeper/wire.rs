@@ -22,20 +22,20 @@ pub(super) const NAME: &str = "zk";
 
 /// Why something did not come about.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum Fault {
     /// The service said so, or did not answer.
     Service(ZkError),
     /// It was not to be.
     Refusal(ErrorKind, String),
 }
 
-impl From<ZkError> for Trouble {
+impl From<ZkError> for Fault {
     fn from(error: ZkError) -> Self {
         Self::Service(error)
     }
 }
 
-pub(super) type Outcome<T> = std::result::Result<T, Trouble>;
+pub(super) type FaultResult<T> = std::result::Result<T, Fault>;
 
 /// Whether a request that ended so may have been carried out all the same, and may be repeated.
 pub(super) fn is_ambiguous(error: &ZkError) -> bool {
@@ -66,7 +66,7 @@ const STAGGER: Duration = Duration::from_millis(250);
 const ATTEMPTS: usize = 8;
 
 /// How one ensemble is reached.
-pub(super) struct Door {
+pub(super) struct Ensemble {
     pub(super) config: ZkConfig,
     pub(super) paths: Paths,
     pub(super) clock: Clock,
@@ -76,13 +76,13 @@ pub(super) struct Door {
     persists: AtomicBool,
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for Ensemble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Door({})", self.config.address())
+        write!(f, "Ensemble({})", self.config.address())
     }
 }
 
-impl Door {
+impl Ensemble {
     pub(super) fn new(config: ZkConfig, clock: Clock) -> Self {
         let paths = Paths::new(&config.chroot, config.prefix.as_deref());
         Self { config, paths, clock, cause: Mutex::new(None), persists: AtomicBool::new(false) }
@@ -118,7 +118,7 @@ impl Door {
     /// A new session of about `ttl`; asks again and again until somebody answers, so the caller sets an end. Where no server is
     /// there at all that is an answer, unless somebody persists.
     /// Dropping the future leaves no more than a session without nodes.
-    pub(super) async fn connect(&self, ttl: Duration) -> Outcome<Client> {
+    pub(super) async fn connect(&self, ttl: Duration) -> FaultResult<Client> {
         let mut pause = Duration::from_millis(50);
         let mut patience = Duration::from_secs(2);
         let mut diagnosed = false;
@@ -126,26 +126,26 @@ impl Door {
             // A server that is just starting may take a connection and then forget it.
             let attempt = tokio::time::timeout(patience, self.connect_to_any(ttl)).await;
             patience = (patience * 2).min(Duration::from_secs(10));
-            match attempt.unwrap_or(Err(Trouble::Service(ZkError::Timeout))) {
+            match attempt.unwrap_or(Err(Fault::Service(ZkError::Timeout))) {
                 Ok(client) => {
                     self.set_cause(None);
                     return Ok(client);
                 }
-                Err(Trouble::Service(error)) if kind(&error) == ErrorKind::Unavailable => {
+                Err(Fault::Service(error)) if kind(&error) == ErrorKind::Unavailable => {
                     if !std::mem::replace(&mut diagnosed, true) {
                         let (verdict, cause) = self.diagnose().await;
                         self.set_cause(Some(cause.clone()));
                         match verdict {
                             // Time changes nothing about that.
-                            Complaint::Refuses(kind) => return Err(Trouble::Refusal(kind, cause)),
+                            Complaint::Refuses(kind) => return Err(Fault::Refusal(kind, cause)),
                             Complaint::Absent if !self.persists.load(Ordering::Relaxed) => {
-                                return Err(Trouble::Refusal(ErrorKind::Unavailable, cause));
+                                return Err(Fault::Refusal(ErrorKind::Unavailable, cause));
                             }
                             Complaint::Absent | Complaint::Slow => {}
                         }
                     }
                 }
-                Err(trouble) => return Err(trouble),
+                Err(fault) => return Err(fault),
             }
             self.clock.sleep_until(self.clock.now() + pause).await;
             pause = (pause * 2).min(Duration::from_secs(1));
@@ -155,7 +155,7 @@ impl Door {
     /// A session from whichever server makes one first. The client tries the servers one after another, in an order of its
     /// own, and bears with one that is switched off for as long as with one that is silent; so while an attempt takes long
     /// others begin. Which server they try first is chance.
-    async fn connect_to_any(&self, ttl: Duration) -> Outcome<Client> {
+    async fn connect_to_any(&self, ttl: Duration) -> FaultResult<Client> {
         let mut attempts = vec![Box::pin(self.connect_once(ttl))];
         let mut begun = 1;
         loop {
@@ -164,7 +164,7 @@ impl Door {
                 biased;
                 (answer, at, _) = select_all(&mut attempts) => match answer {
                     Ok(client) => return Ok(client),
-                    Err(trouble) if attempts.len() == 1 => return Err(trouble),
+                    Err(fault) if attempts.len() == 1 => return Err(fault),
                     Err(_) => drop(attempts.swap_remove(at)),
                 },
                 () = tokio::time::sleep(STAGGER), if more => {
@@ -175,7 +175,7 @@ impl Door {
         }
     }
 
-    async fn connect_once(&self, ttl: Duration) -> Outcome<Client> {
+    async fn connect_once(&self, ttl: Duration) -> FaultResult<Client> {
         grants::listen();
         let ttl = ttl.min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
         // A server that falls silent is left for another one while there is time for a renewal there.
@@ -194,13 +194,13 @@ impl Door {
         }
     }
 
-    fn tls_options(&self) -> Outcome<Option<TlsOptions>> {
+    fn tls_options(&self) -> FaultResult<Option<TlsOptions>> {
         let Some(tls) = &self.config.tls else { return Ok(None) };
         // Two providers are compiled in, and without a choice the first connection panics. Somebody else may
         // have chosen already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let bad =
-            |what: &str| Trouble::Refusal(ErrorKind::Invalid, format!("the {what} is not usable PEM text"));
+            |what: &str| Fault::Refusal(ErrorKind::Invalid, format!("the {what} is not usable PEM text"));
         let text = |pem: &crate::backend::options::Pem| String::from_utf8(pem.as_bytes().to_vec());
         let mut options = TlsOptions::new();
         if let Some(authority) = &tls.authority {
@@ -257,10 +257,10 @@ impl Door {
         }
     }
 
-    fn explain(&self, trouble: Trouble) -> (ErrorKind, String) {
-        match trouble {
-            Trouble::Service(error) => (kind(&error), self.reason(&error)),
-            Trouble::Refusal(kind, reason) => (kind, reason),
+    fn explain(&self, fault: Fault) -> (ErrorKind, String) {
+        match fault {
+            Fault::Service(error) => (kind(&error), self.reason(&error)),
+            Fault::Refusal(kind, reason) => (kind, reason),
         }
     }
 }
@@ -268,7 +268,7 @@ impl Door {
 /// One call of a backend's or claim's method.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
-    pub(super) door: &'a Door,
+    pub(super) ensemble: &'a Ensemble,
     pub(super) operation: &'static str,
     pub(super) lock: Option<&'a LockName>,
     pub(super) deadline: Moment,
@@ -276,22 +276,22 @@ pub(super) struct Call<'a> {
 
 impl Call<'_> {
     /// Does `work`, but not longer than the deadline.
-    pub(super) async fn run<T>(&self, work: impl Future<Output = Outcome<T>>) -> Result<T> {
+    pub(super) async fn run<T>(&self, work: impl Future<Output = FaultResult<T>>) -> Result<T> {
         tokio::select! {
             biased;
-            result = work => result.map_err(|trouble| self.error(trouble)),
-            () = self.door.clock.sleep_until(self.deadline) => Err(self.late()),
+            result = work => result.map_err(|fault| self.error(fault)),
+            () = self.ensemble.clock.sleep_until(self.deadline) => Err(self.late()),
         }
     }
 
-    pub(super) fn error(&self, trouble: Trouble) -> Error {
-        let (kind, reason) = self.door.explain(trouble);
+    pub(super) fn error(&self, fault: Fault) -> Error {
+        let (kind, reason) = self.ensemble.explain(fault);
         self.refuse(kind, reason)
     }
 
     pub(super) fn late(&self) -> Error {
-        let silent = || format!("no answer from {} in time", self.door.config.address());
-        self.refuse(ErrorKind::Unavailable, self.door.cause().unwrap_or_else(silent))
+        let silent = || format!("no answer from {} in time", self.ensemble.config.address());
+        self.refuse(ErrorKind::Unavailable, self.ensemble.cause().unwrap_or_else(silent))
     }
 
     pub(super) fn refuse(&self, kind: ErrorKind, reason: String) -> Error {
@@ -351,7 +351,7 @@ pub(super) fn children<'a>(
 }
 
 /// The data of each path, or `None` where nothing is; asked for in one exchange. What only another user may read has none.
-pub(super) async fn data_of(client: &Client, paths: &[String]) -> Outcome<Vec<Option<(Vec<u8>, Stat)>>> {
+pub(super) async fn data_of(client: &Client, paths: &[String]) -> FaultResult<Vec<Option<(Vec<u8>, Stat)>>> {
     let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
     let mut found = Vec::with_capacity(asked.len());
     for (path, answer) in paths.iter().zip(asked) {
@@ -369,7 +369,7 @@ pub(super) async fn data_of(client: &Client, paths: &[String]) -> Outcome<Vec<Op
 /// of them was missing: it may be there all the same.
 ///
 /// Containers, so that the server removes them when nobody uses them any more.
-pub(super) async fn make_folders(client: &Client, acls: Acls<'static>, path: &str) -> Outcome<bool> {
+pub(super) async fn make_folders(client: &Client, acls: Acls<'static>, path: &str) -> FaultResult<bool> {
     let mut denied = false;
     for mode in [CreateMode::Container, CreateMode::Persistent] {
         let options = mode.with_acls(acls);

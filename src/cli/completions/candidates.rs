@@ -10,8 +10,8 @@ use crate::backend::Backend;
 use crate::backend::locator::SERVICES;
 use crate::cli::args::{ListArgs, Subcommand};
 use crate::cli::connect;
-use crate::cli::layers::{Layers, Surroundings};
-use crate::cli::parse::{self, Asked};
+use crate::cli::layers::{Environment, Layers};
+use crate::cli::parse::{self, Invocation};
 use crate::cli::settings::ListSettings;
 use crate::clock;
 use crate::lock::{Entry, LockName};
@@ -85,13 +85,13 @@ fn values(arg: &Arg, found: &Found) -> Option<Vec<Candidate>> {
 fn look(found: &Found) -> Option<ListArgs> {
     let words = std::iter::once("list".to_owned()).chain(found.connection.iter().cloned());
     match parse::parse(words.map(Into::into).collect()) {
-        Ok(Asked::List(args)) => Some(args),
+        Ok(Invocation::List(args)) => Some(args),
         _ => None,
     }
 }
 
 fn profiles(found: &Found) -> Vec<Candidate> {
-    let around = Surroundings::real();
+    let around = Environment::real();
     let Some(mut args) = look(found) else { return Vec::new() };
     args.common.connection.profile = None;
     let Ok(layers) = Layers::load(&args.common.connection, &around) else { return Vec::new() };
@@ -100,7 +100,7 @@ fn profiles(found: &Found) -> Vec<Candidate> {
 
 /// Asks the service, within [`PATIENCE`].
 fn ask<T>(found: &Found, question: impl AsyncFnOnce(&dyn Backend) -> Option<T>) -> Option<T> {
-    let settings = ListSettings::resolve(&look(found)?, &Surroundings::real()).ok()?;
+    let settings = ListSettings::resolve(&look(found)?, &Environment::real()).ok()?;
     let backend = connect::open(&settings.viewing.connection).ok()?;
     connect::runtime().ok()?.block_on(question(&*backend))
 }

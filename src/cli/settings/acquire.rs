@@ -6,7 +6,7 @@ use super::looks::claim_digits;
 use super::{Connection, RunSettings, connection, messages};
 use crate::cli::args::{AcquireArgs, ClaimArgs, RunArgs};
 use crate::cli::exit_code::Failure;
-use crate::cli::layers::{Layers, Surroundings};
+use crate::cli::layers::{Environment, Layers};
 use crate::cli::values;
 use crate::lock::LockName;
 use crate::output::assignments::Format;
@@ -49,7 +49,7 @@ pub struct ClaimSettings {
 
 impl AcquireSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: AcquireArgs, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn resolve(args: AcquireArgs, around: &Environment) -> Result<Self, Failure> {
         let beneficiary = beneficiary(args.for_pid.as_deref(), args.detach)?;
         let format = args.format.as_deref().and_then(Format::named).unwrap_or_default();
         let run_args = RunArgs {
@@ -104,7 +104,7 @@ fn shown(beneficiary: Beneficiary) -> OsString {
 impl ClaimSettings {
     /// Settles `args` with the environment and the configuration files; claim and names may come from the variables that
     /// `acquire` printed.
-    pub fn resolve(args: &ClaimArgs, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn resolve(args: &ClaimArgs, around: &Environment) -> Result<Self, Failure> {
         let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
         let mut layers = Layers::load(&args.common.connection, around)?;
         let (verbosity, log_format) = messages(&mut layers, &args.common.messages)?;

@@ -6,7 +6,7 @@ use super::looks::viewing;
 use super::{RunSettings, Viewing};
 use crate::cli::args::{ElectArgs, LeaderArgs, ProclaimArgs};
 use crate::cli::exit_code::Failure;
-use crate::cli::layers::Surroundings;
+use crate::cli::layers::Environment;
 use crate::cli::values;
 use crate::lock::LockName;
 use crate::output::sanitise;
@@ -73,7 +73,7 @@ fn refuse_what_does_not_elect(args: &ElectArgs) -> Result<(), Failure> {
 impl RunSettings {
     /// Settles `args` with the environment and the configuration files: a run whose label is the value, and that may begin
     /// again.
-    pub fn of_election(args: &ElectArgs, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn of_election(args: &ElectArgs, around: &Environment) -> Result<Self, Failure> {
         refuse_what_does_not_elect(args)?;
         let run = Self::resolve(&args.run, around)?;
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -84,7 +84,7 @@ impl RunSettings {
 
 impl ProclaimSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &ProclaimArgs, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn resolve(args: &ProclaimArgs, around: &Environment) -> Result<Self, Failure> {
         let Some(text) = &args.value else {
             return Err(Failure::usage("VALUE is missing; say what to proclaim"));
         };
@@ -95,7 +95,7 @@ impl ProclaimSettings {
 
 impl LeaderSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &LeaderArgs, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn resolve(args: &LeaderArgs, around: &Environment) -> Result<Self, Failure> {
         let name = values::one_name(&args.election)?;
         let viewing = viewing(args.json, &args.common, around)?;
         Ok(Self { name, follow: args.follow, viewing })

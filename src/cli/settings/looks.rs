@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use super::{Connection, connection, messages};
 use crate::cli::args::{BreakArgs, CommonArgs, ListArgs, StatusArgs, WatchArgs};
 use crate::cli::exit_code::Failure;
-use crate::cli::layers::{Layers, Surroundings};
+use crate::cli::layers::{Environment, Layers};
 use crate::cli::values;
 use crate::lock::LockName;
 use crate::output::{LogFormat, Verbosity, sanitise};
@@ -80,7 +80,7 @@ pub struct BreakSettings {
     pub viewing: Viewing,
 }
 
-pub(super) fn viewing(json: bool, args: &CommonArgs, around: &Surroundings) -> Result<Viewing, Failure> {
+pub(super) fn viewing(json: bool, args: &CommonArgs, around: &Environment) -> Result<Viewing, Failure> {
     let mut layers = Layers::load(&args.connection, around)?;
     let (verbosity, log_format) = messages(&mut layers, &args.messages)?;
     Ok(Viewing { json, connection: connection(&mut layers, &args.connection)?, verbosity, log_format })
@@ -88,7 +88,7 @@ pub(super) fn viewing(json: bool, args: &CommonArgs, around: &Surroundings) -> R
 
 impl StatusSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &StatusArgs, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn resolve(args: &StatusArgs, around: &Environment) -> Result<Self, Failure> {
         let given = args.names.iter().chain(&args.named);
         let names = given.map(|text| values::name(text, "NAME")).collect::<Result<_, _>>()?;
         let viewing = viewing(args.json, &args.common, around)?;
@@ -98,7 +98,7 @@ impl StatusSettings {
 
 impl ListSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &ListArgs, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn resolve(args: &ListArgs, around: &Environment) -> Result<Self, Failure> {
         let starting_with = match &args.starting_with {
             None => String::new(),
             Some(text) => values::name(text, "PREFIX")?.to_string(),
@@ -109,7 +109,7 @@ impl ListSettings {
 
 impl WatchSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &WatchArgs, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn resolve(args: &WatchArgs, around: &Environment) -> Result<Self, Failure> {
         let name = values::one_name(&args.lock)?;
         Ok(Self { name, viewing: viewing(args.json, &args.common, around)? })
     }
@@ -117,7 +117,7 @@ impl WatchSettings {
 
 impl BreakSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &BreakArgs, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn resolve(args: &BreakArgs, around: &Environment) -> Result<Self, Failure> {
         let target = match (&args.claim, args.all) {
             (Some(id), false) => Target::Claim(claim_digits("--claim", id)?),
             (None, true) => Target::All,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Connection, connection, messages};
 use crate::cli::args::{LockArgs, RunArgs};
 use crate::cli::exit_code::{ExitCode, Failure};
-use crate::cli::layers::{Layers, Surroundings};
+use crate::cli::layers::{Environment, Layers};
 use crate::cli::source::{Found, Source};
 use crate::cli::{usage, values};
 use crate::hold::Wait;
@@ -96,7 +96,7 @@ pub struct RunSettings {
 
 impl RunSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &RunArgs, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn resolve(args: &RunArgs, around: &Environment) -> Result<Self, Failure> {
         let mut layers = Layers::load(&args.common.connection, around)?;
         let (verbosity, log_format) = messages(&mut layers, &args.common.messages)?;
         let mut setting = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use crate::cli::exit_code::Failure;
-use crate::cli::layers::Surroundings;
-use crate::cli::parse::{self, Asked};
+use crate::cli::layers::Environment;
+use crate::cli::parse::{self, Invocation};
 use crate::cli::source::Source;
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
@@ -17,10 +17,10 @@ use crate::output::file::tests::Folder;
 use crate::output::{LogFormat, Verbosity};
 use crate::supervise::signals::Signal;
 
-fn around(variables: &[(&str, &str)]) -> Surroundings {
+fn around(variables: &[(&str, &str)]) -> Environment {
     let variables: std::collections::HashMap<String, OsString> =
         variables.iter().map(|(k, v)| ((*k).to_owned(), OsString::from(v))).collect();
-    Surroundings {
+    Environment {
         variable: Box::new(move |name| variables.get(name).cloned()),
         system_file: "/nonexistent/config.toml".into(),
         uid: rustix::process::geteuid().as_raw(),
@@ -31,9 +31,9 @@ fn os(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
 
-fn run_in(words: &[&str], around: &Surroundings) -> Result<RunSettings, Failure> {
+fn run_in(words: &[&str], around: &Environment) -> Result<RunSettings, Failure> {
     match parse::parse(os(words))? {
-        Asked::Run(args) => RunSettings::resolve(&args, around),
+        Invocation::Run(args) => RunSettings::resolve(&args, around),
         other => panic!("{other:?}"),
     }
 }
@@ -150,8 +150,8 @@ fn every_usage_error_is_one_clear_line() {
         ("--backend file run", "unknown option --backend"),
     ] {
         let words: Vec<_> = line.split(' ').collect();
-        let result = parse::parse(os(&words)).and_then(|asked| match asked {
-            Asked::Run(args) => RunSettings::resolve(&args, &around(&[])).map(|_| ()),
+        let result = parse::parse(os(&words)).and_then(|invocation| match invocation {
+            Invocation::Run(args) => RunSettings::resolve(&args, &around(&[])).map(|_| ()),
             _ => Ok(()),
         });
         let failure = result.expect_err(line);
@@ -180,7 +180,7 @@ fn texts_that_are_no_unicode_are_errors_or_pass_untouched() {
     let bad = || OsStr::from_bytes(b"a\xff").to_owned();
     let mut words = os(&["run", "--name", "x"]);
     words.push(bad());
-    let Asked::Run(args) = parse::parse(words).expect("parses") else { panic!("run") };
+    let Invocation::Run(args) = parse::parse(words).expect("parses") else { panic!("run") };
     let settings = RunSettings::resolve(&args, &around(&[])).expect("valid");
     assert_eq!(settings.command, CommandLine::Argv(vec![bad()]));
     assert_eq!(settings.command.first_word(), "a\\xff");
@@ -188,11 +188,11 @@ fn texts_that_are_no_unicode_are_errors_or_pass_untouched() {
         let mut words = os(&["run", option]);
         words.push(bad());
         words.extend(os(&["--name", "y", "true"]));
-        let Asked::Run(args) = parse::parse(words).expect("parses") else { panic!("run") };
+        let Invocation::Run(args) = parse::parse(words).expect("parses") else { panic!("run") };
         let failure = RunSettings::resolve(&args, &around(&[])).expect_err("refused");
         assert!(failure.to_string().ends_with("a\\xff is not valid UTF-8"), "{failure}");
     }
-    let odd = Surroundings {
+    let odd = Environment {
         variable: Box::new(|name| (name == "DLOCK_TTL").then(|| OsStr::from_bytes(b"\xff").to_owned())),
         ..around(&[])
     };
@@ -219,7 +219,7 @@ fn flags_go_over_environment_over_the_users_file_over_the_systems() {
     let surroundings = |variables: &[(&str, &str)]| {
         let mut all = vec![("XDG_CONFIG_HOME", home.as_str())];
         all.extend(variables);
-        Surroundings { system_file: system.clone(), ..around(&all) }
+        Environment { system_file: system.clone(), ..around(&all) }
     };
     let words = |line: &'static str| line.split(' ').collect::<Vec<_>>();
     let plain = run_in(&words("run --name x true"), &surroundings(&[])).expect("valid");
@@ -286,7 +286,7 @@ fn an_empty_prefix_is_a_prefix() {
 #[test]
 fn claims_to_break_are_named_unmistakably() {
     let target = |line: &str| {
-        let Asked::Break(args) = parse::parse(os(&line.split(' ').collect::<Vec<_>>())).expect("parses")
+        let Invocation::Break(args) = parse::parse(os(&line.split(' ').collect::<Vec<_>>())).expect("parses")
         else {
             panic!("break")
         };

@@ -13,7 +13,7 @@ use super::node_claim::{NodeClaim, Phase};
 use super::script::{ENTER, LEAVE, RENEW};
 use super::{deadlock, majority};
 use crate::backend::Claim;
-use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::fault::{Fault, FaultResult};
 use crate::backend::redis::script::millis;
 use crate::lock::{ClaimState, Error, Grant, Moment, Result};
 
@@ -65,7 +65,7 @@ impl Core {
     }
 
     /// Gives the entries another ttl, and makes those anew that a node has lost while a majority still has them.
-    async fn extend(self: &Arc<Self>, begin: Moment, deadline: Moment) -> Outcome<()> {
+    async fn extend(self: &Arc<Self>, begin: Moment, deadline: Moment) -> FaultResult<()> {
         let hint = self.next_token();
         let renewal = self.step(&RENEW, hint, &[millis(self.ttl)]);
         let (alive, score) = {
@@ -106,7 +106,7 @@ impl RedlockClaim {
         fault.during(operation, self.core.names.first().map(|keys| &keys.name))
     }
 
-    async fn send_leave(&self, succeeded: bool, deadline: Moment) -> Outcome<()> {
+    async fn send_leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         let core = &self.core;
         let hint = core.next_token();
         core.publisher.begin_leaving();

@@ -13,7 +13,7 @@ use super::fan_out::{self, STRAGGLE};
 use super::inspect::{self, Found};
 use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::redis::deadlock::listed;
-use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::fault::{Fault, FaultResult};
 use crate::backend::redis::script::Step;
 use crate::lock::{ClaimId, LockName, Moment, Request};
 
@@ -23,7 +23,7 @@ pub(super) async fn announce(
     index: &str,
     request: &Request,
     deadline: Moment,
-) -> Outcome<()> {
+) -> FaultResult<()> {
     let names: Vec<&str> = request.names.iter().map(LockName::as_str).collect();
     let names = serde_json::to_string(&names).unwrap_or_default();
     let step = Step::command(["HSET", index, &request.id.to_string(), &names]);
@@ -31,11 +31,16 @@ pub(super) async fn announce(
 }
 
 /// Takes a claim off the list.
-pub(super) async fn forget(nodes: &Arc<Nodes>, index: &str, id: ClaimId, deadline: Moment) -> Outcome<()> {
+pub(super) async fn forget(
+    nodes: &Arc<Nodes>,
+    index: &str,
+    id: ClaimId,
+    deadline: Moment,
+) -> FaultResult<()> {
     command(nodes, Step::command(["HDEL", index, &id.to_string()]), deadline).await.map(drop)
 }
 
-async fn command(nodes: &Arc<Nodes>, step: Step, deadline: Moment) -> Outcome<Vec<Option<Value>>> {
+async fn command(nodes: &Arc<Nodes>, step: Step, deadline: Moment) -> FaultResult<Vec<Option<Value>>> {
     fan_out::from_all(nodes, STRAGGLE, deadline, step, Ok).await
 }
 
@@ -45,7 +50,7 @@ pub(super) async fn search(
     index: &str,
     request: &Request,
     deadline: Moment,
-) -> Outcome<Option<String>> {
+) -> FaultResult<Option<String>> {
     deadlock::search(&Reading { backend, index, deadline }, request).await
 }
 
@@ -60,13 +65,13 @@ impl Queues for Reading<'_> {
     type Place = (u64, ClaimId);
     type Fault = Fault;
 
-    async fn nested(&self) -> Outcome<BTreeMap<ClaimId, Vec<LockName>>> {
+    async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {
         let step = Step::command(["HGETALL", self.index]);
         let replies = command(&self.backend.nodes, step, self.deadline).await?;
         Ok(replies.iter().flatten().flat_map(listed).collect())
     }
 
-    async fn read(&self, names: &[LockName]) -> Outcome<Vec<Vec<Queued<Self::Place>>>> {
+    async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<Self::Place>>>> {
         let (nodes, naming) = (&self.backend.nodes, &self.backend.naming);
         let mut queues = Vec::with_capacity(names.len());
         for name in names {
@@ -78,7 +83,7 @@ impl Queues for Reading<'_> {
         Ok(queues)
     }
 
-    async fn forget(&self, id: ClaimId) -> Outcome<()> {
+    async fn forget(&self, id: ClaimId) -> FaultResult<()> {
         forget(&self.backend.nodes, self.index, id, self.deadline).await
     }
 }

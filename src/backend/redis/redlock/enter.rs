@@ -15,7 +15,7 @@ use super::{deadlock, majority};
 use crate::backend::claim_state::Publisher;
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
-use crate::backend::redis::fault::{Fault, NAME, Outcome};
+use crate::backend::redis::fault::{Fault, FaultResult, NAME};
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::wire::keys_of;
 use crate::lock::{ErrorKind, Moment, Request};
@@ -31,7 +31,7 @@ pub(super) async fn enter(
     backend: &RedlockBackend,
     request: &Request,
     deadline: Moment,
-) -> Outcome<RedlockClaim> {
+) -> FaultResult<RedlockClaim> {
     let names = keys_of(&backend.naming, &request.names)?;
     if names.is_empty() {
         return Err(Fault::new(ErrorKind::Invalid, "a claim needs a name"));
@@ -107,7 +107,7 @@ fn core(backend: &RedlockBackend, request: &Request, names: Vec<LockKeys>) -> Co
 }
 
 /// Enters and takes the claim's place; an error leaves what was entered.
-async fn join(core: &Arc<Core>, request: &Request, deadline: Moment) -> Outcome<()> {
+async fn join(core: &Arc<Core>, request: &Request, deadline: Moment) -> FaultResult<()> {
     let more = core.entering("");
     let step = core.step(&ENTER, core.next_token(), &more);
     let won = |core: &Core| {
@@ -142,7 +142,7 @@ fn place(node_claims: &[NodeClaim], majority: usize) -> Option<u64> {
 }
 
 /// What the answers to entering mean together.
-fn verdict(core: &Core, request: &Request) -> Outcome<()> {
+fn verdict(core: &Core, request: &Request) -> FaultResult<()> {
     let faults = core.faults();
     let inner = core.inner();
     let now = core.clock.now();

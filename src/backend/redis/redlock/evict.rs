@@ -14,7 +14,7 @@ use crate::backend::Evict;
 use crate::backend::record::Record;
 use crate::backend::redis::astray::KEEP_OUT;
 use crate::backend::redis::dial::text;
-use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::fault::{Fault, FaultResult};
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::row::integer;
 use crate::backend::redis::script::{Step, millis, word_for};
@@ -41,7 +41,7 @@ pub(super) async fn evict(
     how: Evict,
     by: &Holder,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let word = word_for(how);
     let nodes = &backend.nodes;
     let by = serde_json::to_string(by).unwrap_or_default();
@@ -78,7 +78,7 @@ async fn ask(
     how: &str,
     by: &str,
     deadline: Moment,
-) -> Outcome<Finds> {
+) -> FaultResult<Finds> {
     let more = [how.to_owned(), by.to_owned(), millis(KEEP_OUT)];
     let step = on_lines(&EVICT, keys, id, proposal(), &more);
     let mut finds = Finds::default();
@@ -101,7 +101,7 @@ pub(super) async fn evict_foreign(
     name: &LockName,
     id: ClaimId,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let keys = keys_of(&backend.naming, std::slice::from_ref(name))?;
     let step = on_lines(&EVICT_FOREIGN, &keys, id, proposal(), &[]);
     let answers = fan_out::from_all(&backend.nodes, STRAGGLE, deadline, step, |reply| match reply {
@@ -119,7 +119,7 @@ pub(super) async fn publish(
     id: ClaimId,
     value: &str,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let only = std::slice::from_ref(name);
     let line = inspect::entries(&backend.nodes, &backend.naming, only, deadline).await?.remove(0);
     if !line.status(name).holders.iter().any(|holder| holder.claim == Some(id)) {
@@ -139,7 +139,7 @@ pub(super) async fn last_success(
     backend: &RedlockBackend,
     name: &LockName,
     deadline: Moment,
-) -> Outcome<Option<Duration>> {
+) -> FaultResult<Option<Duration>> {
     let keys = keys_of(&backend.naming, std::slice::from_ref(name))?.remove(0);
     let steps = vec![Step::command(["HGET", &keys.counters(), "success"]), Step::command(["TIME"])];
     let answers = fan_out::answers(&backend.nodes, STRAGGLE, deadline, steps).await?;

@@ -8,12 +8,12 @@ use super::client::RedlockBackend;
 use super::fan_out;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::examine::{LEAST, facts, older};
-use crate::backend::redis::fault::Outcome;
+use crate::backend::redis::fault::FaultResult;
 use crate::backend::redis::script::Step;
 use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
 
-pub(super) async fn examine(backend: &RedlockBackend, deadline: Moment) -> Outcome<Examination> {
+pub(super) async fn examine(backend: &RedlockBackend, deadline: Moment) -> FaultResult<Examination> {
     let nodes = &backend.nodes;
     let all = std::time::Duration::from_secs(1);
     let infos = fan_out::answers(nodes, all, deadline, vec![Step::command(["INFO"])]).await?;

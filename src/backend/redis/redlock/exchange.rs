@@ -10,7 +10,7 @@ use super::reply::{Reply, Row};
 use super::script::LOOK;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::text;
-use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::fault::{Fault, FaultResult};
 use crate::backend::redis::script::Step;
 use crate::backend::redis::service::Patience;
 use crate::backend::redis::view::Armed;
@@ -88,7 +88,7 @@ impl Core {
         step: &Step,
         aim: Aim,
         deadline: Moment,
-    ) -> Outcome<Reply> {
+    ) -> FaultResult<Reply> {
         let begin = self.clock.now();
         let sent = self.send(at, step, aim, deadline).await;
         if aim == Aim::Change {
@@ -114,7 +114,7 @@ impl Core {
     }
 
     /// Sends `step`, and after it what has the node tell of the next change if somebody listens to it.
-    async fn send(&self, at: usize, step: &Step, aim: Aim, deadline: Moment) -> Outcome<Back> {
+    async fn send(&self, at: usize, step: &Step, aim: Aim, deadline: Moment) -> FaultResult<Back> {
         let (rows, listens) = {
             let inner = self.inner();
             let node_claim = &inner.node_claims[at];
@@ -172,12 +172,12 @@ impl Core {
         let node_claim = &mut inner.node_claims[at];
         node_claim.mismatch = None;
         match &back.reply {
-            Reply::Standing(standing) => {
-                if aim == Aim::Life && standing.found {
+            Reply::Position(position) => {
+                if aim == Aim::Life && position.found {
                     // That of the answer, if it was asked more than once.
                     node_claim.from = node_claim.from.max(back.sent.at.unwrap_or(begin));
                 }
-                node_claim.take(back.sent.number, standing.clone(), self.nodes.max_ttl, now);
+                node_claim.take(back.sent.number, position.clone(), self.nodes.max_ttl, now);
                 let tells = back.connection.tells.get() != Some(&false);
                 let agrees = !tells || self.agrees(&node_claim.rows, &back.armed);
                 let armed = || Armed { connection: Arc::clone(&back.connection), told: back.sent.told };

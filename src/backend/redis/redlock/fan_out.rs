@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::core::Nodes;
 use crate::backend::redis::connection::Connection;
-use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::fault::{Fault, FaultResult};
 use crate::backend::redis::script::Step;
 use crate::backend::redis::service::{Patience, Service};
 use crate::lock::Moment;
@@ -24,10 +24,10 @@ pub(super) async fn of_each<T, F>(
     straggle: Duration,
     deadline: Moment,
     ask: impl Fn(Arc<Service>) -> F,
-) -> Outcome<Vec<Option<T>>>
+) -> FaultResult<Vec<Option<T>>>
 where
     T: Send + 'static,
-    F: Future<Output = Outcome<T>> + Send + 'static,
+    F: Future<Output = FaultResult<T>> + Send + 'static,
 {
     let clock = nodes.services[0].clock;
     let mut under_way = JoinSet::new();
@@ -67,7 +67,7 @@ pub(super) async fn answers(
     straggle: Duration,
     deadline: Moment,
     steps: Vec<Step>,
-) -> Outcome<Vec<Option<Vec<Value>>>> {
+) -> FaultResult<Vec<Option<Vec<Value>>>> {
     let ask = |service: Arc<Service>| {
         let steps = steps.clone();
         async move {
@@ -89,8 +89,8 @@ pub(super) async fn from_all<T>(
     straggle: Duration,
     deadline: Moment,
     step: Step,
-    parse: impl Fn(Value) -> Outcome<T>,
-) -> Outcome<Vec<Option<T>>> {
+    parse: impl Fn(Value) -> FaultResult<T>,
+) -> FaultResult<Vec<Option<T>>> {
     let found = answers(nodes, straggle, deadline, vec![step]).await?;
     found
         .into_iter()

@@ -15,7 +15,7 @@ use super::script::INSPECT;
 use crate::backend::record::Record;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::text;
-use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::fault::{Fault, FaultResult};
 use crate::backend::redis::inspect::{key, value_of};
 use crate::backend::redis::keys::Naming;
 use crate::backend::redis::row::{foreign_entry, granted, instant, integer};
@@ -69,7 +69,7 @@ pub(super) struct Line {
     pub(super) entries: Vec<Found>,
 }
 
-pub(super) fn step(naming: &Naming, name: &LockName) -> Outcome<Step> {
+pub(super) fn step(naming: &Naming, name: &LockName) -> FaultResult<Step> {
     let keys = keys_of(naming, std::slice::from_ref(name))?.remove(0);
     let arguments = vec![keys.claim_prefix(), keys.claim_suffix().to_owned()];
     let all = vec![keys.lock.clone(), keys.line(), keys.holders()];
@@ -82,8 +82,8 @@ pub(super) async fn entries(
     naming: &Naming,
     names: &[LockName],
     deadline: Moment,
-) -> Outcome<Vec<Line>> {
-    let steps: Vec<Step> = names.iter().map(|name| step(naming, name)).collect::<Outcome<_>>()?;
+) -> FaultResult<Vec<Line>> {
+    let steps: Vec<Step> = names.iter().map(|name| step(naming, name)).collect::<FaultResult<_>>()?;
     let answers = fan_out::answers(nodes, STRAGGLE, deadline, steps).await?;
     let line = |(n, name)| {
         let of_this = answers.iter().flatten().filter_map(|replies| replies.get(n));
@@ -97,7 +97,7 @@ pub(super) async fn lines(
     backend: &RedlockBackend,
     prefix: &str,
     deadline: Moment,
-) -> Outcome<Vec<LockStatus>> {
+) -> FaultResult<Vec<LockStatus>> {
     let ask = |service: Arc<Service>| {
         let naming = backend.naming.clone();
         async move { scan(&service, &naming, deadline).await }
@@ -114,7 +114,7 @@ pub(super) async fn lines(
     Ok(found)
 }
 
-async fn scan(service: &Service, naming: &Naming, deadline: Moment) -> Outcome<Vec<LockName>> {
+async fn scan(service: &Service, naming: &Naming, deadline: Moment) -> FaultResult<Vec<LockName>> {
     let mut names = Vec::new();
     let mut cursor = "0".to_owned();
     loop {
@@ -140,7 +140,7 @@ fn life(reply: &Value) -> Option<Duration> {
 }
 
 impl Line {
-    fn merge<'a>(key: String, nodes: usize, replies: impl Iterator<Item = &'a Value>) -> Outcome<Self> {
+    fn merge<'a>(key: String, nodes: usize, replies: impl Iterator<Item = &'a Value>) -> FaultResult<Self> {
         let mut line = Self { key, nodes, answered: 0, values: Vec::new(), entries: Vec::new() };
         let mut found: BTreeMap<ClaimId, Found> = BTreeMap::new();
         for reply in replies {

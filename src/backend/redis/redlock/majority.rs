@@ -144,7 +144,7 @@ pub(super) fn slot_to_want(node_claims: &[NodeClaim], n: usize, mode: Mode, now:
 mod tests {
     use std::num::NonZeroU32;
 
-    use super::super::reply::{Row, Standing};
+    use super::super::reply::{Position, Row};
     use super::*;
     use crate::backend::redis::row;
     use proptest::prelude::*;
@@ -172,7 +172,7 @@ mod tests {
         node_claim.from = BEGIN + Duration::from_secs(seconds);
         node_claim.take(
             1,
-            Standing { found: true, rows, uptime: Duration::from_secs(uptime), run: String::new() },
+            Position { found: true, rows, uptime: Duration::from_secs(uptime), run: String::new() },
             TTL,
             BEGIN,
         );

@@ -90,7 +90,7 @@ impl Backend for RedlockBackend {
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         // Tracking everything that is read is a matter of whole connections.
         let own = nodes(&self.config, self.clock);
-        Ok(Box::new(observe::LineObserver::new(own, self.naming.clone(), name.clone())))
+        Ok(Box::new(observe::RedlockObserver::new(own, self.naming.clone(), name.clone())))
     }
 
     async fn evict(

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::majority;
 use super::model_node::{Node, Request, Rules};
 use super::node_claim::{NodeClaim, Phase};
-use super::reply::{Row, Standing};
+use super::reply::{Position, Row};
 use crate::lock::{Granted, Mode, Moment};
 
 const NODES: usize = 5;
@@ -147,7 +147,7 @@ impl World {
         let uptime = Duration::from_secs(3_600);
         node_claim.take(
             one.heard,
-            Standing { found: true, rows: vec![row], uptime, run: String::new() },
+            Position { found: true, rows: vec![row], uptime, run: String::new() },
             TTL,
             BEGIN,
         );

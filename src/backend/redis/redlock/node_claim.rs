@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::reply::{Other, Row, Standing};
+use super::reply::{Other, Position, Row};
 use crate::backend::redis::fault::Fault;
 use crate::backend::redis::view::Armed;
 use crate::lock::{FencingToken, Granted, Moment};
@@ -75,7 +75,7 @@ impl NodeClaim {
     }
 
     /// Takes over what the node said to its step number `sent`.
-    pub(super) fn take(&mut self, sent: u64, standing: Standing, max_ttl: Duration, now: Moment) {
+    pub(super) fn take(&mut self, sent: u64, position: Position, max_ttl: Duration, now: Moment) {
         self.fault = None;
         self.failures = 0;
         // A later answer was read before this one.
@@ -83,17 +83,17 @@ impl NodeClaim {
             return;
         }
         self.taken = sent;
-        let short = max_ttl.saturating_sub(standing.uptime);
+        let short = max_ttl.saturating_sub(position.uptime);
         self.abstains_until = if short.is_zero() { Moment::from_nanos(0) } else { now + short };
-        self.run = Some(standing.run);
-        let gone = standing.rows.iter().filter_map(|row| row.base.gone.as_deref());
+        self.run = Some(position.run);
+        let gone = position.rows.iter().filter_map(|row| row.base.gone.as_deref());
         self.phase = gone.fold(Phase::In, |phase, why| match (phase, why) {
             (Phase::In | Phase::Missing, "missing") => Phase::Missing,
             _ => Phase::Gone,
         });
-        let horizon = standing.rows.iter().filter_map(|row| row.base.horizon).min();
+        let horizon = position.rows.iter().filter_map(|row| row.base.horizon).min();
         self.look_at = horizon.map_or(Moment::NEVER, |length| now + length + SLACK);
-        self.rows = standing.rows;
+        self.rows = position.rows;
     }
 
     /// The node could not be used; it is asked again later, and rarely when it stays away.

@@ -10,7 +10,7 @@ use super::core::{Nodes, UNTOLD};
 use super::inspect;
 use crate::backend::Observer;
 use crate::backend::redis::connection::{Connection, any_news};
-use crate::backend::redis::fault::Outcome;
+use crate::backend::redis::fault::FaultResult;
 use crate::backend::redis::keys::Naming;
 use crate::backend::redis::script::Step;
 use crate::backend::redis::service::Patience;
@@ -23,7 +23,7 @@ const SLACK: Duration = Duration::from_millis(2);
 
 /// An observer of one line, on connections of its own.
 #[derive(Debug)]
-pub(super) struct LineObserver {
+pub(super) struct RedlockObserver {
     nodes: Arc<Nodes>,
     naming: Naming,
     name: LockName,
@@ -33,7 +33,7 @@ pub(super) struct LineObserver {
     last: Option<LockStatus>,
 }
 
-impl LineObserver {
+impl RedlockObserver {
     pub(super) fn new(nodes: Arc<Nodes>, naming: Naming, name: LockName) -> Self {
         Self { nodes, naming, name, told: Vec::new(), look_at: Moment::NEVER, last: None }
     }
@@ -74,7 +74,7 @@ impl LineObserver {
         all
     }
 
-    async fn look(&mut self) -> Outcome<LockStatus> {
+    async fn look(&mut self) -> FaultResult<LockStatus> {
         let clock = self.nodes.services[0].clock;
         let begin = clock.now();
         let all = self.listen(begin + Duration::from_millis(250)).await;
@@ -88,7 +88,7 @@ impl LineObserver {
         Ok(status)
     }
 
-    async fn follow(&mut self) -> Outcome<LockStatus> {
+    async fn follow(&mut self) -> FaultResult<LockStatus> {
         loop {
             if self.last.is_some() {
                 let clock = self.nodes.services[0].clock;
@@ -112,7 +112,7 @@ impl LineObserver {
 }
 
 #[async_trait]
-impl Observer for LineObserver {
+impl Observer for RedlockObserver {
     async fn next(&mut self) -> Result<LockStatus> {
         let name = self.name.clone();
         self.follow().await.map_err(|fault| fault.during("observe the queue", Some(&name)))

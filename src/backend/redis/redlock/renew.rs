@@ -6,9 +6,9 @@ use super::client::RedlockBackend;
 use super::core::{on_lines, proposal};
 use super::fan_out::{self, STRAGGLE};
 use super::inspect;
-use super::reply::{Reply, Standing};
+use super::reply::{Position, Reply};
 use super::script::RENEW;
-use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::fault::{Fault, FaultResult};
 use crate::backend::redis::script::millis;
 use crate::backend::redis::wire::keys_of;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
@@ -20,7 +20,7 @@ pub(super) async fn renew(
     name: &LockName,
     id: ClaimId,
     deadline: Moment,
-) -> Outcome<bool> {
+) -> FaultResult<bool> {
     let nodes = &backend.nodes;
     let only = std::slice::from_ref(name);
     let line = inspect::entries(nodes, &backend.naming, only, deadline).await?.remove(0);
@@ -33,12 +33,12 @@ pub(super) async fn renew(
     let ttl = millis(Duration::from_millis(found.record.ttl_ms));
     let step = on_lines(&RENEW, &keys, id, proposal(), &[ttl]);
     let parse = |reply| match Reply::parse(&reply, &keys)? {
-        Reply::Standing(standing) => Ok(standing),
+        Reply::Position(position) => Ok(position),
         Reply::Mismatch(_) | Reply::Number(_) => Err(Fault::nonsense("no answer to a renewal")),
     };
     let answers = fan_out::from_all(nodes, STRAGGLE, deadline, step, parse).await?;
-    let standings: Vec<&Standing> = answers.iter().flatten().collect();
-    let (most, without) = majority(&standings, nodes.max_ttl);
+    let positions: Vec<&Position> = answers.iter().flatten().collect();
+    let (most, without) = majority(&positions, nodes.max_ttl);
     if most >= nodes.majority() {
         return Ok(true);
     }
@@ -55,13 +55,13 @@ pub(super) async fn renew(
 
 /// Of the nodes that are old enough to have a say: how many gave the claim the same slots, and how many have not given it
 /// everything. A younger one may have forgotten what it gave.
-fn majority(standings: &[&Standing], max_ttl: Duration) -> (usize, usize) {
-    let given = |standing: &Standing| -> Option<Vec<Option<u32>>> {
-        let slots = standing.rows.iter().map(|row| row.granted().map(|granted| granted.slot));
-        slots.collect::<Option<_>>().filter(|_| standing.found)
+fn majority(positions: &[&Position], max_ttl: Duration) -> (usize, usize) {
+    let given = |position: &Position| -> Option<Vec<Option<u32>>> {
+        let slots = position.rows.iter().map(|row| row.granted().map(|granted| granted.slot));
+        slots.collect::<Option<_>>().filter(|_| position.found)
     };
-    let old = standings.iter().filter(|standing| standing.uptime >= max_ttl);
-    let given: Vec<_> = old.map(|standing| given(standing)).collect();
+    let old = positions.iter().filter(|position| position.uptime >= max_ttl);
+    let given: Vec<_> = old.map(|position| given(position)).collect();
     let same = |one: &Vec<Option<u32>>| given.iter().flatten().filter(|other| *other == one).count();
     let most = given.iter().flatten().map(same).max().unwrap_or(0);
     (most, given.iter().filter(|given| given.is_none()).count())
@@ -75,7 +75,7 @@ mod tests {
     use crate::lock::{FencingToken, Granted};
 
     /// What a node of that age answers that gave `slots`; `None` if it has nothing of the claim.
-    fn standing(slots: Option<&[Option<u32>]>, uptime: u64) -> Standing {
+    fn position(slots: Option<&[Option<u32>]>, uptime: u64) -> Position {
         let row = |slot: &Option<u32>| {
             let granted = FencingToken::new(7).map(|token| Granted { token, slot: *slot });
             let base = row::Row {
@@ -93,17 +93,17 @@ mod tests {
         };
         let rows = slots.unwrap_or_default().iter().map(row).collect();
         let uptime = Duration::from_secs(uptime);
-        Standing { found: slots.is_some(), rows, uptime, run: String::new() }
+        Position { found: slots.is_some(), rows, uptime, run: String::new() }
     }
 
     #[test]
     fn the_same_from_nodes_with_a_say_counts() {
-        let of = |all: &[Standing]| majority(&all.iter().collect::<Vec<_>>(), Duration::from_secs(10));
-        let has = |slot, age| standing(Some(&[slot]), age);
-        assert_eq!(of(&[has(None, 60), has(None, 60), standing(None, 60)]), (2, 1));
-        assert_eq!(of(&[has(None, 60), has(None, 9), standing(None, 9)]), (1, 0), "a young one has no say");
+        let of = |all: &[Position]| majority(&all.iter().collect::<Vec<_>>(), Duration::from_secs(10));
+        let has = |slot, age| position(Some(&[slot]), age);
+        assert_eq!(of(&[has(None, 60), has(None, 60), position(None, 60)]), (2, 1));
+        assert_eq!(of(&[has(None, 60), has(None, 9), position(None, 9)]), (1, 0), "a young one has no say");
         assert_eq!(of(&[has(Some(1), 60), has(Some(2), 60), has(Some(2), 60)]), (2, 0));
-        let mut part = standing(Some(&[None, None]), 60);
+        let mut part = position(Some(&[None, None]), 60);
         part.rows[1].base.granted = None;
         assert_eq!(of(&[part]), (0, 1), "it has one of the names only");
         assert_eq!(of(&[]), (0, 0));

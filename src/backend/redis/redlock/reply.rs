@@ -6,12 +6,12 @@ use redis::Value;
 
 use crate::backend::record::Record;
 use crate::backend::redis::dial::text;
-use crate::backend::redis::fault::{Fault, Outcome};
+use crate::backend::redis::fault::{Fault, FaultResult};
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::row;
 use crate::lock::{Granted, Mode};
 
-/// One line's row of `standing` in `quorum.lua`.
+/// One line's row of `position` in `quorum.lua`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Row {
     pub(super) base: row::Row,
@@ -25,7 +25,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn parse(reply: &Value, keys: &LockKeys) -> Outcome<Self> {
+    fn parse(reply: &Value, keys: &LockKeys) -> FaultResult<Self> {
         let base = row::Row::parse(reply, keys)?;
         let Value::Array(parts) = reply else { return Err(Fault::nonsense("no row of a queue")) };
         let at = |n: usize| parts.get(n).and_then(text);
@@ -62,7 +62,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
 
 /// How a claim stands at one node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Standing {
+pub(super) struct Position {
     /// Whether the step found the claim.
     pub(super) found: bool,
     pub(super) rows: Vec<Row>,
@@ -84,7 +84,7 @@ pub(super) struct Other {
 /// The answer to a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
-    Standing(Standing),
+    Position(Position),
     /// Somebody uses one of the locks as another kind.
     Mismatch(Other),
     /// To steps that say no more.
@@ -92,7 +92,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    pub(super) fn parse(reply: &Value, names: &[LockKeys]) -> Outcome<Self> {
+    pub(super) fn parse(reply: &Value, names: &[LockKeys]) -> FaultResult<Self> {
         if let Value::Int(number) = reply {
             return Ok(Self::Number(*number));
         }
@@ -109,13 +109,13 @@ impl Reply {
             }
             (Some(word), Some(Value::Array(rows))) if rows.len() == names.len() => {
                 let seconds = at(2).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-                Ok(Self::Standing(Standing {
+                Ok(Self::Position(Position {
                     found: word == "in",
                     rows: rows
                         .iter()
                         .zip(names)
                         .map(|(row, keys)| Row::parse(row, keys))
-                        .collect::<Outcome<_>>()?,
+                        .collect::<FaultResult<_>>()?,
                     // It is the difference of two whole seconds.
                     uptime: Duration::from_secs(seconds.saturating_sub(1)),
                     run: at(3).unwrap_or_default(),

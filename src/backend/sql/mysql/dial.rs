@@ -6,10 +6,10 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use super::batch::ask;
 use super::config::{MysqlConfig, MysqlPlace, MysqlTls};
 use super::fault;
-use super::language::Latches;
+use super::language::SessionLocks;
 use crate::backend::cause;
 use crate::backend::options::Secret;
-use crate::backend::sql::fault::{Fault, Outcome};
+use crate::backend::sql::fault::{Fault, FaultResult};
 use crate::backend::sql::tables::Tables;
 use crate::lock::ErrorKind;
 
@@ -21,14 +21,14 @@ const FACTS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
 #[derive(Debug)]
 pub(super) struct Dialer {
     config: MysqlConfig,
-    latches: Latches,
+    session_locks: SessionLocks,
 }
 
 impl Dialer {
     pub(super) fn new(config: MysqlConfig) -> Self {
         let database = config.database.as_deref().unwrap_or_default();
-        let latches = Latches::of(database, &config.tables.prefix);
-        Self { config, latches }
+        let session_locks = SessionLocks::of(database, &config.tables.prefix);
+        Self { config, session_locks }
     }
 
     pub(super) fn config(&self) -> &MysqlConfig {
@@ -39,8 +39,8 @@ impl Dialer {
         &self.config.tables
     }
 
-    pub(super) fn latches(&self) -> &Latches {
-        &self.latches
+    pub(super) fn session_locks(&self) -> &SessionLocks {
+        &self.session_locks
     }
 
     pub(super) fn peer(&self, server: usize) -> String {
@@ -48,7 +48,7 @@ impl Dialer {
     }
 
     /// Opens a connection to the server of that number.
-    pub(super) async fn connect(&self, server: usize) -> Outcome<MySqlConnection> {
+    pub(super) async fn connect(&self, server: usize) -> FaultResult<MySqlConnection> {
         if self.config.mode != MysqlTls::Disabled {
             // sqlx asks for it in one of its ways to check certificates; that it is there already is no failure.
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -58,7 +58,7 @@ impl Dialer {
     }
 
     /// As [`Dialer::connect`], and sees that the server is the one of several that takes writes.
-    pub(super) async fn connect_to_writer(&self, server: usize) -> Outcome<MySqlConnection> {
+    pub(super) async fn connect_to_writer(&self, server: usize) -> FaultResult<MySqlConnection> {
         let mut connection = self.connect(server).await?;
         if self.config.places.len() > 1 {
             let facts = ask(&mut connection, FACTS).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::config::MysqlConfig;
 use crate::backend::sql::dialect::Session;
 use crate::backend::sql::examine::of_backup;
-use crate::backend::sql::fault::{Fault, Outcome};
+use crate::backend::sql::fault::{Fault, FaultResult};
 use crate::backend::{Examination, Risk};
 
 /// So few connections are left that a line of waiters may use them up.
@@ -36,7 +36,7 @@ pub(super) async fn examine(
     config: &MysqlConfig,
     session: &Arc<dyn Session>,
     round_trip: Duration,
-) -> Outcome<Examination> {
+) -> FaultResult<Examination> {
     let sets = session.run(QUESTION).await?;
     let mut rows = sets.into_iter().flatten();
     let version =

@@ -86,7 +86,7 @@ pub(super) fn grant(tables: &Tables, claim: &str, locks: &[String]) -> String {
     sql
 }
 
-/// The variable is what [`Latches::depart_if_alone`] goes by.
+/// The variable is what [`SessionLocks::depart_if_alone`] goes by.
 pub(super) fn remove_if_alone(tables: &Tables, claim: &str, locks: &[String]) -> String {
     let (claims, all) = (&tables.claim, locks.join(", "));
     format!(
@@ -96,7 +96,7 @@ pub(super) fn remove_if_alone(tables: &Tables, claim: &str, locks: &[String]) ->
     )
 }
 
-/// Gives the first one its fence, and notes from whom: the latch of that claim is free when this is on disk, whereas a
+/// Gives the first one its fence, and notes from whom: the presence lock of that claim is free when this is on disk, whereas a
 /// row that can be read need not be. Who has a slot to find, or stands in other lines too, is woken and fetches it.
 pub(super) fn hand_over(tables: &Tables, lock: &str, from: &str) -> String {
     let (claims, fences) = (&tables.claim, &tables.lock);
@@ -118,11 +118,11 @@ pub(super) fn given(tables: &Tables, claim: &str, from: &str) -> String {
 
 /// The user-level locks of claims. They are the whole server's, so their names have a part that is these tables'.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Latches {
+pub(super) struct SessionLocks {
     start: String,
 }
 
-impl Latches {
+impl SessionLocks {
     /// Those for the tables that `prefix` begins in `database`.
     pub(super) fn of(database: &str, prefix: &str) -> Self {
         let (database, prefix) = prefix.split_once('.').unwrap_or((database, prefix));
@@ -138,23 +138,23 @@ impl Latches {
 
     /// That which a claim's own session has as long as the claim is in line. Its end wakes who waits for that claim,
     /// also if it is the end of a process.
-    pub(super) fn latch(&self, claim: ClaimId) -> String {
+    pub(super) fn presence(&self, claim: ClaimId) -> String {
         format!("{}.l.{claim}", self.start)
     }
 
     /// One that the session has beside it and nobody else asks for.
-    pub(super) fn home(&self, claim: ClaimId) -> String {
+    pub(super) fn own(&self, claim: ClaimId) -> String {
         format!("{}.h.{claim}", self.start)
     }
 
-    /// That of a connection which waits for the latch of another claim, and which is woken otherwise only if something
+    /// That of a connection which waits for the presence lock of another claim, and which is woken otherwise only if something
     /// is told to this claim itself.
-    pub(super) fn ear(&self, claim: ClaimId) -> String {
+    pub(super) fn listening(&self, claim: ClaimId) -> String {
         format!("{}.e.{claim}", self.start)
     }
 
     /// That of a connection which waits until it is woken.
-    pub(super) fn bed(&self, claim: ClaimId) -> String {
+    pub(super) fn sleeping(&self, claim: ClaimId) -> String {
         format!("{}.s.{claim}", self.start)
     }
 
@@ -164,26 +164,26 @@ impl Latches {
         format!("IF(IS_USED_LOCK({name}) IS NULL, NULL, {name})")
     }
 
-    /// Taken before the claim can be seen: a latch that is free means that a connection has ended. Each once, since the
+    /// Taken before the claim can be seen: a presence lock that is free means that a connection has ended. Each once, since the
     /// server counts, and the second only with the first: a connection that has ended gives them back one by one.
     pub(super) fn arrive(&self, claim: ClaimId) -> String {
         let take =
             |name: &str| format!("IF(IS_USED_LOCK('{name}') <=> CONNECTION_ID(), 1, GET_LOCK('{name}', 0))");
-        format!("DO IF({}, {}, 0);", take(&self.latch(claim)), take(&self.home(claim)))
+        format!("DO IF({}, {}, 0);", take(&self.presence(claim)), take(&self.own(claim)))
     }
 
     /// Given back after the commit, so that whoever waited for it finds on disk what it was given.
     pub(super) fn depart(&self, claim: ClaimId) -> String {
-        let (latch, home) = (self.latch(claim), self.home(claim));
-        format!("SET @dlock_latch = RELEASE_LOCK('{latch}'), @dlock_home = RELEASE_LOCK('{home}');")
+        let (presence, own) = (self.presence(claim), self.own(claim));
+        format!("SET @dlock_presence = RELEASE_LOCK('{presence}'), @dlock_own = RELEASE_LOCK('{own}');")
     }
 
     /// The same if [`remove_if_alone`] has found nobody else.
     pub(super) fn depart_if_alone(&self, claim: ClaimId) -> String {
-        let (latch, home) = (self.latch(claim), self.home(claim));
+        let (presence, own) = (self.presence(claim), self.own(claim));
         format!(
-            "SET @dlock_latch = IF(@dlock_alone, RELEASE_LOCK('{latch}'), NULL), \
-             @dlock_home = IF(@dlock_alone, RELEASE_LOCK('{home}'), NULL);"
+            "SET @dlock_presence = IF(@dlock_alone, RELEASE_LOCK('{presence}'), NULL), \
+             @dlock_own = IF(@dlock_alone, RELEASE_LOCK('{own}'), NULL);"
         )
     }
 }
@@ -202,30 +202,36 @@ pub(super) fn end_query(lock: &str) -> String {
     )
 }
 
-/// Wakes those who may hold now and wait to be woken, also whom [`hand_over`] gave something; who waits for a latch only
+/// Wakes those who may hold now and wait to be woken, also whom [`hand_over`] gave something; who waits for a presence lock only
 /// if it was not given back just now. Those are the first, and all before the first that is not shared, or with slots
 /// before the first for whom none is left.
-pub(super) fn wake_next(tables: &Tables, latches: &Latches, lock: &str, from: &str, slots: u32) -> String {
+pub(super) fn wake_next(
+    tables: &Tables,
+    session_locks: &SessionLocks,
+    lock: &str,
+    from: &str,
+    slots: u32,
+) -> String {
     let claims = &tables.claim;
-    let (bed, ear) = (latches.used('s', "w.claim"), latches.used('e', "w.claim"));
+    let (bed, listener) = (session_locks.used('s', "w.claim"), session_locks.used('e', "w.claim"));
     let living = |c: &str| format!("FROM {claims} {c} WHERE {c}.name = {lock} AND {c}.lease_until > {NOW}");
     format!(
         "SET @dlock_last = GREATEST((SELECT f.seq {first} ORDER BY f.seq LIMIT 1), COALESCE(\
          (SELECT x.seq - 1 {beyond} AND x.mode <> 'shared' ORDER BY x.seq LIMIT 1 OFFSET {slots}), \
          9223372036854775807));\
-         SELECT COALESCE({bed}, IF(@dlock_latch = 1, NULL, {ear})) AS {WAKE} FROM {claims} w \
+         SELECT COALESCE({bed}, IF(@dlock_presence = 1, NULL, {listener})) AS {WAKE} FROM {claims} w \
          WHERE w.name = {lock} AND w.seq <= @dlock_last AND (w.fence IS NULL OR w.given_by = {from});",
         first = living("f"),
         beyond = living("x"),
     )
 }
 
-pub(super) fn wake(tables: &Tables, latches: &Latches, condition: &str) -> String {
+pub(super) fn wake(tables: &Tables, session_locks: &SessionLocks, condition: &str) -> String {
     let claims = &tables.claim;
-    let (bed, ear) = (latches.used('s', "c.claim"), latches.used('e', "c.claim"));
+    let (bed, listener) = (session_locks.used('s', "c.claim"), session_locks.used('e', "c.claim"));
     // What a departure has left there must not matter.
     format!(
-        "SET @dlock_latch = NULL;SELECT COALESCE({ear}, {bed}) AS {WAKE} FROM {claims} c WHERE {condition};"
+        "SET @dlock_presence = NULL;SELECT COALESCE({listener}, {bed}) AS {WAKE} FROM {claims} c WHERE {condition};"
     )
 }
 
@@ -269,11 +275,11 @@ mod tests {
     #[test]
     fn names_of_locks_are_short_enough_and_these_tables_own() {
         let id = ClaimId::from_bytes([0xab; 16]);
-        let here = Latches::of("ops", "dlock_");
-        assert!(here.latch(id).len() <= 64, "{}", here.latch(id));
-        assert_eq!(here, Latches::of("", "ops.dlock_"));
-        assert_ne!(here.latch(id), Latches::of("other", "dlock_").latch(id));
-        assert_ne!(here.latch(id), Latches::of("ops", "x_").latch(id));
+        let here = SessionLocks::of("ops", "dlock_");
+        assert!(here.presence(id).len() <= 64, "{}", here.presence(id));
+        assert_eq!(here, SessionLocks::of("", "ops.dlock_"));
+        assert_ne!(here.presence(id), SessionLocks::of("other", "dlock_").presence(id));
+        assert_ne!(here.presence(id), SessionLocks::of("ops", "x_").presence(id));
     }
 
     #[test]

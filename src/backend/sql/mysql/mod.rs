@@ -3,10 +3,10 @@
 mod batch;
 mod config;
 mod dial;
-mod ear;
 mod examine;
 mod fault;
 mod language;
+mod listener;
 mod option_file;
 mod session;
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::dialect::{Dialect, Session};
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::tables::Tables;
 use crate::backend::Examination;
 use crate::backend::cause::Manner;
@@ -77,12 +77,12 @@ impl Dialect for Mysql {
         &MANNER
     }
 
-    async fn dial(&self, server: usize) -> Outcome<Arc<dyn Session>> {
+    async fn dial(&self, server: usize) -> FaultResult<Arc<dyn Session>> {
         let connection = self.dialer.connect_to_writer(server).await?;
         Ok(Arc::new(MysqlSession::over(connection, &self.dialer, server)))
     }
 
-    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> Outcome<Examination> {
+    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> FaultResult<Examination> {
         examine::examine(self.dialer.config(), session, round_trip).await
     }
 
@@ -146,11 +146,11 @@ impl Dialect for Mysql {
     }
 
     fn wake_next(&self, lock: &str, from: &str, slots: u32) -> String {
-        language::wake_next(self.tables(), self.dialer.latches(), lock, from, slots)
+        language::wake_next(self.tables(), self.dialer.session_locks(), lock, from, slots)
     }
 
     fn wake(&self, condition: &str) -> String {
-        language::wake(self.tables(), self.dialer.latches(), condition)
+        language::wake(self.tables(), self.dialer.session_locks(), condition)
     }
 
     fn wake_watchers(&self, _lock: &str) -> String {
@@ -158,19 +158,19 @@ impl Dialect for Mysql {
     }
 
     fn arrive(&self, claim: ClaimId) -> String {
-        self.dialer.latches().arrive(claim)
+        self.dialer.session_locks().arrive(claim)
     }
 
     fn depart(&self, claim: ClaimId) -> String {
-        self.dialer.latches().depart(claim)
+        self.dialer.session_locks().depart(claim)
     }
 
     fn depart_if_alone(&self, claim: ClaimId) -> String {
-        self.dialer.latches().depart_if_alone(claim)
+        self.dialer.session_locks().depart_if_alone(claim)
     }
 
     fn listen(&self, claim: ClaimId) -> String {
-        self.dialer.latches().arrive(claim)
+        self.dialer.session_locks().arrive(claim)
     }
 
     fn watch(&self, _name: &LockName) -> String {

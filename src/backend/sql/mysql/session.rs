@@ -14,10 +14,10 @@ use tokio::sync::{Mutex as Gate, watch};
 
 use super::batch::{HABITS, ask, say_goodbye};
 use super::dial::Dialer;
-use super::ear::{Ear, News};
+use super::listener::{Listener, News};
 use super::{fault, language};
 use crate::backend::sql::dialect::{Session, Sets, Told, Wait};
-use crate::backend::sql::fault::{Fault, Outcome};
+use crate::backend::sql::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, Granted};
 
 /// What the first batch of a session begins with, after its habits. A lock that is waited for has to come while the client still may
@@ -37,7 +37,7 @@ pub(super) struct MysqlSession {
     fresh: AtomicBool,
     open: AtomicBool,
     news: Arc<News>,
-    ears: Mutex<HashMap<ClaimId, Ear>>,
+    listeners: Mutex<HashMap<ClaimId, Listener>>,
 }
 
 impl fmt::Debug for MysqlSession {
@@ -77,7 +77,7 @@ impl MysqlSession {
             fresh: AtomicBool::new(true),
             open: AtomicBool::new(true),
             news: Arc::new(news),
-            ears: Mutex::default(),
+            listeners: Mutex::default(),
         }
     }
 
@@ -87,7 +87,7 @@ impl MysqlSession {
     }
 
     /// Wakes the connections that have these user-level locks. Somebody else may have done so, and they may have gone.
-    async fn wake(&self, connection: &mut MySqlConnection, locks: &[String]) -> Outcome<()> {
+    async fn wake(&self, connection: &mut MySqlConnection, locks: &[String]) -> FaultResult<()> {
         let mut left = locks;
         while !left.is_empty() {
             let words: String = left.iter().map(|lock| language::end_query(lock)).collect();
@@ -109,7 +109,7 @@ impl MysqlSession {
         Ok(())
     }
 
-    async fn exchange(&self, batch: &str) -> Outcome<Sets> {
+    async fn exchange(&self, batch: &str) -> FaultResult<Sets> {
         let mut connection = self.connection.lock().await;
         let Some(connection) = connection.as_mut().filter(|_| self.is_open()) else {
             return Err(Fault::spent("the connection was closed"));
@@ -136,7 +136,7 @@ impl MysqlSession {
 
 #[async_trait]
 impl Session for MysqlSession {
-    async fn run(&self, batch: &str) -> Outcome<Sets> {
+    async fn run(&self, batch: &str) -> FaultResult<Sets> {
         if self.fresh.swap(false, Ordering::Relaxed) {
             return self.exchange(&format!("{HABITS}{PRELUDE}{batch}")).await;
         }
@@ -156,13 +156,13 @@ impl Session for MysqlSession {
     }
 
     fn hears(&self, own: ClaimId) -> bool {
-        let ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
-        ears.get(&own).is_some_and(Ear::is_waiting)
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.get(&own).is_some_and(Listener::is_waiting)
     }
 
-    fn is_deaf(&self, own: ClaimId) -> bool {
-        let ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
-        ears.get(&own).is_some_and(Ear::is_deaf)
+    fn needs_relisten(&self, own: ClaimId) -> bool {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.get(&own).is_some_and(Listener::needs_relisten)
     }
 
     fn told(&self) -> u64 {
@@ -176,9 +176,11 @@ impl Session for MysqlSession {
     async fn news_after(&self, told: u64, wait: Option<&Wait>) {
         let mut news = self.news.told.subscribe();
         if let (Some(wait), true) = (wait, news.borrow().count == told) {
-            let mut ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
-            let ear = ears.entry(wait.own).or_insert_with(|| Ear::new(&self.dialer, self.server, &self.news));
-            ear.wait_for(wait);
+            let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+            let listener = listeners
+                .entry(wait.own)
+                .or_insert_with(|| Listener::new(&self.dialer, self.server, &self.news));
+            listener.wait_for(wait);
         }
         if news.wait_for(|now| now.count != told).await.is_err() {
             pending::<()>().await;

@@ -15,11 +15,11 @@ use super::session::{MARK, PgSession};
 use super::tls::Encryption;
 use crate::backend::cause;
 use crate::backend::sql::dialect::Session;
-use crate::backend::sql::fault::{Fault, Outcome};
+use crate::backend::sql::fault::{Fault, FaultResult};
 use crate::lock::ErrorKind;
 
 /// Opens a connection to the server at `place`, which must take writes.
-pub(super) async fn dial(config: &PgConfig, place: &PgPlace) -> Outcome<PgSession> {
+pub(super) async fn dial(config: &PgConfig, place: &PgPlace) -> FaultResult<PgSession> {
     let mark = mark();
     let session = match greet(config, place, Some(mark)).await {
         // A pooler knows what settings it can pass on.
@@ -103,7 +103,7 @@ async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Resu
 }
 
 /// Whether the server said that it is no standby; it says so from version 14 on.
-fn standby(said: Option<&str>) -> Outcome<Option<bool>> {
+fn standby(said: Option<&str>) -> FaultResult<Option<bool>> {
     match said {
         Some("on") => Err(read_only()),
         Some(_) => Ok(Some(false)),

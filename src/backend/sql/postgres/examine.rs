@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::config::PgConfig;
 use crate::backend::sql::dialect::Session;
 use crate::backend::sql::examine::of_backup;
-use crate::backend::sql::fault::{Fault, Outcome};
+use crate::backend::sql::fault::{Fault, FaultResult};
 use crate::backend::{Examination, Risk};
 
 /// The first version with everything that is used, as the server counts.
@@ -24,7 +24,7 @@ pub(super) async fn examine(
     config: &PgConfig,
     session: &Arc<dyn Session>,
     round_trip: Duration,
-) -> Outcome<Examination> {
+) -> FaultResult<Examination> {
     let sets = session.run(QUESTION).await?;
     let row = sets.first().and_then(|set| set.first()).ok_or_else(|| Fault::nonsense("no facts"))?;
     let text = |n: usize| row.get(n).and_then(|value| value.as_deref()).unwrap_or_default();

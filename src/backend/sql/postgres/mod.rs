@@ -16,7 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::dialect::{Dialect, Session};
-use super::fault::Outcome;
+use super::fault::FaultResult;
 use super::tables::Tables;
 use crate::backend::Examination;
 use crate::backend::cause::Manner;
@@ -78,11 +78,11 @@ impl Dialect for Postgres {
         &MANNER
     }
 
-    async fn dial(&self, server: usize) -> Outcome<Arc<dyn Session>> {
+    async fn dial(&self, server: usize) -> FaultResult<Arc<dyn Session>> {
         Ok(Arc::new(dial::dial(&self.config, &self.config.places[server]).await?))
     }
 
-    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> Outcome<Examination> {
+    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> FaultResult<Examination> {
         examine::examine(&self.config, session, round_trip).await
     }
 

@@ -12,7 +12,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage};
 
 use super::fault;
 use crate::backend::sql::dialect::{Row, Session, Sets, Wait};
-use crate::backend::sql::fault::{Fault, Outcome};
+use crate::backend::sql::fault::{Fault, FaultResult};
 
 /// The setting that a server process got with this connection's first words and no other has.
 pub(super) const MARK: &str = "dlock.session";
@@ -76,7 +76,7 @@ impl PgSession {
         Self { client, peer, told, end, mark, direct, task }
     }
 
-    async fn exchange(&self, batch: &str) -> Outcome<Sets> {
+    async fn exchange(&self, batch: &str) -> FaultResult<Sets> {
         match self.client.simple_query(batch).await {
             Ok(messages) => Ok(sets(messages)),
             Err(error) if error.as_db_error().is_some() => {
@@ -110,7 +110,7 @@ fn sets(messages: Vec<SimpleQueryMessage>) -> Sets {
 
 #[async_trait]
 impl Session for PgSession {
-    async fn run(&self, batch: &str) -> Outcome<Sets> {
+    async fn run(&self, batch: &str) -> FaultResult<Sets> {
         let ask = self.direct.load(Ordering::Relaxed) == UNKNOWN || batch.contains("LISTEN ");
         let Some(mark) = self.mark.as_ref().filter(|_| ask) else { return self.exchange(batch).await };
         // Within the transaction, if there is one: another would cost its own.

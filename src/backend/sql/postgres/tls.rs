@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 
 use super::config::PgMode;
 use crate::backend::options::{Pem, Tls};
-use crate::backend::sql::fault::{Fault, Outcome};
+use crate::backend::sql::fault::{Fault, FaultResult};
 use crate::lock::ErrorKind;
 
 /// How to encrypt a connection to one host.
@@ -28,7 +28,7 @@ pub(super) struct Encryption {
 
 impl Encryption {
     /// What `mode` and `tls` say, for a connection to `host`.
-    pub(super) fn new(mode: PgMode, tls: &Tls, host: &str) -> Outcome<Self> {
+    pub(super) fn new(mode: PgMode, tls: &Tls, host: &str) -> FaultResult<Self> {
         let name = tls.server_name.as_deref().unwrap_or(host);
         let name = ServerName::try_from(name.to_owned()).map_err(|_| {
             Fault::new(ErrorKind::Invalid, format!("{name:?} cannot be the name in a certificate"))
@@ -37,7 +37,7 @@ impl Encryption {
     }
 }
 
-fn client(mode: PgMode, tls: &Tls) -> Outcome<ClientConfig> {
+fn client(mode: PgMode, tls: &Tls) -> FaultResult<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let verifier = verifier(mode, tls, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)
@@ -55,7 +55,11 @@ fn client(mode: PgMode, tls: &Tls) -> Outcome<ClientConfig> {
     builder.with_client_auth_cert(certificates, key).map_err(|error| unusable(&error))
 }
 
-fn verifier(mode: PgMode, tls: &Tls, provider: &Arc<CryptoProvider>) -> Outcome<Arc<dyn ServerCertVerifier>> {
+fn verifier(
+    mode: PgMode,
+    tls: &Tls,
+    provider: &Arc<CryptoProvider>,
+) -> FaultResult<Arc<dyn ServerCertVerifier>> {
     // As libpq does: without a name to check, an authority that is given is asked all the same.
     let chain = match mode {
         PgMode::VerifyFull | PgMode::VerifyCa => true,
@@ -76,7 +80,7 @@ fn verifier(mode: PgMode, tls: &Tls, provider: &Arc<CryptoProvider>) -> Outcome<
 }
 
 /// The given authorities alone, or the system's.
-fn roots(authority: Option<&Pem>) -> Outcome<RootCertStore> {
+fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
     let mut store = RootCertStore::empty();
     let (given, certificates) = match authority {
         Some(pem) => (true, certificates(pem)?),
@@ -91,7 +95,7 @@ fn roots(authority: Option<&Pem>) -> Outcome<RootCertStore> {
     Ok(store)
 }
 
-fn certificates(pem: &Pem) -> Outcome<Vec<CertificateDer<'static>>> {
+fn certificates(pem: &Pem) -> FaultResult<Vec<CertificateDer<'static>>> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     read.map_err(|error| Fault::new(ErrorKind::Invalid, format!("a certificate cannot be read: {error}")))
 }

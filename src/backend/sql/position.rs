@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use super::dialect::{Row, Sets};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, FaultResult};
 use crate::backend::record::Record;
 use crate::lock::queue::held;
 use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, Mode};
 
 /// How a claim stands in one line.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Standing {
+pub(super) struct Position {
     /// Whether it is in the line.
     pub(super) present: bool,
     /// What it was given.
@@ -31,15 +31,15 @@ pub(super) struct Standing {
     pub(super) lead: Option<Entry>,
 }
 
-impl Standing {
-    /// The standings in all `locks` lines, with which `sets` ends; in the order in which lines are locked.
-    pub(super) fn all(sets: &Sets, locks: usize) -> Outcome<Vec<Self>> {
+impl Position {
+    /// The positions in all `locks` lines, with which `sets` ends; in the order in which lines are locked.
+    pub(super) fn all(sets: &Sets, locks: usize) -> FaultResult<Vec<Self>> {
         last(sets, locks)?.map(|row| row.and_then(Self::parse)).collect()
     }
 
     /// What [`super::steps::Steps::enter`] says of the claim itself. Nothing is known of those ahead, nor of why it is
     /// not there.
-    pub(super) fn own(sets: &Sets, locks: usize) -> Outcome<Vec<Self>> {
+    pub(super) fn own(sets: &Sets, locks: usize) -> FaultResult<Vec<Self>> {
         let mut own = vec![Self::default(); locks];
         for row in sets.iter().flatten() {
             // What wakes others says less.
@@ -56,7 +56,7 @@ impl Standing {
         Ok(own)
     }
 
-    fn parse(row: &Row) -> Outcome<Self> {
+    fn parse(row: &Row) -> FaultResult<Self> {
         if row.len() != 17 {
             return Err(columns(row));
         }
@@ -111,7 +111,7 @@ impl Standing {
 }
 
 /// The first rows of the last `locks` sets.
-fn last(sets: &Sets, locks: usize) -> Outcome<impl Iterator<Item = Outcome<&Row>>> {
+fn last(sets: &Sets, locks: usize) -> FaultResult<impl Iterator<Item = FaultResult<&Row>>> {
     let start = sets.len().checked_sub(locks).ok_or_else(|| Fault::nonsense("too few rows"))?;
     Ok(sets[start..].iter().map(|set| set.first().ok_or_else(|| Fault::nonsense("no row"))))
 }
@@ -159,15 +159,15 @@ mod tests {
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 
-    fn standing(line: &[Mode]) -> Standing {
+    fn position(line: &[Mode]) -> Position {
         let others = line.iter().filter(|mode| **mode != Mode::Shared).count();
-        Standing { present: true, ahead: line.len(), others, ..Standing::default() }
+        Position { present: true, ahead: line.len(), others, ..Position::default() }
     }
 
     fn agrees(line: &[Mode]) {
         for index in 0..line.len() {
             let holds = index < held(line);
-            assert_eq!(standing(&line[..index]).holds(line[index]), holds, "{line:?} at {index}");
+            assert_eq!(position(&line[..index]).holds(line[index]), holds, "{line:?} at {index}");
         }
     }
 
@@ -188,14 +188,14 @@ mod tests {
     #[test]
     fn an_older_answer_takes_back_nothing_that_was_given() {
         let granted = Granted { token: FencingToken::new(7).expect("not zero"), slot: None };
-        let older = standing(&[Mode::Exclusive]);
+        let older = position(&[Mode::Exclusive]);
         let mut given = older.clone();
         given.give(granted);
         assert!(given.holds(Mode::Exclusive) && !older.holds(Mode::Exclusive));
         let mut answer = older.clone();
         answer.keep(&given);
         assert!(answer.granted == Some(granted) && answer.holds(Mode::Exclusive));
-        let mut gone = Standing { present: false, ..older.clone() };
+        let mut gone = Position { present: false, ..older.clone() };
         gone.keep(&given);
         assert!(gone.granted.is_none() && !gone.holds(Mode::Exclusive));
         let mut answer = given;
@@ -205,6 +205,6 @@ mod tests {
 
     #[test]
     fn who_is_not_in_the_line_does_not_hold() {
-        assert!(!Standing { present: false, ..standing(&[]) }.holds(Mode::Exclusive));
+        assert!(!Position { present: false, ..position(&[]) }.holds(Mode::Exclusive));
     }
 }

@@ -6,7 +6,7 @@ use crate::lock::Holder;
 ///
 /// Costs one read of `/etc/passwd`; a uid without a name there is shown as a number, and users of a directory
 /// service too, since asking it could wait for a network.
-pub fn me(pid: u32, command: String, label: Option<String>) -> Holder {
+pub fn of_process(pid: u32, command: String, label: Option<String>) -> Holder {
     let uid = rustix::process::geteuid().as_raw();
     let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
     Holder {
@@ -22,7 +22,7 @@ pub fn me(pid: u32, command: String, label: Option<String>) -> Holder {
 /// This process as one who breaks a claim: under sudo the user who called it is named, for whoever is asked to
 /// leave wants to know whom to call.
 pub fn invoker(command: String) -> Holder {
-    let mut me = me(std::process::id(), command, None);
+    let mut me = of_process(std::process::id(), command, None);
     let caller = std::env::var("SUDO_USER").ok();
     if let Some(caller) = caller.filter(|name| rustix::process::getuid().is_root() && is_name(name)) {
         me.user = format!("{caller} as {}", me.user);
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn this_process_has_a_user_and_a_host() {
-        let me = me(7, "./x".into(), Some("l".into()));
+        let me = of_process(7, "./x".into(), Some("l".into()));
         assert_eq!((me.pid, me.command.as_str(), me.label.as_deref()), (7, "./x", Some("l")));
         assert!(!me.user.is_empty() && !me.host.is_empty());
     }

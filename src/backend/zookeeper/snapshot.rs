@@ -5,7 +5,7 @@ use zookeeper_client::{Client, Stat};
 use super::line::{Line, Place};
 use super::node::is_own_ticket;
 use super::note::{self, Note};
-use super::wire::{Outcome, children, data_of};
+use super::wire::{FaultResult, children, data_of};
 use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Mode, queue};
 
@@ -32,7 +32,7 @@ pub(super) fn slot_path(line: &str, number: u32) -> String {
 
 /// The line of one name, as the nodes' names tell it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sight {
+pub(super) struct Snapshot {
     /// All claims of dlock, and foreign mutexes and read/write locks.
     pub(super) line: Line,
     /// Who waits for a lease of Curator's semaphore.
@@ -100,9 +100,9 @@ impl Seen {
     }
 }
 
-impl Sight {
+impl Snapshot {
     /// Reads all folders of a line in one exchange. `fresh` has the server catch up with the others first.
-    pub(super) async fn read(client: &Client, path: &str, fresh: bool) -> Outcome<Self> {
+    pub(super) async fn read(client: &Client, path: &str, fresh: bool) -> FaultResult<Self> {
         let (under, waiting, holding) = (path.to_owned(), tickets(path), leases(path));
         let sync = fresh.then(|| client.sync(path));
         let asked = (children(client, &under), children(client, &waiting), children(client, &holding));
@@ -116,16 +116,16 @@ impl Sight {
         Ok(Self { line: Line::of(&line), tickets: Line::of(&tickets), leases: Line::of(&leases) })
     }
 
-    /// As [`Sight::read`] of an exclusive or shared line whose children are known.
-    pub(super) async fn complete(client: &Client, path: &str, listed: &[String]) -> Outcome<Self> {
-        let mut sight = Self { line: Line::of(listed), ..Self::default() };
+    /// As [`Snapshot::read`] of an exclusive or shared line whose children are known.
+    pub(super) async fn complete(client: &Client, path: &str, listed: &[String]) -> FaultResult<Self> {
+        let mut snapshot = Self { line: Line::of(listed), ..Self::default() };
         if listed.iter().any(|name| name == TICKETS || name == LEASES) {
             let (waiting, holding) = (tickets(path), leases(path));
             let asked = (children(client, &waiting), children(client, &holding));
-            sight.tickets = Line::of(&asked.0.await?);
-            sight.leases = Line::of(&asked.1.await?);
+            snapshot.tickets = Line::of(&asked.0.await?);
+            snapshot.leases = Line::of(&asked.1.await?);
         }
-        Ok(sight)
+        Ok(snapshot)
     }
 
     /// The foreign clients that wait for a lease of a semaphore.
@@ -135,7 +135,7 @@ impl Sight {
 
     /// Every entry with its record: foreign leases, the queue, foreign clients that wait for a lease. What has gone
     /// meanwhile is left out.
-    pub(super) async fn entries(&self, client: &Client, path: &str) -> Outcome<Vec<Seen>> {
+    pub(super) async fn entries(&self, client: &Client, path: &str) -> FaultResult<Vec<Seen>> {
         let mut places = Vec::new();
         places.extend(self.leases.places.iter().map(|place| (place.clone(), leases(path), Folder::Leases)));
         places.extend(self.line.places.iter().map(|place| (place.clone(), path.to_owned(), Folder::Line)));

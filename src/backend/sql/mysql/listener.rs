@@ -1,8 +1,8 @@
 //! The connection over which a claim is told of changes.
 //!
 //! MySQL has no messages between clients. What it has is a user-level lock, which ends with its session, and which
-//! one can wait for. A claim's own session has one as long as the claim is in line: its *latch*. Who waits for a
-//! claim waits, on a connection of its own, for that claim's latch. Where anybody's end may matter, or none in
+//! one can wait for. A claim's own session has one as long as the claim is in line: its *presence lock*. Who waits for a
+//! claim waits, on a connection of its own, for that claim's presence lock. Where anybody's end may matter, or none in
 //! particular, the connection waits for another lock of its own session, which is not given back, until somebody ends
 //! the statement with `KILL QUERY`, which needs no right among connections of one user. Such a connection says by
 //! another user-level lock which claim it listens for.
@@ -23,7 +23,7 @@ use super::batch::{HABITS, ask, say_goodbye};
 use super::dial::Dialer;
 use super::language;
 use crate::backend::sql::dialect::{Row, Told, UNTOLD, Wait};
-use crate::backend::sql::standing::granted;
+use crate::backend::sql::position::granted;
 use crate::lock::{ClaimId, Granted};
 
 /// How long one wait is. Nothing depends on it but how often a claim looks that nobody tells anything.
@@ -52,33 +52,33 @@ impl News {
 
 /// Listens for one claim. Its connection closes when it is dropped.
 #[derive(Debug)]
-pub(super) struct Ear {
+pub(super) struct Listener {
     wish: watch::Sender<Option<Wait>>,
-    deaf: Arc<AtomicBool>,
+    needs_relisten: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Ear {
+impl Drop for Listener {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Ear {
+impl Listener {
     pub(super) fn new(dialer: &Arc<Dialer>, server: usize, news: &Arc<News>) -> Self {
-        let (wish, deaf) = (watch::Sender::new(None), Arc::new(AtomicBool::new(false)));
-        let listener = Listener {
+        let (wish, needs_relisten) = (watch::Sender::new(None), Arc::new(AtomicBool::new(false)));
+        let listener = ListenerTask {
             dialer: Arc::clone(dialer),
             server,
             news: Arc::clone(news),
             wish: wish.clone(),
-            deaf: Arc::clone(&deaf),
+            needs_relisten: Arc::clone(&needs_relisten),
             connection: None,
             elsewhere: false,
             free: None,
             told: None,
         };
-        Self { wish, deaf, task: tokio::spawn(listener.serve()) }
+        Self { wish, needs_relisten, task: tokio::spawn(listener.serve()) }
     }
 
     /// Whether the news will be told.
@@ -87,8 +87,8 @@ impl Ear {
     }
 
     /// Whether the claim's own session was found without its locks, since the server still had one before it.
-    pub(super) fn is_deaf(&self) -> bool {
-        self.deaf.load(Ordering::Relaxed)
+    pub(super) fn needs_relisten(&self) -> bool {
+        self.needs_relisten.load(Ordering::Relaxed)
     }
 
     /// Has the news told once when `wait` may be over.
@@ -106,9 +106,9 @@ impl Ear {
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// The latch that was waited for is free, and its owner has handed over.
+    /// The presence lock that was waited for is free, and its owner has handed over.
     Given(Granted),
-    /// The latch that was waited for is free.
+    /// The presence lock that was waited for is free.
     Free,
     /// Somebody has ended it, or it took too long.
     Woken,
@@ -118,17 +118,17 @@ enum End {
     Pooled,
 }
 
-struct Listener {
+struct ListenerTask {
     dialer: Arc<Dialer>,
     server: usize,
     news: Arc<News>,
     wish: watch::Sender<Option<Wait>>,
-    /// See [`Ear::is_deaf`].
-    deaf: Arc<AtomicBool>,
+    /// See [`Listener::needs_relisten`].
+    needs_relisten: Arc<AtomicBool>,
     connection: Option<MySqlConnection>,
     /// Whether it waits for something that does not end with the own session.
     elsewhere: bool,
-    /// Whose latch was found free. If that claim is still ahead, its client has lost its connection.
+    /// Whose presence lock was found free. If that claim is still ahead, its client has lost its connection.
     free: Option<ClaimId>,
     /// Which wait did not begin, or ended for want of an own session, and when. If it is wished for again at once, that
     /// is so still.
@@ -147,7 +147,7 @@ async fn other(wishes: &mut watch::Receiver<Option<Wait>>, wait: &Wait) {
     }
 }
 
-impl Drop for Listener {
+impl Drop for ListenerTask {
     fn drop(&mut self) {
         // A farewell that is not read keeps the server from noticing that nobody is there.
         if let Some(connection) = self.connection.take().filter(|_| !self.elsewhere) {
@@ -156,7 +156,7 @@ impl Drop for Listener {
     }
 }
 
-impl Listener {
+impl ListenerTask {
     async fn serve(mut self) {
         let mut wishes = self.wish.subscribe();
         loop {
@@ -199,7 +199,7 @@ impl Listener {
     async fn listen(&mut self, wait: &Wait) -> Option<End> {
         let end = self.hear(wait).await;
         let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
-        self.deaf.store(end == Some(End::Free) && ahead.is_none(), Ordering::Relaxed);
+        self.needs_relisten.store(end == Some(End::Free) && ahead.is_none(), Ordering::Relaxed);
         match end {
             Some(End::Woken | End::Given(_)) => {}
             Some(End::Free) if ahead.is_some() => self.free = ahead,
@@ -257,10 +257,10 @@ impl Listener {
         let own = language::text(&wait.own.to_string());
         let claims = &self.dialer.tables().claim;
         let ahead = wait.ahead.filter(|ahead| self.free != Some(*ahead));
-        let latches = self.dialer.latches();
+        let session_locks = self.dialer.session_locks();
         let (says, target) = match ahead {
-            Some(ahead) => (latches.ear(wait.own), latches.latch(ahead)),
-            None => (latches.bed(wait.own), latches.home(wait.own)),
+            Some(ahead) => (session_locks.listening(wait.own), session_locks.presence(ahead)),
+            None => (session_locks.sleeping(wait.own), session_locks.own(wait.own)),
         };
         let from =
             |ahead: ClaimId| language::given(self.dialer.tables(), &own, &language::text(&ahead.to_string()));

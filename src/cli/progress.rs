@@ -7,7 +7,7 @@ use rustix::termios::tcgetpgrp;
 
 use crate::backend::cause;
 use crate::clock;
-use crate::hold::{Audience, Notice};
+use crate::hold::{Notice, Progress};
 use crate::lock::{Entry, LossReason, Moment};
 use crate::output::live::{Live, Screen};
 use crate::output::sanitise::Ellipsis;
@@ -21,7 +21,7 @@ use super::notify::Heartbeat;
 const WIDTH: usize = 80;
 
 /// Turns notices into messages and the live line.
-pub(super) struct Teller<'a> {
+pub(super) struct ProgressPrinter<'a> {
     printer: Printer,
     lock: String,
     service: Service,
@@ -37,7 +37,7 @@ pub(super) struct Teller<'a> {
     pub(super) heartbeat: Option<Heartbeat<'a>>,
 }
 
-impl Teller<'_> {
+impl ProgressPrinter<'_> {
     /// One that tells of `lock` (see [`crate::output::message::names`]) through `printer`. The live line is
     /// shown if standard error is a terminal and dlock in the foreground.
     pub(super) fn new(
@@ -113,7 +113,7 @@ impl Teller<'_> {
     }
 }
 
-impl Audience for Teller<'_> {
+impl Progress for ProgressPrinter<'_> {
     fn notice(&mut self, notice: Notice<'_>) {
         let lock = || self.lock.clone();
         // What to look at is said when dlock gives up.
