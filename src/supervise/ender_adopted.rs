@@ -9,6 +9,7 @@ use rustix::fd::OwnedFd;
 
 use super::adopted::Adopted;
 use super::ender::{Ender, Reached};
+use super::process_table::ProcessTable;
 use super::signals::Signal;
 use super::sys;
 
@@ -45,13 +46,27 @@ impl Ender {
 
     /// Looks for the members; whether all were seen. This pair is none of them, though the caller may be.
     pub(super) fn find_adopted(&mut self) -> bool {
-        let claim = self.shared.abandoned().map(format_digits);
-        let root = self.protected().map(|adopted| (adopted.pid(), adopted.has_ended()));
-        let (Some(claim), Some((pid, has_ended)), Ok(table)) = (claim, root, &mut self.table) else {
-            return false;
-        };
+        let Some(claim) = self.shared.abandoned().map(format_digits) else { return false };
+        self.look_with_root(|table, root, own| table.find_adopted(root, &claim, own))
+    }
+
+    /// Looks for the process itself and its descendants; whether all were seen.
+    fn find_descendants(&mut self) -> bool {
+        self.look_with_root(ProcessTable::find_descendants)
+    }
+
+    /// Has `look` done with the number of the process, if that is still its own, and with those of this pair.
+    fn look_with_root(&mut self, look: impl Fn(&mut ProcessTable, Option<i32>, &[i32]) -> bool) -> bool {
         let own = [std::process::id(), self.front].map(|pid| i32::try_from(pid).unwrap_or(0));
-        table.find_adopted((!has_ended).then_some(pid), &claim, &own)
+        loop {
+            let root = self.protected().map(|adopted| (!adopted.has_ended()).then(|| adopted.pid()));
+            let (Some(root), Ok(table)) = (root, &mut self.table) else { return false };
+            let complete = look(table, root, &own);
+            // Had it ended, the number could be somebody else's by now.
+            if root.is_none() || self.protected().is_some_and(|adopted| !adopted.has_ended()) {
+                return complete;
+            }
+        }
     }
 
     /// As [`Ender::signal_group`].
@@ -65,7 +80,8 @@ impl Ender {
         }
     }
 
-    /// As [`Ender::kill_round`]: stops all, so that nobody is born meanwhile, then kills all.
+    /// As [`Ender::kill_round`]: stops all, so that nobody is born meanwhile, then kills all. The process itself and its
+    /// descendants come first: to find the others environments have to be read, and that may take long.
     pub(super) fn kill_adopted_round(&mut self) -> Reached {
         if self.protected().is_none() {
             return Reached::default();
@@ -74,19 +90,29 @@ impl Ender {
             self.signal_known(Signal::KILL);
             return Reached { incomplete: true, ..Reached::default() };
         }
+        if self.protected().is_some_and(|adopted| !adopted.has_ended()) {
+            self.stop_all(Self::find_descendants);
+            // By its handle as well, which cannot fail to find it.
+            self.signal_known(Signal::KILL);
+            self.signal_found(Signal::KILL, |_| true);
+        }
+        let complete = self.stop_all(Self::find_members);
+        let reached = self.signal_found(Signal::KILL, |_| true);
+        Reached { incomplete: reached.incomplete || !complete, ..reached }
+    }
+
+    /// Stops whom `find` finds until a look finds nobody who runs; whether the last look saw all.
+    fn stop_all(&mut self, find: impl Fn(&mut Self) -> bool) -> bool {
         let mut complete = false;
         for _ in 0..STOPS {
-            complete = self.find_members();
+            complete = find(self);
             let runs = self.table.as_ref().is_ok_and(|table| table.members().any(|p| !p.is_stopped()));
             if !runs {
                 break;
             }
             self.signal_found(Signal::STOP, |member| !member.is_stopped());
         }
-        // By its handle as well: one whose first thread has ended looks as if it had.
-        self.signal_known(Signal::KILL);
-        let reached = self.signal_found(Signal::KILL, |_| true);
-        Reached { incomplete: reached.incomplete || !complete, ..reached }
+        complete
     }
 
     /// Whether nothing is left of it.

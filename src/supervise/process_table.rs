@@ -135,25 +135,36 @@ impl ProcessTable {
         self.find(&[], |_, process| Ok(process.parent == own && !outside.contains(&process.pid)))
     }
 
-    /// Looks for `root`, all that carry `claim` in their environment, and all living descendants of those, but for
-    /// `except` and theirs. Whether all was seen.
+    /// Looks for `root` and all its living descendants, but for `except` and theirs. Whether all was seen.
+    ///
+    /// Nothing of another process is read that could keep the reader waiting.
+    pub fn find_descendants(&mut self, root: Option<i32>, except: &[i32]) -> bool {
+        self.find(except, |_, process| Ok(root == Some(process.pid)))
+    }
+
+    /// Looks for `root`, all that carry `claim` in their environment and are younger than this process, and all living
+    /// descendants of those, but for `except` and theirs. Whether all was seen.
+    ///
+    /// Reading an environment may take as long as the other process keeps its memory locked. Those that were there before
+    /// the claim are not asked.
     ///
     /// A process on its way out loses its environment before it closes its files, which may take long (NFS). One that
-    /// the last look found is a member until it has ended; another one that is younger than this process may be one,
-    /// so not all was seen.
+    /// the last look found is a member until it has ended; another one may be, so not all was seen.
     pub fn find_adopted(&mut self, root: Option<i32>, claim: &[u8; 32], except: &[i32]) -> bool {
         let mut before = std::mem::take(&mut self.before);
         before.clear();
         before.extend(self.members().map(|member| (member.pid, member.born)).take(before.capacity()));
-        let since = self.look(own_pid());
+        let since = self.look(own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
         let complete = self.find(except, |directory, process| {
             if root == Some(process.pid) {
                 return Ok(true);
             }
+            if process.born < since? {
+                return Ok(false);
+            }
             match directory.carries(process, claim)? {
                 Some(carries) => Ok(carries),
                 None if before.contains(&(process.pid, process.born)) => Ok(true),
-                None if since?.is_some_and(|own| process.born < own.born) => Ok(false),
                 None => Err(Errno::AGAIN),
             }
         });
@@ -296,5 +307,37 @@ mod tests {
         });
         assert_eq!(killed, Ok(Some(Ok(()))));
         child.wait().expect("a status");
+    }
+
+    #[test]
+    fn who_carries_a_claim_is_found_by_that_and_the_others_by_their_parents() {
+        const CLAIM: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
+        let claim = std::str::from_utf8(CLAIM).expect("digits");
+        let start = |claim: &str| {
+            std::process::Command::new("sleep")
+                .arg("100")
+                .env("DLOCK_CLAIM", claim)
+                .spawn()
+                .expect("a command")
+        };
+        let (mut carrier, mut stranger) = (start(claim), start(&claim.replace('0', "1")));
+        let [carrier_pid, stranger_pid] =
+            [&carrier, &stranger].map(|child| i32::try_from(child.id()).expect("a pid"));
+        let mut table = table();
+        table.remember().expect("memory");
+        let found = |table: &ProcessTable| table.members().map(|p| p.pid).collect::<Vec<_>>();
+        // Other tests have processes that come and go, so a look may be incomplete.
+        while !table.find_adopted(None, CLAIM, &[]) {}
+        assert_eq!(found(&table), [carrier_pid]);
+        while !table.find_adopted(Some(stranger_pid), CLAIM, &[carrier_pid]) {}
+        assert_eq!(found(&table), [stranger_pid]);
+        assert!(table.find_descendants(Some(stranger_pid), &[]));
+        assert_eq!(found(&table), [stranger_pid]);
+        assert!(table.find_descendants(None, &[]));
+        assert_eq!(found(&table), [0; 0]);
+        for child in [&mut carrier, &mut stranger] {
+            child.kill().expect("a child");
+            child.wait().expect("a status");
+        }
     }
 }
