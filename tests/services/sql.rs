@@ -1,12 +1,16 @@
 //! What many clients do to one database, and what becomes of them when it or a connection breaks.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{mariadb, postgres};
 use crate::site::{Kind, Site};
-use crate::support::process::is_alive;
-use crate::support::running::finish_all;
+use crate::support::chance::rounds;
+use crate::support::process::{self, is_alive};
+use crate::support::running::{CROWD, finish_all};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Bed, Service};
 
@@ -42,6 +46,32 @@ impl Database {
         match &self.0 {
             Site::Postgres(postgres) => postgres.occupy(prefix, name, length),
             Site::Mysql(server) => mariadb::occupy(server, prefix, name, length),
+            _ => unreachable!("only databases are started"),
+        }
+    }
+
+    /// How many rows of claims are left there, and how many notes of ended ones.
+    fn rows(&self, prefix: &str) -> (u64, u64) {
+        let count = |table: &str| {
+            let text = match &self.0 {
+                Site::Postgres(postgres) => postgres.sql(&format!("SELECT count(*) FROM {prefix}{table}")),
+                Site::Mysql(server) => {
+                    mariadb::ask(server, &format!("SELECT COUNT(*) FROM {}.{prefix}{table}", mariadb::DATABASE))
+                }
+                _ => unreachable!("only databases are started"),
+            };
+            text.trim().parse().expect("a number")
+        };
+        (count("claim"), count("gone"))
+    }
+
+    /// Makes all notes as old as they need to be to be forgotten.
+    fn age_notes(&self, prefix: &str) {
+        match &self.0 {
+            Site::Postgres(postgres) => drop(postgres.sql(&format!("UPDATE {prefix}gone SET until = 0"))),
+            Site::Mysql(server) => {
+                drop(mariadb::ask(server, &format!("UPDATE {}.{prefix}gone SET until = 0", mariadb::DATABASE)));
+            }
             _ => unreachable!("only databases are started"),
         }
     }
@@ -286,4 +316,44 @@ fn several_names_in_any_order_never_stand_in_each_others_way() {
     };
     finish_all((0..24).map(start).collect::<Vec<_>>());
     assert_eq!(bed.read("counter"), "24\n");
+}
+
+/// Some wait, some are refused at once, and some find the lock free; every tenth is killed.
+#[test]
+fn however_many_runs_leave_no_row_behind() {
+    const TTL: &str = "3s";
+    let database = Database(Site::start());
+    let bed = database.bed();
+    let prefix = bed.service().prefix.clone().expect("a prefix");
+    let left = AtomicUsize::new(rounds(120));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Ok(n) = left.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)) {
+                    let (name, wait) = (format!("x{}", n % 6), if n % 3 == 0 { "0" } else { "1m" });
+                    let words = ["-q", "--ttl", TTL, "--wait", wait, "--name", &name, "--", "sleep", "0.005"];
+                    let running = bed.start(&mut bed.run(words));
+                    if n % 10 == 0 {
+                        running.signal(Signal::KILL);
+                    }
+                    running.finish_within(CROWD);
+                }
+            });
+        }
+    });
+    bed.await_no_process();
+    // What was noted of claims that others ended is forgotten after a minute, by whoever writes the next note: twenty at a time.
+    database.age_notes(&prefix);
+    let (_, notes) = database.rows(&prefix);
+    let further = 1 + notes / 20;
+    for _ in 0..further {
+        let holder = bed.held(&["-q", "--wait", "1m", "--name", "x0"]);
+        process::signal(holder.running.keeper(), Signal::KILL);
+        assert_eq!(holder.running.finish().code(), Some(76));
+    }
+    for n in 0..6 {
+        bed.finish(&mut bed.run(["-q", "--wait", "1m", "--name", &format!("x{n}"), "--", "true"])).silently(0);
+    }
+    let (claims, left) = database.rows(&prefix);
+    assert!(claims == 0 && left <= further, "{claims} claims and {left} notes are left of {notes}");
 }
