@@ -87,11 +87,6 @@ impl Service {
         matches!(self, Self::RedlockOne | Self::RedlockMost)
     }
 
-    /// Whether it keeps a lease without a process.
-    pub(crate) fn keeps_leases(self) -> bool {
-        !matches!(self, Self::Zookeeper | Self::ZookeeperThree | Self::Memcached)
-    }
-
     /// Whether an observer is told of every change; elsewhere what was over soon may have been missed.
     pub(crate) fn tells_all(self) -> bool {
         matches!(self, Self::Etcd | Self::EtcdThree)

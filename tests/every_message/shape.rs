@@ -2,7 +2,6 @@
 
 use crate::command::OWN;
 use crate::relay::fault::{Fault, Way};
-use crate::service::Service;
 
 /// By which subcommand the claim takes the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,11 +103,6 @@ pub(crate) static SHAPES: [Shape; 10] = [
 impl Shape {
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         SHAPES.iter().find(|shape| shape.name == name)
-    }
-
-    /// Whether there is such a life on that service.
-    pub(crate) fn fits(&self, service: Service) -> bool {
-        self.verb != Verb::Detach || service.keeps_leases()
     }
 
     /// Whether a script has the lock taken.
