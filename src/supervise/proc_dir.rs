@@ -1,16 +1,20 @@
 //! One process, as a directory that is a /proc shows it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::str::FromStr;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, RawDir, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::carrier::Reader;
+use crate::clock::now;
 
 /// One living process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -142,6 +146,22 @@ impl Directory {
             return Ok(Some(false));
         }
         self.any_thread(process.pid, |thread| self.thread_carries(thread, claim))
+    }
+
+    /// Waits for the end of `process`, but not longer than `patience`, of which it takes what it needs.
+    pub(super) fn await_end(&self, process: Process, patience: &Cell<Duration>) -> Result<(), Errno> {
+        let pid = Pid::from_raw(process.pid).ok_or(Errno::SRCH)?;
+        let handle = match self.open(|| pidfd_open(pid, PidfdFlags::empty())) {
+            Err(Errno::SRCH) => return Ok(()),
+            other => other?,
+        };
+        let begun = now();
+        let limit = Timespec::try_from(patience.get()).map_err(|_| Errno::INVAL)?;
+        let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit));
+        patience.set(patience.get().saturating_sub(now().since(begun)));
+        drop(handle);
+        self.restore();
+        if ended? > 0 { Ok(()) } else { Err(Errno::AGAIN) }
     }
 
     /// What `read` finds of the first thread of `pid` of which it finds something.

@@ -3,9 +3,11 @@
 //! Everything is taken beforehand: the directory, room for the table, and descriptors to spare, so that a look
 //! needs neither memory nor a descriptor that the system could refuse at the wrong moment.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, fstatfs, openat, readlinkat_raw, seek};
@@ -17,6 +19,8 @@ use super::proc_dir::{Directory, number};
 
 /// What statfs(2) says of a /proc.
 const PROC_MAGIC: u32 = 0x9fa0;
+/// How long one look waits, all in all, for processes that end just now.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// How many processes one look takes in. The memory is the kernel's until it is written to.
 const ROOM: usize = 32_768;
 
@@ -104,8 +108,8 @@ impl ProcessTable {
         self.directory.stat(pid)
     }
 
-    /// Calls `act` with a handle on `expected`, if that is still the process it was, born when that was; with `None` where the kernel has no handles (before Linux 5.3, or a container profile
-    /// that denies them). Returns `None` if it is gone.
+    /// Calls `act` with a handle on `expected`, if that is still the process it was, born when that was; with `None` where
+    /// the kernel has no handles (before Linux 5.3, or a container profile that denies them). Returns `None` if it is gone.
     ///
     /// The handle first, then the look: were the pid reused in between, the handle would be that of a process
     /// that has ended, and a signal would go nowhere.
@@ -149,11 +153,13 @@ impl ProcessTable {
     /// the claim are not asked.
     ///
     /// A process on its way out loses its environment before it closes its files, which may take long (NFS). One that
-    /// the last look found is a member until it has ended; another one may be, so not all was seen.
+    /// the last look found is a member until it has ended. For the end of others this waits for a moment; one that is still
+    /// there may be a member, so not all was seen.
     pub fn find_adopted(&mut self, root: Option<i32>, claim: &[u8; 32], except: &[i32]) -> bool {
         let mut before = std::mem::take(&mut self.before);
         before.clear();
         before.extend(self.members().map(|member| (member.pid, member.born)).take(before.capacity()));
+        let patience = Cell::new(PATIENCE);
         let since = self.look(own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
         let complete = self.find(except, |directory, process| {
             if root == Some(process.pid) {
@@ -165,7 +171,7 @@ impl ProcessTable {
             match directory.carries(process, claim)? {
                 Some(carries) => Ok(carries),
                 None if before.contains(&(process.pid, process.born)) => Ok(true),
-                None => Err(Errno::AGAIN),
+                None => directory.await_end(process, &patience).map(|()| false),
             }
         });
         self.before = before;
