@@ -60,7 +60,9 @@ async fn act(
     let mut missed = Vec::new();
     for (id, entry) in &chosen {
         let party = Party::of(entry, SystemTime::now());
-        let nobodys = entry.verb == Verb::Detach && !backend.needs_keeper();
+        // As long as it waits, the process that is to get the lease looks after it.
+        let holds = line.holders.iter().any(|holder| holder.claim == Some(*id));
+        let nobodys = holds && entry.verb == Verb::Detach && !backend.needs_keeper();
         let how = if settings.force || nobodys { Evict::Force } else { Evict::Ask };
         let there = if entry.foreign {
             connect::ask(|deadline| backend.evict_foreign(&settings.name, *id, deadline)).await?

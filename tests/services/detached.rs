@@ -56,3 +56,20 @@ fn a_lease_is_released_by_whoever_knows_it_and_its_token_counts() {
     next.release().silently(0);
     bed.await_no_process();
 }
+
+#[test]
+fn who_still_waits_for_a_lease_is_asked_to_leave_and_does_not_come_back() {
+    let bed = Bed::new();
+    let holder = bed.held(&["--name", "x"]);
+    let waiter = bed.start(&mut bed.verb("acquire", ["--detach", "-q", "--name", "x", "--ttl", "9s"]));
+    bed.await_waiters("x", 1);
+    let claim = bed.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
+    let said = bed.finish(&mut bed.verb("break", ["x", "--claim", &claim, "--yes"])).silently(0).text();
+    assert!(said.starts_with("asked "), "{said}");
+    let ended = waiter.finish();
+    assert_eq!((ended.code(), ended.text().as_str()), (Some(75), "sh -c 'exit 75'\n"), "{}", ended.err);
+    assert_eq!((bed.holders("x"), bed.waiters("x")), (1, 0));
+    holder.release();
+    bed.assert_free("x");
+    bed.await_no_process();
+}

@@ -100,7 +100,7 @@ async fn ask(
 pub(super) enum Taken {
     /// It is removed.
     Out {
-        /// Its lease, if nobody reads the note there: no process looks after the claim.
+        /// Its lease, if nobody reads the note there: it held, and no process looked after it.
         unread: Option<i64>,
     },
     /// It holds, and was to be removed only if it waits.
@@ -128,9 +128,10 @@ pub(super) async fn take_out(
         let lines: Vec<Line> = names.iter().map(|name| layout.line(name)).collect();
         let all = line::read_all(wire, &lines, deadline).await?;
         let mut compares = vec![look::stands(member.key.clone(), member.created)];
+        let guards = guards(&lines, &all, id);
+        let holds = guards.is_empty();
         if only_waiting {
-            let guards = guards(&lines, &all, id);
-            if guards.is_empty() {
+            if holds {
                 return Ok(Taken::Holds);
             }
             compares.extend(guards.into_iter().map(|a| look::stands(a.key, a.created)));
@@ -139,7 +140,8 @@ pub(super) async fn take_out(
         steps.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
         if act(wire, Txn::new().when(compares).and_then(steps), deadline).await? {
             let verb = member.stored.as_ref().map(|stored| stored.record.holder.verb);
-            return Ok(Taken::Out { unread: (verb == Some(Verb::Detach)).then_some(member.lease) });
+            let is_nobodys = holds && verb == Some(Verb::Detach);
+            return Ok(Taken::Out { unread: is_nobodys.then_some(member.lease) });
         }
     }
     Err(Fault::late())
