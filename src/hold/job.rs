@@ -119,7 +119,7 @@ pub enum Notice<'a> {
     },
 }
 
-/// Whom to tell.
+/// Is told how the hold goes on.
 pub trait Progress {
     /// Takes a notice.
     fn notice(&mut self, notice: Notice<'_>);
