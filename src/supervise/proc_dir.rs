@@ -16,6 +16,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::carrier::Reader;
 use crate::clock::now;
 
+/// How long a wait for the end of a process is at most before it is looked at again.
+const SLICE: Duration = Duration::from_millis(1);
+
 /// One living process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Process {
@@ -112,25 +115,40 @@ impl Directory {
 
     /// The same of one thread by itself.
     fn thread_stat(&self, pid: i32) -> Result<Option<Process>, Errno> {
+        // The name has at most 64 bytes, and the numbers wanted behind it at most 20 each.
+        self.read_stat(pid, &mut [0; 512], |text| parse(pid, text))
+    }
+
+    /// Whether `pid` was started with no environment at all, and not with one that the kernel is still laying out.
+    fn has_no_environment(&self, pid: i32) -> Result<bool, Errno> {
+        let bounds = self.read_stat(pid, &mut [0; 1536], parse_environment)?;
+        Ok(bounds.is_some_and(|(start, end)| end != 0 && start == end))
+    }
+
+    /// What `parse` finds in /proc/PID/stat, of which `room` takes the beginning.
+    fn read_stat<T>(
+        &self,
+        pid: i32,
+        room: &mut [u8],
+        parse: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Errno> {
         let file = match self.file(pid, "stat", OFlags::empty()) {
             Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
             other => other?,
         };
-        // The name has at most 64 bytes, and the numbers wanted behind it at most 20 each.
-        let mut text = [0; 512];
-        let read = read(&file, &mut text);
+        let read = read(&file, room);
         drop(file);
         self.restore();
         match read {
             Err(Errno::SRCH) => Ok(None),
-            Ok(length) => parse(pid, &text[..length]).map(Some).ok_or(Errno::IO),
+            Ok(length) => parse(&room[..length]).map(Some).ok_or(Errno::IO),
             Err(errno) => Err(errno),
         }
     }
 
     /// Whether the environment that a process was started with says that it runs under `claim`, written as 32 digits.
     /// One whose environment this process may not read belongs to somebody else, and counts as none that does. `None`
-    /// if it has lost its environment on its way out.
+    /// if it cannot be read at this moment: a process loses it on its way out, and has none while it executes a program.
     ///
     /// All threads share one environment; of a first thread that has ended it cannot be read.
     pub(super) fn carries(&self, process: Process, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
@@ -140,28 +158,37 @@ impl Directory {
         if let Some(carries) = self.thread_carries(process.pid, claim)? {
             return Ok(Some(carries));
         }
-        // It may have begun to end since it was looked at.
-        let now = self.stat(process.pid)?.filter(|now| now.born == process.born && !now.has_ended());
-        if now.is_none_or(|now| now.flags & PF_EXITING == 0) {
-            return Ok(Some(false));
+        match self.stat(process.pid)? {
+            Some(now) if now.born != process.born || now.has_ended() => Ok(Some(false)),
+            None => Ok(Some(false)),
+            Some(now) if now.flags & PF_EXITING != 0 => {
+                self.any_thread(process.pid, |thread| self.thread_carries(thread, claim))
+            }
+            Some(_) => Ok(self.has_no_environment(process.pid)?.then_some(false)),
         }
-        self.any_thread(process.pid, |thread| self.thread_carries(thread, claim))
     }
 
-    /// Waits for the end of `process`, but not longer than `patience`, of which it takes what it needs.
+    /// Waits for the end of `process`, but no longer than it takes until another look at it is worth while; takes the time
+    /// from `patience`.
+    ///
+    /// Errors: `AGAIN` if there is no patience left; others of the system.
     pub(super) fn await_end(&self, process: Process, patience: &Cell<Duration>) -> Result<(), Errno> {
+        let slice = patience.get().min(SLICE);
+        if slice.is_zero() {
+            return Err(Errno::AGAIN);
+        }
         let pid = Pid::from_raw(process.pid).ok_or(Errno::SRCH)?;
         let handle = match self.open(|| pidfd_open(pid, PidfdFlags::empty())) {
             Err(Errno::SRCH) => return Ok(()),
             other => other?,
         };
         let begun = now();
-        let limit = Timespec::try_from(patience.get()).map_err(|_| Errno::INVAL)?;
+        let limit = Timespec::try_from(slice).map_err(|_| Errno::INVAL)?;
         let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit));
         patience.set(patience.get().saturating_sub(now().since(begun)));
         drop(handle);
         self.restore();
-        if ended? > 0 { Ok(()) } else { Err(Errno::AGAIN) }
+        ended.map(|_| ())
     }
 
     /// What `read` finds of the first thread of `pid` of which it finds something.
@@ -246,16 +273,27 @@ fn path_of<'a>(pid: i32, name: &str, room: &'a mut [u8; 24]) -> &'a CStr {
 const PF_EXITING: u32 = 0x4;
 const PF_KTHREAD: u32 = 0x20_0000;
 
-/// Fields 3, 4, 5, 9, 20 and 22 of /proc/PID/stat; the name before them may contain anything.
+/// Fields 3, 4, 5, 9, 20 and 22 of /proc/PID/stat.
 fn parse(pid: i32, text: &[u8]) -> Option<Process> {
-    let rest = &text[text.iter().rposition(|b| *b == b')')? + 1..];
-    let mut fields = rest.split(|b| *b == b' ').filter(|f| !f.is_empty());
+    let mut fields = fields_from_state(text)?;
     let state = *fields.next()?.first()?;
     let (parent, group) = (number(fields.next()?)?, number(fields.next()?)?);
     let flags = number(fields.nth(3)?)?;
     let threads = number(fields.nth(10)?)?;
     let born = number(fields.nth(1)?)?;
     Some(Process { pid, parent, group, state, threads, flags, born })
+}
+
+/// Fields 50 and 51: where in its memory the environment begins and ends that it was started with.
+fn parse_environment(text: &[u8]) -> Option<(u64, u64)> {
+    let mut fields = fields_from_state(text)?;
+    Some((number(fields.nth(47)?)?, number(fields.next()?)?))
+}
+
+/// The third and all further ones; the name before them may contain anything.
+fn fields_from_state(text: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let rest = &text[text.iter().rposition(|b| *b == b')')? + 1..];
+    Some(rest.split(|b| b.is_ascii_whitespace()).filter(|field| !field.is_empty()))
 }
 
 #[cfg(test)]
@@ -270,6 +308,14 @@ mod tests {
             (process.pid, process.parent, process.group, process.state, process.threads, process.born);
         assert_eq!(found, (7, 3, 4, b'T', 19, 987));
         assert_eq!(parse(7, b"7 (a"), None);
+    }
+
+    #[test]
+    fn the_environment_of_this_process_has_two_ends() {
+        let text = std::fs::read("/proc/self/stat").expect("a /proc");
+        let (start, end) = parse_environment(&text).expect("as many fields");
+        let length = std::fs::read("/proc/self/environ").expect("a /proc").len();
+        assert_eq!(usize::try_from(end - start), Ok(length));
     }
 
     #[test]

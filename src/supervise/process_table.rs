@@ -19,7 +19,7 @@ use super::proc_dir::{Directory, number};
 
 /// What statfs(2) says of a /proc.
 const PROC_MAGIC: u32 = 0x9fa0;
-/// How long one look waits, all in all, for processes that end just now.
+/// How long one look waits, all in all, for processes that end just now, or are just executing a program.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// How many processes one look takes in. The memory is the kernel's until it is written to.
 const ROOM: usize = 32_768;
@@ -152,9 +152,9 @@ impl ProcessTable {
     /// Reading an environment may take as long as the other process keeps its memory locked. Those that were there before
     /// the claim are not asked.
     ///
-    /// A process on its way out loses its environment before it closes its files, which may take long (NFS). One that
-    /// the last look found is a member until it has ended. For the end of others this waits for a moment; one that is still
-    /// there may be a member, so not all was seen.
+    /// A process on its way out loses its environment before it closes its files, which may take long (NFS), and one that
+    /// executes a program has none before the kernel has laid it out. Whom the last look found is a member until it has
+    /// ended. For others this waits a moment; one that still cannot be read may be a member, so not all was seen.
     pub fn find_adopted(&mut self, root: Option<i32>, claim: &[u8; 32], except: &[i32]) -> bool {
         let mut before = std::mem::take(&mut self.before);
         before.clear();
@@ -168,10 +168,12 @@ impl ProcessTable {
             if process.born < since? {
                 return Ok(false);
             }
-            match directory.carries(process, claim)? {
-                Some(carries) => Ok(carries),
-                None if before.contains(&(process.pid, process.born)) => Ok(true),
-                None => directory.await_end(process, &patience).map(|()| false),
+            loop {
+                match directory.carries(process, claim)? {
+                    Some(carries) => return Ok(carries),
+                    None if before.contains(&(process.pid, process.born)) => return Ok(true),
+                    None => directory.await_end(process, &patience)?,
+                }
             }
         });
         self.before = before;
@@ -344,6 +346,30 @@ mod tests {
         for child in [&mut carrier, &mut stranger] {
             child.kill().expect("a child");
             child.wait().expect("a status");
+        }
+    }
+    #[test]
+    fn who_is_just_executing_a_program_is_not_overlooked_because_it_has_no_environment_yet() {
+        const CLAIM: &[u8; 32] = b"0e0e0e0e0e0e0e0eabababababababab";
+        let claim = std::str::from_utf8(CLAIM).expect("digits");
+        let mut table = table();
+        table.remember().expect("memory");
+        for _ in 0..5 {
+            // The kernel takes its time with so many words, and tells the parent before; and it does that twice.
+            let mut carrier = std::process::Command::new("sh")
+                .args(["-c", "exec sh -c 'exec sleep 100' \"$@\"", "sh"])
+                .args(vec![""; 200_000])
+                .env("DLOCK_CLAIM", claim)
+                .spawn()
+                .expect("a command");
+            let id = carrier.id();
+            let overlooked = (0..40).find(|_| {
+                table.find_adopted(None, CLAIM, &[])
+                    && table.members().all(|p| u32::try_from(p.pid) != Ok(id))
+            });
+            carrier.kill().expect("a child");
+            carrier.wait().expect("a status");
+            assert_eq!(overlooked, None);
         }
     }
 }
