@@ -75,18 +75,19 @@ impl Case<'_> {
             && (said.contains("cannot tell whether all") || said.contains("cannot end "))
     }
 
-    /// What holds a lock for a script and cannot see whom that has left keeps it, and has nobody to tell.
-    fn keeps_what_it_cannot_see(&self) -> bool {
-        let is_blind = matches!(
+    /// What holds a lock for a script and cannot see whom that has left, or may not end them, keeps it, and has nobody to
+    /// tell.
+    fn keeps_what_it_cannot_end(&self) -> bool {
+        let is_helpless = matches!(
             self.fault(),
-            Some(Fault::Lasting(Class::Proc | Class::Descriptors | Class::Reading, _))
+            Some(Fault::Lasting(Class::Proc | Class::Descriptors | Class::Reading | Class::Signals, _))
         );
-        self.shape.is_for_script() && self.noted("start run") && is_blind
+        self.shape.is_for_script() && self.noted("start run") && is_helpless
     }
 
     /// Everybody comes to an end, and the next one gets the lock soon.
     fn next_one(&self, found: &mut Vec<String>) {
-        if !self.said_what_it_cannot_end() && !self.keeps_what_it_cannot_see() {
+        if !self.said_what_it_cannot_end() && !self.keeps_what_it_cannot_end() {
             found.extend(self.seen.stuck.iter().map(|stuck| format!("no end: {stuck}")));
         }
         if let (Some(gone), Some(began)) = (self.seen.all_gone, self.seen.next_began) {

@@ -43,10 +43,12 @@ pub(crate) fn own_children() -> Vec<i32> {
     text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Name and state of a process, to be shown.
+/// Number, name and state of a process, its parent, and the signals that are on their way to it, to be shown.
 pub(crate) fn describe(pid: i32) -> String {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    format!("{pid} ({}) {}", name.trim(), state(pid).unwrap_or('-'))
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let shown = ["Name:", "State:", "PPid:", "SigPnd:", "ShdPnd:"];
+    let fields = text.lines().filter(|line| shown.iter().any(|name| line.starts_with(name)));
+    format!("{pid} ({})", fields.map(|line| line.replace('\t', " ")).collect::<Vec<_>>().join(", "))
 }
 
 /// Whether a process is, dead or alive, a child of this one.

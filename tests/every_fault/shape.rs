@@ -65,6 +65,10 @@ pub(crate) enum Normal {
 /// The status of a command that comes to its own end.
 pub(crate) const COMMANDS_OWN: i32 = 7;
 
+/// So that the tree is dead within the kill budget, a twentieth, also where looking for it is slow: under the tracer, with
+/// many others, and for what `acquire` has to find by its environment.
+const UNHURRIED: &str = "8s";
+
 const PLAIN: Shape = Shape {
     name: "run",
     verb: Verb::Run,
@@ -128,8 +132,15 @@ pub(crate) const SHAPES: &[Shape] = &[
         ..PLAIN
     },
     Shape { name: "redis", on_redis: true, ..PLAIN },
-    Shape { name: "redis-acquire", on_redis: true, ..ACQUIRE },
-    Shape { name: "redis-acquire-waiter", on_redis: true, held: true, event: Event::Release, ..ACQUIRE },
+    Shape { name: "redis-acquire", on_redis: true, ttl: UNHURRIED, ..ACQUIRE },
+    Shape {
+        name: "redis-acquire-waiter",
+        on_redis: true,
+        ttl: UNHURRIED,
+        held: true,
+        event: Event::Release,
+        ..ACQUIRE
+    },
     Shape { name: "redis-waiter", on_redis: true, held: true, event: Event::Release, ..PLAIN },
     Shape {
         name: "redis-deleted",
@@ -142,8 +153,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     Shape {
         name: "redis-silent",
         on_redis: true,
-        // So that under the tracer the tree is dead within the kill budget, a twentieth.
-        ttl: "8s",
+        ttl: UNHURRIED,
         event: Event::Silence,
         command: "deaf",
         ends: Normal::Exit(76),

@@ -110,6 +110,9 @@ fn tell(shape: &Shape, counted: &Answer, points: &[Point], answers: &[Answer]) -
             let _ = write!(text, "\n      {bad}");
             *kinds.entry(bad.split(':').next().unwrap_or(bad)).or_default() += 1;
         }
+        for fact in &answer.facts {
+            let _ = write!(text, "\n        {fact}");
+        }
     }
     for (point, answer) in points.iter().zip(answers).filter(|(_, answer)| answer.took > SLOW) {
         let _ = write!(text, "\n  slow, {:.1?}: {point}", answer.took);
