@@ -51,6 +51,8 @@ pub struct Wanted {
     pub renewals_per_ttl: u32,
     /// Whether the claim ends with a lease. If not, the kernel keeps it for as long as its processes live.
     pub leased: bool,
+    /// Whether those that are to be ended have to be looked for among all processes.
+    pub searched: bool,
 }
 
 /// Renews one claim on schedule and owns the arithmetic of its validity.
@@ -77,7 +79,8 @@ impl LeaseKeeper {
     /// arithmetic with its own ttl left to expire: the claim is then found lost.
     fn terms(&self) -> Terms {
         let ttl = self.claim.ttl().unwrap_or(self.wanted.ttl).max(Terms::LEAST_TTL);
-        Terms::new(ttl, self.wanted.grace).unwrap_or_else(|_| unreachable_terms())
+        let terms = Terms::new(ttl, self.wanted.grace).unwrap_or_else(|_| unreachable_terms());
+        if self.wanted.searched { terms.for_search() } else { terms }
     }
 
     fn renew_interval(&self) -> Duration {
@@ -212,7 +215,7 @@ mod tests {
 
     fn wanted(leased: bool) -> Wanted {
         let (ttl, grace) = (Duration::from_secs(30), Duration::from_secs(5));
-        Wanted { ttl, grace, renewals_per_ttl: 3, leased }
+        Wanted { ttl, grace, renewals_per_ttl: 3, leased, searched: false }
     }
 
     fn keeper(replies: &[Reply]) -> (LeaseKeeper, Arc<Scripted>, Moment, Clock) {

@@ -34,6 +34,7 @@ impl Renewal {
             grace: job.plan.grace,
             renewals_per_ttl: capabilities.renewals_per_ttl,
             leased: capabilities.leased,
+            searched: job.adoption.as_ref().is_some_and(|adoption| adoption.process.is_some()),
         };
         self.lease = Some(LeaseKeeper::new(claim.clone(), context.clock, wanted, from));
     }

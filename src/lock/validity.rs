@@ -45,6 +45,12 @@ impl Terms {
         Ok(Self { ttl, last_grace: grace.min(ttl / 6), kill_budget })
     }
 
+    /// The same for a tree whose members have to be looked for among all processes, which takes the longer the more there are.
+    pub fn for_search(self) -> Self {
+        let kill_budget = (self.ttl / 8).clamp(Duration::from_millis(100), Duration::from_secs(2));
+        Self { kill_budget, ..self }
+    }
+
     /// Until when a lease counted from `from` certainly lasts, after drift.
     pub fn valid_until(&self, from: Moment) -> Moment {
         from + self.ttl.mul_f64(0.99).saturating_sub(Duration::from_millis(2))
@@ -79,6 +85,7 @@ mod tests {
         assert_eq!(terms.kill_at(from).since(from), Duration::from_millis(28_698));
         assert_eq!(terms.terminate_at(from).since(from), Duration::from_millis(23_698));
         assert_eq!(terms.renew_interval(3), Duration::from_secs(10));
+        assert_eq!(terms.for_search().kill_at(from).since(from), Duration::from_millis(27_698));
     }
 
     #[test]
@@ -93,11 +100,13 @@ mod tests {
             let terms = Terms::new(Duration::from_millis(ttl_ms), Duration::from_millis(grace_ms)).expect("long enough");
             let from = Moment::from_nanos(1_000_000_000);
             let end = from + terms.ttl;
-            prop_assert!(terms.terminate_at(from) <= terms.kill_at(from));
-            prop_assert!(terms.kill_at(from) < terms.valid_until(from));
-            prop_assert!(terms.valid_until(from) < end);
-            // One renewal may fail and the next still comes before the ladder begins.
-            prop_assert!(from + terms.renew_interval(3) * 2 < terms.terminate_at(from));
+            for terms in [terms, terms.for_search()] {
+                prop_assert!(terms.terminate_at(from) <= terms.kill_at(from));
+                prop_assert!(terms.kill_at(from) < terms.valid_until(from));
+                prop_assert!(terms.valid_until(from) < end);
+                // One renewal may fail and the next still comes before the ladder begins.
+                prop_assert!(from + terms.renew_interval(3) * 2 < terms.terminate_at(from));
+            }
         }
     }
 }

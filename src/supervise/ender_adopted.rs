@@ -5,6 +5,8 @@
 //! *gone* when the process has ended and two looks at all processes have found nobody else. Before the lock is held
 //! for it, and when it has been released, nothing belongs to it.
 
+use std::io;
+
 use rustix::fd::OwnedFd;
 
 use super::adopted::Adopted;
@@ -13,8 +15,8 @@ use super::process_table::ProcessTable;
 use super::signals::Signal;
 use super::sys;
 
-/// How often all that still run are stopped before those that were found are killed. What is stopped does not fork, so
-/// the second look finds who was born during the first.
+/// How often all that still run are stopped before they are killed. What is stopped does not fork, so the second look
+/// finds who was born during the first.
 const STOPS: u32 = 8;
 
 /// Who is left of a tree whose root has ended.
@@ -30,8 +32,14 @@ pub enum Left {
 
 impl Ender {
     /// Has `process` stand in the place of the command.
-    pub fn adopt(&mut self, process: Adopted) {
+    ///
+    /// Errors: there is no memory for knowing its tree.
+    pub fn adopt(&mut self, process: Adopted) -> io::Result<()> {
+        if let Ok(table) = &mut self.table {
+            table.remember()?;
+        }
         self.adopted = Some(process);
+        Ok(())
     }
 
     /// What stands in the place of the command, if something does.
@@ -57,7 +65,7 @@ impl Ender {
 
     /// Has `look` done with the number of the process, if that is still its own, and with those of this pair.
     fn look_with_root(&mut self, look: impl Fn(&mut ProcessTable, Option<i32>, &[i32]) -> bool) -> bool {
-        let own = [std::process::id(), self.front].map(|pid| i32::try_from(pid).unwrap_or(0));
+        let own = self.own();
         loop {
             let root = self.protected().map(|adopted| (!adopted.has_ended()).then(|| adopted.pid()));
             let (Some(root), Ok(table)) = (root, &mut self.table) else { return false };
@@ -91,28 +99,36 @@ impl Ender {
             return Reached { incomplete: true, ..Reached::default() };
         }
         if self.protected().is_some_and(|adopted| !adopted.has_ended()) {
-            self.stop_all(Self::find_descendants);
+            self.find_descendants();
+            self.stop_found();
             // By its handle as well, which cannot fail to find it.
             self.signal_known(Signal::KILL);
             self.signal_found(Signal::KILL, |_| true);
         }
-        let complete = self.stop_all(Self::find_members);
+        let complete = self.find_members() & self.stop_found();
         let reached = self.signal_found(Signal::KILL, |_| true);
         Reached { incomplete: reached.incomplete || !complete, ..reached }
     }
 
-    /// Stops whom `find` finds until a look finds nobody who runs; whether the last look saw all.
-    fn stop_all(&mut self, find: impl Fn(&mut Self) -> bool) -> bool {
-        let mut complete = false;
+    /// Stops those that were found until a look at them and their descendants finds nobody who runs; whether the looks saw
+    /// all.
+    fn stop_found(&mut self) -> bool {
+        let own = self.own();
+        let mut complete = true;
         for _ in 0..STOPS {
-            complete = find(self);
             let runs = self.table.as_ref().is_ok_and(|table| table.members().any(|p| !p.is_stopped()));
             if !runs {
                 break;
             }
             self.signal_found(Signal::STOP, |member| !member.is_stopped());
+            complete &= self.table.as_mut().is_ok_and(|table| table.find_again(&own));
         }
         complete
+    }
+
+    /// Front and keeper, which are nobody's tree, though whoever started them may be.
+    fn own(&self) -> [i32; 2] {
+        [std::process::id(), self.front].map(|pid| i32::try_from(pid).unwrap_or(0))
     }
 
     /// Whether nothing is left of it.

@@ -96,7 +96,7 @@ impl ProcessTable {
         Ok(Ok(Self { directory: Directory::new(proc)?, found, members, before: Vec::new() }))
     }
 
-    /// Takes the memory for knowing members again by [`ProcessTable::find_adopted`].
+    /// Takes the memory for knowing members again.
     ///
     /// Errors: there is none.
     pub fn remember(&mut self) -> io::Result<()> {
@@ -156,9 +156,7 @@ impl ProcessTable {
     /// executes a program has none before the kernel has laid it out. Whom the last look found is a member until it has
     /// ended. For others this waits a moment; one that still cannot be read may be a member, so not all was seen.
     pub fn find_adopted(&mut self, root: Option<i32>, claim: &[u8; 32], except: &[i32]) -> bool {
-        let mut before = std::mem::take(&mut self.before);
-        before.clear();
-        before.extend(self.members().map(|member| (member.pid, member.born)).take(before.capacity()));
+        let before = self.take_members();
         let patience = Cell::new(PATIENCE);
         let since = self.look(own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
         let complete = self.find(except, |directory, process| {
@@ -178,6 +176,23 @@ impl ProcessTable {
         });
         self.before = before;
         complete
+    }
+
+    /// Looks for those whom the last look found and their living descendants, but for `except` and theirs. Whether all was
+    /// seen.
+    pub fn find_again(&mut self, except: &[i32]) -> bool {
+        let before = self.take_members();
+        let complete = self.find(except, |_, process| Ok(before.contains(&(process.pid, process.born))));
+        self.before = before;
+        complete
+    }
+
+    /// Who the last look found, in memory that goes back to its place.
+    fn take_members(&mut self) -> Vec<(i32, u64)> {
+        let mut before = std::mem::take(&mut self.before);
+        before.clear();
+        before.extend(self.members().map(|member| (member.pid, member.born)).take(before.capacity()));
+        before
     }
 
     /// Looks for those that `is_first` picks, and all living descendants of those, but for `except` and theirs.
