@@ -46,6 +46,7 @@ impl Terms {
     }
 
     /// The same for a tree whose members have to be looked for among all processes, which takes the longer the more there are.
+    #[must_use]
     pub fn for_search(self) -> Self {
         let kill_budget = (self.ttl / 8).clamp(Duration::from_millis(100), Duration::from_secs(2));
         Self { kill_budget, ..self }

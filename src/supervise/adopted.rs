@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal, test_kill_
 
 use tokio::io::unix::AsyncFd;
 
-use super::process_table::ProcessTable;
+use super::process_table::{Layout, ProcessTable};
 use super::signals::Signal;
 use super::sys;
 use crate::fd;
@@ -19,6 +19,8 @@ use crate::fd;
 pub struct Adopted {
     pid: i32,
     handle: OwnedFd,
+    /// By which its forks are known, if the kernel gives each program another one.
+    layout: Option<Layout>,
 }
 
 /// Why a process cannot be adopted.
@@ -44,7 +46,7 @@ impl Adopted {
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Err(Unfit::Gone),
             Err(error) => return Err(Unfit::System(error.into())),
         };
-        let adopted = Self { pid, handle };
+        let mut adopted = Self { pid, handle, layout: None };
         let may_signal = test_kill_process(number);
         // As long as it has not ended the number is its own.
         if adopted.has_ended() {
@@ -55,21 +57,32 @@ impl Adopted {
             Err(Errno::PERM) => return Err(Unfit::Denied),
             Err(error) => return Err(Unfit::System(error.into())),
         }
-        match ProcessTable::open() {
-            Ok(Ok(_)) => Ok(adopted),
-            Ok(Err(hidden)) => Err(Unfit::Hidden(hidden.to_string())),
-            Err(error) => Err(Unfit::System(error)),
+        let table = match ProcessTable::open() {
+            Ok(Ok(table)) => table,
+            Ok(Err(hidden)) => return Err(Unfit::Hidden(hidden.to_string())),
+            Err(error) => return Err(Unfit::System(error)),
+        };
+        let layout = if layouts_differ() { table.layout(pid) } else { None };
+        if adopted.has_ended() {
+            return Err(Unfit::Gone);
         }
+        adopted.layout = layout;
+        Ok(adopted)
     }
 
     /// The same for a process that is to be forked from this one.
     pub fn again(&self) -> io::Result<Self> {
-        Ok(Self { pid: self.pid, handle: self.handle.try_clone()? })
+        Ok(Self { pid: self.pid, handle: self.handle.try_clone()?, layout: self.layout })
     }
 
     /// Its number, which is somebody else's once it has ended.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// By which its forks are known, if they can be.
+    pub fn layout(&self) -> Option<Layout> {
+        self.layout
     }
 
     /// What can be read from once it has ended.
@@ -98,6 +111,15 @@ impl Adopted {
             None => {}
         }
     }
+}
+
+/// Whether the kernel puts each program somewhere else; for this process, and whoever has started it.
+fn layouts_differ() -> bool {
+    /// What `personality(2)` calls `ADDR_NO_RANDOMIZE`.
+    const FIXED: u32 = 0x4_0000;
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let is_on = matches!(read("/proc/sys/kernel/randomize_va_space").trim(), "1" | "2");
+    is_on && u32::from_str_radix(read("/proc/self/personality").trim(), 16).is_ok_and(|own| own & FIXED == 0)
 }
 
 /// The end of one process, which can be waited for; needs a running tokio runtime.

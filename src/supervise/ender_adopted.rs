@@ -1,7 +1,8 @@
 //! The ender of a process that is no child of dlock's.
 //!
-//! The tree is that process, its descendants, and whatever carries the claim in the environment that it was started
-//! with: the kernel tells nobody but their parents of orphans, so those are found by what they inherited. It is
+//! The tree is that process, its descendants, whatever carries the claim in the environment that it was started with, and
+//! whatever was forked from that process and has executed no other program, such as the subshells of a script: the
+//! kernel tells nobody but their parents of orphans, so those are found by what they inherited. It is
 //! *gone* when the process has ended and two looks at all processes have found nobody else. Before the lock is held
 //! for it, and when it has been released, nothing belongs to it.
 
@@ -11,7 +12,7 @@ use rustix::fd::OwnedFd;
 
 use super::adopted::Adopted;
 use super::ender::{Ender, Reached};
-use super::process_table::ProcessTable;
+use super::process_table::{Descent, ProcessTable};
 use super::signals::Signal;
 use super::sys;
 
@@ -55,7 +56,8 @@ impl Ender {
     /// Looks for the members; whether all were seen. This pair is none of them, though the caller may be.
     pub(super) fn find_adopted(&mut self) -> bool {
         let Some(claim) = self.shared.abandoned().map(format_digits) else { return false };
-        self.look_with_root(|table, root, own| table.find_adopted(root, &claim, own))
+        let descent = Descent { claim, layout: self.adopted.as_ref().and_then(Adopted::layout) };
+        self.look_with_root(|table, root, own| table.find_adopted(root, &descent, own))
     }
 
     /// Looks for the process itself and its descendants; whether all were seen.

@@ -48,6 +48,11 @@ impl Process {
         matches!(self.state, b'Z' | b'X')
     }
 
+    /// Whether it has executed no program since it was forked.
+    fn is_fork(self) -> bool {
+        self.flags & PF_FORKNOEXEC != 0
+    }
+
     fn is_of_kernel(self) -> bool {
         self.flags & PF_KTHREAD != 0
     }
@@ -56,6 +61,23 @@ impl Process {
     pub(super) fn has_ended(self) -> bool {
         self.is_zombie() && self.threads <= 1
     }
+}
+
+/// Where the kernel has put a program in its memory, by chance, when it was executed: all forks that have executed none
+/// since are the same in that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    code: (u64, u64),
+    stack: u64,
+}
+
+/// What tells who descends from an adopted process, whoever its parent is by now.
+#[derive(Clone, Copy, Debug)]
+pub struct Descent {
+    /// The claim, written as 32 digits, in the environment.
+    pub claim: [u8; 32],
+    /// The layout of the adopted process, if its forks can be known by that.
+    pub layout: Option<Layout>,
 }
 
 /// The directory, and descriptors that are given up for a moment where the system has no other.
@@ -119,10 +141,16 @@ impl Directory {
         self.read_stat(pid, &mut [0; 512], |text| parse(pid, text))
     }
 
-    /// Whether `pid` was started with no environment at all, and not with one that the kernel is still laying out.
-    fn has_no_environment(&self, pid: i32) -> Result<bool, Errno> {
-        let bounds = self.read_stat(pid, &mut [0; 1536], parse_environment)?;
-        Ok(bounds.is_some_and(|(start, end)| end != 0 && start == end))
+    /// The memory of `pid`; `None` if it has none at this moment, or may not be asked.
+    fn memory(&self, pid: i32) -> Result<Option<Memory>, Errno> {
+        let memory = self.read_stat(pid, &mut [0; 1536], parse_memory)?;
+        // The end is what the kernel lays out last.
+        Ok(memory.filter(|memory| memory.environment.1 != 0))
+    }
+
+    /// The layout of `pid`; `None` if it cannot be told.
+    pub(super) fn layout(&self, pid: i32) -> Option<Layout> {
+        Some(self.memory(pid).ok()??.layout)
     }
 
     /// What `parse` finds in /proc/PID/stat, of which `room` takes the beginning.
@@ -146,25 +174,25 @@ impl Directory {
         }
     }
 
-    /// Whether the environment that a process was started with says that it runs under `claim`, written as 32 digits.
-    /// One whose environment this process may not read belongs to somebody else, and counts as none that does. `None`
-    /// if it cannot be read at this moment: a process loses it on its way out, and has none while it executes a program.
+    /// Whether a process descends as `descent` says: by the environment that it was started with, or as a fork. One that this
+    /// process may not ask belongs to somebody else, and counts as none that does. `None` if it cannot be told at this moment: a
+    /// process loses its memory on its way out, and has no environment while it executes a program.
     ///
-    /// All threads share one environment; of a first thread that has ended it cannot be read.
-    pub(super) fn carries(&self, process: Process, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
+    /// All threads share one memory; that of a first thread that has ended cannot be read.
+    pub(super) fn descends(&self, process: Process, descent: &Descent) -> Result<Option<bool>, Errno> {
         if process.is_of_kernel() {
             return Ok(Some(false));
         }
-        if let Some(carries) = self.thread_carries(process.pid, claim)? {
-            return Ok(Some(carries));
+        if let Some(descends) = self.thread_descends(process.pid, process, descent)? {
+            return Ok(Some(descends));
         }
         match self.stat(process.pid)? {
             Some(now) if now.born != process.born || now.has_ended() => Ok(Some(false)),
             None => Ok(Some(false)),
             Some(now) if now.flags & PF_EXITING != 0 => {
-                self.any_thread(process.pid, |thread| self.thread_carries(thread, claim))
+                self.any_thread(process.pid, |thread| self.thread_descends(thread, process, descent))
             }
-            Some(_) => Ok(self.has_no_environment(process.pid)?.then_some(false)),
+            Some(_) => Ok(None),
         }
     }
 
@@ -221,10 +249,31 @@ impl Directory {
         found
     }
 
-    /// The same of one thread; `None` if it has no environment.
-    fn thread_carries(&self, thread: i32, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
-        let file = match self.file(thread, "environ", OFlags::empty()) {
+    /// The same of one thread of `process`.
+    fn thread_descends(
+        &self,
+        thread: i32,
+        process: Process,
+        descent: &Descent,
+    ) -> Result<Option<bool>, Errno> {
+        let read = match self.carries(thread, &descent.claim) {
             Err(Errno::ACCESS | Errno::PERM) => return Ok(Some(false)),
+            read => read?,
+        };
+        let layout = descent.layout.filter(|_| process.is_fork());
+        if read == Some(true) || (read == Some(false) && layout.is_none()) {
+            return Ok(read);
+        }
+        let Some(memory) = self.memory(thread)? else { return Ok(None) };
+        let is_fork = layout == Some(memory.layout);
+        // There may be an environment that could not be read a moment ago.
+        let is_told = read.is_some() || is_fork || memory.environment.0 == memory.environment.1;
+        Ok(is_told.then_some(is_fork))
+    }
+
+    /// Whether the environment that one thread was started with has `claim`; `None` if there is nothing in it.
+    fn carries(&self, thread: i32, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
+        let file = match self.file(thread, "environ", OFlags::empty()) {
             Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
             other => other?,
         };
@@ -234,7 +283,6 @@ impl Directory {
         let read = loop {
             match read(&file, &mut text) {
                 Ok(0) | Err(Errno::SRCH) => break Ok(carries),
-                Err(Errno::ACCESS | Errno::PERM) => break Ok(Some(false)),
                 Ok(length) => carries = Some(reader.finds(&text[..length])),
                 Err(errno) => break Err(errno),
             }
@@ -269,8 +317,10 @@ fn path_of<'a>(pid: i32, name: &str, room: &'a mut [u8; 24]) -> &'a CStr {
     CStr::from_bytes_until_nul(room).unwrap_or(c"")
 }
 
-/// What `include/linux/sched.h` of the kernel has among the flags of a process that ends, and of one that is its own.
+/// What `include/linux/sched.h` of the kernel has among the flags of a process that ends, of one that was forked and has not
+/// executed anything, and of one that is its own.
 const PF_EXITING: u32 = 0x4;
+const PF_FORKNOEXEC: u32 = 0x40;
 const PF_KTHREAD: u32 = 0x20_0000;
 
 /// Fields 3, 4, 5, 9, 20 and 22 of /proc/PID/stat.
@@ -284,16 +334,27 @@ fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     Some(Process { pid, parent, group, state, threads, flags, born })
 }
 
-/// Fields 50 and 51: where in its memory the environment begins and ends that it was started with.
-fn parse_environment(text: &[u8]) -> Option<(u64, u64)> {
+/// What /proc/PID/stat has of a process's memory.
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    layout: Layout,
+    /// Where the environment begins and ends that it was started with.
+    environment: (u64, u64),
+}
+
+/// Fields 26 to 28, 50 and 51.
+fn parse_memory(text: &[u8]) -> Option<Memory> {
     let mut fields = fields_from_state(text)?;
-    Some((number(fields.nth(47)?)?, number(fields.next()?)?))
+    let code = (number(fields.nth(23)?)?, number(fields.next()?)?);
+    let stack = number(fields.next()?)?;
+    let environment = (number(fields.nth(21)?)?, number(fields.next()?)?);
+    Some(Memory { layout: Layout { code, stack }, environment })
 }
 
 /// The third and all further ones; the name before them may contain anything.
 fn fields_from_state(text: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let rest = &text[text.iter().rposition(|b| *b == b')')? + 1..];
-    Some(rest.split(|b| b.is_ascii_whitespace()).filter(|field| !field.is_empty()))
+    Some(rest.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()))
 }
 
 #[cfg(test)]
@@ -313,7 +374,7 @@ mod tests {
     #[test]
     fn the_environment_of_this_process_has_two_ends() {
         let text = std::fs::read("/proc/self/stat").expect("a /proc");
-        let (start, end) = parse_environment(&text).expect("as many fields");
+        let (start, end) = parse_memory(&text).expect("as many fields").environment;
         let length = std::fs::read("/proc/self/environ").expect("a /proc").len();
         assert_eq!(usize::try_from(end - start), Ok(length));
     }

@@ -14,7 +14,7 @@ use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, fstatfs, openat, readlinka
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
-pub use super::proc_dir::Process;
+pub use super::proc_dir::{Descent, Layout, Process};
 use super::proc_dir::{Directory, number};
 
 /// What statfs(2) says of a /proc.
@@ -103,6 +103,11 @@ impl ProcessTable {
         self.before.try_reserve_exact(ROOM).map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
+    /// Where the program of `pid` is in its memory; `None` if that cannot be told.
+    pub fn layout(&self, pid: i32) -> Option<Layout> {
+        self.directory.layout(pid)
+    }
+
     /// How `pid` stands; `None` if there is no such process. An error means that it cannot be told.
     pub fn look(&self, pid: i32) -> Result<Option<Process>, Errno> {
         self.directory.stat(pid)
@@ -146,7 +151,7 @@ impl ProcessTable {
         self.find(except, |_, process| Ok(root == Some(process.pid)))
     }
 
-    /// Looks for `root`, all that carry `claim` in their environment and are younger than this process, and all living
+    /// Looks for `root`, all that descend from it as `descent` says and are younger than this process, and all living
     /// descendants of those, but for `except` and theirs. Whether all was seen.
     ///
     /// Reading an environment may take as long as the other process keeps its memory locked. Those that were there before
@@ -155,7 +160,7 @@ impl ProcessTable {
     /// A process on its way out loses its environment before it closes its files, which may take long (NFS), and one that
     /// executes a program has none before the kernel has laid it out. Whom the last look found is a member until it has
     /// ended. For others this waits a moment; one that still cannot be read may be a member, so not all was seen.
-    pub fn find_adopted(&mut self, root: Option<i32>, claim: &[u8; 32], except: &[i32]) -> bool {
+    pub fn find_adopted(&mut self, root: Option<i32>, descent: &Descent, except: &[i32]) -> bool {
         let before = self.take_members();
         let patience = Cell::new(PATIENCE);
         let since = self.look(own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
@@ -167,8 +172,8 @@ impl ProcessTable {
                 return Ok(false);
             }
             loop {
-                match directory.carries(process, claim)? {
-                    Some(carries) => return Ok(carries),
+                match directory.descends(process, descent)? {
+                    Some(descends) => return Ok(descends),
                     None if before.contains(&(process.pid, process.born)) => return Ok(true),
                     None => directory.await_end(process, &patience)?,
                 }
@@ -334,8 +339,8 @@ mod tests {
 
     #[test]
     fn who_carries_a_claim_is_found_by_that_and_the_others_by_their_parents() {
-        const CLAIM: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
-        let claim = std::str::from_utf8(CLAIM).expect("digits");
+        const DESCENT: &Descent = &Descent { claim: *b"0123456789abcdef0123456789abcdef", layout: None };
+        let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
         let start = |claim: &str| {
             std::process::Command::new("sleep")
                 .arg("100")
@@ -350,9 +355,9 @@ mod tests {
         table.remember().expect("memory");
         let found = |table: &ProcessTable| table.members().map(|p| p.pid).collect::<Vec<_>>();
         // Other tests have processes that come and go, so a look may be incomplete.
-        while !table.find_adopted(None, CLAIM, &[]) {}
+        while !table.find_adopted(None, DESCENT, &[]) {}
         assert_eq!(found(&table), [carrier_pid]);
-        while !table.find_adopted(Some(stranger_pid), CLAIM, &[carrier_pid]) {}
+        while !table.find_adopted(Some(stranger_pid), DESCENT, &[carrier_pid]) {}
         assert_eq!(found(&table), [stranger_pid]);
         assert!(table.find_descendants(Some(stranger_pid), &[]));
         assert_eq!(found(&table), [stranger_pid]);
@@ -365,8 +370,8 @@ mod tests {
     }
     #[test]
     fn who_is_just_executing_a_program_is_not_overlooked_because_it_has_no_environment_yet() {
-        const CLAIM: &[u8; 32] = b"0e0e0e0e0e0e0e0eabababababababab";
-        let claim = std::str::from_utf8(CLAIM).expect("digits");
+        const DESCENT: &Descent = &Descent { claim: *b"0e0e0e0e0e0e0e0eabababababababab", layout: None };
+        let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
         let mut table = table();
         table.remember().expect("memory");
         for _ in 0..5 {
@@ -379,7 +384,7 @@ mod tests {
                 .expect("a command");
             let id = carrier.id();
             let overlooked = (0..40).find(|_| {
-                table.find_adopted(None, CLAIM, &[])
+                table.find_adopted(None, DESCENT, &[])
                     && table.members().all(|p| u32::try_from(p.pid) != Ok(id))
             });
             carrier.kill().expect("a child");

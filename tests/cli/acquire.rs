@@ -121,6 +121,53 @@ fn what_a_script_leaves_under_its_claim_is_ended_before_the_next_one_starts() {
 }
 
 #[test]
+fn subshells_of_a_killed_script_have_ended_when_the_next_one_starts() {
+    // They are forks of the shell, and have the environment that it was started with, before it had the lock.
+    const SUBSHELLS: &str = r#"eval "$("$dlock" acquire --endpoint "$locks" --name x --grace 200ms --for-pid $$)" || exit
+        work() { while :; do sleep 0.01; done; }
+        work & echo $! >function
+        (trap "" TERM; (work) & echo $! >nested; work) & echo $! >deaf
+        sleep 1000 | work & echo $! >piped
+        until [ -s nested ]; do sleep 0.01; done; echo up >up; wait"#;
+    for shell in ["dash", "bash", "zsh"] {
+        let bed = Bed::new();
+        let running = bed.start(bed.command(shell).args(["-c", SUBSHELLS]));
+        bed.await_line("up");
+        let pids = ["function", "nested", "deaf", "piped"].map(|name| bed.read(name).trim().to_owned());
+        let members = pids.map(|pid| process::look(pid.parse().expect("a pid")).expect("a subshell"));
+        let (overlap, words) = Overlap::words(&bed, &members);
+        let waiter = bed.start(bed.run(["-q", "--name", "x", "--"]).args(words));
+        bed.await_waiters("x", 1);
+        running.signal(Signal::KILL);
+        assert_eq!(waiter.finish().code(), Some(0), "{shell}");
+        overlap.assert_none(&bed);
+        bed.await_no_process();
+        assert_eq!(running.finish().signal(), Some(9), "{shell}");
+    }
+}
+
+#[test]
+fn subshells_of_another_run_of_the_same_script_are_none_of_its() {
+    let bed = Bed::new();
+    let text = "[ $who = first ] || { (while :; do sleep 0.01; done) & echo $! >subshell; }; \
+                eval \"$(dlock acquire --name x --for-pid $$ --grace 0)\" || exit; echo up >up.$who; read _ <gate";
+    let gate = bed.gate("gate");
+    let first = bed.start(script(&bed, text).env("who", "first"));
+    bed.await_line("up.first");
+    let second = bed.start(script(&bed, text).env("who", "second"));
+    bed.await_waiters("x", 1);
+    let subshell = bed.await_line("subshell").parse().expect("a pid");
+    first.signal(Signal::KILL);
+    bed.await_line("up.second");
+    assert!(is_alive(subshell));
+    gate.open();
+    assert_eq!(second.finish().code(), Some(0));
+    assert_eq!(first.finish().signal(), Some(9));
+    process::signal(subshell, Signal::KILL);
+    bed.await_no_process();
+}
+
+#[test]
 fn what_has_been_killed_and_still_has_its_files_keeps_the_next_one_waiting() {
     // The kernel takes back the memory, and with it the environment, before the files.
     const HUGE: &str = "import fcntl, os, sys, time
