@@ -1,18 +1,23 @@
 //! A process that was there before dlock, and that dlock ends as it would end a command of its own.
 
 use std::io;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal, test_kill_process};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, pidfd_send_signal, test_kill_process};
 
 use tokio::io::unix::AsyncFd;
 
-use super::process_table::{Layout, ProcessTable};
+use super::descent::Layout;
+use super::process_table::ProcessTable;
 use super::signals::Signal;
-use super::sys;
+use super::{sys, wait};
 use crate::fd;
+
+/// How often the layout of a process is looked for that is just executing a program.
+const LAYOUT_LOOKS: u32 = 500;
 
 /// One process, whoever gets its number after it. See the module.
 #[derive(Debug)]
@@ -62,12 +67,29 @@ impl Adopted {
             Ok(Err(hidden)) => return Err(Unfit::Hidden(hidden.to_string())),
             Err(error) => return Err(Unfit::System(error)),
         };
-        let layout = if layouts_differ() { table.layout(pid) } else { None };
-        if adopted.has_ended() {
-            return Err(Unfit::Gone);
-        }
-        adopted.layout = layout;
+        adopted.layout = adopted.find_layout(&table)?;
         Ok(adopted)
+    }
+
+    /// By which its forks can be known; nothing where every program is at the same place, or where this process may not ask.
+    fn find_layout(&self, table: &ProcessTable) -> Result<Option<Layout>, Unfit> {
+        let hidden = |errno| Unfit::Hidden(format!("its memory cannot be seen ({})", io::Error::from(errno)));
+        for _ in 0..LAYOUT_LOOKS {
+            let layouts = [self.pid, getpid().as_raw_nonzero().get()].map(|pid| table.layout(pid));
+            // Only then was the number its own.
+            if self.has_ended() {
+                return Err(Unfit::Gone);
+            }
+            let [layout, own] = layouts;
+            if layout == Err(Errno::ACCESS) {
+                return Ok(None);
+            }
+            if let (Some(layout), Some(own)) = (layout.map_err(hidden)?, own.map_err(hidden)?) {
+                return Ok(Some(layout).filter(|layout| layout.is_by_chance(&own)));
+            }
+            wait::pause(Duration::from_millis(1));
+        }
+        Err(hidden(Errno::AGAIN))
     }
 
     /// The same for a process that is to be forked from this one.
@@ -111,15 +133,6 @@ impl Adopted {
             None => {}
         }
     }
-}
-
-/// Whether the kernel puts each program somewhere else; for this process, and whoever has started it.
-fn layouts_differ() -> bool {
-    /// What `personality(2)` calls `ADDR_NO_RANDOMIZE`.
-    const FIXED: u32 = 0x4_0000;
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    let is_on = matches!(read("/proc/sys/kernel/randomize_va_space").trim(), "1" | "2");
-    is_on && u32::from_str_radix(read("/proc/self/personality").trim(), 16).is_ok_and(|own| own & FIXED == 0)
 }
 
 /// The end of one process, which can be waited for; needs a running tokio runtime.

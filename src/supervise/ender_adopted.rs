@@ -11,8 +11,9 @@ use std::io;
 use rustix::fd::OwnedFd;
 
 use super::adopted::Adopted;
+use super::descent::Descent;
 use super::ender::{Ender, Reached};
-use super::process_table::{Descent, ProcessTable};
+use super::process_table::ProcessTable;
 use super::signals::Signal;
 use super::sys;
 

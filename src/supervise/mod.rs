@@ -15,6 +15,7 @@ mod carrier;
 pub mod chances;
 pub mod channel;
 pub mod command;
+pub mod descent;
 mod diagnosis;
 pub mod ender;
 pub mod ender_adopted;

@@ -14,6 +14,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::carrier::Reader;
+use super::descent::{Descent, Layout, Memory};
 use crate::clock::now;
 
 /// How long a wait for the end of a process is at most before it is looked at again.
@@ -61,23 +62,6 @@ impl Process {
     pub(super) fn has_ended(self) -> bool {
         self.is_zombie() && self.threads <= 1
     }
-}
-
-/// Where the kernel has put a program in its memory, by chance, when it was executed: all forks that have executed none
-/// since are the same in that.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Layout {
-    code: (u64, u64),
-    stack: u64,
-}
-
-/// What tells who descends from an adopted process, whoever its parent is by now.
-#[derive(Clone, Copy, Debug)]
-pub struct Descent {
-    /// The claim, written as 32 digits, in the environment.
-    pub claim: [u8; 32],
-    /// The layout of the adopted process, if its forks can be known by that.
-    pub layout: Option<Layout>,
 }
 
 /// The directory, and descriptors that are given up for a moment where the system has no other.
@@ -144,13 +128,20 @@ impl Directory {
     /// The memory of `pid`; `None` if it has none at this moment, or may not be asked.
     fn memory(&self, pid: i32) -> Result<Option<Memory>, Errno> {
         let memory = self.read_stat(pid, &mut [0; 1536], parse_memory)?;
-        // The end is what the kernel lays out last.
-        Ok(memory.filter(|memory| memory.environment.1 != 0))
+        Ok(memory.filter(Memory::is_complete))
     }
 
-    /// The layout of `pid`; `None` if it cannot be told.
-    pub(super) fn layout(&self, pid: i32) -> Option<Layout> {
-        Some(self.memory(pid).ok()??.layout)
+    /// As [`super::process_table::ProcessTable::layout`].
+    pub(super) fn layout(&self, pid: i32) -> Result<Option<Layout>, Errno> {
+        if let Some(memory) = self.any_thread(pid, |thread| self.memory(thread))? {
+            return Ok(Some(memory.layout));
+        }
+        // What may not be asked looks as if there were none.
+        match self.file(pid, "environ", OFlags::empty()) {
+            Ok(_) | Err(Errno::NOENT | Errno::SRCH) => Ok(None),
+            Err(Errno::PERM) => Err(Errno::ACCESS),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// What `parse` finds in /proc/PID/stat, of which `room` takes the beginning.
@@ -267,7 +258,7 @@ impl Directory {
         let Some(memory) = self.memory(thread)? else { return Ok(None) };
         let is_fork = layout == Some(memory.layout);
         // There may be an environment that could not be read a moment ago.
-        let is_told = read.is_some() || is_fork || memory.environment.0 == memory.environment.1;
+        let is_told = read.is_some() || is_fork || memory.has_no_environment();
         Ok(is_told.then_some(is_fork))
     }
 
@@ -334,21 +325,13 @@ fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     Some(Process { pid, parent, group, state, threads, flags, born })
 }
 
-/// What /proc/PID/stat has of a process's memory.
-#[derive(Clone, Copy, Debug)]
-struct Memory {
-    layout: Layout,
-    /// Where the environment begins and ends that it was started with.
-    environment: (u64, u64),
-}
-
 /// Fields 26 to 28, 50 and 51.
 fn parse_memory(text: &[u8]) -> Option<Memory> {
     let mut fields = fields_from_state(text)?;
     let code = (number(fields.nth(23)?)?, number(fields.next()?)?);
     let stack = number(fields.next()?)?;
-    let environment = (number(fields.nth(21)?)?, number(fields.next()?)?);
-    Some(Memory { layout: Layout { code, stack }, environment })
+    let (environment, top) = (number(fields.nth(21)?)?, number(fields.next()?)?);
+    Some(Memory { layout: Layout { code, stack, top }, environment })
 }
 
 /// The third and all further ones; the name before them may contain anything.
@@ -374,9 +357,10 @@ mod tests {
     #[test]
     fn the_environment_of_this_process_has_two_ends() {
         let text = std::fs::read("/proc/self/stat").expect("a /proc");
-        let (start, end) = parse_memory(&text).expect("as many fields").environment;
+        let memory = parse_memory(&text).expect("as many fields");
         let length = std::fs::read("/proc/self/environ").expect("a /proc").len();
-        assert_eq!(usize::try_from(end - start), Ok(length));
+        assert_eq!(usize::try_from(memory.layout.top - memory.environment), Ok(length));
+        assert!(memory.is_complete());
     }
 
     #[test]

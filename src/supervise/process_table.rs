@@ -14,7 +14,8 @@ use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, fstatfs, openat, readlinka
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
-pub use super::proc_dir::{Descent, Layout, Process};
+use super::descent::{Descent, Layout};
+pub use super::proc_dir::Process;
 use super::proc_dir::{Directory, number};
 
 /// What statfs(2) says of a /proc.
@@ -103,8 +104,10 @@ impl ProcessTable {
         self.before.try_reserve_exact(ROOM).map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Where the program of `pid` is in its memory; `None` if that cannot be told.
-    pub fn layout(&self, pid: i32) -> Option<Layout> {
+    /// Where the program of `pid` is in its memory; `None` if it has none now: it ends, or is just executing one.
+    ///
+    /// Errors: `ACCESS` if this process may not ask; others of the system.
+    pub fn layout(&self, pid: i32) -> Result<Option<Layout>, Errno> {
         self.directory.layout(pid)
     }
 

@@ -117,6 +117,10 @@ impl<'a> Scene<'a> {
             _ => shape.ttl,
         };
         let script = shape.is_for_script().then(|| site.script());
+        // Before that it is still a fork of this process.
+        while script.is_some() && !site.has_noted("member run") && begun.elapsed() < LONGEST {
+            sys::await_change(Duration::from_millis(1));
+        }
         let role = if shape.is_for_script() { Role::Caller } else { Role::Front };
         let own = script.map(|_| Own::by(site.mark()));
         let tracer = Tracer::of(site.run(ttl, script), role, own);
