@@ -247,19 +247,24 @@ impl Directory {
         process: Process,
         descent: &Descent,
     ) -> Result<Option<bool>, Errno> {
-        let read = match self.carries(thread, &descent.claim) {
-            Err(Errno::ACCESS | Errno::PERM) => return Ok(Some(false)),
-            read => read?,
+        // The memory first: a fork that executes a program meanwhile is known by the environment of that.
+        let fork = match descent.layout {
+            Some(layout) if process.is_fork() => self.memory(thread)?.map(|memory| memory.layout == layout),
+            _ => Some(false),
         };
-        let layout = descent.layout.filter(|_| process.is_fork());
-        if read == Some(true) || (read == Some(false) && layout.is_none()) {
-            return Ok(read);
+        if fork == Some(true) {
+            return Ok(fork);
         }
-        let Some(memory) = self.memory(thread)? else { return Ok(None) };
-        let is_fork = layout == Some(memory.layout);
-        // There may be an environment that could not be read a moment ago.
-        let is_told = read.is_some() || is_fork || memory.has_no_environment();
-        Ok(is_told.then_some(is_fork))
+        match self.carries(thread, &descent.claim) {
+            Err(Errno::ACCESS | Errno::PERM) => Ok(Some(false)),
+            Ok(Some(false)) => Ok(fork),
+            // Either there is none, or it could not be read just then.
+            Ok(None) => {
+                let memory = self.memory(thread)?.filter(Memory::has_no_environment);
+                Ok(memory.and(fork))
+            }
+            carries => carries,
+        }
     }
 
     /// Whether the environment that one thread was started with has `claim`; `None` if there is nothing in it.
