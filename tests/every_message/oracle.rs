@@ -13,9 +13,6 @@ pub(crate) const REFUSED: i32 = 64;
 /// What a machine with other things to do may take for something that is done at once.
 const SOON: Duration = Duration::from_millis(1_300);
 
-/// What a service may add to a ttl.
-const BOUND: Duration = Duration::from_secs(2);
-
 /// Who gives up telling the service of its end does so after that.
 const RELEASE: Duration = Duration::from_secs(5);
 
@@ -35,10 +32,10 @@ pub(crate) fn left_for(
     // A server that is silent cannot be told of the end, though all do without it. What the claim leaves there beside the
     // entries of others ends with theirs.
     if strike.is_some_and(|strike| strike.fault == Fault::Silence) {
-        return TTL_OF_OTHERS + BOUND;
+        return TTL_OF_OTHERS + service.adds_to_ttl();
     }
     let has_left = claim.is_some_and(has_left);
-    if is_outage(service, shape, strike) || !has_left { TTL + BOUND } else { SOON }
+    if is_outage(service, shape, strike) || !has_left { TTL + service.adds_to_ttl() } else { SOON }
 }
 
 /// Whether the claim's end was confirmed.
@@ -225,7 +222,7 @@ impl Seen {
     /// The one behind and the newcomer run soon.
     fn next_ones(&self, claim: &Ended, found: &mut Vec<String>) {
         let certain = has_left(claim) && !self.is_outage();
-        let mut within = SOON + if certain { Duration::ZERO } else { TTL + BOUND };
+        let mut within = SOON + if certain { Duration::ZERO } else { TTL + self.service.adds_to_ttl() };
         let mut free = claim.at.max(self.released);
         if self.shape.stands_again() {
             // The one behind runs between its terms.

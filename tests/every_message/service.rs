@@ -1,6 +1,7 @@
 //! The services, and what is left in them.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use crate::relay::Protocol;
 use crate::relay::http2::Http2;
@@ -107,6 +108,12 @@ impl Service {
     /// Whether one server of several may fall silent, and nothing is lost.
     pub(crate) fn bears_silence(self) -> bool {
         matches!(self, Self::RedlockOne | Self::EtcdThree | Self::ZookeeperThree)
+    }
+
+    /// How much longer than a ttl a claim may be there that nobody renews. On memcached each observer waits from when it first
+    /// saw that.
+    pub(crate) fn adds_to_ttl(self) -> Duration {
+        Duration::from_secs(if matches!(self, Self::Memcached) { 5 } else { 2 })
     }
 
     /// The first of its servers' ports, for a relay each. The rest is reached without one.
