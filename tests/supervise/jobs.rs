@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::support::process::{is_alive, is_stopped, look};
-use crate::support::scripts::HEADLESS;
+use crate::support::scripts::ZOMBIE_LEADER;
 use crate::support::terminal::{Terminal, front_of, running};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Bed, process};
@@ -55,10 +55,10 @@ fn ctrl_z_works_again_and_again() {
 #[test]
 fn ctrl_z_suspends_a_command_whose_first_thread_has_ended() {
     let bed = Bed::new();
-    let script = bed.write("headless.py", HEADLESS);
-    let words = format!("exec {} {} up.headless", Bed::python(), script.display());
+    let script = bed.write("zombie-leader.py", ZOMBIE_LEADER);
+    let words = format!("exec {} {} up.leader", Bed::python(), script.display());
     let (mut terminal, command) = running(&bed, "", &words);
-    bed.await_line("up.headless");
+    bed.await_line("up.leader");
     let front = front_of(command);
     let has_stopped = || process::threads(command).iter().any(|thread| is_stopped(*thread));
     for way in ["fg", "kill -CONT", "fg"] {

@@ -4,7 +4,7 @@ use super::bed::Bed;
 use super::process::{self, Process};
 
 /// A process whose first thread has ended, which the process table shows as a zombie. `$1` gets a line when that is so.
-pub(crate) const HEADLESS: &str = r#"
+pub(crate) const ZOMBIE_LEADER: &str = r#"
 import ctypes, os, sys, threading, time
 def stay():
     while open("/proc/self/stat").read().rpartition(")")[2].split()[0] != "Z":
@@ -76,9 +76,9 @@ impl Tree {
         let script = bed.write("tree.sh", TREE);
         let ready = format!("{name}.tree");
         let tag = bed.path(&ready).display().to_string();
-        let (script, headless) = (script.display().to_string(), bed.write("headless.py", HEADLESS));
-        let headless = headless.display().to_string();
-        let words = ["env", &format!("TEST_TREE={tag}"), "sh", &script, &tag, Bed::python(), &headless];
+        let (script, leader) = (script.display().to_string(), bed.write("zombie-leader.py", ZOMBIE_LEADER));
+        let leader = leader.display().to_string();
+        let words = ["env", &format!("TEST_TREE={tag}"), "sh", &script, &tag, Bed::python(), &leader];
         let words = words.iter().map(ToString::to_string).collect();
         (Self { tag, ready }, words)
     }
