@@ -48,7 +48,12 @@ impl Front {
             LastWord::Suspended => {
                 match (watch.suspending, self.stays_behind, self.start.parent) {
                     (false, ..) => {}
-                    (true, true, Some(caller)) => sys::stop_self_under(caller),
+                    (true, true, Some(caller)) => {
+                        if !sys::stop_self_under(caller) {
+                            // Nobody waits any more.
+                            return Step::End(FrontEnd::Done(Outcome::Signaled(Signal::HUP)));
+                        }
+                    }
                     (true, ..) => sys::stop_self(),
                 }
                 Step::Again

@@ -316,15 +316,18 @@ pub fn stop_self() {
     drop(kill(rustix::process::getpid().as_raw_nonzero().get(), Signal::STOP));
 }
 
-/// The same, but this process also goes on when its parent, which has to be `parent`, ends: nobody else would let it.
-pub fn stop_self_under(parent: i32) {
+/// The same, but this process also goes on when its parent, which has to be `parent`, ends: nobody else would let it. Whether
+/// the parent is still there.
+pub fn stop_self_under(parent: i32) -> bool {
     let on_death = |signal: libc::c_int| {
         // SAFETY: a plain system call.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) };
     };
+    let is_there = || rustix::process::getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == parent);
     on_death(libc::SIGCONT);
-    if rustix::process::getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == parent) {
+    if is_there() {
         stop_self();
     }
     on_death(0);
+    is_there()
 }
