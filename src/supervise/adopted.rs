@@ -75,17 +75,17 @@ impl Adopted {
     fn find_layout(&self, table: &ProcessTable) -> Result<Option<Layout>, Unfit> {
         let hidden = |errno| Unfit::Hidden(format!("its memory cannot be seen ({})", io::Error::from(errno)));
         for _ in 0..LAYOUT_LOOKS {
-            let layouts = [self.pid, getpid().as_raw_nonzero().get()].map(|pid| table.layout(pid));
+            let (layout, own) = (table.layout(self.pid), table.layout(getpid().as_raw_nonzero().get()));
+            let may_ask = if layout == Ok(None) { table.may_ask(self.pid) } else { Ok(true) };
             // Only then was the number its own.
             if self.has_ended() {
                 return Err(Unfit::Gone);
             }
-            let [layout, own] = layouts;
-            if layout == Err(Errno::ACCESS) {
-                return Ok(None);
-            }
             if let (Some(layout), Some(own)) = (layout.map_err(hidden)?, own.map_err(hidden)?) {
                 return Ok(Some(layout).filter(|layout| layout.is_by_chance(&own)));
+            }
+            if !may_ask.map_err(hidden)? {
+                return Ok(None);
             }
             wait::pause(Duration::from_millis(1));
         }

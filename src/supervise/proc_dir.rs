@@ -133,13 +133,14 @@ impl Directory {
 
     /// As [`super::process_table::ProcessTable::layout`].
     pub(super) fn layout(&self, pid: i32) -> Result<Option<Layout>, Errno> {
-        if let Some(memory) = self.any_thread(pid, |thread| self.memory(thread))? {
-            return Ok(Some(memory.layout));
-        }
-        // What may not be asked looks as if there were none.
+        Ok(self.any_thread(pid, |thread| self.memory(thread))?.map(|memory| memory.layout))
+    }
+
+    /// As [`super::process_table::ProcessTable::may_ask`].
+    pub(super) fn may_ask(&self, pid: i32) -> Result<bool, Errno> {
         match self.file(pid, "environ", OFlags::empty()) {
-            Ok(_) | Err(Errno::NOENT | Errno::SRCH) => Ok(None),
-            Err(Errno::PERM) => Err(Errno::ACCESS),
+            Ok(_) | Err(Errno::NOENT | Errno::SRCH) => Ok(true),
+            Err(Errno::ACCESS | Errno::PERM) => Ok(false),
             Err(errno) => Err(errno),
         }
     }

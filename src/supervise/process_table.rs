@@ -104,11 +104,16 @@ impl ProcessTable {
         self.before.try_reserve_exact(ROOM).map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Where the program of `pid` is in its memory; `None` if it has none now: it ends, or is just executing one.
-    ///
-    /// Errors: `ACCESS` if this process may not ask; others of the system.
+    /// Where the program of `pid` is in its memory; `None` if it has none now, as it ends or is just executing one, or if this
+    /// process may not ask. An error means that it cannot be told.
     pub fn layout(&self, pid: i32) -> Result<Option<Layout>, Errno> {
         self.directory.layout(pid)
+    }
+
+    /// Whether this process may ask for the memory and the environment of `pid`, if there is such a process. An error means that
+    /// it cannot be told.
+    pub fn may_ask(&self, pid: i32) -> Result<bool, Errno> {
+        self.directory.may_ask(pid)
     }
 
     /// How `pid` stands; `None` if there is no such process. An error means that it cannot be told.
