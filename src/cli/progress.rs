@@ -163,13 +163,13 @@ impl Progress for ProgressPrinter<'_> {
                 let (what, remedy) = (sanitise::text(&risk.what), risk.remedy.as_deref().map(sanitise::text));
                 self.say(&Message::Risk { what, remedy });
             }
-            Notice::NotLeft { error, held, ttl } => {
+            Notice::NotLeft { error, held, ends_within } => {
                 self.stays_held();
                 let (lock, reason) = (lock(), text(error));
                 self.say(&if held {
-                    Message::ReleaseFailed { lock, reason, ttl }
+                    Message::ReleaseFailed { lock, reason, ends_within }
                 } else {
-                    Message::LeaveFailed { lock, reason, ttl }
+                    Message::LeaveFailed { lock, reason, ends_within }
                 });
             }
         }

@@ -218,7 +218,9 @@ impl Driver<'_> {
         match &self.following.claim {
             Some(claim) => {
                 if let Err(error) = claim.leave(succeeded, deadline).await {
-                    context.notice(Notice::NotLeft { error: &error, held, ttl: claim.ttl() });
+                    let bound = job.backend.capabilities().abandoned_bound;
+                    let ends_within = claim.ttl().map(|ttl| ttl + bound);
+                    context.notice(Notice::NotLeft { error: &error, held, ends_within });
                 }
             }
             // That nothing was reached is what will be said; what may have been left ends with its ttl.

@@ -114,8 +114,8 @@ pub enum Notice<'a> {
         error: &'a Error,
         /// Whether it held.
         held: bool,
-        /// How long it lasts at most; without, it ends with its processes.
-        ttl: Option<Duration>,
+        /// How long it lasts at most, with the time that the service may take to notice; without, it ends with its processes.
+        ends_within: Option<Duration>,
     },
 }
 

@@ -142,14 +142,14 @@ pub enum Message {
     ReleaseFailed {
         lock: String,
         reason: String,
-        #[serde(rename = "ttl_ms", serialize_with = "milliseconds_or_null")]
-        ttl: Option<Duration>,
+        #[serde(rename = "ends_within_ms", serialize_with = "milliseconds_or_null")]
+        ends_within: Option<Duration>,
     },
     LeaveFailed {
         lock: String,
         reason: String,
-        #[serde(rename = "ttl_ms", serialize_with = "milliseconds_or_null")]
-        ttl: Option<Duration>,
+        #[serde(rename = "ends_within_ms", serialize_with = "milliseconds_or_null")]
+        ends_within: Option<Duration>,
     },
     CommandNotFound {
         command: String,

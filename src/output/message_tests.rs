@@ -141,12 +141,12 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "the command held deploy for 1h00m (--max-run) and was ended",
         ),
         (
-            M::ReleaseFailed { lock: lock(), reason: why(), ttl: Some(s(30)) },
+            M::ReleaseFailed { lock: lock(), reason: why(), ends_within: Some(s(30)) },
             Level::Warning,
             "cannot release deploy: reason; it ends by itself within 30s",
         ),
         (
-            M::LeaveFailed { lock: lock(), reason: why(), ttl: Some(s(30)) },
+            M::LeaveFailed { lock: lock(), reason: why(), ends_within: Some(s(30)) },
             Level::Warning,
             "cannot leave the queue for deploy: reason; the place in it ends by itself within 30s",
         ),

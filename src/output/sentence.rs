@@ -137,11 +137,15 @@ impl Message {
 
     fn fmt_release(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ReleaseFailed { lock, reason, ttl } => {
-                write!(f, "cannot release {lock}: {reason}; it ends {}", ends(*ttl))
+            Self::ReleaseFailed { lock, reason, ends_within } => {
+                write!(f, "cannot release {lock}: {reason}; it ends {}", ends(*ends_within))
             }
-            Self::LeaveFailed { lock, reason, ttl } => {
-                write!(f, "cannot leave the queue for {lock}: {reason}; the place in it ends {}", ends(*ttl))
+            Self::LeaveFailed { lock, reason, ends_within } => {
+                write!(
+                    f,
+                    "cannot leave the queue for {lock}: {reason}; the place in it ends {}",
+                    ends(*ends_within)
+                )
             }
             _ => Err(fmt::Error),
         }
