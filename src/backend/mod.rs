@@ -77,8 +77,6 @@ pub use options::Options;
 pub enum Evict {
     /// Mark it: its owner ends its command, leaves and says who asked. The entry stays until then.
     Ask,
-    /// Remove it if it is waiting; leave it alone if it holds.
-    IfWaiting,
     /// Remove it now; if it holds, the next one may start while its command still runs.
     Force,
 }
@@ -112,8 +110,8 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// `deadline` bounds the whole call. Errors: `Unavailable`, `Denied`, `Invalid`, `Mismatch` (C15),
     /// `Deadlock` (the wait would close a cycle of waits; the entry is gone again), `Unwritable`, `System`.
-    /// Dropping the future, or an error, may leave the entry: `evict(own id, IfWaiting)` removes it, and what
-    /// is still in flight ends with its ttl (C05).
+    /// Dropping the future, or an error, may leave the entry: `evict(own id, Force)` removes it, whether it
+    /// holds by then or not, and what is still in flight ends with its ttl (C05).
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>>;
 
     /// Reads holders and waiters in order; changes nothing (C10). A name never used is an empty line.
@@ -127,8 +125,7 @@ pub trait Backend: Debug + Send + Sync {
 
     /// Removes, or asks to leave, exactly the entry `id` in the line of `name` (C09); `by` is who asks.
     ///
-    /// Returns whether there was such an entry to act on: for `IfWaiting` whether it is out of the line's
-    /// waiters now. For a claim on several names the whole claim goes. A call whose first answer was lost asks again, and may
+    /// Returns whether there was such an entry to act on. For a claim on several names the whole claim goes. A call whose first answer was lost asks again, and may
     /// then say that there is no entry since it has removed it itself.
     async fn evict(
         &self,

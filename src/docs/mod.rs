@@ -160,4 +160,6 @@ pub mod adr {
     pub mod r0122_files_of_a_folder_form_no_circle {}
     #[doc = include_str!("adr/0124-every-message-of-every-way-to-hold.md")]
     pub mod r0124_every_message_of_every_way_to_hold {}
+    #[doc = include_str!("adr/0125-an-attempt-to-enter-is-undone-whatever-came-of-it.md")]
+    pub mod r0125_an_attempt_to_enter_is_undone_whatever_came_of_it {}
 }

@@ -142,17 +142,15 @@ impl Entry {
         })
     }
 
-    /// The attempt to enter may have left an entry, unless the service said what was wrong with it.
+    /// The attempt to enter may have left an entry, unless the service said what was wrong with it. By now that may hold
+    /// the lock, under which nothing runs.
     pub(super) async fn evict_self(&self, context: &Context<'_>, deadline: Moment) -> Result<()> {
         if !context.machine.may_have_entered() {
             return Ok(());
         }
         let (backend, request) = (&context.job.backend, &self.request);
-        // Of locks that are taken one after another the first may be held already; nothing runs under them.
-        let atomic = backend.capabilities().atomic_names || request.names.len() == 1;
-        let how = if atomic { Evict::IfWaiting } else { Evict::Force };
         for name in &request.names {
-            backend.evict(name, request.id, how, &request.holder, deadline).await?;
+            backend.evict(name, request.id, Evict::Force, &request.holder, deadline).await?;
         }
         Ok(())
     }

@@ -87,7 +87,7 @@ async fn c05_dropped_enter_behind_a_holder_can_be_undone(b: Bench) {
         let request = b.ask(&lock);
         let client = b.connect().await;
         drop(drop_after(&b, polls, client.enter(&request, b.soon())).await);
-        b.evict(&lock, request.id, Evict::IfWaiting).await;
+        b.evict(&lock, request.id, Evict::Force).await;
         assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![]), "after {polls} polls");
     }
 }
@@ -162,7 +162,7 @@ async fn c06_dropping_changed_loses_no_loss(b: Bench) {
         let holder = b.hold(b.ask(&lock)).await;
         let waiter = b.enter(b.ask(&lock)).await;
         let seen = waiter.state().await;
-        b.evict(&lock, waiter.id(), Evict::IfWaiting).await;
+        b.evict(&lock, waiter.id(), Evict::Force).await;
         drop(drop_after(&b, polls, waiter.claim.changed(Some(&seen))).await);
         waiter.lost().await;
         holder.leave().await;
@@ -187,7 +187,7 @@ async fn c06_loss_is_told_to_one_who_listens(b: Bench) {
     let waiter = b.enter(b.ask(&lock)).await;
     let seen = waiter.state().await;
     let (state, _) =
-        tokio::join!(b.by(b.soon(), waiter.next(Some(&seen))), b.evict(&lock, waiter.id(), Evict::IfWaiting));
+        tokio::join!(b.by(b.soon(), waiter.next(Some(&seen))), b.evict(&lock, waiter.id(), Evict::Force));
     assert!(matches!(state, Some(ClaimState::Lost(_))), "{state:?}");
 }
 
@@ -222,7 +222,7 @@ async fn c08_leaving_after_an_eviction_is_no_error(b: Bench) {
     let lock = b.name("a");
     let holder = b.hold(b.ask(&lock)).await;
     let waiter = b.enter(b.ask(&lock)).await;
-    b.evict(&lock, waiter.id(), Evict::IfWaiting).await;
+    b.evict(&lock, waiter.id(), Evict::Force).await;
     waiter.lost().await;
     waiter.leave().await;
     holder.still_holds().await;

@@ -11,8 +11,7 @@ cases![
     c09_id_of_another_lock_leaves_everybody[],
     c09_evicted_holder_learns_by_whom[],
     c09_asked_holder_learns_and_stays_until_it_leaves[],
-    c09_waiter_is_evicted_if_waiting[],
-    c09_holder_stays_if_waiting_was_said[],
+    c09_waiter_is_evicted[],
     c09_claim_on_several_names_goes_whole[],
     c09_only_a_holder_publishes[],
 ];
@@ -71,12 +70,12 @@ async fn c09_asked_holder_learns_and_stays_until_it_leaves(b: Bench) {
     next.held().await;
 }
 
-async fn c09_waiter_is_evicted_if_waiting(b: Bench) {
+async fn c09_waiter_is_evicted(b: Bench) {
     let lock = b.name("a");
     let holder = b.hold(b.ask(&lock)).await;
     let waiter = b.enter(b.ask(&lock)).await;
     let next = b.enter(b.ask(&lock)).await;
-    let (found, _) = b.evict(&lock, waiter.id(), Evict::IfWaiting).await;
+    let (found, _) = b.evict(&lock, waiter.id(), Evict::Force).await;
     assert!(found);
     assert!(matches!(waiter.lost().await, LossReason::Evicted(_)));
     assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![next.id()]));
@@ -84,19 +83,11 @@ async fn c09_waiter_is_evicted_if_waiting(b: Bench) {
     next.held().await;
 }
 
-async fn c09_holder_stays_if_waiting_was_said(b: Bench) {
-    let lock = b.name("a");
-    let holder = b.hold(b.ask(&lock)).await;
-    let (found, _) = b.evict(&lock, holder.id(), Evict::IfWaiting).await;
-    assert!(!found, "it does not wait");
-    holder.still_holds().await;
-}
-
 async fn c09_claim_on_several_names_goes_whole(b: Bench) {
     let (x, y) = (b.name("x"), b.name("y"));
     let _holder = b.hold(b.ask(&x)).await;
     let both = b.enter(b.ask_all(&[x.clone(), y.clone()])).await;
-    let (found, _) = b.evict(&y, both.id(), Evict::IfWaiting).await;
+    let (found, _) = b.evict(&y, both.id(), Evict::Force).await;
     assert!(found);
     both.lost().await;
     assert!(b.line(&y).await.is_empty());

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, redis};
 use crate::site;
@@ -93,6 +95,26 @@ fn a_claim_does_not_come_back_after_it_was_refused() {
     site.let_in();
     assert_eq!((site.past.holders("refused"), site.past.waiters("refused")), (0, 0));
     site.past.assert_free("refused");
+}
+
+/// The request is done at once, and the run is told to end before it hears that it holds.
+#[test]
+fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
+    let modes = [("unheard", &["-x"][..]), ("unheard-shared", &["--shared"]), ("unheard-slots", &["--slots", "1"])];
+    for (name, mode) in modes {
+        let site = Site::new(name);
+        // So that the servers know the script; if they did not, their answer would be waited for.
+        let known = site.past.held(&["--name", name, "-q"]);
+        site.past.finish(&mut site.past.verb("break", [name, "--yes", "-q"])).silently(0);
+        assert_eq!(known.running.finish().code(), Some(76));
+        site.all(Conduct::Mute);
+        let words = [mode, &["--", "true"]].concat();
+        let running = site.over.start(site.over.run(OPTIONS).args(["--name", name]).args(words));
+        until_true("a lease", || site.lives().iter().all(|life| *life > 0));
+        running.signal(Signal::TERM);
+        assert_eq!(running.finish().signal(), Some(Signal::TERM.as_raw()), "{mode:?}");
+        site.past.assert_free(name);
+    }
 }
 
 /// Asked again, the service says that the claim holds already: since nearly a ttl.

@@ -16,8 +16,6 @@ enum Removal {
     Done,
     /// It was not there, and cannot come any more.
     Absent,
-    /// It holds, and was to be removed only if it waits.
-    Holds,
 }
 
 /// Does to the claim `id` what `how` says, on all of its names.
@@ -34,15 +32,7 @@ pub(super) async fn evict(
     for name in &names {
         all.push(one(queues, name, id, how, by, deadline).await?);
     }
-    let is_done = all.contains(&Removal::Done);
-    // A claim that can no longer hold all of its names has started nothing.
-    if how == Evict::IfWaiting && all.iter().any(|one| *one != Removal::Holds) {
-        for (name, _) in names.iter().zip(&all).filter(|(_, one)| **one == Removal::Holds) {
-            one(queues, name, id, Evict::Force, by, deadline).await?;
-        }
-        return Ok(is_done || all.contains(&Removal::Holds));
-    }
-    Ok(is_done)
+    Ok(all.contains(&Removal::Done))
 }
 
 /// All names of the claim `id`, if it noted several with `name` among them.
@@ -85,21 +75,11 @@ async fn one(
         let asked = queues.change(name, None, Patience::Deadline, deadline, ask).await?;
         return Ok(asked.said.unwrap_or(Removal::Absent));
     }
-    let spares = |document: &Document| {
-        how == Evict::IfWaiting && document.find(id).is_some_and(|place| place.held.is_some())
-    };
-    // Noted first, so that whoever finds itself removed finds the reason; not of a claim that stays.
-    let look = |document: &mut Document| Step::Keep(spares(document));
-    let looked = queues.change(name, None, Patience::Deadline, deadline, look).await?;
-    if looked.said == Some(true) {
-        return Ok(Removal::Holds);
-    }
+    // Noted first, so that whoever finds itself removed finds the reason.
+    let looked = queues.change(name, None, Patience::Deadline, deadline, |_| Step::Keep(())).await?;
     let note = Note::new("evicted", by).to_bytes();
     queues.store.write_side(Side::Gone(name, id), &note, KEEP_OUT, deadline).await?;
     let remove = |document: &mut Document| {
-        if spares(document) {
-            return Step::Keep(Removal::Holds);
-        }
         // Written also if it is not there: a replacement that would add it is refused after that.
         let was_there = document.remove(id, wall_clock());
         Step::Write(if was_there { Removal::Done } else { Removal::Absent })

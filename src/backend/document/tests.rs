@@ -355,19 +355,10 @@ async fn a_claim_on_several_names_goes_whole() {
     let holder = scene.client().enter(&request(1, &["b"]), scene.soon()).await.expect("enters");
     let both = scene.client().enter(&request(2, &["b", "a"]), scene.soon()).await.expect("enters");
     assert_eq!((scene.queue("a").await, scene.queue("b").await), (vec![id(2)], vec![id(1), id(2)]));
-    assert!(scene.evict(2, "a", Evict::IfWaiting).await, "it does not hold all");
+    assert!(scene.evict(2, "a", Evict::Force).await, "it was there");
     assert_eq!((scene.queue("a").await, scene.queue("b").await), (vec![], vec![id(1)]));
     assert!(matches!(state(&both).await, ClaimState::Waiting { .. } | ClaimState::Lost(_)));
     drop(holder);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_holder_of_several_names_stays_if_waiting_was_said() {
-    let scene = Scene::new();
-    let both = scene.client().enter(&request(2, &["b", "a"]), scene.soon()).await.expect("enters");
-    assert!(!scene.evict(2, "a", Evict::IfWaiting).await);
-    assert_eq!((scene.queue("a").await, scene.queue("b").await), (vec![id(2)], vec![id(2)]));
-    drop(both);
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,6 +367,6 @@ async fn an_eviction_whose_answer_was_lost_has_removed_it() {
     let _holder = scene.hold(1).await;
     scene.enter(2).await.expect("enters");
     scene.fake.expect(&[Some(Mishap::AnswerLost)]);
-    assert!(scene.evict(2, "a", Evict::IfWaiting).await, "it was there");
+    assert!(scene.evict(2, "a", Evict::Force).await, "it was there");
     assert_eq!(scene.queue("a").await, [id(1)]);
 }

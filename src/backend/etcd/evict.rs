@@ -30,13 +30,12 @@ pub(super) async fn evict(
 ) -> FaultResult<bool> {
     match how {
         Evict::Ask => ask(wire, layout, line, id, by, deadline).await,
-        Evict::IfWaiting | Evict::Force => {
+        Evict::Force => {
             wire.persist();
-            let waiting = how == Evict::IfWaiting;
             let note = Note::Evicted(by.clone());
             let (mut out, mut unread) = (false, None);
             loop {
-                match take_out(wire, layout, line, id, waiting, &note, deadline).await? {
+                match take_out(wire, layout, line, id, false, &note, deadline).await? {
                     Taken::Out { unread: lease } => (out, unread) = (true, lease),
                     Taken::Holds => return Ok(out),
                     Taken::Absent => {}

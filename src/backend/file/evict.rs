@@ -87,9 +87,6 @@ impl Eviction<'_> {
             }
             return Ok(false);
         }
-        if self.how == Evict::IfWaiting && holds(&found)? {
-            return Ok(false);
-        }
         for found in &mut found {
             self.mark(found)?;
         }
@@ -135,16 +132,4 @@ pub(super) async fn evict_foreign(
         }
     };
     Err(Fault::said(ErrorKind::Invalid, reason))
-}
-
-/// Whether the claim holds by the rule: in all its lines it is among the holders.
-fn holds(found: &[Found]) -> FaultResult<bool> {
-    for found in found {
-        let holders = grant::holders(&found.file, &found.line)?;
-        let among = holders.iter().any(|h| h.at == found.record.at);
-        if !among || found.record.fixed.state == State::Blocked {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }

@@ -152,7 +152,6 @@ async fn asked_to_leave_then_forced_out() {
     let evict = |how| f.backend.evict(&lock, id, how, &by, soon());
     let hold = state(&claim).await;
     assert!(matches!(hold, ClaimState::Held(_)));
-    assert!(!evict(Evict::IfWaiting).await.expect("done"));
     assert!(evict(Evict::Ask).await.expect("done"));
     let asked = next(&claim, &hold).await;
     assert_eq!(asked, ClaimState::AskedToLeave { by: by.clone() });

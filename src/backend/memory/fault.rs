@@ -71,8 +71,6 @@ pub enum Fault {
     AskRemoves,
     /// C09: asking to leave is never told.
     AskIsForgotten,
-    /// C09: `IfWaiting` also removes a holder.
-    IfWaitingRemovesHolder,
     /// C09: a value is published for whoever waits, too.
     WaiterPublishes,
     /// C10: looking at a line removes its waiters.
@@ -142,7 +140,6 @@ impl Fault {
         Self::EvictsHolder,
         Self::AskRemoves,
         Self::AskIsForgotten,
-        Self::IfWaitingRemovesHolder,
         Self::WaiterPublishes,
         Self::InspectPurges,
         Self::ListUnsorted,

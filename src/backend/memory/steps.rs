@@ -190,12 +190,7 @@ impl Lines {
                 self.entries[at].asked = Some(by.clone());
                 self.version += 1;
             }
-            Evict::IfWaiting
-                if self.entries[at].hold.is_some() && !self.has(Fault::IfWaitingRemovesHolder) =>
-            {
-                return false;
-            }
-            Evict::Ask | Evict::IfWaiting | Evict::Force => {
+            Evict::Ask | Evict::Force => {
                 self.end(at, ClaimState::Lost(LossReason::Evicted(Some(by.clone()))));
             }
         }

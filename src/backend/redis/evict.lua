@@ -1,15 +1,13 @@
 -- Further arguments: how, who asks, for how long to keep the id out (what its client has sent may still be on its way),
--- and how many names of it are known. Answers whether there was such an entry, -1 if it holds and stays, or its record if
--- it has more names.
+-- and how many names of it are known. Answers whether there was such an entry, or its record if it has more names.
 local how, by = ARGV[more], ARGV[more + 1]
-local present, holds = false, true
+local present = false
 for n = 1, names do
-  local c = redis.call('HMGET', KEYS[4 * n], 'mode', 'token', 'gone', 'about')
-  if (c[1] and not c[3]) or value_of(n) == id then
+  local c = redis.call('HMGET', KEYS[4 * n], 'mode', 'gone', 'about')
+  if (c[1] and not c[2]) or value_of(n) == id then
     present = true
-    if c[1] and not c[2] then holds = false end
-    local known, record = pcall(cjson.decode, c[4] or '')
-    if known and record.names and #record.names > tonumber(ARGV[more + 3]) then return c[4] end
+    local known, record = pcall(cjson.decode, c[3] or '')
+    if known and record.names and #record.names > tonumber(ARGV[more + 3]) then return c[3] end
   end
 end
 if not present then
@@ -21,7 +19,6 @@ if not present then
   end
   return 0
 end
-if how == 'waiting' and holds then return -1 end
 for n = 1, names do
   if how == 'ask' then
     redis.call('HSET', KEYS[4 * n], 'asked', by)

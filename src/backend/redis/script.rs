@@ -41,7 +41,6 @@ pub(super) fn millis(length: Duration) -> String {
 pub(super) fn word_for(how: Evict) -> &'static str {
     match how {
         Evict::Ask => "ask",
-        Evict::IfWaiting => "waiting",
         Evict::Force => "force",
     }
 }
@@ -75,7 +74,7 @@ pub(super) static LEAVE: Script = script!(
     "leave.lua"
 );
 pub(super) static EVICT: Script =
-    script!("d13f407f887ba67d3954e38677f0c9dbe8d9a272", "head.lua", "clock.lua", "line.lua", "evict.lua");
+    script!("10b3e9d4f39e25ccabddb4d5d93096c0478c8659", "head.lua", "clock.lua", "line.lua", "evict.lua");
 pub(super) static EVICT_FOREIGN: Script = script!(
     "53cec2624d84cac5aa0bc3b64ae9d48005fbc509",
     "head.lua",

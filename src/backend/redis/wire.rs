@@ -60,13 +60,12 @@ pub(super) async fn evict(
     let mut names = vec![name.clone()];
     'names: loop {
         let keys = keys_of(naming, &names)?;
-        let (mut word, mut any) = (word, false);
+        let mut any = false;
         // The last first: whoever takes its names slot by slot waits if it has not got the last one.
         for keys in slots(service, &keys).into_iter().rev() {
             let more = [word.to_owned(), by.clone(), millis(KEEP_OUT), names.len().to_string()];
             let step = on_lines(&EVICT, &keys, id, &more);
             match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
-                Value::Int(-1) => return Ok(false),
                 Value::Int(found) => any |= found == 1,
                 // The claim has more names than the one that was asked about: it goes from all of them.
                 Value::BulkString(record) => {
@@ -78,9 +77,6 @@ pub(super) async fn evict(
                     continue 'names;
                 }
                 _ => return Err(Fault::nonsense("neither a number nor a record")),
-            }
-            if how == Evict::IfWaiting {
-                word = "force";
             }
         }
         return Ok(any);

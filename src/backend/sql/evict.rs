@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::dialect::{Session, unstored};
+use super::dialect::{Session, Sets, unstored};
 use super::fault::FaultResult;
 use super::service::{Patience, Service};
 use super::steps::Steps;
@@ -29,11 +29,7 @@ pub(super) async fn evict(
     let names = if names.contains(name) { names } else { only.to_vec() };
     let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).evict(mode, how, by);
     let answer = service.call(deadline, Patience::Deadline, batch).await?;
-    let count = |n: usize| -> u64 {
-        let row = answer.sets.first().and_then(|set| set.first());
-        row.and_then(|row| row.get(n)?.as_deref()?.parse().ok()).unwrap_or(0)
-    };
-    Ok(count(0) > 0 && (how != Evict::IfWaiting || count(1) == 0))
+    Ok(found_any(&answer.sets))
 }
 
 /// As [`crate::backend::Backend::publish`].
@@ -47,6 +43,11 @@ pub(super) async fn publish(
     let only = std::slice::from_ref(name);
     let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, only, id).publish(value);
     let answer = service.call(deadline, Patience::Deadline, batch).await?;
-    let count = answer.sets.first().and_then(|set| set.first()).and_then(|row| row.first().cloned());
-    Ok(count.flatten().is_some_and(|count| count != "0"))
+    Ok(found_any(&answer.sets))
+}
+
+/// Whether the count that a batch begins with says that there was something.
+fn found_any(sets: &Sets) -> bool {
+    let count = sets.first().and_then(|set| set.first()).and_then(|row| row.first()?.as_deref());
+    count.is_some_and(|count| count != "0")
 }

@@ -300,22 +300,19 @@ impl<'a> Steps<'a> {
         format!("SELECT name, mode FROM {claims} WHERE claim = {};", self.claim)
     }
 
-    /// Removes the claim, which is in `mode`, or asks it to leave. The first row says how many of its entries were there,
-    /// and how many of them held; for `IfWaiting` nothing happens if one did.
+    /// Removes the claim, which is in `mode`, or asks it to leave. The first row says how many of its entries were there.
     pub(super) fn evict(&self, mode: Mode, how: Evict, by: &Holder) -> String {
         let by = ascii(&serde_json::to_string(by).unwrap_or_default());
         let mut sql = self.begin(true);
         let (claims, claim) = (&self.dialect.tables().claim, &self.claim);
         let own = format!("claim = {claim} AND name IN ({})", self.locks.join(", "));
-        let _ = write!(sql, "SELECT count(*), count(fence) FROM {claims} WHERE {own};");
+        let _ = write!(sql, "SELECT count(*) FROM {claims} WHERE {own};");
         sql.push_str(&self.dialect.wake(&format!("c.claim = {claim}")));
         if how == Evict::Ask {
             let by = self.dialect.text(&by);
             let _ = write!(sql, "UPDATE {claims} SET asked = {by} WHERE {own};");
         } else {
-            let waiting = if how == Evict::IfWaiting { "AND fence IS NULL" } else { "" };
-            let _ = write!(sql, "DELETE FROM {claims} WHERE {own} {waiting};");
-            // If it still holds, it is no claim that must not come back.
+            let _ = write!(sql, "DELETE FROM {claims} WHERE {own};");
             self.keep_out_if_absent(&mut sql, &by);
             for lock in &self.locks {
                 sql.push_str(&self.dialect.wake_next(lock, claim, slots(mode)));

@@ -7,7 +7,7 @@ use super::shared::{Own, Shared};
 use super::snapshot::{Folder, Seen, Snapshot, slot_path, tickets};
 use super::wire::{Ensemble, Fault, FaultResult, data_of};
 use crate::backend::Evict;
-use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, Request, queue};
+use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, queue};
 
 /// How often somebody else may be first in changing the same thing.
 const RACES: usize = 50;
@@ -113,14 +113,30 @@ pub(super) async fn evict(
     how: Evict,
     by: &Holder,
 ) -> FaultResult<bool> {
+    match how {
+        Evict::Ask => {
+            let Some(target) = find(ensemble, client, name, id).await? else { return Ok(false) };
+            amend(client, &target.seen.record_path(), |note| note.asked_by = Some(by.clone())).await
+        }
+        Evict::Force => remove(ensemble, client, name, id, false).await,
+    }
+}
+
+/// Removes the claim `id` from all its lines, if it stands in the line of `name`, and with `only_waiting` if it does not hold.
+async fn remove(
+    ensemble: &Ensemble,
+    client: &Client,
+    name: &LockName,
+    id: ClaimId,
+    only_waiting: bool,
+) -> FaultResult<bool> {
     for _ in 0..RACES {
         let targets = find_all(ensemble, client, name, id).await?;
-        let Some(first) = targets.first() else { return Ok(false) };
-        if how == Evict::Ask {
-            return amend(client, &first.seen.record_path(), |note| note.asked_by = Some(by.clone())).await;
+        if targets.is_empty() {
+            return Ok(false);
         }
         let mut step = client.new_multi_writer();
-        if how == Evict::IfWaiting {
+        if only_waiting {
             // In one step with the removal, or it might hold by then.
             match targets.iter().find_map(|target| target.waits.as_ref()) {
                 Some(Waits::Behind(path)) => step.add_check_version(path, -1)?,
@@ -208,12 +224,7 @@ pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> F
 }
 
 /// Removes older waiters that make way for a newer claim; says whether there were any.
-pub(super) async fn supersede(
-    ensemble: &Ensemble,
-    client: &Client,
-    request: &Request,
-    own: &[Own],
-) -> FaultResult<bool> {
+pub(super) async fn supersede(ensemble: &Ensemble, client: &Client, own: &[Own]) -> FaultResult<bool> {
     let mut any = false;
     for own in own {
         let snapshot = Snapshot::read(client, &own.line, false).await?;
@@ -221,7 +232,7 @@ pub(super) async fn supersede(
             let Some(note) = &seen.note else { continue };
             let earlier = super::note::token(&seen.stat).is_some_and(|token| token < own.token);
             let Some(id) = note.record.id().filter(|_| earlier && note.record.supersede) else { continue };
-            any |= evict(ensemble, client, &own.name, id, Evict::IfWaiting, &request.holder).await?;
+            any |= remove(ensemble, client, &own.name, id, true).await?;
         }
     }
     Ok(any)

@@ -1,15 +1,13 @@
 -- Further arguments: how, who asks, and for how long to keep the id out: what its client has sent may still be
--- on its way. Answers what was found: nothing, a waiter, or a holder that was left alone; or the
--- claim's record if it has more names.
+-- on its way. Answers whether there was such an entry, or its record if it has more names.
 local how, by = ARGV[more], ARGV[more + 1]
-local present, holds = false, true
+local present = false
 for n = 1, names do
-  local c = redis.call('HMGET', KEYS[5 * n], 'mode', 'token', 'gone', 'about')
-  if (c[1] and not c[3]) or value_of(n) == id then
+  local c = redis.call('HMGET', KEYS[5 * n], 'mode', 'gone', 'about')
+  if (c[1] and not c[2]) or value_of(n) == id then
     present = true
-    if c[1] and not c[2] then holds = false end
-    local known, record = pcall(cjson.decode, c[4] or '')
-    if known and record.names and #record.names > names then return c[4] end
+    local known, record = pcall(cjson.decode, c[3] or '')
+    if known and record.names and #record.names > names then return c[3] end
   end
 end
 if not present then
@@ -21,7 +19,6 @@ if not present then
   end
   return 0
 end
-if how == 'waiting' and holds then return 2 end
 for n = 1, names do
   if how == 'ask' then
     redis.call('HSET', KEYS[5 * n], 'asked', by)

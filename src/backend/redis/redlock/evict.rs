@@ -24,16 +24,13 @@ use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 /// What nodes found of a claim.
 #[derive(Default)]
 struct Finds {
-    /// How many acted on it.
-    acted: usize,
-    /// How many left it alone because it holds there.
-    holding: usize,
+    /// Whether any of them had it.
+    found: bool,
     /// Its record, if it has more names than were asked about.
     record: Option<Record>,
 }
 
-/// Removes, or asks to leave, the claim `id`. A waiter may hold at a minority; it is out once a majority has taken
-/// it out, and only then what it has elsewhere is taken as well.
+/// Removes, or asks to leave, the claim `id`.
 pub(super) async fn evict(
     backend: &RedlockBackend,
     name: &LockName,
@@ -46,29 +43,17 @@ pub(super) async fn evict(
     let nodes = &backend.nodes;
     let by = serde_json::to_string(by).unwrap_or_default();
     let mut names = vec![name.clone()];
-    let (keys, finds) = loop {
+    loop {
         let keys = keys_of(&backend.naming, &names)?;
         let finds = ask(nodes, &keys, id, word, &by, deadline).await?;
-        let Some(record) = finds.record else { break (keys, finds) };
+        let Some(record) = finds.record else { return Ok(finds.found) };
         // The claim has more names than the one that was asked about: it goes from all of them.
         let all = record.names(name);
         if all.len() <= names.len() {
             return Err(Fault::new(ErrorKind::Corrupt, "the record of the claim makes no sense"));
         }
         names = all;
-    };
-    if how != Evict::IfWaiting || finds.holding == 0 {
-        return Ok(finds.acted > 0);
     }
-    if finds.holding >= nodes.majority() {
-        return Ok(false);
-    }
-    if finds.acted < nodes.majority() {
-        let reason = "the nodes do not agree yet whether it waits";
-        return Err(Fault::new(ErrorKind::Unavailable, reason));
-    }
-    ask(nodes, &keys, id, "force", &by, deadline).await?;
-    Ok(true)
 }
 
 async fn ask(
@@ -85,8 +70,7 @@ async fn ask(
     for reply in fan_out::from_all(nodes, STRAGGLE, deadline, step, Ok).await?.into_iter().flatten() {
         match reply {
             Value::Int(0) => {}
-            Value::Int(2) => finds.holding += 1,
-            Value::Int(_) => finds.acted += 1,
+            Value::Int(_) => finds.found = true,
             Value::BulkString(record) => finds.record = finds.record.or(Record::parse(&record)),
             _ => return Err(Fault::nonsense("neither a number nor a record")),
         }

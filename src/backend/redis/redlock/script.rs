@@ -25,7 +25,7 @@ pub(super) static LEAVE: Script =
 pub(super) static PUBLISH: Script =
     script!("7eb7e1466310d0f1cdd82a80d3064721cf2871ab", "quorum.lua", "publish.lua");
 pub(super) static EVICT: Script =
-    script!("8d7eeb5390db6c93bbc69fd7447d469222f6ab0d", "quorum.lua", "evict.lua");
+    script!("c2be952f887fc2e8b675ba3249c53376263cb04a", "quorum.lua", "evict.lua");
 pub(super) static EVICT_FOREIGN: Script = script!(
     "dad3a241ad21da35d8a1ef7df4b6109438a1af0b",
     "quorum.lua",
