@@ -1,7 +1,7 @@
 //! A relay between clients and a server that can be told to fail.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -43,7 +43,13 @@ impl Proxy {
 
     /// The same for those who come by the address `own`.
     pub(crate) fn at(own: IpAddr, port: u16) -> Self {
-        let listener = TcpListener::bind((own, super::free_port())).expect("listens");
+        // Somebody else may be given a free port before it is used.
+        let listener = loop {
+            match TcpListener::bind((own, super::free_port())) {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                bound => break bound.expect("listens"),
+            }
+        };
         let own = listener.local_addr().expect("bound").port();
         let state = Arc::new(State {
             conduct: Mutex::new(Conduct::Pass),
