@@ -125,8 +125,8 @@ pub trait Backend: Debug + Send + Sync {
 
     /// Removes, or asks to leave, exactly the entry `id` in the line of `name` (C09); `by` is who asks.
     ///
-    /// Returns whether there was such an entry to act on. For a claim on several names the whole claim goes. A call whose first answer was lost asks again, and may
-    /// then say that there is no entry since it has removed it itself.
+    /// Returns whether there was such an entry to act on. For a claim on several names the whole claim goes. A call whose
+    /// first answer was lost asks again, and may then say that there is no entry since it has removed it itself.
     async fn evict(
         &self,
         name: &LockName,

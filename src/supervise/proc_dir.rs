@@ -138,8 +138,10 @@ impl Directory {
 
     /// As [`super::process_table::ProcessTable::may_ask`].
     pub(super) fn may_ask(&self, pid: i32) -> Result<bool, Errno> {
-        match self.file(pid, "environ", OFlags::empty()) {
-            Ok(_) | Err(Errno::NOENT | Errno::SRCH) => Ok(true),
+        let opened = self.file(pid, "environ", OFlags::empty()).map(drop);
+        self.restore();
+        match opened {
+            Ok(()) | Err(Errno::NOENT | Errno::SRCH) => Ok(true),
             Err(Errno::ACCESS | Errno::PERM) => Ok(false),
             Err(errno) => Err(errno),
         }

@@ -97,21 +97,17 @@ impl ProcessTable {
         Ok(Ok(Self { directory: Directory::new(proc)?, found, members, before: Vec::new() }))
     }
 
-    /// Takes the memory for knowing members again.
-    ///
-    /// Errors: there is none.
+    /// Takes the memory for knowing members again. Errors: there is none.
     pub fn remember(&mut self) -> io::Result<()> {
         self.before.try_reserve_exact(ROOM).map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Where the program of `pid` is in its memory; `None` if it has none now, as it ends or is just executing one, or if this
-    /// process may not ask. An error means that it cannot be told.
+    /// Where the program of `pid` is in its memory; `None` if it has none now, as it ends or executes one, or may not be asked.
     pub fn layout(&self, pid: i32) -> Result<Option<Layout>, Errno> {
         self.directory.layout(pid)
     }
 
-    /// Whether this process may ask for the memory and the environment of `pid`, if there is such a process. An error means that
-    /// it cannot be told.
+    /// Whether `pid` may be asked for its memory and environment. An error means that it cannot be told.
     pub fn may_ask(&self, pid: i32) -> Result<bool, Errno> {
         self.directory.may_ask(pid)
     }
