@@ -100,7 +100,7 @@ fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
     let led = Front::new().map_err(|error| system(&error)).and_then(|mut front| {
         front.stay_behind();
         if let Some(process) = process {
-            front.adopt(process).map_err(|error| system(&error))?;
+            front.adopt(process);
         }
         run.supervise(&mut front)
     });

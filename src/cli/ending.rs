@@ -13,9 +13,9 @@ use crate::lock::{Entry, Error, ErrorKind, LossReason};
 use crate::output::message::names;
 use crate::output::report::{self, Report};
 use crate::output::{Message, Party, sanitise};
-use crate::supervise::ender::TreeState;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::outcome::Outcome;
+use crate::supervise::tree_state::TreeState;
 
 /// What is said of a tree that is not known to be gone.
 pub(super) fn cannot_end(tree: TreeState, lease_lost: bool) -> Option<Message> {

@@ -6,9 +6,9 @@ use super::event::{Action, Event, Phase, Reason};
 use super::machine::Machine;
 use super::verdict::Verdict;
 use crate::lock::{ClaimState, LossReason, Moment};
-use crate::supervise::ender::TreeState;
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
+use crate::supervise::tree_state::TreeState;
 
 /// Ending signals closer together than this are one: shells and service managers signal twice.
 const SAME_SIGNAL: Duration = Duration::from_millis(200);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::lease::Window;
 use crate::lock::{ClaimState, Error, Holder, LossReason};
-use crate::supervise::ender::TreeState;
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
+use crate::supervise::tree_state::TreeState;
 
 /// What happened.
 #[derive(Debug)]

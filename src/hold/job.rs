@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::verdict::Verdict;
 use crate::backend::{Backend, Risk};
 use crate::lock::{ClaimId, Entry, Error, Grant, Holder, LockName, LossReason, Mode, Moment};
-use crate::supervise::ender::TreeState;
+use crate::supervise::tree_state::TreeState;
 
 /// What to hold, and what to run meanwhile.
 #[derive(Debug)]

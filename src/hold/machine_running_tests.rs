@@ -1,8 +1,8 @@
 //! From the start of the command on.
 
 use super::*;
-use crate::supervise::ender::TreeState;
 use crate::supervise::signals::Signal;
+use crate::supervise::tree_state::TreeState;
 
 #[test]
 fn a_command_that_cannot_be_executed_releases() {

@@ -9,10 +9,11 @@ use super::job::Notice;
 use super::marks::Marks;
 use crate::lock::Moment;
 use crate::supervise::adopted::AwaitedEnd;
-use crate::supervise::ender::{TreeState, UNKILLABLE};
+use crate::supervise::ender::UNKILLABLE;
 use crate::supervise::ender_adopted::Left;
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
+use crate::supervise::tree_state::TreeState;
 use crate::supervise::wait::{self, ChildChange, Children, next_change};
 
 /// Between two rounds of ending a tree that did not end at once.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::lock::{Entry, Error, Holder, LossReason};
-use crate::supervise::ender::TreeState;
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
+use crate::supervise::tree_state::TreeState;
 
 /// Why a hold, or the attempt at one, is over.
 #[derive(Debug)]

@@ -17,98 +17,19 @@ use rustix::io::Errno;
 use rustix::process::{Pid, kill_process, pidfd_send_signal};
 
 use super::adopted::Adopted;
-use super::process_table::{Hidden, Process, ProcessTable};
+use super::process_table::{Process, ProcessTable};
+use super::proof::Hidden;
 use super::shared::Shared;
 use super::signals::Signal;
 use super::sys;
+use super::tree_state::{Reached, TreeState};
 use super::wait::{self, ChildChange, Children};
 use crate::clock::now;
 
+/// How long whoever forks just now may take for that before it stops.
+const STOPPING: Duration = Duration::from_millis(50);
 /// What has not ended so long after SIGKILL is in the kernel's hands, such as in an uninterruptible sleep.
 pub const UNKILLABLE: Duration = Duration::from_secs(2);
-
-/// Some pids, without memory of their own: the first ones are named, the rest is counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pids {
-    first: [i32; 12],
-    count: usize,
-}
-
-impl Pids {
-    fn add(&mut self, pid: i32) {
-        if let Some(room) = self.first.get_mut(self.count) {
-            *room = pid;
-        }
-        self.count += 1;
-    }
-
-    /// Those that have a name.
-    pub fn named(&self) -> &[i32] {
-        &self.first[..self.count.min(self.first.len())]
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-}
-
-impl FromIterator<i32> for Pids {
-    fn from_iter<T: IntoIterator<Item = i32>>(pids: T) -> Self {
-        let mut all = Self::default();
-        pids.into_iter().for_each(|pid| all.add(pid));
-        all
-    }
-}
-
-/// What is known of a tree that was to be ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TreeState {
-    /// No member is left, living or dead.
-    Gone,
-    /// These live.
-    Alive(Pids),
-    /// Members may live, but cannot be seen.
-    Unknown,
-}
-
-impl TreeState {
-    /// Whether the lock may go to somebody else.
-    pub fn is_gone(&self) -> bool {
-        *self == Self::Gone
-    }
-}
-
-/// What one round of signals came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Reached {
-    /// Members that the signal reached.
-    pub signalled: Pids,
-    /// Members that this process may not signal.
-    pub denied: Pids,
-    /// There may be members that were not seen, or that could not be reached this time.
-    pub incomplete: bool,
-}
-
-impl Reached {
-    /// What is known if nothing has ended since.
-    pub fn state(&self) -> TreeState {
-        if self.signalled.is_empty() && self.denied.is_empty() {
-            return TreeState::Unknown;
-        }
-        TreeState::Alive(self.signalled.named().iter().chain(self.denied.named()).copied().collect())
-    }
-
-    /// Nothing could be signalled that may be.
-    pub fn is_in_vain(&self) -> bool {
-        self.signalled.is_empty() && !self.incomplete
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -150,6 +71,7 @@ impl Ender {
             let own = std::process::id();
             let children = table.members().filter(|p| u32::try_from(p.parent) == Ok(own));
             outside = children.map(|p| p.pid).collect();
+            table.forget_members();
         }
         let front = std::process::id();
         Ok(Self {
@@ -169,15 +91,12 @@ impl Ender {
     ///
     /// Errors: as for [`Ender::new`].
     pub fn hand_over(&mut self) -> io::Result<Self> {
-        let (mut table, parent_sees) = match std::mem::replace(&mut self.table, Err(Hidden::NotProc)) {
+        let (table, parent_sees) = match std::mem::replace(&mut self.table, Err(Hidden::NotProc)) {
             Ok(table) => (table.again()?, true),
             Err(hidden) => (Err(hidden), false),
         };
         let (shared, own_group, front) = (self.shared, self.own_group, self.front);
         let adopted = self.adopted.as_ref().map(Adopted::again).transpose()?;
-        if let (Some(_), Ok(table)) = (&adopted, &mut table) {
-            table.remember()?;
-        }
         Ok(Self { table, outside: Vec::new(), shared, own_group, command: None, parent_sees, adopted, front })
     }
 
@@ -248,14 +167,31 @@ impl Ender {
     }
 
     /// Sends `signal` to every member, once, and then lets the stopped ones go on.
+    ///
+    /// All are stopped before. Else whoever is forked meanwhile would get nothing; and were the signal sent again to those that
+    /// are new, it would reach what others have started on account of it.
     pub fn signal_tree(&mut self, signal: Signal) {
-        self.find_members();
-        for signal in [signal, Signal::CONT] {
-            if self.table.is_ok() {
-                self.signal_found(signal, |_| true);
-            } else {
-                self.signal_known(signal);
+        if self.table.is_err() {
+            self.signal_known(signal);
+            return self.signal_known(Signal::CONT);
+        }
+        self.stop_members();
+        self.signal_found(signal, |_| true);
+        self.signal_found(Signal::CONT, |_| true);
+    }
+
+    /// Stops the members until a look finds nobody who runs, and so nobody who forks. Some may not stop in time, or ever: they
+    /// may not be signalled, or sleep in the kernel.
+    fn stop_members(&mut self) {
+        let until = now() + STOPPING;
+        for look in 1.. {
+            let complete = self.find_members();
+            let reached = self.signal_found(Signal::STOP, |member| !member.is_stopped());
+            let all_stopped = complete && reached.signalled.is_empty() && !reached.incomplete;
+            if all_stopped || (look > 1 && now() >= until) {
+                return;
             }
+            wait::pause(Duration::from_millis(1));
         }
     }
 
@@ -339,29 +275,41 @@ impl Ender {
         self.table.as_mut().is_ok_and(|table| table.find_members(&self.outside))
     }
 
-    /// Sends `signal` to every member that the last look found and `wanted` picks.
+    /// Sends `signal` to every member that the last look found and `wanted` picks; to parents before their children, but
+    /// SIGCONT the other way round, so that nobody sees its children stopped.
     pub(super) fn signal_found(&self, signal: Signal, wanted: impl Fn(Process) -> bool) -> Reached {
         let mut reached = Reached::default();
         let Ok(table) = &self.table else { return reached };
         if self.adopted.is_some() && self.protected().is_none() {
             return reached;
         }
-        for member in table.members().filter(|member| wanted(*member)) {
-            match table.with_handle(member, |handle| send(member.pid, handle, signal)) {
-                Ok(Some(Ok(()))) => reached.signalled.add(member.pid),
-                Ok(Some(Err(Errno::PERM))) => reached.denied.add(member.pid),
-                Ok(None | Some(Err(Errno::SRCH))) => {}
-                // No handle, or no answer: if it is our own child its number is its own.
-                Ok(Some(Err(_))) | Err(_) if wait::is_child(member.pid) => {
-                    match sys::kill(member.pid, signal) {
-                        Ok(()) => reached.signalled.add(member.pid),
-                        Err(_) => reached.incomplete = true,
-                    }
-                }
-                Ok(Some(Err(_))) | Err(_) => reached.incomplete = true,
-            }
+        let one = |member: Process| match signal_member(table, member, signal) {
+            Ok(()) => reached.signalled.add(member.pid),
+            Err(Errno::PERM) => reached.denied.add(member.pid),
+            Err(Errno::SRCH) => {}
+            Err(_) => reached.incomplete = true,
+        };
+        let members = table.members().filter(|member| wanted(*member));
+        if signal == Signal::CONT {
+            members.rev().for_each(one);
+        } else {
+            members.for_each(one);
         }
         reached
+    }
+}
+
+/// Sends `signal` to `member`. Errors: `PERM` if this process may not, `SRCH` if it has ended, others if that cannot be done
+/// this time.
+fn signal_member(table: &ProcessTable, member: Process, signal: Signal) -> Result<(), Errno> {
+    match table.with_handle(member, |handle| send(member.pid, handle, signal)) {
+        Ok(Some(answer @ (Ok(()) | Err(Errno::PERM | Errno::SRCH)))) => answer,
+        Ok(None) => Err(Errno::SRCH),
+        // No handle, or no answer. The number of a child of this process is its own, and nobody minds a SIGCONT.
+        Ok(Some(Err(_))) | Err(_) if signal == Signal::CONT || wait::is_child(member.pid) => {
+            sys::kill(member.pid, signal).map_err(|_| Errno::AGAIN)
+        }
+        Ok(Some(Err(errno))) | Err(errno) => Err(errno),
     }
 }
 

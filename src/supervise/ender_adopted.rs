@@ -6,16 +6,15 @@
 //! *gone* when the process has ended and two looks at all processes have found nobody else. Before the lock is held
 //! for it, and when it has been released, nothing belongs to it.
 
-use std::io;
-
 use rustix::fd::OwnedFd;
 
 use super::adopted::Adopted;
 use super::descent::Descent;
-use super::ender::{Ender, Reached};
+use super::ender::Ender;
 use super::process_table::ProcessTable;
 use super::signals::Signal;
 use super::sys;
+use super::tree_state::Reached;
 
 /// How often all that still run are stopped before they are killed. What is stopped does not fork, so the second look
 /// finds who was born during the first.
@@ -34,14 +33,8 @@ pub enum Left {
 
 impl Ender {
     /// Has `process` stand in the place of the command.
-    ///
-    /// Errors: there is no memory for knowing its tree.
-    pub fn adopt(&mut self, process: Adopted) -> io::Result<()> {
-        if let Ok(table) = &mut self.table {
-            table.remember()?;
-        }
+    pub fn adopt(&mut self, process: Adopted) {
         self.adopted = Some(process);
-        Ok(())
     }
 
     /// What stands in the place of the command, if something does.

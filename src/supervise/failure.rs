@@ -1,8 +1,8 @@
 //! How a keeper can fail its front.
 
-use super::ender::TreeState;
 use super::outcome::Outcome;
 use super::signals::Signal;
+use super::tree_state::TreeState;
 use super::wait::ChildChange;
 
 /// A keeper that did not do its duty.

@@ -40,6 +40,11 @@ pub struct Process {
 }
 
 impl Process {
+    /// Whether it is the same as `other`, looked at at another time.
+    pub(super) fn is(self, other: &Self) -> bool {
+        self.pid == other.pid && self.born == other.born
+    }
+
     /// Whether it is stopped.
     pub fn is_stopped(self) -> bool {
         self.state == b'T'

@@ -4,47 +4,24 @@
 //! needs neither memory nor a descriptor that the system could refuse at the wrong moment.
 
 use std::cell::Cell;
-use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, fstatfs, openat, readlinkat_raw, seek};
+use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
 use super::descent::{Descent, Layout};
 pub use super::proc_dir::Process;
 use super::proc_dir::{Directory, number};
+use super::proof::{Hidden, prove};
 
-/// What statfs(2) says of a /proc.
-const PROC_MAGIC: u32 = 0x9fa0;
 /// How long one look waits, all in all, for processes that end just now, or are just executing a program.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// How many processes one look takes in. The memory is the kernel's until it is written to.
 const ROOM: usize = 32_768;
-
-/// Why there is no usable /proc.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Hidden {
-    /// It is not mounted, or may not be opened.
-    Unreadable(Errno),
-    /// What is at /proc is no process table.
-    NotProc,
-    /// It is that of another PID namespace: its numbers mean other processes.
-    Foreign,
-}
-
-impl fmt::Display for Hidden {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(errno) => write!(f, "/proc cannot be read ({})", io::Error::from(*errno)),
-            Self::NotProc => f.write_str("/proc is not the process table"),
-            Self::Foreign => f.write_str("/proc shows another PID namespace"),
-        }
-    }
-}
 
 /// A view of the processes of this PID namespace.
 #[derive(Debug)]
@@ -54,8 +31,8 @@ pub struct ProcessTable {
     found: Vec<Process>,
     /// Positions in `found` of the members, parents before their children.
     members: Vec<u32>,
-    /// Pid and time of birth of those whom the look before found; see [`ProcessTable::remember`].
-    before: Vec<(i32, u64)>,
+    /// The members that the look before found.
+    before: Vec<Process>,
 }
 
 impl ProcessTable {
@@ -91,15 +68,13 @@ impl ProcessTable {
         if let Err(hidden) = prove(&proc) {
             return Ok(Err(hidden));
         }
-        let (mut found, mut members) = (Vec::new(), Vec::new());
-        let room = found.try_reserve_exact(ROOM).and_then(|()| members.try_reserve_exact(ROOM));
-        room.map_err(|_| io::ErrorKind::OutOfMemory)?;
-        Ok(Ok(Self { directory: Directory::new(proc)?, found, members, before: Vec::new() }))
+        let (found, members, before) = (room_for()?, room_for()?, room_for()?);
+        Ok(Ok(Self { directory: Directory::new(proc)?, found, members, before }))
     }
 
-    /// Takes the memory for knowing members again. Errors: there is none.
-    pub fn remember(&mut self) -> io::Result<()> {
-        self.before.try_reserve_exact(ROOM).map_err(|_| io::ErrorKind::OutOfMemory.into())
+    /// Whom the last look found is nobody that the next one need know.
+    pub fn forget_members(&mut self) {
+        self.members.clear();
     }
 
     /// Where the program of `pid` is in its memory; `None` if it has none now, as it ends or executes one, or may not be asked.
@@ -145,14 +120,14 @@ impl ProcessTable {
     /// Looks for all living descendants of this process, without `outside` and theirs. Whether all was seen.
     pub fn find_members(&mut self, outside: &[i32]) -> bool {
         let own = own_pid();
-        self.find(&[], |_, process| Ok(process.parent == own && !outside.contains(&process.pid)))
+        self.find(&[], |_, process, _| Ok(process.parent == own && !outside.contains(&process.pid)))
     }
 
     /// Looks for `root` and all its living descendants, but for `except` and theirs. Whether all was seen.
     ///
     /// Nothing of another process is read that could keep the reader waiting.
     pub fn find_descendants(&mut self, root: Option<i32>, except: &[i32]) -> bool {
-        self.find(except, |_, process| Ok(root == Some(process.pid)))
+        self.find(except, |_, process, _| Ok(root == Some(process.pid)))
     }
 
     /// Looks for `root`, all that descend from it as `descent` says and are younger than this process, and all living
@@ -165,10 +140,9 @@ impl ProcessTable {
     /// executes a program has none before the kernel has laid it out. Whom the last look found is a member until it has
     /// ended. For others this waits a moment; one that still cannot be read may be a member, so not all was seen.
     pub fn find_adopted(&mut self, root: Option<i32>, descent: &Descent, except: &[i32]) -> bool {
-        let before = self.take_members();
         let patience = Cell::new(PATIENCE);
         let since = self.look(own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
-        let complete = self.find(except, |directory, process| {
+        self.find(except, |directory, process, before| {
             if root == Some(process.pid) {
                 return Ok(true);
             }
@@ -178,46 +152,37 @@ impl ProcessTable {
             loop {
                 match directory.descends(process, descent)? {
                     Some(descends) => return Ok(descends),
-                    None if before.contains(&(process.pid, process.born)) => return Ok(true),
+                    None if before.iter().any(|member| process.is(member)) => return Ok(true),
                     None => directory.await_end(process, &patience)?,
                 }
             }
-        });
-        self.before = before;
-        complete
+        })
     }
 
     /// Looks for those whom the last look found and their living descendants, but for `except` and theirs. Whether all was
     /// seen.
     pub fn find_again(&mut self, except: &[i32]) -> bool {
-        let before = self.take_members();
-        let complete = self.find(except, |_, process| Ok(before.contains(&(process.pid, process.born))));
-        self.before = before;
-        complete
+        self.find(except, |_, process, before| Ok(before.iter().any(|member| process.is(member))))
     }
 
-    /// Who the last look found, in memory that goes back to its place.
-    fn take_members(&mut self) -> Vec<(i32, u64)> {
-        let mut before = std::mem::take(&mut self.before);
-        before.clear();
-        before.extend(self.members().map(|member| (member.pid, member.born)).take(before.capacity()));
-        before
-    }
-
-    /// Looks for those that `is_first` picks, and all living descendants of those, but for `except` and theirs.
+    /// Looks for those that `is_first` picks, given whom the last look found, and all living descendants of those, but for
+    /// `except` and theirs. Where not all can be seen, whom the last look found and this one does not see stays a member.
     fn find(
         &mut self,
         except: &[i32],
-        is_first: impl Fn(&Directory, Process) -> Result<bool, Errno>,
+        is_first: impl Fn(&Directory, Process, &[Process]) -> Result<bool, Errno>,
     ) -> bool {
+        let mut before = std::mem::take(&mut self.before);
+        before.clear();
+        before.extend(self.members().take(before.capacity()));
         self.found.clear();
         self.members.clear();
         let read = self.read_all();
         self.found.sort_unstable_by_key(|p| p.pid);
         // A table that does not show this process shows nothing.
-        let mut complete = read && self.found.binary_search_by_key(&own_pid(), |p| p.pid).is_ok();
+        let mut complete = read && self.position(own_pid()).is_some();
         for (at, process) in (0..).zip(&self.found) {
-            match is_first(&self.directory, *process) {
+            match is_first(&self.directory, *process, &before) {
                 Ok(true) if !except.contains(&process.pid) => self.members.push(at),
                 Ok(_) => {}
                 Err(_) => complete = false,
@@ -228,8 +193,7 @@ impl ProcessTable {
         let mut last = 0..self.members.len();
         while !last.is_empty() {
             for (at, process) in (0..).zip(&self.found) {
-                let parent = self.found.binary_search_by_key(&process.parent, |p| p.pid);
-                let Some(parent) = parent.ok().and_then(|at| u32::try_from(at).ok()) else { continue };
+                let Some(parent) = self.position(process.parent) else { continue };
                 let is_next = self.members[last.clone()].contains(&parent);
                 if is_next && !except.contains(&process.pid) && !self.members.contains(&at) {
                     self.members.push(at);
@@ -237,11 +201,35 @@ impl ProcessTable {
             }
             last = last.end..self.members.len();
         }
+        if !complete {
+            self.keep(&before, except);
+        }
+        self.before = before;
         complete
     }
 
+    /// Where `pid` is among the found.
+    fn position(&self, pid: i32) -> Option<u32> {
+        let at = self.found.binary_search_by_key(&pid, |p| p.pid).ok()?;
+        u32::try_from(at).ok()
+    }
+
+    /// Those of `before` that are not members now stay that, unless their number is another process's.
+    fn keep(&mut self, before: &[Process], except: &[i32]) {
+        let seen = self.found.len();
+        for member in before.iter().filter(|member| !except.contains(&member.pid)) {
+            let at = self.found[..seen].binary_search_by_key(&member.pid, |p| p.pid);
+            let is_other = at.is_ok_and(|at| !self.found[at].is(member));
+            let is_member = self.members().any(|known| known.is(member));
+            if !is_other && !is_member && self.found.len() < self.found.capacity() {
+                self.members.extend(u32::try_from(self.found.len()));
+                self.found.push(*member);
+            }
+        }
+    }
+
     /// The members that the last look found, parents before their children.
-    pub fn members(&self) -> impl Iterator<Item = Process> {
+    pub fn members(&self) -> impl DoubleEndedIterator<Item = Process> {
         self.members.iter().filter_map(|at| self.found.get(usize::try_from(*at).ok()?)).copied()
     }
 
@@ -268,28 +256,19 @@ impl ProcessTable {
     }
 }
 
+/// Room for as many as a look takes in.
+fn room_for<T>() -> io::Result<Vec<T>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(ROOM).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    Ok(room)
+}
+
 fn own_pid() -> i32 {
     getpid().as_raw_nonzero().get()
 }
 
 fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC
-}
-
-/// Whether `directory` is a /proc in which this process is what it is to itself.
-fn prove(directory: &OwnedFd) -> Result<(), Hidden> {
-    let kind = fstatfs(directory).map_err(Hidden::Unreadable)?.f_type;
-    if u32::try_from(kind) != Ok(PROC_MAGIC) {
-        return Err(Hidden::NotProc);
-    }
-    let mut name = [MaybeUninit::<u8>::uninit(); 24];
-    let own = match readlinkat_raw(directory, c"self", &mut name) {
-        // A process of another namespace has no number there.
-        Err(Errno::NOENT) => return Err(Hidden::Foreign),
-        Err(errno) => return Err(Hidden::Unreadable(errno)),
-        Ok((own, _)) => number(own),
-    };
-    if own == Some(own_pid()) { Ok(()) } else { Err(Hidden::Foreign) }
 }
 
 #[cfg(test)]
@@ -306,12 +285,6 @@ mod tests {
         assert_eq!(me.pid, own_pid());
         assert!(!me.is_stopped() && !me.has_ended());
         assert_eq!(table().look(i32::MAX), Ok(None));
-    }
-
-    #[test]
-    fn a_directory_that_is_no_process_table_is_not_believed() {
-        let root = openat(CWD, c"/", directory_flags(), Mode::empty()).expect("a directory");
-        assert_eq!(prove(&root), Err(Hidden::NotProc));
     }
 
     #[test]
@@ -342,6 +315,23 @@ mod tests {
     }
 
     #[test]
+    fn whom_an_incomplete_look_does_not_see_stays_a_member() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().expect("a command");
+        let pid = i32::try_from(child.id()).expect("a pid");
+        let mut table = table();
+        let found = |table: &ProcessTable| table.members().filter(|p| p.pid == pid).count();
+        assert!(table.find_members(&[]));
+        for _ in 0..2 {
+            assert!(!table.find(&[], |_, _, _| Err(Errno::IO)));
+            assert_eq!(found(&table), 1);
+        }
+        assert!(!table.find(&[pid], |_, _, _| Err(Errno::IO)));
+        assert_eq!(found(&table), 0);
+        child.kill().expect("a child");
+        child.wait().expect("a status");
+    }
+
+    #[test]
     fn who_carries_a_claim_is_found_by_that_and_the_others_by_their_parents() {
         const DESCENT: &Descent = &Descent { claim: *b"0123456789abcdef0123456789abcdef", layout: None };
         let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
@@ -356,7 +346,6 @@ mod tests {
         let [carrier_pid, stranger_pid] =
             [&carrier, &stranger].map(|child| i32::try_from(child.id()).expect("a pid"));
         let mut table = table();
-        table.remember().expect("memory");
         let found = |table: &ProcessTable| table.members().map(|p| p.pid).collect::<Vec<_>>();
         // Other tests have processes that come and go, so a look may be incomplete.
         while !table.find_adopted(None, DESCENT, &[]) {}
@@ -372,12 +361,12 @@ mod tests {
             child.wait().expect("a status");
         }
     }
+
     #[test]
     fn who_is_just_executing_a_program_is_not_overlooked_because_it_has_no_environment_yet() {
         const DESCENT: &Descent = &Descent { claim: *b"0e0e0e0e0e0e0e0eabababababababab", layout: None };
         let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
         let mut table = table();
-        table.remember().expect("memory");
         for _ in 0..5 {
             // The kernel takes its time with so many words, and tells the parent before; and it does that twice.
             let mut carrier = std::process::Command::new("sh")

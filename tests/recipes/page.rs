@@ -14,9 +14,9 @@ use crate::support::{Bed, Running, until};
 
 const PAGE: &str = include_str!("../../src/cli/manual/text/recipes.md");
 
-/// What a job does that starts a tree beside it, some of it in other sessions, says that it is up when nobody of that forks any
-/// more, and goes on until it is ended.
-const ENDLESS: &str = "sleep 1000 &\nsetsid sleep 1000 &\n(setsid sh -c 'sleep 1000 & echo \"$1\" >>\"$0.up\"; wait' \"$0\" $$ &)\nwait\n";
+/// What a job does that says that it is up, starts a tree beside it, some of it in other sessions, and goes on until it is ended.
+const ENDLESS: &str =
+    "sleep 1000 &\nsetsid sleep 1000 &\n(setsid sh -c 'sleep 1000 & wait' &)\necho $$ >>\"$0.up\"\nwait\n";
 /// What a job does that says that it is up, and exits with the status that is written to its gate.
 const GATED: &str = "echo $$ >>\"$0.up\"\nread -r status <\"$0.gate\"\nexit \"${status:-0}\"\n";
 

@@ -13,6 +13,31 @@ const WITHOUT_PROC: &str =
 /// `sh -c SCRIPT` as a command that says its pid and has a child in its process group.
 const IN_ITS_GROUP: &str = "trap '' TERM; sleep 1000 & echo $! >member; echo $$ >pid; wait; wait";
 
+/// Has trees in other sessions that go on forking, and is killed meanwhile.
+const FORKING: &str = r#"
+fork='i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i + 1)); [ $i = 40 ] && echo up >>up; done; wait'
+for tree in 1 2 3 4; do setsid sh -c "$fork" & done
+until [ "$(grep -c up up 2>/dev/null)" = 4 ]; do sleep 0.01; done
+kill -KILL $$"#;
+
+/// Starts a child, and writes down when it sees that stopped; both are deaf to SIGTERM.
+const WATCHING: &str = r#"
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = os.fork()
+if child == 0:
+    while True:
+        time.sleep(1000)
+log = os.open("seen", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+def look(number, frame):
+    pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+    os.write(log, b"stopped\n" if pid and os.WIFSTOPPED(status) else b"nothing\n")
+signal.signal(signal.SIGCHLD, look)
+os.write(log, b"up\n")
+while True:
+    time.sleep(1000)
+"#;
+
 fn without_proc(bed: &Bed, words: &[&str]) -> std::process::Command {
     let mut command = bed.command("unshare");
     command.args(["--mount", "sh", "-c", WITHOUT_PROC, "sh"]).args(words);
@@ -150,4 +175,39 @@ fn a_script_without_an_interpreter_line_takes_as_many_words_as_the_system_does()
     let mut command = bed.run(["--name", "x", "--"]);
     command.arg(&script).args(std::iter::repeat_n("a", 120_000));
     assert_eq!(bed.finish(&mut command).silently(0).text(), "120000\n");
+}
+
+#[test]
+fn who_is_forked_while_the_rest_is_told_to_end_is_told_as_well() {
+    let bed = Bed::new();
+    // Whoever is not told keeps the lock for the grace period.
+    let ended = bed.finish(&mut bed.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", FORKING]));
+    assert_eq!(ended.signal(), Some(9), "{}", ended.err);
+    bed.await_no_process();
+    bed.assert_free("x");
+}
+
+#[test]
+fn what_a_member_starts_on_account_of_sigterm_is_left_to_do_its_work() {
+    let bed = Bed::new();
+    let script = r#"
+        setsid sh -c 'trap "sh cleanup; exit" TERM; echo up >up; while :; do sleep 1000 & wait $!; done' &
+        until [ -s up ]; do sleep 0.01; done
+        kill -KILL $$"#;
+    bed.write("cleanup", "trap 'echo told >told' TERM; sleep 0.3; echo done >done");
+    let ended = bed.finish(&mut bed.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", script]));
+    assert_eq!((ended.signal(), bed.await_line("done").as_str()), (Some(9), "done"), "{}", ended.err);
+    assert!(!bed.path("told").exists());
+}
+
+#[test]
+fn nobody_sees_a_child_stopped_while_the_tree_is_told_to_end() {
+    let bed = Bed::new();
+    let script = r#"python3 -c "$1" & until [ -s seen ]; do sleep 0.01; done; kill -KILL $$"#;
+    let words = ["--name", "x", "--grace", "300ms", "--", "sh", "-c", script, "sh", WATCHING];
+    let ended = bed.finish(&mut bed.run(words));
+    assert_eq!(ended.signal(), Some(9), "{}", ended.err);
+    let seen = std::fs::read_to_string(bed.path("seen")).expect("a log");
+    // It was stopped, and by the time its parent could look it went on.
+    assert!(seen.contains("nothing") && !seen.contains("stopped"), "{seen}");
 }

@@ -27,10 +27,8 @@ impl Front {
     }
 
     /// Has `process` stand in the place of a command: it is there already, and is ended as a command would be.
-    ///
-    /// Errors: there is no memory for knowing its tree.
-    pub fn adopt(&mut self, process: Adopted) -> io::Result<()> {
-        self.ender.adopt(process)
+    pub fn adopt(&mut self, process: Adopted) {
+        self.ender.adopt(process);
     }
 
     /// Has this process go on when the one that was started has ended: it keeps nothing of that one's.

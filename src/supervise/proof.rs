@@ -1,0 +1,65 @@
+//! Whether a directory is the /proc of this process's PID namespace.
+
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{fstatfs, readlinkat_raw};
+use rustix::io::Errno;
+use rustix::process::getpid;
+
+use super::proc_dir::number;
+
+/// What statfs(2) says of a /proc.
+const PROC_MAGIC: u32 = 0x9fa0;
+
+/// Why there is no usable /proc.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Hidden {
+    /// It is not mounted, or may not be opened.
+    Unreadable(Errno),
+    /// What is at /proc is no process table.
+    NotProc,
+    /// It is that of another PID namespace: its numbers mean other processes.
+    Foreign,
+}
+
+impl fmt::Display for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(errno) => write!(f, "/proc cannot be read ({})", io::Error::from(*errno)),
+            Self::NotProc => f.write_str("/proc is not the process table"),
+            Self::Foreign => f.write_str("/proc shows another PID namespace"),
+        }
+    }
+}
+
+/// Whether `directory` is a /proc in which this process is what it is to itself.
+pub(super) fn prove(directory: &OwnedFd) -> Result<(), Hidden> {
+    let kind = fstatfs(directory).map_err(Hidden::Unreadable)?.f_type;
+    if u32::try_from(kind) != Ok(PROC_MAGIC) {
+        return Err(Hidden::NotProc);
+    }
+    let mut name = [MaybeUninit::<u8>::uninit(); 24];
+    let own = match readlinkat_raw(directory, c"self", &mut name) {
+        // A process of another namespace has no number there.
+        Err(Errno::NOENT) => return Err(Hidden::Foreign),
+        Err(errno) => return Err(Hidden::Unreadable(errno)),
+        Ok((own, _)) => number(own),
+    };
+    if own == Some(getpid().as_raw_nonzero().get()) { Ok(()) } else { Err(Hidden::Foreign) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_no_process_table_is_not_believed() {
+        let root = openat(CWD, c"/", OFlags::DIRECTORY, Mode::empty()).expect("a directory");
+        assert_eq!(prove(&root), Err(Hidden::NotProc));
+    }
+}
