@@ -9,10 +9,9 @@ local function add(key, holds)
     local claim = ARGV[1] .. found[i] .. ARGV[2]
     local c = redis.call('HMGET', claim, 'mode', 'about', 'label', 'token', 'slot', 'held', 'since', 'gone', 'fence')
     if c[1] and not c[8] then
-      -- What a majority was told counts, not what this node gave.
-      local token = holds and c[4] and (c[9] or c[4])
+      local token = holds and c[4]
       entries[#entries + 1] =
-        { found[i], c[1], c[2], c[3], token, c[5], c[6], c[7], redis.call('PTTL', claim), found[i + 1] }
+        { found[i], c[1], c[2], c[3], token, c[5], c[6], c[7], redis.call('PTTL', claim), found[i + 1], token and c[9] }
     end
   end
 end

@@ -42,7 +42,10 @@ pub(super) struct Found {
     known: usize,
     /// How many nodes gave it which slot, or no slot in particular.
     given: BTreeMap<Option<u32>, usize>,
+    /// The greatest that a node gave it.
     token: Option<FencingToken>,
+    /// That of its hold, which the nodes are told once it has a majority. One to which it came back later has given it another.
+    told: Option<FencingToken>,
     held: Option<SystemTime>,
     since: Option<SystemTime>,
     lives: Vec<Option<Duration>>,
@@ -217,6 +220,7 @@ impl Found {
             known: 0,
             given: BTreeMap::new(),
             token: None,
+            told: None,
             held: None,
             since: None,
             lives: Vec::new(),
@@ -230,7 +234,8 @@ impl Found {
         if let Some(granted) = granted {
             *one.given.entry(granted.slot).or_default() += 1;
             one.token = one.token.max(Some(granted.token));
-            one.held = one.held.or_else(|| instant(6));
+            one.told = one.told.max(at(10).and_then(|token| FencingToken::new(token.parse().ok()?)));
+            one.held = [one.held, instant(6)].into_iter().flatten().min();
         }
     }
 
@@ -244,12 +249,62 @@ impl Found {
         entry.claim = Some(self.id);
         let most = self.labels.iter().max_by_key(|(_, count)| **count);
         entry.label = most.and_then(|(label, _)| label.clone()).or(entry.label);
-        entry.token = self.token.filter(|_| holds);
+        entry.token = self.told.or(self.token).filter(|_| holds);
         entry.slot = slot;
         entry.since = self.held.filter(|_| holds).or(self.since);
         let mut lives = self.lives.clone();
         lives.sort_by(|a, b| b.cmp(a));
         entry.ttl = lives.get(lives.len() / 2).copied().flatten();
         entry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Holder;
+
+    const CLAIM: &str = "0123456789abcdef0123456789abcdef";
+
+    /// What a node says where the claim holds since then, with the token that it gave, and perhaps that of the whole hold.
+    fn node(given: &str, held: &str, told: Option<&str>) -> Value {
+        let text = |text: &str| Value::BulkString(text.into());
+        let record = Record {
+            claim: CLAIM.to_owned(),
+            mode: Mode::Exclusive.to_string(),
+            ttl_ms: 1000,
+            holder: Holder::default(),
+            ancestors: Vec::new(),
+            names: Vec::new(),
+            supersede: false,
+        };
+        let record = record.to_text();
+        let told = told.map_or(Value::Nil, text);
+        let entry =
+            [CLAIM, "exclusive", &record].map(text).into_iter().chain([Value::Nil, text(given), Value::Nil]);
+        let rest = [text(held), text("1"), Value::Int(900), text("0"), told];
+        let entries = Value::Array(vec![Value::Array(entry.chain(rest).collect())]);
+        Value::Array(vec![text(CLAIM), Value::Int(900), entries, Value::Nil])
+    }
+
+    #[test]
+    fn a_node_to_which_the_claim_came_back_changes_neither_its_token_nor_since_when_it_holds() {
+        let name: LockName = "x".parse().expect("a name");
+        let status = |nodes: &[Value]| {
+            let line = Line::merge("x".to_owned(), nodes.len(), nodes.iter()).expect("a line");
+            line.status(&name).holders.remove(0)
+        };
+        let held = |micros: u64| Some(SystemTime::UNIX_EPOCH + Duration::from_micros(micros));
+        let back = node("70", "60", None);
+        for nodes in [
+            [node("5", "6", Some("7")), back.clone(), node("6", "5", Some("7"))],
+            [back.clone(), node("5", "5", None), node("7", "6", Some("7"))],
+        ] {
+            let holder = status(&nodes);
+            assert_eq!((holder.token, holder.since), (FencingToken::new(7), held(5)));
+        }
+        // As long as no node has been told, the greatest is the one that will be.
+        let holder = status(&[node("5", "6", None), node("7", "8", None)]);
+        assert_eq!((holder.token, holder.since), (FencingToken::new(7), held(6)));
     }
 }

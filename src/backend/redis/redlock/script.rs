@@ -33,7 +33,7 @@ pub(super) static EVICT_FOREIGN: Script = script!(
     "../evict_foreign.lua"
 );
 pub(super) static INSPECT: Script =
-    script!("6f20a56f3b903c778255bb5abd210e158f595c9b", "../foreign.lua", "inspect.lua");
+    script!("1092b2a60f3574980f4ad494094c6a58ca293227", "../foreign.lua", "inspect.lua");
 
 #[cfg(test)]
 mod tests {
