@@ -254,7 +254,7 @@ fn a_stopped_job_does_not_outlive_a_hang_up() {
     terminal.expect("Stopped");
     terminal.expect_prompt();
     until_true("a stopped command", || is_stopped(command));
-    process::signal(terminal.leader(), Signal::HUP);
+    terminal.signal_shell(Signal::HUP);
     bed.await_no_process();
     bed.assert_free("x");
 }

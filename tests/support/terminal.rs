@@ -13,7 +13,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::bed::Bed;
 use super::process;
-use super::wait::{until, until_or_else};
+use super::wait::{until, until_or_else, until_true};
 
 /// What bash prompts with; no command under test prints it.
 const PROMPT: &str = "@prompt@ ";
@@ -135,6 +135,16 @@ impl Terminal {
     #[track_caller]
     pub(crate) fn expect_prompt(&mut self) -> String {
         self.expect(PROMPT)
+    }
+
+    /// Sends a signal to the shell, which has prompted. One that comes just before it begins to wait for keys bash sees only at the
+    /// next key.
+    #[track_caller]
+    pub(crate) fn signal_shell(&self, signal: Signal) {
+        until_true("a shell that waits for keys", || {
+            process::look(self.leader()).is_some_and(|shell| shell.state == 'S')
+        });
+        process::signal(self.leader(), signal);
     }
 
     /// Waits until the foreground process group is `group`'s.
