@@ -4,23 +4,23 @@ local about, mode, ttl, by, newest = ARGV[more], ARGV[more + 1], tonumber(ARGV[m
 -- The usual case, ahead of all that it does not need: nobody is there.
 local free = true
 for n = 1, names do
-  if redis.call('EXISTS', KEYS[4 * n - 3], KEYS[4 * n - 2], KEYS[4 * n]) > 0 then free = false end
+  if redis.call('EXISTS', lock_key(n), line_key(n), claim_key(n)) > 0 then free = false end
 end
 if free then
   local rows, stamp = {}, string.format('%.0f', now)
   local slot = string.sub(mode, 1, 6) == 'slots:' and '1'
   for n = 1, names do
-    local last = tonumber(redis.call('HGET', KEYS[4 * n - 1], 'fence') or 0)
+    local last = tonumber(redis.call('HGET', counters_key(n), 'fence') or 0)
     local token = string.format('%.0f', math.max(last + 1, now))
-    local value = mode == 'exclusive' and id or 'dlock:' .. mode
-    redis.call('HSET', KEYS[4 * n - 1], 'fence', token)
-    redis.call('SET', KEYS[4 * n - 3], value, 'PX', ttl)
-    redis.call('HSET', KEYS[4 * n], 'mode', mode, 'about', about, 'since', stamp, 'newest', newest, 'token', token,
+    local value = mode == 'exclusive' and id or mark .. mode
+    redis.call('HSET', counters_key(n), 'fence', token)
+    redis.call('SET', lock_key(n), value, 'PX', ttl)
+    redis.call('HSET', claim_key(n), 'mode', mode, 'about', about, 'since', stamp, 'newest', newest, 'token', token,
       'held', stamp)
-    if slot then redis.call('HSET', KEYS[4 * n], 'slot', slot) end
-    redis.call('PEXPIRE', KEYS[4 * n], ttl)
-    redis.call('ZADD', KEYS[4 * n - 2], 1, id)
-    redis.call('PEXPIRE', KEYS[4 * n - 2], ttl + 86400000)
+    if slot then redis.call('HSET', claim_key(n), 'slot', slot) end
+    redis.call('PEXPIRE', claim_key(n), ttl)
+    redis.call('ZADD', line_key(n), 1, id)
+    redis.call('PEXPIRE', line_key(n), ttl + 86400000)
     rows[n] = { token, slot, false, false, false, false, value, 0, ttl }
   end
   return { 'in', rows }

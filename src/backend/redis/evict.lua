@@ -3,7 +3,7 @@
 local how, by = ARGV[more], ARGV[more + 1]
 local present = false
 for n = 1, names do
-  local c = redis.call('HMGET', KEYS[4 * n], 'mode', 'gone', 'about')
+  local c = redis.call('HMGET', claim_key(n), 'mode', 'gone', 'about')
   if (c[1] and not c[2]) or value_of(n) == id then
     present = true
     local known, record = pcall(cjson.decode, c[3] or '')
@@ -13,21 +13,21 @@ end
 if not present then
   if how ~= 'ask' then
     for n = 1, names do
-      redis.call('HSET', KEYS[4 * n], 'gone', 'evicted', 'by', by)
-      redis.call('PEXPIRE', KEYS[4 * n], ARGV[more + 2])
+      redis.call('HSET', claim_key(n), 'gone', 'evicted', 'by', by)
+      redis.call('PEXPIRE', claim_key(n), ARGV[more + 2])
     end
   end
   return 0
 end
 for n = 1, names do
   if how == 'ask' then
-    redis.call('HSET', KEYS[4 * n], 'asked', by)
-    if redis.call('PTTL', KEYS[4 * n]) < 0 then redis.call('PEXPIRE', KEYS[4 * n], ARGV[more + 2]) end
+    redis.call('HSET', claim_key(n), 'asked', by)
+    if redis.call('PTTL', claim_key(n)) < 0 then redis.call('PEXPIRE', claim_key(n), ARGV[more + 2]) end
   else
     remove(n, id, 'evicted', by)
-    redis.call('HSET', KEYS[4 * n], 'gone', 'evicted', 'by', by)
-    if redis.call('PTTL', KEYS[4 * n]) < tonumber(ARGV[more + 2]) then
-      redis.call('PEXPIRE', KEYS[4 * n], ARGV[more + 2])
+    redis.call('HSET', claim_key(n), 'gone', 'evicted', 'by', by)
+    if redis.call('PTTL', claim_key(n)) < tonumber(ARGV[more + 2]) then
+      redis.call('PEXPIRE', claim_key(n), ARGV[more + 2])
     end
     settle(n)
   end

@@ -4,3 +4,8 @@
 local id = ARGV[1]
 local names = #KEYS / 4
 local more = 2 * names + 2
+local mark = 'dlock:'
+local function lock_key(n) return KEYS[4 * n - 3] end
+local function line_key(n) return KEYS[4 * n - 2] end
+local function counters_key(n) return KEYS[4 * n - 1] end
+local function claim_key(n) return KEYS[4 * n] end

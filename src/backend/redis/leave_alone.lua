@@ -3,16 +3,16 @@
 local alone = ARGV[more + 1] == '0'
 for n = 1, names do
   if alone then
-    local value = redis.pcall('GET', KEYS[4 * n - 3])
-    local line = redis.call('ZRANGE', KEYS[4 * n - 2], 0, 1)
+    local value = redis.pcall('GET', lock_key(n))
+    local line = redis.call('ZRANGE', line_key(n), 0, 1)
     alone = value == id and #line == 1 and line[1] == id
   end
 end
 if alone then
   for n = 1, names do
-    local held = ARGV[more] == '1' and redis.call('HGET', KEYS[4 * n], 'held')
-    redis.call('DEL', KEYS[4 * n - 3], KEYS[4 * n - 2], KEYS[4 * n])
-    if held then redis.call('HSET', KEYS[4 * n - 1], 'success', held) end
+    local held = ARGV[more] == '1' and redis.call('HGET', claim_key(n), 'held')
+    redis.call('DEL', lock_key(n), line_key(n), claim_key(n))
+    if held then redis.call('HSET', counters_key(n), 'success', held) end
   end
   return 1
 end

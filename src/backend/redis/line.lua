@@ -1,26 +1,9 @@
 -- What lines are, and what keeps them in order.
-local function claim_of(n, who) return ARGV[2 * n] .. who .. ARGV[2 * n + 1] end
-
--- The lock's value; a key that is no string belongs to another kind of client, and is taken.
-local function value_of(n)
-  local value = redis.pcall('GET', KEYS[4 * n - 3])
-  if type(value) == 'table' then return '?' end
-  return value
-end
-
-local function is_marker(value) return value and string.sub(value, 1, 6) == 'dlock:' end
-
--- What the lock's key must say for a hold of that mode.
-local function proof(mode, who)
-  if mode == 'exclusive' then return who end
-  return 'dlock:' .. mode
-end
-
 local function grant(n, who, mode, used)
-  local key, lock = claim_of(n, who), KEYS[4 * n - 3]
-  local last = tonumber(redis.call('HGET', KEYS[4 * n - 1], 'fence') or 0)
+  local key, lock = claim_of(n, who), lock_key(n)
+  local last = tonumber(redis.call('HGET', counters_key(n), 'fence') or 0)
   local token = string.format('%.0f', math.max(last + 1, now))
-  redis.call('HSET', KEYS[4 * n - 1], 'fence', token)
+  redis.call('HSET', counters_key(n), 'fence', token)
   local left = math.max(redis.call('PTTL', key), 1)
   if mode ~= 'exclusive' then left = math.max(left, redis.call('PTTL', lock)) end
   redis.call('SET', lock, proof(mode, who), 'PX', left)
@@ -43,7 +26,7 @@ end
 -- Takes out who is gone at the front of the line, gives what is free in order of arrival, and tells the first who
 -- still waits that it is the first. Looks at nobody behind that one.
 local function settle(n)
-  local lock, line, value = KEYS[4 * n - 3], KEYS[4 * n - 2], value_of(n)
+  local lock, line, value = lock_key(n), line_key(n), value_of(n)
   local at, kept, kind, longest, used = 0, 0, false, 0, {}
   while true do
     local who = redis.call('ZRANGE', line, at, at)[1]
@@ -84,35 +67,23 @@ end
 
 -- Takes a claim out of the line for good and leaves word of why.
 local function remove(n, who, why, by)
-  redis.call('ZREM', KEYS[4 * n - 2], who)
-  if value_of(n) == who then redis.call('DEL', KEYS[4 * n - 3]) end
+  redis.call('ZREM', line_key(n), who)
+  if value_of(n) == who then redis.call('DEL', lock_key(n)) end
   local key = claim_of(n, who)
   if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'gone', why, 'by', by) end
 end
 
--- Lines outlive their claims by a day, so that an idle one is no leftover.
-local function keep_line(n, ttl)
-  local length = ttl + 86400000
-  if redis.call('PTTL', KEYS[4 * n - 2]) < length - 3600000 then redis.call('PEXPIRE', KEYS[4 * n - 2], length) end
-end
-
-local function least(a, b)
-  if a < 0 then return b end
-  if b < 0 then return a end
-  return math.min(a, b)
-end
-
 -- When time alone may change how a waiter stands: the end of whom it waits for, or its own.
 local function horizon(n, top, mode, value, ahead)
-  local own = redis.call('PTTL', KEYS[4 * n])
+  local own = redis.call('PTTL', claim_key(n))
   if not top and ahead > 0 then
-    local before = redis.call('ZRANGE', KEYS[4 * n - 2], ahead - 1, ahead - 1)[1]
+    local before = redis.call('ZRANGE', line_key(n), ahead - 1, ahead - 1)[1]
     return least(own, redis.call('PTTL', claim_of(n, before)))
   end
   if string.sub(mode, 1, 6) ~= 'slots:' or not is_marker(value) then
-    return least(own, redis.call('PTTL', KEYS[4 * n - 3]))
+    return least(own, redis.call('PTTL', lock_key(n)))
   end
-  for _, who in ipairs(redis.call('ZRANGE', KEYS[4 * n - 2], 0, ahead - 1)) do
+  for _, who in ipairs(redis.call('ZRANGE', line_key(n), 0, ahead - 1)) do
     own = least(own, redis.call('PTTL', claim_of(n, who)))
   end
   return own
@@ -120,27 +91,27 @@ end
 
 -- How the claim stands in one line.
 local function standing(n)
-  local c = redis.call('HMGET', KEYS[4 * n], 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top')
+  local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top')
   local mode, token, gone = c[1], c[2], c[4]
   local value = value_of(n)
   -- An exclusive hold outlives its details when only its own key could be renewed.
   if not mode and value == id then
-    mode, token = 'exclusive', redis.call('HGET', KEYS[4 * n - 1], 'fence')
+    mode, token = 'exclusive', redis.call('HGET', counters_key(n), 'fence')
   end
   if not gone and (not mode or (token and value ~= proof(mode, id))) then gone = 'lost' end
   local row = { token, c[3], gone, c[5], c[6], c[7], value }
   if gone then return row end
   if token then
-    row[8], row[9] = 0, redis.call('PTTL', KEYS[4 * n])
+    row[8], row[9] = 0, redis.call('PTTL', claim_key(n))
     return row
   end
-  row[8] = redis.call('ZRANK', KEYS[4 * n - 2], id)
+  row[8] = redis.call('ZRANK', line_key(n), id)
   if not row[8] then
     row[3] = 'lost'
     return row
   end
   row[9] = horizon(n, c[7], mode, value, row[8])
-  local lead = redis.call('ZRANGE', KEYS[4 * n - 2], 0, 0)[1]
+  local lead = redis.call('ZRANGE', line_key(n), 0, 0)[1]
   local l = redis.call('HMGET', claim_of(n, lead), 'about', 'label', 'token', 'slot', 'held')
   row[10], row[11], row[12], row[13], row[14] = l[1], l[2], l[3], l[4], l[5]
   return row

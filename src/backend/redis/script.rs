@@ -51,40 +51,39 @@ macro_rules! script {
     };
 }
 
+/// What follows on the library for lines.
+macro_rules! on_lines {
+    ($hash:literal, $($file:literal),+) => {
+        script!($hash, "head.lua", "clock.lua", "common.lua", "line.lua", $($file),+)
+    };
+}
+
 pub(super) static ENTER: Script = Script::entering(
-    "d85f9223ae646f8438ef9e23723e8aeb787fb3ef",
+    "149126ad36bbe73f9cae467567f363a3b039a2f6",
     concat!(
         include_str!("head.lua"),
         include_str!("clock.lua"),
         include_str!("enter_free.lua"),
+        include_str!("common.lua"),
         include_str!("line.lua"),
         include_str!("enter.lua")
     ),
 );
-pub(super) static LOOK: Script =
-    script!("8314160353fcffd18f4311e712fc43dab7819db4", "head.lua", "clock.lua", "line.lua", "look.lua");
-pub(super) static RENEW: Script =
-    script!("d83efaae1f757877385af8b57e10054854797493", "head.lua", "clock.lua", "line.lua", "renew.lua");
+pub(super) static LOOK: Script = on_lines!("779d1be0c81c3c413bd0b4db0e2d7f47be379916", "look.lua");
+pub(super) static RENEW: Script = on_lines!("28c87f58c5f2d4693b7acb6076fc6d565d901031", "renew.lua");
 pub(super) static LEAVE: Script = script!(
-    "93df414b5f00e76449487899d19ea0f59b7993c3",
+    "26eb94160c7acf6e89f610ef3c3a10998a8891d6",
     "head.lua",
     "leave_alone.lua",
     "clock.lua",
+    "common.lua",
     "line.lua",
     "leave.lua"
 );
-pub(super) static EVICT: Script =
-    script!("10b3e9d4f39e25ccabddb4d5d93096c0478c8659", "head.lua", "clock.lua", "line.lua", "evict.lua");
-pub(super) static EVICT_FOREIGN: Script = script!(
-    "53cec2624d84cac5aa0bc3b64ae9d48005fbc509",
-    "head.lua",
-    "clock.lua",
-    "line.lua",
-    "foreign.lua",
-    "evict_foreign.lua"
-);
-pub(super) static PUBLISH: Script =
-    script!("71658d86620bd2ba0d16b943786413e3e30be004", "head.lua", "clock.lua", "line.lua", "publish.lua");
+pub(super) static EVICT: Script = on_lines!("797fb79a80a5ceecb22fbb911e012598d1a73119", "evict.lua");
+pub(super) static EVICT_FOREIGN: Script =
+    on_lines!("53bffdd9aa6734fb01a2a1e644b4ed42a41b1b25", "foreign.lua", "evict_foreign.lua");
+pub(super) static PUBLISH: Script = on_lines!("acb6a5e82c0bd4a927bad6366f478a9732f024bb", "publish.lua");
 pub(super) static HOLD: Script = script!("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", "hold.lua");
 pub(super) static FREE: Script = script!("bc9af1942289349a90631c15e1a4388c58792907", "free.lua");
 pub(super) static INSPECT: Script =

@@ -3,7 +3,7 @@
 -- token by which it was given what it has here, or nothing.
 for n = 1, names do
   local token, slot, given = ARGV[more + 3 * n - 3], ARGV[more + 3 * n - 2], ARGV[more + 3 * n - 1]
-  local line, holds, counters, key = KEYS[5 * n - 3], KEYS[5 * n - 2], KEYS[5 * n - 1], KEYS[5 * n]
+  local line, holds, counters, key = line_key(n), holders_key(n), counters_key(n), claim_key(n)
   -- First what a server without memory takes: then it takes the rest, and lets others in.
   redis.call('HDEL', key, 'behind')
   if tonumber(redis.call('HGET', counters, 'fence') or 0) < tonumber(token) then

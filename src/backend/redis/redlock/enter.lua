@@ -3,15 +3,15 @@
 local about, mode, ttl, score = ARGV[more], ARGV[more + 1], tonumber(ARGV[more + 2]), ARGV[more + 3]
 
 local function describe(n)
-  redis.call('HSET', KEYS[5 * n], 'mode', mode, 'about', about, 'since', string.format('%.0f', now))
-  redis.call('PEXPIRE', KEYS[5 * n], ttl)
-  if ARGV[more + 3 + n] ~= '' then redis.call('HSET', KEYS[5 * n], 'wish', ARGV[more + 3 + n]) end
+  redis.call('HSET', claim_key(n), 'mode', mode, 'about', about, 'since', string.format('%.0f', now))
+  redis.call('PEXPIRE', claim_key(n), ttl)
+  if ARGV[more + 3 + n] ~= '' then redis.call('HSET', claim_key(n), 'wish', ARGV[more + 3 + n]) end
 end
 
 -- The usual case first, in as few steps as it can be: nobody is there.
 local free = true
 for n = 1, names do
-  if redis.call('EXISTS', KEYS[5 * n - 4], KEYS[5 * n - 3], KEYS[5 * n - 2], KEYS[5 * n]) > 0 then free = false end
+  if redis.call('EXISTS', lock_key(n), line_key(n), holders_key(n), claim_key(n)) > 0 then free = false end
 end
 if free then
   local rows, stamp = {}, string.format('%.0f', now)
@@ -20,52 +20,47 @@ if free then
     local wish = ARGV[more + 3 + n]
     local slot = slots and (wish ~= '' and wish or '1')
     local token, value = next_token(n), proof(mode, id)
-    redis.call('SET', KEYS[5 * n - 4], value, 'PX', ttl)
-    redis.call('HSET', KEYS[5 * n], 'mode', mode, 'about', about, 'since', stamp, 'token', token, 'held', stamp)
-    if slot then redis.call('HSET', KEYS[5 * n], 'slot', slot, 'wish', slot) end
-    redis.call('PEXPIRE', KEYS[5 * n], ttl)
+    redis.call('SET', lock_key(n), value, 'PX', ttl)
+    redis.call('HSET', claim_key(n), 'mode', mode, 'about', about, 'since', stamp, 'token', token, 'held', stamp)
+    if slot then redis.call('HSET', claim_key(n), 'slot', slot, 'wish', slot) end
+    redis.call('PEXPIRE', claim_key(n), ttl)
     local at = score == '' and stamp or score
-    redis.call('ZADD', KEYS[5 * n - 2], at, id)
-    redis.call('PEXPIRE', KEYS[5 * n - 2], ttl + 86400000)
+    redis.call('ZADD', holders_key(n), at, id)
+    redis.call('PEXPIRE', holders_key(n), ttl + 86400000)
     rows[n] = { token, slot, false, false, false, false, value, 0, ttl, false, false, false, false, false, at, false, '', token }
   end
   return answer('in', rows)
 end
 
-local function kind(text)
-  if string.sub(text, 1, 6) == 'slots:' then return text end
-  return 'mutex'
-end
-
 local known = false
 for n = 1, names do
-  local c = redis.call('HMGET', KEYS[5 * n], 'mode', 'gone')
+  local c = redis.call('HMGET', claim_key(n), 'mode', 'gone')
   if c[1] or c[2] then known = true end
-  if c[1] and not c[2] then redis.call('PEXPIRE', KEYS[5 * n], ttl) end
+  if c[1] and not c[2] then redis.call('PEXPIRE', claim_key(n), ttl) end
 end
 for n = 1, names do settle(n) end
 if known then
   -- What it has here lives on with it.
   for n = 1, names do
-    if value_of(n) == id then redis.call('PEXPIRE', KEYS[5 * n - 4], ttl) end
+    if value_of(n) == id then redis.call('PEXPIRE', lock_key(n), ttl) end
   end
   return answer('in')
 end
 for n = 1, names do
-  local other = redis.call('ZRANGE', KEYS[5 * n - 2], 0, 0)[1] or redis.call('ZRANGE', KEYS[5 * n - 3], 0, 0)[1]
+  local other = redis.call('ZRANGE', holders_key(n), 0, 0)[1] or redis.call('ZRANGE', line_key(n), 0, 0)[1]
   local c = other and redis.call('HMGET', claim_of(n, other), 'mode', 'about')
-  if c and c[1] and kind(c[1]) ~= kind(mode) then return { 'mismatch', n, c[1], c[2] } end
+  if c and c[1] and kind_of(c[1]) ~= kind_of(mode) then return { 'mismatch', n, c[1], c[2] } end
 end
 for n = 1, names do
   local at = score
   if at == '' then
-    local last = redis.call('ZRANGE', KEYS[5 * n - 3], -1, -1, 'WITHSCORES')[2]
-    local held = redis.call('ZRANGE', KEYS[5 * n - 2], -1, -1, 'WITHSCORES')[2]
+    local last = redis.call('ZRANGE', line_key(n), -1, -1, 'WITHSCORES')[2]
+    local held = redis.call('ZRANGE', holders_key(n), -1, -1, 'WITHSCORES')[2]
     at = string.format('%.0f', math.max(now, tonumber(last or 0) + 1, tonumber(held or 0) + 1))
   end
   describe(n)
-  redis.call('ZADD', KEYS[5 * n - 3], at, id)
-  keep(KEYS[5 * n - 3], ttl)
+  redis.call('ZADD', line_key(n), at, id)
+  keep(line_key(n), ttl)
   settle(n)
 end
 return answer('in')

@@ -64,7 +64,7 @@ async fn ask(
     by: &str,
     deadline: Moment,
 ) -> FaultResult<Finds> {
-    let more = [how.to_owned(), by.to_owned(), millis(KEEP_OUT)];
+    let more = [how.to_owned(), by.to_owned(), millis(KEEP_OUT), keys.len().to_string()];
     let step = on_lines(&EVICT, keys, id, proposal(), &more);
     let mut finds = Finds::default();
     for reply in fan_out::from_all(nodes, STRAGGLE, deadline, step, Ok).await?.into_iter().flatten() {

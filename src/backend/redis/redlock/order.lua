@@ -2,14 +2,14 @@
 -- place of older waiters that say so too. Only claims that have their place are compared.
 local score, by, newest = ARGV[more], ARGV[more + 1], ARGV[more + 2]
 for n = 1, names do
-  local line, holds = KEYS[5 * n - 3], KEYS[5 * n - 2]
+  local line, holds = line_key(n), holders_key(n)
   for _, key in ipairs({ line, holds }) do
     local at = redis.call('ZSCORE', key, id)
     -- One that holds a majority has its place; this has come late.
     if at and at ~= '0' then redis.call('ZADD', key, score, id) end
   end
-  if newest == '1' and redis.call('EXISTS', KEYS[5 * n]) == 1 then
-    redis.call('HSET', KEYS[5 * n], 'newest', score, 'who', by)
+  if newest == '1' and redis.call('EXISTS', claim_key(n)) == 1 then
+    redis.call('HSET', claim_key(n), 'newest', score, 'who', by)
     for _, who in ipairs(redis.call('ZRANGE', line, 0, -1)) do
       local c = redis.call('HMGET', claim_of(n, who), 'newest', 'who')
       if who ~= id and c[1] then

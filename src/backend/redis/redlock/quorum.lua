@@ -1,47 +1,12 @@
--- What every step on one node's lines begins with. Keys, for each name: the lock, its line, its holders, its
--- counters, the claim that the step is about. Arguments: the id of that claim, then for each name what claims' keys
--- begin and end with, then a proposal for the next token, the same for all nodes.
--- The order of a line is by score: first the node's own time of arrival, then that by which a majority of all nodes
--- knew of it, so that all nodes come to the same order; 0 is that of a claim which holds a majority.
-if redis.replicate_commands then redis.replicate_commands() end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-local id = ARGV[1]
-local names = #KEYS / 5
-local more = 2 * names + 3
-local hint = tonumber(ARGV[more - 1])
-
-local function claim_of(n, who) return ARGV[2 * n] .. who .. ARGV[2 * n + 1] end
-
--- The lock's value; a key that is no string belongs to another kind of client, and is taken.
-local function value_of(n)
-  local value = redis.pcall('GET', KEYS[5 * n - 4])
-  if type(value) == 'table' then return '?' end
-  return value
-end
-
-local function is_marker(value) return value and string.sub(value, 1, 8) == 'redlock:' end
-
--- What the lock's key must say for a hold of that mode.
-local function proof(mode, who)
-  if mode == 'exclusive' then return who end
-  return 'redlock:' .. mode
-end
-
+-- What the lines of one node are, and what keeps them in order.
 -- The proposal, unless it would fall back or is far from this node's clock.
 local function next_token(n)
-  local last = tonumber(redis.call('HGET', KEYS[5 * n - 1], 'fence') or 0)
+  local last = tonumber(redis.call('HGET', counters_key(n), 'fence') or 0)
   local near = now
   if math.abs(hint - now) <= 1000000 then near = hint end
   local token = string.format('%.0f', math.max(last + 1, near))
-  redis.call('HSET', KEYS[5 * n - 1], 'fence', token)
+  redis.call('HSET', counters_key(n), 'fence', token)
   return token
-end
-
--- Lines outlive their claims by a day, so that an idle one is no leftover.
-local function keep(key, ttl)
-  local length = ttl + 86400000
-  if redis.call('PTTL', key) < length - 3600000 then redis.call('PEXPIRE', key, length) end
 end
 
 -- The slot for a grant: the one that the claim wants, else the lowest that is free. One that holds a majority already
@@ -56,14 +21,14 @@ local function slot_for(key, score, used)
 end
 
 local function grant(n, who, score, mode, used)
-  local key, lock = claim_of(n, who), KEYS[5 * n - 4]
+  local key, lock = claim_of(n, who), lock_key(n)
   local token = next_token(n)
   local left = math.max(redis.call('PTTL', key), 1)
   redis.call('HSET', key, 'token', token, 'held', string.format('%.0f', now))
   redis.call('HDEL', key, 'top', 'behind')
-  redis.call('ZREM', KEYS[5 * n - 3], who)
-  redis.call('ZADD', KEYS[5 * n - 2], score, who)
-  keep(KEYS[5 * n - 2], left)
+  redis.call('ZREM', line_key(n), who)
+  redis.call('ZADD', holders_key(n), score, who)
+  keep(holders_key(n), left)
   if mode ~= 'exclusive' then left = math.max(left, redis.call('PTTL', lock)) end
   redis.call('SET', lock, proof(mode, who), 'PX', left)
   local slot = string.sub(mode, 1, 6) == 'slots:' and slot_for(key, score, used)
@@ -85,7 +50,7 @@ end
 -- who has which slot, who has none yet, and whether one of them is not known to hold a majority.
 local function holders(n, value)
   local here = { kept = 0, kind = false, longest = 0, used = {}, bare = {}, open = false, firm = {} }
-  local found = redis.call('ZRANGE', KEYS[5 * n - 2], 0, -1, 'WITHSCORES')
+  local found = redis.call('ZRANGE', holders_key(n), 0, -1, 'WITHSCORES')
   for i = 1, #found, 2 do
     local who, key = found[i], claim_of(n, found[i])
     local c = redis.call('HMGET', key, 'mode', 'slot', 'gone')
@@ -95,7 +60,7 @@ local function holders(n, value)
       if found[i + 1] == '0' then here.firm[who] = c[2] or '0' else here.open = true end
       if here.kind ~= 'exclusive' then here.longest = math.max(here.longest, redis.call('PTTL', key)) end
     else
-      redis.call('ZREM', KEYS[5 * n - 2], who)
+      redis.call('ZREM', holders_key(n), who)
       if c[1] and not c[3] then redis.call('HSET', key, 'gone', 'lost') end
     end
   end
@@ -104,7 +69,7 @@ end
 
 -- Those who hold here out of their order hear that somebody before them waits.
 local function point_out(n, who, score)
-  local rest = redis.call('ZRANGEBYSCORE', KEYS[5 * n - 2], score, '+inf', 'WITHSCORES')
+  local rest = redis.call('ZRANGEBYSCORE', holders_key(n), score, '+inf', 'WITHSCORES')
   for i = 1, #rest, 2 do
     local later, key = rest[i + 1] ~= score or rest[i] > who, claim_of(n, rest[i])
     if later and rest[i + 1] ~= '0' and redis.call('EXISTS', key) == 1 then
@@ -116,7 +81,7 @@ end
 -- Takes out who is gone, gives what is free in order, tells the first who still waits that it is the first, and
 -- those who hold here out of their order that somebody before them waits.
 local function settle(n)
-  local lock, line, value = KEYS[5 * n - 4], KEYS[5 * n - 3], value_of(n)
+  local lock, line, value = lock_key(n), line_key(n), value_of(n)
   local here = holders(n, value)
   if here.kept == 0 and is_marker(value) then
     redis.call('DEL', lock)
@@ -156,58 +121,52 @@ end
 -- Takes back what the claim was given here by that token; it waits again where it stood, and wants that slot if one is
 -- said. A later grant has another token, so a request that arrives late does nothing.
 local function give_back(n, token, wish)
-  local key, holds = KEYS[5 * n], KEYS[5 * n - 2]
+  local key, holds = claim_key(n), holders_key(n)
   local score = redis.call('ZSCORE', holds, id)
   if not score or redis.call('HGET', key, 'token') ~= token then return end
   redis.call('ZREM', holds, id)
-  redis.call('ZADD', KEYS[5 * n - 3], score, id)
+  redis.call('ZADD', line_key(n), score, id)
   redis.call('HDEL', key, 'token', 'slot', 'held', 'behind', 'wish')
   if wish ~= '' then redis.call('HSET', key, 'wish', wish) end
-  if value_of(n) == id then redis.call('DEL', KEYS[5 * n - 4]) end
+  if value_of(n) == id then redis.call('DEL', lock_key(n)) end
 end
 
 -- Takes a claim out of the line for good and leaves word of why.
 local function remove(n, who, why, by)
-  redis.call('ZREM', KEYS[5 * n - 3], who)
-  redis.call('ZREM', KEYS[5 * n - 2], who)
-  if value_of(n) == who then redis.call('DEL', KEYS[5 * n - 4]) end
+  redis.call('ZREM', line_key(n), who)
+  redis.call('ZREM', holders_key(n), who)
+  if value_of(n) == who then redis.call('DEL', lock_key(n)) end
   local key = claim_of(n, who)
   if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'gone', why, 'by', by) end
 end
 
-local function least(a, b)
-  if a < 0 then return b end
-  if b < 0 then return a end
-  return math.min(a, b)
-end
-
 -- When time alone may change how a waiter stands: the end of whom it waits for, or its own.
 local function horizon(n, top, mode, rank)
-  local own = redis.call('PTTL', KEYS[5 * n])
+  local own = redis.call('PTTL', claim_key(n))
   if not top and rank > 0 then
-    local before = redis.call('ZRANGE', KEYS[5 * n - 3], rank - 1, rank - 1)[1]
+    local before = redis.call('ZRANGE', line_key(n), rank - 1, rank - 1)[1]
     return least(own, redis.call('PTTL', claim_of(n, before)))
   end
   if string.sub(mode, 1, 6) == 'slots:' then
-    for _, who in ipairs(redis.call('ZRANGE', KEYS[5 * n - 2], 0, -1)) do
+    for _, who in ipairs(redis.call('ZRANGE', holders_key(n), 0, -1)) do
       own = least(own, redis.call('PTTL', claim_of(n, who)))
     end
   end
-  return least(own, redis.call('PTTL', KEYS[5 * n - 4]))
+  return least(own, redis.call('PTTL', lock_key(n)))
 end
 
 -- How the claim stands in one line of this node.
 local function standing(n)
-  local c = redis.call('HMGET', KEYS[5 * n], 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top', 'behind')
+  local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top', 'behind')
   local mode, token, gone = c[1], c[2], c[4]
   local value = value_of(n)
   if not gone and not mode then gone = 'missing' end
   if not gone and token and value ~= proof(mode, id) then gone = 'lost' end
   local row = { token, c[3], gone, c[5], c[6], c[7], value }
   for part = 8, 18 do row[part] = false end
-  row[18] = redis.call('HGET', KEYS[5 * n - 1], 'fence')
+  row[18] = redis.call('HGET', counters_key(n), 'fence')
   if gone then return row end
-  row[15] = redis.call('ZSCORE', KEYS[5 * n - (token and 2 or 3)], id)
+  row[15] = redis.call('ZSCORE', token and holders_key(n) or line_key(n), id)
   row[16] = c[8]
   if string.sub(mode, 1, 6) == 'slots:' then
     -- Of those who hold a majority; 0 is one whose slot another has here.
@@ -218,16 +177,16 @@ local function standing(n)
     row[17] = table.concat(taken, ',')
   end
   if token then
-    row[8], row[9] = 0, redis.call('PTTL', KEYS[5 * n])
+    row[8], row[9] = 0, redis.call('PTTL', claim_key(n))
     return row
   end
-  local rank = redis.call('ZRANK', KEYS[5 * n - 3], id)
+  local rank = redis.call('ZRANK', line_key(n), id)
   if not rank then
     row[3] = 'lost'
     return row
   end
   row[8], row[9] = rank, horizon(n, c[7], mode, rank)
-  local lead = redis.call('ZRANGE', KEYS[5 * n - 2], 0, 0)[1] or redis.call('ZRANGE', KEYS[5 * n - 3], 0, 0)[1]
+  local lead = redis.call('ZRANGE', holders_key(n), 0, 0)[1] or redis.call('ZRANGE', line_key(n), 0, 0)[1]
   local l = redis.call('HMGET', claim_of(n, lead), 'about', 'label', 'token', 'slot', 'held')
   row[10], row[11], row[12], row[13], row[14] = l[1], l[2], l[3], l[4], l[5]
   return row

@@ -6,32 +6,33 @@ macro_rules! script {
     ($hash:literal, $($file:literal),+) => { Script::new($hash, concat!($(include_str!($file)),+)) };
 }
 
+/// What follows on the library for lines.
+macro_rules! on_lines {
+    ($hash:literal, $($file:literal),+) => {
+        script!($hash, "head.lua", "../clock.lua", "../common.lua", "quorum.lua", $($file),+)
+    };
+}
+
 pub(super) static ENTER: Script = Script::entering(
-    "2f8128631f6e37370b7e0a5753aebb76e6777283",
-    concat!(include_str!("quorum.lua"), include_str!("enter.lua")),
+    "8dbf38073adfb58de60d70602a0bc1a293027d43",
+    concat!(
+        include_str!("head.lua"),
+        include_str!("../clock.lua"),
+        include_str!("../common.lua"),
+        include_str!("quorum.lua"),
+        include_str!("enter.lua")
+    ),
 );
-pub(super) static ORDER: Script =
-    script!("bd4cb5685f44b0d7cd618bb058e6297d7309d312", "quorum.lua", "order.lua");
-pub(super) static ADJUST: Script =
-    script!("b15f4248041e052e4bdde9d6e2aacd8843919356", "quorum.lua", "adjust.lua");
-pub(super) static CONFIRM: Script =
-    script!("1ae27879dbd114141ef5746125e2656ece3a841d", "quorum.lua", "confirm.lua");
-pub(super) static LOOK: Script =
-    script!("739f239af547d2b0935a1629feebced4cbe8bf56", "quorum.lua", "look.lua");
-pub(super) static RENEW: Script =
-    script!("23f4a1b39418c5a9c76b36bd95a630c23e21a75f", "quorum.lua", "renew.lua");
-pub(super) static LEAVE: Script =
-    script!("c8a2dfde04cd7e72bec81f517d12cbcebeee1718", "quorum.lua", "leave.lua");
-pub(super) static PUBLISH: Script =
-    script!("7eb7e1466310d0f1cdd82a80d3064721cf2871ab", "quorum.lua", "publish.lua");
-pub(super) static EVICT: Script =
-    script!("c2be952f887fc2e8b675ba3249c53376263cb04a", "quorum.lua", "evict.lua");
-pub(super) static EVICT_FOREIGN: Script = script!(
-    "dad3a241ad21da35d8a1ef7df4b6109438a1af0b",
-    "quorum.lua",
-    "../foreign.lua",
-    "../evict_foreign.lua"
-);
+pub(super) static ORDER: Script = on_lines!("8255b2a3d48cff7b694dc4001ed7c8310eeb4b4a", "order.lua");
+pub(super) static ADJUST: Script = on_lines!("a0ee1247a8837561e8bd54804037f5b6531dec3c", "adjust.lua");
+pub(super) static CONFIRM: Script = on_lines!("a12820af394c3dd21cb20f1984caa802f361d7d2", "confirm.lua");
+pub(super) static LOOK: Script = on_lines!("35ed4d6614446663bd117c87c1e0034a8b7765da", "look.lua");
+pub(super) static RENEW: Script = on_lines!("b2daa56b27e7825664ea8a4d647b65a4def66941", "renew.lua");
+pub(super) static LEAVE: Script = on_lines!("1533c40426cb53c5f2af74f397d2b1165b7e1107", "leave.lua");
+pub(super) static PUBLISH: Script = on_lines!("1831da8a5064c27fd08c252fc4a0faf49f248964", "../publish.lua");
+pub(super) static EVICT: Script = on_lines!("6aed7acf7daec845f3b4a688c5362551b4aaffca", "../evict.lua");
+pub(super) static EVICT_FOREIGN: Script =
+    on_lines!("94f10a079fb104ea458b93f311228afbbbb7c73e", "../foreign.lua", "../evict_foreign.lua");
 pub(super) static INSPECT: Script =
     script!("1092b2a60f3574980f4ad494094c6a58ca293227", "../foreign.lua", "inspect.lua");
 
