@@ -10,25 +10,32 @@ use crate::backend::Evict;
 #[derive(Debug)]
 pub(super) struct Script {
     text: &'static str,
-    /// SHA-1 of the text, written down so that no run has to work it out; a test compares.
-    hash: &'static str,
+    /// SHA-1 of the text, written down so that no run has to work it out; a test compares. `None` of one whose text is
+    /// always sent.
+    hash: Option<&'static str>,
     /// Whether it makes an entry of the claim that its first argument names.
     enters: bool,
 }
 
 impl Script {
     pub(super) const fn new(hash: &'static str, text: &'static str) -> Self {
-        Self { text, hash, enters: false }
+        Self { text, hash: Some(hash), enters: false }
     }
 
     /// One that makes an entry.
     pub(super) const fn entering(hash: &'static str, text: &'static str) -> Self {
-        Self { text, hash, enters: true }
+        Self { text, hash: Some(hash), enters: true }
+    }
+
+    /// One that is needed seldom, and then also by somebody who may not be there any more when the server answers that it
+    /// does not know the hash.
+    pub(super) const fn in_full(text: &'static str) -> Self {
+        Self { text, hash: None, enters: false }
     }
 
     #[cfg(test)]
     pub(super) fn is_named_rightly(&self) -> bool {
-        self.hash == redis::Script::new(self.text).get_hash()
+        self.hash.is_none_or(|hash| hash == redis::Script::new(self.text).get_hash())
     }
 }
 
@@ -45,49 +52,36 @@ pub(super) fn word_for(how: Evict) -> &'static str {
     }
 }
 
-macro_rules! script {
-    ($hash:literal, $($file:literal),+) => {
-        Script::new($hash, concat!($(include_str!($file)),+))
-    };
+macro_rules! text {
+    ($($file:literal),+) => { concat!($(include_str!($file)),+) };
 }
 
 /// What follows on the library for lines.
 macro_rules! on_lines {
-    ($hash:literal, $($file:literal),+) => {
-        script!($hash, "head.lua", "clock.lua", "common.lua", "line.lua", $($file),+)
-    };
+    ($($file:literal),+) => { text!("head.lua", "clock.lua", "common.lua", "line.lua", $($file),+) };
 }
 
 pub(super) static ENTER: Script = Script::entering(
     "149126ad36bbe73f9cae467567f363a3b039a2f6",
-    concat!(
-        include_str!("head.lua"),
-        include_str!("clock.lua"),
-        include_str!("enter_free.lua"),
-        include_str!("common.lua"),
-        include_str!("line.lua"),
-        include_str!("enter.lua")
-    ),
+    text!("head.lua", "clock.lua", "enter_free.lua", "common.lua", "line.lua", "enter.lua"),
 );
-pub(super) static LOOK: Script = on_lines!("779d1be0c81c3c413bd0b4db0e2d7f47be379916", "look.lua");
-pub(super) static RENEW: Script = on_lines!("28c87f58c5f2d4693b7acb6076fc6d565d901031", "renew.lua");
-pub(super) static LEAVE: Script = script!(
+pub(super) static LOOK: Script =
+    Script::new("779d1be0c81c3c413bd0b4db0e2d7f47be379916", on_lines!("look.lua"));
+pub(super) static RENEW: Script =
+    Script::new("28c87f58c5f2d4693b7acb6076fc6d565d901031", on_lines!("renew.lua"));
+pub(super) static LEAVE: Script = Script::new(
     "26eb94160c7acf6e89f610ef3c3a10998a8891d6",
-    "head.lua",
-    "leave_alone.lua",
-    "clock.lua",
-    "common.lua",
-    "line.lua",
-    "leave.lua"
+    text!("head.lua", "leave_alone.lua", "clock.lua", "common.lua", "line.lua", "leave.lua"),
 );
-pub(super) static EVICT: Script = on_lines!("797fb79a80a5ceecb22fbb911e012598d1a73119", "evict.lua");
+pub(super) static EVICT: Script = Script::in_full(on_lines!("evict.lua"));
 pub(super) static EVICT_FOREIGN: Script =
-    on_lines!("53bffdd9aa6734fb01a2a1e644b4ed42a41b1b25", "foreign.lua", "evict_foreign.lua");
-pub(super) static PUBLISH: Script = on_lines!("acb6a5e82c0bd4a927bad6366f478a9732f024bb", "publish.lua");
-pub(super) static HOLD: Script = script!("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", "hold.lua");
-pub(super) static FREE: Script = script!("bc9af1942289349a90631c15e1a4388c58792907", "free.lua");
+    Script::new("53bffdd9aa6734fb01a2a1e644b4ed42a41b1b25", on_lines!("foreign.lua", "evict_foreign.lua"));
+pub(super) static PUBLISH: Script =
+    Script::new("acb6a5e82c0bd4a927bad6366f478a9732f024bb", on_lines!("publish.lua"));
+pub(super) static HOLD: Script = Script::new("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", text!("hold.lua"));
+pub(super) static FREE: Script = Script::new("bc9af1942289349a90631c15e1a4388c58792907", text!("free.lua"));
 pub(super) static INSPECT: Script =
-    script!("01f6f562060257c081cd870143adfb0c8905ab74", "foreign.lua", "inspect.lua");
+    Script::new("01f6f562060257c081cd870143adfb0c8905ab74", text!("foreign.lua", "inspect.lua"));
 
 /// A command, or a script with its keys and arguments.
 #[derive(Clone, Debug)]
@@ -139,11 +133,10 @@ impl Step {
                 command.arg(words);
             }
             Self::Script { script, keys, arguments } => {
-                if whole {
-                    command.arg("EVAL").arg(script.text);
-                } else {
-                    command.arg("EVALSHA").arg(script.hash);
-                }
+                match script.hash.filter(|_| !whole) {
+                    Some(hash) => command.arg("EVALSHA").arg(hash),
+                    None => command.arg("EVAL").arg(script.text),
+                };
                 command.arg(keys.len()).arg(keys).arg(arguments);
             }
         }
@@ -160,7 +153,7 @@ mod tests {
         for script in
             [&ENTER, &LOOK, &RENEW, &LEAVE, &EVICT, &EVICT_FOREIGN, &PUBLISH, &HOLD, &FREE, &INSPECT]
         {
-            assert_eq!(script.hash, redis::Script::new(script.text).get_hash(), "of {}", script.text);
+            assert!(script.is_named_rightly(), "{script:?}");
         }
     }
 }
