@@ -89,11 +89,15 @@ impl<P: Protocol> Pipeline<P> {
     /// Sends `bytes` now and waits for so many replies. Dropping the future does not unsend them.
     ///
     /// Errors: why the connection has ended.
-    pub async fn exchange(&self, bytes: Vec<u8>, replies: usize) -> Result<Vec<P::Reply>, P::Fault> {
+    pub fn exchange(
+        &self,
+        bytes: Vec<u8>,
+        replies: usize,
+    ) -> impl Future<Output = Result<Vec<P::Reply>, P::Fault>> {
         let (answer, answered) = oneshot::channel();
         // If nobody takes it, the answer is dropped with it.
         let _ = self.orders.send(Order { bytes, replies, answer });
-        answered.await.map_err(|_| self.why())
+        async { answered.await.map_err(|_| self.why()) }
     }
 
     fn why(&self) -> P::Fault {

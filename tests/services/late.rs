@@ -57,11 +57,16 @@ impl Site {
         }
     }
 
-    /// Of the scripts the servers know those of an ordinary run alone, by which nobody is evicted.
-    fn know_entering(&self, mode: &[&str]) {
+    /// The servers know no script any more but by its text.
+    fn forget_scripts(&self) {
         for server in self.servers {
             assert_eq!(redis::raw(server.port(), &["SCRIPT", "FLUSH"]), "+OK\r\n");
         }
+    }
+
+    /// Of the scripts the servers know those of an ordinary run alone, by which nobody is evicted.
+    fn know_entering(&self, mode: &[&str]) {
+        self.forget_scripts();
         let mut run = self.past.run(["--name", self.name, "-q"]);
         self.past.finish(run.args(mode).args(["--", "true"])).silently(0);
     }
@@ -121,6 +126,35 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
         assert_eq!(running.finish().signal(), Some(Signal::TERM.as_raw()), "{mode:?}");
         site.past.assert_free(name);
     }
+}
+
+/// The servers do not know the script any more, as after a failover, and their word of that comes to nobody.
+#[test]
+fn a_release_that_is_answered_too_late_is_done() {
+    for (name, mode) in [("answerless", &["-x"][..]), ("answerless-shared", &["--shared"])] {
+        let site = Site::new(name);
+        let options = [&OPTIONS[..], &["--name", name], mode].concat();
+        let holder = site.over.held(&options);
+        site.all(Conduct::Mute);
+        site.forget_scripts();
+        let ended = holder.release();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        assert_eq!((site.past.holders(name), site.past.waiters(name)), (0, 0), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_withdrawal_that_is_answered_too_late_is_done() {
+    let site = Site::new("withdrawn");
+    let holder = site.past.held(&["--name", "withdrawn", "-q"]);
+    let running = site.over.start(site.over.run(OPTIONS).args(["--name", "withdrawn", "--", "true"]));
+    site.past.await_waiters("withdrawn", 1);
+    site.all(Conduct::Mute);
+    site.forget_scripts();
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().signal(), Some(Signal::TERM.as_raw()));
+    assert_eq!(site.past.waiters("withdrawn"), 0);
+    assert_eq!(holder.release().code(), Some(0));
 }
 
 /// Asked again, the service says that the claim holds already: since nearly a ttl.

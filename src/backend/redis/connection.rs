@@ -49,8 +49,12 @@ impl Connection {
     }
 
     /// Sends `bytes` now and waits for so many replies. Dropping the future does not unsend them.
-    pub(super) async fn exchange(&self, bytes: Vec<u8>, replies: usize) -> FaultResult<Vec<Value>> {
-        self.pipeline.exchange(bytes, replies).await
+    pub(super) fn exchange(
+        &self,
+        bytes: Vec<u8>,
+        replies: usize,
+    ) -> impl Future<Output = FaultResult<Vec<Value>>> {
+        self.pipeline.exchange(bytes, replies)
     }
 
     pub(super) fn is_open(&self) -> bool {

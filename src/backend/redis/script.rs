@@ -15,22 +15,29 @@ pub(super) struct Script {
     hash: Option<&'static str>,
     /// Whether it makes an entry of the claim that its first argument names.
     enters: bool,
+    /// Whether it takes out what its own claim has.
+    leaves: bool,
 }
 
 impl Script {
     pub(super) const fn new(hash: &'static str, text: &'static str) -> Self {
-        Self { text, hash: Some(hash), enters: false }
+        Self { text, hash: Some(hash), enters: false, leaves: false }
     }
 
     /// One that makes an entry.
     pub(super) const fn entering(hash: &'static str, text: &'static str) -> Self {
-        Self { text, hash: Some(hash), enters: true }
+        Self { text, hash: Some(hash), enters: true, leaves: false }
+    }
+
+    /// One that takes out what its own claim has.
+    pub(super) const fn leaving(hash: &'static str, text: &'static str) -> Self {
+        Self { text, hash: Some(hash), enters: false, leaves: true }
     }
 
     /// One that is needed seldom, and then also by somebody who may not be there any more when the server answers that it
     /// does not know the hash.
     pub(super) const fn in_full(text: &'static str) -> Self {
-        Self { text, hash: None, enters: false }
+        Self { text, hash: None, enters: false, leaves: false }
     }
 
     #[cfg(test)]
@@ -69,7 +76,7 @@ pub(super) static LOOK: Script =
     Script::new("779d1be0c81c3c413bd0b4db0e2d7f47be379916", on_lines!("look.lua"));
 pub(super) static RENEW: Script =
     Script::new("28c87f58c5f2d4693b7acb6076fc6d565d901031", on_lines!("renew.lua"));
-pub(super) static LEAVE: Script = Script::new(
+pub(super) static LEAVE: Script = Script::leaving(
     "26eb94160c7acf6e89f610ef3c3a10998a8891d6",
     text!("head.lua", "leave_alone.lua", "clock.lua", "common.lua", "line.lua", "leave.lua"),
 );
@@ -79,7 +86,8 @@ pub(super) static EVICT_FOREIGN: Script =
 pub(super) static PUBLISH: Script =
     Script::new("acb6a5e82c0bd4a927bad6366f478a9732f024bb", on_lines!("publish.lua"));
 pub(super) static HOLD: Script = Script::new("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", text!("hold.lua"));
-pub(super) static FREE: Script = Script::new("bc9af1942289349a90631c15e1a4388c58792907", text!("free.lua"));
+pub(super) static FREE: Script =
+    Script::leaving("bc9af1942289349a90631c15e1a4388c58792907", text!("free.lua"));
 pub(super) static INSPECT: Script =
     Script::new("01f6f562060257c081cd870143adfb0c8905ab74", text!("foreign.lua", "inspect.lua"));
 
@@ -111,6 +119,11 @@ impl Step {
             *last = word;
         }
         self
+    }
+
+    /// Whether it takes out what its own claim has.
+    pub(super) fn leaves(&self) -> bool {
+        matches!(self, Self::Script { script, .. } if script.leaves)
     }
 
     /// Whether others may stand otherwise after it.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::TcpStream;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -129,7 +130,7 @@ impl Service {
     ) -> FaultResult<Answer> {
         let mut current = None;
         let mut last = None;
-        let work = self.attempts(slot, patience, steps, &mut current, &mut last);
+        let work = self.attempts(slot, deadline, patience, steps, &mut current, &mut last);
         let gives_up = patience != Patience::Deadline;
         let found = match cause::by(self.clock, deadline, gives_up, work, || self.why_silent()).await {
             Ok(Ok(answer)) => {
@@ -167,6 +168,7 @@ impl Service {
     async fn attempts(
         &self,
         slot: Option<u16>,
+        deadline: Moment,
         patience: Patience,
         steps: impl Fn(&Connection) -> Vec<Step>,
         current: &mut Option<Arc<Connection>>,
@@ -183,7 +185,7 @@ impl Service {
                 Ok(connection) => {
                     *current = Some(Arc::clone(&connection));
                     let steps = steps(&connection);
-                    match self.exchange(&connection, &steps, asking).await {
+                    match self.exchange(&connection, &steps, asking, deadline).await {
                         Ok(replies) => {
                             if steps.iter().any(Step::frees) {
                                 connection.nudge();
@@ -246,9 +248,10 @@ impl Service {
         connection: &Connection,
         steps: &[Step],
         asking: bool,
+        deadline: Moment,
     ) -> Result<Vec<Value>, Setback> {
         self.astray.sent(steps, connection);
-        let outcome = self.replies(connection, steps, asking).await;
+        let outcome = self.replies(connection, steps, asking, deadline).await;
         if !matches!(&outcome, Err(Setback::Fault(fault)) if fault.spent) {
             self.astray.answered(steps, connection);
         }
@@ -260,41 +263,80 @@ impl Service {
         connection: &Connection,
         steps: &[Step],
         asking: bool,
+        deadline: Moment,
     ) -> Result<Vec<Value>, Setback> {
-        for whole in [false, true] {
-            let mut bytes = Vec::with_capacity(1024);
-            for step in steps {
-                if asking {
-                    // It is good for one command.
-                    Step::command(["ASKING"]).pack(whole, &mut bytes);
-                }
-                step.pack(whole, &mut bytes);
+        let send = |whole| {
+            let (bytes, replies) = packed(steps, asking, whole);
+            connection.exchange(bytes, replies)
+        };
+        let mut by_hash = pin!(send(false));
+        let mut in_full = None;
+        let now = self.clock.now();
+        // That the server does not know a script may be heard by nobody any more, and the claim would stay.
+        let halfway = now + deadline.since(now) / 2;
+        let replies = tokio::select! {
+            biased;
+            replies = &mut by_hash => replies,
+            () = self.clock.sleep_until(halfway), if steps.iter().any(Step::leaves) => {
+                in_full = Some(send(true));
+                by_hash.await
             }
-            let each = if asking { 2 } else { 1 };
-            let replies = connection.exchange(bytes, steps.len() * each).await.map_err(Setback::Fault)?;
-            let replies: Vec<Value> = replies.into_iter().skip(each - 1).step_by(each).collect();
-            let mut unknown = false;
-            for (step, reply) in steps.iter().zip(&replies) {
-                let Value::ServerError(error) = reply else { continue };
-                let script = matches!(step, Step::Script { .. });
-                match error.code() {
-                    "NOSCRIPT" if !whole => unknown = true,
-                    "MOVED" if self.config.is_cluster() && (script || !asking) => {
-                        return Err(redirection(error.details().unwrap_or_default(), connection, false));
-                    }
-                    "ASK" if self.config.is_cluster() && script => {
-                        return Err(redirection(error.details().unwrap_or_default(), connection, true));
-                    }
-                    _ if script => return Err(Setback::Fault(Fault::of(error))),
-                    _ => {}
+        };
+        if let Some(replies) = self.sorted(connection, steps, asking, replies)? {
+            return Ok(replies);
+        }
+        let replies = in_full.unwrap_or_else(|| send(true)).await;
+        let replies = self.sorted(connection, steps, asking, replies)?;
+        replies.ok_or_else(|| Setback::Fault(Fault::nonsense("NOSCRIPT to a whole script")))
+    }
+
+    /// The replies to `steps` among all; `None` if the server does not know one of the scripts.
+    fn sorted(
+        &self,
+        connection: &Connection,
+        steps: &[Step],
+        asking: bool,
+        replies: FaultResult<Vec<Value>>,
+    ) -> Result<Option<Vec<Value>>, Setback> {
+        let each = each(asking);
+        let replies = replies.map_err(Setback::Fault)?;
+        let replies: Vec<Value> = replies.into_iter().skip(each - 1).step_by(each).collect();
+        let mut known = true;
+        for (step, reply) in steps.iter().zip(&replies) {
+            let Value::ServerError(error) = reply else { continue };
+            let script = matches!(step, Step::Script { .. });
+            match error.code() {
+                "NOSCRIPT" => known = false,
+                "MOVED" if self.config.is_cluster() && (script || !asking) => {
+                    return Err(redirection(error.details().unwrap_or_default(), connection, false));
                 }
-            }
-            if !unknown {
-                return Ok(replies);
+                "ASK" if self.config.is_cluster() && script => {
+                    return Err(redirection(error.details().unwrap_or_default(), connection, true));
+                }
+                _ if script => return Err(Setback::Fault(Fault::of(error))),
+                _ => {}
             }
         }
-        Err(Setback::Fault(Fault::nonsense("NOSCRIPT to a whole script")))
+        Ok(known.then_some(replies))
     }
+}
+
+/// How many commands make a step.
+fn each(asking: bool) -> usize {
+    if asking { 2 } else { 1 }
+}
+
+/// `steps` as they are sent, and how many replies there will be.
+fn packed(steps: &[Step], asking: bool, whole: bool) -> (Vec<u8>, usize) {
+    let mut bytes = Vec::with_capacity(1024);
+    for step in steps {
+        if asking {
+            // It is good for one command.
+            Step::command(["ASKING"]).pack(whole, &mut bytes);
+        }
+        step.pack(whole, &mut bytes);
+    }
+    (bytes, steps.len() * each(asking))
 }
 
 enum Setback {

@@ -24,7 +24,7 @@ pub(super) static LOOK: Script =
 pub(super) static RENEW: Script =
     Script::new("b2daa56b27e7825664ea8a4d647b65a4def66941", on_lines!("renew.lua"));
 pub(super) static LEAVE: Script =
-    Script::new("1533c40426cb53c5f2af74f397d2b1165b7e1107", on_lines!("leave.lua"));
+    Script::leaving("1533c40426cb53c5f2af74f397d2b1165b7e1107", on_lines!("leave.lua"));
 pub(super) static PUBLISH: Script =
     Script::new("1831da8a5064c27fd08c252fc4a0faf49f248964", on_lines!("../publish.lua"));
 pub(super) static EVICT: Script = Script::in_full(on_lines!("../evict.lua"));
