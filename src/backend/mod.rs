@@ -15,7 +15,7 @@
 //! - **C04** An entry whose client vanished is gone within its ttl and
 //!   [`Capabilities::abandoned_bound`], waiting or holding.
 //! - **C05** [`Backend::enter`] is idempotent by the claim's id. If it failed or was dropped,
-//!   [`Backend::evict`] of the own id removes what it may have left.
+//!   [`Backend::withdraw`] removes what it may have left.
 //! - **C06** [`Claim::changed`] answers promptly first, loses nothing when dropped at any point, and may skip
 //!   intermediate waiting states but never a hold, a request to leave or a loss.
 //! - **C07** [`Claim::renew`] and a [`Grant`](crate::lock::Grant) come with the moment from which the ttl
@@ -110,7 +110,7 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// `deadline` bounds the whole call. Errors: `Unavailable`, `Denied`, `Invalid`, `Mismatch` (C15),
     /// `Deadlock` (the wait would close a cycle of waits; the entry is gone again), `Unwritable`, `System`.
-    /// Dropping the future, or an error, may leave the entry: `evict(own id, Force)` removes it, whether it
+    /// Dropping the future, or an error, may leave the entry: [`Backend::withdraw`] removes it, whether it
     /// holds by then or not, and what is still in flight ends with its ttl (C05).
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>>;
 
@@ -135,6 +135,19 @@ pub trait Backend: Debug + Send + Sync {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool>;
+
+    /// Removes what an attempt to enter with `request` that failed or was dropped may have left, whether it holds by then or
+    /// not, and keeps out what of it is still under way: [`Backend::evict`] by its own client, which knows all names.
+    ///
+    /// Where one request can do it, that goes out at once: whoever calls may be gone before an answer comes and another
+    /// request could be sent. Errors: `Unavailable`, `Denied`; what was left ends with its ttl. What was sent when the
+    /// future is dropped may still be done.
+    async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
+        for name in &request.names {
+            self.evict(name, request.id, Evict::Force, &request.holder, deadline).await?;
+        }
+        Ok(())
+    }
 
     /// Removes, now, exactly the entry in the line of `name` that another program's client made and
     /// [`Backend::inspect`] shows as `id`; whether it holds or waits. Its owner is told nothing.

@@ -8,7 +8,7 @@ use super::context::Context;
 use super::environment::{self, HeldRecord};
 use super::job::Job;
 use super::nested::{self, Entered};
-use crate::backend::{Backend, Evict};
+use crate::backend::Backend;
 use crate::lock::{ClaimId, Grant, Granted, LockName, Moment, Request, Result};
 use crate::supervise::mark::MarkBoard;
 use crate::supervise::sys;
@@ -148,11 +148,7 @@ impl Entry {
         if !context.machine.may_have_entered() {
             return Ok(());
         }
-        let (backend, request) = (&context.job.backend, &self.request);
-        for name in &request.names {
-            backend.evict(name, request.id, Evict::Force, &request.holder, deadline).await?;
-        }
-        Ok(())
+        context.job.backend.withdraw(&self.request, deadline).await
     }
 }
 

@@ -71,12 +71,14 @@ async fn drop_after<T>(b: &Bench, polls: u64, work: impl Future<Output = T>) -> 
 
 async fn c05_dropped_enter_on_a_free_lock_can_be_undone(b: Bench) {
     for polls in 0..8 {
-        let lock = b.name(&polls.to_string());
-        let request = b.ask(&lock);
+        let names = [b.name(&format!("{polls}-a")), b.name(&format!("{polls}-b"))];
+        let request = b.ask_all(&names);
         let client = b.connect().await;
         drop(drop_after(&b, polls, client.enter(&request, b.soon())).await);
-        b.evict(&lock, request.id, Evict::Force).await;
-        assert!(b.line(&lock).await.is_empty(), "after {polls} polls");
+        client.withdraw(&request, b.soon()).await.expect("a service that answers");
+        for name in &names {
+            assert!(b.line(name).await.is_empty(), "after {polls} polls");
+        }
     }
 }
 
@@ -87,7 +89,7 @@ async fn c05_dropped_enter_behind_a_holder_can_be_undone(b: Bench) {
         let request = b.ask(&lock);
         let client = b.connect().await;
         drop(drop_after(&b, polls, client.enter(&request, b.soon())).await);
-        b.evict(&lock, request.id, Evict::Force).await;
+        client.withdraw(&request, b.soon()).await.expect("a service that answers");
         assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![]), "after {polls} polls");
     }
 }

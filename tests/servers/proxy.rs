@@ -15,6 +15,8 @@ pub(crate) enum Conduct {
     Hole,
     /// Passes on what clients say, and keeps back what the server answers.
     Mute,
+    /// Passes everything on until a client says this, in one piece; is mute from then on.
+    MuteFrom(&'static str),
     /// Closes connections as soon as they are made, and those that there are.
     Refuse,
 }
@@ -129,6 +131,11 @@ impl State {
     }
 }
 
+/// Whether `word` is in `bytes`.
+fn says(bytes: &[u8], word: &str) -> bool {
+    bytes.windows(word.len()).any(|part| part == word.as_bytes())
+}
+
 /// `upwards` is to the server.
 fn relay(state: &Arc<State>, number: usize, upwards: bool, from: &TcpStream, to: &TcpStream) {
     let mut from = from.try_clone().expect("a descriptor");
@@ -139,6 +146,9 @@ fn relay(state: &Arc<State>, number: usize, upwards: bool, from: &TcpStream, to:
         let mut buffer = [0; 16_384];
         while let Ok(got @ 1..) = from.read(&mut buffer) {
             let mut conduct = state.conduct.lock().expect("not poisoned");
+            if upwards && matches!(*conduct, Conduct::MuteFrom(word) if says(&buffer[..got], word)) {
+                *conduct = Conduct::Mute;
+            }
             while state.holds_up(*conduct, number, upwards) {
                 conduct = state.changed.wait(conduct).expect("not poisoned");
             }

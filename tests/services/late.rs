@@ -16,17 +16,22 @@ const OPTIONS: [&str; 3] = ["-q", "--ttl", "9s"];
 
 /// A way to each server, and two beds: over the ways, and past them. In the first database, which nobody else uses and which
 /// need not be chosen: what is said first on a connection is the claim's request.
-struct Site {
-    servers: &'static [Server],
+struct Site<'a> {
+    servers: &'a [Server],
     ways: Vec<Proxy>,
     over: Bed,
     past: Bed,
     name: &'static str,
 }
 
-impl Site {
+impl Site<'static> {
     fn new(name: &'static str) -> Self {
-        let servers = site::shared().servers();
+        Self::on(site::shared().servers(), name)
+    }
+}
+
+impl<'a> Site<'a> {
+    fn on(servers: &'a [Server], name: &'static str) -> Self {
         let ways: Vec<Proxy> = servers.iter().map(|server| Proxy::to(server.port())).collect();
         let over = ways.iter().map(|way| format!("redis://127.0.0.1:{}", way.port()));
         let bed = |endpoint| Bed::on(Service { backend: "redis", endpoint, prefix: None });
@@ -57,7 +62,7 @@ impl Site {
         }
     }
 
-    /// The servers know no script any more but by its text.
+    /// The servers know no script any more but by its text. Not those that other tests use: these may rely on one.
     fn forget_scripts(&self) {
         for server in self.servers {
             assert_eq!(redis::raw(server.port(), &["SCRIPT", "FLUSH"]), "+OK\r\n");
@@ -114,9 +119,15 @@ fn a_claim_does_not_come_back_after_it_was_refused() {
 /// The request is done at once, and the run is told to end before it hears that it holds.
 #[test]
 fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
-    let modes = [("unheard", &["-x"][..]), ("unheard-shared", &["--shared"]), ("unheard-slots", &["--slots", "1"])];
+    let modes = [
+        ("unheard", &["-x"][..]),
+        ("unheard-shared", &["--shared"]),
+        ("unheard-slots", &["--slots", "1"]),
+        ("unheard-two", &["-x", "--name", "unheard-too"]),
+    ];
+    let own = site::Site::start();
     for (name, mode) in modes {
-        let site = Site::new(name);
+        let site = Site::on(own.servers(), name);
         site.know_entering(mode);
         site.all(Conduct::Mute);
         let words = [mode, &["--", "true"]].concat();
@@ -131,8 +142,9 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
 /// The servers do not know the script any more, as after a failover, and their word of that comes to nobody.
 #[test]
 fn a_release_that_is_answered_too_late_is_done() {
+    let own = site::Site::start();
     for (name, mode) in [("answerless", &["-x"][..]), ("answerless-shared", &["--shared"])] {
-        let site = Site::new(name);
+        let site = Site::on(own.servers(), name);
         let options = [&OPTIONS[..], &["--name", name], mode].concat();
         let holder = site.over.held(&options);
         site.all(Conduct::Mute);
@@ -145,7 +157,8 @@ fn a_release_that_is_answered_too_late_is_done() {
 
 #[test]
 fn a_withdrawal_that_is_answered_too_late_is_done() {
-    let site = Site::new("withdrawn");
+    let own = site::Site::start();
+    let site = Site::on(own.servers(), "withdrawn");
     let holder = site.past.held(&["--name", "withdrawn", "-q"]);
     let running = site.over.start(site.over.run(OPTIONS).args(["--name", "withdrawn", "--", "true"]));
     site.past.await_waiters("withdrawn", 1);

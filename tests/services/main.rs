@@ -90,12 +90,12 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, herd, unkept);
+tests_of!(on_etcd, herd, unheard, unkept);
 tests_of!(on_mysql, herd, sql, sql_late, unkept);
-tests_of!(on_postgres, herd, sql, sql_late, unkept);
+tests_of!(on_postgres, herd, sql, sql_late, unheard, unkept);
 tests_of!(on_redis, herd, late, unkept);
 tests_of!(on_redlock, herd, late, unkept);
-tests_of!(on_zk, herd, kept);
+tests_of!(on_zk, herd, kept, unheard);
 
 /// Those of one that keeps nothing over a restart.
 #[path = "."]

@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 /// The longest ttl on a Redlock: a node that is younger has no say, and its tests wait for that.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(10);
 /// How many tests want a Redlock of their own.
-const OWN_REDLOCKS: usize = 12;
+const OWN_REDLOCKS: usize = 15;
 
 impl Kind {
     /// That of the running test, if its name says one.

@@ -12,7 +12,7 @@ use super::stored::Note;
 use super::wire::{Wire, revoke};
 use crate::backend::Evict;
 use crate::clock;
-use crate::lock::{ClaimId, Holder, Mode, Moment, Verb};
+use crate::lock::{ClaimId, Holder, Mode, Moment, Request, Verb};
 
 /// For how long a claim that is not there, but may be on its way, is kept out, in seconds: as long as Linux sends a
 /// packet again that nobody acknowledges.
@@ -61,6 +61,27 @@ pub(super) async fn evict(
             }
         }
     }
+}
+
+/// As [`crate::backend::Backend::withdraw`]. What the claim has hangs on its lease, whose id is known, so the end of that goes
+/// out before anything is read.
+pub(super) async fn withdraw(
+    wire: &Wire,
+    layout: &Layout,
+    request: &Request,
+    deadline: Moment,
+) -> FaultResult<()> {
+    let lease = layout.lease_of(request.id);
+    let rest = async {
+        for name in &request.names {
+            let line = layout.line(name);
+            evict(wire, layout, &line, request.id, Evict::Force, &request.holder, deadline).await?;
+        }
+        Ok(())
+    };
+    // Whatever came of the first, the other has seen to it that nothing of the claim is there.
+    let (_, rest) = tokio::join!(revoke(wire, lease, deadline), rest);
+    rest
 }
 
 /// As [`crate::backend::Backend::evict_foreign`].

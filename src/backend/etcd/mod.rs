@@ -186,6 +186,14 @@ impl Backend for EtcdBackend {
         done.map_err(|f| f.error("evict from the queue", Some(name)))
     }
 
+    async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
+        let gone = evict::withdraw(&self.wire, &self.layout, request, deadline).await;
+        if gone.is_ok() {
+            self.strays.forget(request.id);
+        }
+        gone.map_err(|f| f.error("leave the queue", request.names.first()))
+    }
+
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let published = publish::publish(&self.wire, &self.layout.line(name), id, value, deadline).await;
         published.map_err(|f| f.error("publish a value in the queue", Some(name)))

@@ -161,8 +161,15 @@ impl Backend for RedisBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let evicted = wire::evict(&self.service, &self.naming, name, id, how, by, deadline).await;
+        let only = std::slice::from_ref(name);
+        let evicted = wire::evict(&self.service, &self.naming, only, id, how, by, deadline).await;
         evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
+    }
+
+    async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
+        let Request { names, id, holder, .. } = request;
+        let gone = wire::evict(&self.service, &self.naming, names, *id, Evict::Force, holder, deadline).await;
+        gone.map(drop).map_err(|fault| fault.during("leave the queue", names.first()))
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {

@@ -34,13 +34,9 @@ impl PartBackend for BySlot {
     }
 
     async fn withdraw(&self, part: &Request, deadline: Moment) -> Result<()> {
-        for name in &part.names {
-            let by = &part.holder;
-            let gone =
-                wire::evict(&self.service, &self.naming, name, part.id, Evict::Force, by, deadline).await;
-            gone.map_err(|fault| fault.during("leave the queue", Some(name)))?;
-        }
-        Ok(())
+        let Request { names, id, holder, .. } = part;
+        let gone = wire::evict(&self.service, &self.naming, names, *id, Evict::Force, holder, deadline).await;
+        gone.map(drop).map_err(|fault| fault.during("leave the queue", names.first()))
     }
 }
 

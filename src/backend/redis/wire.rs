@@ -46,10 +46,11 @@ pub(super) async fn one(
     answer.replies.into_iter().next().ok_or_else(|| Fault::nonsense("no reply"))
 }
 
+/// Does what `how` says to the claim `id`, of which `known` are names, at least one: on all of its names.
 pub(super) async fn evict(
     service: &Service,
     naming: &Naming,
-    name: &LockName,
+    known: &[LockName],
     id: ClaimId,
     how: Evict,
     by: &Holder,
@@ -57,7 +58,7 @@ pub(super) async fn evict(
 ) -> FaultResult<bool> {
     let word = word_for(how);
     let by = serde_json::to_string(by).unwrap_or_default();
-    let mut names = vec![name.clone()];
+    let mut names = known.to_vec();
     'names: loop {
         let keys = keys_of(naming, &names)?;
         let mut any = false;
@@ -67,9 +68,10 @@ pub(super) async fn evict(
             let step = on_lines(&EVICT, &keys, id, &more);
             match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
                 Value::Int(found) => any |= found == 1,
-                // The claim has more names than the one that was asked about: it goes from all of them.
+                // The claim has more names than are known: it goes from all of them.
                 Value::BulkString(record) => {
-                    let all = Record::parse(&record).map(|record| record.names(name)).unwrap_or_default();
+                    let all =
+                        Record::parse(&record).map(|record| record.names(&known[0])).unwrap_or_default();
                     if all.len() <= names.len() {
                         return Err(Fault::new(ErrorKind::Corrupt, "the record of the claim makes no sense"));
                     }

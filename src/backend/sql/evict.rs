@@ -7,7 +7,7 @@ use super::fault::FaultResult;
 use super::service::{Patience, Service};
 use super::steps::Steps;
 use crate::backend::Evict;
-use crate::lock::{ClaimId, Holder, LockName, Mode, Moment};
+use crate::lock::{ClaimId, Holder, LockName, Mode, Moment, Request};
 
 /// Does to the claim `id`, of which an entry may stand in the line of `name`, what `how` says; on all of its locks.
 pub(super) async fn evict(
@@ -30,6 +30,14 @@ pub(super) async fn evict(
     let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).evict(mode, how, by);
     let answer = service.call(deadline, Patience::Deadline, batch).await?;
     Ok(found_any(&answer.sets))
+}
+
+/// As [`crate::backend::Backend::withdraw`]: in one step, since all names are known.
+pub(super) async fn withdraw(service: &Service, request: &Request, deadline: Moment) -> FaultResult<()> {
+    let Request { names, id, mode, holder, .. } = request;
+    let steps = Steps::new(&*service.dialect, names, *id);
+    let batch = |_: &Arc<dyn Session>| steps.evict(*mode, Evict::Force, holder);
+    service.call(deadline, Patience::Deadline, batch).await.map(drop)
 }
 
 /// As [`crate::backend::Backend::publish`].

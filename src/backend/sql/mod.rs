@@ -157,6 +157,11 @@ impl Backend for SqlBackend {
         evicted.map_err(|fault| fault.during(self.dialect().name(), "evict from the queue", Some(name)))
     }
 
+    async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
+        let gone = evict::withdraw(&self.service, request, deadline).await;
+        gone.map_err(|fault| fault.during(self.dialect().name(), "leave the queue", request.names.first()))
+    }
+
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let published = evict::publish(&self.service, name, id, value, deadline).await;
         let operation = "publish a value in the queue";

@@ -30,10 +30,10 @@ struct Finds {
     record: Option<Record>,
 }
 
-/// Removes, or asks to leave, the claim `id`.
+/// Removes, or asks to leave, the claim `id`, of which `known` are names, at least one.
 pub(super) async fn evict(
     backend: &RedlockBackend,
-    name: &LockName,
+    known: &[LockName],
     id: ClaimId,
     how: Evict,
     by: &Holder,
@@ -42,13 +42,13 @@ pub(super) async fn evict(
     let word = word_for(how);
     let nodes = &backend.nodes;
     let by = serde_json::to_string(by).unwrap_or_default();
-    let mut names = vec![name.clone()];
+    let mut names = known.to_vec();
     loop {
         let keys = keys_of(&backend.naming, &names)?;
         let finds = ask(nodes, &keys, id, word, &by, deadline).await?;
         let Some(record) = finds.record else { return Ok(finds.found) };
-        // The claim has more names than the one that was asked about: it goes from all of them.
-        let all = record.names(name);
+        // The claim has more names than are known: it goes from all of them.
+        let all = record.names(&known[0]);
         if all.len() <= names.len() {
             return Err(Fault::new(ErrorKind::Corrupt, "the record of the claim makes no sense"));
         }

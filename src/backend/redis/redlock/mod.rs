@@ -101,8 +101,14 @@ impl Backend for RedlockBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let evicted = evict::evict(self, name, id, how, by, deadline).await;
+        let evicted = evict::evict(self, std::slice::from_ref(name), id, how, by, deadline).await;
         evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
+    }
+
+    async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
+        let Request { names, id, holder, .. } = request;
+        let gone = evict::evict(self, names, *id, Evict::Force, holder, deadline).await;
+        gone.map(drop).map_err(|fault| fault.during("leave the queue", names.first()))
     }
 
     fn is_detachable(&self, _: usize) -> bool {

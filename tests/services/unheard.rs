@@ -1,0 +1,41 @@
+//! A run that is told to end before it hears that it holds. Not where something has to be heard before a claim can be removed:
+//! memcached compares with what was read, and the driver of MySQL sends nothing while an answer is due.
+
+use rustix::process::Signal;
+
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::site::{self, Kind};
+use crate::support::wait::until_true;
+use crate::support::{Bed, Service};
+
+/// What the request to enter says, and none before it.
+const LABEL: &str = "unheard-label";
+
+/// The same part of the service, reached through `way`.
+fn over(way: &Proxy, past: &Bed) -> Bed {
+    let kind = Kind::of_this_test().expect("a test of a service");
+    let service = past.service();
+    let (backend, prefix) = (service.backend, service.prefix.clone());
+    Bed::on(Service { backend, endpoint: kind.address(way.port()), prefix })
+}
+
+/// The request is done at once, and no answer comes any more.
+#[test]
+fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
+    for mode in [&["-x"][..], &["--shared"], &["--slots", "1"], &["-x", "--name", "other"]] {
+        let site = site::shared();
+        let past = Bed::on(site.part());
+        // So that what a first run of all makes is there.
+        past.finish(past.run(["--name", "x", "-q"]).args(mode).args(["--", "true"])).silently(0);
+        let way = Proxy::to(site.servers()[0].port());
+        let over = over(&way, &past);
+        way.set(Conduct::MuteFrom(LABEL));
+        let mut run = over.run(["-q", "--name", "x", "--ttl", "30s", "--label", LABEL]);
+        let running = over.start(run.args(mode).args(["--", "true"]));
+        until_true("an entry", || past.holders("x") + past.waiters("x") == 1);
+        running.signal(Signal::TERM);
+        assert_eq!(running.finish().signal(), Some(Signal::TERM.as_raw()), "{mode:?}");
+        assert_eq!((past.holders("x"), past.waiters("x")), (0, 0), "{mode:?}");
+        past.assert_free("x");
+    }
+}
