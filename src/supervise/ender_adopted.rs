@@ -16,8 +16,8 @@ use super::signals::Signal;
 use super::sys;
 use super::tree_state::Reached;
 
-/// How often all that still run are stopped before they are killed. What is stopped does not fork, so the second look
-/// finds who was born during the first.
+/// How often those that a look has found are stopped before they are killed. What is stopped does not fork, so the second
+/// look finds who was born during the first.
 const STOPS: u32 = 8;
 
 /// Who is left of a tree whose root has ended.
@@ -106,8 +106,8 @@ impl Ender {
         Reached { incomplete: reached.incomplete || !complete, ..reached }
     }
 
-    /// Stops those that were found until a look at them and their descendants finds nobody who runs; whether the looks saw
-    /// all.
+    /// Stops those that were found until a look at them and their descendants finds nobody else; whether the looks saw all.
+    /// It does not wait until they have stopped: whoever forks just then is found by the next round.
     fn stop_found(&mut self) -> bool {
         let own = self.own();
         let mut complete = true;
@@ -118,6 +118,9 @@ impl Ender {
             }
             self.signal_found(Signal::STOP, |member| !member.is_stopped());
             complete &= self.table.as_mut().is_ok_and(|table| table.find_again(&own));
+            if !self.table.as_ref().is_ok_and(ProcessTable::has_found_more) {
+                break;
+            }
         }
         complete
     }

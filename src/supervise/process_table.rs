@@ -72,6 +72,11 @@ impl ProcessTable {
         Ok(Ok(Self { directory: Directory::new(proc)?, found, members, before }))
     }
 
+    /// Whether the last look found somebody whom the look before it had not.
+    pub fn has_found_more(&self) -> bool {
+        self.members().any(|member| !self.before.iter().any(|before| before.is(&member)))
+    }
+
     /// Whom the last look found is nobody that the next one need know.
     pub fn forget_members(&mut self) {
         self.members.clear();
@@ -352,8 +357,10 @@ mod tests {
         assert_eq!(found(&table), [carrier_pid]);
         while !table.find_adopted(Some(stranger_pid), DESCENT, &[carrier_pid]) {}
         assert_eq!(found(&table), [stranger_pid]);
+        assert!(table.has_found_more());
         assert!(table.find_descendants(Some(stranger_pid), &[]));
         assert_eq!(found(&table), [stranger_pid]);
+        assert!(!table.has_found_more());
         assert!(table.find_descendants(None, &[]));
         assert_eq!(found(&table), [0; 0]);
         for child in [&mut carrier, &mut stranger] {
