@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
 
+use crate::both;
 use crate::breaking::Shared;
 use crate::servers::etcd::{self, Etcd};
 use crate::support::gate::Gate;
@@ -61,12 +62,7 @@ fn each_waits_for_the_other_and_tokens_rise() {
     holder.release().silently(0);
     let second = revision(&bed);
     assert!(second > first, "{second} after {first}");
-    assert_eq!(bed.status("x")["holders"][0]["foreign"], true);
-    for mode in [&["-x"] as &[&str], &["-s"], &["--slots", "2"]] {
-        let mut command = bed.run(["-n", "--name", "x"]);
-        command.args(mode).args(["--", "true"]);
-        bed.finish(&mut command).failed(75, &["x"]);
-    }
+    both::assert_foreign(&bed);
     let mut next = bed.hold(&["-q", "--name", "x"]);
     bed.await_waiters("x", 1);
     gate.open();

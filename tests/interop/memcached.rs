@@ -4,9 +4,9 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::both::{self, MODES};
 use crate::peer::Peer;
 use crate::servers::{Server, memcached};
-use crate::support::running::finish_all;
 use crate::support::{Bed, Service, until};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/memcached_peer.py");
@@ -50,12 +50,7 @@ fn dlock_waits_for_pymemcache() {
     let mut peer = peer(&python);
     peer.order(&format!("wait a {}", key(&bed)));
     peer.says("held a");
-    assert_eq!(bed.status("x")["holders"][0]["foreign"], true);
-    for mode in [&["-x"] as &[&str], &["-s"], &["--slots", "2"]] {
-        let mut command = bed.run(["-n", "--name", "x"]);
-        command.args(mode).args(["--", "true"]);
-        bed.finish(&mut command).failed(75, &["x"]);
-    }
+    both::assert_foreign(&bed);
     let mut next = bed.hold(&["--name", "x"]);
     until("it waits", || next.running.err_so_far().contains("waiting for x").then_some(()));
     assert!(!next.has_started(), "dlock waits");
@@ -69,7 +64,7 @@ fn dlock_waits_for_pymemcache() {
 fn pymemcache_waits_for_dlock() {
     let Some((python, bed)) = place() else { return };
     let mut peer = peer(&python);
-    for mode in [&["-x"] as &[&str], &["-s"], &["--slots", "2"]] {
+    for mode in MODES {
         let mut options = vec!["-q", "--name", "x"];
         options.extend(mode);
         let holder = bed.held(&options);
@@ -86,19 +81,8 @@ fn pymemcache_waits_for_dlock() {
 #[test]
 fn an_unprotected_counter_loses_nothing() {
     let Some((python, bed)) = place() else { return };
-    let file = bed.write("count", "0\n");
     let (port, key) = (port().to_string(), key(&bed));
-    let mut all = Vec::new();
-    for _ in 0..2 {
-        let mut command = bed.command(&python);
-        command.args([SCRIPT, &port, "count", &key]).arg(&file).arg("20");
-        all.push(bed.start(&mut command));
-        let add = "read n <count; echo $((n+1)) >count";
-        let script = format!("for _ in {{1..10}}; do run -q --name x -- sh -c '{add}' || exit; done");
-        all.push(bed.start(&mut bed.bash(&script)));
-    }
-    finish_all(all);
-    assert_eq!(bed.await_line("count"), "60");
+    both::count(&bed, 2, &[&python, SCRIPT, &port, "count", &key], 15);
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::both::{self, MODES};
 use crate::breaking::Shared;
 use crate::peer::Peer;
 use crate::servers::{Server, redis};
-use crate::support::running::finish_all;
 use crate::support::{Bed, Service};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/redis_peer.py");
@@ -53,12 +53,7 @@ fn dlock_waits_for_redis_py() {
     for timeout in ["30", "none"] {
         peer.order(&format!("wait a {} {timeout}", key(&bed)));
         peer.says("held a");
-        assert_eq!(bed.status("x")["holders"][0]["foreign"], true, "timeout {timeout}");
-        for mode in [&["-x"] as &[&str], &["-s"], &["--slots", "2"]] {
-            let mut command = bed.run(["-n", "--name", "x"]);
-            command.args(mode).args(["--", "true"]);
-            bed.finish(&mut command).failed(75, &["x"]);
-        }
+        both::assert_foreign(&bed);
         let mut next = bed.hold(&["-q", "--name", "x"]);
         bed.await_waiters("x", 1);
         assert!(!next.has_started(), "dlock waits");
@@ -87,7 +82,7 @@ fn dlock_outwaits_a_dead_redis_py() {
 fn redis_py_waits_for_dlock() {
     let Some((python, bed)) = place() else { return };
     let mut peer = peer(&python);
-    for mode in [&["-x"] as &[&str], &["-s"], &["--slots", "2"]] {
+    for mode in MODES {
         let mut options = vec!["-q", "--name", "x"];
         options.extend(mode);
         let holder = bed.held(&options);
@@ -123,19 +118,8 @@ fn an_empty_prefix_means_the_key_itself() {
 #[test]
 fn an_unprotected_counter_loses_nothing() {
     let Some((python, bed)) = place() else { return };
-    let file = bed.write("count", "0\n");
     let (port, key) = (port().to_string(), key(&bed));
-    let mut all = Vec::new();
-    for _ in 0..3 {
-        let mut command = bed.command(&python);
-        command.args([SCRIPT, &port, "count", &key]).arg(&file).arg("20");
-        all.push(bed.start(&mut command));
-        let add = "read n <count; echo $((n+1)) >count";
-        let script = format!("for _ in {{1..20}}; do run -q --name x -- sh -c '{add}' || exit; done");
-        all.push(bed.start(&mut bed.bash(&script)));
-    }
-    finish_all(all);
-    assert_eq!(bed.await_line("count"), "120");
+    both::count(&bed, 3, &[&python, SCRIPT, &port, "count", &key], 20);
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::both::{self, MODES};
 use crate::breaking::Shared;
 use crate::peer::Peer;
 use crate::servers::{Server, redis};
-use crate::support::running::finish_all;
 use crate::support::{Bed, Service};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/redlock_peer.py");
@@ -80,12 +80,7 @@ fn dlock_waits_for(kind: &'static str) {
     let (bed, mut peer) = (&place.bed, place.peer());
     peer.order(&format!("wait a {} 30", place.key));
     peer.says("held a");
-    assert_eq!(bed.status("x")["holders"][0]["foreign"], true);
-    for mode in [&["-x"] as &[&str], &["-s"], &["--slots", "2"]] {
-        let mut command = bed.run(["-n", "--name", "x"]);
-        command.args(mode).args(["--", "true"]);
-        bed.finish(&mut command).failed(75, &["x"]);
-    }
+    both::assert_foreign(bed);
     let mut next = bed.hold(&["-q", "--name", "x"]);
     bed.await_waiters("x", 1);
     peer.order("extend a");
@@ -100,7 +95,7 @@ fn dlock_waits_for(kind: &'static str) {
 fn waits_for_dlock(kind: &'static str) {
     let Some(place) = Place::of(kind) else { return };
     let (bed, mut peer) = (&place.bed, place.peer());
-    for mode in [&["-x"] as &[&str], &["-s"], &["--slots", "2"]] {
+    for mode in MODES {
         let holder = bed.held(&[&["-q", "--name", "x"], mode].concat());
         peer.order(&format!("try a {} 30", place.key));
         peer.says("busy a");
@@ -117,18 +112,11 @@ fn waits_for_dlock(kind: &'static str) {
 fn an_unprotected_counter_loses_nothing(kind: &'static str) {
     let Some(place) = Place::of(kind) else { return };
     let bed = &place.bed;
-    let file = bed.write("count", "0\n");
-    let mut all = Vec::new();
-    for _ in 0..2 {
-        let mut command = bed.command(&place.python);
-        command.args(place.command().get_args()).args(["count", &place.key]).arg(&file).arg("10");
-        all.push(bed.start(&mut command));
-        let add = "read n <count; echo $((n+1)) >count";
-        let script = format!("for _ in {{1..10}}; do run -q --name x -- sh -c '{add}' || exit; done");
-        all.push(bed.start(&mut bed.bash(&script)));
-    }
-    finish_all(all);
-    assert_eq!(bed.await_line("count"), "40");
+    let command = place.command();
+    let words = command.get_args().map(|word| word.to_str().expect("text"));
+    let peer: Vec<&str> =
+        [place.python.as_str()].into_iter().chain(words).chain(["count", &place.key]).collect();
+    both::count(bed, 2, &peer, 10);
 }
 
 fn is_ended_by_force(kind: &'static str) {

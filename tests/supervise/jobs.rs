@@ -15,9 +15,7 @@ fn ctrl_z_gives_the_prompt_back_and_keeps_the_lock_until_fg() {
     let bed = Bed::new();
     let gate = bed.gate("gate");
     let (mut terminal, command) = running(&bed, "--ttl 3s --grace 0", "read _ <gate; exit 6");
-    terminal.ctrl_z();
-    terminal.expect("Stopped");
-    terminal.expect_prompt();
+    terminal.stop_job();
     until_true("a stopped command", || is_stopped(command));
     assert!(terminal.command("jobs").contains("Stopped"));
     // The lock stays held and renewed: longer than its ttl.
@@ -40,9 +38,7 @@ fn ctrl_z_works_again_and_again() {
     let group = look(command).expect("a command").group;
     for _ in 0..5 {
         terminal.await_foreground(group);
-        terminal.ctrl_z();
-        terminal.expect("Stopped");
-        terminal.expect_prompt();
+        terminal.stop_job();
         assert!(is_stopped(command));
         terminal.type_line("fg");
         until_true("a job that goes on", || !is_stopped(command) && !is_stopped(front_of(command)));
@@ -63,9 +59,7 @@ fn ctrl_z_suspends_a_command_whose_first_thread_has_ended() {
     let has_stopped = || process::threads(command).iter().any(|thread| is_stopped(*thread));
     for way in ["fg", "kill -CONT", "fg"] {
         terminal.await_foreground(look(command).expect("a command").group);
-        terminal.ctrl_z();
-        terminal.expect("Stopped");
-        terminal.expect_prompt();
+        terminal.stop_job();
         assert!(is_stopped(front) && has_stopped());
         if way == "fg" {
             terminal.type_line("fg");
@@ -107,9 +101,7 @@ fn ctrl_z_while_waiting_leaves_the_line_and_fg_joins_it_at_the_end() {
     let mut terminal = Terminal::bash(&bed);
     terminal.type_line("run --name x -- sh -c 'echo mine >>order'");
     bed.await_waiters("x", 1);
-    terminal.ctrl_z();
-    terminal.expect("Stopped");
-    terminal.expect_prompt();
+    terminal.stop_job();
     bed.await_waiters("x", 0);
     let other = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", "echo other >>order"]));
     bed.await_waiters("x", 1);
@@ -130,9 +122,7 @@ fn a_service_is_not_called_silent_for_the_time_that_a_waiting_job_was_stopped() 
     let mut terminal = Terminal::bash(&bed);
     terminal.type_line("run --name x -- true 2>said");
     bed.await_waiters("x", 1);
-    terminal.ctrl_z();
-    terminal.expect("Stopped");
-    terminal.expect_prompt();
+    terminal.stop_job();
     bed.await_waiters("x", 0);
     let_pass(Duration::from_millis(2500));
     terminal.type_line("fg");
@@ -233,9 +223,7 @@ fn where_nobody_could_resume_it_a_wait_is_not_stopped_either() {
 fn a_stopped_job_can_be_ended_by_the_shell() {
     let bed = Bed::new();
     let (mut terminal, command) = running(&bed, "", "exec sleep 1000");
-    terminal.ctrl_z();
-    terminal.expect("Stopped");
-    terminal.expect_prompt();
+    terminal.stop_job();
     until_true("a stopped command", || is_stopped(command));
     let front = front_of(command);
     terminal.command("kill %1");
@@ -250,9 +238,7 @@ fn a_stopped_job_does_not_outlive_a_hang_up() {
     // The kernel tells the shell, and the shell its jobs.
     let bed = Bed::new();
     let (mut terminal, command) = running(&bed, "", "exec sleep 1000");
-    terminal.ctrl_z();
-    terminal.expect("Stopped");
-    terminal.expect_prompt();
+    terminal.stop_job();
     until_true("a stopped command", || is_stopped(command));
     terminal.signal_shell(Signal::HUP);
     bed.await_no_process();
@@ -265,9 +251,7 @@ fn a_stopped_job_does_not_outlive_a_killed_shell() {
     // parent of one of its members, as the keeper is.
     let bed = Bed::new();
     let (mut terminal, command) = running(&bed, "", "exec sleep 1000");
-    terminal.ctrl_z();
-    terminal.expect("Stopped");
-    terminal.expect_prompt();
+    terminal.stop_job();
     until_true("a stopped command", || is_stopped(command));
     drop(terminal);
     bed.await_no_process();
@@ -282,9 +266,7 @@ fn a_pipeline_stops_and_resumes_as_a_whole() {
     let mut terminal = Terminal::bash(&bed);
     terminal.type_line("cat bashrc | run --name x -- sh command.sh | sed s/done/finished/ | cat");
     let command: i32 = bed.await_line("pid").parse().expect("a pid");
-    terminal.ctrl_z();
-    terminal.expect("Stopped");
-    terminal.expect_prompt();
+    terminal.stop_job();
     until_true("a stopped command", || is_stopped(command));
     bed.assert_busy("x");
     terminal.type_line("fg");
@@ -310,9 +292,7 @@ fn a_shell_under_dlock_has_job_control_of_its_own() {
     let sleeping = process::children(inner)[0].pid;
     terminal.await_foreground(sleeping);
     // The inner job stops, not dlock and its command.
-    terminal.ctrl_z();
-    terminal.expect("Stopped");
-    terminal.expect_prompt();
+    terminal.stop_job();
     assert!(!is_stopped(inner) && !is_stopped(front_of(inner)));
     terminal.type_line("fg");
     terminal.await_foreground(sleeping);

@@ -133,9 +133,7 @@ fn a_pager_under_dlock_reads_keys_stops_and_resumes() {
     terminal.expect("100\r\n101");
     terminal.expect("text");
     for _ in 0..2 {
-        terminal.ctrl_z();
-        terminal.expect("Stopped");
-        terminal.expect_prompt();
+        terminal.stop_job();
         bed.assert_busy("x");
         terminal.type_line("fg");
         terminal.expect("101");
@@ -156,9 +154,7 @@ fn an_editor_under_dlock_edits_stops_and_resumes() {
     terminal.press("ihello\x1b");
     terminal.expect("hello");
     // vim sends the stop to its whole group itself.
-    terminal.ctrl_z();
-    terminal.expect("Stopped");
-    terminal.expect_prompt();
+    terminal.stop_job();
     bed.assert_busy("x");
     terminal.type_line("fg");
     terminal.expect("hello");

@@ -102,6 +102,14 @@ impl Terminal {
         self.press("\x1a");
     }
 
+    /// Stops the job in the foreground, as a user does, and waits until the shell has said so and prompts.
+    #[track_caller]
+    pub(crate) fn stop_job(&mut self) {
+        self.ctrl_z();
+        self.expect("Stopped");
+        self.expect_prompt();
+    }
+
     pub(crate) fn ctrl_backslash(&mut self) {
         self.press("\x1c");
     }
