@@ -189,7 +189,7 @@ mod tests {
             let sent = self.clock.now();
             self.asked_at.lock().expect("not poisoned").push(sent);
             let reply = self.replies.lock().expect("not poisoned").pop_front();
-            let failed = || Error::new(ErrorKind::Unavailable, "scripted", "renew", "no answer");
+            let failed = || Error::new(ErrorKind::Unavailable, "scripted", "renew", None, "no answer");
             match reply.unwrap_or(Reply::Confirms(Duration::ZERO)) {
                 Reply::Confirms(after) => {
                     self.clock.sleep_until(sent + after).await;

@@ -60,6 +60,7 @@ const CONTRACT: &[&str] = &[
     "connector",
     "deadlock",
     "document",
+    "fault",
     "foreign",
     "mixing",
     "options",

@@ -4,6 +4,7 @@
 //! nothing. So before anything has ever been answered, the server is looked at once more, by hand: is there a port, does it
 //! answer, and as what? Encryption has its own part of the list, in [`super::tls`].
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::fault::{Fault, Retry};
 use crate::clock::Clock;
+use crate::lock::reason::{About, Reason};
 use crate::lock::{ErrorKind, Moment};
 
 /// After how long a request that nobody answers is looked into.
@@ -27,15 +30,9 @@ const STEP: Duration = Duration::from_millis(250);
 /// What whoever reads lines answers to, or hangs up on.
 const NUDGE: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 
-const REFUSED: &str = "connection refused";
-const SILENT: &str = "does not answer";
-const FOREIGN: &str = "but does not answer as";
-const UNKNOWN: &str = "the host's name cannot be resolved";
 const RUNNING: &str = "is it running there?";
 const PORT: &str = "is this the right port?";
-
-/// What helps where a server does not speak TLS.
-pub const LEAVE_OUT: &str = "leave encryption out, or name another port";
+const NO_TLS: &str = "does not speak TLS on this port";
 
 /// How a service speaks without encryption, as far as it takes to tell it from others.
 #[derive(Debug)]
@@ -54,7 +51,7 @@ pub struct Manner {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Found {
     /// There is no connection, as the system puts it.
-    Unreached(String),
+    Unreached(Reason),
     /// Nothing answers, not even to refuse.
     Away,
     /// It takes connections and says nothing.
@@ -80,7 +77,7 @@ pub async fn look(at: &str, manner: &Manner) -> Found {
 async fn try_with(at: &str, manner: &Manner, words: &[u8]) -> Found {
     let mut stream = match timeout(STEP, TcpStream::connect(at)).await {
         Err(_) => return Found::Away,
-        Ok(Err(error)) => return Found::Unreached(said(&error)),
+        Ok(Err(error)) => return Found::Unreached(explained(&error)),
         Ok(Ok(stream)) => stream,
     };
     if stream.write_all(words).await.is_err() {
@@ -108,86 +105,84 @@ fn judge(answer: Vec<u8>, manner: &Manner) -> Found {
 
 /// What `found` at `at` means for a client that encrypts from the beginning, if `encrypts`; `None` if the server seems to be the
 /// one that was meant.
-pub fn complaint(at: &str, manner: &Manner, encrypts: bool, found: &Found) -> Option<(String, &'static str)> {
-    let service = manner.service;
-    let foreign = || format!("{at} accepts connections {FOREIGN} {service} does");
+pub fn complaint(at: &str, manner: &Manner, encrypts: bool, found: &Found) -> Option<Reason> {
+    let of = |what: &str, about| Reason::of(&at, what).about(about);
+    let foreign = || {
+        let what = format!("accepts connections but does not answer as {} does", manner.service);
+        of(&what, About::Stranger)
+    };
     match found {
-        Found::Unreached(why) if why == REFUSED => Some((format!("{at}: {why}"), RUNNING)),
-        Found::Unreached(why) => Some((format!("{at}: {why}"), "")),
-        Found::Away => Some((format!("{at} {SILENT}"), RUNNING)),
-        Found::Silent => Some((format!("{at} accepts connections but {SILENT}"), PORT)),
-        Found::Own(_) if encrypts => Some((format!("{at} does not speak TLS on this port"), LEAVE_OUT)),
+        Found::Unreached(why) => Some(why.clone().at(&at)),
+        Found::Away => Some(of("does not answer", About::Service).asking(RUNNING)),
+        Found::Silent => Some(of("accepts connections but does not answer", About::Service).asking(PORT)),
+        Found::Own(_) if encrypts => Some(no_tls(Reason::of(&at, NO_TLS))),
         Found::Own(_) => None,
         // What it says to a client that does encrypt is better.
         Found::Closed | Found::Other if encrypts => None,
-        Found::Closed => Some((foreign(), manner.encryption)),
-        Found::Other => Some((foreign(), PORT)),
+        Found::Closed => Some(foreign().asking(manner.encryption)),
+        Found::Other => Some(foreign().asking(PORT)),
     }
 }
-
-/// What is wrong: of which kind it is, and why, with what to look at.
-pub type Cause = (ErrorKind, String);
 
 /// Why none of `servers`, each `HOST:PORT`, can be used; `None` if one seems to be what was meant. A server that answers without
 /// encryption where that was asked for will do so again: `Denied`. Whatever else is `Unavailable`.
-pub async fn of_all(servers: &[String], manner: &Manner, encrypts: bool) -> Option<Cause> {
-    let looks =
-        servers.iter().map(|at| async move { complaint(at, manner, encrypts, &look(at, manner).await) });
+pub async fn of_all(servers: &[String], manner: &Manner, encrypts: bool) -> Option<Fault> {
+    let looks = servers.iter().map(|at| async move {
+        let found = look(at, manner).await;
+        Some((complaint(at, manner, encrypts, &found)?, matches!(found, Found::Own(_))))
+    });
     let found: Option<Vec<_>> = join_all(looks).await.into_iter().collect();
-    let found = found.filter(|found| !found.is_empty())?;
-    let is_final = found.iter().all(|(_, remedy)| *remedy == LEAVE_OUT);
-    Some((if is_final { ErrorKind::Denied } else { ErrorKind::Unavailable }, joined(found)))
+    let (reasons, own): (Vec<Reason>, Vec<bool>) =
+        found.filter(|found| !found.is_empty())?.into_iter().unzip();
+    let is_final = own.into_iter().all(|own| own);
+    let kind = if is_final { ErrorKind::Denied } else { ErrorKind::Unavailable };
+    Some(Fault::new(kind, Reason::joined(reasons)).helped_by(Retry::OtherConnection))
 }
 
-/// Several complaints in one sentence, with each remedy once.
-pub fn joined(complaints: Vec<(String, &'static str)>) -> String {
-    let mut remedies: Vec<&str> = Vec::new();
-    let mut parts = Vec::new();
-    for (what, remedy) in complaints {
-        parts.push(what);
-        if !remedy.is_empty() && !remedies.contains(&remedy) {
-            remedies.push(remedy);
-        }
-    }
-    let what = parts.join("; ");
-    match remedies.last() {
-        Some(remedy) => format!("{what}; {remedy}"),
-        None => what,
-    }
+/// It does not speak TLS, and is to.
+pub fn without_tls() -> Reason {
+    no_tls(format!("it {NO_TLS}").into())
+}
+
+fn no_tls(reason: Reason) -> Reason {
+    reason.advising("leave encryption out, or name another port")
 }
 
 /// It wants to know who asks, and nobody said; `places` are further places where a password may stand.
-pub fn no_password(places: &str) -> String {
-    format!("it wants a user and a password; see --user, --password-file{places}")
+pub fn no_password(places: &str) -> Reason {
+    Reason::from("it wants a user and a password").advising(format!("see --user, --password-file{places}"))
 }
 
 /// It does not let this user in, as it says itself.
-pub fn wrong_password(said: &str, places: &str) -> String {
-    format!("it does not accept this user or password{}; see --user, --password-file{places}", aside(said))
+pub fn wrong_password(said: &str, places: &str) -> Reason {
+    let what = format!("it does not accept this user or password{}", aside(said));
+    Reason::from(what).advising(format!("see --user, --password-file{places}"))
 }
 
 /// It asks nobody for a password, and one was given.
-pub const NEEDLESS_PASSWORD: &str =
-    "it wants no password, and one was given; leave out the user and the password";
+pub fn needless_password() -> Reason {
+    Reason::from("it wants no password, and one was given").advising("leave out the user and the password")
+}
 
 /// It lets this user in, and not do that.
-pub fn no_right(said: &str, remedy: &str) -> String {
-    format!("it does not let this user do that{}; {remedy}", aside(said))
+pub fn no_right(said: &str, remedy: &str) -> Reason {
+    Reason::from(format!("it does not let this user do that{}", aside(said))).advising(remedy)
 }
 
 /// There is no such database.
-pub fn no_database(said: &str, remedy: &str) -> String {
-    format!("it has no such database{}; name another{remedy}", aside(said))
+pub fn no_database(said: &str, remedy: &str) -> Reason {
+    let what = format!("it has no such database{}", aside(said));
+    Reason::from(what).advising(format!("name another{remedy}"))
 }
 
 /// Nothing can be written there now.
-pub fn read_only(said: &str) -> String {
-    format!("it takes no writes{}", aside(said))
+pub fn read_only(said: &str) -> Reason {
+    format!("it takes no writes{}", aside(said)).into()
 }
 
 /// There is no room for what is to be written.
-pub fn full(of: &str, said: &str, remedy: &str) -> String {
-    format!("it has no {of} left for another claim{}; {remedy}", aside(said))
+pub fn full(of: &str, said: &str, remedy: &str) -> Reason {
+    Reason::from(format!("it has no {of} left for another claim{}", aside(said))).advising(remedy)
 }
 
 /// ` (said)`, if something was.
@@ -196,71 +191,58 @@ fn aside(said: &str) -> String {
 }
 
 /// Why there is no connection to `at`, with what to look at.
-pub fn unreached(at: &impl ToString, error: &io::Error) -> String {
-    format!("{}: {}", at.to_string(), explained(error))
+pub fn unreached(at: &impl fmt::Display, error: &io::Error) -> Reason {
+    explained(error).at(at)
 }
 
 /// What the system says of a connection, with what to look at.
-pub fn explained(error: &io::Error) -> String {
+pub fn explained(error: &io::Error) -> Reason {
     let why = said(error);
-    if why == REFUSED { format!("{why}; {RUNNING}") } else { why }
+    if error.kind() == io::ErrorKind::ConnectionRefused { why.asking(RUNNING) } else { why }
 }
 
 /// `at` has not answered a request in time.
-pub fn silent(at: &impl ToString) -> String {
-    format!("{} {SILENT} in time", at.to_string())
+pub fn silent(at: &impl fmt::Display) -> Reason {
+    Reason::of(at, "does not answer in time").about(About::Service)
 }
 
 /// The system's own words, as a fragment of a sentence.
-pub fn said(error: &io::Error) -> String {
+pub fn said(error: &io::Error) -> Reason {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => return REFUSED.to_owned(),
-        io::ErrorKind::UnexpectedEof => return "the connection was closed".to_owned(),
+        io::ErrorKind::ConnectionRefused => {
+            return Reason::from("connection refused").about(About::Service);
+        }
+        io::ErrorKind::UnexpectedEof => return "the connection was closed".into(),
         _ => {}
     }
     let text = error.to_string();
     if text.starts_with("failed to lookup address") {
-        return UNKNOWN.to_owned();
+        return Reason::from("the host's name cannot be resolved").about(About::Service);
     }
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
     match letters.next() {
-        Some(first) if !text.starts_with("I/O") => first.to_lowercase().chain(letters).collect(),
-        _ => text.to_owned(),
-    }
-}
-
-/// `reason`, and the question at its end that says what to look at, if there is one.
-pub fn parted(reason: &str) -> (&str, Option<&str>) {
-    match reason.rsplit_once("; ") {
-        Some((what, remedy)) if remedy.ends_with('?') => (what, Some(remedy)),
-        _ => (reason, None),
-    }
-}
-
-/// `reason` without the one server that it begins with, where that is said beside it.
-pub fn without_place(reason: &str) -> &str {
-    match reason.split_once(' ') {
-        Some((at, rest)) if at.contains(':') && !reason.contains("; ") => rest,
-        _ => reason,
+        Some(first) if !text.starts_with("I/O") => {
+            first.to_lowercase().chain(letters).collect::<String>().into()
+        }
+        _ => text.into(),
     }
 }
 
 /// Says that `backend` cannot be reached or used, if that is what `reason` is about: whatever was to be done there does not
 /// matter then.
-pub fn headline(backend: &str, reason: &str) -> Option<String> {
-    let (first, rest) = reason.split_once(' ')?;
-    let about = [REFUSED, SILENT, UNKNOWN].iter().any(|words| reason.contains(words));
-    match first.strip_suffix(':') {
-        Some(at) if about && at.contains(':') => Some(format!("cannot reach {backend} at {first} {rest}")),
-        _ if about => Some(format!("cannot use {backend}: {reason}")),
-        _ => None,
-    }
+pub fn headline(backend: &str, reason: &Reason) -> Option<String> {
+    let about = reason.is_about_the_service();
+    about.then(|| match reason.server() {
+        // The path of a socket is not said to be where a service is.
+        Some(server) if server.contains(':') => format!("cannot reach {backend} at {reason}"),
+        _ => format!("cannot use {backend}: {reason}"),
+    })
 }
 
 /// Whether waiting for an answer is in vain: what is there is not the service, or not as it was meant.
-fn settles((kind, reason): &Cause) -> bool {
-    *kind == ErrorKind::Denied || reason.contains(FOREIGN)
+fn settles(fault: &Fault) -> bool {
+    fault.kind == ErrorKind::Denied || fault.reason.is_about_a_stranger()
 }
 
 /// Has `work` done by `deadline`. If that takes long, `look` finds out why, and the answer is what it found: at the deadline, or, for
@@ -273,9 +255,9 @@ pub async fn by<T, L>(
     gives_up: bool,
     work: impl Future<Output = T>,
     look: impl FnOnce() -> L,
-) -> Result<T, Option<Cause>>
+) -> Result<T, Option<Fault>>
 where
-    L: Future<Output = Option<Cause>>,
+    L: Future<Output = Option<Fault>>,
 {
     let mut work = std::pin::pin!(work);
     let now = clock.now();

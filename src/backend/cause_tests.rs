@@ -30,7 +30,7 @@ async fn server(answer: Option<&'static [u8]>) -> String {
 async fn cause(answer: Option<&'static [u8]>, encrypts: bool) -> Option<String> {
     let at = server(answer).await;
     let cause = of_all(std::slice::from_ref(&at), &MANNER, encrypts).await;
-    cause.map(|(_, cause)| cause.replace(&at, "AT"))
+    cause.map(|fault| fault.to_string().replace(&at, "AT"))
 }
 
 #[tokio::test]
@@ -58,47 +58,73 @@ async fn who_refuses_or_is_silent_is_told_apart() {
     let at = listener.local_addr().expect("bound").to_string();
     let silent = of_all(std::slice::from_ref(&at), &MANNER, false).await;
     assert_eq!(
-        silent.map(|(_, cause)| cause),
+        silent.map(|fault| fault.to_string()),
         Some(format!("{at} accepts connections but does not answer; is this the right port?"))
     );
     drop(listener);
-    let (kind, refused) = of_all(&[at.clone(), at.clone()], &MANNER, true).await.expect("nobody is there");
-    assert_eq!(kind, ErrorKind::Unavailable);
-    assert_eq!(refused, format!("{at}: connection refused; {at}: connection refused; is it running there?"));
-    assert_eq!(
-        parted(&refused),
-        (refused.strip_suffix("; is it running there?").expect("it"), Some(RUNNING))
-    );
+    let fault = of_all(&[at.clone(), at.clone()], &MANNER, true).await.expect("nobody is there");
+    assert_eq!((fault.kind, fault.reason.question()), (ErrorKind::Unavailable, Some(RUNNING)));
+    let what = format!("{at}: connection refused; {at}: connection refused");
+    assert_eq!(fault.reason.what().to_string(), what);
+    assert_eq!(fault.to_string(), format!("{what}; is it running there?"));
+}
+
+#[tokio::test]
+async fn only_servers_that_all_speak_without_encryption_will_do_so_again() {
+    let (own, other) = (server(Some(b"+PONG\r\n")).await, server(Some(b"+PONG\r\n")).await);
+    let all = of_all(&[own, other], &MANNER, true).await.expect("neither speaks TLS");
+    assert_eq!((all.kind, all.reason.question()), (ErrorKind::Denied, None));
+    let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let gone = gone.local_addr().expect("bound").to_string();
+    let own = server(Some(b"+PONG\r\n")).await;
+    let some = of_all(&[own, gone], &MANNER, true).await.expect("neither can be used");
+    assert_eq!(some.kind, ErrorKind::Unavailable, "one may come back");
+}
+
+fn refused(at: &str) -> Reason {
+    unreached(&at, &io::ErrorKind::ConnectionRefused.into())
 }
 
 #[test]
 fn what_is_about_reaching_a_service_is_said_of_the_service() {
+    let away = || Reason::of(&"h:1", "does not answer").about(About::Service);
+    let nodes = Reason::within(&[refused("h:1"), away()], |why| format!("0 of 3 nodes can be used ({why})"));
+    assert_eq!(nodes.question(), Some(RUNNING));
     for (reason, wanted) in [
-        ("h:1: connection refused", Some("cannot reach redis at h:1: connection refused")),
-        ("[::1]:1: connection refused", Some("cannot reach redis at [::1]:1: connection refused")),
-        ("h:1 does not answer", Some("cannot use redis: h:1 does not answer")),
+        (refused("h:1"), Some("cannot reach redis at h:1: connection refused")),
+        (refused("[::1]:1"), Some("cannot reach redis at [::1]:1: connection refused")),
+        (refused("/run/s"), Some("cannot use redis: /run/s: connection refused")),
+        (silent(&"h:1"), Some("cannot use redis: h:1 does not answer in time")),
+        (away(), Some("cannot use redis: h:1 does not answer")),
         (
-            "0 of 3 nodes can be used (h:1: connection refused)",
-            Some("cannot use redis: 0 of 3 nodes can be used (h:1: connection refused)"),
+            Reason::joined(vec![refused("h:1"), away()]),
+            Some("cannot reach redis at h:1: connection refused; h:1 does not answer"),
         ),
-        ("h:1: it takes no writes", None),
+        (
+            nodes,
+            Some("cannot use redis: 0 of 3 nodes can be used (h:1: connection refused; h:1 does not answer)"),
+        ),
+        (read_only("").at(&"h:1"), None),
+        // In words of others these say nothing.
+        ("h:1: connection refused".into(), None),
     ] {
-        assert_eq!(headline("redis", reason).as_deref(), wanted);
+        assert_eq!(headline("redis", &reason.what()).as_deref(), wanted);
     }
-    assert_eq!(without_place("h:1: connection refused"), "connection refused");
-    assert_eq!(without_place("no answer in time"), "no answer in time");
-    assert_eq!(without_place("a:1: x; b:1: y"), "a:1: x; b:1: y");
     let error = io::Error::from_raw_os_error(113);
-    assert_eq!(unreached(&"h:1", &error), "h:1: no route to host");
+    assert_eq!(unreached(&"h:1", &error).to_string(), "h:1: no route to host");
 }
 
-const SILENCE: (ErrorKind, &str) = (ErrorKind::Unavailable, "h:1 does not answer");
-const STRANGER: (ErrorKind, &str) =
-    (ErrorKind::Unavailable, "h:1 accepts connections but does not answer as etcd does");
+fn silence() -> Fault {
+    Fault::spent(Reason::of(&"h:1", "does not answer").about(About::Service))
+}
+
+fn stranger() -> Fault {
+    Fault::spent(complaint("h:1", &MANNER, false, &Found::Other).expect("it is something else"))
+}
 
 /// What is known after at most `wait` of work that takes for ever.
-async fn late(wait: u64, gives_up: bool, found: (ErrorKind, &str)) -> Result<(), Option<Cause>> {
-    let (clock, found) = (Clock::Boot, (found.0, found.1.to_owned()));
+async fn late(wait: u64, gives_up: bool, found: Fault) -> Result<(), Option<Fault>> {
+    let clock = Clock::Boot;
     let deadline = clock.now() + Duration::from_millis(wait);
     by(clock, deadline, gives_up, std::future::pending(), || async { Some(found) }).await
 }
@@ -110,12 +136,11 @@ async fn what_was_found_is_known_at_the_deadline_or_as_soon_as_it_settles_the_ma
         unreachable!("nobody looks into what is done in time")
     });
     assert_eq!(soon.await, Ok(7));
-    let wanted = |(kind, why): (ErrorKind, &str)| Err(Some((kind, why.to_owned())));
-    for (gives_up, found) in [(true, SILENCE), (false, STRANGER)] {
+    for (gives_up, found) in [(true, silence()), (false, stranger())] {
         let begun = clock.now();
-        assert_eq!(late(400, gives_up, found).await, wanted(found));
+        assert_eq!(late(400, gives_up, found.clone()).await, Err(Some(found)));
         assert!(clock.now().since(begun) >= Duration::from_millis(400));
     }
     // An hour would be noticed.
-    assert_eq!(late(3_600_000, true, STRANGER).await, wanted(STRANGER));
+    assert_eq!(late(3_600_000, true, stranger()).await, Err(Some(stranger())));
 }

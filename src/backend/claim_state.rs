@@ -266,11 +266,7 @@ impl Publisher {
     }
 
     fn error(&self, reason: &str) -> Error {
-        let error = Error::new(ErrorKind::Invalid, self.backend, "follow the queue", reason);
-        match &self.lock {
-            Some(lock) => error.on(lock),
-            None => error,
-        }
+        Error::new(ErrorKind::Invalid, self.backend, "follow the queue", self.lock.as_ref(), reason)
     }
 }
 

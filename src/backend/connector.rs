@@ -13,7 +13,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::address::HostPort;
-use super::cause::{self, Cause};
+use super::cause;
+use super::fault::{Fault, FaultResult, Retry};
 use super::options::Tls;
 use super::tls;
 use crate::lock::ErrorKind;
@@ -30,24 +31,25 @@ pub async fn connect(
     at: &HostPort,
     tls: Option<&Tls>,
     begun: Option<std::net::TcpStream>,
-) -> Result<Box<dyn Stream>, Cause> {
+) -> FaultResult<Box<dyn Stream>> {
     let stream = match begun {
         Some(begun) => end(begun).await,
         None => tcp(at).await,
     };
-    let stream = stream.map_err(|error| (ErrorKind::Unavailable, cause::unreached(at, &error)))?;
+    let stream = stream.map_err(|error| Fault::spent(cause::unreached(at, &error)))?;
     // A request is one small write; waiting for more to send would only be late.
-    stream.set_nodelay(true).map_err(|error| (ErrorKind::Unavailable, error.to_string()))?;
+    stream.set_nodelay(true).map_err(|error| Fault::spent(error.to_string()))?;
     let Some(tls) = tls else { return Ok(Box::new(stream)) };
     match encrypt(tls, &at.host, stream).await {
         Ok(encrypted) => Ok(Box::new(encrypted)),
-        Err((kind, reason)) => Err((kind, format!("{at}: {reason}"))),
+        Err(fault) => Err(fault.at(at)),
     }
 }
 
 /// Why a connection broke: a server refuses a client's certificate only after the client believes it is connected.
-pub fn breach(error: &io::Error) -> Cause {
-    tls::refusal(error).unwrap_or_else(|| (ErrorKind::Unavailable, cause::said(error)))
+pub fn breach(error: &io::Error) -> Fault {
+    let fault = tls::refusal(error).unwrap_or_else(|| Fault::unavailable(cause::said(error)));
+    fault.helped_by(Retry::OtherConnection)
 }
 
 /// Begins to connect to `at`, if that is an address in numbers; does not wait, and needs no runtime. That it cannot be
@@ -92,10 +94,11 @@ async fn tcp(at: &HostPort) -> io::Result<TcpStream> {
 }
 
 /// Encrypts `stream`, which leads to `host`. A server that cannot prove itself is not the one that was meant.
-async fn encrypt(wanted: &Tls, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, Cause> {
+async fn encrypt(wanted: &Tls, host: &str, stream: TcpStream) -> FaultResult<TlsStream<TcpStream>> {
     let name = wanted.server_name.as_deref().unwrap_or(host);
-    let name = ServerName::try_from(name.to_owned())
-        .map_err(|_| (ErrorKind::Invalid, format!("{name:?} cannot be the name in a certificate")))?;
+    let name = ServerName::try_from(name.to_owned()).map_err(|_| {
+        Fault::new(ErrorKind::Invalid, format!("{name:?} cannot be the name in a certificate"))
+    })?;
     let connector = TlsConnector::from(Arc::new(tls::client(wanted)?));
     connector.connect(name, stream).await.map_err(|error| tls::failure(&error))
 }

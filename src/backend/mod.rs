@@ -41,6 +41,7 @@ pub mod connector;
 pub mod deadlock;
 pub mod document;
 pub mod etcd;
+pub mod fault;
 pub mod file;
 pub mod foreign;
 pub mod locator;
@@ -185,7 +186,7 @@ pub trait Backend: Debug + Send + Sync {
         let _ = (id, deadline);
         let backend = self.capabilities().backend;
         let reason = "it keeps no lease without a process";
-        Err(Error::new(ErrorKind::Unsupported, backend, "renew the claim", reason).on(name))
+        Err(Error::new(ErrorKind::Unsupported, backend, "renew the claim", Some(name), reason))
     }
 
     /// Looks at the service itself, for `doctor`: what it is, how fast it answers, what can go wrong with it.
@@ -223,12 +224,11 @@ pub trait Claim: Debug + Send + Sync {
     /// that holds for nobody's process and [needs a keeper](Backend::needs_keeper). At the service a renewal and this exclude
     /// each other: a renewal that was confirmed counts, and one that comes after this is refused.
     ///
-    /// Returns until when the claim lasts at least, `None` if it has left. Errors: `Unavailable`, and `Unsupported` where
-    /// the service lets claims end itself; after one it may be called again. Dropping the future may have left.
+    /// Returns when it is due: so long the claim lasts at least. `None` if it has left, [`Moment::NEVER`] where the service
+    /// itself lets claims end. Errors: `Unavailable`; then it may be called again. Dropping the future may have left.
     async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
         let _ = (ttl, deadline);
-        let reason = "the service itself lets claims end";
-        Err(Error::new(ErrorKind::Unsupported, "claim", "let the lease end", reason))
+        Ok(Some(Moment::NEVER))
     }
 
     /// Leaves all lines: releases if it holds, withdraws if it waits (C08). `succeeded` records for

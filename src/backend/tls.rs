@@ -12,8 +12,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
 use super::cause;
+use super::fault::{Fault, FaultResult};
 use super::options::{Pem, Tls};
-use crate::lock::ErrorKind;
+use crate::lock::{ErrorKind, Reason};
 
 /// Whether what is sent to `host`, a name or an address without brackets, stays on this host.
 pub fn stays_here(host: &str) -> bool {
@@ -26,28 +27,28 @@ pub fn stays_here_at(place: &str) -> bool {
     stays_here(host.trim_start_matches('[').trim_end_matches(']'))
 }
 
-/// What is wrong with the certificates that were given, and of what kind that is.
-pub type Unusable = (ErrorKind, String);
-
 /// A client that believes whom `tls` says, and shows what it says.
 ///
 /// Errors: `Invalid` for certificates and keys that cannot be used, `Internal` for a defect.
-pub fn client(tls: &Tls) -> Result<ClientConfig, Unusable> {
+pub fn client(tls: &Tls) -> FaultResult<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| (ErrorKind::Internal, error.to_string()))?
+        .map_err(|error| Fault::new(ErrorKind::Internal, error.to_string()))?
         .with_root_certificates(roots(tls.authority.as_ref())?);
     let Some(identity) = &tls.identity else { return Ok(builder.with_no_client_auth()) };
     let unusable = |error: &dyn Display| {
-        (ErrorKind::Invalid, format!("the certificate or key of this client cannot be used: {error}"))
+        let reason = format!("the certificate or key of this client cannot be used: {error}");
+        Fault::new(ErrorKind::Invalid, reason)
     };
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|e| unusable(&e))?;
     builder.with_client_auth_cert(certificates(&identity.certificate)?, key).map_err(|e| unusable(&e))
 }
 
 /// The given authorities alone, or the system's: reading those takes milliseconds.
-fn roots(authority: Option<&Pem>) -> Result<RootCertStore, Unusable> {
+///
+/// Errors: `Invalid` if there is none.
+pub fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
     let mut store = RootCertStore::empty();
     let (given, certificates) = match authority {
         Some(pem) => (true, certificates(pem)?),
@@ -56,38 +57,39 @@ fn roots(authority: Option<&Pem>) -> Result<RootCertStore, Unusable> {
     let (added, _) = store.add_parsable_certificates(certificates);
     if added == 0 {
         let whose = if given { "the given file" } else { "the system's trust store; see --cacert" };
-        return Err((ErrorKind::Invalid, format!("there is no CA certificate in {whose}")));
+        return Err(Fault::new(ErrorKind::Invalid, format!("there is no CA certificate in {whose}")));
     }
     Ok(store)
 }
 
-fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+/// The certificates in `pem`.
+///
+/// Errors: `Invalid` if there is something else.
+pub fn certificates(pem: &Pem) -> FaultResult<Vec<CertificateDer<'static>>> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    read.map_err(|error| (ErrorKind::Invalid, format!("a certificate cannot be read: {error}")))
+    read.map_err(|error| Fault::new(ErrorKind::Invalid, format!("a certificate cannot be read: {error}")))
 }
 
 /// Why there is no encrypted connection, if `error`, or one that it comes from, is of encryption: of which kind that is, and the reason
 /// and what to do, in the words of all services.
 ///
 /// A certificate that one side does not accept is `Denied`, whatever else is `Unavailable`.
-pub fn refusal(error: &(dyn Error + 'static)) -> Option<(ErrorKind, String)> {
+pub fn refusal(error: &(dyn Error + 'static)) -> Option<Fault> {
     let Some(found) = found(error) else { return told(error) };
     Some(match found {
-        rustls::Error::InvalidCertificate(why) => (ErrorKind::Denied, not_trusted(why)),
+        rustls::Error::InvalidCertificate(why) => Fault::new(ErrorKind::Denied, not_trusted(why)),
         rustls::Error::AlertReceived(alert) => match not_accepted(*alert) {
-            Some(reason) => (ErrorKind::Denied, reason.to_owned()),
-            None => (ErrorKind::Unavailable, format!("it ended the encrypted connection ({alert:?})")),
+            Some(reason) => Fault::new(ErrorKind::Denied, reason),
+            None => Fault::spent(format!("it ended the encrypted connection ({alert:?})")),
         },
         // It answers, and will so again.
-        rustls::Error::InvalidMessage(_) => {
-            (ErrorKind::Denied, format!("it does not speak TLS on this port; {}", cause::LEAVE_OUT))
-        }
-        other => (ErrorKind::Unavailable, format!("no encrypted connection: {other}")),
+        rustls::Error::InvalidMessage(_) => Fault::new(ErrorKind::Denied, cause::without_tls()),
+        other => Fault::spent(format!("no encrypted connection: {other}")),
     })
 }
 
 /// A connection of HTTP/2 keeps of an error only its text.
-fn told(error: &(dyn Error + 'static)) -> Option<Unusable> {
+fn told(error: &(dyn Error + 'static)) -> Option<Fault> {
     let alerts = [
         AlertDescription::CertificateRequired,
         AlertDescription::NoCertificate,
@@ -105,7 +107,7 @@ fn told(error: &(dyn Error + 'static)) -> Option<Unusable> {
         let text = error.to_string();
         let said = alerts.iter().find(|alert| text == rustls::Error::AlertReceived(**alert).to_string());
         if let Some(reason) = said.and_then(|alert| not_accepted(*alert)) {
-            return Some((ErrorKind::Denied, reason.to_owned()));
+            return Some(Fault::new(ErrorKind::Denied, reason));
         }
         next = error.source();
     }
@@ -113,10 +115,12 @@ fn told(error: &(dyn Error + 'static)) -> Option<Unusable> {
 }
 
 /// As [`refusal`], of an error while a connection was being encrypted: there is always something to say.
-pub fn failure(error: &(dyn Error + 'static)) -> (ErrorKind, String) {
-    let why = || said(error).unwrap_or_else(|| error.to_string());
-    let broken = || format!("no encrypted connection: {}; does it speak TLS on this port?", why());
-    refusal(error).unwrap_or_else(|| (ErrorKind::Unavailable, broken()))
+pub fn failure(error: &(dyn Error + 'static)) -> Fault {
+    let broken = || {
+        let why = said(error).unwrap_or_else(|| error.to_string());
+        Reason::from(format!("no encrypted connection: {why}")).asking("does it speak TLS on this port?")
+    };
+    refusal(error).unwrap_or_else(|| Fault::spent(broken()))
 }
 
 /// The system's words, if `error` is, or comes from, one of the system.
@@ -124,7 +128,7 @@ fn said(error: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(cause::said(error));
+            return Some(cause::said(error).to_string());
         }
         next = error.source();
     }
@@ -228,12 +232,12 @@ mod tests {
         ] {
             // As libraries hand it on: within an error of the system, or behind others.
             let error = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidCertificate(why));
-            assert_eq!(refusal(&io::Error::other(error)), Some((ErrorKind::Denied, sentence.to_owned())));
+            assert_eq!(refusal(&io::Error::other(error)), Some(Fault::new(ErrorKind::Denied, sentence)));
         }
         assert_eq!(refusal(&io::Error::other("nothing of the kind")), None);
         let said = rustls::Error::AlertReceived(AlertDescription::CertificateRequired).to_string();
-        let wanted = "it wants a client certificate; give --cert and --key".to_owned();
-        assert_eq!(refusal(&io::Error::other(said)), Some((ErrorKind::Denied, wanted)));
+        let wanted = "it wants a client certificate; give --cert and --key";
+        assert_eq!(refusal(&io::Error::other(said)), Some(Fault::new(ErrorKind::Denied, wanted)));
     }
 
     #[test]

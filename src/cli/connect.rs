@@ -101,7 +101,8 @@ mod tests {
         let times = Cell::new(0);
         let answer = ask(|_| {
             let at = times.replace(times.get() + 1);
-            let failed = first.get(at).map(|kind| Error::new(*kind, "fake", "ask", "the connection broke"));
+            let failed =
+                first.get(at).map(|kind| Error::new(*kind, "fake", "ask", None, "the connection broke"));
             async move { failed.map_or(Ok(at), Err) }
         });
         (answer.await, times.get())

@@ -140,7 +140,7 @@ impl Ending {
     }
 
     fn failed(settings: &RunSettings, lock: String, error: &Error) -> Self {
-        let reason = sanitise::text(&error.reason);
+        let reason = sanitise::text(&error.reason.to_string());
         if error.kind == ErrorKind::Deadlock {
             return Self {
                 outcome: Outcome::Exited(settings.busy_exit_code),

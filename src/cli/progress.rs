@@ -5,7 +5,6 @@ use std::time::SystemTime;
 
 use rustix::termios::tcgetpgrp;
 
-use crate::backend::cause;
 use crate::clock;
 use crate::hold::{Notice, Progress};
 use crate::lock::{Entry, LossReason, Moment};
@@ -117,7 +116,7 @@ impl Progress for ProgressPrinter<'_> {
     fn notice(&mut self, notice: Notice<'_>) {
         let lock = || self.lock.clone();
         // What to look at is said when dlock gives up.
-        let text = |error: &crate::lock::Error| sanitise::text(cause::parted(&error.reason).0);
+        let text = |error: &crate::lock::Error| sanitise::text(&error.reason.what().to_string());
         match notice {
             Notice::Waiting { ahead, holder } => self.waiting(ahead, holder),
             Notice::Held { waited, grant } => {
@@ -152,11 +151,12 @@ impl Progress for ProgressPrinter<'_> {
             }
             Notice::NotReached(error) => {
                 let (backend, address) = (self.service.backend, sanitise::text(&self.service.place));
-                let reason = error.map(text);
                 if let Some(live) = &mut self.live {
-                    live.unanswered(reason.map(|reason| cause::without_place(&reason).to_owned()));
+                    let reason = error.map(|error| error.reason.what().without_server().to_string());
+                    live.unanswered(reason.as_deref().map(sanitise::text));
                     return;
                 }
+                let reason = error.map(text);
                 self.say(&Message::NotReached { lock: self.lock.clone(), backend, address, reason });
             }
             Notice::Risk(risk) => {

@@ -89,7 +89,7 @@ impl Backend for Lines {
     }
 
     async fn enter(&self, _: &Request, _: Moment) -> Result<Arc<dyn Claim>> {
-        Err(Error::new(ErrorKind::Unsupported, "fake", "join the queue", "these lines stand still"))
+        Err(Error::new(ErrorKind::Unsupported, "fake", "join the queue", None, "these lines stand still"))
     }
 
     async fn inspect(&self, name: &LockName, _: Moment) -> Result<LockStatus> {
@@ -126,7 +126,7 @@ impl Backend for Lines {
     }
 
     async fn examine(&self, _: Moment) -> Result<Examination> {
-        Err(Error::new(ErrorKind::Unsupported, "fake", "examine the service", "there is none"))
+        Err(Error::new(ErrorKind::Unsupported, "fake", "examine the service", None, "there is none"))
     }
 
     async fn last_success(&self, _: &LockName, _: Moment) -> Result<Option<Duration>> {

@@ -23,12 +23,10 @@ pub(super) fn gave_up(wait: Wait) -> Option<String> {
 /// `error`, with what to look at behind it. Whoever waited is told of the end of that, and of `place`, which `dlock doctor` can look
 /// at, if nothing was reached there.
 pub(super) fn message(error: &Error, gave_up: Option<String>, place: Option<&str>) -> Message {
-    let whole = || sanitise::text(&error.to_string());
-    let (what, remedy) = match error.kind {
-        ErrorKind::Unavailable => cause::parted(&error.reason),
-        _ => (error.reason.as_str(), None),
-    };
-    let headline = cause::headline(error.backend, what).filter(|_| error.kind == ErrorKind::Unavailable);
+    let is_away = error.kind == ErrorKind::Unavailable;
+    let question = error.reason.question().filter(|_| is_away);
+    let reason = if is_away { error.reason.what() } else { error.reason.clone() };
+    let headline = cause::headline(error.backend, &reason).filter(|_| is_away);
     let doctor = place.filter(|_| headline.is_some()).map(|place| {
         // An address of several servers is long.
         if place.contains([',', ' ', '\'', '"']) {
@@ -37,25 +35,22 @@ pub(super) fn message(error: &Error, gave_up: Option<String>, place: Option<&str
             format!("\"dlock doctor --endpoint {place}\" tells more")
         }
     });
-    let sentence = match (headline, remedy) {
-        (Some(headline), _) => sanitise::text(&headline),
-        (None, Some(_)) => sanitise::text(&Error { reason: what.to_owned(), ..error.clone() }.to_string()),
-        (None, None) => whole(),
-    };
-    let advice: Vec<String> = remedy.map(str::to_owned).into_iter().chain(doctor).collect();
+    let sentence = headline.unwrap_or_else(|| Error { reason, ..error.clone() }.to_string());
+    let advice: Vec<String> = question.map(str::to_owned).into_iter().chain(doctor).collect();
     let parts: Vec<String> =
         gave_up.into_iter().chain((!advice.is_empty()).then(|| advice.join(" "))).collect();
     let hint = (!parts.is_empty()).then(|| parts.join("; "));
-    Message::Failed { reason: sentence, hint }
+    Message::Failed { reason: sanitise::text(&sentence), hint }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::Reason;
     use crate::output::{LogFormat, Printer, Verbosity};
 
-    fn line(reason: &str, wait: Wait, place: Option<&str>) -> String {
-        let error = Error::new(ErrorKind::Unavailable, "redis", "join the queue", reason);
+    fn line(reason: Reason, wait: Wait, place: Option<&str>) -> String {
+        let error = Error::new(ErrorKind::Unavailable, "redis", "join the queue", None, reason);
         let message = message(&error, gave_up(wait), place);
         let printer =
             Printer { verbosity: Verbosity::Normal, log_format: LogFormat::Human, ..Printer::default() };
@@ -65,24 +60,25 @@ mod tests {
     #[test]
     fn one_line_says_what_where_how_long_and_what_to_do() {
         let three = Wait::AtMost(Duration::from_secs(3));
+        let refused = |at| cause::unreached(&at, &std::io::ErrorKind::ConnectionRefused.into());
         for (reason, wait, place, wanted) in [
             (
-                "127.0.0.1:9: connection refused; is it running there?",
+                refused("127.0.0.1:9"),
                 three,
                 Some("redis://127.0.0.1:9/0"),
                 "cannot reach redis at 127.0.0.1:9: connection refused; gave up after 3s (--wait); is it running there? \
                  \"dlock doctor --endpoint redis://127.0.0.1:9/0\" tells more",
             ),
             (
-                "a:1: connection refused; b:1: connection refused; is it running there?",
+                Reason::joined(vec![refused("a:1"), refused("b:1")]),
                 Wait::Forever,
                 Some("a:1,b:1"),
                 "cannot reach redis at a:1: connection refused; b:1: connection refused; gave up after 1m00s; is it \
                  running there? \"dlock doctor\" tells more",
             ),
-            ("h:1 does not answer", Wait::Once, None, "cannot use redis: h:1 does not answer"),
+            (cause::silent(&"h:1"), Wait::Once, None, "cannot use redis: h:1 does not answer in time"),
             (
-                "h:1: it takes no writes",
+                cause::read_only("").at(&"h:1"),
                 three,
                 Some("h:1"),
                 "cannot join the queue (redis): h:1: it takes no writes; gave up after 3s (--wait)",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::connect;
 use super::out::{self, Ended, Out};
 use super::settings::WatchSettings;
-use crate::backend::{Backend, Observer, cause};
+use crate::backend::{Backend, Observer};
 use crate::lock::{Error, ErrorKind, LockName, LockStatus};
 use crate::output::status::Detail;
 use crate::output::{Message, Printer, Service, json, status};
@@ -37,8 +37,7 @@ pub(super) async fn follow(
         let next = match observer.next().await {
             Ok(next) => next,
             Err(error) if error.is_transient() => {
-                let reason = cause::parted(&error.reason).0.to_owned();
-                let error = Error { reason, ..error };
+                let error = Error { reason: error.reason.what(), ..error };
                 printer
                     .print(&Message::Warned { reason: format!("{error}; trying again until interrupted") });
                 let (again, next) = regain(backend, name).await?;
@@ -68,7 +67,7 @@ pub(super) async fn begin(backend: &dyn Backend, name: &LockName) -> Result<Begu
     begun.await.unwrap_or_else(|_| {
         let kind = backend.capabilities().backend;
         let reason = format!("{}: no answer in time", backend.place());
-        Err(Error::new(ErrorKind::Unavailable, kind, "watch the queue", reason).on(name))
+        Err(Error::new(ErrorKind::Unavailable, kind, "watch the queue", Some(name), reason))
     })
 }
 
@@ -105,14 +104,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_change_is_shown_once_and_an_outage_is_survived() {
         let backend = Lines::new(vec![line("a", 1, 0)]);
-        let gone = || Error::new(ErrorKind::Unavailable, "fake", "watch the queue", "gone");
+        let gone = || Error::new(ErrorKind::Unavailable, "fake", "watch the queue", None, "gone");
         // Two observations: the first breaks off, the second ends with what nobody can repair.
         backend.will_observe(vec![
             vec![Ok(line("a", 1, 0)), Ok(line("a", 1, 0)), Ok(line("a", 1, 1)), Err(gone())],
             vec![Err(gone())],
             vec![
                 Ok(line("a", 0, 0)),
-                Err(Error::new(ErrorKind::Corrupt, "fake", "watch the queue", "broken")),
+                Err(Error::new(ErrorKind::Corrupt, "fake", "watch the queue", None, "broken")),
             ],
         ]);
         let settings = WatchSettings { name: "a".parse().expect("valid"), viewing: viewing(true) };

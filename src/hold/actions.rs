@@ -114,8 +114,9 @@ impl Driver<'_> {
         if let Err(error) = self.keep_answer() {
             let job = self.context.job;
             let backend = job.backend.capabilities().backend;
-            let error = Error::new(ErrorKind::System, backend, "print the claim", cause::said(&error));
-            return self.context.happened(Event::Refused(error.on(&job.names[0])));
+            let (lock, why) = (job.names.first(), cause::said(&error));
+            let error = Error::new(ErrorKind::System, backend, "print the claim", lock, why);
+            return self.context.happened(Event::Refused(error));
         }
         if let Some(caller) = self.process.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {
             caller.tell_held();

@@ -118,7 +118,13 @@ async fn register(
              take the lock exclusively in the outer run"
         );
         let capabilities = backend.capabilities();
-        return Err(Error::new(ErrorKind::Deadlock, capabilities.backend, "join the queue", reason).on(name));
+        return Err(Error::new(
+            ErrorKind::Deadlock,
+            capabilities.backend,
+            "join the queue",
+            Some(name),
+            reason,
+        ));
     }
     let slot = record.slots.get(at).copied();
     Ok(mark.map(|mark| (mark, Granted { token, slot })))

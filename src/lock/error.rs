@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::LockName;
+use super::reason::Reason;
 
 /// A result whose error says who could not do what.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -52,26 +53,20 @@ pub struct Error {
     pub backend: &'static str,
     /// On which lock, if on one.
     pub lock: Option<LockName>,
-    /// Why, as a lowercase fragment, with what to do about it where there is something to do.
-    pub reason: String,
+    /// Why, with what to do about it where there is something to do.
+    pub reason: Reason,
 }
 
 impl Error {
-    /// An error without a lock; see [`Error::on`].
+    /// An error of `operation` at `backend` on `lock`, if it was on one.
     pub fn new(
         kind: ErrorKind,
         backend: &'static str,
         operation: &'static str,
-        reason: impl fmt::Display,
+        lock: Option<&LockName>,
+        reason: impl Into<Reason>,
     ) -> Self {
-        Self { kind, operation, backend, lock: None, reason: reason.to_string() }
-    }
-
-    /// The same error, on `lock`.
-    #[must_use]
-    pub fn on(mut self, lock: &LockName) -> Self {
-        self.lock = Some(lock.clone());
-        self
+        Self { kind, operation, backend, lock: lock.cloned(), reason: reason.into() }
     }
 
     /// Whether trying again may help.

@@ -158,7 +158,7 @@ impl Bench {
         let client = self.connect().await;
         match client.evict(name, id, how, &by, self.soon()).await {
             Ok(found) => (found, by),
-            Err(e) if e.kind == ErrorKind::Unsupported => std::panic::panic_any(Skip(e.reason)),
+            Err(e) if e.kind == ErrorKind::Unsupported => std::panic::panic_any(Skip(e.reason.to_string())),
             Err(e) => panic!("cannot evict: {e}"),
         }
     }

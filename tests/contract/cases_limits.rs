@@ -80,7 +80,7 @@ async fn c11_thawed_service_goes_on(b: Bench) {
 
 fn says_all(b: &Bench, error: &Error, backend: &str) {
     assert_eq!((error.backend, error.lock.as_ref()), (backend, Some(&b.name("a"))), "{error}");
-    assert!(!error.operation.is_empty() && !error.reason.is_empty(), "{error:?}");
+    assert!(!error.operation.is_empty() && !error.reason.to_string().is_empty(), "{error:?}");
 }
 
 async fn c12_unavailable_says_what_where_and_is_transient(b: Bench) {
@@ -132,7 +132,11 @@ async fn c15_mismatch_names_the_holder_and_changes_nothing(b: Bench) {
         let error = b.try_enter(&b.ask_as(&lock, mode)).await.expect_err("kinds do not mix");
         assert_eq!(error.kind, ErrorKind::Mismatch, "{error}");
         let Holder { user, host, .. } = &holder.request.holder;
-        assert!(error.reason.contains(user) && error.reason.contains(host), "who: {}", error.reason);
+        assert!(
+            error.reason.to_string().contains(user) && error.reason.to_string().contains(host),
+            "who: {}",
+            error.reason
+        );
     }
     assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![]));
     holder.still_holds().await;

@@ -180,7 +180,7 @@ async fn refused(b: &Bench, request: &Request, words: &[String]) {
     let error = b.try_enter(request).await.expect_err("the wait would never end");
     assert_eq!(error.kind, ErrorKind::Deadlock, "{error}");
     for word in words {
-        assert!(error.reason.contains(word), "{word} is in: {}", error.reason);
+        assert!(error.reason.to_string().contains(word), "{word} is in: {}", error.reason);
     }
     assert_eq!(b.ids(&request.names[0]).await, line, "the entry is gone again");
 }

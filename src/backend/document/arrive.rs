@@ -7,7 +7,8 @@ use super::client::Queues;
 use super::queue::{Document, EMPTY_LIFE, Mismatch};
 use super::view::Note;
 use super::watch::MARGIN;
-use super::{Fault, FaultResult, Item, Side};
+use super::{Item, Side};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::Record;
 use crate::lock::{ErrorKind, LockName, Moment, Request};
 

@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use super::client::Queues;
 use super::queue::{Content, Document};
-use super::{Fault, FaultResult, Item, Replaced, Version};
+use super::{Item, Replaced, Version};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ErrorKind, LockName, Moment};
 
 /// Between two attempts to reach a store that is down.

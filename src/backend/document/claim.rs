@@ -14,11 +14,12 @@ use super::client::Queues;
 use super::pace::Pace;
 use super::queue::Document;
 use super::view::{Note, View, foreign_entry};
-use super::{Fault, FaultResult, Item, Side, deadlock, evict};
+use super::{Item, Side, deadlock, evict};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, Publisher, Source, patience};
+use crate::backend::fault::{During, Fault, FaultResult};
 use crate::clock::Alarm;
-use crate::lock::{ClaimState, Error, LossReason, Moment, Result};
+use crate::lock::{ClaimState, LossReason, Moment, Result};
 
 #[derive(Debug)]
 struct Shared {
@@ -88,8 +89,9 @@ impl Shared {
         self.now() + patience(self.own.ttl)
     }
 
-    fn error(&self, fault: Fault, operation: &'static str) -> Error {
-        fault.during(self.queues.store.backend(), operation, Some(&self.own.name))
+    /// `answer`, as what came of `operation`.
+    fn named<T>(&self, answer: FaultResult<T>, operation: &'static str) -> Result<T> {
+        answer.during(self.queues.store.backend(), operation, Some(&self.own.name))
     }
 
     /// It could be followed again, and stands like this.
@@ -322,7 +324,7 @@ impl Source for Shared {
             Cause::Asked => self.find_out(self.soon()).await.map(drop),
             Cause::Told | Cause::Due => self.trouble.borrow().clone().map_or(Ok(()), Err),
         };
-        looked.map_err(|fault| self.error(fault, "follow the queue"))
+        self.named(looked, "follow the queue")
     }
 }
 
@@ -338,7 +340,7 @@ impl Claim for DocumentClaim {
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let renewed = self.shared.renew(deadline).await;
-        renewed.map_err(|fault| self.shared.error(fault, "renew the claim"))?;
+        self.shared.named(renewed, "renew the claim")?;
         Ok(self.shared.publisher.proof())
     }
 
@@ -348,7 +350,7 @@ impl Claim for DocumentClaim {
             self.following.abort();
         }
         let left = self.shared.leave(succeeded, deadline).await;
-        left.map_err(|fault| self.shared.error(fault, "leave the queue"))
+        self.shared.named(left, "leave the queue")
     }
 
     fn anchors(&self) -> Result<Vec<OwnedFd>> {

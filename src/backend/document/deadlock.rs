@@ -7,11 +7,12 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::Side;
 use super::arrive::Own;
 use super::change::Found;
 use super::client::Queues;
-use super::{Fault, FaultResult, Side};
 use crate::backend::deadlock::{self, Queued};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment, Request};
 
 /// The list.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::arrive::{self, Own};
 use super::claim::DocumentClaim;
 use super::client::Queues;
-use super::{Fault, FaultResult, deadlock};
+use super::deadlock;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ErrorKind, Moment, Request};
 
 /// Enters the queue of one lock. Whoever cannot, behind a foreign holder, tries again with each look.

@@ -5,7 +5,8 @@ use super::change::{Found, Patience, Step, wall_clock};
 use super::client::Queues;
 use super::queue::{Content, Document};
 use super::view::Note;
-use super::{Fault, FaultResult, Item, Side, Store};
+use super::{Item, Side, Store};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::{Evict, foreign};
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 

@@ -17,7 +17,6 @@ mod client;
 mod deadlock;
 mod enter;
 mod evict;
-mod fault;
 mod names;
 mod observe;
 mod pace;
@@ -35,10 +34,10 @@ pub mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backend::fault::During;
 use crate::backend::{Claim, Evict, Observer};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 pub use client::Queues;
-pub use fault::{Fault, FaultResult};
 pub use store::{Arrival, Item, Replaced, Side, Store, Version};
 
 /// What a backend over documents delegates to.
@@ -51,13 +50,13 @@ impl Queues {
     /// As [`crate::backend::Backend::inspect`].
     pub async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let status = show::inspect(&*self.store, name, deadline).await;
-        status.map_err(|fault| fault.during(self.store.backend(), "inspect the queue", Some(name)))
+        status.during(self.store.backend(), "inspect the queue", Some(name))
     }
 
     /// As [`crate::backend::Backend::list`].
     pub async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let list = show::list(&*self.store, prefix, deadline).await;
-        list.map_err(|fault| fault.during(self.store.backend(), "list the queues", None))
+        list.during(self.store.backend(), "list the queues", None)
     }
 
     /// As [`crate::backend::Backend::observe`].
@@ -75,31 +74,30 @@ impl Queues {
         deadline: Moment,
     ) -> Result<bool> {
         let evicted = evict::evict(self, name, id, how, by, deadline).await;
-        evicted.map_err(|fault| fault.during(self.store.backend(), "evict from the queue", Some(name)))
+        evicted.during(self.store.backend(), "evict from the queue", Some(name))
     }
 
     /// As [`crate::backend::Backend::evict_foreign`].
     pub async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let evicted = evict::evict_foreign(&*self.store, name, id, deadline).await;
-        evicted.map_err(|fault| fault.during(self.store.backend(), "evict from the queue", Some(name)))
+        evicted.during(self.store.backend(), "evict from the queue", Some(name))
     }
 
     /// As [`crate::backend::Backend::publish`].
     pub async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let published = evict::publish(self, name, id, value, deadline).await;
-        let operation = "publish a value in the queue";
-        published.map_err(|fault| fault.during(self.store.backend(), operation, Some(name)))
+        published.during(self.store.backend(), "publish a value in the queue", Some(name))
     }
 
     /// As [`crate::backend::Backend::renew`].
     pub async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let renewed = renew::renew(self, name, id, deadline).await;
-        renewed.map_err(|fault| fault.during(self.store.backend(), "renew the claim", Some(name)))
+        renewed.during(self.store.backend(), "renew the claim", Some(name))
     }
 
     /// As [`crate::backend::Backend::last_success`].
     pub async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let age = self.store.age_of_success(name, deadline).await;
-        age.map_err(|fault| fault.during(self.store.backend(), "read the last success", Some(name)))
+        age.during(self.store.backend(), "read the last success", Some(name))
     }
 }

@@ -8,6 +8,7 @@ use super::arrive::Own;
 use super::client::Queues;
 use super::{Side, enter, evict};
 use crate::backend::Claim;
+use crate::backend::fault::During;
 use crate::backend::sequence::{self, PartBackend};
 use crate::lock::{LockName, Moment, Request, Result};
 
@@ -27,13 +28,13 @@ impl PartBackend for ByName {
     async fn enter(&self, part: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         let own = Own::new(&self.queues, part, &self.all);
         let claim = enter::enter(&self.queues, own, deadline).await;
-        Ok(claim.map_err(|fault| fault.during(self.backend(), "join the queue", part.names.first()))?)
+        Ok(claim.during(self.backend(), "join the queue", part.names.first())?)
     }
 
     async fn withdraw(&self, part: &Request, deadline: Moment) -> Result<()> {
         for name in &part.names {
             let gone = evict::withdraw(&self.queues, name, part.id, &part.holder, deadline).await;
-            gone.map_err(|fault| fault.during(self.backend(), "leave the queue", Some(name)))?;
+            gone.during(self.backend(), "leave the queue", Some(name))?;
         }
         Ok(())
     }
@@ -50,7 +51,7 @@ pub(super) async fn enter(queues: &Queues, request: &Request, deadline: Moment) 
     let names = serde_json::to_vec(&names).unwrap_or_default();
     let store = &queues.store;
     let noted = store.write_side(Side::Names(request.id), &names, store.longest_ttl(), deadline).await;
-    noted.map_err(|fault| fault.during(store.backend(), "join the queue", request.names.first()))?;
+    noted.during(store.backend(), "join the queue", request.names.first())?;
     let parts = sequence::parts_by(request, |place| store.order(&request.names[place]));
     let clock = queues.clock;
     Ok(Arc::new(sequence::enter(Arc::new(by_name), parts, clock, deadline).await?))

@@ -9,7 +9,7 @@ use super::pace::Pace;
 use super::queue::{Content, Document};
 use super::show::status_of;
 use super::watch::Watch;
-use super::{Fault, FaultResult};
+use crate::backend::fault::{During, FaultResult};
 use crate::backend::{Observer, foreign};
 use crate::lock::{LockName, LockStatus, Moment, Result};
 
@@ -65,8 +65,7 @@ impl DocumentObserver {
 #[async_trait]
 impl Observer for DocumentObserver {
     async fn next(&mut self) -> Result<LockStatus> {
-        let (backend, name) = (self.queues.store.backend(), self.name.clone());
-        let broken = |fault: Fault| fault.during(backend, "observe the queue", Some(&name));
-        self.follow().await.map_err(broken)
+        let followed = self.follow().await;
+        followed.during(self.queues.store.backend(), "observe the queue", Some(&self.name))
     }
 }

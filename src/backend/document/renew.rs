@@ -4,10 +4,10 @@
 //! the store has dropped the queue. Until then nobody else can have the lock, and the claim can be renewed: raising its
 //! counter is one replacement of the document, and so is taking it out, so one of the two is refused.
 
-use super::FaultResult;
 use super::change::{Patience, Step};
 use super::client::Queues;
 use super::queue::{Document, Place};
+use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, LockName, Moment};
 
 /// Raises the counter of the claim `id`, which holds `name`, on all of its names; whether it holds them all. None is raised

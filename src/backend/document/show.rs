@@ -4,7 +4,8 @@ use super::evict::identity_of;
 use super::queue::{Content, Document};
 use super::view::{entry, foreign_entry};
 use super::watch::Watch;
-use super::{FaultResult, Item, Store};
+use super::{Item, Store};
+use crate::backend::fault::FaultResult;
 use crate::lock::{LockName, LockStatus, Moment};
 
 /// The queue of `name`.

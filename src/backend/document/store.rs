@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::FaultResult;
+use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, LockName, Moment};
 
 /// Names one write of an item: no other write of any item ever has the same, also not after the item was removed.

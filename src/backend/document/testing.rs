@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Arrival, Fault, FaultResult, Item, Replaced, Side, Store, Version};
+use super::{Arrival, Item, Replaced, Side, Store, Version};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, LockName, Moment};
 
 /// What goes wrong with one replacement of a lock's item.

@@ -322,7 +322,7 @@ async fn a_queue_that_is_too_long_has_no_room() {
         assert!(claims.len() < 100, "there is always room");
     };
     assert!(error.kind == ErrorKind::Full && error.is_transient(), "{error}");
-    assert!(error.reason.contains(&format!("{} claims", claims.len())), "{error}");
+    assert!(error.reason.to_string().contains(&format!("{} claims", claims.len())), "{error}");
     assert!(claims.len() > 2);
     claims[0].renew(scene.soon()).await.expect("renews");
     claims.remove(0).leave(false, scene.soon()).await.expect("leaves");

@@ -10,12 +10,13 @@ use tokio::task::AbortHandle;
 
 use super::core::{Core, lock};
 use super::enter::Joined;
-use super::fault::{Fault, FaultResult};
+use super::fault::{Fault, FaultResult, NAME};
 use super::follow::follow;
 use super::look;
 use super::wire::revoke;
 use crate::backend::Claim;
-use crate::lock::{ClaimState, Error, LockName, Moment, Result};
+use crate::backend::fault::During;
+use crate::lock::{ClaimState, LockName, Moment, Result};
 
 /// A lease that is longer is revoked also after a success, at the cost of a request: it would lie around.
 const LEFT_TO_EXPIRE: Duration = Duration::from_secs(60);
@@ -39,10 +40,6 @@ impl EtcdClaim {
     /// Whether it is of use to one who enters again with its id.
     pub(super) fn is_live(&self) -> bool {
         !self.core.publisher.is_over()
-    }
-
-    fn fail(&self, operation: &'static str) -> impl FnOnce(Fault) -> Error {
-        move |fault| fault.error(operation, self.name.as_ref())
     }
 
     /// Ends the claim for good: also what was asked for it and may come late.
@@ -120,11 +117,11 @@ impl Claim for EtcdClaim {
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
-        self.core.renew(deadline).await.map_err(self.fail("renew in the queue"))
+        self.core.renew(deadline).await.during(NAME, "renew in the queue", self.name.as_ref())
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        self.leave(succeeded, deadline).await.map_err(self.fail("leave the queue"))
+        self.leave(succeeded, deadline).await.during(NAME, "leave the queue", self.name.as_ref())
     }
 
     fn anchors(&self) -> Result<Vec<OwnedFd>> {

@@ -31,10 +31,10 @@ pub(super) fn options(config: &EtcdConfig) -> ConnectOptions {
 pub(super) fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> {
     let unusable = |error: tonic::transport::Error| {
         let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-        Fault::Said(ErrorKind::Invalid, format!("the certificates cannot be used: {reason}"))
+        Fault::Said(ErrorKind::Invalid, format!("the certificates cannot be used: {reason}").into())
     };
     let endpoint = Endpoint::from_shared(url.to_owned())
-        .map_err(|error| Fault::Said(ErrorKind::Invalid, format!("{url} is not an address: {error}")))?
+        .map_err(|error| Fault::Said(ErrorKind::Invalid, format!("{url} is not an address: {error}").into()))?
         .connect_timeout(CONNECT)
         .http2_keep_alive_interval(PROBE.0)
         .keep_alive_timeout(PROBE.1)
@@ -66,5 +66,5 @@ pub(super) fn unreached(error: &tonic::transport::Error) -> Fault {
         reason = source;
     }
     let said = reason.downcast_ref::<std::io::Error>().map(cause::said);
-    Fault::Passing(said.unwrap_or_else(|| reason.to_string()))
+    Fault::Passing(said.unwrap_or_else(|| reason.to_string().into()))
 }

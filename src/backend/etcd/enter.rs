@@ -102,7 +102,7 @@ pub(super) async fn enter(
         && let Some(sentence) = deadlock::search(&joined.core, request, deadline).await?
     {
         revoke(wire, joined.core.lease, deadline).await?;
-        return Err(Fault::Said(ErrorKind::Deadlock, format!("it would never end: {sentence}")));
+        return Err(Fault::Said(ErrorKind::Deadlock, format!("it would never end: {sentence}").into()));
     }
     Ok(joined)
 }
@@ -140,7 +140,7 @@ impl Attempt<'_> {
         }
         let most = (look::MOST_OPERATIONS - 2) / kinds.max(2);
         let reason = format!("{names} names are too many for one step of etcd; take at most {most} together");
-        Err(Fault::Said(ErrorKind::Invalid, reason))
+        Err(Fault::Said(ErrorKind::Invalid, reason.into()))
     }
 
     /// Has the lease granted and the entries made at the same time. Should the server come to the entries
@@ -273,7 +273,7 @@ impl Attempt<'_> {
         let _ = revoke(self.wire, self.lease, self.deadline).await;
         let who = other.record.holder.to_string();
         let reason = mismatch(Some(name), Some(&who), other.record.mode().into(), self.request.mode);
-        Fault::Said(ErrorKind::Mismatch, reason)
+        Fault::Said(ErrorKind::Mismatch, reason.into())
     }
 
     fn core(self, ttl: Duration, created: i64, begun: Moment) -> Core {

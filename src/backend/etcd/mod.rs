@@ -45,6 +45,7 @@ pub use keys::Prefix;
 use stray::Strays;
 use wire::Wire;
 
+use super::fault::During;
 use super::service::{Address, Service};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
@@ -144,7 +145,7 @@ impl Backend for EtcdBackend {
             return Ok(claim);
         }
         let joined = enter::enter(&self.wire, &self.layout, &self.strays, request, deadline).await;
-        let joined = joined.map_err(|f| f.error("join the queue", request.names.first()));
+        let joined = joined.during(NAME, "join the queue", request.names.first());
         // Whoever could not enter now tries again, or evicts its claim. One that is refused for good does neither.
         if joined.as_ref().is_err_and(|error| !error.is_transient()) {
             // What is to be told is why it was refused.
@@ -158,12 +159,12 @@ impl Backend for EtcdBackend {
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let status = line::inspect(&self.wire, &self.layout.line(name), deadline).await;
-        status.map_err(|f| f.error("inspect the queue", Some(name)))
+        status.during(NAME, "inspect the queue", Some(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let lines = line::list(&self.wire, &self.layout, prefix, deadline).await;
-        lines.map_err(|f| f.error("list the queues", None))
+        lines.during(NAME, "list the queues", None)
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
@@ -183,7 +184,7 @@ impl Backend for EtcdBackend {
         if how != Evict::Ask && done.is_ok() {
             self.strays.forget(id);
         }
-        done.map_err(|f| f.error("evict from the queue", Some(name)))
+        done.during(NAME, "evict from the queue", Some(name))
     }
 
     async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
@@ -191,17 +192,17 @@ impl Backend for EtcdBackend {
         if gone.is_ok() {
             self.strays.forget(request.id);
         }
-        gone.map_err(|f| f.error("leave the queue", request.names.first()))
+        gone.during(NAME, "leave the queue", request.names.first())
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let published = publish::publish(&self.wire, &self.layout.line(name), id, value, deadline).await;
-        published.map_err(|f| f.error("publish a value in the queue", Some(name)))
+        published.during(NAME, "publish a value in the queue", Some(name))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let done = evict::evict_foreign(&self.wire, &self.layout.line(name), id, deadline).await;
-        done.map_err(|f| f.error("evict from the queue", Some(name)))
+        done.during(NAME, "evict from the queue", Some(name))
     }
 
     fn is_detachable(&self, _: usize) -> bool {
@@ -211,16 +212,16 @@ impl Backend for EtcdBackend {
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let line = self.layout.line(name);
         let lives = renew::renew_alone(&self.wire, &self.layout, &line, id, deadline).await;
-        lives.map_err(|f| f.error("renew the claim", Some(name)))
+        lives.during(NAME, "renew the claim", Some(name))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let found = examine::examine(&self.wire, &self.layout, deadline).await;
-        found.map_err(|f| f.error("examine the cluster", None))
+        found.during(NAME, "examine the cluster", None)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let success = self.last_success(name, deadline).await;
-        success.map_err(|f| f.error("read the last success", Some(name)))
+        success.during(NAME, "read the last success", Some(name))
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use etcd_client::{Event, WatchOptions, WatchStream};
 
-use super::fault::{Fault, FaultResult};
+use super::fault::{Fault, FaultResult, NAME};
 use super::follow::{opened_in_time, renew_token};
 use super::keys::Line;
 use super::line::{self, Member, TIMED};
 use super::wire::{Connection, Wire};
 use crate::backend::Observer;
+use crate::backend::fault::During;
 use crate::clock;
 use crate::lock::{Entry, ErrorKind, LockName, LockStatus, Result};
 use std::time::Duration;
@@ -161,17 +162,17 @@ async fn begin(
 #[async_trait]
 impl Observer for EtcdObserver {
     async fn next(&mut self) -> Result<LockStatus> {
-        let fail = |fault: Fault, name: &LockName| fault.error("observe the queue", Some(name));
+        let operation = "observe the queue";
         loop {
             let mut looked = Box::pin(self.replay()).await;
             if self.stale && matches!(looked, Ok(None)) {
                 looked = Box::pin(self.look(0)).await;
             }
-            if let Some(status) = looked.map_err(|f| fail(f, &self.name))? {
+            if let Some(status) = looked.during(NAME, operation, Some(&self.name))? {
                 return Ok(status);
             }
             let listened = Box::pin(self.listen()).await;
-            listened.map_err(|f| fail(f, &self.name))?;
+            listened.during(NAME, operation, Some(&self.name))?;
         }
     }
 }

@@ -19,10 +19,7 @@ pub(super) async fn explain(
     fault: Fault,
     deadline: Moment,
 ) -> Fault {
-    let Fault::Said(ErrorKind::Denied, text) = &fault else { return fault };
-    if !text.contains("permission denied") {
-        return fault;
-    }
+    let Fault::NotPermitted(text) = &fault else { return fault };
     let each = lines.iter().flat_map(|line| [line.entries().0, line.beside().0]);
     let needed: Vec<String> = each.chain([layout.notes()]).collect();
     for keys in &needed {
@@ -53,7 +50,7 @@ async fn may_read(wire: &Wire, prefix: &str, deadline: Moment) -> FaultResult<bo
     });
     match read.await {
         Ok(_) => Ok(true),
-        Err(Fault::Said(ErrorKind::Denied, _)) => Ok(false),
+        Err(Fault::NotPermitted(_) | Fault::Said(ErrorKind::Denied, _)) => Ok(false),
         Err(fault) => Err(fault),
     }
 }

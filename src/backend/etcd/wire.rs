@@ -14,10 +14,10 @@ use tokio::sync::{Mutex, watch};
 use super::config::{EtcdConfig, MANNER, place};
 use super::dial::{endpoint, options, unreached};
 use super::fault::{Fault, FaultResult};
-use crate::backend::cause::{self, Cause};
 use crate::backend::tls::stays_here_at;
+use crate::backend::{cause, fault};
 use crate::clock::{self, Clock};
-use crate::lock::Moment;
+use crate::lock::{Moment, Reason};
 
 /// How long one server is given for an answer at first, if there are others.
 const TRY_ONE_OF_SEVERAL: Duration = Duration::from_millis(1500);
@@ -181,7 +181,7 @@ impl Wire {
     }
 
     /// Why servers of which none ever answered do not; `None` if one has, or seems to be there.
-    async fn why_silent(&self) -> Option<Cause> {
+    async fn why_silent(&self) -> Option<fault::Fault> {
         if self.answered.load(Ordering::Relaxed) {
             return None;
         }
@@ -226,7 +226,7 @@ impl Wire {
     }
 
     /// As [`Wire::call`], which gives up.
-    async fn ask<T, F, R>(&self, deadline: Moment, request: F, last: &mut Option<String>) -> FaultResult<T>
+    async fn ask<T, F, R>(&self, deadline: Moment, request: F, last: &mut Option<Reason>) -> FaultResult<T>
     where
         F: Fn(Connection) -> R,
         R: Future<Output = Result<T, etcd_client::Error>>,
@@ -256,10 +256,10 @@ impl Wire {
                 }
                 None => {
                     not_trusted = 0;
-                    ("no answer in time".to_owned(), false)
+                    ("no answer in time".into(), false)
                 }
             };
-            let reason = format!("{}: {reason}", place(self.endpoint(number)));
+            let reason = reason.at(&place(self.endpoint(number)));
             if not_trusted == count {
                 // Time changes nothing about that.
                 return Err(Fault::NotTrusted(reason));

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 
 use super::core::{FileClaim, Inner};
 use super::expiry::{self, Lease};
-use super::fault::{Fault, FaultResult};
+use super::fault::{BACKEND, FaultResult};
 use super::fifo::{self, Listener};
 use super::grant::{self, Place};
 use super::guard::Flock;
@@ -21,6 +21,7 @@ use super::presence::Presence;
 use super::reserve::{guards, reserve};
 use super::turn::{Step, removed};
 use crate::backend::Claim;
+use crate::backend::fault::During;
 use crate::clock;
 use crate::lock::{ClaimState, LossReason, Moment, Result};
 
@@ -149,9 +150,9 @@ impl FileClaim {
         self.go(Some(guards), false).map(|()| None)
     }
 
-    fn fail(&self, operation: &'static str) -> impl FnOnce(Fault) -> crate::lock::Error {
-        let lock = self.inner().places.first().map(|p| p.line.lock.clone());
-        move |fault| fault.during(operation, lock.as_ref())
+    /// `answer`, as what came of `operation`.
+    fn named<T>(&self, answer: FaultResult<T>, operation: &'static str) -> Result<T> {
+        answer.during(BACKEND, operation, self.inner().places.first().map(|place| &place.line.lock))
     }
 
     /// Begins to watch the files of a hold, if it can; they are looked at once more after that.
@@ -256,11 +257,11 @@ impl Claim for FileClaim {
         loop {
             let called = self.news.notified();
             let looked = self.look_with(Self::check_if_disturbed, Moment::NEVER).await;
-            self.falter(looked).map_err(self.fail("wait in the queue"))?;
+            self.named(self.falter(looked), "wait in the queue")?;
             if let Some(state) = self.inner().announce(seen) {
                 return Ok(state);
             }
-            self.wait(pin!(called)).await.map_err(self.fail("wait in the queue"))?;
+            self.named(self.wait(pin!(called)).await, "wait in the queue")?;
         }
     }
 
@@ -274,7 +275,7 @@ impl Claim for FileClaim {
         // If it could not be had before.
         self.watch_files();
         let looked = self.look_with(Self::check_files, deadline).await;
-        looked.map_err(self.fail("renew in the queue"))?;
+        self.named(looked, "renew in the queue")?;
         let inner = &mut *self.inner();
         if inner.state != before {
             self.news.notify_waiters();
@@ -286,7 +287,7 @@ impl Claim for FileClaim {
     }
 
     async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
-        self.end_after(ttl, deadline).await.map_err(self.fail("let the lease end"))
+        self.named(self.end_after(ttl, deadline).await, "let the lease end")
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
@@ -298,7 +299,7 @@ impl Claim for FileClaim {
             Ok(guards) => self.go(Some(guards), succeeded),
             Err(fault) => self.go(None, false).and(if succeeded { Err(fault) } else { Ok(()) }),
         };
-        left.map_err(self.fail("leave the queue"))
+        self.named(left, "leave the queue")
     }
 
     fn anchors(&self) -> Result<Vec<OwnedFd>> {
@@ -307,7 +308,7 @@ impl Claim for FileClaim {
         for place in &inner.places {
             for hold in place.holds() {
                 let anchor = hold.anchor(&place.line.directory);
-                anchors.push(anchor.map_err(|f| f.during("anchor the lock", Some(&place.line.lock)))?);
+                anchors.push(anchor.during(BACKEND, "anchor the lock", Some(&place.line.lock))?);
             }
         }
         Ok(anchors)

@@ -278,7 +278,7 @@ mod tests {
         assert!(open(&config("new")).is_ok());
         let mode = std::fs::metadata(temp.path().join("new")).expect("there").permissions().mode();
         assert_eq!(mode & 0o7777, 0o700);
-        let deep = open(&config("missing/new")).expect_err("no parent").during("open", None);
+        let deep = crate::backend::fault::Fault::from(open(&config("missing/new")).expect_err("no parent"));
         assert_eq!(deep.kind, ErrorKind::Unwritable);
         assert!(!temp.path().join("missing").exists());
     }

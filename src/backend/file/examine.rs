@@ -45,7 +45,7 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Fau
     }
     let watched = Presence::watch(directory, &[]).map(|presence| Arc::new(presence).end());
     if let Err(fault) = watched {
-        let why = fault.during("", None).reason;
+        let why = crate::backend::fault::Fault::from(fault).reason;
         risks.push(Risk::warning(
             format!("a lock file that is removed is noticed only when a hold is renewed: {why}"),
             "renewals come three times in a ttl: choose a short one until then",

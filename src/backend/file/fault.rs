@@ -1,11 +1,11 @@
-//! What goes wrong below the trait, and how it becomes an [`Error`].
+//! What goes wrong below the trait, and how it becomes a fault of any service.
 
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::backend::cause;
-use crate::lock::{Error, ErrorKind, LockName};
+use crate::backend::{cause, fault};
+use crate::lock::{ErrorKind, Reason};
 
 /// The backend's name.
 pub(super) const BACKEND: &str = "file";
@@ -18,7 +18,7 @@ pub(super) enum Fault {
     /// `path` is not what it has to be: `found`, and not `wanted`, both with their articles.
     Planted { path: PathBuf, found: &'static str, wanted: &'static str },
     /// Everything else.
-    Said { kind: ErrorKind, reason: String },
+    Said { kind: ErrorKind, reason: Reason },
 }
 
 /// The result of everything below the trait.
@@ -30,7 +30,7 @@ impl Fault {
         move |errno| Self::System { what, path: path.as_ref().to_owned(), errno }
     }
 
-    pub(super) fn said(kind: ErrorKind, reason: impl Into<String>) -> Self {
+    pub(super) fn said(kind: ErrorKind, reason: impl Into<Reason>) -> Self {
         Self::Said { kind, reason: reason.into() }
     }
 
@@ -48,27 +48,23 @@ impl Fault {
 
     /// What has not worked for now, as a failure that will be tried again.
     pub(super) fn transient(self) -> Self {
-        let error = self.during("", None);
-        if error.is_transient() {
-            return Self::said(error.kind, error.reason);
+        let fault = fault::Fault::from(self);
+        if fault.kind.is_transient() {
+            return Self::said(fault.kind, fault.reason);
         }
-        Self::said(ErrorKind::Unavailable, format!("{}; trying again", error.reason))
+        Self::said(ErrorKind::Unavailable, fault.reason.advising("trying again"))
     }
+}
 
-    /// The error of `operation` on `lock`.
-    pub(super) fn during(self, operation: &'static str, lock: Option<&LockName>) -> Error {
-        let (kind, reason) = match self {
-            Self::Said { kind, reason } => (kind, reason),
-            Self::Planted { path, found, wanted } => {
-                let path = path.display();
-                (ErrorKind::Unwritable, format!("{path} is {found} and not {wanted}; remove it"))
+impl From<Fault> for fault::Fault {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Said { kind, reason } => Self::new(kind, reason),
+            Fault::Planted { path, found, wanted } => {
+                let reason = format!("{} is {found} and not {wanted}; remove it", path.display());
+                Self::new(ErrorKind::Unwritable, reason)
             }
-            Self::System { what, path, errno } => (kind_of(errno), explain(what, &path, errno)),
-        };
-        let error = Error::new(kind, BACKEND, operation, reason);
-        match lock {
-            Some(lock) => error.on(lock),
-            None => error,
+            Fault::System { what, path, errno } => Self::new(kind_of(errno), explain(what, &path, errno)),
         }
     }
 }

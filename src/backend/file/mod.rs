@@ -63,9 +63,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::core::FileClaim;
+use super::fault::During;
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
-use crate::lock::{ClaimId, Error, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use directory::Directory;
 use fault::{BACKEND, Fault, FaultResult};
 use site::Site;
@@ -125,12 +126,12 @@ impl FileBackend {
 
     /// The directory, made if it is missing.
     fn made(&self) -> Result<&Arc<Directory>> {
-        self.site.make().map_err(unusable)
+        usable(self.site.make())
     }
 
     /// The directory if it is there.
     fn found(&self) -> Result<Option<&Arc<Directory>>> {
-        self.site.find().map_err(unusable)
+        usable(self.site.find())
     }
 
     fn claims(&self) -> MutexGuard<'_, HashMap<ClaimId, Weak<FileClaim>>> {
@@ -165,8 +166,8 @@ impl FileBackend {
 }
 
 /// A lock directory that is not there, or in which nothing may live, is said in one way whoever needs it.
-fn unusable(fault: Fault) -> Error {
-    fault.during("use the lock directory", None)
+fn usable<T>(found: FaultResult<T>) -> Result<T> {
+    found.during(BACKEND, "use the lock directory", None)
 }
 
 #[async_trait]
@@ -207,22 +208,22 @@ impl Backend for FileBackend {
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         let joined = self.join(self.made()?, request, deadline).await;
-        Ok(joined.map_err(|f| f.during("join the queue", request.names.first()))?)
+        Ok(joined.during(BACKEND, "join the queue", request.names.first())?)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let Some(directory) = self.found()? else { return Ok(inspect::nobody(name)) };
         let status = inspect::status(directory, name, true, deadline).await;
-        status.map_err(|f| f.during("inspect the queue", Some(name)))
+        status.during(BACKEND, "inspect the queue", Some(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let Some(directory) = self.found()? else { return Ok(Vec::new()) };
-        let names = inspect::names(directory).map_err(|f| f.during("list the queues", None))?;
+        let names = inspect::names(directory).during(BACKEND, "list the queues", None)?;
         let mut lines = Vec::new();
         for name in names.iter().filter(|n| n.as_str().starts_with(prefix)) {
             let status = inspect::status(directory, name, false, deadline).await;
-            let status = status.map_err(|f| f.during("inspect the queue", Some(name)))?;
+            let status = status.during(BACKEND, "inspect the queue", Some(name))?;
             if !status.is_empty() {
                 lines.push(status);
             }
@@ -234,10 +235,8 @@ impl Backend for FileBackend {
         let Some(directory) = self.found()? else {
             return Ok(Box::new(observe::Unmade::new(&self.site, name)));
         };
-        match observe::FileObserver::start(directory, name) {
-            Ok(observer) => Ok(Box::new(observer)),
-            Err(fault) => Err(fault.during("observe the queue", Some(name))),
-        }
+        let observer = observe::FileObserver::start(directory, name);
+        Ok(Box::new(observer.during(BACKEND, "observe the queue", Some(name))?))
     }
 
     async fn evict(
@@ -251,19 +250,19 @@ impl Backend for FileBackend {
         let Some(directory) = self.found()? else { return Ok(false) };
         let eviction = evict::Eviction { id, how, by };
         let done = eviction.carry_out(directory, name, deadline).await;
-        done.map_err(|f| f.during("evict from the queue", Some(name)))
+        done.during(BACKEND, "evict from the queue", Some(name))
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let Some(directory) = self.found()? else { return Ok(false) };
         let published = publish::publish(directory, name, id, value, deadline).await;
-        published.map_err(|f| f.during("publish a value in the queue", Some(name)))
+        published.during(BACKEND, "publish a value in the queue", Some(name))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let Some(directory) = self.found()? else { return Ok(false) };
         let done = evict::evict_foreign(directory, name, id, deadline).await;
-        done.map_err(|f| f.during("evict from the queue", Some(name)))
+        done.during(BACKEND, "evict from the queue", Some(name))
     }
 
     fn needs_keeper(&self) -> bool {
@@ -273,17 +272,17 @@ impl Backend for FileBackend {
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let Some(directory) = self.found()? else { return Ok(false) };
         let renewed = expiry::renew(directory, name, id, deadline).await;
-        renewed.map_err(|f| f.during("renew the claim", Some(name)))
+        renewed.during(BACKEND, "renew the claim", Some(name))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let Some(directory) = self.found()? else { return Ok(examine::missing(&self.site.path())) };
-        examine::examine(directory, deadline).await.map_err(|f| f.during("examine the directory", None))
+        examine::examine(directory, deadline).await.during(BACKEND, "examine the directory", None)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let Some(directory) = self.found()? else { return Ok(None) };
         let success = inspect::last_success(directory, name, deadline).await;
-        success.map_err(|f| f.during("read the last success", Some(name)))
+        success.during(BACKEND, "read the last success", Some(name))
     }
 }

@@ -11,13 +11,14 @@ use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
 use super::directory::Directory;
-use super::fault::{Fault, FaultResult};
+use super::fault::{BACKEND, Fault, FaultResult};
 use super::fifo;
 use super::inotify;
 use super::inspect;
 use super::names::FileNames;
 use super::site::Site;
 use crate::backend::Observer;
+use crate::backend::fault::During;
 use crate::lock::{ErrorKind, LockName, LockStatus, Moment, Result};
 
 /// An observer of one line.
@@ -102,8 +103,7 @@ impl FileObserver {
 #[async_trait]
 impl Observer for FileObserver {
     async fn next(&mut self) -> Result<LockStatus> {
-        let lock = self.lock.clone();
-        self.follow().await.map_err(|f| f.during("observe the queue", Some(&lock)))
+        self.follow().await.during(BACKEND, "observe the queue", Some(&self.lock))
     }
 }
 
@@ -145,9 +145,7 @@ impl Observer for Unmade {
         }
         let observer = match self.made.take() {
             Some(observer) => observer,
-            None => {
-                self.await_directory().await.map_err(|f| f.during("observe the queue", Some(&self.lock)))?
-            }
+            None => self.await_directory().await.during(BACKEND, "observe the queue", Some(&self.lock))?,
         };
         // Kept before anything is waited for: this may be dropped meanwhile.
         self.made.insert(observer).next().await

@@ -9,7 +9,8 @@ use super::guard::Flock;
 use super::storage::LineFile;
 use super::token;
 use crate::clock::Clock;
-use crate::lock::{ErrorKind, Moment};
+use crate::lock::reason::About;
+use crate::lock::{ErrorKind, Moment, Reason};
 
 /// Takes the guards of `lines`, which must be in the order of their files.
 pub(super) async fn guards(lines: &[Arc<LineFile>], deadline: Moment) -> FaultResult<Vec<Flock>> {
@@ -46,7 +47,8 @@ pub(super) async fn reserve(
         biased;
         done = result => done.map_err(|_| Fault::said(ErrorKind::Internal, "a thread ended early"))?,
         () = Clock::Boot.sleep_until(deadline) => {
-            Err(Fault::said(ErrorKind::Unavailable, format!("the disk of {} does not answer", path.display())))
+            let silent = format!("the disk of {} does not answer", path.display());
+            Err(Fault::said(ErrorKind::Unavailable, Reason::from(silent.as_str()).about(About::Service)))
         }
     }
 }

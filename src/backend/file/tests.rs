@@ -229,7 +229,11 @@ async fn a_cycle_through_an_own_hold_is_a_deadlock() {
     {
         let error = f.backend.enter(&request, soon()).await.expect_err("a deadlock");
         assert_eq!(error.kind, ErrorKind::Deadlock);
-        assert!(error.reason.contains(part) && error.reason.contains("waits for a behind u1@h"), "{error}");
+        assert!(
+            error.reason.to_string().contains(part)
+                && error.reason.to_string().contains("waits for a behind u1@h"),
+            "{error}"
+        );
     }
     let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
     assert!(status.waiters.is_empty());

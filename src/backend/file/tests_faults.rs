@@ -47,7 +47,10 @@ fn what_was_planted_as_a_line_is_passed_over_by_a_list_and_named_by_everybody_el
         assert_eq!(promptly(async move { b.list("", soon()).await }).expect("a list"), []);
         let b = Arc::clone(&backend);
         let named = |error: Error| {
-            assert!(error.kind == ErrorKind::Unwritable && error.reason.contains(".a.line"), "{error}");
+            assert!(
+                error.kind == ErrorKind::Unwritable && error.reason.to_string().contains(".a.line"),
+                "{error}"
+            );
         };
         named(promptly(async move { b.inspect(&name("a"), soon()).await }).expect_err("no line"));
         let b = Arc::clone(&backend);
@@ -76,7 +79,7 @@ fn what_was_planted_as_a_lock_file_is_named() {
         let error =
             promptly(async move { backend.enter(&request(1, &["a"], Mode::Exclusive), soon()).await });
         let error = error.expect_err("no lock file");
-        assert!(error.kind != ErrorKind::Unavailable && error.reason.contains("/a"), "{error}");
+        assert!(error.kind != ErrorKind::Unavailable && error.reason.to_string().contains("/a"), "{error}");
     }
 }
 
@@ -122,7 +125,10 @@ async fn a_waiter_that_cannot_do_its_part_keeps_nothing_and_leaves() {
             assert!(clock::now().since(begun) < PLENTY, "still in the queue: {error}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
-        assert!(error.kind == ErrorKind::Unwritable && error.reason.contains(".a.line"), "{error}");
+        assert!(
+            error.kind == ErrorKind::Unwritable && error.reason.to_string().contains(".a.line"),
+            "{error}"
+        );
         held(&behind).await;
         leave(&waiter).await;
     }

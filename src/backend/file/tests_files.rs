@@ -119,7 +119,7 @@ async fn c11_a_stopped_process_that_has_the_guard_is_named() {
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("locked");
     let deadline = clock::now() + Duration::from_millis(20);
     let error = f.backend.enter(&request(2, &["a"], Mode::Exclusive), deadline).await.expect_err("late");
-    assert!(error.is_transient() && error.reason.contains("stopped"), "{error}");
+    assert!(error.is_transient() && error.reason.to_string().contains("stopped"), "{error}");
 }
 
 #[tokio::test]

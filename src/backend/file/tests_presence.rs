@@ -109,7 +109,7 @@ async fn a_waiter_whose_directory_is_moved_away_says_so_instead_of_trying_for_ev
         }
         leave(&first).await;
         let error = waiter.changed(Some(&seen)).await.expect_err("no lock there");
-        assert!(error.is_transient() && error.reason.contains("lock directory"), "{error}");
+        assert!(error.is_transient() && error.reason.to_string().contains("lock directory"), "{error}");
         leave(&waiter).await;
         fs::remove_dir_all(&away).expect("removed");
         let _ = fs::create_dir(&at);

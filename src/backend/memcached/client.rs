@@ -10,8 +10,8 @@ use super::config::MemcachedConfig;
 use super::connection::Connection;
 use super::dial;
 use super::wire::Reply;
-use crate::backend::cause::{self, Cause};
-use crate::backend::document::{Fault, FaultResult};
+use crate::backend::cause;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
 
@@ -121,18 +121,17 @@ impl Client {
                 return Ok(replies);
             }
             Ok(Err(fault)) => return Err(self.explained(fault, deadline).await),
-            Err(found) => found.unwrap_or_else(|| (ErrorKind::Unavailable, cause::silent(&self.config.at))),
+            Err(found) => found.unwrap_or_else(|| Fault::spent(cause::silent(&self.config.at))),
         };
         if let Some(connection) = current {
             // Whatever holds it up, another connection need not wait for it.
             self.give_up(&connection).await;
         }
-        let (kind, reason) = found;
-        Err(Fault::new(kind, reason))
+        Err(found)
     }
 
     /// Why a server that never answered does not; `None` of one that has.
-    async fn why_silent(&self) -> Option<Cause> {
+    async fn why_silent(&self) -> Option<Fault> {
         if self.answered.load(Ordering::Relaxed) { None } else { dial::why_silent(&self.config).await }
     }
 
@@ -143,7 +142,7 @@ impl Client {
         }
         tokio::select! {
             biased;
-            found = self.why_silent() => found.map_or(fault, |(kind, reason)| Fault::new(kind, reason)),
+            found = self.why_silent() => found.unwrap_or(fault),
             () = self.clock.sleep_until(deadline) => fault,
         }
     }
@@ -161,7 +160,7 @@ impl Client {
             match connection.exchange(commands.bytes.clone(), commands.count).await {
                 Ok(replies) => return Ok(Replies(replies.into_iter())),
                 Err(fault) if is_second || !fault.kind.is_transient() => {
-                    return Err(dial::from(&connection.peer, &fault));
+                    return Err(fault.at(&connection.peer));
                 }
                 Err(_) => is_second = true,
             }

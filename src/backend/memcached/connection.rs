@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use super::fault;
 use super::wire::{Decoder, Reply};
 use crate::backend::connector::breach;
-use crate::backend::document::Fault;
+use crate::backend::fault::Fault;
 use crate::backend::pipeline::{Pipeline, Protocol};
 use crate::lock::ErrorKind;
 
@@ -58,7 +58,6 @@ impl Protocol for Text {
     }
 
     fn broken(error: &io::Error) -> Fault {
-        let (kind, reason) = breach(error);
-        Fault::new(kind, reason)
+        breach(error)
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::config::MemcachedConfig;
 use super::connection::{Connection, Text};
 use super::wire::Reply;
-use crate::backend::cause::{self, Cause, Manner};
+use crate::backend::cause::{self, Manner};
 use crate::backend::connector;
-use crate::backend::document::{Fault, FaultResult};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::ErrorKind;
 
 /// How a server tells that it is one.
@@ -22,7 +22,7 @@ const MANNER: Manner = Manner {
 };
 
 /// Why nobody answers at the address that `config` has; `None` if that cannot be told.
-pub(super) async fn why_silent(config: &MemcachedConfig) -> Option<Cause> {
+pub(super) async fn why_silent(config: &MemcachedConfig) -> Option<Fault> {
     cause::of_all(&[config.at.to_string()], &MANNER, config.tls.is_some()).await
 }
 
@@ -37,16 +37,10 @@ pub(super) async fn dial(
     begun: Option<std::net::TcpStream>,
 ) -> FaultResult<Arc<Connection>> {
     let at = &config.at;
-    let stream = connector::connect(at, config.tls.as_ref(), begun).await;
-    let stream = stream.map_err(|(kind, reason)| Fault::new(kind, reason))?;
+    let stream = connector::connect(at, config.tls.as_ref(), begun).await?;
     let connection = Connection::over(Text::default(), stream, at.to_string());
-    log_in(config, &connection).await.map_err(|fault| from(at, &fault))?;
+    log_in(config, &connection).await.map_err(|fault| fault.at(at))?;
     Ok(Arc::new(connection))
-}
-
-/// The same, with who said it.
-pub(super) fn from(peer: &impl std::fmt::Display, fault: &Fault) -> Fault {
-    Fault::new(fault.kind, format!("{peer}: {fault}"))
 }
 
 /// Says who this is, as memcached with `-Y` has it: an item whose value is user and password. A server that wants no
@@ -57,7 +51,7 @@ async fn log_in(config: &MemcachedConfig, connection: &Connection) -> FaultResul
     match said.first() {
         Some(Reply::Line(line)) if line.contains("unauthenticated") => {}
         Some(Reply::Line(line)) if line.starts_with("VERSION ") => {
-            return Err(Fault::new(ErrorKind::Denied, cause::NEEDLESS_PASSWORD));
+            return Err(Fault::new(ErrorKind::Denied, cause::needless_password()));
         }
         other => return Err(super::fault::nonsense(&format!("{other:?}"))),
     }

@@ -3,7 +3,7 @@
 use super::client::{Client, Commands};
 use super::fault::nonsense;
 use super::wire::Reply;
-use crate::backend::document::FaultResult;
+use crate::backend::fault::FaultResult;
 use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
 

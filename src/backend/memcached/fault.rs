@@ -1,7 +1,7 @@
 //! What memcached says when it cannot do something.
 
 use crate::backend::cause;
-use crate::backend::document::Fault;
+use crate::backend::fault::Fault;
 use crate::lock::ErrorKind;
 
 /// The backend's name.

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::backend::document::{Fault, FaultResult, Side};
+use crate::backend::document::Side;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ErrorKind, LockName};
 
 /// The longest key.

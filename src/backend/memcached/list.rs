@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::client::{Client, Commands};
 use super::keys::Key;
 use super::wire::Reply;
-use crate::backend::document::{Fault, FaultResult};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::name::percent_decoded;
 use crate::lock::{ErrorKind, Moment};
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::backend::document::Queues;
+use crate::backend::fault::During;
 use crate::backend::service::{self as descriptor, Address};
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
@@ -145,7 +146,7 @@ impl Backend for MemcachedBackend {
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let found = examine::examine(&self.client, deadline).await;
-        found.map_err(|fault| fault.during(NAME, "examine the service", None))
+        found.during(NAME, "examine the service", None)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {

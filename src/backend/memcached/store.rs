@@ -9,7 +9,8 @@ use super::client::{Client, Commands, Replies};
 use super::fault::{NAME, nonsense};
 use super::keys::{Key, Naming};
 use super::list;
-use crate::backend::document::{Arrival, Fault, FaultResult, Item, Replaced, Side, Store, Version};
+use crate::backend::document::{Arrival, Item, Replaced, Side, Store, Version};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, LockName, Moment};
 
 /// What an item may have with its key and its header, if the server was not told otherwise, is a mebibyte.

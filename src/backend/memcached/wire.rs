@@ -5,7 +5,8 @@
 use bytes::{Buf, BytesMut};
 
 use super::fault::nonsense;
-use crate::backend::document::{Fault, FaultResult, Item, Version};
+use crate::backend::document::{Item, Version};
+use crate::backend::fault::{Fault, FaultResult};
 
 /// No line of a reply is longer.
 const LONGEST_LINE: usize = 16 * 1024;

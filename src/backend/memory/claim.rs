@@ -55,7 +55,7 @@ impl MemoryClaim {
     }
 
     fn error(&self, kind: ErrorKind, reason: &str) -> Error {
-        Error::new(kind, NAME, "follow the queue", reason).on(&self.name)
+        Error::new(kind, NAME, "follow the queue", Some(&self.name), reason)
     }
 
     /// Whether `state` is news to one who has seen `seen`.

@@ -156,10 +156,7 @@ impl Call<'_> {
             _ = starts.changed() => Refusal::new(ErrorKind::Unavailable, "the service restarted"),
             () = deadline => Refusal::new(ErrorKind::Unavailable, "no answer by the deadline"),
         };
-        let error = Error::new(refusal.kind, NAME, self.operation, refusal.reason);
-        match self.lock.filter(|_| !self.server.has(Fault::ErrorWithoutLock)) {
-            Some(lock) => Err(error.on(lock)),
-            None => Err(error),
-        }
+        let lock = self.lock.filter(|_| !self.server.has(Fault::ErrorWithoutLock));
+        Err(Error::new(refusal.kind, NAME, self.operation, lock, refusal.reason))
     }
 }

@@ -10,7 +10,7 @@ use redis::Value;
 use super::connection::Connection;
 use super::deadlock;
 use super::dial::text;
-use super::fault::{Fault, FaultResult, NAME};
+use super::fault::{self, NAME};
 use super::keys::LockKeys;
 use super::row::{Row, integer};
 use super::script::{FREE, HOLD, LEAVE, LOOK, RENEW, Script, Step, millis};
@@ -19,7 +19,8 @@ use super::view::{Armed, View};
 use super::wire::{on_lines, one};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, Publisher, Source, patience};
-use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Mode, Moment, Request, Result};
+use crate::backend::fault::{During, Fault, FaultResult, Retry};
+use crate::lock::{ClaimId, ClaimState, ErrorKind, LockName, Mode, Moment, Request, Result};
 
 /// Between two looks where the server does not tell of changes.
 const UNTOLD: Duration = Duration::from_millis(500);
@@ -157,7 +158,7 @@ impl RedisClaim {
                 // Another claim of this client may have asked meanwhile; the answer is the same.
                 let _ = answer.connection.tells.set(answer.replies.get(1) == Some(&Value::Okay));
             }
-            let rows = answer.replies.get(asked).ok_or_else(|| Fault::nonsense("no reply"))?;
+            let rows = answer.replies.get(asked).ok_or_else(|| fault::nonsense("no reply"))?;
             self.take(Row::all(rows, &self.names)?);
             if self.publisher.has_ended() {
                 self.withdraw_rest().await;
@@ -199,7 +200,7 @@ impl RedisClaim {
         let half = if alone { now + deadline.since(now) / 2 } else { deadline };
         match self.service.call(Some(self.slot()), half, Patience::Deadline, step).await {
             // The rest of the claim is found stale by the next who looks, or ends with its ttl.
-            Err(fault) if alone && fault.is_moving() => {
+            Err(fault) if alone && fault.retry == Retry::Again => {
                 let keys = vec![self.names[0].lock.clone()];
                 let free = Step::Script { script: &FREE, keys, arguments: vec![self.id.to_string()] };
                 one(&self.service, self.slot(), deadline, Patience::Deadline, free).await.map(drop)
@@ -227,7 +228,7 @@ impl RedisClaim {
         let patience = if exclusive_hold { Patience::Answer } else { Patience::Once };
         let answer = match self.service.call(Some(self.slot()), deadline, patience, steps).await {
             // The keys are moving to another node one by one; that of the lock alone can be reached wherever it is.
-            Err(fault) if exclusive_hold && self.names.len() == 1 && fault.is_moving() => {
+            Err(fault) if exclusive_hold && self.names.len() == 1 && fault.retry == Retry::Again => {
                 let reply =
                     one(&self.service, self.slot(), deadline, Patience::Deadline, self.hold_step(false))
                         .await?;
@@ -235,14 +236,14 @@ impl RedisClaim {
             }
             answer => answer?,
         };
-        let (first, rest) = answer.replies.split_first().ok_or_else(|| Fault::nonsense("no reply"))?;
+        let (first, rest) = answer.replies.split_first().ok_or_else(|| fault::nonsense("no reply"))?;
         let alive = match first {
             Value::Int(alive) => *alive == 1,
             Value::Array(parts) if parts.len() == 2 => {
                 self.take(Row::all(&parts[1], &self.names)?);
                 integer(&parts[0]) == Some(1)
             }
-            _ => return Err(Fault::nonsense("no answer to a renewal")),
+            _ => return Err(fault::nonsense("no answer to a renewal")),
         };
         if alive && exclusive_hold {
             let mut view = self.view();
@@ -264,10 +265,6 @@ impl RedisClaim {
         let arguments = vec![self.id.to_string(), millis(self.ttl), step.to_owned()];
         Step::Script { script: &HOLD, keys: keys.collect(), arguments }
     }
-
-    fn error(&self, fault: Fault, operation: &'static str) -> Error {
-        fault.during(operation, self.lock())
-    }
 }
 
 impl Source for RedisClaim {
@@ -283,7 +280,7 @@ impl Source for RedisClaim {
     }
 
     async fn look(&self, _: Cause) -> Result<()> {
-        self.look_at_service().await.map_err(|fault| self.error(fault, "follow the queue"))
+        self.look_at_service().await.during(NAME, "follow the queue", self.lock())
     }
 }
 
@@ -300,7 +297,7 @@ impl Claim for RedisClaim {
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let begin = self.service.clock.now();
         if !self.publisher.has_ended() {
-            let alive = self.extend(deadline).await.map_err(|fault| self.error(fault, "renew the claim"))?;
+            let alive = self.extend(deadline).await.during(NAME, "renew the claim", self.lock())?;
             if alive {
                 self.publisher.prove(begin);
             } else if !self.publisher.has_ended() {
@@ -314,7 +311,7 @@ impl Claim for RedisClaim {
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the queue"))?;
+        self.send_leave(succeeded, deadline).await.during(NAME, "leave the queue", self.lock())?;
         self.publisher.leave();
         if let Some(index) = &self.nested {
             // What is left of it is found stale by the next search.

@@ -12,8 +12,9 @@ use redis::{PushKind, Value, ValueCodec};
 use tokio::sync::watch;
 use tokio_util::codec::Decoder;
 
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use crate::backend::connector::{Stream, breach};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::pipeline::{Pipeline, Protocol};
 
 /// How many connections this process has made.
@@ -103,7 +104,7 @@ impl Protocol for Resp {
     type Fault = Fault;
 
     fn next(&mut self, buffer: &mut BytesMut) -> FaultResult<Option<Value>> {
-        self.codec.decode(buffer).map_err(|error| Fault::nonsense(error.category()))
+        self.codec.decode(buffer).map_err(|error| fault::nonsense(error.category()))
     }
 
     fn sort(&mut self, reply: Value) -> Option<Value> {
@@ -134,6 +135,6 @@ impl Protocol for Resp {
     }
 
     fn broken(error: &io::Error) -> Fault {
-        Fault::found(breach(error))
+        breach(error)
     }
 }

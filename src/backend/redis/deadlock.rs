@@ -10,12 +10,13 @@ use redis::Value;
 
 use super::connection::Connection;
 use super::dial::text;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::inspect::{self, Found};
 use super::keys::{Naming, slot_of};
 use super::script::Step;
 use super::service::{Patience, Service};
 use crate::backend::deadlock::{self, Queued, Queues};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, LockName, Moment, Request};
 
 /// Lists the claim of `request` among the nested ones.
@@ -42,9 +43,9 @@ async fn command(service: &Service, key: &str, step: Step, deadline: Moment) -> 
     let steps = move |_: &Connection| vec![step.clone()];
     let answer = service.call(Some(slot_of(key.as_bytes())), deadline, Patience::Once, steps).await?;
     match answer.replies.into_iter().next() {
-        Some(Value::ServerError(error)) => Err(Fault::of(&error)),
+        Some(Value::ServerError(error)) => Err(fault::of(&error)),
         Some(reply) => Ok(reply),
-        None => Err(Fault::nonsense("no reply")),
+        None => Err(fault::nonsense("no reply")),
     }
 }
 

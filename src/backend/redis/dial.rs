@@ -8,12 +8,13 @@ use tokio::net::UnixStream;
 
 use super::config::{Place, RedisConfig};
 use super::connection::Connection;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::script::Step;
 use crate::backend::address::HostPort;
-use crate::backend::cause::{self, Cause, Manner};
+use crate::backend::cause::{self, Manner};
 use crate::backend::connector;
-use crate::lock::ErrorKind;
+use crate::backend::fault::{Fault, FaultResult};
+use crate::lock::{ErrorKind, Reason};
 
 /// How a server tells that it is one.
 const MANNER: Manner = Manner {
@@ -24,7 +25,7 @@ const MANNER: Manner = Manner {
 };
 
 /// Why nobody answers at the addresses that `config` has; `None` if that cannot be told.
-pub(super) async fn why_silent(config: &RedisConfig) -> Option<Cause> {
+pub(super) async fn why_silent(config: &RedisConfig) -> Option<Fault> {
     let hosts = match &config.place {
         Place::Server(host) => std::slice::from_ref(host),
         Place::Sentinel { sentinels: hosts, .. } | Place::Cluster(hosts) => hosts,
@@ -107,11 +108,7 @@ async fn to_host(
     at: &HostPort,
     begun: Option<std::net::TcpStream>,
 ) -> FaultResult<Connection> {
-    let stream = connector::connect(at, config.tls.as_ref(), begun).await;
-    let stream = stream.map_err(|(kind, reason)| match kind {
-        ErrorKind::Unavailable => Fault::spent(reason),
-        kind => Fault::new(kind, reason),
-    })?;
+    let stream = connector::connect(at, config.tls.as_ref(), begun).await?;
     Ok(Connection::over(stream, at.to_string()))
 }
 
@@ -144,7 +141,7 @@ async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Arc<
         _ => None,
     };
     if role.is_some_and(|role| role != "master") {
-        return Err(Fault::spent(format!("{} is not the master any more", connection.peer())));
+        return Err(Fault::spent(Reason::of(&connection.peer(), "is not the master any more")));
     }
     Ok(Arc::new(connection))
 }
@@ -158,8 +155,7 @@ async fn ask(connection: &Connection, steps: &[Step]) -> FaultResult<Vec<Value>>
     let replies = connection.exchange(bytes, steps.len()).await?;
     for reply in &replies {
         if let Value::ServerError(error) = reply {
-            let fault = Fault::of(error);
-            return Err(Fault { reason: format!("{}: {}", connection.peer(), fault.reason), ..fault });
+            return Err(fault::of(error).at(&connection.peer()));
         }
     }
     Ok(replies)

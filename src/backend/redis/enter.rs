@@ -9,12 +9,13 @@ use super::claim::RedisClaim;
 use super::connection::Connection;
 use super::deadlock;
 use super::dial::text;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::keys::{LockKeys, Naming};
 use super::row::{Row, integer};
 use super::script::{ENTER, LEAVE, Step, millis};
 use super::service::{Patience, Service};
 use super::wire::{keys_of, on_lines, one};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
@@ -75,7 +76,7 @@ async fn ask(service: &Service, slot: u16, deadline: Moment, step: Step) -> Faul
         vec![step.clone()]
     };
     let answer = service.call(Some(slot), deadline, Patience::Once, steps).await?;
-    let reply = answer.replies.into_iter().next().ok_or_else(|| Fault::nonsense("no reply"))?;
+    let reply = answer.replies.into_iter().next().ok_or_else(|| fault::nonsense("no reply"))?;
     let sent = *sent.lock().unwrap_or_else(PoisonError::into_inner);
     Ok((reply, sent))
 }
@@ -87,13 +88,13 @@ async fn keep_out(service: &Service, names: &[LockKeys], id: ClaimId, deadline: 
 }
 
 fn entered_rows(reply: &Value, names: &[LockKeys], request: &Request) -> FaultResult<Vec<Row>> {
-    let Value::Array(parts) = reply else { return Err(Fault::nonsense("no answer to entering")) };
+    let Value::Array(parts) = reply else { return Err(fault::nonsense("no answer to entering")) };
     if let [what, rows] = parts.as_slice()
         && text(what).as_deref() == Some("in")
     {
         return Row::all(rows, names);
     }
-    let [_, at, mode, about] = parts.as_slice() else { return Err(Fault::nonsense("no answer to entering")) };
+    let [_, at, mode, about] = parts.as_slice() else { return Err(fault::nonsense("no answer to entering")) };
     let at = integer(at).and_then(|n| usize::try_from(n - 1).ok());
     let mode: Option<Mode> = text(mode).and_then(|mode| mode.parse().ok());
     let record = text(about).and_then(|about| Record::parse(about.as_bytes()));

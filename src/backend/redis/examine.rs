@@ -7,9 +7,10 @@ use redis::Value;
 use super::config::Place;
 use super::connection::Connection;
 use super::dial::text;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::script::Step;
 use super::service::{Patience, Service};
+use crate::backend::fault::FaultResult;
 use crate::backend::tls::stays_here_at;
 use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
@@ -28,14 +29,14 @@ pub(super) async fn examine(service: &Service, deadline: Moment) -> FaultResult<
     let ping = ask(&["PING"]).await?;
     let round_trip = service.clock.now().since(begun);
     if let Some(Value::ServerError(error)) = ping.replies.first() {
-        return Err(Fault::of(error));
+        return Err(fault::of(error));
     }
     let (facts, denied) = match info.replies.first() {
         Some(Value::ServerError(error)) if error.code() == "NOPERM" => (HashMap::new(), true),
-        Some(Value::ServerError(error)) => return Err(Fault::of(error)),
+        Some(Value::ServerError(error)) => return Err(fault::of(error)),
         Some(Value::VerbatimString { text, .. }) => (facts(text), false),
         Some(reply) => (facts(&text(reply).unwrap_or_default()), false),
-        None => return Err(Fault::nonsense("no reply")),
+        None => return Err(fault::nonsense("no reply")),
     };
     let mut risks = risks(&facts, &service.config.place);
     // Where the master or the nodes of a cluster are, sentinels and other nodes tell.

@@ -6,12 +6,13 @@ use redis::Value;
 
 use super::connection::Connection;
 use super::dial::text;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::keys::Naming;
 use super::row::{foreign_entry, granted, instant, integer};
 use super::script::{INSPECT, Step};
 use super::service::{Patience, Service};
 use super::wire::{keys_of, one};
+use crate::backend::fault::FaultResult;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
 
@@ -126,12 +127,12 @@ async fn scan(
             service.call(slot, deadline, Patience::Once, move |_: &Connection| vec![scan.clone()]).await?;
         let parts = match answer.replies.first() {
             Some(Value::Array(parts)) => parts.as_slice(),
-            Some(Value::ServerError(error)) => return Err(Fault::of(error)),
+            Some(Value::ServerError(error)) => return Err(fault::of(error)),
             _ => &[],
         };
-        let [next, Value::Array(keys)] = parts else { return Err(Fault::nonsense("no keys")) };
+        let [next, Value::Array(keys)] = parts else { return Err(fault::nonsense("no keys")) };
         names.extend(keys.iter().filter_map(text).filter_map(|key| naming.name_of_line(&key)));
-        cursor = text(next).ok_or_else(|| Fault::nonsense("no cursor"))?;
+        cursor = text(next).ok_or_else(|| fault::nonsense("no cursor"))?;
         if cursor == "0" {
             return Ok(names);
         }
@@ -140,9 +141,9 @@ async fn scan(
 
 impl Line {
     fn parse(reply: &Value, key: String) -> FaultResult<Self> {
-        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no queue")) };
+        let Value::Array(parts) = reply else { return Err(fault::nonsense("no queue")) };
         let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
-            return Err(Fault::nonsense("no queue"));
+            return Err(fault::nonsense("no queue"));
         };
         let entries = entries.iter().filter_map(Found::parse).collect();
         let foreign = text(foreign).and_then(|id| id.parse().ok());

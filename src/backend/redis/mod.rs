@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::backend::fault::During;
 use crate::backend::service::{self as descriptor, Address, ServiceOption};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
@@ -141,12 +142,12 @@ impl Backend for RedisBackend {
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let status = inspect::line(&self.service, &self.naming, name, deadline).await;
-        status.map_err(|fault| fault.during("inspect the queue", Some(name)))
+        status.during(NAME, "inspect the queue", Some(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let lines = inspect::lines(&self.service, &self.naming, prefix, deadline).await;
-        lines.map_err(|fault| fault.during("list the queues", None))
+        lines.during(NAME, "list the queues", None)
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
@@ -163,23 +164,23 @@ impl Backend for RedisBackend {
     ) -> Result<bool> {
         let only = std::slice::from_ref(name);
         let evicted = wire::evict(&self.service, &self.naming, only, id, how, by, deadline).await;
-        evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
+        evicted.during(NAME, "evict from the queue", Some(name))
     }
 
     async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
         let Request { names, id, holder, .. } = request;
         let gone = wire::evict(&self.service, &self.naming, names, *id, Evict::Force, holder, deadline).await;
-        gone.map(drop).map_err(|fault| fault.during("leave the queue", names.first()))
+        gone.map(drop).during(NAME, "leave the queue", names.first())
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let published = wire::publish(&self.service, &self.naming, name, id, value, deadline).await;
-        published.map_err(|fault| fault.during("publish a value in the queue", Some(name)))
+        published.during(NAME, "publish a value in the queue", Some(name))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let evicted = wire::evict_foreign(&self.service, &self.naming, name, id, deadline).await;
-        evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
+        evicted.during(NAME, "evict from the queue", Some(name))
     }
 
     fn is_detachable(&self, names: usize) -> bool {
@@ -189,17 +190,17 @@ impl Backend for RedisBackend {
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let lives = wire::renew(&self.service, &self.naming, name, id, deadline).await;
-        lives.map_err(|fault| fault.during("renew the claim", Some(name)))
+        lives.during(NAME, "renew the claim", Some(name))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         // On a connection of its own: what it tries out must not disturb who listens.
         let own = Service::new(self.service.config.clone(), self.service.clock);
-        examine::examine(&own, deadline).await.map_err(|fault| fault.during("examine the service", None))
+        examine::examine(&own, deadline).await.during(NAME, "examine the service", None)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let age = wire::last_success(&self.service, &self.naming, name, deadline).await;
-        age.map_err(|fault| fault.during("read the last success", Some(name)))
+        age.during(NAME, "read the last success", Some(name))
     }
 }

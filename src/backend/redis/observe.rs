@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use redis::Value;
 
 use super::connection::Connection;
-use super::fault::{Fault, FaultResult};
+use super::fault::NAME;
 use super::inspect;
 use super::keys::Naming;
 use super::script::Step;
 use super::service::{Patience, Service};
 use super::wire::keys_of;
 use crate::backend::Observer;
+use crate::backend::fault::{During, FaultResult};
 use crate::lock::{LockName, LockStatus, Moment, Result};
 
 /// How long one look may take.
@@ -96,8 +97,6 @@ impl RedisObserver {
 #[async_trait]
 impl Observer for RedisObserver {
     async fn next(&mut self) -> Result<LockStatus> {
-        let name = self.name.clone();
-        let broken = |fault: Fault| fault.during("observe the queue", Some(&name));
-        self.follow().await.map_err(broken)
+        self.follow().await.during(NAME, "observe the queue", Some(&self.name))
     }
 }

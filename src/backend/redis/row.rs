@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 use redis::Value;
 
 use super::dial::text;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::keys::LockKeys;
+use crate::backend::fault::FaultResult;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, Mode};
 
@@ -34,7 +35,7 @@ pub(super) struct Row {
 impl Row {
     /// Reads the row of the lock with these keys.
     pub(super) fn parse(reply: &Value, keys: &LockKeys) -> FaultResult<Self> {
-        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no row of a queue")) };
+        let Value::Array(parts) = reply else { return Err(fault::nonsense("no row of a queue")) };
         let at = |n: usize| parts.get(n).and_then(text);
         let number = |n: usize| parts.get(n).and_then(integer);
         let holder = |n: usize| at(n).and_then(|text| serde_json::from_str(&text).ok());
@@ -62,7 +63,7 @@ impl Row {
             Value::Array(rows) if rows.len() == names.len() => {
                 rows.iter().zip(names).map(|(row, keys)| Self::parse(row, keys)).collect()
             }
-            _ => Err(Fault::nonsense("not one row for each name")),
+            _ => Err(fault::nonsense("not one row for each name")),
         }
     }
 

@@ -14,10 +14,11 @@ use super::astray::Astray;
 use super::config::RedisConfig;
 use super::connection::Connection;
 use super::dial;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::script::Step;
 use crate::backend::address::HostPort;
-use crate::backend::cause::{self, Cause};
+use crate::backend::cause;
+use crate::backend::fault::{Fault, FaultResult, Retry};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
 
@@ -138,7 +139,7 @@ impl Service {
                 return Ok(answer);
             }
             Ok(Err(fault)) => return Err(self.explained(fault, deadline).await),
-            Err(found) => found.map(Fault::found).or(last),
+            Err(found) => found.or(last),
         };
         let Some(connection) = current else {
             return Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&self.config.identity()))));
@@ -149,18 +150,18 @@ impl Service {
     }
 
     /// Why a server that never answered does not; `None` of one that has.
-    async fn why_silent(&self) -> Option<Cause> {
+    async fn why_silent(&self) -> Option<Fault> {
         if self.answered.load(Ordering::Relaxed) { None } else { dial::why_silent(&self.config).await }
     }
 
     /// What hung up or made no sense may not be the service at all, if it has never answered.
     async fn explained(&self, fault: Fault, deadline: Moment) -> Fault {
-        if !fault.spent || !matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt) {
+        if !fault.is_spent() || !matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt) {
             return fault;
         }
         tokio::select! {
             biased;
-            found = self.why_silent() => found.map_or(fault, Fault::found),
+            found = self.why_silent() => found.unwrap_or(fault),
             () = self.clock.sleep_until(deadline) => fault,
         }
     }
@@ -201,9 +202,8 @@ impl Service {
                             "the nodes of the cluster do not agree on who has the keys (last {node})"
                         )),
                         Err(Setback::Fault(fault)) => {
-                            let reason = format!("{}: {}", connection.peer(), fault.reason);
-                            let fault = Fault { reason, ..fault };
-                            if fault.spent {
+                            let fault = fault.at(&connection.peer());
+                            if fault.is_spent() {
                                 self.give_up(&connection).await;
                                 broken += 1;
                             }
@@ -220,12 +220,12 @@ impl Service {
                     fault
                 }
             };
-            let waits = fault.is_moving() && self.clock.now() < begun + MOVING;
+            let waits = fault.retry == Retry::Again && self.clock.now() < begun + MOVING;
             let again = patience.goes_on(broken == 1, waits);
             if fault.kind != ErrorKind::Unavailable || !again {
                 return Err(fault);
             }
-            if broken > 1 || !fault.spent || patience == Patience::Deadline {
+            if broken > 1 || !fault.is_spent() || patience == Patience::Deadline {
                 self.clock.sleep_until(self.clock.now() + PAUSE).await;
                 redirections = 0;
             }
@@ -252,7 +252,7 @@ impl Service {
     ) -> Result<Vec<Value>, Setback> {
         self.astray.sent(steps, connection);
         let outcome = self.replies(connection, steps, asking, deadline).await;
-        if !matches!(&outcome, Err(Setback::Fault(fault)) if fault.spent) {
+        if !matches!(&outcome, Err(Setback::Fault(fault)) if fault.is_spent()) {
             self.astray.answered(steps, connection);
         }
         outcome
@@ -287,7 +287,7 @@ impl Service {
         }
         let replies = in_full.unwrap_or_else(|| send(true)).await;
         let replies = self.sorted(connection, steps, asking, replies)?;
-        replies.ok_or_else(|| Setback::Fault(Fault::nonsense("NOSCRIPT to a whole script")))
+        replies.ok_or_else(|| Setback::Fault(fault::nonsense("NOSCRIPT to a whole script")))
     }
 
     /// The replies to `steps` among all; `None` if the server does not know one of the scripts.
@@ -313,7 +313,7 @@ impl Service {
                 "ASK" if self.config.is_cluster() && script => {
                     return Err(redirection(error.details().unwrap_or_default(), connection, true));
                 }
-                _ if script => return Err(Setback::Fault(Fault::of(error))),
+                _ if script => return Err(Setback::Fault(fault::of(error))),
                 _ => {}
             }
         }
@@ -359,7 +359,7 @@ fn redirection(details: &str, from: &Connection, once: bool) -> Setback {
     });
     match parsed {
         Some((slot, node)) => Setback::Redirected { slot, node, once },
-        None => Setback::Fault(Fault::nonsense(format!("redirected to {details}"))),
+        None => Setback::Fault(fault::nonsense(format!("redirected to {details}"))),
     }
 }
 
@@ -373,8 +373,8 @@ impl Service {
         let answer = self.call(None, deadline, Patience::Once, steps).await?;
         let ranges = match answer.replies.first() {
             Some(Value::Array(ranges)) => ranges,
-            Some(Value::ServerError(error)) => return Err(Fault::of(error)),
-            _ => return Err(Fault::nonsense("no slots")),
+            Some(Value::ServerError(error)) => return Err(fault::of(error)),
+            _ => return Err(fault::nonsense("no slots")),
         };
         let mut found: HashMap<HostPort, u16> = HashMap::new();
         for range in ranges {

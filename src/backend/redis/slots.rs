@@ -9,6 +9,7 @@ use super::fault::NAME;
 use super::keys::Naming;
 use super::service::Service;
 use super::wire;
+use crate::backend::fault::During;
 use crate::backend::sequence::{self, PartBackend};
 use crate::backend::{Claim, Evict};
 use crate::lock::{LockName, Moment, Request, Result};
@@ -29,14 +30,14 @@ impl PartBackend for BySlot {
 
     async fn enter(&self, part: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         let claim = enter::enter(&self.service, &self.naming, part, &self.all, deadline).await;
-        let claim = claim.map_err(|fault| fault.during("join the queue", part.names.first()))?;
+        let claim = claim.during(NAME, "join the queue", part.names.first())?;
         Ok(Arc::new(claim))
     }
 
     async fn withdraw(&self, part: &Request, deadline: Moment) -> Result<()> {
         let Request { names, id, holder, .. } = part;
         let gone = wire::evict(&self.service, &self.naming, names, *id, Evict::Force, holder, deadline).await;
-        gone.map(drop).map_err(|fault| fault.during("leave the queue", names.first()))
+        gone.map(drop).during(NAME, "leave the queue", names.first())
     }
 }
 
@@ -47,8 +48,8 @@ pub(super) async fn enter(
     request: &Request,
     deadline: Moment,
 ) -> Result<Arc<dyn Claim>> {
-    let keys = wire::keys_of(naming, &request.names)
-        .map_err(|fault| fault.during("join the queue", request.names.first()))?;
+    let keys = wire::keys_of(naming, &request.names);
+    let keys = keys.during(NAME, "join the queue", request.names.first())?;
     let slot = |place: usize| if service.config.is_cluster() { keys[place].slot } else { 0 };
     let parts = sequence::parts_by(request, slot);
     let (service, naming, all) = (Arc::clone(service), naming.clone(), request.names.clone());

@@ -7,12 +7,13 @@ use redis::Value;
 use super::astray::KEEP_OUT;
 use super::connection::Connection;
 use super::dial::text;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::keys::{LockKeys, Naming};
 use super::row::integer;
 use super::script::{EVICT, EVICT_FOREIGN, PUBLISH, RENEW, Script, Step, millis, word_for};
 use super::service::{Patience, Service};
 use crate::backend::Evict;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
@@ -43,7 +44,7 @@ pub(super) async fn one(
 ) -> FaultResult<Value> {
     let answer =
         service.call(Some(slot), deadline, patience, move |_: &Connection| vec![step.clone()]).await?;
-    answer.replies.into_iter().next().ok_or_else(|| Fault::nonsense("no reply"))
+    answer.replies.into_iter().next().ok_or_else(|| fault::nonsense("no reply"))
 }
 
 /// Does what `how` says to the claim `id`, of which `known` are names, at least one: on all of its names.
@@ -78,7 +79,7 @@ pub(super) async fn evict(
                     names = all;
                     continue 'names;
                 }
-                _ => return Err(Fault::nonsense("neither a number nor a record")),
+                _ => return Err(fault::nonsense("neither a number nor a record")),
             }
         }
         return Ok(any);
@@ -89,8 +90,8 @@ pub(super) async fn evict(
 fn is_done(reply: &Value) -> FaultResult<bool> {
     match reply {
         Value::Int(found) => Ok(*found == 1),
-        Value::ServerError(error) => Err(Fault::of(error)),
-        _ => Err(Fault::nonsense("not a number")),
+        Value::ServerError(error) => Err(fault::of(error)),
+        _ => Err(fault::nonsense("not a number")),
     }
 }
 
@@ -133,8 +134,8 @@ pub(super) async fn renew(
     let question = Step::command(["HMGET", &first.claim(id), "token", "about"]);
     let fields = match one(service, first.slot, deadline, Patience::Once, question).await? {
         Value::Array(fields) => fields,
-        Value::ServerError(error) => return Err(Fault::of(&error)),
-        _ => return Err(Fault::nonsense("no fields of a claim")),
+        Value::ServerError(error) => return Err(fault::of(&error)),
+        _ => return Err(fault::nonsense("no fields of a claim")),
     };
     let [Some(_), Some(about)] = [0, 1].map(|n| fields.get(n).and_then(text)) else {
         // It does not hold, or is not there.
@@ -149,8 +150,8 @@ pub(super) async fn renew(
         let step = on_lines(&RENEW, &keys, id, std::slice::from_ref(&ttl));
         match one(service, keys[0].slot, deadline, Patience::Once, step).await? {
             Value::Array(parts) if parts.len() == 2 => lives &= integer(&parts[0]) == Some(1),
-            Value::ServerError(error) => return Err(Fault::of(&error)),
-            _ => return Err(Fault::nonsense("no answer to a renewal")),
+            Value::ServerError(error) => return Err(fault::of(&error)),
+            _ => return Err(fault::nonsense("no answer to a renewal")),
         }
     }
     Ok(lives)
@@ -177,15 +178,15 @@ pub(super) async fn last_success(
     let steps =
         |_: &Connection| vec![Step::command(["HGET", &keys.counters(), "success"]), Step::command(["TIME"])];
     let answer = service.call(Some(keys.slot), deadline, Patience::Once, steps).await?;
-    let [success, time] = answer.replies.as_slice() else { return Err(Fault::nonsense("not two replies")) };
+    let [success, time] = answer.replies.as_slice() else { return Err(fault::nonsense("not two replies")) };
     for reply in [success, time] {
         if let Value::ServerError(error) = reply {
-            return Err(Fault::of(error));
+            return Err(fault::of(error));
         }
     }
-    let Value::Array(time) = time else { return Err(Fault::nonsense("no time")) };
+    let Value::Array(time) = time else { return Err(fault::nonsense("no time")) };
     let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());
-    let (Some(seconds), Some(micros)) = (part(0), part(1)) else { return Err(Fault::nonsense("no time")) };
+    let (Some(seconds), Some(micros)) = (part(0), part(1)) else { return Err(fault::nonsense("no time")) };
     let acquired = text(success).and_then(|text| text.parse().ok());
     let now = Duration::from_secs(seconds) + Duration::from_micros(micros);
     Ok(acquired.map(|acquired| now.saturating_sub(Duration::from_micros(acquired))))

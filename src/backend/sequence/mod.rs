@@ -97,8 +97,15 @@ impl Drop for Rollback {
 
 impl Sequence {
     fn gone(&self) -> Error {
-        let backend = self.steps.backend.backend();
-        Error::new(ErrorKind::Invalid, backend, "follow the queue", "the claim has left it")
+        let steps = &self.steps;
+        let lock = steps.parts.first().and_then(|part| part.request.names.first());
+        Error::new(
+            ErrorKind::Invalid,
+            steps.backend.backend(),
+            "follow the queue",
+            lock,
+            "the claim has left it",
+        )
     }
 
     /// Goes no further, and follows nothing any more.

@@ -28,7 +28,7 @@ impl PartBackend for Services {
     }
     async fn enter(&self, part: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         if self.down.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Unavailable, "memory", "join the queue", "down"));
+            return Err(Error::new(ErrorKind::Unavailable, "memory", "join the queue", None, "down"));
         }
         self.entered.lock().expect("not poisoned").push(part.names[0].to_string());
         self.client(&part.names[0]).enter(part, deadline).await
@@ -116,7 +116,8 @@ async fn what_is_free_is_held_at_once_in_the_order_of_the_keys() {
     for text in ["a", "b", "c"] {
         assert_eq!(services.line(text).await, (vec![], vec![]));
     }
-    assert!(claim.changed(None).await.is_err(), "it has left");
+    let error = claim.changed(None).await.expect_err("it has left");
+    assert_eq!((error.backend, error.lock), ("memory", Some(name("a"))), "C12");
 }
 
 #[tokio::test(start_paused = true)]

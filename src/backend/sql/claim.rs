@@ -8,14 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::dialect::{Session, UNTOLD};
-use super::fault::{Fault, FaultResult};
 use super::position::Position;
 use super::service::{Answer, Patience, Service};
 use super::steps::{Steps, has_left, in_order};
 use super::view::{Armed, View};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, Publisher, Source, patience};
-use crate::lock::{ClaimId, ClaimState, Error, LockName, Mode, Moment, Request, Result};
+use crate::backend::fault::{During, FaultResult};
+use crate::lock::{ClaimId, ClaimState, LockName, Mode, Moment, Request, Result};
 
 /// How a claim finds out how it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,8 +205,9 @@ impl SqlClaim {
         !self.publisher.is_over() && view.take_given(self.id, &self.order, &self.publisher)
     }
 
-    fn error(&self, fault: Fault, operation: &'static str) -> Error {
-        fault.during(self.service.dialect.name(), operation, self.names.first())
+    /// `answer`, as what came of `operation`.
+    fn named<T>(&self, answer: FaultResult<T>, operation: &'static str) -> Result<T> {
+        answer.during(self.service.dialect.name(), operation, self.names.first())
     }
 }
 
@@ -230,10 +231,10 @@ impl Source for SqlClaim {
         // The end of a lease is not in the rows.
         let how = if cause == Cause::Told { Look::Read } else { Look::Step };
         let found = self.find_out(how, true, self.soon()).await;
-        found.map_err(|fault| {
+        if found.is_err() {
             self.view().armed = None;
-            self.error(fault, "follow the queue")
-        })
+        }
+        self.named(found, "follow the queue")
     }
 }
 
@@ -252,7 +253,7 @@ impl Claim for SqlClaim {
         if !self.publisher.has_ended() {
             let listens = self.view().armed.is_some();
             let renewed = self.find_out(Look::Renew, listens, deadline).await;
-            renewed.map_err(|fault| self.error(fault, "renew the claim"))?;
+            self.named(renewed, "renew the claim")?;
             if !self.publisher.has_ended() {
                 self.publisher.prove(begin);
             }
@@ -261,7 +262,7 @@ impl Claim for SqlClaim {
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the queue"))?;
+        self.named(self.send_leave(succeeded, deadline).await, "leave the queue")?;
         self.publisher.leave();
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! What the search for a wait that would never end reads here: all queues in one statement, so as they were at one moment.
 
-use super::fault::FaultResult;
 use super::inspect;
 use super::service::Service;
 use crate::backend::deadlock::{self, Queued};
+use crate::backend::fault::FaultResult;
 use crate::lock::{Moment, Request};
 
 /// The sentence about the cycle of waits that `request`, which waits, closes.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::fault::FaultResult;
 use super::tables::Tables;
 use crate::backend::Examination;
 use crate::backend::cause::Manner;
+use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, Granted, LockName};
 
 /// One row, as text; `None` for NULL.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::claim::SqlClaim;
 use super::deadlock;
 use super::dialect::{Session, unstored};
-use super::fault::{Fault, FaultResult};
 use super::position::Position;
 use super::service::{Patience, Service};
 use super::steps::{Steps, in_order, kind};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::mixing::mismatch;
 use crate::lock::{Entry, ErrorKind, Holder, Moment, Request};
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::dialect::{Session, Sets, unstored};
-use super::fault::FaultResult;
 use super::service::{Patience, Service};
 use super::steps::Steps;
 use crate::backend::Evict;
+use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Moment, Request};
 
 /// Does to the claim `id`, of which an entry may stand in the line of `name`, what `how` says; on all of its locks.

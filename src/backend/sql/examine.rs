@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::fault::FaultResult;
 use super::service::Service;
 use super::tables::Tables;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
 
@@ -20,14 +20,14 @@ pub(super) async fn examine(service: &Service, deadline: Moment) -> FaultResult<
     let begun = service.clock.now();
     let answer = service.read(deadline, "SELECT 1;").await?;
     let round_trip = service.clock.now().since(begun);
-    let Some(answer) = answer else { return Err(super::fault::Fault::nonsense("no answer")) };
+    let Some(answer) = answer else { return Err(Fault::nonsense("no answer")) };
     let session = Arc::clone(&answer.session);
     let found = service.dialect.examine(&session, round_trip);
     tokio::select! {
         biased;
         found = found => found,
         () = service.clock.sleep_until(deadline) => {
-            Err(super::fault::Fault::spent(format!("{} did not answer by the deadline", session.peer())))
+            Err(Fault::spent(format!("{} did not answer by the deadline", session.peer())))
         }
     }
 }

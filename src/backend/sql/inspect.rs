@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use super::dialect::{Row, Sets, unstored};
-use super::fault::{Fault, FaultResult};
 use super::position::{granted, instant, length, quoted};
 use super::service::Service;
 use super::steps;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::Record;
 use crate::lock::queue::held;
 use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};

@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::backend::fault::During;
 use crate::backend::service::{self as descriptor, Address};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
@@ -125,20 +126,18 @@ impl Backend for SqlBackend {
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
         let claim = enter::enter(&self.service, request, deadline).await;
-        let named = |fault: fault::Fault| {
-            fault.during(self.dialect().name(), "join the queue", request.names.first())
-        };
-        Ok(Arc::new(claim.map_err(named)?))
+        let claim = claim.during(self.dialect().name(), "join the queue", request.names.first())?;
+        Ok(Arc::new(claim))
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let status = inspect::one(&self.service, name, deadline).await;
-        status.map_err(|fault| fault.during(self.dialect().name(), "inspect the queue", Some(name)))
+        status.during(self.dialect().name(), "inspect the queue", Some(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let lines = inspect::starting_with(&self.service, prefix, deadline).await;
-        lines.map_err(|fault| fault.during(self.dialect().name(), "list the queues", None))
+        lines.during(self.dialect().name(), "list the queues", None)
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
@@ -154,7 +153,7 @@ impl Backend for SqlBackend {
         deadline: Moment,
     ) -> Result<bool> {
         let evicted = evict::evict(&self.service, name, id, how, by, deadline).await;
-        evicted.map_err(|fault| fault.during(self.dialect().name(), "evict from the queue", Some(name)))
+        evicted.during(self.dialect().name(), "evict from the queue", Some(name))
     }
 
     async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
@@ -164,8 +163,7 @@ impl Backend for SqlBackend {
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let published = evict::publish(&self.service, name, id, value, deadline).await;
-        let operation = "publish a value in the queue";
-        published.map_err(|fault| fault.during(self.dialect().name(), operation, Some(name)))
+        published.during(self.dialect().name(), "publish a value in the queue", Some(name))
     }
 
     async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {
@@ -179,22 +177,21 @@ impl Backend for SqlBackend {
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let lives = renew::renew(&self.service, name, id, deadline).await;
-        lives.map_err(|fault| fault.during(self.dialect().name(), "renew the claim", Some(name)))
+        lives.during(self.dialect().name(), "renew the claim", Some(name))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         // On a session of its own: what it tries out must not disturb who listens.
         let own = Service::new(Arc::clone(&self.service.dialect), self.service.clock);
         let found = examine::examine(&own, deadline).await;
-        found.map_err(|fault| fault.during(self.dialect().name(), "examine the service", None))
+        found.during(self.dialect().name(), "examine the service", None)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let question = steps::last_success(self.dialect(), name);
         let answer = self.service.read(deadline, &question).await;
-        let named =
-            |fault: fault::Fault| fault.during(self.dialect().name(), "read the last success", Some(name));
-        let Some(answer) = answer.map_err(named)? else { return Ok(None) };
+        let answer = answer.during(self.dialect().name(), "read the last success", Some(name))?;
+        let Some(answer) = answer else { return Ok(None) };
         let age = answer.sets.first().and_then(|set| set.first()).and_then(|row| row.first()?.clone());
         Ok(age.as_deref().and_then(position::length))
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::dialect::{Session, UNTOLD};
-use super::fault::{Fault, FaultResult};
 use super::inspect;
 use super::service::Service;
 use super::steps;
 use crate::backend::Observer;
+use crate::backend::fault::{During, FaultResult};
 use crate::lock::{LockName, LockStatus, Moment, Result};
 
 /// How long one look may take.
@@ -100,8 +100,7 @@ impl SqlObserver {
 #[async_trait]
 impl Observer for SqlObserver {
     async fn next(&mut self) -> Result<LockStatus> {
-        let (backend, name) = (self.service.dialect.name(), self.name.clone());
-        let broken = |fault: Fault| fault.during(backend, "observe the queue", Some(&name));
-        self.follow().await.map_err(broken)
+        let followed = self.follow().await;
+        followed.during(self.service.dialect.name(), "observe the queue", Some(&self.name))
     }
 }

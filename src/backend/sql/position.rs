@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::dialect::{Row, Sets};
-use super::fault::{Fault, FaultResult};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::Record;
 use crate::lock::queue::held;
 use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, Mode};

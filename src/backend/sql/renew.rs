@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::dialect::Session;
-use super::fault::FaultResult;
 use super::inspect;
 use super::position::Position;
 use super::service::{Patience, Service};
 use super::steps::{self, Steps};
+use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, LockName, Mode, Moment};
 
 /// As [`crate::backend::Backend::renew`].

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Mutex as Gate;
 
 use super::dialect::{Dialect, Session, Sets};
-use super::fault::{Fault, FaultResult, Remedy};
-use crate::backend::cause::{self, Cause};
+use crate::backend::cause;
+use crate::backend::fault::{Fault, FaultResult, Retry};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
 
@@ -140,7 +140,7 @@ impl Service {
         let found = match cause::by(self.clock, deadline, gives_up, work, || self.why_silent()).await {
             Ok(Err(fault)) => return Err(self.explained(fault, deadline).await),
             Ok(answer) => return answer,
-            Err(found) => found.map(Fault::found).or(last),
+            Err(found) => found.or(last),
         };
         let Some(session) = current else {
             return Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&self.dialect.identity()))));
@@ -151,7 +151,7 @@ impl Service {
     }
 
     /// Why a database with which there never was a session does not answer.
-    async fn why_silent(&self) -> Option<Cause> {
+    async fn why_silent(&self) -> Option<Fault> {
         if self.opened.load(Ordering::Relaxed) > 0 {
             return None;
         }
@@ -163,12 +163,12 @@ impl Service {
 
     /// What hung up or made no sense may not be a database at all, if there never was a session.
     async fn explained(&self, fault: Fault, deadline: Moment) -> Fault {
-        if fault.remedy != Remedy::OtherSession {
+        if !fault.is_spent() {
             return fault;
         }
         tokio::select! {
             biased;
-            found = self.why_silent() => found.map_or(fault, Fault::found),
+            found = self.why_silent() => found.unwrap_or(fault),
             () = self.clock.sleep_until(deadline) => fault,
         }
     }
@@ -200,30 +200,30 @@ impl Service {
                 Ok(sets) => return Ok(Answer { sets, session, told, sent }),
                 Err(fault) => fault,
             };
-            match fault.remedy {
-                Remedy::Again => self.pause(STEP_BACK).await,
-                Remedy::Tables if !made => {
+            match fault.retry {
+                Retry::Again => self.pause(STEP_BACK).await,
+                Retry::Making if !made => {
                     made = true;
                     self.make_tables(&session).await?;
                     continue;
                 }
-                Remedy::OtherSession => {
+                Retry::OtherConnection | Retry::OtherServer => {
                     self.give_up(&session);
                     self.server.fetch_add(1, Ordering::Relaxed);
                     broken += 1;
                     if !fault.kind.is_transient() || (patience == Patience::Once && broken > 1) {
-                        return Err(fault.from(session.peer()));
+                        return Err(fault.at(&session.peer()));
                     }
                     if broken > 1 {
                         self.pause(PAUSE).await;
                     }
                 }
-                Remedy::Nothing if fault.kind.is_transient() && patience == Patience::Deadline => {
+                Retry::Nothing if fault.kind.is_transient() && patience == Patience::Deadline => {
                     self.pause(PAUSE).await;
                 }
-                Remedy::Nothing | Remedy::Tables => return Err(fault.from(session.peer())),
+                Retry::Nothing | Retry::Making => return Err(fault.at(&session.peer())),
             }
-            *last = Some(fault.from(session.peer()));
+            *last = Some(fault.at(&session.peer()));
         }
     }
 
@@ -235,8 +235,8 @@ impl Service {
         loop {
             match session.run(&self.dialect.create()).await {
                 Ok(_) => return Ok(()),
-                Err(fault) if fault.remedy == Remedy::Again => self.pause(STEP_BACK).await,
-                Err(fault) => return Err(fault.from(session.peer())),
+                Err(fault) if fault.retry == Retry::Again => self.pause(STEP_BACK).await,
+                Err(fault) => return Err(fault.at(&session.peer())),
             }
         }
     }
@@ -250,12 +250,12 @@ impl Service {
                 let (told, sent) = (session.told(), self.clock.now());
                 match session.run(batch).await {
                     Ok(sets) => return Ok(Some(Answer { sets, session, told, sent })),
-                    Err(fault) if fault.remedy == Remedy::Tables => return Ok(None),
-                    Err(fault) if fault.remedy == Remedy::OtherSession && !broken => {
+                    Err(fault) if fault.retry == Retry::Making => return Ok(None),
+                    Err(fault) if fault.is_spent() && !broken => {
                         broken = true;
                         self.give_up(&session);
                     }
-                    Err(fault) => return Err(fault.from(session.peer())),
+                    Err(fault) => return Err(fault.at(&session.peer())),
                 }
             }
         };
@@ -265,6 +265,6 @@ impl Service {
             Err(found) => found,
         };
         *self.open() = None;
-        Err(found.map_or_else(|| Fault::spent(cause::silent(&self.dialect.identity())), Fault::found))
+        Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&self.dialect.identity()))))
     }
 }

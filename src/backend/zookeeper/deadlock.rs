@@ -33,7 +33,9 @@ pub(super) async fn search(
     }
     match deadlock::cycle(&queues, request.id) {
         None => Ok(()),
-        Some(steps) => Err(Fault::Refusal(ErrorKind::Deadlock, format!("it would never end: {steps}"))),
+        Some(steps) => {
+            Err(Fault::Refusal(ErrorKind::Deadlock, format!("it would never end: {steps}").into()))
+        }
     }
 }
 

@@ -45,10 +45,10 @@ fn sites(ensemble: &Ensemble, request: &Request) -> FaultResult<Vec<Site>> {
     if slots && layout == ZkLayout::Kazoo {
         let reason =
             "kazoo's semaphore has no order that others could join; use --slots with --zk-layout curator";
-        return Err(Fault::Refusal(ErrorKind::Unsupported, reason.to_owned()));
+        return Err(Fault::Refusal(ErrorKind::Unsupported, reason.into()));
     }
     let site = |name: &LockName| {
-        let line = ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why))?;
+        let line = ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))?;
         let stems = parts(layout, request.mode).iter().map(|part| stem(layout, request.id, *part)).collect();
         Ok(Site { name: name.clone(), line, stems })
     };
@@ -172,7 +172,7 @@ async fn join(
     if denied {
         return Err(Fault::Service(ZkError::NoAuth));
     }
-    Err(Fault::Refusal(ErrorKind::Unavailable, "its folder is removed again and again".to_owned()))
+    Err(Fault::Refusal(ErrorKind::Unavailable, "its folder is removed again and again".into()))
 }
 
 /// The zxid of a step that made `made` children of a folder, if the folder was seen `before` and `after` it and
@@ -220,7 +220,7 @@ fn one(site: &Site, nodes: Vec<String>, stat: &Stat) -> FaultResult<Own> {
 }
 
 fn nonsense() -> Fault {
-    Fault::Refusal(ErrorKind::Corrupt, "the server's answer makes no sense".to_owned())
+    Fault::Refusal(ErrorKind::Corrupt, "the server's answer makes no sense".into())
 }
 
 /// Finds what a step made whose answer was lost: nodes with this id that belong to this very session. A node
@@ -306,7 +306,7 @@ async fn check_kinds(
         for (place, folder, used) in ahead.chain(semaphores) {
             let Some(owner) = owner_of(client, &folder, place).await? else { continue };
             let reason = mismatch(Some(&own.name), Some(&owner), used, wanted);
-            return Err(Fault::Refusal(ErrorKind::Mismatch, reason));
+            return Err(Fault::Refusal(ErrorKind::Mismatch, reason.into()));
         }
     }
     Ok(())

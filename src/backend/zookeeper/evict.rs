@@ -33,7 +33,7 @@ pub(super) async fn amend(client: &Client, path: &str, change: impl Fn(&mut Note
 }
 
 fn busy() -> Fault {
-    Fault::Refusal(ErrorKind::Unavailable, "others change the entry all the time".to_owned())
+    Fault::Refusal(ErrorKind::Unavailable, "others change the entry all the time".into())
 }
 
 /// An entry of a claim in one of its lines.
@@ -60,7 +60,7 @@ async fn find(
     name: &LockName,
     id: ClaimId,
 ) -> FaultResult<Option<Target>> {
-    let line = ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why))?;
+    let line = ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))?;
     let snapshot = Snapshot::read(client, &line, true).await?;
     let Some(index) = snapshot.line.find(id) else { return Ok(None) };
     let place = &snapshot.line.places[index];

@@ -58,7 +58,7 @@ pub(super) async fn expire_if_due(
             Err(error) => return Err(ZkError::from(error).into()),
         }
     }
-    Err(Fault::Refusal(ErrorKind::Unavailable, "others change the entry all the time".to_owned()))
+    Err(Fault::Refusal(ErrorKind::Unavailable, "others change the entry all the time".into()))
 }
 
 /// Takes over what `note` at `path` says of renewals.

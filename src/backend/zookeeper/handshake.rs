@@ -9,9 +9,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::backend::cause::{self, Found, Manner};
+use crate::backend::fault::Fault;
 use crate::backend::options::Tls;
 use crate::backend::tls;
-use crate::lock::ErrorKind;
+use crate::lock::reason::About;
+use crate::lock::{ErrorKind, Reason};
 
 /// How long a server may take for its objection to a client whose handshake is done.
 const OBJECTION: Duration = Duration::from_millis(500);
@@ -43,11 +45,8 @@ pub(super) enum Complaint {
     Slow,
 }
 
-/// Something against a server, and what to look at.
-type Cause = (String, &'static str);
-
 /// What there is to say against the ZooKeeper at `server`; `None` if nothing.
-pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<(Complaint, Cause)> {
+pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<(Complaint, Reason)> {
     let found = cause::look(server, &MANNER).await;
     if let Found::Own(answer) = &found
         && encryption.is_none()
@@ -65,21 +64,23 @@ pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<
         return Some((complaint, cause));
     }
     let tls = encryption?;
-    let silent = || Some((Complaint::Slow, (format!("{server} does not answer in time"), "")));
+    let silent = || Some((Complaint::Slow, cause::silent(&server)));
     let said = tokio::time::timeout(HANDSHAKE, objection(tls, server)).await;
     said.unwrap_or_else(|_| silent())
 }
 
-fn unable(server: &str) -> Cause {
-    (format!("{server} is up but serves nobody"), "has it lost the others?")
+fn unable(server: &str) -> Reason {
+    Reason::of(&server, "is up but serves nobody").asking("has it lost the others?")
 }
 
 /// What one more handshake with `server` says; `None` if it says nothing against either side.
-async fn objection(wanted: &Tls, server: &str) -> Option<(Complaint, Cause)> {
-    let against = |(kind, why): (ErrorKind, String)| {
-        let complaint =
-            if kind == ErrorKind::Unavailable { Complaint::Slow } else { Complaint::Refuses(kind) };
-        Some((complaint, (format!("{server}: {why}"), "")))
+async fn objection(wanted: &Tls, server: &str) -> Option<(Complaint, Reason)> {
+    let against = |fault: Fault| {
+        let complaint = match fault.kind {
+            ErrorKind::Unavailable => Complaint::Slow,
+            kind => Complaint::Refuses(kind),
+        };
+        Some((complaint, fault.reason.at(&server)))
     };
     let host = server.rsplit_once(':').map_or(server, |(host, _)| host).trim_matches(['[', ']']);
     let config = match tls::client(wanted) {
@@ -88,7 +89,7 @@ async fn objection(wanted: &Tls, server: &str) -> Option<(Complaint, Cause)> {
     };
     let stream = match TcpStream::connect(server).await {
         Ok(stream) => stream,
-        Err(error) => return Some((Complaint::Absent, (cause::unreached(&server, &error), ""))),
+        Err(error) => return Some((Complaint::Absent, cause::unreached(&server, &error))),
     };
     let name = ServerName::try_from(host.to_owned()).ok()?;
     let mut stream = match TlsConnector::from(Arc::new(config)).connect(name, stream).await {
@@ -101,8 +102,8 @@ async fn objection(wanted: &Tls, server: &str) -> Option<(Complaint, Cause)> {
         Ok(Err(error)) if tls::refusal(&error).is_some() => against(tls::failure(&error)),
         // The end of the connection may overtake the server's last words.
         Ok(Err(_) | Ok(0)) => {
-            let why = format!("{server}: it closed the encrypted connection");
-            Some((Complaint::Slow, (why, "does it want a client certificate (--cert and --key)?")))
+            let why = Reason::from("it closed the encrypted connection").at(&server);
+            Some((Complaint::Slow, why.asking("does it want a client certificate (--cert and --key)?")))
         }
         // It may simply have nothing to say yet.
         _ => {
@@ -111,8 +112,8 @@ async fn objection(wanted: &Tls, server: &str) -> Option<(Complaint, Cause)> {
             let mut stream = stream.take(65_536);
             let read = tokio::time::timeout(OBJECTION, stream.read_to_end(&mut text)).await;
             if read.is_err() || !(MANNER.is_own)(&text) {
-                let why = format!("{server} speaks TLS but does not answer as ZooKeeper does");
-                return Some((Complaint::Slow, (why, "is this the right port?")));
+                let why = Reason::of(&server, "speaks TLS but does not answer as ZooKeeper does");
+                return Some((Complaint::Slow, why.about(About::Stranger).asking("is this the right port?")));
             }
             String::from_utf8_lossy(&text).contains(UNABLE).then(|| (Complaint::Slow, unable(server)))
         }

@@ -169,12 +169,12 @@ impl ZkBackend {
     }
 
     fn line(&self, name: &LockName) -> FaultResult<String> {
-        self.ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why))
+        self.ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))
     }
 
     async fn try_enter(&self, request: &Request) -> FaultResult<Arc<ZkClaim>> {
         if request.names.is_empty() {
-            return Err(Fault::Refusal(ErrorKind::Invalid, "a claim needs a name".to_owned()));
+            return Err(Fault::Refusal(ErrorKind::Invalid, "a claim needs a name".into()));
         }
         for name in &request.names {
             self.line(name)?;
@@ -189,7 +189,7 @@ impl ZkBackend {
                 "{} grants sessions of {granted:?} at most; raise its maxSessionTimeout to 1s or more",
                 self.ensemble.config.address(),
             );
-            Err(Fault::Refusal(ErrorKind::Invalid, reason))
+            Err(Fault::Refusal(ErrorKind::Invalid, reason.into()))
         } else {
             enter::enter(&self.ensemble, request, &client, begun).await
         };
@@ -265,7 +265,7 @@ impl Backend for ZkBackend {
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         let call = self.call("watch the queue", Some(name), Moment::NEVER);
         let observer = ZkObserver::new(Arc::clone(&self.ensemble), name.clone());
-        Ok(Box::new(observer.map_err(|why| call.refuse(ErrorKind::Invalid, why))?))
+        Ok(Box::new(observer.map_err(|why| call.error(Fault::Refusal(ErrorKind::Invalid, why.into())))?))
     }
 
     async fn evict(

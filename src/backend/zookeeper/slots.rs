@@ -120,7 +120,7 @@ pub(super) async fn take(shared: &Shared, client: &Client) -> FaultResult<Taken>
             Err(error) => return Err(ZkError::from(error).into()),
         }
     }
-    Err(Fault::Refusal(ErrorKind::Unavailable, "others take the slots all the time".to_owned()))
+    Err(Fault::Refusal(ErrorKind::Unavailable, "others take the slots all the time".into()))
 }
 
 /// Reads it all in one exchange; `None` if the claim's own entry is gone.

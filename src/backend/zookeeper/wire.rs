@@ -13,9 +13,9 @@ use super::config::ZkConfig;
 use super::grants;
 use super::handshake::{Complaint, complaint};
 use super::paths::Paths;
-use crate::backend::cause;
+use crate::backend::{cause, fault};
 use crate::clock::Clock;
-use crate::lock::{Error, ErrorKind, LockName, Moment, Result};
+use crate::lock::{Error, ErrorKind, LockName, Moment, Reason, Result};
 
 /// The backend's name.
 pub(super) const NAME: &str = "zk";
@@ -26,7 +26,7 @@ pub(super) enum Fault {
     /// The service said so, or did not answer.
     Service(ZkError),
     /// It was not to be.
-    Refusal(ErrorKind, String),
+    Refusal(ErrorKind, Reason),
 }
 
 impl From<ZkError> for Fault {
@@ -71,7 +71,7 @@ pub(super) struct Ensemble {
     pub(super) paths: Paths,
     pub(super) clock: Clock,
     /// Why the last attempt to connect failed.
-    cause: Mutex<Option<String>>,
+    cause: Mutex<Option<Reason>>,
     /// Whoever asks goes on until the deadline, also if no server is there.
     persists: AtomicBool,
 }
@@ -88,11 +88,11 @@ impl Ensemble {
         Self { config, paths, clock, cause: Mutex::new(None), persists: AtomicBool::new(false) }
     }
 
-    fn set_cause(&self, cause: Option<String>) {
+    fn set_cause(&self, cause: Option<Reason>) {
         *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = cause;
     }
 
-    fn cause(&self) -> Option<String> {
+    fn cause(&self) -> Option<Reason> {
         self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -199,8 +199,9 @@ impl Ensemble {
         // Two providers are compiled in, and without a choice the first connection panics. Somebody else may
         // have chosen already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let bad =
-            |what: &str| Fault::Refusal(ErrorKind::Invalid, format!("the {what} is not usable PEM text"));
+        let bad = |what: &str| {
+            Fault::Refusal(ErrorKind::Invalid, format!("the {what} is not usable PEM text").into())
+        };
         let text = |pem: &crate::backend::options::Pem| String::from_utf8(pem.as_bytes().to_vec());
         let mut options = TlsOptions::new();
         if let Some(authority) = &tls.authority {
@@ -219,7 +220,7 @@ impl Ensemble {
 
     /// Why no server of the list can be used, as far as a look at each tells. A server that serves is not named beside one that
     /// does not.
-    async fn diagnose(&self) -> (Complaint, String) {
+    async fn diagnose(&self) -> (Complaint, Reason) {
         let servers = &self.config.servers;
         let complaints =
             join_all(servers.iter().map(|server| complaint(server, self.config.tls.as_ref()))).await;
@@ -232,35 +233,28 @@ impl Ensemble {
         ];
         let verdict = verdict.into_iter().find(|kind| all(*kind)).unwrap_or(Complaint::Slow);
         if complaints.is_empty() {
-            return (verdict, format!("{} takes too long to start a session", self.config.address()));
+            let slow = Reason::of(&self.config.address(), "takes too long to start a session");
+            return (verdict, slow);
         }
-        (verdict, cause::joined(complaints.into_iter().map(|(_, cause)| cause).collect()))
+        (verdict, Reason::joined(complaints.into_iter().map(|(_, reason)| reason).collect()))
     }
 
-    fn reason(&self, error: &ZkError) -> String {
-        let address = self.config.address();
-        match error {
+    fn reason(&self, error: &ZkError) -> Reason {
+        let reason = match error {
             ZkError::NoAuth if self.config.user.is_none() => {
-                format!(
-                    "{address}: {}",
-                    cause::no_right("the path is not everybody's", "see --user, --password-file")
-                )
+                cause::no_right("the path is not everybody's", "see --user, --password-file")
             }
-            ZkError::NoAuth => {
-                format!(
-                    "{address}: {}",
-                    cause::no_right("the path is another's", "see --user, --password-file")
-                )
-            }
-            ZkError::AuthFailed => format!("{address}: {}", cause::wrong_password("", "")),
-            error => format!("{address}: {error}"),
-        }
+            ZkError::NoAuth => cause::no_right("the path is another's", "see --user, --password-file"),
+            ZkError::AuthFailed => cause::wrong_password("", ""),
+            error => error.to_string().into(),
+        };
+        reason.at(&self.config.address())
     }
 
-    fn explain(&self, fault: Fault) -> (ErrorKind, String) {
+    fn explain(&self, fault: Fault) -> fault::Fault {
         match fault {
-            Fault::Service(error) => (kind(&error), self.reason(&error)),
-            Fault::Refusal(kind, reason) => (kind, reason),
+            Fault::Service(error) => fault::Fault::new(kind(&error), self.reason(&error)),
+            Fault::Refusal(kind, reason) => fault::Fault::new(kind, reason),
         }
     }
 }
@@ -285,21 +279,16 @@ impl Call<'_> {
     }
 
     pub(super) fn error(&self, fault: Fault) -> Error {
-        let (kind, reason) = self.ensemble.explain(fault);
-        self.refuse(kind, reason)
+        self.named(self.ensemble.explain(fault))
     }
 
     pub(super) fn late(&self) -> Error {
-        let silent = || format!("no answer from {} in time", self.ensemble.config.address());
-        self.refuse(ErrorKind::Unavailable, self.ensemble.cause().unwrap_or_else(silent))
+        let silent = || format!("no answer from {} in time", self.ensemble.config.address()).into();
+        self.named(fault::Fault::unavailable(self.ensemble.cause().unwrap_or_else(silent)))
     }
 
-    pub(super) fn refuse(&self, kind: ErrorKind, reason: String) -> Error {
-        let error = Error::new(kind, NAME, self.operation, reason);
-        match self.lock {
-            Some(lock) => error.on(lock),
-            None => error,
-        }
+    fn named(&self, fault: fault::Fault) -> Error {
+        fault.during(NAME, self.operation, self.lock)
     }
 }
 

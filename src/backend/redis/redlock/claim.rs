@@ -13,9 +13,10 @@ use super::node_claim::{NodeClaim, Phase};
 use super::script::{ENTER, LEAVE, RENEW};
 use super::{deadlock, majority};
 use crate::backend::Claim;
-use crate::backend::redis::fault::{Fault, FaultResult};
+use crate::backend::fault::{During, Fault, FaultResult};
+use crate::backend::redis::fault::NAME;
 use crate::backend::redis::script::millis;
-use crate::lock::{ClaimState, Error, Grant, Moment, Result};
+use crate::lock::{ClaimState, Grant, LockName, Moment, Result};
 
 #[derive(Debug)]
 pub(super) struct RedlockClaim {
@@ -102,8 +103,8 @@ impl RedlockClaim {
         *self.tender.lock().unwrap_or_else(PoisonError::into_inner) = Some(tender.abort_handle());
     }
 
-    fn error(&self, fault: Fault, operation: &'static str) -> Error {
-        fault.during(operation, self.core.names.first().map(|keys| &keys.name))
+    fn lock(&self) -> Option<&LockName> {
+        self.core.names.first().map(|keys| &keys.name)
     }
 
     async fn send_leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
@@ -141,7 +142,9 @@ impl Claim for RedlockClaim {
             let begin = core.clock.now();
             match core.extend(begin, deadline).await {
                 Ok(()) => core.publisher.prove(begin),
-                Err(fault) if !core.publisher.has_ended() => return Err(self.error(fault, "renew the claim")),
+                Err(fault) if !core.publisher.has_ended() => {
+                    return Err(fault.during(NAME, "renew the claim", self.lock()));
+                }
                 Err(_) => {}
             }
             core.tidy();
@@ -150,7 +153,7 @@ impl Claim for RedlockClaim {
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        self.send_leave(succeeded, deadline).await.map_err(|fault| self.error(fault, "leave the queue"))?;
+        self.send_leave(succeeded, deadline).await.during(NAME, "leave the queue", self.lock())?;
         self.core.publisher.leave();
         if let Some(index) = &self.nested {
             // What is left of it is found stale by the next search.

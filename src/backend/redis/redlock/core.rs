@@ -9,13 +9,12 @@ use tokio::task::JoinSet;
 
 use super::majority;
 use super::node_claim::{NodeClaim, Phase};
-use crate::backend::cause;
 use crate::backend::claim_state::{self, Publisher};
-use crate::backend::redis::fault::Fault;
+use crate::backend::fault::Fault;
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::script::{Script, Step};
 use crate::backend::redis::service::Service;
-use crate::lock::{ClaimId, ClaimState, ErrorKind, Grant, Mode, Moment};
+use crate::lock::{ClaimId, ClaimState, ErrorKind, Grant, Mode, Moment, Reason};
 
 /// Between two looks where a node does not tell of changes.
 pub(super) const UNTOLD: Duration = Duration::from_millis(500);
@@ -39,15 +38,9 @@ impl Nodes {
     /// What few answers mean.
     pub(super) fn too_few(&self, answered: usize, faults: &[Fault]) -> Fault {
         let all = self.services.len();
-        let parts = faults.iter().map(|fault| cause::parted(&fault.reason));
-        let (mut reasons, remedies): (Vec<&str>, Vec<Option<&str>>) = parts.unzip();
-        reasons.dedup();
-        let reason = format!("{answered} of {all} nodes can be used ({})", reasons.join("; "));
-        // One is enough to begin with.
-        let reason = match remedies.iter().flatten().next() {
-            Some(remedy) => format!("{reason}; {remedy}"),
-            None => reason,
-        };
+        let reasons: Vec<Reason> = faults.iter().map(|fault| fault.reason.clone()).collect();
+        let reason =
+            Reason::within(&reasons, |reasons| format!("{answered} of {all} nodes can be used ({reasons})"));
         // What no waiting helps against is said as what it is.
         let any = |kind| faults.iter().any(|fault| fault.kind == kind);
         let all_corrupt = !faults.is_empty() && faults.iter().all(|fault| fault.kind == ErrorKind::Corrupt);

@@ -12,8 +12,8 @@ use super::core::Nodes;
 use super::fan_out::{self, STRAGGLE};
 use super::inspect::{self, Found};
 use crate::backend::deadlock::{self, Queued, Queues};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::redis::deadlock::listed;
-use crate::backend::redis::fault::{Fault, FaultResult};
 use crate::backend::redis::script::Step;
 use crate::lock::{ClaimId, LockName, Moment, Request};
 

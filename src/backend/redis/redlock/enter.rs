@@ -13,9 +13,10 @@ use super::node_claim::{NodeClaim, Phase};
 use super::script::{ENTER, LEAVE};
 use super::{deadlock, majority};
 use crate::backend::claim_state::Publisher;
+use crate::backend::fault::{Fault, FaultResult, Retry};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
-use crate::backend::redis::fault::{Fault, FaultResult, NAME};
+use crate::backend::redis::fault::NAME;
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::wire::keys_of;
 use crate::lock::{ErrorKind, Moment, Request};
@@ -165,11 +166,9 @@ fn verdict(core: &Core, request: &Request) -> FaultResult<()> {
         let reason = mismatch(name, other.who.as_deref(), other.mode.into(), request.mode);
         return Err(Fault::new(ErrorKind::Mismatch, reason));
     }
-    if let Some(at) = inner
-        .node_claims
-        .iter()
-        .position(|node_claim| node_claim.fault.as_ref().is_some_and(Fault::is_of_a_replica))
-    {
+    if let Some(at) = inner.node_claims.iter().position(|node_claim| {
+        node_claim.fault.as_ref().is_some_and(|fault| fault.retry == Retry::OtherServer)
+    }) {
         let reason = format!(
             "{} is a replica: it follows its master and decides nothing; name independent masters only",
             core.nodes.services[at].config.identity()

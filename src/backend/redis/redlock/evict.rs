@@ -11,10 +11,11 @@ use super::fan_out::{self, STRAGGLE};
 use super::inspect;
 use super::script::{EVICT, EVICT_FOREIGN, PUBLISH};
 use crate::backend::Evict;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::Record;
 use crate::backend::redis::astray::KEEP_OUT;
 use crate::backend::redis::dial::text;
-use crate::backend::redis::fault::{Fault, FaultResult};
+use crate::backend::redis::fault;
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::row::integer;
 use crate::backend::redis::script::{Step, millis, word_for};
@@ -72,7 +73,7 @@ async fn ask(
             Value::Int(0) => {}
             Value::Int(_) => finds.found = true,
             Value::BulkString(record) => finds.record = finds.record.or(Record::parse(&record)),
-            _ => return Err(Fault::nonsense("neither a number nor a record")),
+            _ => return Err(fault::nonsense("neither a number nor a record")),
         }
     }
     Ok(finds)
@@ -90,7 +91,7 @@ pub(super) async fn evict_foreign(
     let step = on_lines(&EVICT_FOREIGN, &keys, id, proposal(), &[]);
     let answers = fan_out::from_all(&backend.nodes, STRAGGLE, deadline, step, |reply| match reply {
         Value::Int(removed) => Ok(removed == 1),
-        _ => Err(Fault::nonsense("not a number")),
+        _ => Err(fault::nonsense("not a number")),
     });
     Ok(answers.await?.into_iter().flatten().any(|removed| removed))
 }
@@ -112,7 +113,7 @@ pub(super) async fn publish(
     let step = on_lines(&PUBLISH, &keys_of(&backend.naming, only)?, id, proposal(), &[value.to_owned()]);
     let answers = fan_out::from_all(&backend.nodes, STRAGGLE, deadline, step, |reply| match reply {
         Value::Int(found) => Ok(found == 1),
-        _ => Err(Fault::nonsense("not a number")),
+        _ => Err(fault::nonsense("not a number")),
     });
     let found = answers.await?.into_iter().flatten().filter(|found| *found).count();
     Ok(found >= backend.nodes.majority())

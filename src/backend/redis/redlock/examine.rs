@@ -6,9 +6,9 @@ use redis::Value;
 
 use super::client::RedlockBackend;
 use super::fan_out;
+use crate::backend::fault::FaultResult;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::examine::{LEAST, facts, older};
-use crate::backend::redis::fault::FaultResult;
 use crate::backend::redis::script::Step;
 use crate::backend::{Examination, Risk};
 use crate::lock::Moment;

@@ -8,9 +8,10 @@ use redis::Value;
 use super::core::{Aim, Core, UNTOLD, proposal};
 use super::reply::{Reply, Row};
 use super::script::LOOK;
+use crate::backend::fault::FaultResult;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::text;
-use crate::backend::redis::fault::{Fault, FaultResult};
+use crate::backend::redis::fault;
 use crate::backend::redis::script::Step;
 use crate::backend::redis::service::Patience;
 use crate::backend::redis::view::Armed;
@@ -160,7 +161,7 @@ impl Core {
             let _ = answer.connection.tells.set(answer.replies.get(1) == Some(&Value::Okay));
         }
         let armed = answer.replies.split_off((sent.before + 1).min(answer.replies.len()));
-        let reply = answer.replies.get(sent.before).ok_or_else(|| Fault::nonsense("no reply"))?;
+        let reply = answer.replies.get(sent.before).ok_or_else(|| fault::nonsense("no reply"))?;
         Ok(Back { sent, reply: Reply::parse(reply, &self.names)?, armed, connection: answer.connection })
     }
 

@@ -8,8 +8,9 @@ use redis::Value;
 use tokio::task::JoinSet;
 
 use super::core::Nodes;
+use crate::backend::fault::FaultResult;
 use crate::backend::redis::connection::Connection;
-use crate::backend::redis::fault::{Fault, FaultResult};
+use crate::backend::redis::fault;
 use crate::backend::redis::script::Step;
 use crate::backend::redis::service::{Patience, Service};
 use crate::lock::Moment;
@@ -74,7 +75,7 @@ pub(super) async fn answers(
             let make = move |_: &Connection| steps.clone();
             let answer = service.call(None, deadline, Patience::Once, make).await?;
             let refused = answer.replies.iter().find_map(|reply| match reply {
-                Value::ServerError(error) => Some(Fault::of(error)),
+                Value::ServerError(error) => Some(fault::of(error)),
                 _ => None,
             });
             refused.map_or(Ok(answer.replies), Err)

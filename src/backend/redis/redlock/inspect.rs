@@ -12,10 +12,11 @@ use super::fan_out::{self, STRAGGLE};
 use super::majority;
 use super::reply::number;
 use super::script::INSPECT;
+use crate::backend::fault::FaultResult;
 use crate::backend::record::Record;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::text;
-use crate::backend::redis::fault::{Fault, FaultResult};
+use crate::backend::redis::fault;
 use crate::backend::redis::inspect::{key, value_of};
 use crate::backend::redis::keys::Naming;
 use crate::backend::redis::row::{foreign_entry, granted, instant, integer};
@@ -126,12 +127,12 @@ async fn scan(service: &Service, naming: &Naming, deadline: Moment) -> FaultResu
         let answer = service.call(None, deadline, Patience::Once, steps).await?;
         let parts = match answer.replies.first() {
             Some(Value::Array(parts)) => parts.as_slice(),
-            Some(Value::ServerError(error)) => return Err(Fault::of(error)),
+            Some(Value::ServerError(error)) => return Err(fault::of(error)),
             _ => &[],
         };
-        let [next, Value::Array(keys)] = parts else { return Err(Fault::nonsense("no keys")) };
+        let [next, Value::Array(keys)] = parts else { return Err(fault::nonsense("no keys")) };
         names.extend(keys.iter().filter_map(text).filter_map(|key| naming.name_of_either(&key)));
-        cursor = text(next).ok_or_else(|| Fault::nonsense("no cursor"))?;
+        cursor = text(next).ok_or_else(|| fault::nonsense("no cursor"))?;
         if cursor == "0" {
             return Ok(names);
         }
@@ -147,9 +148,9 @@ impl Line {
         let mut line = Self { key, nodes, answered: 0, values: Vec::new(), entries: Vec::new() };
         let mut found: BTreeMap<ClaimId, Found> = BTreeMap::new();
         for reply in replies {
-            let Value::Array(parts) = reply else { return Err(Fault::nonsense("no queue")) };
+            let Value::Array(parts) = reply else { return Err(fault::nonsense("no queue")) };
             let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
-                return Err(Fault::nonsense("no queue"));
+                return Err(fault::nonsense("no queue"));
             };
             line.answered += 1;
             let value = value_of(value);

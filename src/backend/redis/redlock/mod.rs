@@ -39,7 +39,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::fault::NAME;
+use crate::backend::fault::During;
+use crate::backend::redis::fault::NAME;
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 pub use client::RedlockBackend;
@@ -71,20 +72,20 @@ impl Backend for RedlockBackend {
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
         let claim = enter::enter(self, request, deadline).await;
-        let claim = claim.map_err(|fault| fault.during("join the queue", request.names.first()))?;
+        let claim = claim.during(NAME, "join the queue", request.names.first())?;
         Ok(Arc::new(claim))
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let names = std::slice::from_ref(name);
         let lines = inspect::entries(&self.nodes, &self.naming, names, deadline).await;
-        let mut lines = lines.map_err(|fault| fault.during("inspect the queue", Some(name)))?;
+        let mut lines = lines.during(NAME, "inspect the queue", Some(name))?;
         Ok(lines.remove(0).status(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let lines = inspect::lines(self, prefix, deadline).await;
-        lines.map_err(|fault| fault.during("list the queues", None))
+        lines.during(NAME, "list the queues", None)
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
@@ -102,13 +103,13 @@ impl Backend for RedlockBackend {
         deadline: Moment,
     ) -> Result<bool> {
         let evicted = evict::evict(self, std::slice::from_ref(name), id, how, by, deadline).await;
-        evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
+        evicted.during(NAME, "evict from the queue", Some(name))
     }
 
     async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
         let Request { names, id, holder, .. } = request;
         let gone = evict::evict(self, names, *id, Evict::Force, holder, deadline).await;
-        gone.map(drop).map_err(|fault| fault.during("leave the queue", names.first()))
+        gone.map(drop).during(NAME, "leave the queue", names.first())
     }
 
     fn is_detachable(&self, _: usize) -> bool {
@@ -117,25 +118,25 @@ impl Backend for RedlockBackend {
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let lives = renew::renew(self, name, id, deadline).await;
-        lives.map_err(|fault| fault.during("renew the claim", Some(name)))
+        lives.during(NAME, "renew the claim", Some(name))
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let published = evict::publish(self, name, id, value, deadline).await;
-        published.map_err(|fault| fault.during("publish a value in the queue", Some(name)))
+        published.during(NAME, "publish a value in the queue", Some(name))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let evicted = evict::evict_foreign(self, name, id, deadline).await;
-        evicted.map_err(|fault| fault.during("evict from the queue", Some(name)))
+        evicted.during(NAME, "evict from the queue", Some(name))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        examine::examine(self, deadline).await.map_err(|fault| fault.during("examine the service", None))
+        examine::examine(self, deadline).await.during(NAME, "examine the service", None)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let age = evict::last_success(self, name, deadline).await;
-        age.map_err(|fault| fault.during("read the last success", Some(name)))
+        age.during(NAME, "read the last success", Some(name))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::reply::{Other, Position, Row};
-use crate::backend::redis::fault::Fault;
+use crate::backend::fault::Fault;
 use crate::backend::redis::view::Armed;
 use crate::lock::{FencingToken, Granted, Moment};
 

@@ -9,8 +9,9 @@ use redis::Value;
 use super::core::{Nodes, UNTOLD};
 use super::inspect;
 use crate::backend::Observer;
+use crate::backend::fault::{During, FaultResult};
 use crate::backend::redis::connection::{Connection, any_news};
-use crate::backend::redis::fault::FaultResult;
+use crate::backend::redis::fault::NAME;
 use crate::backend::redis::keys::Naming;
 use crate::backend::redis::script::Step;
 use crate::backend::redis::service::Patience;
@@ -114,7 +115,6 @@ impl RedlockObserver {
 #[async_trait]
 impl Observer for RedlockObserver {
     async fn next(&mut self) -> Result<LockStatus> {
-        let name = self.name.clone();
-        self.follow().await.map_err(|fault| fault.during("observe the queue", Some(&name)))
+        self.follow().await.during(NAME, "observe the queue", Some(&self.name))
     }
 }

@@ -8,7 +8,8 @@ use super::fan_out::{self, STRAGGLE};
 use super::inspect;
 use super::reply::{Position, Reply};
 use super::script::RENEW;
-use crate::backend::redis::fault::{Fault, FaultResult};
+use crate::backend::fault::{Fault, FaultResult};
+use crate::backend::redis::fault;
 use crate::backend::redis::script::millis;
 use crate::backend::redis::wire::keys_of;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
@@ -34,7 +35,7 @@ pub(super) async fn renew(
     let step = on_lines(&RENEW, &keys, id, proposal(), &[ttl]);
     let parse = |reply| match Reply::parse(&reply, &keys)? {
         Reply::Position(position) => Ok(position),
-        Reply::Mismatch(_) | Reply::Number(_) => Err(Fault::nonsense("no answer to a renewal")),
+        Reply::Mismatch(_) | Reply::Number(_) => Err(fault::nonsense("no answer to a renewal")),
     };
     let answers = fan_out::from_all(nodes, STRAGGLE, deadline, step, parse).await?;
     let positions: Vec<&Position> = answers.iter().flatten().collect();

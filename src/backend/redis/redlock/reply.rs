@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use redis::Value;
 
+use crate::backend::fault::FaultResult;
 use crate::backend::record::Record;
 use crate::backend::redis::dial::text;
-use crate::backend::redis::fault::{Fault, FaultResult};
+use crate::backend::redis::fault;
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::row;
 use crate::lock::{Granted, Mode};
@@ -27,7 +28,7 @@ pub(super) struct Row {
 impl Row {
     fn parse(reply: &Value, keys: &LockKeys) -> FaultResult<Self> {
         let base = row::Row::parse(reply, keys)?;
-        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no row of a queue")) };
+        let Value::Array(parts) = reply else { return Err(fault::nonsense("no row of a queue")) };
         let at = |n: usize| parts.get(n).and_then(text);
         let taken = at(16).unwrap_or_default();
         Ok(Self {
@@ -96,7 +97,7 @@ impl Reply {
         if let Value::Int(number) = reply {
             return Ok(Self::Number(*number));
         }
-        let Value::Array(parts) = reply else { return Err(Fault::nonsense("no answer to a step")) };
+        let Value::Array(parts) = reply else { return Err(fault::nonsense("no answer to a step")) };
         let at = |n: usize| parts.get(n).and_then(text);
         match (at(0).as_deref(), parts.get(1)) {
             (Some("mismatch"), _) => {
@@ -121,7 +122,7 @@ impl Reply {
                     run: at(3).unwrap_or_default(),
                 }))
             }
-            _ => Err(Fault::nonsense("not one row for each name")),
+            _ => Err(fault::nonsense("not one row for each name")),
         }
     }
 }

@@ -8,8 +8,8 @@ use super::config::{MysqlConfig, MysqlPlace, MysqlTls};
 use super::fault;
 use super::language::SessionLocks;
 use crate::backend::cause;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::options::Secret;
-use crate::backend::sql::fault::{Fault, FaultResult};
 use crate::backend::sql::tables::Tables;
 use crate::lock::ErrorKind;
 
@@ -54,7 +54,7 @@ impl Dialer {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let options = self.options(&self.config.places[server]);
-        options.connect().await.map_err(|error| fault::of(&error).from(&self.peer(server)))
+        options.connect().await.map_err(|error| fault::of(&error).at(&self.peer(server)))
     }
 
     /// As [`Dialer::connect`], and sees that the server is the one of several that takes writes.
@@ -62,7 +62,7 @@ impl Dialer {
         let mut connection = self.connect(server).await?;
         if self.config.places.len() > 1 {
             let facts = ask(&mut connection, FACTS).await;
-            let (facts, _) = facts.map_err(|error| fault::of(&error).from(&self.peer(server)))?;
+            let (facts, _) = facts.map_err(|error| fault::of(&error).at(&self.peer(server)))?;
             let is = |name: &str, value: &str| {
                 let mut rows = facts.iter().flatten();
                 rows.any(|row| row[0].as_deref() == Some(name) && row[1].as_deref() == Some(value))
@@ -75,7 +75,7 @@ impl Dialer {
                 ));
             }
             if is("read_only", "ON") {
-                return Err(Fault::spent(cause::read_only("read_only")).from(&self.peer(server)));
+                return Err(Fault::spent(cause::read_only("read_only")).at(&self.peer(server)));
             }
         }
         Ok(connection)

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::MysqlConfig;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::Session;
 use crate::backend::sql::examine::of_backup;
-use crate::backend::sql::fault::{Fault, FaultResult};
 use crate::backend::{Examination, Risk};
 
 /// So few connections are left that a line of waiters may use them up.

@@ -4,7 +4,8 @@ use sqlx::Error;
 use sqlx::mysql::MySqlDatabaseError;
 
 use crate::backend::cause;
-use crate::backend::sql::fault::{Fault, Remedy};
+use crate::backend::fault::Fault;
+use crate::backend::sql::fault::{again, no_right, no_tables};
 use crate::backend::tls;
 use crate::lock::ErrorKind;
 
@@ -32,13 +33,13 @@ pub(super) fn of(error: &Error) -> Fault {
             ErrorKind::Denied,
             format!("{text}; dlock knows mysql_native_password, caching_sha2_password and sha256_password"),
         ),
-        other => Fault { remedy: Remedy::OtherSession, ..nonsense(other) },
+        other => nonsense(other),
     }
 }
 
 fn nonsense(error: &Error) -> Fault {
-    let reason = format!("the reply makes no sense ({error}); is this a MySQL or MariaDB server?");
-    Fault::new(ErrorKind::Corrupt, reason)
+    let fault = Fault::nonsense(error);
+    Fault { reason: fault.reason.asking("is this a MySQL or MariaDB server?"), ..fault }
 }
 
 /// The number of the server's error, if it is one.
@@ -48,8 +49,8 @@ pub(super) fn number(error: &Error) -> Option<u16> {
 
 fn of_server(number: u16, text: &str) -> Fault {
     match number {
-        1146 => Fault::no_tables(text),
-        1044 | 1142 | 1143 | 1227 | 1370 => Fault::no_right(text),
+        1146 => no_tables(text),
+        1044 | 1142 | 1143 | 1227 | 1370 => no_right(text),
         1045 | 1130 | 1698 | 1820 | 1862 | 3118 | 3159 | 3955 => {
             Fault::new(ErrorKind::Denied, cause::wrong_password(text, ", MYSQL_PWD and ~/.my.cnf"))
         }
@@ -58,7 +59,7 @@ fn of_server(number: u16, text: &str) -> Fault {
         }
         // The transaction was undone for another's sake, or waited too long for its turn; a statement was ended by
         // somebody; somebody has just made what this one was to make.
-        1205 | 1213 | 1317 | 3024 | 1969 | 1020 | 1062 | 1050 | 1412 | 1684 => Fault::again(text),
+        1205 | 1213 | 1317 | 3024 | 1969 | 1020 | 1062 | 1050 | 1412 | 1684 => again(text),
         // Not a statement that dlock sends: the one that asks whether writes are taken.
         1242 => Fault::spent(cause::read_only("read_only")),
         1290 | 1792 | 1836 | 1874 => Fault::spent(cause::read_only(text)),
@@ -91,9 +92,6 @@ fn of_server(number: u16, text: &str) -> Fault {
 
 /// A server refuses a client's certificate only after the client believes it is connected.
 fn of_stream(error: &std::io::Error) -> Fault {
-    match tls::refusal(error) {
-        Some((ErrorKind::Unavailable, reason)) => Fault::spent(reason),
-        Some((kind, reason)) => Fault::new(kind, reason),
-        None => Fault::unreached(error),
-    }
+    // Who it was is added by whoever knows.
+    tls::refusal(error).unwrap_or_else(|| Fault::spent(cause::explained(error)))
 }

@@ -16,8 +16,8 @@ use super::batch::{HABITS, ask, say_goodbye};
 use super::dial::Dialer;
 use super::listener::{Listener, News};
 use super::{fault, language};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::{Session, Sets, Told, Wait};
-use crate::backend::sql::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, Granted};
 
 /// What the first batch of a session begins with, after its habits. A lock that is waited for has to come while the client still may

@@ -14,9 +14,9 @@ use super::fault;
 use super::session::{MARK, PgSession};
 use super::tls::Encryption;
 use crate::backend::cause;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::Session;
-use crate::backend::sql::fault::{Fault, FaultResult};
-use crate::lock::ErrorKind;
+use crate::lock::{ErrorKind, Reason};
 
 /// Opens a connection to the server at `place`, which must take writes.
 pub(super) async fn dial(config: &PgConfig, place: &PgPlace) -> FaultResult<PgSession> {
@@ -27,8 +27,8 @@ pub(super) async fn dial(config: &PgConfig, place: &PgPlace) -> FaultResult<PgSe
         other => other,
     };
     let session = session.map_err(|refusal| match refusal {
-        Refusal::Fault(fault) => in_spite_of(fault, config).from(&place.to_string()),
-        Refusal::Mark => Fault::spent(format!("{place} refuses every greeting")),
+        Refusal::Fault(fault) => in_spite_of(fault, config).at(place),
+        Refusal::Mark => Fault::spent(Reason::of(place, "refuses every greeting")),
     })?;
     Ok(session)
 }
@@ -37,7 +37,7 @@ pub(super) async fn dial(config: &PgConfig, place: &PgPlace) -> FaultResult<PgSe
 fn in_spite_of(fault: Fault, config: &PgConfig) -> Fault {
     match &config.ignored {
         Some(ignored) if fault.kind == ErrorKind::Denied => {
-            Fault { reason: format!("{}; {ignored}", fault.reason), ..fault }
+            Fault { reason: fault.reason.advising(ignored), ..fault }
         }
         _ => fault,
     }
@@ -140,7 +140,8 @@ fn unreached(error: &io::Error) -> Refusal {
     if error.kind() == io::ErrorKind::PermissionDenied {
         return Refusal::Fault(Fault::new(ErrorKind::Denied, cause::said(error)));
     }
-    Refusal::Fault(Fault::unreached(error))
+    // Who it was is added by whoever knows.
+    Refusal::Fault(Fault::spent(cause::explained(error)))
 }
 
 /// Without asking the system for what needs no asking: that takes a thread.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::PgConfig;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::Session;
 use crate::backend::sql::examine::of_backup;
-use crate::backend::sql::fault::{Fault, FaultResult};
 use crate::backend::{Examination, Risk};
 
 /// The first version with everything that is used, as the server counts.

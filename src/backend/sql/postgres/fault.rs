@@ -6,7 +6,8 @@ use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
 use crate::backend::cause;
-use crate::backend::sql::fault::Fault;
+use crate::backend::fault::Fault;
+use crate::backend::sql::fault::{again, no_right, no_tables};
 use crate::backend::tls;
 use crate::lock::ErrorKind;
 
@@ -24,15 +25,15 @@ fn of_server(said: &DbError) -> Fault {
         None => said.message().to_owned(),
     };
     match said.code().code() {
-        "42P01" => Fault::no_tables(text),
-        "42501" => Fault::no_right(text),
-        "3F000" => Fault::no_right(format!("{text}: there is no place for the tables")),
+        "42P01" => no_tables(text),
+        "42501" => no_right(&text),
+        "3F000" => no_right(&format!("{text}: there is no place for the tables")),
         "42703" => Fault::new(
             ErrorKind::Corrupt,
             format!("{text}; the tables are another program's, or another version's: use another --prefix"),
         ),
         // The transaction was undone for another's sake, or somebody has just made what this one was to make.
-        "40001" | "40P01" | "23505" | "42P07" | "55P03" => Fault::again(text),
+        "40001" | "40P01" | "23505" | "42P07" | "55P03" => again(text),
         "25006" => Fault::spent(cause::read_only(&text)),
         "28000" if text.contains("client certificate") => Fault::new(
             ErrorKind::Denied,
@@ -59,7 +60,10 @@ fn of_client(error: &Error) -> Fault {
     let mut cause = error.source();
     while let Some(inner) = cause {
         let own = inner.downcast_ref::<Fault>().cloned();
-        if let Some(fault) = own.or_else(|| inner.downcast_ref::<std::io::Error>().and_then(of_stream)) {
+        // A server refuses a client's certificate only after the client believes it is connected.
+        if let Some(fault) =
+            own.or_else(|| inner.downcast_ref::<std::io::Error>().and_then(|error| tls::refusal(error)))
+        {
             return fault;
         }
         cause = inner.source();
@@ -79,12 +83,4 @@ fn of_client(error: &Error) -> Fault {
         return Fault::new(ErrorKind::Denied, reason);
     }
     Fault::spent(text)
-}
-
-/// A server refuses a client's certificate only after the client believes it is connected.
-fn of_stream(error: &std::io::Error) -> Option<Fault> {
-    Some(match tls::refusal(error)? {
-        (ErrorKind::Unavailable, reason) => Fault::spent(reason),
-        (kind, reason) => Fault::new(kind, reason),
-    })
 }

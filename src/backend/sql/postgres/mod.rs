@@ -16,10 +16,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::dialect::{Dialect, Session};
-use super::fault::FaultResult;
 use super::tables::Tables;
 use crate::backend::Examination;
 use crate::backend::cause::Manner;
+use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, LockName};
 pub use config::{PgConfig, PgMode, PgPlace};
 

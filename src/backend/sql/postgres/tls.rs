@@ -10,14 +10,15 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
 use super::config::PgMode;
-use crate::backend::options::{Pem, Tls};
-use crate::backend::sql::fault::{Fault, FaultResult};
+use crate::backend::fault::{Fault, FaultResult};
+use crate::backend::options::Tls;
+use crate::backend::tls::{certificates, roots};
 use crate::lock::ErrorKind;
 
 /// How to encrypt a connection to one host.
@@ -42,7 +43,7 @@ fn client(mode: PgMode, tls: &Tls) -> FaultResult<ClientConfig> {
     let verifier = verifier(mode, tls, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| Fault::new(ErrorKind::Internal, error))?
+        .map_err(|error| Fault::new(ErrorKind::Internal, error.to_string()))?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let Some(identity) = &tls.identity else { return Ok(builder.with_no_client_auth()) };
@@ -69,7 +70,7 @@ fn verifier(
     let inner = if chain {
         let roots = Arc::new(roots(tls.authority.as_ref())?);
         let built = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider)).build();
-        Some(built.map_err(|error| Fault::new(ErrorKind::Invalid, error))?)
+        Some(built.map_err(|error| Fault::new(ErrorKind::Invalid, error.to_string()))?)
     } else {
         None
     };
@@ -77,27 +78,6 @@ fn verifier(
         Some(inner) if mode == PgMode::VerifyFull => Ok(inner),
         inner => Ok(Arc::new(Lenient { inner, provider: Arc::clone(provider) })),
     }
-}
-
-/// The given authorities alone, or the system's.
-fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
-    let mut store = RootCertStore::empty();
-    let (given, certificates) = match authority {
-        Some(pem) => (true, certificates(pem)?),
-        None => (false, rustls_native_certs::load_native_certs().certs),
-    };
-    let (added, _) = store.add_parsable_certificates(certificates);
-    if added == 0 {
-        let whose = if given { "the given file" } else { "the system's trust store; see --cacert" };
-        let reason = format!("there is no CA certificate in {whose}");
-        return Err(Fault::new(ErrorKind::Invalid, reason));
-    }
-    Ok(store)
-}
-
-fn certificates(pem: &Pem) -> FaultResult<Vec<CertificateDer<'static>>> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    read.map_err(|error| Fault::new(ErrorKind::Invalid, format!("a certificate cannot be read: {error}")))
 }
 
 /// Believes whom `sslmode` says to believe without looking at the name, or at all.
