@@ -162,6 +162,8 @@ pub mod adr {
     pub mod r0124_every_message_of_every_way_to_hold {}
     #[doc = include_str!("adr/0125-an-attempt-to-enter-is-undone-whatever-came-of-it.md")]
     pub mod r0125_an_attempt_to_enter_is_undone_whatever_came_of_it {}
+    #[doc = include_str!("adr/0126-a-reason-has-parts.md")]
+    pub mod r0126_a_reason_has_parts {}
     #[doc = include_str!("adr/0127-what-ends-a-claim-waits-for-no-answer.md")]
     pub mod r0127_what_ends_a_claim_waits_for_no_answer {}
     #[doc = include_str!("adr/0128-a-tree-is-stopped-before-it-is-told-to-end.md")]
