@@ -20,7 +20,7 @@ use super::wire::{on_lines, one};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, Publisher, Source, patience};
 use crate::backend::fault::{During, Fault, FaultResult, Retry};
-use crate::lock::{ClaimId, ClaimState, ErrorKind, LockName, Mode, Moment, Request, Result};
+use crate::lock::{ClaimId, ClaimState, LockName, Mode, Moment, Request, Result};
 
 /// Between two looks where the server does not tell of changes.
 const UNTOLD: Duration = Duration::from_millis(500);
@@ -177,7 +177,7 @@ impl RedisClaim {
                 return Ok(());
             }
         }
-        Err(Fault::new(ErrorKind::Unavailable, "the queue changes faster than it can be read"))
+        Err(Fault::unavailable("the queue changes faster than it can be read"))
     }
 
     /// A claim that is gone from one of its lines leaves the others; after a hold its command has to end first.

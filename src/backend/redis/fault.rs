@@ -46,20 +46,13 @@ pub(super) fn of(error: &ServerError) -> Fault {
         "ERR" if details.contains("max number of clients") => {
             Fault::spent(cause::full("connection", details, "raise maxclients or wait"))
         }
-        "OOM" => {
-            Fault::new(ErrorKind::Unavailable, cause::full("memory", "maxmemory", "raise the limit or wait"))
-        }
-        "LOADING" => Fault::new(
-            ErrorKind::Unavailable,
-            "it is still loading its data; it can be used when that is done",
-        ),
+        "OOM" => Fault::unavailable(cause::full("memory", "maxmemory", "raise the limit or wait")),
+        "LOADING" => Fault::unavailable("it is still loading its data; it can be used when that is done"),
         "TRYAGAIN" => {
             Fault::unavailable("the keys of the lock are moving to another node of the cluster (TRYAGAIN)")
                 .helped_by(Retry::Again)
         }
-        "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "MISCONF" | "NOREPLICAS" => {
-            Fault::new(ErrorKind::Unavailable, text)
-        }
+        "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "MISCONF" | "NOREPLICAS" => Fault::unavailable(text),
         "READONLY" | "UNBLOCKED" => {
             let said = text.split(" script: ").next().unwrap_or(text);
             Fault::unavailable(format!("{} (it is a replica)", cause::read_only(said)))

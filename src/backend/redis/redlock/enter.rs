@@ -200,7 +200,7 @@ fn verdict(core: &Core, request: &Request) -> FaultResult<()> {
             core.nodes.max_ttl.as_secs(),
             left.as_secs() + 1
         );
-        return Err(Fault::new(ErrorKind::Unavailable, reason));
+        return Err(Fault::unavailable(reason));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::redis::fault;
 use crate::backend::redis::script::millis;
 use crate::backend::redis::wire::keys_of;
-use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
+use crate::lock::{ClaimId, LockName, Moment};
 
 /// As [`crate::backend::Backend::renew`]: it holds if a majority renewed it, with one slot for each name, whose word counts. It
 /// is made anew nowhere, so what a node has lost of it stays lost, and a minority that has it prolongs nothing.
@@ -51,7 +51,7 @@ pub(super) async fn renew(
     let reason = format!(
         "{most} of {all} nodes have renewed it and {without} know nothing of it, so it may hold or not"
     );
-    Err(Fault::new(ErrorKind::Unavailable, reason))
+    Err(Fault::unavailable(reason))
 }
 
 /// Of the nodes that are old enough to have a say: how many gave the claim the same slots, and how many have not given it

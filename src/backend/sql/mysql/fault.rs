@@ -68,9 +68,9 @@ fn of_server(number: u16, text: &str) -> Fault {
             Fault::new(ErrorKind::Full, cause::full("connection", text, "raise the limit or wait"))
         }
         // Nor is there space.
-        1021 | 1114 => Fault::new(ErrorKind::Unavailable, cause::full("space", text, "make room or wait")),
+        1021 | 1114 => Fault::unavailable(cause::full("space", text, "make room or wait")),
         // Out of threads or memory: time may help.
-        1037 | 1038 | 1041 | 1135 | 3168 => Fault::new(ErrorKind::Unavailable, text),
+        1037 | 1038 | 1041 | 1135 | 3168 => Fault::unavailable(text),
         // It goes, is not there yet, or has ended this connection.
         1047 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 2013 | 3032 | 3169 | 4031 => {
             Fault::spent(text)

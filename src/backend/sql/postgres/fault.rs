@@ -49,9 +49,9 @@ fn of_server(said: &DbError) -> Fault {
         "53300" => {
             Fault::new(ErrorKind::Full, cause::full("connection", &text, "raise max_connections or wait"))
         }
-        "53100" => Fault::new(ErrorKind::Unavailable, cause::full("space", &text, "make room or wait")),
+        "53100" => Fault::unavailable(cause::full("space", &text, "make room or wait")),
         // Out of memory or disk; cancelled by a time limit of the server's.
-        code if code.starts_with("53") || code == "57014" => Fault::new(ErrorKind::Unavailable, text),
+        code if code.starts_with("53") || code == "57014" => Fault::unavailable(text),
         code => Fault::new(ErrorKind::Corrupt, format!("{text} (SQLSTATE {code})")),
     }
 }
