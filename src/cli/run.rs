@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether a keeper that was stopped in line is replaced by a new one, at the end of the line.
+    /// Whether a keeper that was stopped in the queue is replaced by a new one, at the end of the queue.
     fn may_wait_again(&self, failure: &KeeperFailure) -> bool {
         failure.why == WhyFailed::Stalled
             && failure.command == CommandFate::NotStarted
@@ -171,7 +171,7 @@ impl<'a> Run<'a> {
         let id = ClaimId::from_number(number);
         let by = holder::of_process(std::process::id(), self.settings.command.first_word(), None);
         let deadline = clock::now() + CLEANING;
-        runtime.block_on(async {
+        connect::run_on(runtime, async {
             for name in &self.settings.names {
                 // A claim goes as a whole, but it may stand on some of the names only.
                 let gone = matches!(backend.evict(name, id, Evict::Force, &by, deadline).await, Ok(true));
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
             backend.preconnect();
         }
         match connect::runtime() {
-            Ok(runtime) => runtime.block_on(self.keep_in_runtime(setup, backend)),
+            Ok(runtime) => connect::run_on(runtime, self.keep_in_runtime(setup, backend)),
             Err(error) => self.printer.print(&refused(error).message),
         }
         last_words();

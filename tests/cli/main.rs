@@ -23,6 +23,7 @@ mod nested;
 mod options;
 mod replace;
 mod reports;
+mod resolver;
 mod shells;
 mod usage;
 

@@ -102,7 +102,7 @@ fn profiles(found: &Found) -> Vec<Candidate> {
 fn ask<T>(found: &Found, question: impl AsyncFnOnce(&dyn Backend) -> Option<T>) -> Option<T> {
     let settings = ListSettings::resolve(&look(found)?, &Environment::real()).ok()?;
     let backend = connect::open(&settings.viewing.connection).ok()?;
-    connect::runtime().ok()?.block_on(question(&*backend))
+    connect::run_on(connect::runtime().ok()?, question(&*backend))
 }
 
 fn locks(found: &Found) -> Vec<Candidate> {

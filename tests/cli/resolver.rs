@@ -1,0 +1,48 @@
+//! A resolver that does not answer.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::support::Bed;
+
+/// How long the system asks for the address of a host before it says that there is none, in seconds.
+const SILENCE: u64 = 40;
+
+/// Hosts without an address, of every kind of service.
+const ENDPOINTS: [&str; 6] = [
+    "http://none.example:2379",
+    "redis://none.example:6379",
+    "zk://none.example:2181",
+    "mysql://root@none.example:3306/locks",
+    "postgres://postgres@none.example:5432/locks",
+    "memcached://none.example:11211",
+];
+
+/// What runs `sh -c SCRIPT` in a network without an answer to any question.
+const SILENT: &str = r#"
+import os, socket, subprocess, sys
+silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+silent.bind(("127.0.0.1", 53))
+sys.exit(subprocess.call(["bash", "-c", sys.argv[1]]))
+"#;
+
+#[test]
+fn a_resolver_that_does_not_answer_holds_nobody_up() {
+    let bed = Bed::new();
+    bed.write("resolv.conf", &format!("nameserver 127.0.0.1\noptions timeout:{SILENCE} attempts:1\n"));
+    let mut asking = String::from("ip link set lo up && mount --bind resolv.conf /etc/resolv.conf || exit\n");
+    for endpoint in ENDPOINTS {
+        for words in ["status x", "list", "run --wait 1s --name x -- touch started", "doctor"] {
+            let (verb, rest) = words.split_once(' ').unwrap_or((words, ""));
+            let ask = format!(r#""$dlock" {verb} --endpoint {endpoint} {rest}"#);
+            writeln!(asking, r#"({ask} >/dev/null 2>&1; echo "$?") &"#).expect("a longer script");
+        }
+    }
+    asking += "wait";
+    let mut command = bed.command("unshare");
+    command.args(["--mount", "--net", Bed::python(), "-c", SILENT, &asking]);
+    let ended = bed.finish(&mut command).silently(0);
+    assert_eq!(ended.text(), "69\n".repeat(ENDPOINTS.len() * 4));
+    assert!(ended.took < Duration::from_secs(SILENCE - 10), "{:?}", ended.took);
+    assert!(!bed.exists("started"));
+}
