@@ -19,16 +19,22 @@ const LENGTH: Duration = Duration::from_secs(25);
 /// How long a link stays cut: shorter and longer than a lease.
 const CUTS: [Duration; 3] = [Duration::from_millis(700), Duration::from_secs(2), Duration::from_secs(7)];
 
-/// Leads as `$1`: it says in `$0.log` that it does, and in which term, and proclaims one value after the other, until there is
-/// a file `$0.stop`. All of its tree have one open file locked, so the kernel says whether another tree lives.
+/// Leads as `$1`: it says in `$0.log` that it does, and in which term, and proclaims one value after the other, the last one when
+/// there is a file `$0.stop`. All of its tree have one open file locked, so the kernel says whether another tree lives.
 const LEADER: &str = r#"exec 9>>"$0.tree"
 flock -n 9 || echo "overlap $1 $DLOCK_TOKEN" >>"$0.log"
 echo "leads $1 $DLOCK_TOKEN" >>"$0.log"
 n=0
-until [ -e "$0.stop" ]; do
+last=
+until [ "$last" ]; do
+    [ -e "$0.stop" ] && last=yes
     n=$((n + 1))
     echo "tries $1-$DLOCK_TOKEN-$n" >>"$0.log"
-    "$dlock" proclaim --endpoint "$locks" -- "$1-$DLOCK_TOKEN-$n" 2>>"$0.err" && echo "said $1-$DLOCK_TOKEN-$n" >>"$0.log"
+    if "$dlock" proclaim --endpoint "$locks" -- "$1-$DLOCK_TOKEN-$n" 2>>"$0.err"; then
+        echo "said $1-$DLOCK_TOKEN-$n" >>"$0.log"
+    else
+        last=
+    fi
     sleep 0.1
 done
 exec sleep 1000"#;
