@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::backend::Claim;
 use crate::clock::Clock;
-use crate::lock::validity::Terms;
+use crate::lock::validity::LeaseTimes;
 use crate::lock::{Error, Moment, Result};
 
 /// What part of a ttl may have passed since the last confirmation when something is begun. Where renewals are
@@ -14,6 +14,11 @@ use crate::lock::{Error, Moment, Result};
 const FRESH: f64 = 0.6;
 
 /// Until when a hold may be relied on, and when its end must begin.
+///
+/// What becomes of a ttl: [`LeaseRequest`] has the one that was asked for, [`LeaseTimes`] the lengths that follow from the one that was
+/// granted, and this the moments, counted from the last proof of the hold. The keeper's machine wakes by them
+/// ([`act_by`](crate::hold::machine::Machine::act_by)); the front acts at `guard_at`, which the keeper writes into the memory that
+/// they share ([`guard_until`](crate::supervise::keeper::Keeper::guard_until)), should the keeper not have done so by then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
     /// When SIGTERM is due; never without a lease.
@@ -42,7 +47,7 @@ pub type Attempt = Pin<Box<dyn Future<Output = (Moment, Result<Moment>)> + Send>
 
 /// What was asked for of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wanted {
+pub struct LeaseRequest {
     /// Its length.
     pub ttl: Duration,
     /// The time between SIGTERM and SIGKILL.
@@ -60,7 +65,7 @@ pub struct Wanted {
 pub struct LeaseKeeper {
     claim: Arc<dyn Claim>,
     clock: Clock,
-    wanted: Wanted,
+    asked: LeaseRequest,
     /// From when the last confirmed ttl counts.
     from: Moment,
     next: Moment,
@@ -68,43 +73,43 @@ pub struct LeaseKeeper {
 
 impl LeaseKeeper {
     /// A keeper for `claim`, whose ttl counts from `from`. A claim that the kernel keeps has no ttl; it is looked
-    /// after as often as if it had the wanted one, so that a keeper which hangs is noticed there too.
-    pub fn new(claim: Arc<dyn Claim>, clock: Clock, wanted: Wanted, from: Moment) -> Self {
-        let mut keeper = Self { claim, clock, wanted, from, next: from };
+    /// after as often as if it had the one that was asked for, so that a keeper which hangs is noticed there too.
+    pub fn new(claim: Arc<dyn Claim>, clock: Clock, asked: LeaseRequest, from: Moment) -> Self {
+        let mut keeper = Self { claim, clock, asked, from, next: from };
         keeper.next = from + keeper.renew_interval();
         keeper
     }
 
     /// The times that follow from the granted ttl. A service that grants less than a second gets a second's
     /// arithmetic with its own ttl left to expire: the claim is then found lost.
-    fn terms(&self) -> Terms {
-        let ttl = self.claim.ttl().unwrap_or(self.wanted.ttl).max(Terms::LEAST_TTL);
-        let terms = Terms::new(ttl, self.wanted.grace).unwrap_or_else(|_| unreachable_terms());
-        if self.wanted.searched { terms.for_search() } else { terms }
+    fn times(&self) -> LeaseTimes {
+        let ttl = self.claim.ttl().unwrap_or(self.asked.ttl).max(LeaseTimes::LEAST_TTL);
+        let times = LeaseTimes::new(ttl, self.asked.grace).unwrap_or_else(|_| unreachable_times());
+        if self.asked.searched { times.for_search() } else { times }
     }
 
     fn renew_interval(&self) -> Duration {
-        self.terms().renew_interval(self.wanted.renewals_per_ttl)
+        self.times().renew_interval(self.asked.renewals_per_ttl)
     }
 
     /// The present promise.
     pub fn window(&self) -> Window {
-        let terms = self.terms();
-        if !self.wanted.leased {
+        let times = self.times();
+        if !self.asked.leased {
             // A renewal is due after a third of the ttl and may take a sixth.
             return Window {
                 terminate_at: Moment::NEVER,
                 begin_until: Moment::NEVER,
                 kill_at: Moment::NEVER,
-                guard_at: self.from + terms.ttl * 5 / 8,
-                guard_step: terms.ttl / 32,
+                guard_at: self.from + times.ttl * 5 / 8,
+                guard_step: times.ttl / 32,
             };
         }
-        let kill_at = terms.kill_at(self.from);
-        let guard_at = kill_at + terms.kill_budget / 2;
+        let kill_at = times.kill_at(self.from);
+        let guard_at = kill_at + times.kill_budget / 2;
         Window {
-            terminate_at: terms.terminate_at(self.from),
-            begin_until: self.from + terms.ttl.mul_f64(FRESH),
+            terminate_at: times.terminate_at(self.from),
+            begin_until: self.from + times.ttl.mul_f64(FRESH),
             kill_at,
             guard_at,
             guard_step: Duration::ZERO,
@@ -121,13 +126,13 @@ impl LeaseKeeper {
     pub fn attempt(&self) -> Attempt {
         let claim = Arc::clone(&self.claim);
         let sent = self.clock.now();
-        let deadline = sent + self.terms().ttl / 6;
+        let deadline = sent + self.times().ttl / 6;
         Box::pin(async move { (sent, claim.renew(deadline).await) })
     }
 
     /// Takes what an attempt, sent at `sent`, came to. A failed one is due again after a thirtieth of the ttl.
     pub fn conclude(&mut self, (sent, answer): (Moment, Result<Moment>)) -> News {
-        let terms = self.terms();
+        let times = self.times();
         match answer {
             Ok(from) => {
                 // A later answer never moves the promise back, and never beyond the beginning of the call.
@@ -136,8 +141,8 @@ impl LeaseKeeper {
                 News::Renewed(self.window())
             }
             Err(error) => {
-                self.next = self.clock.now() + terms.ttl / 30;
-                if !self.wanted.leased {
+                self.next = self.clock.now() + times.ttl / 30;
+                if !self.asked.leased {
                     // The keeper is at work, and the kernel keeps the lock.
                     self.from = self.from.max(sent);
                 }
@@ -147,8 +152,12 @@ impl LeaseKeeper {
     }
 }
 
-fn unreachable_terms() -> Terms {
-    Terms { ttl: Terms::LEAST_TTL, last_grace: Duration::ZERO, kill_budget: Duration::from_millis(100) }
+fn unreachable_times() -> LeaseTimes {
+    LeaseTimes {
+        ttl: LeaseTimes::LEAST_TTL,
+        last_grace: Duration::ZERO,
+        kill_budget: Duration::from_millis(100),
+    }
 }
 
 #[cfg(test)]
@@ -213,9 +222,9 @@ mod tests {
         }
     }
 
-    fn wanted(leased: bool) -> Wanted {
+    fn asked(leased: bool) -> LeaseRequest {
         let (ttl, grace) = (Duration::from_secs(30), Duration::from_secs(5));
-        Wanted { ttl, grace, renewals_per_ttl: 3, leased, searched: false }
+        LeaseRequest { ttl, grace, renewals_per_ttl: 3, leased, searched: false }
     }
 
     fn keeper(replies: &[Reply]) -> (LeaseKeeper, Arc<Scripted>, Moment, Clock) {
@@ -226,7 +235,7 @@ mod tests {
             asked_at: Mutex::default(),
         });
         let from = clock.now();
-        (LeaseKeeper::new(claim.clone(), clock, wanted(true), from), claim, from, clock)
+        (LeaseKeeper::new(claim.clone(), clock, asked(true), from), claim, from, clock)
     }
 
     impl LeaseKeeper {
@@ -289,7 +298,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_a_lease_nothing_ends_and_a_failed_renewal_shows_that_the_keeper_works() {
         let (mut keeper, ..) = keeper(&[Reply::Fails(Duration::ZERO)]);
-        keeper.wanted = wanted(false);
+        keeper.asked = asked(false);
         let (before, before_due) = (keeper.window(), keeper.due());
         assert!(before.terminate_at.is_never() && before.kill_at.is_never());
         assert!(matches!(keeper.next().await, News::Doubtful(_)));

@@ -1,6 +1,6 @@
-//! Backends: services that keep lines of claims.
+//! Backends: services that keep queues of claims.
 //!
-//! **A claim is one entry in a line.** It waits, then holds, then is gone. Giving up and releasing are the
+//! **A claim is one entry in a queue.** It waits, then holds, then is gone. Giving up and releasing are the
 //! same act; position, loss and eviction are changes of the entry. Whether an entry holds is derived from the
 //! ordered live entries by [`crate::lock::queue::held`], never stored.
 //!
@@ -30,7 +30,7 @@
 //!   transient.
 //! - **C13** No wall clock of the client decides anything.
 //! - **C14** Any valid name and any holder text come back byte for byte.
-//! - **C15** Kinds do not mix: a claim with slots on a line of another kind, or the reverse, is a `Mismatch`
+//! - **C15** Kinds do not mix: a claim with slots on a queue of another kind, or the reverse, is a `Mismatch`
 //!   error and changes nothing.
 
 pub mod address;
@@ -107,7 +107,7 @@ pub trait Backend: Debug + Send + Sync {
     /// is the first request's affair.
     fn preconnect(&self) {}
 
-    /// Joins the lines of all names at once and returns, whether or not the locks are free.
+    /// Joins the queues of all names at once and returns, whether or not the locks are free.
     ///
     /// `deadline` bounds the whole call. Errors: `Unavailable`, `Denied`, `Invalid`, `Mismatch` (C15),
     /// `Deadlock` (the wait would close a cycle of waits; the entry is gone again), `Unwritable`, `System`.
@@ -118,13 +118,13 @@ pub trait Backend: Debug + Send + Sync {
     /// Reads holders and waiters in order; changes nothing (C10). A name never used is an empty line.
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus>;
 
-    /// The lines with holders or waiters whose names start with `prefix`, sorted by name; changes nothing.
+    /// The queues with holders or waiters whose names start with `prefix`, sorted by name; changes nothing.
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>>;
 
-    /// Starts observing the line of `name`.
+    /// Starts observing the queue of `name`.
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>>;
 
-    /// Removes, or asks to leave, exactly the entry `id` in the line of `name` (C09); `by` is who asks.
+    /// Removes, or asks to leave, exactly the entry `id` in the queue of `name` (C09); `by` is who asks.
     ///
     /// Returns whether there was such an entry to act on. For a claim on several names the whole claim goes. A call whose
     /// first answer was lost asks again, and may then say that there is no entry since it has removed it itself.
@@ -150,14 +150,14 @@ pub trait Backend: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Removes, now, exactly the entry in the line of `name` that another program's client made and
+    /// Removes, now, exactly the entry in the queue of `name` that another program's client made and
     /// [`Backend::inspect`] shows as `id`; whether it holds or waits. Its owner is told nothing.
     ///
     /// Returns whether it was still there. Errors: `Unavailable`, `Denied`, and `Invalid` where only its owner can end
     /// it; then nothing is changed.
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool>;
 
-    /// Publishes `value` as the label of the entry `id` in the line of `name` if that entry holds (`proclaim`); whether
+    /// Publishes `value` as the label of the entry `id` in the queue of `name` if that entry holds (`proclaim`); whether
     /// it does. That it holds is proved in the step that writes the value, or before it where a hold ends only with its
     /// entry and the step needs that entry.
     ///
@@ -197,7 +197,7 @@ pub trait Backend: Debug + Send + Sync {
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>>;
 }
 
-/// One entry in the lines of its request's names. All methods take `&self`: the keeper renews while the caller
+/// One entry in the queues of its request's names. All methods take `&self`: the keeper renews while the caller
 /// waits.
 #[async_trait]
 pub trait Claim: Debug + Send + Sync {
@@ -231,7 +231,7 @@ pub trait Claim: Debug + Send + Sync {
         Ok(Some(Moment::NEVER))
     }
 
-    /// Leaves all lines: releases if it holds, withdraws if it waits (C08). `succeeded` records for
+    /// Leaves all queues: releases if it holds, withdraws if it waits (C08). `succeeded` records for
     /// `--once-per` that the run which acquired with this claim was a success.
     ///
     /// After an error or a drop it may be called again; if it never succeeds the entry ends with its ttl.
@@ -242,9 +242,9 @@ pub trait Claim: Debug + Send + Sync {
     fn anchors(&self) -> Result<Vec<OwnedFd>>;
 }
 
-/// A view of one line.
+/// A view of one queue.
 #[async_trait]
 pub trait Observer: Debug + Send {
-    /// First the present line, then each time the line as it is after a change. Cancel-safe.
+    /// First the present queue, then each time the queue as it is after a change. Cancel-safe.
     async fn next(&mut self) -> Result<LockStatus>;
 }

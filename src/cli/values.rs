@@ -10,7 +10,7 @@ use super::args::NameArgs;
 use super::exit_code::Failure;
 use super::source::{Found, Source};
 use crate::backend::options::ZkLayout;
-use crate::lock::validity::Terms;
+use crate::lock::validity::LeaseTimes;
 use crate::lock::{LockName, duration};
 use crate::output::{LogFormat, sanitise};
 use crate::supervise::signals::Signal;
@@ -33,7 +33,7 @@ pub fn length(found: &Found) -> Result<Duration, Failure> {
 /// A length of a lease.
 pub fn ttl(found: &Found) -> Result<Duration, Failure> {
     let ttl = length(found)?;
-    match Terms::new(ttl, Duration::ZERO) {
+    match LeaseTimes::new(ttl, Duration::ZERO) {
         Ok(_) => Ok(ttl),
         Err(error) => Err(Failure::usage(format!("{}: {error}", found.source))),
     }

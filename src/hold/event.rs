@@ -11,9 +11,9 @@ use crate::supervise::tree_state::TreeState;
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
-    /// The claim is in line.
+    /// The claim is in the queue.
     Entered,
-    /// It could not be brought into the line.
+    /// It could not be brought into the queue.
     Refused(Error),
     /// The claim stands like this now.
     State(ClaimState),
@@ -57,9 +57,9 @@ pub enum Event {
 /// What to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Enter the line.
+    /// Enter the queue.
     Enter,
-    /// Enter the line again, with a new claim, at its end: the old one was lost for this reason.
+    /// Enter the queue again, with a new claim, at its end: the old one was lost for this reason.
     EnterAgain(LossReason),
     /// Ask the front whether the command may start.
     Ask,
@@ -73,7 +73,7 @@ pub enum Action {
     TerminateTree,
     /// Send SIGKILL to the tree until it is gone.
     KillTree,
-    /// Leave the line, and record a success or not.
+    /// Leave the queue, and record a success or not.
     Leave {
         /// Whether the run was a success.
         succeeded: bool,
@@ -83,9 +83,9 @@ pub enum Action {
 /// Where a hold stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// On the way into the line.
+    /// On the way into the queue.
     Entering,
-    /// In line.
+    /// In the queue.
     Waiting,
     /// The service gave the lock, and too little is left of the lease to begin with: renewed first.
     Confirming,

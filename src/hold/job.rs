@@ -71,7 +71,7 @@ impl Adoption {
 /// Something worth telling people while it happens.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// In line: how many are ahead and who holds, as far as known.
+    /// In the queue: how many are ahead and who holds, as far as known.
     Waiting {
         /// Entries ahead.
         ahead: Option<u32>,
@@ -96,7 +96,7 @@ pub enum Notice<'a> {
     },
     /// The first name is held by this claim of an outer run.
     Nested(ClaimId),
-    /// The entry was lost before the command ran; a new one goes to the end of the line.
+    /// The entry was lost before the command ran; a new one goes to the end of the queue.
     EnteringAgain(&'a LossReason),
     /// The service does not answer; said once until it answers again. What the lease still has to go, if the
     /// lock is held.

@@ -5,7 +5,6 @@
 
 mod actions;
 mod adopting;
-mod aftermath;
 mod context;
 mod driver;
 mod entry;

@@ -45,7 +45,7 @@ pub struct Entered {
     pub under: Option<ClaimId>,
 }
 
-/// Enters the line for those names that no outer hold covers, and takes the others from the outer holds.
+/// Enters the queue for those names that no outer hold covers, and takes the others from the outer holds.
 ///
 /// Errors: those of [`Backend::enter`], and `Deadlock` for an exclusive claim under an own shared hold.
 pub async fn enter(

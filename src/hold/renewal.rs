@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::context::Context;
 use crate::backend::Claim;
-use crate::lease::{Attempt, LeaseKeeper, Wanted};
+use crate::lease::{Attempt, LeaseKeeper, LeaseRequest};
 use crate::lock::Moment;
 
 /// See the module.
@@ -29,14 +29,14 @@ impl Renewal {
     /// The lease counts from `from`.
     pub(super) fn keep(&mut self, context: &Context<'_>, claim: &Arc<dyn Claim>, from: Moment) {
         let (job, capabilities) = (context.job, context.job.backend.capabilities());
-        let wanted = Wanted {
+        let asked = LeaseRequest {
             ttl: job.plan.ttl,
             grace: job.plan.grace,
             renewals_per_ttl: capabilities.renewals_per_ttl,
             leased: capabilities.leased,
             searched: job.adoption.as_ref().is_some_and(|adoption| adoption.process.is_some()),
         };
-        self.lease = Some(LeaseKeeper::new(claim.clone(), context.clock, wanted, from));
+        self.lease = Some(LeaseKeeper::new(claim.clone(), context.clock, asked, from));
     }
 
     /// When SIGTERM is due, if it ever is.

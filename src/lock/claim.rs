@@ -1,4 +1,4 @@
-//! Claims: entries in a line.
+//! Claims: entries in a queue.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub struct Grant {
 /// Where a claim stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClaimState {
-    /// In line.
+    /// In the queue.
     Waiting {
         /// How many live entries stand ahead; `None` where the service cannot tell.
         ahead: Option<u32>,
@@ -44,7 +44,7 @@ pub enum ClaimState {
         /// Who came after it.
         by: Holder,
     },
-    /// No longer in line, and not by its own doing. Final.
+    /// No longer in the queue, and not by its own doing. Final.
     Lost(LossReason),
 }
 

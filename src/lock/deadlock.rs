@@ -16,7 +16,7 @@ enum Reason {
     Nested,
 }
 
-/// What a claim waits for, in one line or by its command.
+/// What a claim waits for, in one queue or by its command.
 #[derive(Clone, Debug)]
 struct Wait {
     reason: Reason,
@@ -25,7 +25,7 @@ struct Wait {
     needed: usize,
 }
 
-/// One entry of a line, as far as it matters here.
+/// One entry of a queue, as far as it matters here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
     /// The claim.
@@ -48,7 +48,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Adds a line: its living entries in order.
+    /// Adds a queue: its living entries in order.
     pub fn add(&mut self, lock: &LockName, line: Vec<Member>) {
         let modes: Vec<Mode> = line.iter().map(|member| member.mode).collect();
         let ids: Vec<ClaimId> = line.iter().map(|member| member.id).collect();

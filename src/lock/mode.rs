@@ -15,7 +15,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether claims of both modes may stand in one line. Exclusive and shared mix with each other;
+    /// Whether claims of both modes may stand in one queue. Exclusive and shared mix with each other;
     /// slots mix only with the same number of slots.
     pub fn mixes_with(self, other: Self) -> bool {
         match (self, other) {

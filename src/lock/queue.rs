@@ -2,9 +2,9 @@
 
 use super::mode::Mode;
 
-/// How many of the first entries of a line hold, given the modes of its live entries in order of arrival.
+/// How many of the first entries of a queue hold, given the modes of its live entries in order of arrival.
 ///
-/// First come, first served: the holders are always a prefix of the line, and an entry that could hold by
+/// First come, first served: the holders are always a prefix of the queue, and an entry that could hold by
 /// its mode still waits behind one that cannot. This is the only place where "who holds" is decided.
 pub fn held(line: &[Mode]) -> usize {
     match line.first() {

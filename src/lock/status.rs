@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{ClaimId, FencingToken, LockName, Mode, Verb};
 
-/// One entry of a line as seen from outside; `None` for what is not known.
+/// One entry of a queue as seen from outside; `None` for what is not known.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Entry {
     /// The claim; of an entry that a foreign client made, what names it at the service, hashed.

@@ -11,7 +11,7 @@ use super::Moment;
 
 /// The times that follow from a granted ttl and the wanted grace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Terms {
+pub struct LeaseTimes {
     /// The granted length of the lease.
     pub ttl: Duration,
     /// The time between SIGTERM and SIGKILL when the lease is running out.
@@ -26,13 +26,13 @@ pub struct TtlTooShort(pub Duration);
 
 impl fmt::Display for TtlTooShort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a ttl of {:?} is too short; the least is {:?}", self.0, Terms::LEAST_TTL)
+        write!(f, "a ttl of {:?} is too short; the least is {:?}", self.0, LeaseTimes::LEAST_TTL)
     }
 }
 
 impl std::error::Error for TtlTooShort {}
 
-impl Terms {
+impl LeaseTimes {
     /// The shortest ttl that can be kept.
     pub const LEAST_TTL: Duration = Duration::from_secs(1);
 
@@ -80,33 +80,33 @@ mod tests {
 
     #[test]
     fn defaults_as_documented() {
-        let terms = Terms::new(Duration::from_secs(30), Duration::from_secs(5)).expect("long enough");
+        let times = LeaseTimes::new(Duration::from_secs(30), Duration::from_secs(5)).expect("long enough");
         let from = Moment::from_nanos(0);
-        assert_eq!(terms.valid_until(from).since(from), Duration::from_millis(29_698));
-        assert_eq!(terms.kill_at(from).since(from), Duration::from_millis(28_698));
-        assert_eq!(terms.terminate_at(from).since(from), Duration::from_millis(23_698));
-        assert_eq!(terms.renew_interval(3), Duration::from_secs(10));
-        assert_eq!(terms.for_search().kill_at(from).since(from), Duration::from_millis(27_698));
+        assert_eq!(times.valid_until(from).since(from), Duration::from_millis(29_698));
+        assert_eq!(times.kill_at(from).since(from), Duration::from_millis(28_698));
+        assert_eq!(times.terminate_at(from).since(from), Duration::from_millis(23_698));
+        assert_eq!(times.renew_interval(3), Duration::from_secs(10));
+        assert_eq!(times.for_search().kill_at(from).since(from), Duration::from_millis(27_698));
     }
 
     #[test]
     fn refuses_a_ttl_that_cannot_be_kept() {
         let short = Duration::from_millis(999);
-        assert_eq!(Terms::new(short, Duration::ZERO), Err(TtlTooShort(short)));
+        assert_eq!(LeaseTimes::new(short, Duration::ZERO), Err(TtlTooShort(short)));
     }
 
     proptest! {
         #[test]
         fn the_ladder_fits_between_two_renewals_and_the_end(ttl_ms in 1000u64..86_400_000, grace_ms in 0u64..100_000_000) {
-            let terms = Terms::new(Duration::from_millis(ttl_ms), Duration::from_millis(grace_ms)).expect("long enough");
+            let times = LeaseTimes::new(Duration::from_millis(ttl_ms), Duration::from_millis(grace_ms)).expect("long enough");
             let from = Moment::from_nanos(1_000_000_000);
-            let end = from + terms.ttl;
-            for terms in [terms, terms.for_search()] {
-                prop_assert!(terms.terminate_at(from) <= terms.kill_at(from));
-                prop_assert!(terms.kill_at(from) < terms.valid_until(from));
-                prop_assert!(terms.valid_until(from) < end);
+            let end = from + times.ttl;
+            for times in [times, times.for_search()] {
+                prop_assert!(times.terminate_at(from) <= times.kill_at(from));
+                prop_assert!(times.kill_at(from) < times.valid_until(from));
+                prop_assert!(times.valid_until(from) < end);
                 // One renewal may fail and the next still comes before the ladder begins.
-                prop_assert!(from + terms.renew_interval(3) * 2 < terms.terminate_at(from));
+                prop_assert!(from + times.renew_interval(3) * 2 < times.terminate_at(from));
             }
         }
     }

@@ -42,7 +42,7 @@ const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 pub struct Patience {
     /// When the keeper should have given up waiting.
     pub give_up_at: Moment,
-    /// How long a stopped keeper may stay in line.
+    /// How long a stopped keeper may stay in the queue.
     pub stopped: Duration,
 }
 

@@ -64,7 +64,7 @@ impl DocumentClaim {
         &self.shared.queues
     }
 
-    /// Whether it stood in line when the store last answered.
+    /// Whether it stood in the queue when the store last answered.
     pub(super) fn waits(&self) -> bool {
         self.shared.publisher.waits()
     }

@@ -34,7 +34,7 @@ pub(super) struct Core {
     /// The revision that made the entry.
     pub(super) created: i64,
     pub(super) publisher: Publisher,
-    /// The revision at which its place in line was last told.
+    /// The revision at which its place in the queue was last told.
     pub(super) placed_at: Mutex<i64>,
     /// When the lock was acquired, by the clock of this host.
     pub(super) acquired_ms: Mutex<Option<u64>>,

@@ -125,7 +125,7 @@ pub(super) enum Taken {
     },
     /// It holds, and was to be removed only if it waits.
     Holds,
-    /// It is not in line.
+    /// It is not in the queue.
     Absent,
 }
 
@@ -208,7 +208,7 @@ pub(super) async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> FaultResult<
     }
 }
 
-/// Leaves `note` for a claim that is not in line but may be on its way, so that it does not get there; `false` if it
+/// Leaves `note` for a claim that is not in the queue but may be on its way, so that it does not get there; `false` if it
 /// has got there. The note has a lease of its own, for longer than a request may take. A note that tells its owner why it
 /// was removed stays what it is.
 async fn keep_out(

@@ -18,8 +18,8 @@ use super::grant::{self, Place};
 use super::guard::Flock;
 use super::line::Fixed;
 use super::presence::Presence;
+use super::promote::{Step, removed};
 use super::reserve::{guards, reserve};
-use super::turn::{Step, removed};
 use crate::backend::Claim;
 use crate::backend::fault::During;
 use crate::clock;
@@ -50,7 +50,7 @@ impl FileClaim {
         }
         let mut guards = guards(&self.lines(), deadline).await?;
         loop {
-            match self.survey(began)? {
+            match self.review(began)? {
                 Step::Settled => return Ok(()),
                 Step::Reserve(line) => guards = reserve(line, guards, deadline).await?,
             }

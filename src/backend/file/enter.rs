@@ -1,4 +1,4 @@
-//! Entering the lines of a request.
+//! Entering the queues of a request.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::grant::{self, Place};
 use super::guard::Flock;
 use super::hold::Hold;
 use super::line::{Details, FIXED, Fixed, Mark, Record, State, Which, mark_line, record_line};
+use super::promote::waiting;
 use super::reserve::{guards, reserve};
 use super::storage::{Line, LineFile};
 use super::token;
-use super::turn::waiting;
 use crate::backend::mixing::{Use, mismatch};
 use crate::clock;
 use crate::lock::{ErrorKind, Moment, Request, Verb};
@@ -26,8 +26,8 @@ enum Step {
     Reserve(usize),
 }
 
-/// Joins the lines of all names; a free lock is held at once.
-pub(super) async fn join(
+/// Enters the queues of all names; a free lock is held at once.
+pub(super) async fn enter(
     directory: &Arc<Directory>,
     request: &Request,
     deadline: Moment,
@@ -51,7 +51,7 @@ pub(super) async fn join(
             continue;
         }
         loop {
-            match enter(&lines, request, began)? {
+            match try_enter(&lines, request, began)? {
                 Step::Joined(claim) => return Ok(*claim),
                 Step::Reserve(index) => {
                     guards = reserve(Arc::clone(&lines[index]), guards, deadline).await?;
@@ -62,7 +62,7 @@ pub(super) async fn join(
 }
 
 /// Under the guards: all of it, or nothing.
-fn enter(files: &[Arc<LineFile>], request: &Request, began: Moment) -> FaultResult<Step> {
+fn try_enter(files: &[Arc<LineFile>], request: &Request, began: Moment) -> FaultResult<Step> {
     let mut lines = Vec::with_capacity(files.len());
     for file in files {
         let mut line = file.read(None)?;

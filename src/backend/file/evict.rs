@@ -52,7 +52,7 @@ impl Eviction<'_> {
         self.act(found)
     }
 
-    /// All names of the claim; `None` if it is not in line.
+    /// All names of the claim; `None` if it is not in the queue.
     async fn names(
         &self,
         directory: &Arc<Directory>,

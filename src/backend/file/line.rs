@@ -21,7 +21,7 @@ const PAGE: u64 = 4096;
 /// Where a record stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// In line, without a hold of its own making.
+    /// In the queue, without a hold of its own making.
     Waiting,
     /// At the head of the line, but somebody outside of it has the lock file.
     Blocked,
@@ -53,7 +53,7 @@ impl State {
         Self::ALL.iter().find(|(_, c)| *c == letter).map(|(s, _)| *s)
     }
 
-    /// Whether the record counts in line.
+    /// Whether the record counts in the queue.
     pub(super) fn in_line(self) -> bool {
         matches!(self, Self::Waiting | Self::Blocked | Self::Held)
     }

@@ -17,6 +17,7 @@ mod config;
 mod core;
 mod deadlock;
 mod directory;
+mod enter;
 mod evict;
 mod examine;
 mod expiry;
@@ -29,12 +30,12 @@ mod header;
 mod hold;
 mod inotify;
 mod inspect;
-mod join;
 mod line;
 mod locker;
 mod names;
 mod observe;
 mod presence;
+mod promote;
 mod publish;
 mod reserve;
 mod site;
@@ -52,7 +53,6 @@ mod tests_flock;
 #[cfg(test)]
 mod tests_presence;
 mod token;
-mod turn;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -138,7 +138,7 @@ impl FileBackend {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn join(
+    async fn enter_made(
         &self,
         directory: &Arc<Directory>,
         request: &Request,
@@ -150,7 +150,7 @@ impl FileBackend {
         }
         let nested = !request.ancestors.is_empty();
         let _turn = if nested { Some(deadlock::turn(directory, deadline).await?) } else { None };
-        let claim = Arc::new(join::join(directory, request, deadline).await?);
+        let claim = Arc::new(enter::enter(directory, request, deadline).await?);
         if nested
             && deadlock::waits(&claim)
             && let Some(reason) = deadlock::search(directory, request.id, deadline).await?
@@ -207,7 +207,7 @@ impl Backend for FileBackend {
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
-        let joined = self.join(self.made()?, request, deadline).await;
+        let joined = self.enter_made(self.made()?, request, deadline).await;
         Ok(joined.during(BACKEND, "join the queue", request.names.first())?)
     }
 

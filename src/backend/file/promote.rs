@@ -1,4 +1,4 @@
-//! Whether it is a claim's turn: read under the guards, and acted upon.
+//! Promoting a waiter to a holder when it is its turn: read under the guards, and acted upon.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::storage::{Line, LineFile};
 use super::token;
 use crate::lock::{ClaimState, Holder, LossReason, Mode, Moment};
 
-/// What a survey came to.
+/// What a review came to.
 pub(super) enum Step {
     Settled,
     /// Tokens must be reserved in this line first.
@@ -22,7 +22,7 @@ pub(super) enum Step {
 
 impl FileClaim {
     /// Under the guards: reads the records, takes the locks if it is this claim's turn.
-    pub(super) fn survey(&self, began: Moment) -> FaultResult<Step> {
+    pub(super) fn review(&self, began: Moment) -> FaultResult<Step> {
         let inner = &mut *self.inner();
         if inner.is_over() {
             return Ok(Step::Settled);
@@ -47,7 +47,7 @@ impl FileClaim {
         if inner.grant.is_some() {
             return Ok(Step::Settled);
         }
-        self.proceed(inner, &mut lines, began)
+        self.try_take(inner, &mut lines, began)
     }
 
     /// What others did to the claim, if anything.
@@ -75,7 +75,7 @@ impl FileClaim {
         Ok(asked.map(|by| ClaimState::AskedToLeave { by }))
     }
 
-    fn proceed(&self, inner: &mut Inner, lines: &mut [Line], began: Moment) -> FaultResult<Step> {
+    fn try_take(&self, inner: &mut Inner, lines: &mut [Line], began: Moment) -> FaultResult<Step> {
         let (mut waits, mut watch) = (false, Vec::new());
         for (place, line) in inner.places.iter().zip(lines.iter_mut()) {
             let ahead = grant::ahead(&place.line, line, place.fixed.mode, place.at)?;

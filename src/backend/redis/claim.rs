@@ -63,7 +63,7 @@ impl RedisClaim {
         }
     }
 
-    /// Whether it stood in line when the service last answered.
+    /// Whether it stood in the queue when the service last answered.
     pub(super) fn waits(&self) -> bool {
         self.publisher.waits()
     }

@@ -30,7 +30,7 @@ pub(super) struct LockKeys {
 }
 
 impl LockKeys {
-    /// The sorted set of the claims in line.
+    /// The sorted set of the claims in the queue.
     pub(super) fn line(&self) -> String {
         format!("{}line{}", self.before(), self.suffix)
     }

@@ -75,7 +75,7 @@ impl SqlClaim {
         }
     }
 
-    /// Whether it stood in line when the database last answered.
+    /// Whether it stood in the queue when the database last answered.
     pub(super) fn waits(&self) -> bool {
         self.publisher.waits()
     }

@@ -33,6 +33,6 @@ pub(super) async fn renew(
     let ttl = Duration::from_millis(found.record.ttl_ms);
     let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).renew(mode, ttl, false);
     let answer = service.call(deadline, Patience::Once, batch).await?;
-    // One that is not in line on all of its locks any more holds nothing.
+    // One that is not in the queue on all of its locks any more holds nothing.
     Ok(Position::all(&answer.sets, names.len())?.iter().all(|position| position.holds(mode)))
 }

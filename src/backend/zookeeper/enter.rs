@@ -114,7 +114,7 @@ struct Joined {
     memory: Memory,
 }
 
-/// Makes the nodes in one step and reads what stands in line, all in one exchange; where a folder is missing,
+/// Makes the nodes in one step and reads what stands in the queue, all in one exchange; where a folder is missing,
 /// in another one.
 async fn join(
     ensemble: &Ensemble,

@@ -138,7 +138,7 @@ async fn line_up(shared: &Arc<Shared>, client: &Client, first: Option<Position>)
     let held = shared.ensemble.clock.now();
     guard(shared, client, shared.own().iter().flat_map(|own| own.all().skip(own.nodes.len())));
     success::prepare(shared, client).await;
-    // What is over sooner nobody has looked at, and the next in line need not share the server with this.
+    // What is over sooner nobody has looked at, and the next in the queue need not share the server with this.
     shared.ensemble.clock.sleep_until(held + MARK_AFTER).await;
     mark_held(shared, client, held.since(begun)).await;
 }

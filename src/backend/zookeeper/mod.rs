@@ -37,7 +37,7 @@ use zookeeper_client::{Client, StateWatcher};
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
-use crate::lock::validity::Terms;
+use crate::lock::validity::LeaseTimes;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use claim::ZkClaim;
 pub use config::ZkConfig;
@@ -184,7 +184,7 @@ impl ZkBackend {
         let client = self.ensemble.connect(request.ttl).await?;
         let granted = client.session_timeout();
         let mut attempt = Attempt { backend: self, id: request.id, client: Some(client.clone()) };
-        let entered = if granted < Terms::LEAST_TTL {
+        let entered = if granted < LeaseTimes::LEAST_TTL {
             let reason = format!(
                 "{} grants sessions of {granted:?} at most; raise its maxSessionTimeout to 1s or more",
                 self.ensemble.config.address(),
@@ -202,7 +202,7 @@ impl ZkBackend {
                 Ok(claim)
             }
             Err(fault) => {
-                // Whoever hears of a refusal may rely on it that nothing stands in line any more.
+                // Whoever hears of a refusal may rely on it that nothing stands in the queue any more.
                 if let Some(watcher) = attempt.give_up() {
                     ended(watcher).await;
                 }

@@ -29,7 +29,7 @@ pub(super) struct Node {
     pub(super) part: Part,
     /// The identity that its maker gave it, if it has the form of one.
     pub(super) guid: Option<ClaimId>,
-    /// Its place in line: a number that wraps around.
+    /// Its place in the queue: a number that wraps around.
     pub(super) sequence: i32,
 }
 

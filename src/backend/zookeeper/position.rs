@@ -50,7 +50,7 @@ impl Position {
 /// How a claim stands in one line.
 struct LinePosition {
     ahead: u32,
-    /// What it waits for, and the record of the first in line.
+    /// What it waits for, and the record of the first in the queue.
     blocked: Option<(Hint, Option<String>)>,
 }
 

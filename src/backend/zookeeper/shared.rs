@@ -12,7 +12,7 @@ use zookeeper_client::{Client, StateWatcher};
 use super::snapshot::slot_path;
 use super::wire::{Ensemble, NAME};
 use crate::backend::claim_state::Publisher;
-use crate::lock::validity::Terms;
+use crate::lock::validity::LeaseTimes;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};
 
 /// Between a request that a connection lost and its repetition.
@@ -138,7 +138,7 @@ impl Proofs {
     /// When the session is over if nobody renews; where only this knows of its ttl, when its command must be ended.
     pub(super) fn ends(&self) -> Moment {
         let last = self.sent[self.sent.len() - 1];
-        match Terms::new(self.ttl.max(Terms::LEAST_TTL), Duration::ZERO) {
+        match LeaseTimes::new(self.ttl.max(LeaseTimes::LEAST_TTL), Duration::ZERO) {
             Ok(terms) if self.regranted => terms.kill_at(last),
             _ => last + self.ttl,
         }

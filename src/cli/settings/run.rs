@@ -52,7 +52,7 @@ pub struct RunSettings {
     pub mode: Mode,
     /// How long to wait.
     pub wait: Wait,
-    /// The length of the lease, at least [`crate::lock::validity::Terms::LEAST_TTL`].
+    /// The length of the lease, at least [`crate::lock::validity::LeaseTimes::LEAST_TTL`].
     pub ttl: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::event::{Action, Event, Phase, Reason};
-use super::machine::Machine;
-use super::verdict::Verdict;
+use super::Machine;
+use crate::hold::event::{Action, Event, Phase, Reason};
+use crate::hold::verdict::Verdict;
 use crate::lock::{ClaimState, LossReason, Moment};
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;

@@ -11,13 +11,16 @@
 //! | lingering | – | SIGKILL what is left | release | lease or hold-at-least | – |
 //! | leaving | – | – | – | – | – |
 
+mod after;
+mod before;
+
 use std::time::Duration;
 
-use super::event::{Action, Event, Phase, Reason};
-use super::plan::{Plan, Wait};
-use super::verdict::Verdict;
+use crate::hold::event::{Action, Event, Phase, Reason};
+use crate::hold::plan::Plan;
+use crate::hold::verdict::Verdict;
 use crate::lease::Window;
-use crate::lock::{ClaimState, Entry, Error, ErrorKind, Grant, LossReason, Moment};
+use crate::lock::{ClaimState, Entry, Error, Grant, LossReason, Moment};
 use crate::supervise::outcome::Outcome;
 
 /// How long a service that never answered is asked while the wait has no end.
@@ -32,26 +35,26 @@ const LAST_WORD: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact that several phases need")]
 pub struct Machine {
-    pub(super) plan: Plan,
-    pub(super) phase: Phase,
-    pub(super) grant: Option<Grant>,
-    pub(super) window: Option<Window>,
-    pub(super) held_at: Option<Moment>,
-    pub(super) answered: bool,
+    plan: Plan,
+    phase: Phase,
+    grant: Option<Grant>,
+    window: Option<Window>,
+    held_at: Option<Moment>,
+    answered: bool,
     /// There is a service, which had no room for this client.
-    pub(super) full: bool,
-    pub(super) retry_at: Moment,
+    full: bool,
+    retry_at: Moment,
     pub(super) last_error: Option<Error>,
-    pub(super) ask_until: Moment,
-    pub(super) grace_until: Moment,
-    pub(super) last_ending: Option<Moment>,
-    pub(super) linger_until: Moment,
-    pub(super) killing: bool,
-    pub(super) command: Option<Outcome>,
-    pub(super) tree_gone: bool,
-    pub(super) marks_gone: bool,
-    pub(super) seen_holder: Option<Box<Entry>>,
-    pub(super) verdict: Option<Verdict>,
+    ask_until: Moment,
+    grace_until: Moment,
+    last_ending: Option<Moment>,
+    linger_until: Moment,
+    killing: bool,
+    command: Option<Outcome>,
+    tree_gone: bool,
+    marks_gone: bool,
+    seen_holder: Option<Box<Entry>>,
+    verdict: Option<Verdict>,
     /// An ending signal came, to dlock or to everybody.
     told_to_end: bool,
 }
@@ -109,7 +112,7 @@ impl Machine {
         self.held_at
     }
 
-    /// Whether an attempt to enter the line may have left an entry: it was not refused with a reason.
+    /// Whether an attempt to enter the queue may have left an entry: it was not refused with a reason.
     pub fn may_have_entered(&self) -> bool {
         match &self.verdict {
             Some(Verdict::Failed(error)) => error.is_transient(),
@@ -161,7 +164,7 @@ impl Machine {
         matches!(&self.phase, Phase::Stopping(reason) if !matches!(reason, Reason::Asked | Reason::CommandDied))
     }
 
-    pub(super) fn terminate_at(&self) -> Moment {
+    fn terminate_at(&self) -> Moment {
         self.window.map_or(Moment::NEVER, |w| w.terminate_at)
     }
 
@@ -169,7 +172,7 @@ impl Machine {
         self.window.map_or(Moment::NEVER, |w| w.kill_at)
     }
 
-    pub(super) fn max_run_at(&self) -> Moment {
+    fn max_run_at(&self) -> Moment {
         match (self.plan.max_run, self.held_at) {
             (Some(length), Some(at)) => at + length,
             _ => Moment::NEVER,
@@ -216,127 +219,6 @@ impl Machine {
         }
     }
 
-    fn entering(&mut self, event: Event, now: Moment) -> Vec<Action> {
-        match event {
-            Event::Entered => {
-                self.answered = true;
-                self.phase = Phase::Waiting;
-                Vec::new()
-            }
-            Event::Refused(error) => {
-                self.full |= error.kind == ErrorKind::Full;
-                if !error.is_transient() || self.plan.wait == Wait::Once {
-                    return self.leave_as(Verdict::Failed(error));
-                }
-                self.last_error = Some(error);
-                let again = now + RETRY;
-                if again >= self.give_up_at() {
-                    return self.leave_unentered();
-                }
-                self.retry_at = again;
-                Vec::new()
-            }
-            Event::Unneeded(ago) => self.leave_as(Verdict::Skipped(ago)),
-            Event::Tick if now >= self.give_up_at() + LAST_WORD => self.leave_unentered(),
-            Event::Tick if now >= self.retry_at => {
-                self.retry_at = Moment::NEVER;
-                vec![Action::Enter]
-            }
-            other => self.before_running(other),
-        }
-    }
-
-    /// The time is over, and the claim is not in line. One that was there before has waited for a lock.
-    fn leave_unentered(&mut self) -> Vec<Action> {
-        let verdict = if self.answered {
-            Verdict::WaitOver(self.seen_holder.take())
-        } else {
-            Verdict::NotReached(self.last_error.take())
-        };
-        self.leave_as(verdict)
-    }
-
-    fn waiting(&mut self, event: Event, now: Moment) -> Vec<Action> {
-        match event {
-            Event::State(ClaimState::Waiting { holder, .. }) => {
-                self.seen_holder = holder;
-                if self.plan.wait == Wait::Once {
-                    let holder = self.seen_holder.take();
-                    return self.leave_as(Verdict::Busy(holder));
-                }
-                Vec::new()
-            }
-            Event::State(ClaimState::Held(grant)) => {
-                self.grant = Some(grant);
-                self.ask_or_confirm(now)
-            }
-            Event::State(ClaimState::Superseded { by }) => self.leave_as(Verdict::Superseded(by)),
-            Event::Refused(error) => self.leave_as(Verdict::Failed(error)),
-            Event::Tick if now >= self.plan.give_up_at() => {
-                let holder = self.seen_holder.take();
-                self.leave_as(if self.plan.wait == Wait::Once {
-                    Verdict::Busy(holder)
-                } else {
-                    Verdict::WaitOver(holder)
-                })
-            }
-            other => self.before_running(other),
-        }
-    }
-
-    /// The lock was given. After an outage hardly anything may be left of the lease: enough to lose the turn, and too
-    /// little to begin with. It is renewed by whoever renews, and counts as held only then.
-    fn ask_or_confirm(&mut self, now: Moment) -> Vec<Action> {
-        if self.window.is_some_and(|window| window.begin_until <= now) {
-            self.phase = Phase::Confirming;
-            return Vec::new();
-        }
-        self.held_at = Some(now);
-        // Renewals do not move this: somebody who can start something may stand behind, also where no lease runs out.
-        self.ask_until = self.terminate_at().min(now + self.plan.ttl);
-        self.phase = Phase::Asking;
-        vec![Action::Ask]
-    }
-
-    fn asking(&mut self, event: Event, now: Moment) -> Vec<Action> {
-        match event {
-            Event::Unneeded(ago) => self.leave_as(Verdict::Skipped(ago)),
-            Event::Refused(error) => self.leave_as(Verdict::Failed(error)),
-            Event::Go if now < self.ask_until => {
-                self.phase = Phase::Running;
-                vec![Action::Spawn]
-            }
-            // Too late to start anything: the front was stopped. It begins again when it goes on.
-            Event::Go => self.leave_as(Verdict::Suspended),
-            Event::Tick if now >= self.ask_until => self.leave_as(Verdict::Suspended),
-            other => self.before_running(other),
-        }
-    }
-
-    /// What means the same in every phase before the command runs.
-    fn before_running(&mut self, event: Event) -> Vec<Action> {
-        match event {
-            Event::State(ClaimState::AskedToLeave { by }) => {
-                self.leave_as(Verdict::Broken { by, ran: false })
-            }
-            // One attempt was wanted, and it has not come to a hold.
-            Event::State(ClaimState::Lost(_)) if self.plan.wait == Wait::Once => {
-                self.leave_as(Verdict::Busy(None))
-            }
-            Event::State(ClaimState::Lost(reason)) => {
-                self.phase = Phase::Entering;
-                self.grant = None;
-                self.held_at = None;
-                self.window = None;
-                vec![Action::EnterAgain(reason)]
-            }
-            Event::Signal { signal, .. } if signal.is_ending() => self.leave_as(Verdict::Signalled(signal)),
-            Event::Suspend => self.leave_as(Verdict::Suspended),
-            Event::FrontGone => self.leave_as(Verdict::Abandoned),
-            _ => Vec::new(),
-        }
-    }
-
     fn running(&mut self, event: Event, now: Moment) -> Vec<Action> {
         match event {
             Event::NotExecuted(error) => self.leave_as(Verdict::NotExecuted(error)),
@@ -378,5 +260,4 @@ impl Machine {
 }
 
 #[cfg(test)]
-#[path = "machine_tests.rs"]
 mod tests;

@@ -1,13 +1,14 @@
 //! The table of the machine, cell by cell: [`waiting`] up to the command, [`running`] from then on.
 
-#[path = "machine_running_tests.rs"]
+#[path = "running_tests.rs"]
 mod running;
-#[path = "machine_waiting_tests.rs"]
+#[path = "waiting_tests.rs"]
 mod waiting;
 
 use std::time::Duration;
 
 use super::*;
+use crate::hold::plan::Wait;
 use crate::lock::{Error, ErrorKind, FencingToken, Granted, Holder};
 use crate::supervise::signals::Signal;
 

@@ -11,7 +11,7 @@ use crate::lock::{FencingToken, Granted};
 pub(super) struct Rules {
     /// A node admits at most one claim that is not known to hold a majority.
     pub(super) door: bool,
-    /// A place in line is told again until it has arrived.
+    /// A place in the queue is told again until it has arrived.
     pub(super) order_again: bool,
     /// A claim moves a slot that it has; else it gives it back and wishes for another.
     pub(super) moves: bool,

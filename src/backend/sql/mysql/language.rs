@@ -136,7 +136,7 @@ impl SessionLocks {
         Self { start }
     }
 
-    /// That which a claim's own session has as long as the claim is in line. Its end wakes who waits for that claim,
+    /// That which a claim's own session has as long as the claim is in the queue. Its end wakes who waits for that claim,
     /// also if it is the end of a process.
     pub(super) fn presence(&self, claim: ClaimId) -> String {
         format!("{}.l.{claim}", self.start)

@@ -1,7 +1,7 @@
 //! The connection over which a claim is told of changes.
 //!
 //! MySQL has no messages between clients. What it has is a user-level lock, which ends with its session, and which
-//! one can wait for. A claim's own session has one as long as the claim is in line: its *presence lock*. Who waits for a
+//! one can wait for. A claim's own session has one as long as the claim is in the queue: its *presence lock*. Who waits for a
 //! claim waits, on a connection of its own, for that claim's presence lock. Where anybody's end may matter, or none in
 //! particular, the connection waits for another lock of its own session, which is not given back, until somebody ends
 //! the statement with `KILL QUERY`, which needs no right among connections of one user. Such a connection says by

@@ -1,0 +1,130 @@
+//! The machine's phases up to the start of the command.
+
+use super::{LAST_WORD, Machine, RETRY};
+use crate::hold::event::{Action, Event, Phase};
+use crate::hold::plan::Wait;
+use crate::hold::verdict::Verdict;
+use crate::lock::{ClaimState, ErrorKind, Moment};
+
+impl Machine {
+    pub(super) fn entering(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        match event {
+            Event::Entered => {
+                self.answered = true;
+                self.phase = Phase::Waiting;
+                Vec::new()
+            }
+            Event::Refused(error) => {
+                self.full |= error.kind == ErrorKind::Full;
+                if !error.is_transient() || self.plan.wait == Wait::Once {
+                    return self.leave_as(Verdict::Failed(error));
+                }
+                self.last_error = Some(error);
+                let again = now + RETRY;
+                if again >= self.give_up_at() {
+                    return self.leave_unentered();
+                }
+                self.retry_at = again;
+                Vec::new()
+            }
+            Event::Unneeded(ago) => self.leave_as(Verdict::Skipped(ago)),
+            Event::Tick if now >= self.give_up_at() + LAST_WORD => self.leave_unentered(),
+            Event::Tick if now >= self.retry_at => {
+                self.retry_at = Moment::NEVER;
+                vec![Action::Enter]
+            }
+            other => self.before_running(other),
+        }
+    }
+
+    /// The time is over, and the claim is not in the queue. One that was there before has waited for a lock.
+    fn leave_unentered(&mut self) -> Vec<Action> {
+        let verdict = if self.answered {
+            Verdict::WaitOver(self.seen_holder.take())
+        } else {
+            Verdict::NotReached(self.last_error.take())
+        };
+        self.leave_as(verdict)
+    }
+
+    pub(super) fn waiting(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        match event {
+            Event::State(ClaimState::Waiting { holder, .. }) => {
+                self.seen_holder = holder;
+                if self.plan.wait == Wait::Once {
+                    let holder = self.seen_holder.take();
+                    return self.leave_as(Verdict::Busy(holder));
+                }
+                Vec::new()
+            }
+            Event::State(ClaimState::Held(grant)) => {
+                self.grant = Some(grant);
+                self.ask_or_confirm(now)
+            }
+            Event::State(ClaimState::Superseded { by }) => self.leave_as(Verdict::Superseded(by)),
+            Event::Refused(error) => self.leave_as(Verdict::Failed(error)),
+            Event::Tick if now >= self.plan.give_up_at() => {
+                let holder = self.seen_holder.take();
+                self.leave_as(if self.plan.wait == Wait::Once {
+                    Verdict::Busy(holder)
+                } else {
+                    Verdict::WaitOver(holder)
+                })
+            }
+            other => self.before_running(other),
+        }
+    }
+
+    /// The lock was given. After an outage hardly anything may be left of the lease: enough to lose the turn, and too
+    /// little to begin with. It is renewed by whoever renews, and counts as held only then.
+    pub(super) fn ask_or_confirm(&mut self, now: Moment) -> Vec<Action> {
+        if self.window.is_some_and(|window| window.begin_until <= now) {
+            self.phase = Phase::Confirming;
+            return Vec::new();
+        }
+        self.held_at = Some(now);
+        // Renewals do not move this: somebody who can start something may stand behind, also where no lease runs out.
+        self.ask_until = self.terminate_at().min(now + self.plan.ttl);
+        self.phase = Phase::Asking;
+        vec![Action::Ask]
+    }
+
+    pub(super) fn asking(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        match event {
+            Event::Unneeded(ago) => self.leave_as(Verdict::Skipped(ago)),
+            Event::Refused(error) => self.leave_as(Verdict::Failed(error)),
+            Event::Go if now < self.ask_until => {
+                self.phase = Phase::Running;
+                vec![Action::Spawn]
+            }
+            // Too late to start anything: the front was stopped. It begins again when it goes on.
+            Event::Go => self.leave_as(Verdict::Suspended),
+            Event::Tick if now >= self.ask_until => self.leave_as(Verdict::Suspended),
+            other => self.before_running(other),
+        }
+    }
+
+    /// What means the same in every phase before the command runs.
+    fn before_running(&mut self, event: Event) -> Vec<Action> {
+        match event {
+            Event::State(ClaimState::AskedToLeave { by }) => {
+                self.leave_as(Verdict::Broken { by, ran: false })
+            }
+            // One attempt was wanted, and it has not come to a hold.
+            Event::State(ClaimState::Lost(_)) if self.plan.wait == Wait::Once => {
+                self.leave_as(Verdict::Busy(None))
+            }
+            Event::State(ClaimState::Lost(reason)) => {
+                self.phase = Phase::Entering;
+                self.grant = None;
+                self.held_at = None;
+                self.window = None;
+                vec![Action::EnterAgain(reason)]
+            }
+            Event::Signal { signal, .. } if signal.is_ending() => self.leave_as(Verdict::Signalled(signal)),
+            Event::Suspend => self.leave_as(Verdict::Suspended),
+            Event::FrontGone => self.leave_as(Verdict::Abandoned),
+            _ => Vec::new(),
+        }
+    }
+}
