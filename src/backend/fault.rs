@@ -21,7 +21,7 @@ pub struct Fault {
 pub enum Retry {
     /// Nothing, or nothing but time.
     Nothing,
-    /// Another connection, perhaps to another server: this one is broken, or of no use.
+    /// Another connection, perhaps to another server: this one is broken, or of no use. What was sent may have been done.
     OtherConnection,
     /// As that, and the server said itself that it only follows another one.
     OtherServer,
@@ -75,7 +75,8 @@ impl Fault {
 
     /// The error of `operation`, a verb phrase, at `backend` on `lock`, if on one (C12).
     pub fn during(self, backend: &'static str, operation: &'static str, lock: Option<&LockName>) -> Error {
-        Error::new(self.kind, backend, operation, lock, self.reason)
+        let unanswered = self.retry == Retry::OtherConnection;
+        Error { unanswered, ..Error::new(self.kind, backend, operation, lock, self.reason) }
     }
 }
 

@@ -107,6 +107,12 @@ pub trait Backend: Debug + Send + Sync {
     /// is the first request's affair.
     fn preconnect(&self) {}
 
+    /// Whether this client has been connected to the service, so that something may have been sent; as far as that is
+    /// known without a request. True where nothing is connected to.
+    fn has_connected(&self) -> bool {
+        true
+    }
+
     /// Joins the queues of all names at once and returns, whether or not the locks are free.
     ///
     /// `deadline` bounds the whole call. Errors: `Unavailable`, `Denied`, `Invalid`, `Mismatch` (C15),

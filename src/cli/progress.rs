@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use rustix::termios::tcgetpgrp;
 
 use crate::clock;
-use crate::hold::{Notice, Progress};
+use crate::hold::{Notice, Progress, Stage};
 use crate::lock::{Entry, LossReason, Moment};
 use crate::output::live::{Live, Screen};
 use crate::output::sanitise::Ellipsis;
@@ -163,13 +163,13 @@ impl Progress for ProgressPrinter<'_> {
                 let (what, remedy) = (sanitise::text(&risk.what), risk.remedy.as_deref().map(sanitise::text));
                 self.say(&Message::Risk { what, remedy });
             }
-            Notice::NotLeft { error, held, ends_within } => {
+            Notice::NotLeft { error, stage, ends_within } => {
                 self.stays_held();
                 let (lock, reason) = (lock(), text(error));
-                self.say(&if held {
-                    Message::ReleaseFailed { lock, reason, ends_within }
-                } else {
-                    Message::LeaveFailed { lock, reason, ends_within }
+                self.say(&match stage {
+                    Stage::Requested => Message::WithdrawalFailed { lock, reason, ends_within },
+                    Stage::Waiting => Message::LeaveFailed { lock, reason, ends_within },
+                    Stage::Held => Message::ReleaseFailed { lock, reason, ends_within },
                 });
             }
         }

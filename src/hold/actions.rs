@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::driver::Driver;
 use super::event::{Action, Event};
-use super::job::{Adoption, Notice};
+use super::job::{Adoption, Notice, Stage};
 use crate::backend::cause;
 use crate::lock::{Error, ErrorKind, FencingToken, Grant, Granted, LossReason};
 use crate::supervise::caller::keep_answer;
@@ -199,6 +199,7 @@ impl Driver<'_> {
 
     async fn leave(&mut self, succeeded: bool) {
         (self.renewal.under_way, self.expiry.under_way) = (None, None);
+        let asked = self.entry.entering.is_some();
         self.entry.give_up();
         let context = &mut self.context;
         let (job, keeper) = (context.job, context.keeper);
@@ -216,16 +217,20 @@ impl Driver<'_> {
         let deadline = context.now() + patience;
         // There is no command left to guard, and a release may take its time, but not for ever.
         keeper.guard_until(deadline + SLACK);
-        match &self.following.claim {
-            Some(claim) => {
-                if let Err(error) = claim.leave(succeeded, deadline).await {
-                    let bound = job.backend.capabilities().abandoned_bound;
-                    let ends_within = claim.ttl().map(|ttl| ttl + bound);
-                    context.notice(Notice::NotLeft { error: &error, held, ends_within });
-                }
-            }
-            // That nothing was reached is what will be said; what may have been left ends with its ttl.
-            None => drop(self.entry.evict_self(context, deadline).await),
+        let capabilities = job.backend.capabilities();
+        let (ttl, stage, left) = if let Some(claim) = &self.following.claim {
+            let stage = if held { Stage::Held } else { Stage::Waiting };
+            (claim.ttl(), stage, claim.leave(succeeded, deadline).await)
+        } else {
+            let ttl = capabilities.leased.then_some(job.plan.ttl);
+            (ttl, Stage::Requested, self.entry.withdraw(context, deadline).await)
+        };
+        // What was refused was not granted, and a request to the kernel ends with this process.
+        let machine = &context.machine;
+        let unknown = (asked || machine.is_unanswered()) && !machine.ends_for_the_service() && ttl.is_some();
+        if let Some(error) = left.err().filter(|_| unknown || stage != Stage::Requested) {
+            let ends_within = ttl.map(|ttl| ttl + capabilities.abandoned_bound);
+            context.notice(Notice::NotLeft { error: &error, stage, ends_within });
         }
         context.events.clear();
         context.happened(Event::Left);

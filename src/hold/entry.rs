@@ -142,13 +142,14 @@ impl Entry {
         })
     }
 
-    /// The attempt to enter may have left an entry, unless the service said what was wrong with it. By now that may hold
-    /// the lock, under which nothing runs.
-    pub(super) async fn evict_self(&self, context: &Context<'_>, deadline: Moment) -> Result<()> {
-        if !context.machine.may_have_entered() {
+    /// The attempt to enter may have left an entry, unless the service said what was wrong with it, or was never reached. By
+    /// now that may hold the lock, under which nothing runs.
+    pub(super) async fn withdraw(&self, context: &Context<'_>, deadline: Moment) -> Result<()> {
+        let backend = &context.job.backend;
+        if !context.machine.may_have_entered() || !backend.has_connected() {
             return Ok(());
         }
-        context.job.backend.withdraw(&self.request, deadline).await
+        backend.withdraw(&self.request, deadline).await
     }
 }
 

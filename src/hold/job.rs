@@ -112,11 +112,22 @@ pub enum Notice<'a> {
     NotLeft {
         /// Why.
         error: &'a Error,
-        /// Whether it held.
-        held: bool,
+        /// How far it had come.
+        stage: Stage,
         /// How long it lasts at most, with the time that the service may take to notice; without, it ends with its processes.
         ends_within: Option<Duration>,
     },
+}
+
+/// How far a claim had come of which nobody confirmed that it left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// It was asked for; nobody answered what came of it.
+    Requested,
+    /// It waited.
+    Waiting,
+    /// It held.
+    Held,
 }
 
 /// Is told how the hold goes on.

@@ -27,6 +27,6 @@ pub mod verdict;
 mod waits;
 
 pub use driver::hold;
-pub use job::{Adoption, Ended, Job, Notice, Progress};
+pub use job::{Adoption, Ended, Job, Notice, Progress, Stage};
 pub use plan::{Plan, Wait};
 pub use verdict::Verdict;

@@ -55,6 +55,8 @@ pub struct Error {
     pub lock: Option<LockName>,
     /// Why, with what to do about it where there is something to do.
     pub reason: Reason,
+    /// Nobody answered: what was asked for may have been done, or may be done later.
+    pub unanswered: bool,
 }
 
 impl Error {
@@ -66,7 +68,7 @@ impl Error {
         lock: Option<&LockName>,
         reason: impl Into<Reason>,
     ) -> Self {
-        Self { kind, operation, backend, lock: lock.cloned(), reason: reason.into() }
+        Self { kind, operation, backend, lock: lock.cloned(), reason: reason.into(), unanswered: false }
     }
 
     /// Whether trying again may help.

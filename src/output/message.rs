@@ -151,6 +151,12 @@ pub enum Message {
         #[serde(rename = "ends_within_ms", serialize_with = "milliseconds_or_null")]
         ends_within: Option<Duration>,
     },
+    WithdrawalFailed {
+        lock: String,
+        reason: String,
+        #[serde(rename = "ends_within_ms", serialize_with = "milliseconds_or_null")]
+        ends_within: Option<Duration>,
+    },
     CommandNotFound {
         command: String,
     },
@@ -267,6 +273,7 @@ impl Message {
             | Self::Doubtful { .. }
             | Self::ReleaseFailed { .. }
             | Self::LeaveFailed { .. }
+            | Self::WithdrawalFailed { .. }
             | Self::LinesDropped { .. }
             | Self::NotWritten { .. } => Level::Warning,
             Self::Waiting { .. }

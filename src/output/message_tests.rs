@@ -150,6 +150,11 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             Level::Warning,
             "cannot leave the queue for deploy: reason; the place in it ends by itself within 30s",
         ),
+        (
+            M::WithdrawalFailed { lock: lock(), reason: why(), ends_within: Some(s(31)) },
+            Level::Warning,
+            "cannot withdraw the request for deploy: reason; if it was granted, it ends by itself within 31s",
+        ),
         (M::CommandNotFound { command: "x".into() }, Level::Error, "cannot find the command x"),
         (M::CommandNotFound { command: String::new() }, Level::Error, "the command is empty"),
         (

@@ -29,7 +29,9 @@ impl fmt::Display for Message {
             | Self::StandsAgain { .. }
             | Self::Skipped { .. }
             | Self::Nested { .. } => self.fmt_waiting(f, None),
-            Self::ReleaseFailed { .. } | Self::LeaveFailed { .. } => self.fmt_release(f),
+            Self::ReleaseFailed { .. } | Self::LeaveFailed { .. } | Self::WithdrawalFailed { .. } => {
+                self.fmt_release(f)
+            }
             Self::Lost { .. }
             | Self::Broken { .. }
             | Self::Replaced { .. }
@@ -144,6 +146,13 @@ impl Message {
                 write!(
                     f,
                     "cannot leave the queue for {lock}: {reason}; the place in it ends {}",
+                    ends(*ends_within)
+                )
+            }
+            Self::WithdrawalFailed { lock, reason, ends_within } => {
+                write!(
+                    f,
+                    "cannot withdraw the request for {lock}: {reason}; if it was granted, it ends {}",
                     ends(*ends_within)
                 )
             }

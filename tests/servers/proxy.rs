@@ -92,6 +92,11 @@ impl Proxy {
         self.state.changed.notify_all();
     }
 
+    /// What it does now.
+    pub(crate) fn conduct(&self) -> Conduct {
+        *self.state.conduct.lock().expect("not poisoned")
+    }
+
     /// How many connections have come.
     pub(crate) fn made(&self) -> usize {
         self.state.open.lock().expect("not poisoned").last().map_or(0, |last| last + 1)

@@ -81,6 +81,8 @@ macro_rules! tests_of {
             mod reports;
             #[path = "swarm.rs"]
             mod swarm;
+            #[path = "unconfirmed.rs"]
+            mod unconfirmed;
             #[path = "../supervise/waiting.rs"]
             mod waiting;
             #[path = "ways.rs"]
@@ -117,6 +119,7 @@ mod on_memcached {
     mod replace;
     #[path = "swarm.rs"]
     mod swarm;
+    mod unconfirmed;
     mod unkept;
     #[path = "ways.rs"]
     mod ways;

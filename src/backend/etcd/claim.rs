@@ -61,10 +61,8 @@ impl EtcdClaim {
         let mut steps: Vec<TxnOp> =
             core.lines.iter().map(|line| TxnOp::put(line.done(), acquired.to_string(), None)).collect();
         let removal = self.removal();
-        // Where all of it fits, the success is told and the line left in one request, and the bare lease is left
-        // to expire; unless a late request to enter could find it there.
-        let fits = steps.len() + removal.len() <= look::MOST_OPERATIONS;
-        let at_once = fits && core.ttl <= LEFT_TO_EXPIRE && !core.strays.has(core.id);
+        // Where all of it fits, the success is told and the line left in one request.
+        let at_once = steps.len() + removal.len() <= look::MOST_OPERATIONS;
         if at_once {
             steps.extend(removal);
         }
@@ -73,14 +71,20 @@ impl EtcdClaim {
             let txn = txn.clone();
             async move { c.client.txn(txn).await }
         });
-        match answer.await {
-            Ok(answer) if at_once && answer.succeeded() => return Ok(()),
+        let has_left = match answer.await {
+            Ok(answer) => at_once && answer.succeeded(),
             // A server without space takes no success down. Others wait, and none of them can run before there is
             // space again, so the line is left without it.
-            Ok(_) | Err(Fault::Full(_)) => {}
+            Err(Fault::Full(_)) => false,
             Err(fault) => return Err(fault),
+        };
+        // A bare lease is left to expire; unless it takes long, or a late request to enter could find it there.
+        if has_left && core.ttl <= LEFT_TO_EXPIRE && !core.strays.has(core.id) {
+            return Ok(());
         }
-        revoke(&core.wire, core.lease, deadline).await
+        let revoked = revoke(&core.wire, core.lease, deadline).await;
+        // Nobody waits for a bare lease.
+        if has_left { Ok(()) } else { revoked }
     }
 
     /// The steps that take all keys of the claim away.

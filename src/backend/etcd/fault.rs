@@ -73,7 +73,8 @@ impl From<Fault> for fault::Fault {
         match fault {
             Fault::LeaseNotFound => Self::unavailable("the lease is gone"),
             Fault::LeaseExists => Self::unavailable("the lease is taken"),
-            Fault::Passing(reason) | Fault::StaleToken(reason) => Self::unavailable(reason),
+            Fault::Passing(reason) => Self::spent(reason),
+            Fault::StaleToken(reason) => Self::unavailable(reason),
             Fault::NotTrusted(reason) => Self::new(ErrorKind::Denied, reason),
             Fault::Full(text) => Self::unavailable(cause::full(
                 "space",

@@ -140,6 +140,10 @@ impl Backend for EtcdBackend {
         self.wire.place()
     }
 
+    fn has_connected(&self) -> bool {
+        self.wire.has_connected()
+    }
+
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         if let Some(claim) = self.known(request.id) {
             return Ok(claim);

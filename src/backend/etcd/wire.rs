@@ -47,6 +47,8 @@ pub(super) struct Wire {
     /// The number of the newest connection that failed. Connections are counted, and the server of a connection
     /// follows from its number.
     failed: watch::Sender<u64>,
+    /// A connection was opened: what was sent over it may have been done.
+    connected: AtomicBool,
     /// Some server has answered.
     answered: AtomicBool,
     /// Whoever asks goes on until the deadline, also if no server was ever there.
@@ -87,6 +89,7 @@ impl Wire {
             options: options(config),
             present: Mutex::new(None),
             failed: watch::Sender::new(0),
+            connected: AtomicBool::new(false),
             answered: AtomicBool::new(false),
             persists: AtomicBool::new(false),
             slow: AtomicU32::new(0),
@@ -120,6 +123,11 @@ impl Wire {
         self.endpoint(number).to_owned()
     }
 
+    /// As [`crate::backend::Backend::has_connected`].
+    pub(super) fn has_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
     /// A connection to some server, by `deadline`.
     pub(super) async fn ready(&self, deadline: Moment) -> FaultResult<Connection> {
         self.by(deadline, |connection| async move { Ok(connection) }).await
@@ -138,6 +146,7 @@ impl Wire {
         let channel = Box::pin(endpoint.connect()).await.map_err(|error| unreached(&error))?;
         let client = Client::from_channel(Channel::Tonic(channel), Some(self.options.clone()));
         let client = Box::pin(client).await?;
+        self.connected.store(true, Ordering::Relaxed);
         let connection = Connection { client, number };
         *present = Some(connection.clone());
         Ok(connection)

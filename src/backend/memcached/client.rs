@@ -34,6 +34,8 @@ pub(super) struct Client {
     open: Gate<Option<Arc<Connection>>>,
     /// A connection that is being made already.
     begun: Mutex<Option<TcpStream>>,
+    /// A connection was opened: what was sent over it may have been done.
+    connected: AtomicBool,
     /// It has answered a request.
     answered: AtomicBool,
 }
@@ -80,6 +82,7 @@ impl Client {
             clock,
             open: Gate::default(),
             begun: Mutex::default(),
+            connected: AtomicBool::new(false),
             answered: AtomicBool::new(false),
         }
     }
@@ -94,6 +97,11 @@ impl Client {
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = dial::begin(&self.config);
     }
 
+    /// As [`crate::backend::Backend::has_connected`].
+    pub(super) fn has_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
     async fn connection(&self) -> FaultResult<Arc<Connection>> {
         let mut open = self.open.lock().await;
         if let Some(connection) = open.as_ref().filter(|connection| connection.is_open()) {
@@ -101,6 +109,7 @@ impl Client {
         }
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
         let connection = dial::dial(&self.config, begun).await?;
+        self.connected.store(true, Ordering::Relaxed);
         *open = Some(Arc::clone(&connection));
         Ok(connection)
     }

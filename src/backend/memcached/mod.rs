@@ -101,6 +101,10 @@ impl Backend for MemcachedBackend {
         self.client.preconnect();
     }
 
+    fn has_connected(&self) -> bool {
+        self.client.has_connected()
+    }
+
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         self.queues.enter(request, deadline).await
     }

@@ -136,6 +136,10 @@ impl Backend for RedisBackend {
         self.service.preconnect();
     }
 
+    fn has_connected(&self) -> bool {
+        self.service.has_connected()
+    }
+
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
         slots::enter(&self.service, &self.naming, request, deadline).await
     }

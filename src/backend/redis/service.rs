@@ -64,6 +64,8 @@ pub(super) struct Service {
     pub(super) astray: Astray,
     /// A connection that is being made already.
     begun: Mutex<Option<TcpStream>>,
+    /// A connection was opened: what was sent over it may have been done.
+    connected: AtomicBool,
     /// It has answered a request.
     answered: AtomicBool,
 }
@@ -85,6 +87,7 @@ impl Service {
             routes: Mutex::default(),
             astray: Astray::default(),
             begun: Mutex::default(),
+            connected: AtomicBool::new(false),
             answered: AtomicBool::new(false),
         }
     }
@@ -92,6 +95,11 @@ impl Service {
     /// Begins the first connection, if that can be done without asking anybody.
     pub(super) fn preconnect(&self) {
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = dial::begin(&self.config);
+    }
+
+    /// As [`crate::backend::Backend::has_connected`].
+    pub(super) fn has_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
     }
 
     fn route(&self, slot: Option<u16>) -> Option<HostPort> {
@@ -111,6 +119,7 @@ impl Service {
         }
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
         let connection = dial::dial(&self.config, node.as_ref(), begun).await?;
+        self.connected.store(true, Ordering::Relaxed);
         open.insert(node, Arc::clone(&connection));
         Ok(connection)
     }

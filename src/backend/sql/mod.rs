@@ -124,6 +124,10 @@ impl Backend for SqlBackend {
         self.dialect().identity()
     }
 
+    fn has_connected(&self) -> bool {
+        self.service.has_connected()
+    }
+
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
         let claim = enter::enter(&self.service, request, deadline).await;
         let claim = claim.during(self.dialect().name(), "join the queue", request.names.first())?;

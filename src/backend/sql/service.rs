@@ -62,6 +62,11 @@ impl Service {
         self.opened.load(Ordering::Relaxed) > 1
     }
 
+    /// As [`crate::backend::Backend::has_connected`].
+    pub(super) fn has_connected(&self) -> bool {
+        self.opened.load(Ordering::Relaxed) > 0
+    }
+
     fn open(&self) -> MutexGuard<'_, Option<Arc<dyn Session>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

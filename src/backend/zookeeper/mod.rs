@@ -232,6 +232,10 @@ impl Backend for ZkBackend {
         self.ensemble.config.identity()
     }
 
+    fn has_connected(&self) -> bool {
+        self.ensemble.has_connected()
+    }
+
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         if let Some(claim) = self.known(request.id) {
             return Ok(claim);

@@ -70,6 +70,8 @@ pub(super) struct Ensemble {
     pub(super) config: ZkConfig,
     pub(super) paths: Paths,
     pub(super) clock: Clock,
+    /// A session was begun: what was asked for in it may have been done.
+    connected: AtomicBool,
     /// Why the last attempt to connect failed.
     cause: Mutex<Option<Reason>>,
     /// Whoever asks goes on until the deadline, also if no server is there.
@@ -85,7 +87,8 @@ impl fmt::Debug for Ensemble {
 impl Ensemble {
     pub(super) fn new(config: ZkConfig, clock: Clock) -> Self {
         let paths = Paths::new(&config.chroot, config.prefix.as_deref());
-        Self { config, paths, clock, cause: Mutex::new(None), persists: AtomicBool::new(false) }
+        let (connected, persists) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { config, paths, clock, connected, cause: Mutex::new(None), persists }
     }
 
     fn set_cause(&self, cause: Option<Reason>) {
@@ -94,6 +97,11 @@ impl Ensemble {
 
     fn cause(&self) -> Option<Reason> {
         self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// As [`crate::backend::Backend::has_connected`].
+    pub(super) fn has_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
     }
 
     /// Goes on asking until the deadline from now on, as whoever has to remove something does.
@@ -129,6 +137,7 @@ impl Ensemble {
             match attempt.unwrap_or(Err(Fault::Service(ZkError::Timeout))) {
                 Ok(client) => {
                     self.set_cause(None);
+                    self.connected.store(true, Ordering::Relaxed);
                     return Ok(client);
                 }
                 Err(Fault::Service(error)) if kind(&error) == ErrorKind::Unavailable => {
@@ -253,7 +262,10 @@ impl Ensemble {
 
     fn explain(&self, fault: Fault) -> fault::Fault {
         match fault {
-            Fault::Service(error) => fault::Fault::new(kind(&error), self.reason(&error)),
+            Fault::Service(error) => match kind(&error) {
+                ErrorKind::Unavailable => fault::Fault::spent(self.reason(&error)),
+                kind => fault::Fault::new(kind, self.reason(&error)),
+            },
             Fault::Refusal(kind, reason) => fault::Fault::new(kind, reason),
         }
     }
@@ -284,7 +296,7 @@ impl Call<'_> {
 
     pub(super) fn late(&self) -> Error {
         let silent = || format!("no answer from {} in time", self.ensemble.config.address()).into();
-        self.named(fault::Fault::unavailable(self.ensemble.cause().unwrap_or_else(silent)))
+        self.named(fault::Fault::spent(self.ensemble.cause().unwrap_or_else(silent)))
     }
 
     fn named(&self, fault: fault::Fault) -> Error {

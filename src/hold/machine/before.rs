@@ -16,6 +16,7 @@ impl Machine {
             }
             Event::Refused(error) => {
                 self.full |= error.kind == ErrorKind::Full;
+                self.unanswered |= error.unanswered;
                 if !error.is_transient() || self.plan.wait == Wait::Once {
                     return self.leave_as(Verdict::Failed(error));
                 }

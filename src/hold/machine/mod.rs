@@ -43,6 +43,8 @@ pub struct Machine {
     answered: bool,
     /// There is a service, which had no room for this client.
     full: bool,
+    /// See [`Machine::is_unanswered`].
+    unanswered: bool,
     retry_at: Moment,
     pub(super) last_error: Option<Error>,
     ask_until: Moment,
@@ -70,6 +72,7 @@ impl Machine {
             held_at: None,
             answered: false,
             full: false,
+            unanswered: false,
             retry_at: Moment::NEVER,
             last_error: None,
             ask_until: Moment::NEVER,
@@ -119,6 +122,16 @@ impl Machine {
             Some(Verdict::Skipped(_)) => false,
             _ => true,
         }
+    }
+
+    /// Whether an attempt to enter came to nothing without an answer.
+    pub fn is_unanswered(&self) -> bool {
+        self.unanswered
+    }
+
+    /// Whether it ends because the service cannot be used: that is what will be said then.
+    pub fn ends_for_the_service(&self) -> bool {
+        matches!(self.verdict, Some(Verdict::Failed(_) | Verdict::NotReached(_)))
     }
 
     /// Whether it was told that no process of the tree is left.

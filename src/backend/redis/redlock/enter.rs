@@ -183,7 +183,9 @@ fn verdict(core: &Core, request: &Request) -> FaultResult<()> {
         return Err(fault.clone());
     }
     if entered < majority {
-        return Err(core.nodes.too_few(entered, &faults));
+        let too_few = core.nodes.too_few(entered, &faults);
+        let may_hold = entered + unanswered(core, &inner.node_claims) >= majority;
+        return Err(if may_hold { too_few.helped_by(Retry::OtherConnection) } else { too_few });
     }
     let awake =
         |node_claim: &&NodeClaim| node_claim.phase != Phase::Unknown && now >= node_claim.abstains_until;
@@ -203,6 +205,15 @@ fn verdict(core: &Core, request: &Request) -> FaultResult<()> {
         return Err(Fault::unavailable(reason));
     }
     Ok(())
+}
+
+/// How many nodes may have let it in without being heard.
+fn unanswered(core: &Core, node_claims: &[NodeClaim]) -> usize {
+    let unanswered = node_claims.iter().zip(&core.nodes.services).filter(|(node_claim, node)| {
+        let refused = node_claim.fault.as_ref().is_some_and(|fault| !fault.is_spent());
+        node_claim.phase == Phase::Unknown && node.has_connected() && !refused
+    });
+    unanswered.count()
 }
 
 /// Waits until it is clear who goes first, if several came at the same moment.

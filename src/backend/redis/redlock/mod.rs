@@ -70,6 +70,10 @@ impl Backend for RedlockBackend {
         self.nodes.services.iter().for_each(|node| node.preconnect());
     }
 
+    fn has_connected(&self) -> bool {
+        self.nodes.services.iter().any(|node| node.has_connected())
+    }
+
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
         let claim = enter::enter(self, request, deadline).await;
         let claim = claim.during(NAME, "join the queue", request.names.first())?;

@@ -1,0 +1,84 @@
+//! A request that can neither be confirmed nor taken back: that it may hold the lock is said.
+
+use rustix::process::Signal;
+
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::site::{self, Kind};
+use crate::support::wait::until_true;
+use crate::support::{Bed, Service};
+
+/// What the request to enter says, and none before it.
+const LABEL: &str = "unconfirmed-label";
+/// The same where texts are sent in hexadecimal digits.
+const DIGITS: &str = "756e636f6e6669726d65642d6c6162656c";
+/// What is said of it.
+const SAID: [&str; 2] = ["cannot withdraw the request for x", "if it was granted, it ends by itself within"];
+
+/// A part of the service over ways to all of its servers.
+struct Ways {
+    over: Bed,
+    each: Vec<Proxy>,
+}
+
+impl Ways {
+    fn new() -> Self {
+        let site = site::shared();
+        let past = Bed::on(site.part());
+        // So that what a first run of all makes is there.
+        past.finish(&mut past.run(["--name", "x", "-q", "--", "true"])).silently(0);
+        let mut service: Service = past.service().clone();
+        let each: Vec<Proxy> = site.servers().iter().map(|server| Proxy::to(server.port())).collect();
+        for (server, way) in site.servers().iter().zip(&each) {
+            let [from, to] = [server.port(), way.port()].map(|port| format!(":{port}"));
+            service.endpoint = service.endpoint.replace(&from, &to);
+        }
+        Self { over: Bed::on(service), each }
+    }
+
+    fn all(&self, conduct: Conduct) {
+        self.each.iter().for_each(|way| way.set(conduct));
+    }
+
+    /// A run whose request to enter is done, wholly or in part; it does not hear of that, and is heard no more.
+    fn cut_off(&self, options: &[&str]) -> crate::support::Running {
+        let digits = Kind::of_this_test() == Some(Kind::Mysql);
+        self.all(Conduct::MuteFrom(if digits { DIGITS } else { LABEL }));
+        let mut run = self.over.run(["--name", "x", "--ttl", "30s", "--label", LABEL]);
+        let running = self.over.start(run.args(options).args(["--", "true"]));
+        until_true("a request", || self.each.iter().all(|way| way.conduct() == Conduct::Mute));
+        self.all(Conduct::Hole);
+        running
+    }
+}
+
+#[test]
+fn whoever_is_told_to_end_says_that_its_request_could_not_be_withdrawn() {
+    let ways = Ways::new();
+    let running = ways.cut_off(&["-q"]);
+    running.signal(Signal::TERM);
+    let ended = running.finish();
+    assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()), "{}", ended.err);
+    ended.said_one_line(&SAID);
+    ways.all(Conduct::Pass);
+}
+
+#[test]
+fn programs_are_told_of_a_request_that_could_not_be_withdrawn() {
+    let ways = Ways::new();
+    let running = ways.cut_off(&["-q", "--log-format", "json"]);
+    running.signal(Signal::TERM);
+    let ended = running.finish();
+    let told: serde_json::Value = serde_json::from_str(&ended.err).expect("one line of JSON");
+    assert_eq!((&told["event"], &told["lock"]), (&"withdrawal-failed".into(), &"x".into()));
+    assert!(told["ends_within_ms"].as_u64() >= Some(10_000), "{told}");
+    ways.all(Conduct::Pass);
+}
+
+/// That the service does not answer is what it says, and no more.
+#[test]
+fn whoever_gives_up_on_a_silent_service_says_one_line() {
+    let ways = Ways::new();
+    let running = ways.cut_off(&["-q", "--wait", "2s"]);
+    running.finish().failed(69, &["gave up after 2"]);
+    ways.all(Conduct::Pass);
+}
