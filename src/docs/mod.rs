@@ -168,4 +168,6 @@ pub mod adr {
     pub mod r0127_what_ends_a_claim_waits_for_no_answer {}
     #[doc = include_str!("adr/0128-a-tree-is-stopped-before-it-is-told-to-end.md")]
     pub mod r0128_a_tree_is_stopped_before_it_is_told_to_end {}
+    #[doc = include_str!("adr/0129-the-next-address-of-a-host-is-tried-beside-a-silent-one.md")]
+    pub mod r0129_the_next_address_of_a_host_is_tried_beside_a_silent_one {}
 }

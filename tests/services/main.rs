@@ -92,12 +92,12 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, herd, unheard, unkept);
-tests_of!(on_mysql, herd, sql, sql_late, unkept);
-tests_of!(on_postgres, herd, sql, sql_late, unheard, unkept);
-tests_of!(on_redis, herd, late, unkept);
+tests_of!(on_etcd, addresses, herd, unheard, unkept);
+tests_of!(on_mysql, addresses, herd, sql, sql_late, unkept);
+tests_of!(on_postgres, addresses, herd, sql, sql_late, unheard, unkept);
+tests_of!(on_redis, addresses, herd, late, unkept);
 tests_of!(on_redlock, herd, late, unkept);
-tests_of!(on_zk, herd, kept, unheard);
+tests_of!(on_zk, addresses, herd, kept, unheard);
 
 /// Those of one that keeps nothing over a restart.
 #[path = "."]
@@ -106,6 +106,7 @@ mod on_memcached {
     mod acquire;
     #[path = "acquired.rs"]
     mod acquired;
+    mod addresses;
     #[path = "../cli/deadlocks.rs"]
     mod deadlocks;
     mod detached;

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 use zookeeper_client::Client;
 
+use super::ensemble::Ensemble;
+use super::fault::{Fault, FaultResult};
 use super::list::{self, Found};
 use super::note::token;
 use super::shared::Own;
 use super::snapshot::{Seen, modes};
-use super::wire::{Ensemble, Fault, FaultResult};
 use crate::backend::deadlock::{self, Queued};
 use crate::backend::record::Record;
 use crate::lock::deadlock::Member;

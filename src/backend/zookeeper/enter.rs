@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriteResult, Stat};
 
+use super::ensemble::Ensemble;
+use super::fault::{Fault, FaultResult, is_ambiguous, is_over};
 use super::grants::Grants;
 use super::line::Place;
 use super::node::{Node, Part, stem};
 use super::note::{Note, called, token};
 use super::shared::{Memory, Own, Proofs, Shared};
 use super::snapshot::{Snapshot, leases, tickets};
-use super::wire::{Ensemble, Fault, FaultResult, connected, data_of, is_ambiguous, is_over, make_folders};
+use super::wire::{connected, data_of, make_folders};
 use super::{deadlock, evict, follow, position, success};
 use crate::backend::foreign;
 use crate::backend::mixing::{Use, mismatch};

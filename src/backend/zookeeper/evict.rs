@@ -2,10 +2,12 @@
 
 use zookeeper_client::{Client, Error as ZkError, MultiWriteError, MultiWriter};
 
+use super::ensemble::Ensemble;
+use super::fault::{Fault, FaultResult};
 use super::note::Note;
 use super::shared::{Own, Shared};
 use super::snapshot::{Folder, Seen, Snapshot, slot_path, tickets};
-use super::wire::{Ensemble, Fault, FaultResult, data_of};
+use super::wire::data_of;
 use crate::backend::Evict;
 use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, queue};
 

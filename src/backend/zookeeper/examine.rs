@@ -6,7 +6,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use zookeeper_client::Client;
 
-use super::wire::{Ensemble, FaultResult};
+use super::ensemble::Ensemble;
+use super::fault::FaultResult;
 use crate::backend::{Examination, Risk};
 
 /// The oldest version that is looked after.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
 
+use super::fault::{Fault, FaultResult};
 use super::note::Note;
 use super::shared::{Lease, Own, Shared};
-use super::wire::{Fault, FaultResult};
 use crate::lock::{ErrorKind, Moment};
 
 /// How often somebody else may change the record meanwhile.

@@ -6,6 +6,7 @@ use tokio::time::Duration;
 use zookeeper_client::{Client, Error as ZkError, EventType};
 
 use super::evict::be_gone;
+use super::fault::{FaultResult, is_ambiguous};
 use super::grants::Grants;
 use super::line::Line;
 use super::note::{self, Note};
@@ -13,7 +14,7 @@ use super::position::{Hint, Position, look};
 use super::renew::renew;
 use super::shared::{Own, RETRY, Shared};
 use super::slots::{self, Taken};
-use super::wire::{FaultResult, connected, data_of, ended, is_ambiguous, unto_the_end};
+use super::wire::{connected, data_of, ended, unto_the_end};
 use super::{evict, expiry, success};
 use crate::clock;
 use crate::lock::{ClaimState, Entry, LossReason, queue};

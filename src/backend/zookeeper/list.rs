@@ -2,9 +2,11 @@
 
 use zookeeper_client::Client;
 
+use super::ensemble::Ensemble;
+use super::fault::FaultResult;
 use super::paths::is_aside;
 use super::snapshot::{Seen, Snapshot};
-use super::wire::{Ensemble, FaultResult, children};
+use super::wire::children;
 use crate::lock::LockName;
 
 /// A line that is not empty.

@@ -6,10 +6,12 @@
 mod claim;
 mod config;
 mod deadlock;
+mod ensemble;
 mod enter;
 mod evict;
 mod examine;
 mod expiry;
+mod fault;
 mod follow;
 mod grants;
 mod handshake;
@@ -41,9 +43,11 @@ use crate::lock::validity::LeaseTimes;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use claim::ZkClaim;
 pub use config::ZkConfig;
+use ensemble::Ensemble;
+use fault::{Fault, FaultResult, NAME};
 use observe::ZkObserver;
 use snapshot::Snapshot;
-use wire::{Call, Ensemble, Fault, FaultResult, NAME, ended};
+use wire::{Call, ended};
 
 /// The life of the session that looks and evicts. It has no nodes, so nothing depends on it.
 const LOOKING: Duration = Duration::from_secs(10);

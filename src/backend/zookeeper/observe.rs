@@ -7,8 +7,10 @@ use std::task::Poll;
 use async_trait::async_trait;
 use zookeeper_client::{Client, Error as ZkError, OneshotWatcher};
 
+use super::ensemble::Ensemble;
+use super::fault::{Fault, FaultResult, is_ambiguous};
 use super::snapshot::{Seen, Snapshot, leases, status, tickets};
-use super::wire::{Call, Ensemble, Fault, FaultResult, connected, is_ambiguous};
+use super::wire::{Call, connected};
 use crate::backend::Observer;
 use crate::lock::{LockName, LockStatus, Moment, Result};
 

@@ -2,10 +2,11 @@
 
 use zookeeper_client::Client;
 
+use super::fault::FaultResult;
 use super::line::Line;
 use super::shared::{Own, Shared};
 use super::snapshot::Snapshot;
-use super::wire::{FaultResult, children};
+use super::wire::children;
 use crate::lock::{ClaimId, Mode, queue};
 
 /// What to wait for.

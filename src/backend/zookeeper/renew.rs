@@ -3,8 +3,9 @@
 use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
 
 use super::evict::be_gone;
+use super::fault::{FaultResult, is_ambiguous, is_over};
 use super::shared::{Own, Shared};
-use super::wire::{FaultResult, connected, is_ambiguous, is_over};
+use super::wire::connected;
 use crate::lock::{LossReason, Moment};
 
 /// What a renewal came to.

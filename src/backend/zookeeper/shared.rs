@@ -9,8 +9,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use zookeeper_client::{Client, StateWatcher};
 
+use super::ensemble::Ensemble;
+use super::fault::NAME;
 use super::snapshot::slot_path;
-use super::wire::{Ensemble, NAME};
 use crate::backend::claim_state::Publisher;
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};

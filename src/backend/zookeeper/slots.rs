@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError};
 
+use super::fault::{Fault, FaultResult};
 use super::line::Line;
 use super::node::ticket_stem;
 use super::note::Note;
 use super::position::{Hint, queue_of};
 use super::shared::{Own, RETRY, Shared};
 use super::snapshot::{SLOT, leases, slot_path, tickets};
-use super::wire::{Fault, FaultResult, children, make_folders};
+use super::wire::{children, make_folders};
 use crate::lock::{ErrorKind, Mode, queue};
 
 /// How often others may be first.

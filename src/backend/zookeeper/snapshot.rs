@@ -2,10 +2,11 @@
 
 use zookeeper_client::{Client, Stat};
 
+use super::fault::FaultResult;
 use super::line::{Line, Place};
 use super::node::is_own_ticket;
 use super::note::{self, Note};
-use super::wire::{FaultResult, children, data_of};
+use super::wire::{children, data_of};
 use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Mode, queue};
 

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError};
 
+use super::ensemble::Ensemble;
+use super::fault::FaultResult;
 use super::shared::{Memory, Shared};
-use super::wire::{Ensemble, FaultResult, make_folders};
+use super::wire::make_folders;
 use crate::lock::Mode;
 
 type Looking = Pin<Box<dyn Future<Output = Memory> + Send>>;

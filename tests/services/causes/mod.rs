@@ -4,7 +4,7 @@
 //! they say it in the same words with the same code; a cell that cannot be is said with its reason.
 
 mod login;
-mod ports;
+pub(crate) mod ports;
 mod reach;
 mod room;
 mod scene;

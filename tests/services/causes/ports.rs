@@ -23,13 +23,18 @@ impl Full {
     }
 
     pub(crate) fn new() -> Self {
-        let any = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
+        Self::on(0)
+    }
+
+    /// The same on a certain port.
+    pub(crate) fn on(port: u16) -> Self {
+        let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
         let socket = || {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket")
         };
         let listener = socket();
-        bind(&listener, &any).expect("a port");
+        bind(&listener, &address).expect("a port");
         listen(&listener, 0).expect("listens");
         let listener = TcpListener::from(listener);
         let at = listener.local_addr().expect("bound");

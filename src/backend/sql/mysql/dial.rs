@@ -1,16 +1,22 @@
 //! From an address to an open connection.
 
+use std::future::pending;
+use std::net::IpAddr;
+
 use sqlx::ConnectOptions as _;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+use tokio::net::lookup_host;
+use tokio::time::sleep;
 
 use super::batch::ask;
 use super::config::{MysqlConfig, MysqlPlace, MysqlTls};
 use super::fault;
 use super::language::SessionLocks;
-use crate::backend::cause;
+use crate::backend::connector::STAGGER;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::options::Secret;
 use crate::backend::sql::tables::Tables;
+use crate::backend::{cause, connector};
 use crate::lock::ErrorKind;
 
 /// What is wrong with a server of several, which must take writes and be the only one that does.
@@ -53,8 +59,40 @@ impl Dialer {
             // sqlx asks for it in one of its ways to check certificates; that it is there already is no failure.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let options = self.options(&self.config.places[server]);
-        options.connect().await.map_err(|error| fault::of(&error).at(&self.peer(server)))
+        let place = &self.config.places[server];
+        let options = self.options(place);
+        let connected = tokio::select! {
+            biased;
+            connected = options.connect() => connected,
+            connected = self.connect_to_addresses(place, &options) => connected,
+        };
+        connected.map_err(|error| fault::of(&error).at(&self.peer(server)))
+    }
+
+    /// A connection by an address of a host that has several, begun when the first of them has been silent for a while: sqlx tries them
+    /// one after another, for as long as the system does. Not where the name is to be in the server's certificate; there it never
+    /// completes, nor if no address answers.
+    async fn connect_to_addresses(
+        &self,
+        place: &MysqlPlace,
+        options: &MySqlConnectOptions,
+    ) -> Result<MySqlConnection, sqlx::Error> {
+        let MysqlPlace::Tcp { host, port } = place else { return pending().await };
+        if self.config.mode >= MysqlTls::VerifyIdentity || host.parse::<IpAddr>().is_ok() {
+            return pending().await;
+        }
+        sleep(STAGGER).await;
+        let addresses: Vec<_> =
+            lookup_host((host.as_str(), *port)).await.into_iter().flatten().skip(1).collect();
+        let attempts = addresses.into_iter().map(|address| {
+            let options = options.clone().host(&address.ip().to_string());
+            async move { options.connect().await }
+        });
+        match connector::first_of(attempts).await {
+            Some(Ok(connection)) => Ok(connection),
+            // What the name comes to is the answer.
+            _ => pending().await,
+        }
     }
 
     /// As [`Dialer::connect`], and sees that the server is the one of several that takes writes.

@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::config::SslMode;
@@ -13,9 +13,9 @@ use super::config::{PgConfig, PgMode, PgPlace};
 use super::fault;
 use super::session::{MARK, PgSession};
 use super::tls::Encryption;
-use crate::backend::cause;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::Session;
+use crate::backend::{cause, connector};
 use crate::lock::{ErrorKind, Reason};
 
 /// Opens a connection to the server at `place`, which must take writes.
@@ -80,7 +80,11 @@ async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Resu
         let standby = standby(connection.parameter("in_hot_standby"))?;
         return finish(PgSession::over(client, connection, place.to_string(), mark), standby).await;
     }
-    let stream = tcp(place).await.map_err(|error| unreached(&error))?;
+    let stream = match place.address {
+        Some(address) => TcpStream::connect(SocketAddr::new(address, place.port)).await,
+        None => connector::tcp(&place.host, place.port).await,
+    };
+    let stream = stream.map_err(|error| unreached(&error))?;
     // A request is one small write; waiting for more to send would only be late.
     stream.set_nodelay(true).map_err(|error| unreached(&error))?;
     match config.mode {
@@ -142,23 +146,4 @@ fn unreached(error: &io::Error) -> Refusal {
     }
     // Who it was is added by whoever knows.
     Refusal::Fault(Fault::spent(cause::explained(error)))
-}
-
-/// Without asking the system for what needs no asking: that takes a thread.
-async fn tcp(place: &PgPlace) -> io::Result<TcpStream> {
-    let (host, port) = (place.host.as_str(), place.port);
-    if let Some(address) = place.address.or_else(|| host.parse::<IpAddr>().ok()) {
-        return TcpStream::connect(SocketAddr::new(address, port)).await;
-    }
-    if host.eq_ignore_ascii_case("localhost") {
-        let four = TcpStream::connect(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)).await;
-        return match four {
-            Ok(stream) => Ok(stream),
-            Err(error) => {
-                let six = TcpStream::connect(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port)).await;
-                six.map_err(|_| error)
-            }
-        };
-    }
-    TcpStream::connect((host, port)).await
 }
