@@ -2,13 +2,109 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+
+use crate::both::MODES;
+use crate::support::running::finish_all;
+use crate::support::{Bed, Service};
 
 /// How long anything may take that has to happen.
 const SOON: Duration = Duration::from_secs(20);
 /// How long one looks on before believing that nothing happens.
 const BLINK: Duration = Duration::from_millis(300);
+
+/// A Python that has `module`, which is `client`; `None`, said aloud, where there is none.
+pub(crate) fn python_with(client: &str, module: &str) -> Option<String> {
+    let python = std::env::var("DLOCK_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let found =
+        Command::new(&python).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
+    if !found.is_ok_and(|status| status.success()) {
+        crate::skip(client, &format!("{python} has no {module}"));
+        return None;
+    }
+    Some(python)
+}
+
+/// Has `python` run the peer in `script`.
+pub(crate) fn words(python: String, script: &str) -> Vec<String> {
+    vec![python, format!("{}/tests/interop/{script}", env!("CARGO_MANIFEST_DIR"))]
+}
+
+/// A client in Python, and a bed on the service that it uses.
+pub(crate) struct Place {
+    pub(crate) bed: Bed,
+    /// The client and what it is told of the service.
+    words: Vec<String>,
+}
+
+impl Place {
+    /// With `client`, which is a Python `module` and the peer in `script`; `at` says where a bed with that prefix is, and what
+    /// to tell the peer. `None`, said aloud, where there is no such client.
+    pub(crate) fn of(
+        client: &str,
+        module: &str,
+        script: &str,
+        at: impl FnOnce(String) -> (Service, Vec<String>),
+    ) -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let python = python_with(client, module)?;
+        let (service, rest) = at(format!("bed{}:", NEXT.fetch_add(1, Ordering::Relaxed)));
+        Some(Self { bed: Bed::on(service), words: [words(python, script), rest].concat() })
+    }
+
+    /// The client, which does as it is told.
+    pub(crate) fn peer(&self) -> Peer {
+        Peer::start(Command::new(&self.words[0]).args(&self.words[1..]).arg("obey"))
+    }
+
+    /// What the lock x is called there.
+    pub(crate) fn key(&self) -> String {
+        format!("{}x", self.bed.service().prefix.as_deref().expect("a prefix"))
+    }
+
+    /// The client waits until dlock has left, whichever way that holds, and then keeps dlock out. `lives` is what may follow
+    /// the key in what it is told: for how long it takes the lock.
+    #[track_caller]
+    pub(crate) fn waits_for_dlock(&self, lives: &[&str]) {
+        let (bed, mut peer, key) = (&self.bed, self.peer(), self.key());
+        for mode in MODES {
+            let holder = bed.held(&[&["-q", "--name", "x"], mode].concat());
+            for life in lives {
+                peer.order(&format!("try a {key} {life}"));
+                peer.says("busy a");
+            }
+            peer.order(&format!("wait a {key} {}", lives[0]));
+            peer.is_silent();
+            holder.release().silently(0);
+            peer.says("held a");
+            bed.assert_busy("x");
+            peer.release("a");
+            bed.assert_free("x");
+        }
+    }
+
+    /// Counts up to `pairs` times what both sides add: the client adds one to a number in a file so often, and dlock as often
+    /// with a lock each time.
+    #[track_caller]
+    pub(crate) fn count(&self, pairs: u32, times: u32) {
+        let (bed, key) = (&self.bed, self.key());
+        let file = bed.write("count", "0\n");
+        let mut all = Vec::new();
+        for _ in 0..pairs {
+            let mut command = bed.command(&self.words[0]);
+            command.args(&self.words[1..]).args(["count", &key]).arg(&file).arg(times.to_string());
+            all.push(bed.start(&mut command));
+            let add = "read n <count; echo $((n+1)) >count";
+            let script =
+                format!("for _ in {{1..{times}}}; do run -q --name x -- sh -c '{add}' || exit; done");
+            all.push(bed.start(&mut bed.bash(&script)));
+        }
+        finish_all(all);
+        assert_eq!(bed.await_line("count"), (2 * pairs * times).to_string());
+    }
+}
 
 /// A foreign client that obeys line by line.
 pub(crate) struct Peer {

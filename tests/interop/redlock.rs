@@ -1,17 +1,14 @@
 //! Redlock clients and dlock on the same five servers: each keeps the others out.
 
-use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::both::{self, MODES};
+use crate::both;
 use crate::breaking::Shared;
-use crate::peer::Peer;
+use crate::peer::Place;
 use crate::servers::{Server, redis};
-use crate::support::{Bed, Service};
+use crate::support::Service;
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/redlock_peer.py");
 /// What a bed with a Redlock says for `--max-ttl`.
 const MAX_TTL: Duration = Duration::from_secs(10);
 
@@ -27,58 +24,26 @@ fn nodes() -> &'static [Server] {
     })
 }
 
-/// A foreign client, and a bed on the same servers.
-struct Place {
-    python: String,
-    kind: &'static str,
-    bed: Bed,
-    /// What the client calls the lock x.
-    key: String,
-}
-
-impl Place {
-    /// `None`, said aloud, where something is missing.
-    fn of(kind: &'static str) -> Option<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        if let Some(reason) = redis::missing() {
-            crate::skip("redis", &reason);
-            return None;
-        }
-        let (client, module) = if kind == "pottery" { ("pottery", "pottery") } else { ("redis-py", "redis") };
-        let python = std::env::var("DLOCK_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-        let found =
-            Command::new(&python).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
-        if !found.is_ok_and(|status| status.success()) {
-            crate::skip(client, &format!("{python} has no {module}"));
-            return None;
-        }
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        // pottery puts its own name before the key.
-        let (prefix, key) = match kind {
-            "pottery" => (format!("redlock:bed{n}:"), format!("bed{n}:x")),
-            _ => (format!("bed{n}:"), format!("bed{n}:x")),
-        };
-        let endpoint = redis::addresses(nodes());
-        let bed = Bed::on(Service { backend: "redis", endpoint, prefix: Some(prefix) });
-        Some(Self { python, kind, bed, key })
+/// A client of that kind, and a bed on the same servers; `None`, said aloud, where something is missing.
+fn place(kind: &'static str) -> Option<Place> {
+    if let Some(reason) = redis::missing() {
+        crate::skip("redis", &reason);
+        return None;
     }
-
-    fn command(&self) -> Command {
+    let (client, module) = if kind == "pottery" { ("pottery", "pottery") } else { ("redis-py", "redis") };
+    Place::of(client, module, "redlock_peer.py", |prefix| {
+        // pottery puts that name before the key itself.
+        let prefix = Some(format!("redlock:{prefix}"));
         let ports: Vec<String> = nodes().iter().map(|node| node.port().to_string()).collect();
-        let mut command = Command::new(&self.python);
-        command.args([SCRIPT, self.kind, &ports.join(",")]);
-        command
-    }
-
-    fn peer(&self) -> Peer {
-        Peer::start(self.command().arg("obey"))
-    }
+        let service = Service { backend: "redis", endpoint: redis::addresses(nodes()), prefix };
+        (service, vec![kind.to_owned(), ports.join(",")])
+    })
 }
 
 fn dlock_waits_for(kind: &'static str) {
-    let Some(place) = Place::of(kind) else { return };
-    let (bed, mut peer) = (&place.bed, place.peer());
-    peer.order(&format!("wait a {} 30", place.key));
+    let Some(place) = place(kind) else { return };
+    let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
+    peer.order(&format!("wait a {key} 30"));
     peer.says("held a");
     both::assert_foreign(bed);
     let mut next = bed.hold(&["-q", "--name", "x"]);
@@ -93,43 +58,24 @@ fn dlock_waits_for(kind: &'static str) {
 }
 
 fn waits_for_dlock(kind: &'static str) {
-    let Some(place) = Place::of(kind) else { return };
-    let (bed, mut peer) = (&place.bed, place.peer());
-    for mode in MODES {
-        let holder = bed.held(&[&["-q", "--name", "x"], mode].concat());
-        peer.order(&format!("try a {} 30", place.key));
-        peer.says("busy a");
-        peer.order(&format!("wait b {} 30", place.key));
-        peer.is_silent();
-        holder.release().silently(0);
-        peer.says("held b");
-        bed.assert_busy("x");
-        peer.release("b");
-        bed.assert_free("x");
-    }
+    let Some(place) = place(kind) else { return };
+    place.waits_for_dlock(&["30"]);
 }
 
 fn an_unprotected_counter_loses_nothing(kind: &'static str) {
-    let Some(place) = Place::of(kind) else { return };
-    let bed = &place.bed;
-    let command = place.command();
-    let words = command.get_args().map(|word| word.to_str().expect("text"));
-    let peer: Vec<&str> =
-        [place.python.as_str()].into_iter().chain(words).chain(["count", &place.key]).collect();
-    both::count(bed, 2, &peer, 10);
+    let Some(place) = place(kind) else { return };
+    place.count(2, 10);
 }
 
 fn is_ended_by_force(kind: &'static str) {
-    let Some(place) = Place::of(kind) else { return };
-    let (bed, mut peer) = (&place.bed, place.peer());
+    let Some(place) = place(kind) else { return };
+    let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
     let mut names = ["a", "b", "c"].into_iter();
     let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
-    // A client may put a part of its own before the name that it was given.
-    let key = format!("{}x", bed.service().prefix.as_deref().expect("a prefix"));
     let key_of = format!("key {key}");
     Shared { bed, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
         let name = names.next().expect("as many as there are ways");
-        peer.order(&format!("wait {name} {} 30", place.key));
+        peer.order(&format!("wait {name} {key} 30"));
         peer.says(&format!("held {name}"));
     });
     for node in nodes() {
@@ -160,7 +106,7 @@ with_each! {
 /// redis-py's Lock at a minority of the nodes is no lock of a Redlock, and what it took is left alone.
 #[test]
 fn single_locks_at_a_minority_are_no_matter() {
-    let Some(place) = Place::of("scripts") else { return };
+    let Some(place) = place("scripts") else { return };
     let key = format!("{}y", place.bed.service().prefix.as_deref().expect("a prefix"));
     for node in &nodes()[..2] {
         assert_eq!(redis::raw(node.port(), &["SET", &key, "somebody", "NX", "PX", "30000"]), "+OK\r\n");

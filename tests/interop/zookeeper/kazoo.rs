@@ -1,26 +1,21 @@
 //! kazoo's locks.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::{Line, Peer, end};
 use crate::breaking::Shared;
+use crate::peer::{python_with, words};
 use crate::servers::zookeeper;
 
 /// A kazoo client; `None`, said aloud, where there is none.
 fn kazoo() -> Option<Peer> {
-    let python = std::env::var("DLOCK_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let found = Command::new(&python).args(["-c", "import kazoo"]).stderr(Stdio::null()).status();
     if let Some(reason) = zookeeper::missing() {
         crate::skip("kazoo", &reason);
         return None;
     }
-    if !found.is_ok_and(|status| status.success()) {
-        crate::skip("kazoo", &format!("{python} has no kazoo"));
-        return None;
-    }
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/zookeeper/peer.py");
-    let mut command = Command::new(python);
-    Some(Peer::start(command.arg(script).arg(format!("127.0.0.1:{}", zookeeper::shared_port()))))
+    let words = words(python_with("kazoo", "kazoo")?, "kazoo_peer.py");
+    let servers = format!("127.0.0.1:{}", zookeeper::shared_port());
+    Some(Peer::start(Command::new(&words[0]).args(&words[1..]).arg(servers)))
 }
 
 #[test]
