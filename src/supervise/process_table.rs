@@ -279,6 +279,27 @@ fn directory_flags() -> OFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
+
+    /// A child that is killed when it is dropped.
+    struct Child(std::process::Child);
+
+    impl Child {
+        fn start(command: &mut Command) -> Self {
+            Self(command.spawn().expect("a command"))
+        }
+
+        fn pid(&self) -> i32 {
+            i32::try_from(self.0.id()).expect("a pid")
+        }
+    }
+
+    impl Drop for Child {
+        fn drop(&mut self) {
+            self.0.kill().expect("a child");
+            self.0.wait().expect("a status");
+        }
+    }
 
     fn table() -> ProcessTable {
         ProcessTable::open().expect("descriptors").expect("a /proc of this namespace")
@@ -294,16 +315,13 @@ mod tests {
 
     #[test]
     fn children_and_theirs_are_members_unless_they_are_outside() {
-        let mut child = std::process::Command::new("sh")
-            .args(["-c", "sleep 100 & echo $!; wait"])
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .expect("a shell");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 100 & echo $!; wait"]).stdout(std::process::Stdio::piped());
+        let mut child = Child::start(&mut shell);
         let mut line = String::new();
-        let out = child.stdout.take().expect("a pipe");
+        let out = child.0.stdout.take().expect("a pipe");
         std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a pid");
-        let (parent, grandchild) =
-            (i32::try_from(child.id()).expect("a pid"), line.trim().parse().expect("a pid"));
+        let (parent, grandchild) = (child.pid(), line.trim().parse().expect("a pid"));
         let mut table = table();
         assert!(table.find_members(&[]));
         let pids: Vec<i32> = table.members().map(|p| p.pid).collect();
@@ -316,13 +334,12 @@ mod tests {
             rustix::process::pidfd_send_signal(handle.expect("a handle"), rustix::process::Signal::KILL)
         });
         assert_eq!(killed, Ok(Some(Ok(()))));
-        child.wait().expect("a status");
     }
 
     #[test]
     fn whom_an_incomplete_look_does_not_see_stays_a_member() {
-        let mut child = std::process::Command::new("sleep").arg("100").spawn().expect("a command");
-        let pid = i32::try_from(child.id()).expect("a pid");
+        let child = Child::start(Command::new("sleep").arg("100"));
+        let pid = child.pid();
         let mut table = table();
         let found = |table: &ProcessTable| table.members().filter(|p| p.pid == pid).count();
         assert!(table.find_members(&[]));
@@ -332,24 +349,15 @@ mod tests {
         }
         assert!(!table.find(&[pid], |_, _, _| Err(Errno::IO)));
         assert_eq!(found(&table), 0);
-        child.kill().expect("a child");
-        child.wait().expect("a status");
     }
 
     #[test]
     fn who_carries_a_claim_is_found_by_that_and_the_others_by_their_parents() {
         const DESCENT: &Descent = &Descent { claim: *b"0123456789abcdef0123456789abcdef", layout: None };
         let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
-        let start = |claim: &str| {
-            std::process::Command::new("sleep")
-                .arg("100")
-                .env("DLOCK_CLAIM", claim)
-                .spawn()
-                .expect("a command")
-        };
-        let (mut carrier, mut stranger) = (start(claim), start(&claim.replace('0', "1")));
-        let [carrier_pid, stranger_pid] =
-            [&carrier, &stranger].map(|child| i32::try_from(child.id()).expect("a pid"));
+        let start = |claim: &str| Child::start(Command::new("sleep").arg("100").env("DLOCK_CLAIM", claim));
+        let (carrier, stranger) = (start(claim), start(&claim.replace('0', "1")));
+        let (carrier_pid, stranger_pid) = (carrier.pid(), stranger.pid());
         let mut table = table();
         let found = |table: &ProcessTable| table.members().map(|p| p.pid).collect::<Vec<_>>();
         // Other tests have processes that come and go, so a look may be incomplete.
@@ -363,10 +371,6 @@ mod tests {
         assert!(!table.has_found_more());
         assert!(table.find_descendants(None, &[]));
         assert_eq!(found(&table), [0; 0]);
-        for child in [&mut carrier, &mut stranger] {
-            child.kill().expect("a child");
-            child.wait().expect("a status");
-        }
     }
 
     #[test]
@@ -376,19 +380,12 @@ mod tests {
         let mut table = table();
         for _ in 0..5 {
             // The kernel takes its time with so many words, and tells the parent before; and it does that twice.
-            let mut carrier = std::process::Command::new("sh")
-                .args(["-c", "exec sh -c 'exec sleep 100' \"$@\"", "sh"])
-                .args(vec![""; 200_000])
-                .env("DLOCK_CLAIM", claim)
-                .spawn()
-                .expect("a command");
-            let id = carrier.id();
+            let mut command = Command::new("sh");
+            command.args(["-c", "exec sh -c 'exec sleep 100' \"$@\"", "sh"]).args(vec![""; 200_000]);
+            let carrier = Child::start(command.env("DLOCK_CLAIM", claim));
             let overlooked = (0..40).find(|_| {
-                table.find_adopted(None, DESCENT, &[])
-                    && table.members().all(|p| u32::try_from(p.pid) != Ok(id))
+                table.find_adopted(None, DESCENT, &[]) && table.members().all(|p| p.pid != carrier.pid())
             });
-            carrier.kill().expect("a child");
-            carrier.wait().expect("a status");
             assert_eq!(overlooked, None);
         }
     }

@@ -271,11 +271,7 @@ async fn c01_several_names_in_opposite_orders_never_deadlock(b: Bench) {
                 let client = b.connect().await;
                 for _ in 0..4 {
                     let member = b.enter_with(&client, b.ask_all(&order)).await;
-                    member.held_by(b.clock.now() + b.fixture.patience() * 100).await.expect("its turn comes");
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
-                    tokio::task::yield_now().await;
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                    member.leave().await;
+                    member.pass_alone(&inside).await;
                 }
             })
         })

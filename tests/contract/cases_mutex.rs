@@ -1,7 +1,7 @@
 //! What a mutex does, once for each way to ask for one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use dlock::lock::{ClaimState, LockName, Mode, Request};
 
@@ -87,11 +87,7 @@ async fn never_overlap(b: Bench, way: Way) {
             tokio::spawn(async move {
                 for _ in 0..5 {
                     let member = b.enter(m.ask(0)).await;
-                    member.held_by(b.clock.now() + b.fixture.patience() * 100).await.expect("its turn comes");
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
-                    tokio::task::yield_now().await;
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                    member.leave().await;
+                    member.pass_alone(&inside).await;
                 }
             })
         })

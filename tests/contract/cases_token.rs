@@ -2,7 +2,7 @@
 
 use dlock::lock::{ClaimState, Mode};
 
-use crate::bench::{Bench, slots, token};
+use crate::bench::{Bench, Member, slots, token};
 use crate::cases::cases;
 
 cases![
@@ -17,6 +17,14 @@ cases![
     c03_restart_while_waiting_changes_nothing[Restart],
 ];
 
+/// Has `member` hold and leave; its token, which is greater than `last`.
+async fn pass(member: &Member, last: u64) -> u64 {
+    let number = token(&member.held().await);
+    assert!(number > last, "{number} after {last}");
+    member.leave().await;
+    number
+}
+
 async fn c03_tokens_rise_over_200_hand_overs(b: Bench) {
     let lock = b.name("a");
     let clients = [b.connect().await, b.connect().await];
@@ -24,10 +32,7 @@ async fn c03_tokens_rise_over_200_hand_overs(b: Bench) {
     let mut holder = b.enter_with(&clients[0], b.ask(&lock)).await;
     for n in 0..200 {
         let next = b.enter_with(&clients[n % 2], b.ask(&lock)).await;
-        let number = token(&holder.held().await);
-        assert!(number > last, "{number} after {last}");
-        last = number;
-        holder.leave().await;
+        last = pass(&holder, last).await;
         holder = next;
     }
 }
@@ -72,11 +77,7 @@ async fn c03_tokens_rise_over_new_connections(b: Bench) {
     let lock = b.name("a");
     let mut last = 0;
     for _ in 0..5 {
-        let member = b.enter(b.ask(&lock)).await;
-        let number = token(&member.held().await);
-        assert!(number > last, "{number} after {last}");
-        last = number;
-        member.leave().await;
+        last = pass(&b.enter(b.ask(&lock)).await, last).await;
     }
 }
 
@@ -84,11 +85,7 @@ async fn c03_tokens_rise_over_idle_times(b: Bench) {
     let lock = b.name("a");
     let mut last = 0;
     for _ in 0..3 {
-        let member = b.hold(b.ask(&lock)).await;
-        let number = token(&member.held().await);
-        assert!(number > last, "{number} after {last}");
-        last = number;
-        member.leave().await;
+        last = pass(&b.hold(b.ask(&lock)).await, last).await;
         assert!(b.line(&lock).await.is_empty());
         b.sleep(b.fixture.blink()).await;
     }
@@ -98,11 +95,7 @@ async fn c03_tokens_rise_over_a_restart(b: Bench) {
     let lock = b.name("a");
     let mut last = 0;
     for _ in 0..3 {
-        let member = b.hold(b.ask(&lock)).await;
-        let number = token(&member.held().await);
-        assert!(number > last, "{number} after {last}");
-        last = number;
-        member.leave().await;
+        last = pass(&b.hold(b.ask(&lock)).await, last).await;
         b.fixture.restart().await;
     }
 }

@@ -23,6 +23,13 @@ fn as_init(bed: &Bed, words: &[&str]) -> Option<Command> {
     Some(command)
 }
 
+/// Process 1 whose command is the shell `script`, which has made `ready`; as [`as_init`].
+fn started(bed: &Bed, script: &str) -> Option<Running> {
+    let running = bed.start(&mut as_init(bed, &["--name", "x", "--", "sh", "-c", script])?);
+    bed.await_line("ready");
+    Some(running)
+}
+
 /// The pid that process 1 of the namespace has out here.
 fn outer_pid(unshare: &Running) -> i32 {
     until("process 1 of the namespace", || {
@@ -67,10 +74,7 @@ fn where_it_cannot_die_of_a_signal_it_exits_with_128_and_its_number() {
 fn a_signal_from_outside_reaches_the_command() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let bed = Bed::new();
-        let words = ["--name", "x", "--", "sh", "-c", "echo up >ready; exec sleep 1000"];
-        let Some(mut command) = as_init(&bed, &words) else { return };
-        let running = bed.start(&mut command);
-        bed.await_line("ready");
+        let Some(running) = started(&bed, "echo up >ready; exec sleep 1000") else { return };
         process::signal(outer_pid(&running), signal);
         running.finish().silently(128 + signal.as_raw());
         bed.assert_free("x");
@@ -141,10 +145,7 @@ fn a_hold_inside_is_busy_and_seen_outside_and_the_other_way_round() {
 #[test]
 fn killed_from_outside_it_leaves_no_claim() {
     let bed = Bed::new();
-    let words = ["--name", "x", "--", "sh", "-c", "echo up >ready; exec sleep 1000"];
-    let Some(mut command) = as_init(&bed, &words) else { return };
-    let running = bed.start(&mut command);
-    bed.await_line("ready");
+    let Some(running) = started(&bed, "echo up >ready; exec sleep 1000") else { return };
     process::signal(outer_pid(&running), Signal::KILL);
     running.finish();
     bed.await_no_process();
@@ -154,10 +155,7 @@ fn killed_from_outside_it_leaves_no_claim() {
 #[test]
 fn a_killed_keeper_takes_the_tree_with_it() {
     let bed = Bed::new();
-    let words = ["--name", "x", "--", "sh", "-c", "setsid sleep 1000 & echo up >ready; wait"];
-    let Some(mut command) = as_init(&bed, &words) else { return };
-    let running = bed.start(&mut command);
-    bed.await_line("ready");
+    let Some(running) = started(&bed, "setsid sleep 1000 & echo up >ready; wait") else { return };
     let keeper = until("a keeper", || process::keeper_of(outer_pid(&running)));
     process::await_told(keeper);
     process::signal(keeper, Signal::KILL);

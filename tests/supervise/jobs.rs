@@ -10,23 +10,34 @@ use crate::support::terminal::{Terminal, front_of, running};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Bed, process};
 
+/// Ctrl-Z, which stops `command` as well.
+#[track_caller]
+fn suspend(terminal: &mut Terminal, command: i32) {
+    terminal.stop_job();
+    until_true("a stopped command", || is_stopped(command));
+}
+
+/// `fg`, after which `command` goes on.
+#[track_caller]
+fn resume(terminal: &mut Terminal, command: i32) {
+    terminal.type_line("fg");
+    until_true("a command that goes on", || !is_stopped(command));
+}
+
 #[test]
 fn ctrl_z_gives_the_prompt_back_and_keeps_the_lock_until_fg() {
     let bed = Bed::new();
     let gate = bed.gate("gate");
     let (mut terminal, command) = running(&bed, "--ttl 3s --grace 0", "read _ <gate; exit 6");
-    terminal.stop_job();
-    until_true("a stopped command", || is_stopped(command));
+    suspend(&mut terminal, command);
     assert!(terminal.command("jobs").contains("Stopped"));
     // The lock stays held and renewed: longer than its ttl.
     let_pass(Duration::from_millis(3_300));
     bed.assert_busy("x");
     assert!(is_stopped(command));
-    terminal.type_line("fg");
-    until_true("a command that goes on", || !is_stopped(command));
+    resume(&mut terminal, command);
     gate.open();
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 6);
+    terminal.await_status(6);
     bed.assert_free("x");
 }
 
@@ -44,8 +55,7 @@ fn ctrl_z_works_again_and_again() {
         until_true("a job that goes on", || !is_stopped(command) && !is_stopped(front_of(command)));
     }
     gate.open();
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 6);
+    terminal.await_status(6);
 }
 
 #[test]
@@ -72,8 +82,7 @@ fn ctrl_z_suspends_a_command_whose_first_thread_has_ended() {
         until_true("a job that goes on", || !is_stopped(front) && !has_stopped());
     }
     process::signal(command, Signal::TERM);
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 128 + 15);
+    terminal.await_status(128 + 15);
     bed.assert_free("x");
 }
 
@@ -109,8 +118,7 @@ fn ctrl_z_while_waiting_leaves_the_line_and_fg_joins_it_at_the_end() {
     bed.await_waiters("x", 2);
     holder.release().silently(0);
     assert_eq!(other.finish().code(), Some(0));
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 0);
+    terminal.await_status(0);
     assert_eq!(bed.read("order"), "other\nmine\n");
 }
 
@@ -128,8 +136,7 @@ fn a_service_is_not_called_silent_for_the_time_that_a_waiting_job_was_stopped() 
     terminal.type_line("fg");
     bed.await_waiters("x", 1);
     holder.release().silently(0);
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 0);
+    terminal.await_status(0);
     let said = bed.read("said");
     assert!(said.contains("waiting for x") && !said.contains("has not answered"), "{said}");
 }
@@ -179,11 +186,9 @@ fn a_stop_sent_to_dlock_alone_ends_in_a_job_that_fg_resumes() {
     terminal.expect_prompt();
     until_true("a stopped command", || is_stopped(command));
     bed.assert_busy("x");
-    terminal.type_line("fg");
-    until_true("a command that goes on", || !is_stopped(command));
+    resume(&mut terminal, command);
     gate.open();
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 6);
+    terminal.await_status(6);
 }
 
 #[test]
@@ -223,8 +228,7 @@ fn where_nobody_could_resume_it_a_wait_is_not_stopped_either() {
 fn a_stopped_job_can_be_ended_by_the_shell() {
     let bed = Bed::new();
     let (mut terminal, command) = running(&bed, "", "exec sleep 1000");
-    terminal.stop_job();
-    until_true("a stopped command", || is_stopped(command));
+    suspend(&mut terminal, command);
     let front = front_of(command);
     terminal.command("kill %1");
     until_true("a front that the shell has reaped", || look(front).is_none());
@@ -238,8 +242,7 @@ fn a_stopped_job_does_not_outlive_a_hang_up() {
     // The kernel tells the shell, and the shell its jobs.
     let bed = Bed::new();
     let (mut terminal, command) = running(&bed, "", "exec sleep 1000");
-    terminal.stop_job();
-    until_true("a stopped command", || is_stopped(command));
+    suspend(&mut terminal, command);
     terminal.signal_shell(Signal::HUP);
     bed.await_no_process();
     bed.assert_free("x");
@@ -251,8 +254,7 @@ fn a_stopped_job_does_not_outlive_a_killed_shell() {
     // parent of one of its members, as the keeper is.
     let bed = Bed::new();
     let (mut terminal, command) = running(&bed, "", "exec sleep 1000");
-    terminal.stop_job();
-    until_true("a stopped command", || is_stopped(command));
+    suspend(&mut terminal, command);
     drop(terminal);
     bed.await_no_process();
     bed.assert_free("x");
@@ -266,11 +268,9 @@ fn a_pipeline_stops_and_resumes_as_a_whole() {
     let mut terminal = Terminal::bash(&bed);
     terminal.type_line("cat bashrc | run --name x -- sh command.sh | sed s/done/finished/ | cat");
     let command: i32 = bed.await_line("pid").parse().expect("a pid");
-    terminal.stop_job();
-    until_true("a stopped command", || is_stopped(command));
+    suspend(&mut terminal, command);
     bed.assert_busy("x");
-    terminal.type_line("fg");
-    until_true("a command that goes on", || !is_stopped(command));
+    resume(&mut terminal, command);
     gate.open();
     terminal.expect("finished by");
     terminal.expect_prompt();
@@ -301,8 +301,7 @@ fn a_shell_under_dlock_has_job_control_of_its_own() {
     assert!(is_alive(inner));
     bed.assert_busy("x");
     terminal.type_line("exit 7");
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 7);
+    terminal.await_status(7);
     terminal.await_foreground(outer);
     bed.assert_free("x");
 }

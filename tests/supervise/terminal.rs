@@ -29,8 +29,7 @@ fn ctrl_c_reaches_the_command_once() {
     terminal.ctrl_c();
     until_true("a second one", || logger.count(&bed, 2) == 2);
     process::signal(front, Signal::USR1);
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 0);
+    terminal.await_status(0);
     bed.assert_free("x");
 }
 
@@ -40,8 +39,7 @@ fn ctrl_c_and_ctrl_backslash_end_a_plain_command_with_its_status() {
         let bed = Bed::new();
         let (mut terminal, _) = running(&bed, "", "ulimit -c 0; exec sleep 1000");
         terminal.press(key);
-        terminal.expect_prompt();
-        assert_eq!(terminal.last_status(), status);
+        terminal.await_status(status);
         bed.assert_free("x");
     }
 }
@@ -57,8 +55,7 @@ fn ctrl_c_ends_a_script_around_dlock() {
     terminal.type_line("bash outer.sh");
     bed.await_line("ready");
     terminal.ctrl_c();
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 130);
+    terminal.await_status(130);
     assert!(!bed.exists("after"), "the script went on");
     bed.assert_free("x");
 }
@@ -71,8 +68,7 @@ fn ctrl_c_while_waiting_leaves_the_line() {
     terminal.type_line("run --name x -- touch started");
     bed.await_waiters("x", 1);
     terminal.ctrl_c();
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 130);
+    terminal.await_status(130);
     assert_eq!(bed.waiters("x"), 0);
     holder.release().silently(0);
     assert!(!bed.exists("started"));
@@ -119,8 +115,7 @@ fn a_pager_at_the_end_of_a_pipeline_works() {
     terminal.press("G");
     terminal.expect("400");
     terminal.press("q");
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 0);
+    terminal.await_status(0);
     bed.assert_free("x");
 }
 
@@ -141,8 +136,7 @@ fn a_pager_under_dlock_reads_keys_stops_and_resumes() {
     terminal.press("G");
     terminal.expect("399");
     terminal.press("q");
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 0);
+    terminal.await_status(0);
 }
 
 #[test]
@@ -159,8 +153,7 @@ fn an_editor_under_dlock_edits_stops_and_resumes() {
     terminal.type_line("fg");
     terminal.expect("hello");
     terminal.press(":wq\r");
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 0);
+    terminal.await_status(0);
     assert_eq!(bed.read("edited"), "hello\n");
 }
 
@@ -229,8 +222,7 @@ fn timeout_around_dlock_ends_the_command_once() {
     process::signal(process::look(front).expect("a front").parent, Signal::ALARM);
     logger.await_signal(&bed, 15);
     process::signal(front, Signal::USR1);
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 124);
+    terminal.await_status(124);
     assert!(logger.count(&bed, 10) == 1 && logger.count(&bed, 15) <= 2, "{:?}", logger.signals(&bed));
     bed.assert_free("x");
 }

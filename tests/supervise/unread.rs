@@ -32,8 +32,7 @@ fn ctrl_s_on_a_waiters_terminal_holds_up_neither_its_command_nor_the_next() {
     next.finish().silently(0);
     assert!(bed.exists("next"));
     terminal.press("\x11");
-    terminal.expect_prompt();
-    assert_eq!(terminal.last_status(), 0);
+    terminal.await_status(0);
 }
 
 #[test]

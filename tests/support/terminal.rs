@@ -94,6 +94,13 @@ impl Terminal {
         number.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no status in {shown:?}"))
     }
 
+    /// Waits for the prompt; the job before it ended with `status`.
+    #[track_caller]
+    pub(crate) fn await_status(&mut self, status: i32) {
+        self.expect_prompt();
+        assert_eq!(self.last_status(), status);
+    }
+
     pub(crate) fn ctrl_c(&mut self) {
         self.press("\x03");
     }
