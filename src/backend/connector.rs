@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures_util::future::select_all;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect as begin_to_connect, socket_with};
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::sleep;
@@ -21,7 +20,6 @@ use super::cause;
 use super::fault::{Fault, FaultResult, Retry};
 use super::options::Tls;
 use super::tls;
-use crate::lock::ErrorKind;
 
 /// How long an address of several has to answer before the next one is tried beside it.
 pub const STAGGER: Duration = Duration::from_millis(250);
@@ -133,10 +131,7 @@ pub async fn first_of<T, E>(
 
 /// Encrypts `stream`, which leads to `host`. A server that cannot prove itself is not the one that was meant.
 async fn encrypt(wanted: &Tls, host: &str, stream: TcpStream) -> FaultResult<TlsStream<TcpStream>> {
-    let name = wanted.server_name.as_deref().unwrap_or(host);
-    let name = ServerName::try_from(name.to_owned()).map_err(|_| {
-        Fault::new(ErrorKind::Invalid, format!("{name:?} cannot be the name in a certificate"))
-    })?;
+    let name = tls::server_name(wanted, host)?;
     let connector = TlsConnector::from(Arc::new(tls::client(wanted)?));
     connector.connect(name, stream).await.map_err(|error| tls::failure(&error))
 }

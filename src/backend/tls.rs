@@ -7,9 +7,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use rustls::client::WantsClientCert;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
 use super::cause;
 use super::fault::{Fault, FaultResult};
@@ -31,11 +33,25 @@ pub fn stays_here_at(place: &str) -> bool {
 ///
 /// Errors: `Invalid` for certificates and keys that cannot be used, `Internal` for a defect.
 pub fn client(tls: &Tls) -> FaultResult<ClientConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Fault::new(ErrorKind::Internal, error.to_string()))?
-        .with_root_certificates(roots(tls.authority.as_ref())?);
+    let builder = builder(Arc::new(ring::default_provider()))?;
+    showing(tls, builder.with_root_certificates(roots(tls.authority.as_ref())?))
+}
+
+/// What a client is made of, before it is said whom it believes.
+///
+/// Errors: `Internal` for a defect.
+pub fn builder(provider: Arc<CryptoProvider>) -> FaultResult<ConfigBuilder<ClientConfig, WantsVerifier>> {
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    builder.map_err(|error| Fault::new(ErrorKind::Internal, error.to_string()))
+}
+
+/// The client that shows the certificate that `tls` says, if it says one.
+///
+/// Errors: `Invalid` for a certificate or key that cannot be used.
+pub fn showing(
+    tls: &Tls,
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+) -> FaultResult<ClientConfig> {
     let Some(identity) = &tls.identity else { return Ok(builder.with_no_client_auth()) };
     let unusable = |error: &dyn Display| {
         let reason = format!("the certificate or key of this client cannot be used: {error}");
@@ -43,6 +59,15 @@ pub fn client(tls: &Tls) -> FaultResult<ClientConfig> {
     };
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|e| unusable(&e))?;
     builder.with_client_auth_cert(certificates(&identity.certificate)?, key).map_err(|e| unusable(&e))
+}
+
+/// What the certificate of the server at `host` is to be for, as far as `tls` does not say another name.
+///
+/// Errors: `Invalid` for what is no such name.
+pub fn server_name(tls: &Tls, host: &str) -> FaultResult<ServerName<'static>> {
+    let name = tls.server_name.as_deref().unwrap_or(host);
+    ServerName::try_from(name.to_owned())
+        .map_err(|_| Fault::new(ErrorKind::Invalid, format!("{name:?} cannot be the name in a certificate")))
 }
 
 /// The given authorities alone, or the system's: reading those takes milliseconds.

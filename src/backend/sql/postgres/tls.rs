@@ -8,8 +8,7 @@ use std::task::{Context, Poll};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
@@ -18,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use super::config::PgMode;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::options::Tls;
-use crate::backend::tls::{certificates, roots};
+use crate::backend::tls::{builder, roots, server_name, showing};
 use crate::lock::ErrorKind;
 
 /// How to encrypt a connection to one host.
@@ -30,10 +29,7 @@ pub(super) struct Encryption {
 impl Encryption {
     /// What `mode` and `tls` say, for a connection to `host`.
     pub(super) fn new(mode: PgMode, tls: &Tls, host: &str) -> FaultResult<Self> {
-        let name = tls.server_name.as_deref().unwrap_or(host);
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
-            Fault::new(ErrorKind::Invalid, format!("{name:?} cannot be the name in a certificate"))
-        })?;
+        let name = server_name(tls, host)?;
         Ok(Self { connector: TlsConnector::from(Arc::new(client(mode, tls)?)), name })
     }
 }
@@ -41,19 +37,7 @@ impl Encryption {
 fn client(mode: PgMode, tls: &Tls) -> FaultResult<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let verifier = verifier(mode, tls, &provider)?;
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Fault::new(ErrorKind::Internal, error.to_string()))?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier);
-    let Some(identity) = &tls.identity else { return Ok(builder.with_no_client_auth()) };
-    let unusable = |error: &dyn std::fmt::Display| {
-        let reason = format!("the certificate or key of this client cannot be used: {error}");
-        Fault::new(ErrorKind::Invalid, reason)
-    };
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|error| unusable(&error))?;
-    let certificates = certificates(&identity.certificate)?;
-    builder.with_client_auth_cert(certificates, key).map_err(|error| unusable(&error))
+    showing(tls, builder(provider)?.dangerous().with_custom_certificate_verifier(verifier))
 }
 
 fn verifier(
