@@ -129,7 +129,10 @@ impl Client {
                 self.answered.store(true, Ordering::Relaxed);
                 return Ok(replies);
             }
-            Ok(Err(fault)) => return Err(self.explained(fault, deadline).await),
+            Ok(Err(fault)) if matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt) => {
+                return Err(cause::behind(fault, self.clock, deadline, self.why_silent()).await);
+            }
+            Ok(Err(fault)) => return Err(fault),
             Err(found) => found.unwrap_or_else(|| Fault::spent(cause::silent(&self.config.at))),
         };
         if let Some(connection) = current {
@@ -142,18 +145,6 @@ impl Client {
     /// Why a server that never answered does not; `None` of one that has.
     async fn why_silent(&self) -> Option<Fault> {
         if self.answered.load(Ordering::Relaxed) { None } else { dial::why_silent(&self.config).await }
-    }
-
-    /// What hung up or made no sense may not be the service at all, if it has never answered.
-    async fn explained(&self, fault: Fault, deadline: Moment) -> Fault {
-        if !matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt) {
-            return fault;
-        }
-        tokio::select! {
-            biased;
-            found = self.why_silent() => found.unwrap_or(fault),
-            () = self.clock.sleep_until(deadline) => fault,
-        }
     }
 
     async fn attempts(

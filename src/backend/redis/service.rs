@@ -147,7 +147,12 @@ impl Service {
                 self.answered.store(true, Ordering::Relaxed);
                 return Ok(answer);
             }
-            Ok(Err(fault)) => return Err(self.explained(fault, deadline).await),
+            Ok(Err(fault))
+                if fault.is_spent() && matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt) =>
+            {
+                return Err(cause::behind(fault, self.clock, deadline, self.why_silent()).await);
+            }
+            Ok(Err(fault)) => return Err(fault),
             Err(found) => found.or(last),
         };
         let Some(connection) = current else {
@@ -161,18 +166,6 @@ impl Service {
     /// Why a server that never answered does not; `None` of one that has.
     async fn why_silent(&self) -> Option<Fault> {
         if self.answered.load(Ordering::Relaxed) { None } else { dial::why_silent(&self.config).await }
-    }
-
-    /// What hung up or made no sense may not be the service at all, if it has never answered.
-    async fn explained(&self, fault: Fault, deadline: Moment) -> Fault {
-        if !fault.is_spent() || !matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt) {
-            return fault;
-        }
-        tokio::select! {
-            biased;
-            found = self.why_silent() => found.unwrap_or(fault),
-            () = self.clock.sleep_until(deadline) => fault,
-        }
     }
 
     async fn attempts(

@@ -143,7 +143,9 @@ impl Service {
         let work = self.attempts(patience, batch, &mut current, &mut last);
         let gives_up = patience != Patience::Deadline;
         let found = match cause::by(self.clock, deadline, gives_up, work, || self.why_silent()).await {
-            Ok(Err(fault)) => return Err(self.explained(fault, deadline).await),
+            Ok(Err(fault)) if fault.is_spent() => {
+                return Err(cause::behind(fault, self.clock, deadline, self.why_silent()).await);
+            }
             Ok(answer) => return answer,
             Err(found) => found.or(last),
         };
@@ -164,18 +166,6 @@ impl Service {
             (0..self.dialect.servers()).map(|server| self.dialect.address(server)).collect();
         // Encryption is asked for in the database's own words.
         cause::of_all(&addresses?, self.dialect.manner(), false).await
-    }
-
-    /// What hung up or made no sense may not be a database at all, if there never was a session.
-    async fn explained(&self, fault: Fault, deadline: Moment) -> Fault {
-        if !fault.is_spent() {
-            return fault;
-        }
-        tokio::select! {
-            biased;
-            found = self.why_silent() => found.unwrap_or(fault),
-            () = self.clock.sleep_until(deadline) => fault,
-        }
     }
 
     async fn attempts(
@@ -265,7 +255,9 @@ impl Service {
             }
         };
         let found = match cause::by(self.clock, deadline, true, look, || self.why_silent()).await {
-            Ok(Err(fault)) => return Err(self.explained(fault, deadline).await),
+            Ok(Err(fault)) if fault.is_spent() => {
+                return Err(cause::behind(fault, self.clock, deadline, self.why_silent()).await);
+            }
             Ok(answer) => return answer,
             Err(found) => found,
         };
