@@ -228,8 +228,7 @@ mod tests {
     #[test]
     fn options_of_other_services_are_useless() {
         let names = |backend: &str, endpoints: &[&str]| -> Vec<&'static str> {
-            let endpoints = endpoints.iter().map(|e| (*e).to_owned()).collect();
-            let options = Options { backend: Some(backend.to_owned()), endpoints, ..Options::default() };
+            let options = Options { backend: Some(backend.to_owned()), ..Options::at(endpoints) };
             let address = parse(&options).expect("an address");
             useless(&*address).map(|option| option.name).collect()
         };

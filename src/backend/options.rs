@@ -108,3 +108,19 @@ pub struct Options {
     /// `--allow-network-fs`.
     pub allow_network_fs: bool,
 }
+
+#[cfg(test)]
+impl Options {
+    /// Those of somebody who only says where the service is.
+    pub(crate) fn at(endpoints: &[&str]) -> Self {
+        Self { endpoints: endpoints.iter().map(|&endpoint| endpoint.to_owned()).collect(), ..Self::default() }
+    }
+}
+
+/// That what was `parsed` was refused, in one line which says `part` and not the password `secret`.
+#[cfg(test)]
+#[track_caller]
+pub(crate) fn assert_refused<T: fmt::Debug>(parsed: Result<T, String>, part: &str) {
+    let why = parsed.expect_err(part);
+    assert!(why.contains(part) && !why.contains('\n') && !why.contains("secret"), "{why}");
+}

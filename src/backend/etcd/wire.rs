@@ -320,10 +320,9 @@ mod tests {
 
     fn wire(endpoint: &str, password: Option<&str>) -> Wire {
         let options = Options {
-            endpoints: vec![endpoint.to_owned()],
             user: password.map(|_| "ci".to_owned()),
             password: password.map(Secret::new),
-            ..Options::default()
+            ..Options::at(&[endpoint])
         };
         Wire::new(&EtcdConfig::parse(&options).expect("an address"))
     }

@@ -205,6 +205,7 @@ fn network_file_system(kind: u32) -> Option<&'static str> {
 mod tests {
     use super::super::testing::TempDir;
     use super::*;
+    use crate::backend::options::assert_refused;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn unwritable<T>(result: &FaultResult<T>) -> bool {
@@ -212,8 +213,7 @@ mod tests {
     }
 
     fn parsed(endpoints: &[&str]) -> Result<Option<PathBuf>, String> {
-        let endpoints = endpoints.iter().map(|e| (*e).to_owned()).collect();
-        FileConfig::parse(&Options { endpoints, ..Options::default() }).map(|config| config.directory)
+        FileConfig::parse(&Options::at(endpoints)).map(|config| config.directory)
     }
 
     #[test]
@@ -238,8 +238,7 @@ mod tests {
             (&["file:"], "cannot be empty"),
             (&[""], "cannot be empty"),
         ] {
-            let error = parsed(endpoints).expect_err("an error");
-            assert!(error.contains(part), "{error}");
+            assert_refused(parsed(endpoints), part);
         }
     }
 

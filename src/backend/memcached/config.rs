@@ -109,10 +109,10 @@ fn host_of(text: &str) -> Result<HostPort, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::options::assert_refused;
 
     fn parse(endpoints: &[&str]) -> Result<MemcachedConfig, String> {
-        let endpoints = endpoints.iter().map(|endpoint| (*endpoint).to_owned()).collect();
-        MemcachedConfig::parse(&Options { endpoints, ..Options::default() })
+        MemcachedConfig::parse(&Options::at(endpoints))
     }
 
     #[test]
@@ -141,13 +141,11 @@ mod tests {
             (&["memcached://h/3"], "is not HOST:PORT"),
             (&["memcached://u@h"], "belong together"),
         ] {
-            let why = parse(endpoints).expect_err("refused");
-            assert!(why.contains(part), "{why}");
+            assert_refused(parse(endpoints), part);
         }
         for prefix in ["a b", "a\r\nflush_all\r\n"] {
             let options = Options { prefix: Some(prefix.to_owned()), ..Options::default() };
-            let why = MemcachedConfig::parse(&options).expect_err("refused");
-            assert!(why.contains("--prefix"), "{why}");
+            assert_refused(MemcachedConfig::parse(&options), "--prefix");
         }
     }
 }

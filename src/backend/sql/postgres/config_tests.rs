@@ -1,17 +1,19 @@
 //! What addresses and the environment come to.
 
 use super::*;
+use crate::backend::options::assert_refused;
 
 fn alone() -> Environment {
     Environment { variable: |_| None, home: None, user: Some("me".into()) }
 }
 
-fn options(endpoints: &[&str]) -> Options {
-    Options { endpoints: endpoints.iter().map(|e| (*e).to_owned()).collect(), ..Options::default() }
+/// That of the variable `name` where `all` are set.
+fn value(all: &[(&str, &str)], name: &str) -> Option<String> {
+    all.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned())
 }
 
 fn parsed(endpoints: &[&str], around: &Environment) -> PgConfig {
-    PgConfig::within(&options(endpoints), around).expect("valid")
+    PgConfig::within(&Options::at(endpoints), around).expect("valid")
 }
 
 #[test]
@@ -34,16 +36,15 @@ fn addresses_are_read_as_documented() {
 #[test]
 fn what_is_left_out_comes_from_the_variables_of_libpq() {
     let variable = |name: &str| {
-        let value = match name {
-            "PGHOST" => "a,b",
-            "PGPORT" => "1,2",
-            "PGUSER" => "u",
-            "PGDATABASE" => "d",
-            "PGPASSWORD" => "p",
-            "PGSSLMODE" => "disable",
-            _ => return None,
-        };
-        Some(value.to_owned())
+        let all = [
+            ("PGHOST", "a,b"),
+            ("PGPORT", "1,2"),
+            ("PGUSER", "u"),
+            ("PGDATABASE", "d"),
+            ("PGPASSWORD", "p"),
+            ("PGSSLMODE", "disable"),
+        ];
+        value(&all, name)
     };
     let around = Environment { variable, ..alone() };
     let config = parsed(&[], &around);
@@ -58,13 +59,8 @@ fn what_is_left_out_comes_from_the_variables_of_libpq() {
 #[test]
 fn addresses_options_and_services_are_taken_or_refused() {
     let variable = |name: &str| {
-        let value = match name {
-            "PGHOST" => "a,b",
-            "PGHOSTADDR" => "127.0.0.1,",
-            "PGOPTIONS" => "-c search_path=ops",
-            _ => return None,
-        };
-        Some(value.to_owned())
+        let all = [("PGHOST", "a,b"), ("PGHOSTADDR", "127.0.0.1,"), ("PGOPTIONS", "-c search_path=ops")];
+        value(&all, name)
     };
     let around = Environment { variable, ..alone() };
     let config = parsed(&[], &around);
@@ -74,17 +70,15 @@ fn addresses_options_and_services_are_taken_or_refused() {
         (addresses, config.options.as_deref()),
         (vec![Some(address), None], Some("-c search_path=ops"))
     );
-    let error =
-        PgConfig::within(&options(&["postgres://h/d"]), &around).expect_err("one host, two addresses");
-    assert!(error.contains("hostaddr (PGHOSTADDR) has 2 addresses for 1 hosts"), "{error}");
+    let one = PgConfig::within(&Options::at(&["postgres://h/d"]), &around);
+    assert_refused(one, "hostaddr (PGHOSTADDR) has 2 addresses for 1 hosts");
     let config = parsed(&["postgres:///d?hostaddr=127.0.0.1&options=-c%20x.y=z"], &alone());
     assert_eq!(
         (config.identity().as_str(), config.options.as_deref()),
         ("postgres://127.0.0.1:5432/d", Some("-c x.y=z"))
     );
-    let service = |name: &str| (name == "PGSERVICE").then(|| "ops".to_owned());
-    let around = Environment { variable: service, ..alone() };
-    let error = PgConfig::within(&options(&[]), &around).expect_err("a service");
+    let around = Environment { variable: |name| value(&[("PGSERVICE", "ops")], name), ..alone() };
+    let error = PgConfig::within(&Options::at(&[]), &around).expect_err("a service");
     assert!(error.contains("\"ops\"") && error.contains("service files"), "{error}");
     assert_eq!(parsed(&["postgres://h/d"], &around).identity(), "postgres://h:5432/d");
 }
@@ -94,20 +88,17 @@ fn a_login_is_taken_off_and_stays_secret() {
     let config = parsed(&["postgres://me:p%40ss@h/d"], &alone());
     assert_eq!(config.places[0].password.as_ref().map(Secret::reveal), Some("p@ss"));
     assert!(!format!("{config:?}{}", config.identity()).contains("p@ss"));
-    let given = Options { user: Some("you".into()), ..options(&["postgres://me@h"]) };
+    let given = Options { user: Some("you".into()), ..Options::at(&["postgres://me@h"]) };
     assert_eq!(PgConfig::within(&given, &alone()).expect("valid").user, "you");
 }
 
 #[test]
 fn who_names_an_authority_wants_it_checked() {
     let tls = Tls { server_name: Some("x".into()), ..Tls::default() };
-    let given = Options { tls, ..options(&["postgres://h/d"]) };
+    let given = Options { tls, ..Options::at(&["postgres://h/d"]) };
     assert_eq!(PgConfig::within(&given, &alone()).expect("valid").mode, PgMode::VerifyFull);
-    let error = PgConfig::within(
-        &Options { endpoints: vec!["postgres://h/d?sslmode=disable".into()], ..given },
-        &alone(),
-    );
-    assert!(error.expect_err("a contradiction").contains("not to encrypt"));
+    let contradiction = Options { tls: given.tls, ..Options::at(&["postgres://h/d?sslmode=disable"]) };
+    assert_refused(PgConfig::within(&contradiction, &alone()), "not to encrypt");
     assert_eq!(parsed(&["postgres://h/d"], &alone()).mode, PgMode::Prefer);
 }
 
@@ -120,7 +111,6 @@ fn what_leads_nowhere_says_why() {
         ("postgres://%zz@h", "hexadecimal"),
         ("postgres://[::1/d", "not HOST:PORT"),
     ] {
-        let error = PgConfig::within(&options(&[endpoint]), &alone()).expect_err(endpoint);
-        assert!(error.contains(part) && !error.contains('\n'), "{error}");
+        assert_refused(PgConfig::within(&Options::at(&[endpoint]), &alone()), part);
     }
 }
