@@ -1,10 +1,10 @@
 //! What a claim's entry at a service says of it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::lock::{ClaimId, Entry, Holder, LockName, Mode, Request};
+use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, LockName, Mode, Request};
 
 /// The text that services keep beside an entry: one JSON object on one line.
 ///
@@ -92,6 +92,30 @@ impl Record {
             ..Entry::default()
         }
     }
+}
+
+/// `entry`, that of a record, with what a service keeps beside it: a label published since, what was granted, since when it
+/// holds or waits, and what is left of its ttl.
+pub fn with_details(
+    entry: Entry,
+    label: Option<String>,
+    granted: Option<Granted>,
+    since: Option<SystemTime>,
+    ttl: Option<Duration>,
+) -> Entry {
+    let (token, slot) = (granted.map(|granted| granted.token), granted.and_then(|granted| granted.slot));
+    Entry { label: label.or(entry.label), token, slot, since, ttl, ..entry }
+}
+
+/// What was granted, from the texts of its token and its slot.
+pub fn granted(token: Option<&str>, slot: Option<&str>) -> Option<Granted> {
+    let token = FencingToken::new(token?.parse().ok()?)?;
+    Some(Granted { token, slot: slot.and_then(|slot| slot.parse().ok()) })
+}
+
+/// The time that is so many microseconds after 1970, by the service's clock.
+pub fn instant(micros: &str) -> Option<SystemTime> {
+    micros.parse().ok().map(|micros| SystemTime::UNIX_EPOCH + Duration::from_micros(micros))
 }
 
 #[cfg(test)]

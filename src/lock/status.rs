@@ -53,6 +53,19 @@ pub struct LockStatus {
 }
 
 impl LockStatus {
+    /// A queue that nobody has joined.
+    pub fn empty(name: &LockName) -> Self {
+        Self::of(name, Vec::new(), Vec::new())
+    }
+
+    /// The queue of `name`; each waiter gets how many stand ahead of it, the holders among them.
+    pub fn of(name: &LockName, holders: Vec<Entry>, mut waiters: Vec<Entry>) -> Self {
+        for (at, waiter) in waiters.iter_mut().enumerate() {
+            waiter.ahead = u32::try_from(holders.len() + at).ok();
+        }
+        Self { name: name.clone(), holders, waiters }
+    }
+
     /// Whether nobody holds or waits.
     pub fn is_empty(&self) -> bool {
         self.holders.is_empty() && self.waiters.is_empty()

@@ -1,12 +1,12 @@
 //! Queues as they are shown.
 
 use super::evict::identity_of;
-use super::queue::{Content, Document};
+use super::queue::{Content, Document, Place};
 use super::view::{entry, foreign_entry};
 use super::watch::Watch;
 use super::{Item, Store};
 use crate::backend::fault::FaultResult;
-use crate::lock::{LockName, LockStatus, Moment};
+use crate::lock::{Entry, LockName, LockStatus, Moment};
 
 /// The queue of `name`.
 pub(super) async fn inspect(store: &dyn Store, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
@@ -36,30 +36,23 @@ pub(super) fn status_of(
     item: Option<&Item>,
     watch: Option<(&Watch, Moment)>,
 ) -> LockStatus {
-    let nobody = LockStatus { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
-    let Some(item) = item else { return nobody };
+    let Some(item) = item else { return LockStatus::empty(name) };
     match Content::parse(&item.bytes) {
         Content::Queue(document) => status(name, &document, watch),
         Content::Foreign | Content::Newer => {
             let entry = foreign_entry(identity_of(name, item), store.called(name));
-            LockStatus { holders: vec![entry], ..nobody }
+            LockStatus::of(name, vec![entry], Vec::new())
         }
     }
 }
 
 fn status(name: &LockName, document: &Document, watch: Option<(&Watch, Moment)>) -> LockStatus {
-    let (mut holders, mut waiters) = (Vec::new(), Vec::new());
-    for (at, place) in document.claims.iter().enumerate() {
-        let mut entry = entry(place);
-        if let (Some((watch, now)), Some(id)) = (watch, place.id()) {
-            entry.ttl = watch.left(id, now).or(entry.ttl);
-        }
-        if place.held.is_some() {
-            holders.push(entry);
-        } else {
-            entry.ahead = u32::try_from(at).ok();
-            waiters.push(entry);
-        }
-    }
-    LockStatus { name: name.clone(), holders, waiters }
+    let shown = |place: &Place| {
+        let left = watch.and_then(|(watch, now)| watch.left(place.id()?, now));
+        let entry = entry(place);
+        Entry { ttl: left.or(entry.ttl), ..entry }
+    };
+    let (holders, waiters): (Vec<&Place>, _) = document.claims.iter().partition(|place| place.held.is_some());
+    let entries = |places: Vec<&Place>| places.into_iter().map(shown).collect();
+    LockStatus::of(name, entries(holders), entries(waiters))
 }

@@ -99,11 +99,9 @@ impl Snapshot {
     }
 
     pub(super) fn status(&self, name: &LockName) -> LockStatus {
-        let held = queue::held(&self.modes());
-        let entries = self.members.iter().enumerate().map(|(at, member)| member.entry(at, at < held));
-        let mut holders: Vec<Entry> = entries.collect();
-        let waiters = holders.split_off(held);
-        LockStatus { name: name.clone(), holders, waiters }
+        let (holders, waiters) = self.members.split_at(queue::held(&self.modes()));
+        let entries = |members: &[Member], hold| members.iter().map(|member| member.entry(hold)).collect();
+        LockStatus::of(name, entries(holders, true), entries(waiters, false))
     }
 }
 
@@ -113,17 +111,11 @@ impl Member {
         foreign::identity([&self.key, &self.created.to_be_bytes()])
     }
 
-    fn entry(&self, at: usize, holds: bool) -> Entry {
-        let ahead = if holds { None } else { u32::try_from(at).ok() };
+    fn entry(&self, holds: bool) -> Entry {
         let Some(stored) = &self.stored else {
             let claim = Some(self.foreign_identity());
-            return Entry {
-                claim,
-                ahead,
-                mode: Some(self.mode),
-                label: self.value.clone(),
-                ..look::foreign(&self.key)
-            };
+            let (mode, label) = (Some(self.mode), self.value.clone());
+            return Entry { claim, mode, label, ..look::foreign(&self.key) };
         };
         let proved = self.hold.filter(|_| holds);
         let since = proved.map_or(stored.since_ms, |(hold, _)| hold.since_ms);
@@ -133,7 +125,6 @@ impl Member {
             slot: proved.and_then(|(hold, _)| hold.slot),
             token: u64::try_from(token).ok().and_then(FencingToken::new).filter(|_| holds),
             ttl: None,
-            ahead,
             ..stored.record.entry()
         }
     }

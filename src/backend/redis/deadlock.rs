@@ -8,13 +8,12 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use redis::Value;
 
-use super::connection::Connection;
 use super::dial::text;
-use super::fault;
 use super::inspect::{self, Found};
 use super::keys::{Naming, slot_of};
 use super::script::Step;
 use super::service::{Patience, Service};
+use super::wire::one;
 use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, LockName, Moment, Request};
@@ -26,27 +25,28 @@ pub(super) async fn announce(
     request: &Request,
     deadline: Moment,
 ) -> FaultResult<()> {
+    command(service, index, announcement(index, request), deadline).await.map(drop)
+}
+
+/// What lists the claim of `request` under the key `index`.
+pub(super) fn announcement(index: &str, request: &Request) -> Step {
     let names: Vec<&str> = request.names.iter().map(LockName::as_str).collect();
     let names = serde_json::to_string(&names).unwrap_or_default();
-    command(service, index, Step::command(["HSET", index, &request.id.to_string(), &names]), deadline)
-        .await?;
-    Ok(())
+    Step::command(["HSET", index, &request.id.to_string(), &names])
+}
+
+/// What takes the claim `id` off that list.
+pub(super) fn removal(index: &str, id: ClaimId) -> Step {
+    Step::command(["HDEL", index, &id.to_string()])
 }
 
 /// Takes a claim off the list.
 pub(super) async fn forget(service: &Service, index: &str, id: ClaimId, deadline: Moment) -> FaultResult<()> {
-    command(service, index, Step::command(["HDEL", index, &id.to_string()]), deadline).await?;
-    Ok(())
+    command(service, index, removal(index, id), deadline).await.map(drop)
 }
 
 async fn command(service: &Service, key: &str, step: Step, deadline: Moment) -> FaultResult<Value> {
-    let steps = move |_: &Connection| vec![step.clone()];
-    let answer = service.call(Some(slot_of(key.as_bytes())), deadline, Patience::Once, steps).await?;
-    match answer.replies.into_iter().next() {
-        Some(Value::ServerError(error)) => Err(fault::of(&error)),
-        Some(reply) => Ok(reply),
-        None => Err(fault::nonsense("no reply")),
-    }
+    one(service, slot_of(key.as_bytes()), deadline, Patience::Once, step).await
 }
 
 /// The sentence about the cycle of waits that `request`, which waits, closes.

@@ -8,18 +8,18 @@ use super::connection::Connection;
 use super::dial::text;
 use super::fault;
 use super::keys::Naming;
-use super::row::{foreign_entry, granted, instant, integer};
+use super::row::{foreign_entry, life};
 use super::script::{INSPECT, Step};
 use super::service::{Patience, Service};
-use super::wire::{keys_of, one};
+use super::wire::one;
 use crate::backend::fault::FaultResult;
-use crate::backend::record::Record;
+use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
 
 /// How many keys the server looks at in one step of listing.
 const AT_ONCE: &str = "1000";
 /// How many lines are read in one exchange.
-const LINES_AT_ONCE: usize = 64;
+pub(super) const LINES_AT_ONCE: usize = 64;
 
 /// One claim in a line.
 #[derive(Debug)]
@@ -47,15 +47,10 @@ pub(super) struct Line {
 }
 
 fn step(naming: &Naming, name: &LockName) -> FaultResult<(u16, Step)> {
-    let keys = keys_of(naming, std::slice::from_ref(name))?.remove(0);
+    let keys = naming.of(name)?;
     let arguments = vec![keys.claim_prefix(), keys.claim_suffix().to_owned()];
     let line = keys.line();
     Ok((keys.slot, Step::Script { script: &INSPECT, keys: vec![keys.lock, line], arguments }))
-}
-
-/// The key that foreign clients know.
-pub(super) fn key(naming: &Naming, name: &LockName) -> FaultResult<String> {
-    Ok(keys_of(naming, std::slice::from_ref(name))?.remove(0).lock)
 }
 
 pub(super) async fn entries(
@@ -65,7 +60,7 @@ pub(super) async fn entries(
     deadline: Moment,
 ) -> FaultResult<Line> {
     let (slot, step) = step(naming, name)?;
-    Line::parse(&one(service, slot, deadline, Patience::Once, step).await?, key(naming, name)?)
+    Line::parse(&one(service, slot, deadline, Patience::Once, step).await?, naming.of(name)?.lock)
 }
 
 pub(super) async fn line(
@@ -86,7 +81,7 @@ pub(super) async fn lines(
 ) -> FaultResult<Vec<LockStatus>> {
     let mut names = Vec::new();
     for slot in service.slots_of_all_nodes(deadline).await? {
-        names.extend(scan(service, naming, slot, deadline).await?);
+        names.extend(scan(service, naming, slot, &naming.lines(), Naming::name_of_line, deadline).await?);
     }
     names.retain(|name| name.as_str().starts_with(prefix));
     names.sort();
@@ -105,7 +100,7 @@ pub(super) async fn lines(
             let answer =
                 service.call(None, deadline, Patience::Once, move |_: &Connection| steps.clone()).await?;
             for (name, reply) in some.iter().zip(&answer.replies) {
-                found.push(Line::parse(reply, key(naming, name)?)?.status(name));
+                found.push(Line::parse(reply, naming.of(name)?.lock)?.status(name));
             }
         }
     }
@@ -113,25 +108,23 @@ pub(super) async fn lines(
     Ok(found)
 }
 
-async fn scan(
+/// The locks whose names `name_of` reads in the keys that match `pattern`, at the node that has `slot`. One may come twice.
+pub(super) async fn scan(
     service: &Service,
     naming: &Naming,
     slot: Option<u16>,
+    pattern: &str,
+    name_of: fn(&Naming, &str) -> Option<LockName>,
     deadline: Moment,
 ) -> FaultResult<Vec<LockName>> {
     let mut names = Vec::new();
     let mut cursor = "0".to_owned();
     loop {
-        let scan = Step::command(["SCAN", &cursor, "MATCH", &naming.lines(), "COUNT", AT_ONCE]);
-        let answer =
-            service.call(slot, deadline, Patience::Once, move |_: &Connection| vec![scan.clone()]).await?;
-        let parts = match answer.replies.first() {
-            Some(Value::Array(parts)) => parts.as_slice(),
-            Some(Value::ServerError(error)) => return Err(fault::of(error)),
-            _ => &[],
-        };
-        let [next, Value::Array(keys)] = parts else { return Err(fault::nonsense("no keys")) };
-        names.extend(keys.iter().filter_map(text).filter_map(|key| naming.name_of_line(&key)));
+        let scan = Step::command(["SCAN", &cursor, "MATCH", pattern, "COUNT", AT_ONCE]);
+        let reply = one(service, slot, deadline, Patience::Once, scan).await?;
+        let Value::Array(parts) = &reply else { return Err(fault::nonsense("no keys")) };
+        let [next, Value::Array(keys)] = parts.as_slice() else { return Err(fault::nonsense("no keys")) };
+        names.extend(keys.iter().filter_map(text).filter_map(|key| name_of(naming, &key)));
         cursor = text(next).ok_or_else(|| fault::nonsense("no cursor"))?;
         if cursor == "0" {
             return Ok(names);
@@ -180,10 +173,7 @@ impl Line {
         if self.value.is_some() && !own && !marker {
             holders.insert(0, foreign_entry(&self.key, self.foreign, self.left));
         }
-        for (entry, ahead) in waiters.iter_mut().zip(u32::try_from(holders.len()).unwrap_or(u32::MAX)..) {
-            entry.ahead = Some(ahead);
-        }
-        LockStatus { name: name.clone(), holders, waiters }
+        LockStatus::of(name, holders, waiters)
     }
 }
 
@@ -193,10 +183,6 @@ pub(super) fn value_of(reply: &Value) -> Option<String> {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         other => text(other),
     }
-}
-
-fn life(reply: &Value) -> Option<Duration> {
-    integer(reply).and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis)
 }
 
 impl Found {
@@ -215,13 +201,9 @@ impl Found {
     }
 
     fn entry(&self) -> Entry {
-        let mut entry = self.record.as_ref().map(Record::entry).unwrap_or_default();
-        entry.claim = self.id;
-        entry.label = self.label.clone().or(entry.label);
-        entry.token = self.granted.map(|granted| granted.token);
-        entry.slot = self.granted.and_then(|granted| granted.slot);
-        entry.since = self.held.or(self.since);
-        entry.ttl = self.ttl;
-        entry
+        let entry = self.record.as_ref().map(Record::entry).unwrap_or_default();
+        let since = self.held.or(self.since);
+        let entry = with_details(entry, self.label.clone(), self.granted, since, self.ttl);
+        Entry { claim: self.id, ..entry }
     }
 }

@@ -1,6 +1,7 @@
 //! How a lock's keys are called, and in which cluster slot they lie.
 
-use crate::lock::{ClaimId, LockName};
+use crate::backend::fault::{Fault, FaultResult};
+use crate::lock::{ClaimId, ErrorKind, LockName};
 
 /// What keys start with where no prefix is given.
 const DEFAULT: &str = "dlock:";
@@ -66,16 +67,16 @@ impl LockKeys {
 }
 
 impl Naming {
-    /// The keys of `name`; an error says why it has none.
-    pub(super) fn of(&self, name: &LockName) -> Result<LockKeys, String> {
+    /// The keys of `name`. Errors: `Invalid` if it has none.
+    pub(super) fn of(&self, name: &LockName) -> FaultResult<LockKeys> {
         let lock = match &self.prefix {
             Some(prefix) => format!("{prefix}{name}"),
             None => format!("{DEFAULT}{}", encode(name.as_str())),
         };
         if lock.starts_with('{') && lock.contains("}:dlock:") {
-            return Err(format!(
-                "the key {lock} is of the kind that dlock keeps its queues in; choose another name"
-            ));
+            let reason =
+                format!("the key {lock} is of the kind that dlock keeps its queues in; choose another name");
+            return Err(Fault::new(ErrorKind::Invalid, reason));
         }
         let slot = slot_of(lock.as_bytes());
         let plain = !lock.contains(['{', '}']);

@@ -1,6 +1,6 @@
 //! What the server says of a claim in one line.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use redis::Value;
 
@@ -8,11 +8,11 @@ use super::dial::text;
 use super::fault;
 use super::keys::LockKeys;
 use crate::backend::fault::FaultResult;
-use crate::backend::record::Record;
-use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, Mode};
+use crate::backend::record::{Record, granted, instant, with_details};
+use crate::lock::{ClaimId, Entry, Granted, Holder, Mode};
 
 /// One line's row of `standing` in `line.lua`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Row {
     pub(super) granted: Option<Granted>,
     /// Why it is gone, if it is.
@@ -37,7 +37,6 @@ impl Row {
     pub(super) fn parse(reply: &Value, keys: &LockKeys) -> FaultResult<Self> {
         let Value::Array(parts) = reply else { return Err(fault::nonsense("no row of a queue")) };
         let at = |n: usize| parts.get(n).and_then(text);
-        let number = |n: usize| parts.get(n).and_then(integer);
         let holder = |n: usize| at(n).and_then(|text| serde_json::from_str(&text).ok());
         let value = at(6);
         let gone = at(2);
@@ -49,8 +48,8 @@ impl Row {
             by: holder(3),
             asked: holder(4),
             top: at(5).is_some(),
-            ahead: number(7).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
-            horizon: number(8).and_then(|n| u64::try_from(n).ok()).map(Duration::from_millis),
+            ahead: parts.get(7).and_then(integer).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            horizon: parts.get(8).and_then(life),
             lead: lead.flatten(),
             gone,
             value,
@@ -82,14 +81,9 @@ fn lead(parts: &[Value], held: bool, keys: &LockKeys) -> Option<Entry> {
     if granted.is_none() && held {
         return Some(foreign_entry(&keys.lock, None, None));
     }
-    let mut entry = Record::parse(at(9)?.as_bytes())?.entry();
-    entry.ttl = None;
-    entry.label = at(10).or(entry.label);
-    if let Some(granted) = granted {
-        (entry.token, entry.slot) = (Some(granted.token), granted.slot);
-        entry.since = at(13).and_then(|text| instant(&text));
-    }
-    Some(entry)
+    let entry = Record::parse(at(9)?.as_bytes())?.entry();
+    let since = granted.and_then(|_| instant(&at(13)?));
+    Some(with_details(entry, at(10), granted, since, None))
 }
 
 /// What others are shown of the hold of another program's client.
@@ -98,14 +92,9 @@ pub(super) fn foreign_entry(key: &str, claim: Option<ClaimId>, ttl: Option<Durat
     Entry { claim, mode: Some(Mode::Exclusive), ttl, foreign: true, key, ..Entry::default() }
 }
 
-pub(super) fn granted(token: Option<&str>, slot: Option<&str>) -> Option<Granted> {
-    let token = FencingToken::new(token?.parse().ok()?)?;
-    Some(Granted { token, slot: slot.and_then(|slot| slot.parse().ok()) })
-}
-
-/// Microseconds since 1970, by the server's clock.
-pub(super) fn instant(text: &str) -> Option<SystemTime> {
-    text.parse().ok().map(|micros| SystemTime::UNIX_EPOCH + Duration::from_micros(micros))
+/// A length in milliseconds.
+pub(super) fn life(reply: &Value) -> Option<Duration> {
+    integer(reply).and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis)
 }
 
 pub(super) fn integer(reply: &Value) -> Option<i64> {

@@ -31,20 +31,23 @@ pub(super) fn on_lines(script: &'static Script, names: &[LockKeys], id: ClaimId,
 
 /// The keys of all `names`.
 pub(super) fn keys_of(naming: &Naming, names: &[LockName]) -> FaultResult<Vec<LockKeys>> {
-    names.iter().map(|name| naming.of(name).map_err(|why| Fault::new(ErrorKind::Invalid, why))).collect()
+    names.iter().map(|name| naming.of(name)).collect()
 }
 
 /// The one reply to one step.
 pub(super) async fn one(
     service: &Service,
-    slot: u16,
+    slot: impl Into<Option<u16>>,
     deadline: Moment,
     patience: Patience,
     step: Step,
 ) -> FaultResult<Value> {
-    let answer =
-        service.call(Some(slot), deadline, patience, move |_: &Connection| vec![step.clone()]).await?;
-    answer.replies.into_iter().next().ok_or_else(|| fault::nonsense("no reply"))
+    let steps = move |_: &Connection| vec![step.clone()];
+    match service.call(slot.into(), deadline, patience, steps).await?.replies.into_iter().next() {
+        Some(Value::ServerError(error)) => Err(fault::of(&error)),
+        Some(reply) => Ok(reply),
+        None => Err(fault::nonsense("no reply")),
+    }
 }
 
 /// Does what `how` says to the claim `id`, of which `known` are names, at least one: on all of its names.
@@ -86,11 +89,20 @@ pub(super) async fn evict(
     }
 }
 
-/// Whether a script has found what it was to change.
-fn is_done(reply: &Value) -> FaultResult<bool> {
-    match reply {
-        Value::Int(found) => Ok(*found == 1),
-        Value::ServerError(error) => Err(fault::of(error)),
+/// Has `script` change what is kept of the claim `id` in the line of `name`; says whether it has found it.
+async fn change(
+    service: &Service,
+    naming: &Naming,
+    name: &LockName,
+    id: ClaimId,
+    script: &'static Script,
+    more: &[String],
+    deadline: Moment,
+) -> FaultResult<bool> {
+    let keys = naming.of(name)?;
+    let step = on_lines(script, std::slice::from_ref(&keys), id, more);
+    match one(service, keys.slot, deadline, Patience::Deadline, step).await? {
+        Value::Int(found) => Ok(found == 1),
         _ => Err(fault::nonsense("not a number")),
     }
 }
@@ -103,9 +115,7 @@ pub(super) async fn evict_foreign(
     id: ClaimId,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let keys = keys_of(naming, std::slice::from_ref(name))?;
-    let step = on_lines(&EVICT_FOREIGN, &keys, id, &[]);
-    is_done(&one(service, keys[0].slot, deadline, Patience::Deadline, step).await?)
+    change(service, naming, name, id, &EVICT_FOREIGN, &[], deadline).await
 }
 
 /// As [`crate::backend::Backend::publish`].
@@ -117,9 +127,7 @@ pub(super) async fn publish(
     value: &str,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let keys = keys_of(naming, std::slice::from_ref(name))?;
-    let step = on_lines(&PUBLISH, &keys, id, &[value.to_owned()]);
-    is_done(&one(service, keys[0].slot, deadline, Patience::Deadline, step).await?)
+    change(service, naming, name, id, &PUBLISH, &[value.to_owned()], deadline).await
 }
 
 /// As [`crate::backend::Backend::renew`].
@@ -130,12 +138,10 @@ pub(super) async fn renew(
     id: ClaimId,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let first = keys_of(naming, std::slice::from_ref(name))?.remove(0);
+    let first = naming.of(name)?;
     let question = Step::command(["HMGET", &first.claim(id), "token", "about"]);
-    let fields = match one(service, first.slot, deadline, Patience::Once, question).await? {
-        Value::Array(fields) => fields,
-        Value::ServerError(error) => return Err(fault::of(&error)),
-        _ => return Err(fault::nonsense("no fields of a claim")),
+    let Value::Array(fields) = one(service, first.slot, deadline, Patience::Once, question).await? else {
+        return Err(fault::nonsense("no fields of a claim"));
     };
     let [Some(_), Some(about)] = [0, 1].map(|n| fields.get(n).and_then(text)) else {
         // It does not hold, or is not there.
@@ -150,7 +156,6 @@ pub(super) async fn renew(
         let step = on_lines(&RENEW, &keys, id, std::slice::from_ref(&ttl));
         match one(service, keys[0].slot, deadline, Patience::Once, step).await? {
             Value::Array(parts) if parts.len() == 2 => lives &= integer(&parts[0]) == Some(1),
-            Value::ServerError(error) => return Err(fault::of(&error)),
             _ => return Err(fault::nonsense("no answer to a renewal")),
         }
     }
@@ -174,7 +179,7 @@ pub(super) async fn last_success(
     name: &LockName,
     deadline: Moment,
 ) -> FaultResult<Option<Duration>> {
-    let keys = keys_of(naming, std::slice::from_ref(name))?.remove(0);
+    let keys = naming.of(name)?;
     let steps =
         |_: &Connection| vec![Step::command(["HGET", &keys.counters(), "success"]), Step::command(["TIME"])];
     let answer = service.call(Some(keys.slot), deadline, Patience::Once, steps).await?;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use super::dialect::{Row, Sets, unstored};
-use super::position::{granted, instant, length, quoted};
+use super::position::{length, quoted};
 use super::service::Service;
 use super::steps;
 use crate::backend::fault::{Fault, FaultResult};
-use crate::backend::record::Record;
+use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::queue::held;
 use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
 
@@ -66,18 +66,9 @@ pub(super) async fn starting_with(
 
 fn status(name: &LockName, line: &[Found]) -> LockStatus {
     let modes: Vec<Mode> = line.iter().map(|found| found.record.mode().unwrap_or(Mode::Exclusive)).collect();
-    let (mut holders, mut waiters) = (Vec::new(), Vec::new());
-    let holding = held(&modes);
-    for (index, found) in line.iter().enumerate() {
-        let mut entry = found.entry();
-        if index < holding {
-            holders.push(entry);
-        } else {
-            entry.ahead = u32::try_from(index).ok();
-            waiters.push(entry);
-        }
-    }
-    LockStatus { name: name.clone(), holders, waiters }
+    let (holders, waiters) = line.split_at(held(&modes));
+    let entries = |found: &[Found]| found.iter().map(Found::entry).collect();
+    LockStatus::of(name, entries(holders), entries(waiters))
 }
 
 impl Found {
@@ -99,12 +90,12 @@ impl Found {
     }
 
     fn entry(&self) -> Entry {
-        let mut entry = self.record.entry();
-        entry.label = self.label.clone().or(entry.label);
-        entry.token = self.granted.map(|granted| granted.token);
-        entry.slot = self.granted.and_then(|granted| granted.slot);
-        entry.since = self.held.or(self.since);
-        entry.ttl = self.ttl;
-        entry
+        with_details(
+            self.record.entry(),
+            self.label.clone(),
+            self.granted,
+            self.held.or(self.since),
+            self.ttl,
+        )
     }
 }

@@ -1,12 +1,12 @@
 //! How a claim stands in one line, as the database says.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::dialect::{Row, Sets};
 use crate::backend::fault::{Fault, FaultResult};
-use crate::backend::record::Record;
+use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::queue::held;
-use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, Mode};
+use crate::lock::{ClaimId, Entry, Granted, Holder, Mode};
 
 /// How a claim stands in one line.
 #[derive(Clone, Default, Debug)]
@@ -123,29 +123,15 @@ fn columns(row: &Row) -> Fault {
 /// Who is first in the line.
 fn lead(row: &Row) -> Option<Entry> {
     let text = |n: usize| row[n].as_deref();
-    let mut entry = Record::parse(text(12)?.as_bytes())?.entry();
-    entry.ttl = None;
-    entry.label = text(13).and_then(quoted).or(entry.label);
-    if let Some(granted) = granted(text(14), text(15)) {
-        (entry.token, entry.slot) = (Some(granted.token), granted.slot);
-        entry.since = text(16).and_then(instant);
-    }
-    Some(entry)
-}
-
-pub(super) fn granted(token: Option<&str>, slot: Option<&str>) -> Option<Granted> {
-    let token = FencingToken::new(token?.parse().ok()?)?;
-    Some(Granted { token, slot: slot.and_then(|slot| slot.parse().ok()) })
+    let entry = Record::parse(text(12)?.as_bytes())?.entry();
+    let granted = granted(text(14), text(15));
+    let since = granted.and(text(16)).and_then(instant);
+    Some(with_details(entry, text(13).and_then(quoted), granted, since, None))
 }
 
 /// A text that is kept as a JSON string.
 pub(super) fn quoted(text: &str) -> Option<String> {
     serde_json::from_str(text).ok()
-}
-
-/// Microseconds since 1970, by the database's clock.
-pub(super) fn instant(text: &str) -> Option<SystemTime> {
-    text.parse().ok().map(|micros| SystemTime::UNIX_EPOCH + Duration::from_micros(micros))
 }
 
 /// Microseconds, none if they are negative.
@@ -156,6 +142,7 @@ pub(super) fn length(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::FencingToken;
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 

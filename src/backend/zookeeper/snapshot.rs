@@ -163,7 +163,7 @@ pub(super) fn status(name: &LockName, entries: &[Seen]) -> LockStatus {
     let queue: Vec<Mode> =
         entries.iter().filter(|seen| !seen.in_semaphore()).map(|s| s.place.mode()).collect();
     let mut admitted = queue::held(&queue);
-    let mut status = LockStatus { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
+    let mut status = LockStatus::empty(name);
     for (index, seen) in entries.iter().enumerate() {
         let holds = if seen.in_semaphore() {
             seen.kind == Folder::Leases

@@ -13,7 +13,7 @@ use super::fan_out::{self, STRAGGLE};
 use super::inspect::{self, Found};
 use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::fault::{Fault, FaultResult};
-use crate::backend::redis::deadlock::listed;
+use crate::backend::redis::deadlock::{announcement, listed, removal};
 use crate::backend::redis::script::Step;
 use crate::lock::{ClaimId, LockName, Moment, Request};
 
@@ -24,10 +24,7 @@ pub(super) async fn announce(
     request: &Request,
     deadline: Moment,
 ) -> FaultResult<()> {
-    let names: Vec<&str> = request.names.iter().map(LockName::as_str).collect();
-    let names = serde_json::to_string(&names).unwrap_or_default();
-    let step = Step::command(["HSET", index, &request.id.to_string(), &names]);
-    command(nodes, step, deadline).await.map(drop)
+    command(nodes, announcement(index, request), deadline).await.map(drop)
 }
 
 /// Takes a claim off the list.
@@ -37,7 +34,7 @@ pub(super) async fn forget(
     id: ClaimId,
     deadline: Moment,
 ) -> FaultResult<()> {
-    command(nodes, Step::command(["HDEL", index, &id.to_string()]), deadline).await.map(drop)
+    command(nodes, removal(index, id), deadline).await.map(drop)
 }
 
 async fn command(nodes: &Arc<Nodes>, step: Step, deadline: Moment) -> FaultResult<Vec<Option<Value>>> {

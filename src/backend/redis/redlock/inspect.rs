@@ -13,22 +13,15 @@ use super::majority;
 use super::reply::number;
 use super::script::INSPECT;
 use crate::backend::fault::FaultResult;
-use crate::backend::record::Record;
-use crate::backend::redis::connection::Connection;
+use crate::backend::record::{Record, granted, instant};
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault;
-use crate::backend::redis::inspect::{key, value_of};
+use crate::backend::redis::inspect::{LINES_AT_ONCE, scan, value_of};
 use crate::backend::redis::keys::Naming;
-use crate::backend::redis::row::{foreign_entry, granted, instant, integer};
+use crate::backend::redis::row::{foreign_entry, life};
 use crate::backend::redis::script::Step;
-use crate::backend::redis::service::{Patience, Service};
-use crate::backend::redis::wire::keys_of;
+use crate::backend::redis::service::Service;
 use crate::lock::{ClaimId, Entry, FencingToken, LockName, LockStatus, Mode, Moment};
-
-/// How many keys a node looks at in one step of listing.
-const AT_ONCE: &str = "1000";
-/// How many lines are read in one exchange.
-const LINES_AT_ONCE: usize = 64;
 
 /// One claim as the nodes know it.
 #[derive(Debug)]
@@ -74,7 +67,7 @@ pub(super) struct Line {
 }
 
 pub(super) fn step(naming: &Naming, name: &LockName) -> FaultResult<Step> {
-    let keys = keys_of(naming, std::slice::from_ref(name))?.remove(0);
+    let keys = naming.of(name)?;
     let arguments = vec![keys.claim_prefix(), keys.claim_suffix().to_owned()];
     let all = vec![keys.lock.clone(), keys.line(), keys.holders()];
     Ok(Step::Script { script: &INSPECT, keys: all, arguments })
@@ -91,7 +84,7 @@ pub(super) async fn entries(
     let answers = fan_out::answers(nodes, STRAGGLE, deadline, steps).await?;
     let line = |(n, name)| {
         let of_this = answers.iter().flatten().filter_map(|replies| replies.get(n));
-        Line::merge(key(naming, name)?, nodes.services.len(), of_this)
+        Line::merge(naming.of(name)?.lock, nodes.services.len(), of_this)
     };
     names.iter().enumerate().map(line).collect()
 }
@@ -104,7 +97,7 @@ pub(super) async fn lines(
 ) -> FaultResult<Vec<LockStatus>> {
     let ask = |service: Arc<Service>| {
         let naming = backend.naming.clone();
-        async move { scan(&service, &naming, deadline).await }
+        async move { scan(&service, &naming, None, &naming.sides(), Naming::name_of_either, deadline).await }
     };
     let scans = fan_out::of_each(&backend.nodes, STRAGGLE, deadline, ask).await?;
     let names: BTreeSet<LockName> = scans.into_iter().flatten().flatten().collect();
@@ -116,31 +109,6 @@ pub(super) async fn lines(
     }
     found.retain(|status| !status.is_empty());
     Ok(found)
-}
-
-async fn scan(service: &Service, naming: &Naming, deadline: Moment) -> FaultResult<Vec<LockName>> {
-    let mut names = Vec::new();
-    let mut cursor = "0".to_owned();
-    loop {
-        let scan = Step::command(["SCAN", &cursor, "MATCH", &naming.sides(), "COUNT", AT_ONCE]);
-        let steps = move |_: &Connection| vec![scan.clone()];
-        let answer = service.call(None, deadline, Patience::Once, steps).await?;
-        let parts = match answer.replies.first() {
-            Some(Value::Array(parts)) => parts.as_slice(),
-            Some(Value::ServerError(error)) => return Err(fault::of(error)),
-            _ => &[],
-        };
-        let [next, Value::Array(keys)] = parts else { return Err(fault::nonsense("no keys")) };
-        names.extend(keys.iter().filter_map(text).filter_map(|key| naming.name_of_either(&key)));
-        cursor = text(next).ok_or_else(|| fault::nonsense("no cursor"))?;
-        if cursor == "0" {
-            return Ok(names);
-        }
-    }
-}
-
-fn life(reply: &Value) -> Option<Duration> {
-    integer(reply).and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis)
 }
 
 impl Line {
@@ -193,10 +161,7 @@ impl Line {
                 }
             }
         }
-        for (entry, ahead) in waiters.iter_mut().zip(u32::try_from(holders.len()).unwrap_or(u32::MAX)..) {
-            entry.ahead = Some(ahead);
-        }
-        LockStatus { name: name.clone(), holders, waiters }
+        LockStatus::of(name, holders, waiters)
     }
 }
 

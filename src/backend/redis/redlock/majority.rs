@@ -155,17 +155,7 @@ mod tests {
     /// A node claim that gave `token` and `slot` for one name, `seconds` after the beginning, by a node of that uptime.
     fn node_claim(token: Option<u64>, slot: Option<u32>, seconds: u64, uptime: u64) -> NodeClaim {
         let granted = token.and_then(FencingToken::new).map(|token| Granted { token, slot });
-        let base = row::Row {
-            granted,
-            gone: None,
-            by: None,
-            asked: None,
-            top: false,
-            value: None,
-            ahead: 0,
-            horizon: None,
-            lead: None,
-        };
+        let base = row::Row { granted, ..row::Row::default() };
         let rows =
             vec![Row { base, score: Some(1), behind: false, taken: Vec::new(), fence: token.unwrap_or(0) }];
         let mut node_claim = NodeClaim::new(1);

@@ -162,17 +162,7 @@ impl Node {
         let others = self.holds.iter().filter(|(id, part)| **id != who && (rules.moves || part.score == 0));
         let granted = part
             .and_then(|part| FencingToken::new(part.token).map(|token| Granted { token, slot: part.slot }));
-        let base = row::Row {
-            granted,
-            gone: None,
-            by: None,
-            asked: None,
-            top: false,
-            value: None,
-            ahead: 0,
-            horizon: None,
-            lead: None,
-        };
+        let base = row::Row { granted, ..row::Row::default() };
         let waits = self.line.iter().find(|(_, id)| *id == who).map(|(at, _)| *at);
         Row {
             base,

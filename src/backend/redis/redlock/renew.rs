@@ -79,17 +79,7 @@ mod tests {
     fn position(slots: Option<&[Option<u32>]>, uptime: u64) -> Position {
         let row = |slot: &Option<u32>| {
             let granted = FencingToken::new(7).map(|token| Granted { token, slot: *slot });
-            let base = row::Row {
-                granted,
-                gone: None,
-                by: None,
-                asked: None,
-                top: false,
-                value: None,
-                ahead: 0,
-                horizon: None,
-                lead: None,
-            };
+            let base = row::Row { granted, ..row::Row::default() };
             Row { base, score: Some(0), behind: false, taken: Vec::new(), fence: 7 }
         };
         let rows = slots.unwrap_or_default().iter().map(row).collect();

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use super::batch::{HABITS, ask, say_goodbye};
 use super::dial::Dialer;
 use super::language;
+use crate::backend::record::granted;
 use crate::backend::sql::dialect::{Row, Told, UNTOLD, Wait};
-use crate::backend::sql::position::granted;
 use crate::lock::{ClaimId, Granted};
 
 /// How long one wait is. Nothing depends on it but how often a claim looks that nobody tells anything.
