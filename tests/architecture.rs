@@ -63,6 +63,7 @@ const CONTRACT: &[&str] = &[
     "fault",
     "foreign",
     "mixing",
+    "observe",
     "options",
     "pipeline",
     "record",

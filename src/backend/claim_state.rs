@@ -19,6 +19,17 @@ use crate::lock::{
 /// is told then.
 pub const SHORT_HOLD: Duration = Duration::from_millis(100);
 
+/// Between two looks at a queue of which the service reports no changes.
+pub const POLL: Duration = Duration::from_millis(500);
+
+/// Beyond a service's own resolution of time.
+const SLACK: Duration = Duration::from_millis(2);
+
+/// When what a service said at `now` to last for so long is over there, too.
+pub fn due(now: Moment, left: Option<Duration>) -> Moment {
+    left.map_or(Moment::NEVER, |left| now + left + SLACK)
+}
+
 /// How long a look at a claim with this ttl may take that nobody gave a deadline.
 pub fn patience(ttl: Duration) -> Duration {
     (ttl / 6).min(Duration::from_secs(5))

@@ -49,6 +49,7 @@ pub mod memcached;
 #[doc(hidden)]
 pub mod memory;
 pub mod mixing;
+pub mod observe;
 pub mod options;
 pub mod pipeline;
 pub mod record;

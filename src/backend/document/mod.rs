@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::fault::During;
+use crate::backend::observe::QueueObserver;
 use crate::backend::{Claim, Evict, Observer};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 pub use client::Queues;
@@ -61,7 +62,8 @@ impl Queues {
 
     /// As [`crate::backend::Backend::observe`].
     pub fn observe(&self, name: &LockName) -> Box<dyn Observer> {
-        Box::new(observe::DocumentObserver::new(self.clone(), name.clone()))
+        let queue = observe::WatchedQueue::new(self.clone(), name);
+        Box::new(QueueObserver::new(self.store.backend(), self.clock, name.clone(), queue))
     }
 
     /// As [`crate::backend::Backend::evict`].

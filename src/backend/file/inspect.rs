@@ -87,11 +87,6 @@ pub(super) fn foreign_holder(place: &Place) -> Entry {
     stranger(&path, file, lockers(file).first().copied())
 }
 
-/// A queue that nobody has joined.
-pub(super) fn nobody(lock: &LockName) -> LockStatus {
-    LockStatus { name: lock.clone(), holders: Vec::new(), waiters: Vec::new() }
-}
-
 /// The line of `lock`. `probe` looks also for holders of other PID namespaces, by a lock of a moment.
 pub(super) async fn status(
     directory: &Arc<Directory>,
@@ -99,7 +94,7 @@ pub(super) async fn status(
     probe: bool,
     deadline: Moment,
 ) -> FaultResult<LockStatus> {
-    let mut status = nobody(lock);
+    let mut status = LockStatus::empty(lock);
     let file = LineFile::open(directory, lock, false)?;
     let Some(file) = file else {
         status.holders.extend(strangers(directory, lock, &LazyCell::new(Locks::read), &[], probe)?);

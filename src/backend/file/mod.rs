@@ -64,8 +64,10 @@ use async_trait::async_trait;
 
 use self::core::FileClaim;
 use super::fault::During;
+use super::observe::QueueObserver;
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
+use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use directory::Directory;
 use fault::{BACKEND, Fault, FaultResult};
@@ -212,7 +214,7 @@ impl Backend for FileBackend {
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let Some(directory) = self.found()? else { return Ok(inspect::nobody(name)) };
+        let Some(directory) = self.found()? else { return Ok(LockStatus::empty(name)) };
         let status = inspect::status(directory, name, true, deadline).await;
         status.during(BACKEND, "inspect the queue", Some(name))
     }
@@ -232,11 +234,9 @@ impl Backend for FileBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let Some(directory) = self.found()? else {
-            return Ok(Box::new(observe::Unmade::new(&self.site, name)));
-        };
-        let observer = observe::FileObserver::start(directory, name);
-        Ok(Box::new(observer.during(BACKEND, "observe the queue", Some(name))?))
+        self.found()?;
+        let line = observe::WatchedLine::new(&self.site);
+        Ok(Box::new(QueueObserver::new(BACKEND, Clock::Boot, name.clone(), line)))
     }
 
     async fn evict(

@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::observe::QueueObserver;
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, Risk, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use claim::MemoryClaim;
 pub use fault::Fault;
 use lines::Refusal;
-use observe::MemoryObserver;
 pub use server::MemoryServer;
 use server::{Call, NAME};
 
@@ -91,7 +91,8 @@ impl Backend for MemoryBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        Ok(Box::new(MemoryObserver::new(Arc::clone(&self.server), name.clone())))
+        let line = observe::WatchedLine::new(&self.server);
+        Ok(Box::new(QueueObserver::new(NAME, self.server.clock(), name.clone(), line)))
     }
 
     async fn evict(

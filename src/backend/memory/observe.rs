@@ -1,53 +1,41 @@
-//! A view of one line.
+//! Observing one line.
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use tokio::sync::watch;
 
 use super::{Fault, MemoryServer};
-use crate::backend::Observer;
-use crate::lock::{LockName, LockStatus, Moment, Result};
+use crate::backend::fault::FaultResult;
+use crate::backend::observe::{Watched, first_expiry};
+use crate::lock::{LockName, LockStatus, Moment};
 
 #[derive(Debug)]
-pub(super) struct MemoryObserver {
+pub(super) struct WatchedLine {
     server: Arc<MemoryServer>,
-    name: LockName,
-    seen: Option<LockStatus>,
+    changes: watch::Receiver<u64>,
 }
 
-impl MemoryObserver {
-    pub(super) fn new(server: Arc<MemoryServer>, name: LockName) -> Self {
-        Self { server, name, seen: None }
+impl WatchedLine {
+    pub(super) fn new(server: &Arc<MemoryServer>) -> Self {
+        Self { server: Arc::clone(server), changes: server.changes() }
     }
 }
 
-/// The line without what time alone changes.
-fn at_rest(line: &LockStatus) -> LockStatus {
-    let mut line = line.clone();
-    line.holders.iter_mut().chain(&mut line.waiters).for_each(|entry| entry.ttl = None);
-    line
-}
+impl Watched for WatchedLine {
+    async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
+        self.server.thawed().await;
+        Ok(self.server.step(|lines, now| lines.status(name, now)))
+    }
 
-#[async_trait]
-impl Observer for MemoryObserver {
-    async fn next(&mut self) -> Result<LockStatus> {
-        let mut changes = self.server.changes();
-        loop {
-            self.server.thawed().await;
-            let (line, next) = self.server.step(|lines, now| {
-                let expiries = lines.entries.iter().map(|e| e.expires).filter(|when| *when > now);
-                (lines.status(&self.name, now), expiries.min().unwrap_or(Moment::NEVER))
-            });
-            let rest = Some(at_rest(&line));
-            let asleep = self.seen.is_some() && self.server.has(Fault::ObserverSleeps);
-            if self.seen != rest && !asleep {
-                self.seen = rest;
-                return Ok(line);
-            }
-            tokio::select! {
-                Ok(()) = changes.changed() => {}
-                () = self.server.clock().sleep_until(next) => {}
-            }
+    async fn notified(&mut self) -> FaultResult<()> {
+        let changed = self.changes.changed().await;
+        if changed.is_err() || self.server.has(Fault::ObserverSleeps) {
+            std::future::pending::<()>().await;
         }
+        Ok(())
+    }
+
+    fn next_look(&mut self, status: &LockStatus, _: bool, now: Moment) -> Moment {
+        if self.server.has(Fault::ObserverSleeps) { Moment::NEVER } else { first_expiry(status, now) }
     }
 }

@@ -18,12 +18,10 @@ use super::service::{Patience, Service};
 use super::view::{Armed, View};
 use super::wire::{on_lines, one};
 use crate::backend::Claim;
-use crate::backend::claim_state::{Cause, Publisher, Source, patience};
+use crate::backend::claim_state::{Cause, POLL, Publisher, Source, patience};
 use crate::backend::fault::{During, Fault, FaultResult, Retry};
 use crate::lock::{ClaimId, ClaimState, LockName, Mode, Moment, Request, Result};
 
-/// Between two looks where the server does not tell of changes.
-const UNTOLD: Duration = Duration::from_millis(500);
 /// How often one looks in a row when the state changes while it is read.
 const MOST_LOOKS: u32 = 10;
 
@@ -165,7 +163,7 @@ impl RedisClaim {
                 return Ok(());
             }
             if answer.detour || answer.connection.tells.get() == Some(&false) {
-                let soon = self.service.clock.now() + UNTOLD;
+                let soon = self.service.clock.now() + POLL;
                 let mut view = self.view();
                 view.look_at = view.look_at.min(soon);
                 view.armed = Some(Armed { connection: answer.connection, told });

@@ -34,6 +34,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::backend::fault::During;
+use crate::backend::observe::QueueObserver;
 use crate::backend::service::{self as descriptor, Address, ServiceOption};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
@@ -155,7 +156,8 @@ impl Backend for RedisBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        Ok(Box::new(observe::RedisObserver::new(&self.service, self.naming.clone(), name.clone())))
+        let line = observe::WatchedLine::new(&self.service, self.naming.clone());
+        Ok(Box::new(QueueObserver::new(NAME, self.service.clock, name.clone(), line)))
     }
 
     async fn evict(

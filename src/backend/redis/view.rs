@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::row::Row;
-use crate::backend::claim_state::Publisher;
+use crate::backend::claim_state::{Publisher, due};
 use crate::lock::{ClaimState, Mode, Moment};
 
 /// A connection that tells of changes, and how often it had told when the state was read.
@@ -26,9 +26,6 @@ pub(super) struct View {
     pub(super) armed: Option<Armed>,
 }
 
-/// Beyond the service's own resolution of time.
-const SLACK: Duration = Duration::from_millis(2);
-
 impl View {
     pub(super) fn new(mode: Mode, ttl: Duration) -> Self {
         Self { mode, ttl, rows: Vec::new(), look_at: Moment::NEVER, armed: None }
@@ -37,7 +34,7 @@ impl View {
     /// Takes over what the service had said by `now`, and publishes how the claim stands.
     pub(super) fn take(&mut self, rows: Vec<Row>, now: Moment, publisher: &Publisher) {
         let horizon = rows.iter().filter_map(|row| row.horizon).min();
-        self.look_at = horizon.map_or(Moment::NEVER, |length| now + length + SLACK);
+        self.look_at = due(now, horizon);
         self.rows = rows;
         publisher.publish(self.state(publisher));
     }

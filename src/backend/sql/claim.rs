@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::dialect::{Session, UNTOLD};
+use super::dialect::Session;
 use super::position::Position;
 use super::service::{Answer, Patience, Service};
 use super::steps::{Steps, has_left, in_order};
 use super::view::{Armed, View};
 use crate::backend::Claim;
-use crate::backend::claim_state::{Cause, Publisher, Source, patience};
+use crate::backend::claim_state::{Cause, POLL, Publisher, Source, patience};
 use crate::backend::fault::{During, FaultResult};
 use crate::lock::{ClaimId, ClaimState, LockName, Mode, Moment, Request, Result};
 
@@ -107,7 +107,7 @@ impl SqlClaim {
         let mut view = self.view();
         let tells = asked && answer.session.tells();
         if !tells {
-            let soon = self.service.clock.now() + UNTOLD;
+            let soon = self.service.clock.now() + POLL;
             view.look_at = view.look_at.min(soon);
         }
         // One that could tell and was not asked is asked with the next look.

@@ -243,9 +243,6 @@ pub(super) fn micros(length: Duration) -> i64 {
 /// What the database says when a claim has left lines in which nobody else was.
 pub(super) const LEFT: &str = "left";
 
-/// The end of a wait for news that is none: a look every so often where the server does not tell.
-pub(super) const UNTOLD: Duration = Duration::from_millis(500);
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,6 +32,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::backend::fault::During;
+use crate::backend::observe::QueueObserver;
 use crate::backend::service::{self as descriptor, Address};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
@@ -145,7 +146,8 @@ impl Backend for SqlBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        Ok(Box::new(observe::SqlObserver::new(&self.service, name.clone())))
+        let line = observe::WatchedLine::new(&self.service);
+        Ok(Box::new(QueueObserver::new(self.dialect().name(), self.service.clock, name.clone(), line)))
     }
 
     async fn evict(

@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use super::dialect::{Session, Wait};
 use super::position::Position;
-use crate::backend::claim_state::Publisher;
+use crate::backend::claim_state::{Publisher, due};
 use crate::lock::{ClaimId, ClaimState, Granted, Mode, Moment};
-
-/// Beyond the database's own resolution of time.
-const SLACK: Duration = Duration::from_millis(2);
 
 /// A session that tells of changes, and how often it had told when the state was read.
 #[derive(Clone, Debug)]
@@ -45,7 +42,7 @@ impl View {
     ) {
         positions.iter_mut().zip(&self.positions).for_each(|(new, known)| new.keep(known));
         let horizon = positions.iter().filter_map(|position| position.horizon).min();
-        self.look_at = horizon.map_or(Moment::NEVER, |length| now + length + SLACK);
+        self.look_at = due(now, horizon);
         self.positions = positions;
         publisher.publish(self.state(order, publisher));
     }

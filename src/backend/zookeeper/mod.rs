@@ -36,6 +36,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use zookeeper_client::{Client, StateWatcher};
 
+use super::observe::QueueObserver;
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
@@ -45,7 +46,6 @@ use claim::ZkClaim;
 pub use config::ZkConfig;
 use ensemble::Ensemble;
 use fault::{Fault, FaultResult, NAME};
-use observe::ZkObserver;
 use snapshot::Snapshot;
 use wire::{Call, ended};
 
@@ -271,9 +271,10 @@ impl Backend for ZkBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let call = self.call("watch the queue", Some(name), Moment::NEVER);
-        let observer = ZkObserver::new(Arc::clone(&self.ensemble), name.clone());
-        Ok(Box::new(observer.map_err(|why| call.error(Fault::Refusal(ErrorKind::Invalid, why.into())))?))
+        let call = self.call("observe the queue", Some(name), Moment::NEVER);
+        let path = self.line(name).map_err(|fault| call.error(fault))?;
+        let line = observe::WatchedLine::new(Arc::clone(&self.ensemble), path);
+        Ok(Box::new(QueueObserver::new(NAME, self.ensemble.clock, name.clone(), line)))
     }
 
     async fn evict(

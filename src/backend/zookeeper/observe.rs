@@ -4,75 +4,61 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use async_trait::async_trait;
 use zookeeper_client::{Client, Error as ZkError, OneshotWatcher};
 
 use super::ensemble::Ensemble;
 use super::fault::{Fault, FaultResult, is_ambiguous};
 use super::snapshot::{Seen, Snapshot, leases, status, tickets};
-use super::wire::{Call, connected};
-use crate::backend::Observer;
-use crate::lock::{LockName, LockStatus, Moment, Result};
+use super::wire::connected;
+use crate::backend::fault;
+use crate::backend::observe::Watched;
+use crate::lock::{LockName, LockStatus, Moment};
 
 type Change = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The life of a session that only looks.
 const SESSION: std::time::Duration = std::time::Duration::from_secs(10);
 
-pub(super) struct ZkObserver {
+/// One line, and what tells that it may have changed since it was read.
+pub(super) struct WatchedLine {
     ensemble: Arc<Ensemble>,
-    name: LockName,
-    line: String,
+    path: String,
     client: Option<Client>,
-    /// What tells that the line may have changed since it was shown.
     changes: Vec<Change>,
-    shown: Option<LockStatus>,
 }
 
-impl std::fmt::Debug for ZkObserver {
+impl std::fmt::Debug for WatchedLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Observer({})", self.name)
+        f.debug_struct("WatchedLine").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-impl ZkObserver {
-    pub(super) fn new(ensemble: Arc<Ensemble>, name: LockName) -> std::result::Result<Self, String> {
-        let line = ensemble.paths.line(&name)?;
-        Ok(Self { ensemble, name, line, client: None, changes: Vec::new(), shown: None })
-    }
-
-    /// Waits for one of the watches, all of which are then used up or stale.
-    async fn change(&mut self) {
-        let changes = &mut self.changes;
-        std::future::poll_fn(|context| {
-            let any = changes.iter_mut().any(|change| change.as_mut().poll(context).is_ready());
-            if any { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        self.changes.clear();
+impl WatchedLine {
+    pub(super) fn new(ensemble: Arc<Ensemble>, path: String) -> Self {
+        Self { ensemble, path, client: None, changes: Vec::new() }
     }
 
     /// The line as it is, with watches on everything that it was made of.
-    async fn look(&mut self) -> FaultResult<LockStatus> {
+    async fn read(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let client = match &self.client {
             Some(client) if !client.state().is_terminated() => client.clone(),
             _ => self.client.insert(self.ensemble.connect(SESSION).await?).clone(),
         };
         let mut changes: Vec<Change> = Vec::new();
-        let folders = [self.line.clone(), tickets(&self.line), leases(&self.line)];
+        let folders = [self.path.clone(), tickets(&self.path), leases(&self.path)];
         for folder in &folders {
             changes.push(watch_children(&client, folder).await?);
         }
-        let snapshot = Snapshot::read(&client, &self.line, false).await?;
-        let entries = snapshot.entries(&client, &self.line).await?;
+        let snapshot = Snapshot::read(&client, &self.path, false).await?;
+        let entries = snapshot.entries(&client, &self.path).await?;
         for seen in &entries {
             changes.extend(watch_data(&client, seen).await?);
         }
         // What changed between reading and watching would be missed otherwise.
-        let snapshot = Snapshot::read(&client, &self.line, false).await?;
-        let entries = snapshot.entries(&client, &self.line).await?;
+        let snapshot = Snapshot::read(&client, &self.path, false).await?;
+        let entries = snapshot.entries(&client, &self.path).await?;
         self.changes = changes;
-        Ok(status(&self.name, &entries))
+        Ok(status(name, &entries))
     }
 }
 
@@ -106,38 +92,37 @@ async fn watch_data(client: &Client, seen: &Seen) -> FaultResult<Option<Change>>
     }
 }
 
-#[async_trait]
-impl Observer for ZkObserver {
-    async fn next(&mut self) -> Result<LockStatus> {
+impl Watched for WatchedLine {
+    async fn look(&mut self, name: &LockName) -> fault::FaultResult<LockStatus> {
         loop {
-            if !self.changes.is_empty() {
-                self.change().await;
+            let fault = match self.read(name).await {
+                Ok(status) => return Ok(status),
+                Err(fault) => fault,
+            };
+            if let (Fault::Service(error), Some(client)) = (&fault, &self.client)
+                && is_ambiguous(error)
+                && connected(client).await
+            {
+                continue;
             }
-            let looked = self.look().await;
-            match looked {
-                Ok(line) if self.shown.as_ref() == Some(&line) => {}
-                Ok(line) => {
-                    self.shown = Some(line.clone());
-                    return Ok(line);
-                }
-                Err(fault) => {
-                    if let (Fault::Service(error), Some(client)) = (&fault, &self.client)
-                        && is_ambiguous(error)
-                        && connected(client).await
-                    {
-                        continue;
-                    }
-                    self.client = None;
-                    let name = self.name.clone();
-                    let call = Call {
-                        ensemble: &self.ensemble,
-                        operation: "watch the queue",
-                        lock: Some(&name),
-                        deadline: Moment::NEVER,
-                    };
-                    return Err(call.error(fault));
-                }
-            }
+            self.client = None;
+            return Err(self.ensemble.explain(fault));
         }
+    }
+
+    /// All watches are then used up or stale.
+    async fn notified(&mut self) -> fault::FaultResult<()> {
+        let changes = &mut self.changes;
+        std::future::poll_fn(|context| {
+            let any = changes.iter_mut().any(|change| change.as_mut().poll(context).is_ready());
+            if any { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        self.changes.clear();
+        Ok(())
+    }
+
+    fn next_look(&mut self, _: &LockStatus, _: bool, _: Moment) -> Moment {
+        Moment::NEVER
     }
 }

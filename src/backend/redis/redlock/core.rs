@@ -16,9 +16,6 @@ use crate::backend::redis::script::{Script, Step};
 use crate::backend::redis::service::Service;
 use crate::lock::{ClaimId, ClaimState, ErrorKind, Grant, Mode, Moment, Reason};
 
-/// Between two looks where a node does not tell of changes.
-pub(super) const UNTOLD: Duration = Duration::from_millis(500);
-
 /// The nodes of one client.
 #[derive(Debug)]
 pub(super) struct Nodes {

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use redis::Value;
 
-use super::core::{Aim, Core, UNTOLD, proposal};
+use super::core::{Aim, Core, proposal};
 use super::reply::{Reply, Row};
 use super::script::LOOK;
+use crate::backend::claim_state::POLL;
 use crate::backend::fault::FaultResult;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::text;
@@ -184,7 +185,7 @@ impl Core {
                 let armed = || Armed { connection: Arc::clone(&back.connection), told: back.sent.told };
                 node_claim.armed = (back.sent.listens && agrees).then(armed);
                 if !tells {
-                    node_claim.look_at = node_claim.look_at.min(now + UNTOLD);
+                    node_claim.look_at = node_claim.look_at.min(now + POLL);
                 }
             }
             Reply::Mismatch(other) => node_claim.mismatch = Some(other.clone()),

@@ -40,6 +40,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::backend::fault::During;
+use crate::backend::observe::QueueObserver;
 use crate::backend::redis::fault::NAME;
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
@@ -95,7 +96,8 @@ impl Backend for RedlockBackend {
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         // Tracking everything that is read is a matter of whole connections.
         let own = nodes(&self.config, self.clock);
-        Ok(Box::new(observe::RedlockObserver::new(own, self.naming.clone(), name.clone())))
+        let line = observe::WatchedLine::new(own, self.naming.clone());
+        Ok(Box::new(QueueObserver::new(NAME, self.clock, name.clone(), line)))
     }
 
     async fn evict(

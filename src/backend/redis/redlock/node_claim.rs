@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use super::reply::{Other, Position, Row};
+use crate::backend::claim_state::due;
 use crate::backend::fault::Fault;
 use crate::backend::redis::view::Armed;
 use crate::lock::{FencingToken, Granted, Moment};
 
-/// Beyond the node's own resolution of time.
-const SLACK: Duration = Duration::from_millis(2);
 /// The first pause after a failure; each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -92,7 +91,7 @@ impl NodeClaim {
             _ => Phase::Gone,
         });
         let horizon = position.rows.iter().filter_map(|row| row.base.horizon).min();
-        self.look_at = horizon.map_or(Moment::NEVER, |length| now + length + SLACK);
+        self.look_at = due(now, horizon);
         self.rows = position.rows;
     }
 

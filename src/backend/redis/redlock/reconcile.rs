@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::core::{Aim, Core, Inner, UNTOLD};
+use super::core::{Aim, Core, Inner};
 use super::majority;
 use super::node_claim::{NodeClaim, Phase};
 use super::reply::Row;
 use super::script::{ADJUST, CONFIRM, LOOK, ORDER};
-use crate::backend::claim_state::SHORT_HOLD;
+use crate::backend::claim_state::{POLL, SHORT_HOLD};
 use crate::backend::redis::connection::{Connection, any_news};
 use crate::backend::redis::script::Step;
 use crate::clock::Alarm;
@@ -138,7 +138,7 @@ impl Core {
             for node_claim in
                 inner.node_claims.iter_mut().filter(|node_claim| node_claim.present(0).is_some())
             {
-                node_claim.look_at = node_claim.look_at.min(now + UNTOLD);
+                node_claim.look_at = node_claim.look_at.min(now + POLL);
             }
         }
         Plan::Nothing

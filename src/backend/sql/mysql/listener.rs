@@ -22,8 +22,9 @@ use tokio::time::Instant;
 use super::batch::{HABITS, ask, say_goodbye};
 use super::dial::Dialer;
 use super::language;
+use crate::backend::claim_state::POLL;
 use crate::backend::record::granted;
-use crate::backend::sql::dialect::{Row, Told, UNTOLD, Wait};
+use crate::backend::sql::dialect::{Row, Told, Wait};
 use crate::lock::{ClaimId, Granted};
 
 /// How long one wait is. Nothing depends on it but how often a claim looks that nobody tells anything.
@@ -208,13 +209,13 @@ impl ListenerTask {
             Some(End::Free | End::Changed) if !self.is_told(wait) => {
                 self.told = Some((wait.clone(), Instant::now()));
             }
-            Some(End::Free | End::Changed) | None => tokio::time::sleep(UNTOLD).await,
+            Some(End::Free | End::Changed) | None => tokio::time::sleep(POLL).await,
         }
         end
     }
 
     fn is_told(&self, wait: &Wait) -> bool {
-        self.told.as_ref().is_some_and(|(told, at)| told == wait && at.elapsed() < 2 * UNTOLD)
+        self.told.as_ref().is_some_and(|(told, at)| told == wait && at.elapsed() < 2 * POLL)
     }
 
     async fn hear(&mut self, wait: &Wait) -> Option<End> {

@@ -1,0 +1,133 @@
+//! Observing one queue: it is read again when the service reports a change, or when time alone may have made one.
+//!
+//! etcd, which keeps each change for a while and is asked for one after the other, has an observer of its own.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::Observer;
+use super::claim_state::due;
+use super::fault::{During, FaultResult};
+use crate::clock::Clock;
+use crate::lock::{LockName, LockStatus, Moment, Result};
+
+/// How long one look may take.
+pub const LOOK: Duration = Duration::from_secs(5);
+
+/// A queue that one client reads again and again.
+pub trait Watched: Debug + Send {
+    /// Reads the queue of `name`, after having the service report changes from then on, if it can. After an error, or if the
+    /// future is dropped, the next look follows at once.
+    fn look(&mut self, name: &LockName) -> impl Future<Output = FaultResult<LockStatus>> + Send;
+
+    /// Completes when the service has reported a change since the last look; never, if it reports none. Cancel-safe.
+    fn notified(&mut self) -> impl Future<Output = FaultResult<()>> + Send;
+
+    /// When to look again, whatever is reported, after a look that found `status` at `now`; `is_news` says whether it differs
+    /// from the one before.
+    fn next_look(&mut self, status: &LockStatus, is_news: bool, now: Moment) -> Moment;
+}
+
+/// When a `status` that was read at `now` changes if nobody renews anything.
+pub fn first_expiry(status: &LockStatus, now: Moment) -> Moment {
+    due(now, status.holders.iter().chain(&status.waiters).filter_map(|entry| entry.ttl).min())
+}
+
+/// The observer of a queue that has to be read to be known.
+#[derive(Debug)]
+pub struct QueueObserver<W> {
+    backend: &'static str,
+    clock: Clock,
+    name: LockName,
+    queue: W,
+    /// When to look, unless a change is reported before; `None` is at once.
+    look_at: Option<Moment>,
+    last: Option<LockStatus>,
+}
+
+impl<W: Watched> QueueObserver<W> {
+    /// One of `queue`, that of the lock `name`, which has not looked yet.
+    pub fn new(backend: &'static str, clock: Clock, name: LockName, queue: W) -> Self {
+        Self { backend, clock, name, queue, look_at: None, last: None }
+    }
+
+    async fn follow(&mut self) -> FaultResult<LockStatus> {
+        loop {
+            if let Some(look_at) = self.look_at {
+                tokio::select! {
+                    notified = self.queue.notified() => notified?,
+                    () = self.clock.sleep_until(look_at) => {}
+                }
+            }
+            self.look_at = None;
+            let status = self.queue.look(&self.name).await?;
+            let is_news = status.is_news_after(self.last.as_ref());
+            self.look_at = Some(self.queue.next_look(&status, is_news, self.clock.now()));
+            if is_news {
+                self.last = Some(status.clone());
+                return Ok(status);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl<W: Watched> Observer for QueueObserver<W> {
+    async fn next(&mut self) -> Result<LockStatus> {
+        self.follow().await.during(self.backend, "observe the queue", Some(&self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::fault::Fault;
+    use crate::lock::Entry;
+
+    /// A queue of so many waiters, or an outage; told of changes every second, and read every minute.
+    #[derive(Debug)]
+    struct Scripted(std::vec::IntoIter<Option<usize>>);
+
+    impl Watched for Scripted {
+        async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
+            let waiters = self.0.next().expect("no look too many");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let waiters = waiters.ok_or_else(|| Fault::unavailable("away"))?;
+            Ok(LockStatus::of(name, Vec::new(), vec![Entry::default(); waiters]))
+        }
+
+        async fn notified(&mut self) -> FaultResult<()> {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(())
+        }
+
+        fn next_look(&mut self, status: &LockStatus, is_news: bool, now: Moment) -> Moment {
+            // Once nothing has changed, time is sooner than the next message.
+            let soon = !is_news && status.waiters.len() == 1;
+            now + Duration::from_millis(if soon { 100 } else { 60_000 })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_changed_is_shown_and_a_look_that_failed_or_was_dropped_is_made_up_for_at_once() {
+        let clock = Clock::Runtime(tokio::time::Instant::now());
+        let looks = vec![Some(1), Some(1), Some(2), None, Some(2), Some(0), Some(0), Some(3)];
+        let name: LockName = "x".parse().expect("a name");
+        let mut observer = QueueObserver::new("test", clock, name, Scripted(looks.into_iter()));
+        let begun = clock.now();
+        let passed = || clock.now().since(begun).as_millis();
+        let shown = |status: Result<LockStatus>| status.map(|status| status.waiters.len()).ok();
+        assert_eq!((shown(observer.next().await), passed()), (Some(1), 10), "at once");
+        assert_eq!((shown(observer.next().await), passed()), (Some(2), 1130), "told, and when it was due");
+        assert_eq!((shown(observer.next().await), passed()), (None, 2140), "an outage");
+        let unchanged = tokio::time::timeout(Duration::from_millis(500), observer.next()).await;
+        assert!(unchanged.is_err(), "it is as it was");
+        let dropped = tokio::time::timeout(Duration::from_millis(1005), observer.next()).await;
+        assert!(dropped.is_err(), "in the middle of a look");
+        assert_eq!((shown(observer.next().await), passed()), (Some(0), 3655), "at once");
+        assert_eq!((shown(observer.next().await), passed()), (Some(3), 4665));
+    }
+}
