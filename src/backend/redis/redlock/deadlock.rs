@@ -72,8 +72,7 @@ impl Queues for Reading<'_> {
         let (nodes, naming) = (&self.backend.nodes, &self.backend.naming);
         let mut queues = Vec::with_capacity(names.len());
         for name in names {
-            let one = std::slice::from_ref(name);
-            let line = inspect::entries(nodes, naming, one, self.deadline).await?.remove(0);
+            let line = inspect::line(nodes, naming, name, self.deadline).await?;
             let entry = |found: &Found| Queued::of(&found.record, found.id, (found.score, found.id), name);
             queues.push(line.entries.iter().map(entry).collect());
         }

@@ -89,6 +89,16 @@ pub(super) async fn entries(
     names.iter().enumerate().map(line).collect()
 }
 
+/// The line of `name`.
+pub(super) async fn line(
+    nodes: &Arc<Nodes>,
+    naming: &Naming,
+    name: &LockName,
+    deadline: Moment,
+) -> FaultResult<Line> {
+    Ok(entries(nodes, naming, std::slice::from_ref(name), deadline).await?.remove(0))
+}
+
 /// The lines with claims whose names start with `prefix`.
 pub(super) async fn lines(
     backend: &RedlockBackend,

@@ -82,10 +82,8 @@ impl Backend for RedlockBackend {
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let names = std::slice::from_ref(name);
-        let lines = inspect::entries(&self.nodes, &self.naming, names, deadline).await;
-        let mut lines = lines.during(NAME, "inspect the queue", Some(name))?;
-        Ok(lines.remove(0).status(name))
+        let line = inspect::line(&self.nodes, &self.naming, name, deadline).await;
+        Ok(line.during(NAME, "inspect the queue", Some(name))?.status(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {

@@ -51,9 +51,7 @@ impl Watched for WatchedLine {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let begin = self.nodes.services[0].clock.now();
         self.listen(begin + LISTEN).await;
-        let only = std::slice::from_ref(name);
-        let line = inspect::entries(&self.nodes, &self.naming, only, begin + LOOK).await?.remove(0);
-        Ok(line.status(name))
+        Ok(inspect::line(&self.nodes, &self.naming, name, begin + LOOK).await?.status(name))
     }
 
     async fn notified(&mut self) -> FaultResult<()> {

@@ -23,8 +23,7 @@ pub(super) async fn renew(
     deadline: Moment,
 ) -> FaultResult<bool> {
     let nodes = &backend.nodes;
-    let only = std::slice::from_ref(name);
-    let line = inspect::entries(nodes, &backend.naming, only, deadline).await?.remove(0);
+    let line = inspect::line(nodes, &backend.naming, name, deadline).await?;
     let holds = line.status(name).holders.iter().any(|holder| holder.claim == Some(id));
     let Some(found) = line.entries.iter().find(|found| found.id == id).filter(|_| holds) else {
         return Ok(false);
