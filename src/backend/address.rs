@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::options::Secret;
 use crate::lock::name::percent_decoded;
 
 /// A host and its port.
@@ -21,6 +22,35 @@ impl fmt::Display for HostPort {
             write!(f, "{}:{}", self.host, self.port)
         }
     }
+}
+
+/// Who logs in, as far as an address says.
+#[derive(Default, Debug)]
+pub struct Login {
+    /// The user.
+    pub user: Option<String>,
+    /// The password.
+    pub password: Option<Secret>,
+}
+
+/// What follows `scheme`, in whatever case, at the beginning of `text`.
+pub fn after<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
+    let (start, rest) = text.split_at_checked(scheme.len())?;
+    start.eq_ignore_ascii_case(scheme).then_some(rest)
+}
+
+/// Takes `USER@` or `USER:PASSWORD@` off the front of `text`, percent-encoded, and returns the rest with it. What is empty is
+/// not said; the last `@` ends a password.
+pub fn login(text: &str) -> Result<(Login, &str), String> {
+    let Some((login, rest)) = text.rsplit_once('@') else { return Ok((Login::default(), text)) };
+    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    let said = |text: &str| if text.is_empty() { Ok(None) } else { decoded(text).map(Some) };
+    Ok((Login { user: said(user)?, password: said(password)?.map(Secret::new) }, rest))
+}
+
+/// `text` without user and password.
+pub fn without_login(text: &str) -> &str {
+    text.rsplit_once('@').map_or(text, |(_, rest)| rest)
 }
 
 /// That `text` is not the address of a server.
@@ -49,8 +79,47 @@ pub fn hosts_and_ports(text: &str) -> Result<Vec<(String, Option<u16>)>, String>
     hosts.map(|found| found.and_then(|(host, port)| Ok((decoded(host)?, port)))).collect()
 }
 
+/// All of `places` as one text, the same in whatever order they are given.
+pub fn in_any_order(places: impl IntoIterator<Item = impl ToString>) -> String {
+    let mut places: Vec<String> = places.into_iter().map(|place| place.to_string()).collect();
+    places.sort();
+    places.join(",")
+}
+
 /// Takes `%XX` for the byte that it stands for.
 pub fn decoded(text: &str) -> Result<String, String> {
     let bytes = percent_decoded(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok());
-    bytes.ok_or_else(|| "a % in an address must be followed by two hexadecimal digits".to_owned())
+    bytes.ok_or_else(|| {
+        "a % in an address must be followed by two hexadecimal digits; write it as %25".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_taken_off_the_front() {
+        for (text, user, password, rest) in [
+            ("h:1/d", None, None, "h:1/d"),
+            ("u@h", Some("u"), None, "h"),
+            ("u:@h", Some("u"), None, "h"),
+            (":p@h", None, Some("p"), "h"),
+            ("u%40x:p%3A:/@y@h", Some("u@x"), Some("p::/@y"), "h"),
+        ] {
+            let (login, found) = login(text).expect(text);
+            assert_eq!((login.user.as_deref(), found), (user, rest), "{text}");
+            assert_eq!(login.password.as_ref().map(Secret::reveal), password, "{text}");
+            assert_eq!(without_login(text), rest);
+        }
+        assert!(login("u:%zz@h").is_err());
+    }
+
+    #[test]
+    fn a_scheme_is_known_in_whatever_case() {
+        assert_eq!(after("ZK://h", "zk://"), Some("h"));
+        for other in ["zk:/h", "zk", "", "zkü//h"] {
+            assert_eq!(after(other, "zk://"), None, "{other}");
+        }
+    }
 }

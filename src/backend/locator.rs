@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use super::address::{after, without_login};
 use super::service::{Address, LOGIN, Service, ServiceOption};
 use super::{Options, etcd, file, memcached, redis, sql, zookeeper};
 
@@ -94,7 +95,7 @@ fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
         return Ok(DEFAULT);
     }
     // What stands before the host may be a password.
-    let endpoint = endpoint.rsplit_once('@').map_or(endpoint.as_str(), |(_, host)| host);
+    let endpoint = without_login(endpoint);
     let remote = SERVICES.iter().find(|service| service.has_login && endpoint.starts_with(service.name));
     let directory = if options.endpoints_in_file {
         "the whole path of the directory".to_owned()
@@ -127,8 +128,7 @@ fn by_schemes(endpoints: &[String]) -> Result<Option<&'static Service>, LocatorE
 }
 
 fn by_scheme(endpoint: &str) -> Option<&'static Service> {
-    let starts_with =
-        |scheme: &&str| endpoint.get(..scheme.len()).is_some_and(|s| s.eq_ignore_ascii_case(scheme));
+    let starts_with = |scheme: &&str| after(endpoint, scheme).is_some();
     SERVICES.iter().find(|service| service.schemes.iter().any(starts_with)).copied()
 }
 

@@ -2,9 +2,9 @@
 
 use super::keys::{Layout, Prefix};
 use crate::backend::Options;
+use crate::backend::address::{self, Login, in_any_order};
 use crate::backend::cause::Manner;
 use crate::backend::options::{Secret, Tls};
-use crate::lock::name::percent_decoded;
 
 /// etcd's port for clients.
 const PORT: u16 = 2379;
@@ -41,7 +41,7 @@ pub struct EtcdConfig {
 struct Endpoint {
     url: String,
     secure: bool,
-    login: Option<(String, Option<String>)>,
+    login: Login,
 }
 
 impl EtcdConfig {
@@ -61,7 +61,7 @@ impl EtcdConfig {
             let url = &open.url;
             return Err(format!("{url} is not encrypted, but certificates are given; write https://"));
         }
-        let login = login(options, &endpoints)?;
+        let login = login(options, endpoints.iter().map(|endpoint| &endpoint.login))?;
         let mut urls: Vec<String> = Vec::new();
         for endpoint in endpoints {
             if !urls.contains(&endpoint.url) {
@@ -83,19 +83,19 @@ impl EtcdConfig {
 
     /// The cluster and the prefix, however the servers were ordered.
     pub(super) fn identity(&self) -> String {
-        let mut hosts: Vec<&str> =
-            self.endpoints.iter().filter_map(|url| url.split_once("://")).map(|(_, host)| host).collect();
-        hosts.sort_unstable();
-        format!("etcd:{}|{}", hosts.join(","), self.layout().prefix())
+        let hosts = in_any_order(self.endpoints.iter().map(|url| place(url)));
+        format!("etcd:{hosts}|{}", self.layout().prefix())
     }
 }
 
 /// Options over what the addresses say.
-fn login(options: &Options, endpoints: &[Endpoint]) -> Result<Option<(String, Secret)>, String> {
-    let said = endpoints.iter().find_map(|e| e.login.clone());
-    let user = options.user.clone().or_else(|| said.as_ref().map(|(user, _)| user.clone()));
-    let password =
-        options.password.clone().or_else(|| said.and_then(|(_, password)| password).map(Secret::new));
+fn login<'a>(
+    options: &Options,
+    mut said: impl Iterator<Item = &'a Login>,
+) -> Result<Option<(String, Secret)>, String> {
+    let said = said.find(|login| login.user.is_some() || login.password.is_some());
+    let user = options.user.clone().or_else(|| said?.user.clone());
+    let password = options.password.clone().or_else(|| said?.password.clone());
     match (user, password) {
         (Some(user), Some(password)) => Ok(Some((user, password))),
         (None, None) => Ok(None),
@@ -116,16 +116,7 @@ fn endpoint(text: &str, encrypt: bool) -> Result<Endpoint, String> {
         "https" => true,
         _ => return Err(format!("etcd has no addresses with {scheme}://; write HOST:PORT")),
     };
-    let (login, place) = match rest.rsplit_once('@') {
-        None => (None, rest),
-        Some((login, place)) => {
-            let (user, password) = match login.split_once(':') {
-                Some((user, password)) => (user, Some(decoded(password)?)),
-                None => (login, None),
-            };
-            (Some((decoded(user)?, password)), place)
-        }
-    };
+    let (login, place) = address::login(rest)?;
     let place = place.strip_suffix('/').unwrap_or(place);
     let (host, port) = host_and_port(place)?;
     let scheme = if secure { "https" } else { "http" };
@@ -152,14 +143,6 @@ fn host_and_port(place: &str) -> Result<(&str, u16), String> {
         }
     };
     if fine { Ok((host, port)) } else { Err(bad("the host is neither a name nor an address")) }
-}
-
-/// A part of an address with its `%XX` as characters.
-fn decoded(text: &str) -> Result<String, String> {
-    let bytes = percent_decoded(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok());
-    bytes.ok_or_else(|| {
-        "the user or password of an address has a % without two digits; write it as %25".to_owned()
-    })
 }
 
 #[cfg(test)]

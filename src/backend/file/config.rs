@@ -10,6 +10,7 @@ use super::directory::{Directory, set_mode};
 use super::fault::{Fault, FaultResult};
 use super::names::Naming;
 use crate::backend::Options;
+use crate::backend::address::after;
 use crate::lock::ErrorKind;
 
 /// Where the `file` backend keeps its locks.
@@ -59,10 +60,7 @@ impl FileConfig {
 }
 
 fn directory_of(endpoint: &str) -> Result<PathBuf, String> {
-    let path = match endpoint.get(..5) {
-        Some(scheme) if scheme.eq_ignore_ascii_case("file:") => &endpoint[5..],
-        _ => endpoint,
-    };
+    let path = after(endpoint, "file:").unwrap_or(endpoint);
     let path = match path.strip_prefix("//") {
         // file:///DIR; file://HOST/DIR would be another host's.
         Some(rest) if endpoint.len() != path.len() => {

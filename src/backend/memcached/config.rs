@@ -2,7 +2,7 @@
 
 use super::keys::Prefix;
 use crate::backend::Options;
-use crate::backend::address::{HostPort, decoded, host_and_port, no_address};
+use crate::backend::address::{HostPort, after, host_and_port, login, no_address, without_login};
 use crate::backend::options::{Secret, Tls};
 use crate::backend::tls::stays_here;
 
@@ -36,29 +36,20 @@ impl MemcachedConfig {
                     .to_owned());
             }
         };
-        let lower = endpoint.to_ascii_lowercase();
-        let (is_encrypted, rest) =
-            match (lower.strip_prefix("memcacheds://"), lower.strip_prefix("memcached://")) {
-                (Some(rest), _) => (true, &endpoint[endpoint.len() - rest.len()..]),
-                (None, Some(rest)) => (false, &endpoint[endpoint.len() - rest.len()..]),
-                (None, None) => (false, endpoint),
-            };
+        let encrypted = after(endpoint, "memcacheds://");
+        let is_encrypted = encrypted.is_some();
+        let rest = encrypted.or_else(|| after(endpoint, "memcached://")).unwrap_or(endpoint);
         if options.tls.is_given() && !is_encrypted {
             return Err(format!(
                 "memcached://{} is not encrypted, and encryption was asked for; write memcacheds://",
-                rest.rsplit_once('@').map_or(rest, |(_, host)| host)
+                without_login(rest)
             ));
         }
-        let (login, host) = rest.rsplit_once('@').unwrap_or(("", rest));
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        let given = |text: &str| if text.is_empty() { Ok(None) } else { decoded(text).map(Some) };
+        let (login, host) = login(rest)?;
         let config = Self {
             at: host_of(host.strip_suffix('/').unwrap_or(host))?,
-            user: options.user.clone().map_or_else(|| given(user), |user| Ok(Some(user)))?,
-            password: match &options.password {
-                Some(password) => Some(password.clone()),
-                None => given(password)?.map(Secret::new),
-            },
+            user: options.user.clone().or(login.user),
+            password: options.password.clone().or(login.password),
             tls: is_encrypted.then(|| options.tls.clone()),
             prefix: match &options.prefix {
                 Some(prefix) => Prefix::Plain(prefix.clone()),

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use crate::backend::Options;
-use crate::backend::address::{HostPort, decoded, host_and_port, no_address};
+use crate::backend::address::{
+    self, HostPort, decoded, host_and_port, in_any_order, no_address, without_login,
+};
 use crate::backend::options::{Secret, Tls};
 use crate::backend::tls::stays_here;
 
@@ -63,8 +65,7 @@ impl RedisConfig {
             tls: options.tls.is_given().then(|| options.tls.clone()),
             prefix: options.prefix.clone(),
         };
-        let lower = endpoint.to_ascii_lowercase();
-        let after = |scheme: &str| lower.starts_with(scheme).then(|| &endpoint[scheme.len()..]);
+        let after = |scheme: &str| address::after(endpoint, scheme);
         if let Some(rest) = after("unix:") {
             config.socket(rest)?;
         } else if let Some(rest) = after("redis+sentinel://") {
@@ -81,9 +82,10 @@ impl RedisConfig {
             config.server(rest)?;
         } else {
             if config.tls.is_some() {
+                let (scheme, rest) = endpoint.split_once("://").unwrap_or(("redis", endpoint));
                 return Err(format!(
-                    "{} is not encrypted, and encryption was asked for; write rediss://",
-                    without_login(endpoint)
+                    "{scheme}://{} is not encrypted, and encryption was asked for; write rediss://",
+                    without_login(rest)
                 ));
             }
             config.server(after("redis://").unwrap_or(endpoint))?;
@@ -135,14 +137,9 @@ impl RedisConfig {
 
     /// Takes user and password off the front; what the options say wins.
     fn login<'a>(&mut self, rest: &'a str) -> Result<&'a str, String> {
-        let Some((login, rest)) = rest.rsplit_once('@') else { return Ok(rest) };
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        if self.user.is_none() && !user.is_empty() {
-            self.user = Some(decoded(user)?);
-        }
-        if self.password.is_none() && !password.is_empty() {
-            self.password = Some(Secret::new(decoded(password)?));
-        }
+        let (login, rest) = address::login(rest)?;
+        self.user = self.user.take().or(login.user);
+        self.password = self.password.take().or(login.password);
         Ok(rest)
     }
 
@@ -170,25 +167,14 @@ impl RedisConfig {
             Place::Server(at) => format!("{scheme}://{at}/{database}"),
             Place::Socket(path) => format!("unix:{}?db={database}", path.display()),
             Place::Sentinel { master, sentinels } => {
-                format!("{scheme}+sentinel://{}/{master}/{database}", list(sentinels))
+                format!("{scheme}+sentinel://{}/{master}/{database}", in_any_order(sentinels))
             }
-            Place::Cluster(nodes) => format!("{scheme}+cluster://{}", list(nodes)),
+            Place::Cluster(nodes) => format!("{scheme}+cluster://{}", in_any_order(nodes)),
         }
     }
 }
 
 const SEVERAL: &str = "several Redis servers (Redlock) are not one; give each as an endpoint of its own";
-
-fn list(hosts: &[HostPort]) -> String {
-    let mut texts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-    texts.sort();
-    texts.join(",")
-}
-
-fn without_login(endpoint: &str) -> String {
-    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("redis", endpoint));
-    format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
-}
 
 fn database_of(text: &str) -> Result<u32, String> {
     if text.is_empty() {

@@ -1,6 +1,7 @@
 //! Which ensemble, under which path, and how to get in.
 
 use crate::backend::Options;
+use crate::backend::address::{after, in_any_order};
 use crate::backend::options::{Secret, Tls, ZkLayout};
 use crate::backend::tls::stays_here_at;
 
@@ -54,11 +55,9 @@ impl ZkConfig {
 
     /// Which lines this configuration means.
     pub fn identity(&self) -> String {
-        let mut servers = self.servers.clone();
-        servers.sort();
         let prefix = self.prefix.as_ref().map_or_else(String::new, |p| format!("?{p}"));
         let layout = if self.layout == ZkLayout::Kazoo { "#kazoo" } else { "" };
-        format!("zk://{}{}{prefix}{layout}", servers.join(","), self.chroot)
+        format!("zk://{}{}{prefix}{layout}", in_any_order(&self.servers), self.chroot)
     }
 }
 
@@ -68,10 +67,7 @@ fn endpoints(given: &[String]) -> Result<(Vec<String>, String), String> {
     let mut servers = Vec::new();
     let mut chroot: Option<String> = None;
     for endpoint in given {
-        let rest = match endpoint.get(..5) {
-            Some(scheme) if scheme.eq_ignore_ascii_case("zk://") => &endpoint[5..],
-            _ => endpoint,
-        };
+        let rest = after(endpoint, "zk://").unwrap_or(endpoint);
         let (hosts, path) = rest.split_once('/').map_or((rest, ""), |(hosts, path)| (hosts, path));
         if !path.is_empty() {
             let path = check_path(&format!("/{path}"))?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::backend::Options;
+use crate::backend::address::{after, in_any_order};
 use crate::backend::redis::config::{Place, RedisConfig};
 
 /// The least number of nodes of which some may fail.
@@ -60,9 +61,7 @@ impl RedlockConfig {
 
     /// The nodes as text, the same for all who mean them, without secrets.
     pub fn identity(&self) -> String {
-        let mut nodes: Vec<String> = self.nodes.iter().map(RedisConfig::identity).collect();
-        nodes.sort();
-        nodes.join(",")
+        in_any_order(self.nodes.iter().map(RedisConfig::identity))
     }
 }
 
@@ -71,15 +70,14 @@ impl RedlockConfig {
 fn taken_apart(endpoint: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for part in endpoint.split(',') {
-        let lower = part.trim().to_ascii_lowercase();
         let schemes = ["redis://", "rediss://", "unix:", "redis+sentinel://", "redis+cluster://"];
-        let begins = schemes.iter().any(|scheme| lower.starts_with(scheme));
+        let begins = schemes.iter().any(|scheme| after(part.trim(), scheme).is_some());
         match all.last_mut() {
-            Some(last) if !begins && last.to_ascii_lowercase().starts_with("redis+") => {
+            Some(last) if !begins && after(last, "redis+").is_some() => {
                 last.push(',');
                 last.push_str(part);
             }
-            Some(last) if !begins && last.to_ascii_lowercase().starts_with("rediss://") => {
+            Some(last) if !begins && after(last, "rediss://").is_some() => {
                 all.push(format!("rediss://{}", part.trim()));
             }
             _ => all.push(part.trim().to_owned()),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::option_file::Said;
 use crate::backend::Options;
-use crate::backend::address::{decoded, hosts_and_ports};
+use crate::backend::address::{after, decoded, hosts_and_ports, in_any_order, login};
 use crate::backend::options::{Identity, Pem, Secret, Tls};
 use crate::backend::sql::tables::Tables;
 use crate::backend::tls::stays_here;
@@ -148,32 +148,22 @@ impl MysqlConfig {
 
     /// The database as text, the same for all who mean it, without secrets.
     pub fn identity(&self) -> String {
-        let mut places: Vec<String> = self.places.iter().map(ToString::to_string).collect();
-        places.sort();
         let database = self.database.as_deref().unwrap_or_default();
-        format!("mysql://{}/{database}", places.join(","))
+        format!("mysql://{}/{database}", in_any_order(&self.places))
     }
 }
 
 impl Address {
     /// Takes one endpoint apart: `[mysql://][USER[:PASSWORD]@]HOST[:PORT][,…][/DATABASE][?OPTION=VALUE&…]`.
     fn read(&mut self, endpoint: &str) -> Result<(), String> {
-        let rest = ["mysql://", "mariadb://"]
-            .into_iter()
-            .find(|scheme| {
-                endpoint.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-            })
-            .map_or(endpoint, |scheme| &endpoint[scheme.len()..]);
+        let rest = after(endpoint, "mysql://").or_else(|| after(endpoint, "mariadb://")).unwrap_or(endpoint);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         // A password may hold a slash, so the login comes off first.
-        let (login, rest) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
+        let (login, rest) = login(rest)?;
         let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
-        if let Some(login) = login {
-            let (user, password) = login.split_once(':').unwrap_or((login, ""));
-            once(&mut self.user, decoded(user)?, "users")?;
-            once(&mut self.password, Secret::new(decoded(password)?), "passwords")?;
-        }
-        once(&mut self.database, decoded(database)?, "databases")?;
+        once(&mut self.user, login.user, "users")?;
+        once(&mut self.password, login.password, "passwords")?;
+        once(&mut self.database, Some(decoded(database)?).filter(|name| !name.is_empty()), "databases")?;
         self.hosts.extend(hosts_and_ports(hosts)?);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -229,32 +219,12 @@ impl Address {
 }
 
 /// Sets what may be said once, or several times the same.
-fn once<T: Omissible + PartialEq>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
-    if value.is_nothing() {
-        return Ok(());
-    }
-    if slot.as_ref().is_some_and(|old| *old != value) {
+fn once<T: PartialEq>(slot: &mut Option<T>, value: Option<T>, what: &str) -> Result<(), String> {
+    if value.is_some() && slot.is_some() && *slot != value {
         return Err(format!("the endpoints name different {what}; they are servers of one database"));
     }
-    *slot = Some(value);
+    *slot = value.or(slot.take());
     Ok(())
-}
-
-/// What may have been left out.
-trait Omissible {
-    fn is_nothing(&self) -> bool;
-}
-
-impl Omissible for String {
-    fn is_nothing(&self) -> bool {
-        self.is_empty()
-    }
-}
-
-impl Omissible for Secret {
-    fn is_nothing(&self) -> bool {
-        self.reveal().is_empty()
-    }
 }
 
 fn mode_of(text: &str) -> Result<MysqlTls, String> {

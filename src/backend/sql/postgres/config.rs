@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::environment::{self, Environment};
 use crate::backend::Options;
-use crate::backend::address::{decoded, hosts_and_ports};
+use crate::backend::address::{after, decoded, hosts_and_ports, in_any_order, login};
 use crate::backend::options::{Identity, Secret, Tls};
 use crate::backend::sql::tables::Tables;
 use crate::backend::tls::stays_here;
@@ -172,27 +172,19 @@ impl PgConfig {
 
     /// The database as text, the same for all who mean it, without secrets.
     pub fn identity(&self) -> String {
-        let mut places: Vec<String> = self.places.iter().map(ToString::to_string).collect();
-        places.sort();
-        format!("postgres://{}/{}", places.join(","), self.database)
+        format!("postgres://{}/{}", in_any_order(&self.places), self.database)
     }
 }
 
 impl Said {
     fn endpoint(&mut self, endpoint: &str) -> Result<(), String> {
-        let lower = endpoint.to_ascii_lowercase();
-        let scheme = ["postgres://", "postgresql://"].into_iter().find(|scheme| lower.starts_with(scheme));
-        let rest = &endpoint[scheme.map_or(0, str::len)..];
+        let rest = after(endpoint, "postgres://").or_else(|| after(endpoint, "postgresql://"));
+        let rest = rest.unwrap_or(endpoint);
         let (rest, settings) = rest.split_once('?').unwrap_or((rest, ""));
-        let (login, rest) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
+        let (login, rest) = login(rest)?;
         let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
-        if let Some(login) = login {
-            let (user, password) = login.split_once(':').unwrap_or((login, ""));
-            set(&mut self.user, user)?;
-            if !password.is_empty() {
-                self.password = Some(Secret::new(decoded(password)?));
-            }
-        }
+        self.user = login.user.or(self.user.take());
+        self.password = login.password.or(self.password.take());
         set(&mut self.database, database)?;
         self.hosts.extend(hosts_and_ports(hosts)?);
         for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
