@@ -13,9 +13,10 @@ use dlock::lock::{
     Result,
 };
 
-use crate::bounds;
-use crate::chance::Random;
-use crate::fixture::{Fixture, Kind};
+use crate::fixture::Fixture;
+use crate::fixtures::Subject;
+use crate::support::bounds;
+use crate::support::chance::Random;
 
 /// The payload with which a case says that this backend does not offer what it is about.
 pub(crate) struct Skip(pub(crate) String);
@@ -23,7 +24,7 @@ pub(crate) struct Skip(pub(crate) String);
 /// One case's surroundings.
 #[derive(Clone)]
 pub(crate) struct Bench {
-    pub(crate) kind: Kind,
+    pub(crate) subject: Subject,
     pub(crate) fixture: Arc<dyn Fixture>,
     pub(crate) clock: Clock,
     random: Arc<Mutex<Random>>,
@@ -32,10 +33,10 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(kind: Kind, fixture: Arc<dyn Fixture>, case: &'static str, seed: u64) -> Self {
+    pub(crate) fn new(subject: Subject, fixture: Arc<dyn Fixture>, case: &'static str, seed: u64) -> Self {
         let clock = fixture.clock();
         let (random, next) = (Arc::new(Mutex::new(Random(seed))), Arc::new(AtomicU64::new(1)));
-        Self { kind, fixture, clock, random, case, next }
+        Self { subject, fixture, clock, random, case, next }
     }
 
     /// The next number of the seeded sequence, below `end`.
@@ -97,7 +98,7 @@ impl Bench {
 
     /// What a real service, and the machine that it runs on, may lose on the way.
     pub(crate) fn slack(&self) -> Duration {
-        if self.kind.paused { Duration::ZERO } else { bounds::slack() }
+        if self.subject.is_paused() { Duration::ZERO } else { bounds::slack() }
     }
 
     /// The slack beyond the ttl after which an abandoned claim is seen to be gone (C04).

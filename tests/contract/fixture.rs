@@ -11,46 +11,7 @@ use dlock::backend::{Backend, Claim};
 use dlock::clock::Clock;
 use dlock::lock::{ClaimId, LockName};
 
-/// What a case needs beyond two clients and a line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Need {
-    /// Claims end by a ttl on the server.
-    Leased,
-    /// Waiters hold in order of arrival and know how many are ahead.
-    Ordered,
-    /// Several names enter in one step.
-    AtomicNames,
-    /// [`Fixture::freeze`].
-    Freeze,
-    /// [`Fixture::restart`].
-    Restart,
-    /// [`Fixture::sever`].
-    Sever,
-    /// [`Fixture::abandon`].
-    Abandon,
-    /// [`Fixture::connect_skewed`].
-    Skew,
-    /// [`Fixture::address`] and [`Kind::remote`].
-    OtherProcess,
-    /// A request may come after one that another client sent later, also if nobody waits for its answer any more.
-    Overtaking,
-}
-
-impl Need {
-    /// Every need.
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Leased,
-        Self::Ordered,
-        Self::AtomicNames,
-        Self::Freeze,
-        Self::Restart,
-        Self::Sever,
-        Self::Abandon,
-        Self::Skew,
-        Self::OtherProcess,
-        Self::Overtaking,
-    ];
-}
+pub(crate) use crate::servers::Need;
 
 /// Which way a client's clock is wrong.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +26,7 @@ pub(crate) enum Skew {
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// How another process becomes a client of the service at an address.
-pub(crate) type Remote = fn(&str) -> Arc<dyn Backend>;
+pub(crate) type Remote = Box<dyn Fn(&str) -> Arc<dyn Backend>>;
 
 /// What a case needs of the service that it is given.
 #[derive(Clone, Copy, Default, Debug)]
@@ -78,24 +39,9 @@ pub(crate) struct Opening {
     pub(crate) seed: u64,
 }
 
-/// A service under test, not yet started.
-#[derive(Clone, Copy)]
-pub(crate) struct Kind {
-    /// The first half of the trials' names; the backend's name.
-    pub(crate) name: &'static str,
-    /// Whether its clock is the runtime's, so that tests can pause it.
-    pub(crate) paused: bool,
-    /// Why it cannot be tried on this machine.
-    pub(crate) missing: fn() -> Option<String>,
-    /// Why it does not meet a need, if it does not.
-    pub(crate) lacks: fn(Need) -> Option<&'static str>,
-    /// Makes a service ready for one case.
-    pub(crate) open: fn(Opening) -> Boxed<Arc<dyn Fixture>>,
-    /// How another process becomes a client, if one can.
-    pub(crate) remote: Option<Remote>,
-}
-
-/// A service under test. Hooks that a fixture lacks are never called: its [`Kind::lacks`] says why.
+/// A service under test. Hooks that a fixture lacks are never called: [`Subject::lacks`] says why.
+///
+/// [`Subject::lacks`]: crate::fixtures::Subject::lacks
 #[async_trait]
 pub(crate) trait Fixture: Send + Sync {
     /// The clock by which deadlines are given and time is taken.

@@ -8,8 +8,6 @@
 //! of each client: a sample of them, or all with `DLOCK_TEST_EVERY_MESSAGE=all`.
 
 mod bench;
-#[path = "../support/bounds.rs"]
-mod bounds;
 mod cases;
 mod cases_detached;
 mod cases_enter;
@@ -22,18 +20,24 @@ mod cases_order;
 mod cases_process;
 mod cases_token;
 mod cases_view;
-#[path = "../support/chance.rs"]
-mod chance;
 mod fixture;
 mod fixtures;
 mod meta;
 mod persistent;
-#[path = "../relay/mod.rs"]
-mod relay;
 mod run;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod taker;
+
+/// What other tests use as well.
+#[path = "../support"]
+mod support {
+    pub(crate) mod bounds;
+    pub(crate) mod chance;
+    mod service;
+
+    pub(crate) use service::Service;
+}
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -41,9 +45,9 @@ use std::time::SystemTime;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use cases::Case;
-use chance::Random;
-use fixture::Kind;
+use fixtures::Subject;
 use run::Outcome;
+use support::chance::Random;
 
 fn main() -> ExitCode {
     if taker::run_if_asked() {
@@ -51,11 +55,11 @@ fn main() -> ExitCode {
     }
     let seed = seed();
     let mut trials = meta::trials();
-    for kind in fixtures::KINDS {
-        trials.extend(cases::all().into_iter().map(|case| trial(*kind, case, seed)));
+    for subject in Subject::all() {
+        trials.extend(cases::all().into_iter().map(|case| trial(subject, case, seed)));
     }
-    for kind in fixtures::relayed::KINDS {
-        trials.extend(relayed_cases(seed).into_iter().map(|case| trial(*kind, case, seed)));
+    for subject in Subject::relayed() {
+        trials.extend(relayed_cases(seed).into_iter().map(|case| trial(subject, case, seed)));
     }
     trials.extend(unknown_requirements());
     run::remember_panics();
@@ -73,7 +77,7 @@ const SAMPLE: usize = 10;
 
 /// The cases that are run with a relay: other ones for each seed.
 fn relayed_cases(seed: u64) -> Vec<Case> {
-    let suits = |case: &Case| case.needs.iter().all(|need| fixtures::relayed::suits(*need));
+    let suits = |case: &Case| case.needs.iter().all(|need| Subject::suits_a_relay(*need));
     let mut cases: Vec<Case> = cases::all().into_iter().filter(suits).collect();
     let (wanted, mut random) = (std::env::var("DLOCK_TEST_EVERY_MESSAGE"), Random(seed));
     let number = wanted.as_deref().map_or(SAMPLE, |text| text.parse().unwrap_or(usize::MAX));
@@ -94,7 +98,7 @@ fn required() -> Vec<String> {
 
 /// A requirement that no fixture has the name of is not met.
 fn unknown_requirements() -> Vec<Trial> {
-    let known = |name: &str| fixtures::KINDS.iter().any(|k| k.name == name) || FOREIGN.contains(&name);
+    let known = |name: &str| Subject::named(name).is_some() || FOREIGN.contains(&name);
     let unknown = required().into_iter().filter(|name| !known(name));
     let fail = |name: String| {
         Trial::test(
@@ -105,18 +109,16 @@ fn unknown_requirements() -> Vec<Trial> {
     unknown.map(fail).collect()
 }
 
-fn trial(kind: Kind, case: Case, seed: u64) -> Trial {
-    Trial::ignorable_test(format!("{}::{}", kind.name, case.name), move || {
-        if let Some(reason) = (kind.missing)() {
-            // Whatever stands before the service.
-            let service = kind.name.split('_').next().unwrap_or(kind.name);
-            let needed = required().iter().any(|name| name == service);
+fn trial(subject: Subject, case: Case, seed: u64) -> Trial {
+    Trial::ignorable_test(format!("{}::{}", subject.name(), case.name), move || {
+        if let Some(reason) = subject.missing() {
+            let needed = required().iter().any(|name| name == subject.service());
             return if needed { Err(Failed::from(reason)) } else { Ok(Completion::ignored_with(reason)) };
         }
-        if let Some(reason) = run::obstacle(&kind, &case) {
+        if let Some(reason) = run::obstacle(subject, &case) {
             return Ok(Completion::ignored_with(reason));
         }
-        match run::run(kind, &case, None, seed) {
+        match run::run(subject, &case, None, seed) {
             Outcome::Passed => Ok(Completion::Completed),
             Outcome::Skipped(reason) => Ok(Completion::ignored_with(reason)),
             Outcome::Failed(why) => Err(Failed::from(why)),

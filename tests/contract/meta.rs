@@ -6,8 +6,8 @@ use dlock::backend::memory::Fault;
 use libtest_mimic::{Failed, Trial};
 
 use crate::cases::{Case, all};
-use crate::fixture::{Kind, Need, Opening};
-use crate::fixtures::KINDS;
+use crate::fixture::{Need, Opening};
+use crate::fixtures::Subject;
 use crate::run::{Outcome, obstacle, run};
 
 const CONTRACT: &str = include_str!("../../src/backend/mod.rs");
@@ -22,14 +22,13 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::test("meta::every_fault_is_listed", || check(&unlisted_faults())),
         Trial::test("meta::every_need_is_met_by_a_fixture", || check(&unmet_needs())),
     ];
-    for kind in KINDS {
-        let name = format!("meta::fixture_{}_is_complete", kind.name);
-        trials.push(Trial::test(name, || check(&incomplete(kind))));
+    for subject in Subject::all() {
+        let name = format!("meta::fixture_{}_is_complete", subject.name());
+        trials.push(Trial::test(name, move || check(&incomplete(subject))));
     }
-    let memory = KINDS.iter().find(|kind| kind.name == "memory").expect("the reference");
     for fault in Fault::ALL {
         let name = format!("meta::fault_{fault:?}_is_caught");
-        trials.push(Trial::test(name, || is_caught(memory, *fault)));
+        trials.push(Trial::test(name, || is_caught(*fault)));
     }
     trials
 }
@@ -88,37 +87,36 @@ fn unlisted_faults() -> Vec<String> {
 
 /// A case that every fixture ignores tests nothing.
 fn unmet_needs() -> Vec<String> {
-    let unmet = Need::ALL.iter().filter(|need| KINDS.iter().all(|kind| (kind.lacks)(**need).is_some()));
+    let unmet = Need::ALL.iter().filter(|need| Subject::all().iter().all(|one| one.lacks(**need).is_some()));
     unmet.map(|need| format!("no fixture meets {need:?}")).collect()
 }
 
 /// Whether what a fixture says that it lacks agrees with its backend's capabilities.
-fn incomplete(kind: &Kind) -> Vec<String> {
+fn incomplete(subject: Subject) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .start_paused(kind.paused)
+        .start_paused(subject.is_paused())
         .build()
         .expect("a runtime");
     let facts =
-        runtime.block_on(async { (kind.open)(Opening::default()).await.connect().await.capabilities() });
+        runtime.block_on(async { subject.open(Opening::default()).await.connect().await.capabilities() });
     let stated = [
         (Need::Leased, facts.leased),
         (Need::Ordered, facts.ordered),
         (Need::AtomicNames, facts.atomic_names),
-        (Need::OtherProcess, kind.remote.is_some()),
+        (Need::OtherProcess, subject.remote().is_some()),
     ];
     let mut complaints: Vec<String> = stated
         .into_iter()
-        .filter(|(need, has)| (kind.lacks)(*need).is_none() != *has)
+        .filter(|(need, has)| subject.lacks(*need).is_none() != *has)
         .map(|(need, has)| format!("{need:?} is {has} for the backend, the fixture says otherwise"))
         .collect();
-    // Redlock is what the backend redis does with several servers.
-    if facts.backend != if kind.name == "redlock" { "redis" } else { kind.name } {
+    if facts.backend != subject.backend() {
         complaints.push(format!("the backend calls itself {}", facts.backend));
     }
-    let mute = Need::ALL.iter().filter(|need| (kind.lacks)(**need).is_some_and(str::is_empty));
+    let mute = Need::ALL.iter().filter(|need| subject.lacks(**need).is_some_and(str::is_empty));
     complaints.extend(mute.map(|need| format!("no reason for lacking {need:?}")));
-    let idle = all().iter().filter(|case| obstacle(kind, case).is_none()).count();
+    let idle = all().iter().filter(|case| obstacle(subject, case).is_none()).count();
     if idle < all().len() / 2 {
         complaints.push(format!("only {idle} cases can run"));
     }
@@ -126,13 +124,13 @@ fn incomplete(kind: &Kind) -> Vec<String> {
 }
 
 /// The suite must fail in a case of the clause that the fault breaks.
-fn is_caught(memory: &Kind, fault: Fault) -> Result<(), Failed> {
+fn is_caught(fault: Fault) -> Result<(), Failed> {
     let known = faults_with_clauses();
     let own = known.iter().find(|(name, _)| *name == format!("{fault:?}")).map(|(_, clause)| clause);
     let own = own.ok_or("no clause")?;
     let cases = all();
-    let mut about = cases.iter().filter(|c| clause(c) == own && obstacle(memory, c).is_none());
+    let mut about = cases.iter().filter(|c| clause(c) == own && obstacle(Subject::Memory, c).is_none());
     // One seed, so that a fault is caught in every run or in none.
-    let caught = about.any(|case| matches!(run(*memory, case, Some(fault), 1), Outcome::Failed(_)));
+    let caught = about.any(|case| matches!(run(Subject::Memory, case, Some(fault), 1), Outcome::Failed(_)));
     if caught { Ok(()) } else { Err(format!("no case of {own} fails with {fault:?}").into()) }
 }

@@ -9,7 +9,8 @@ use dlock::backend::memory::Fault;
 
 use crate::bench::{Bench, Skip};
 use crate::cases::Case;
-use crate::fixture::{Kind, Need, Opening};
+use crate::fixture::{Need, Opening};
+use crate::fixtures::Subject;
 
 /// How a case ended.
 pub(crate) enum Outcome {
@@ -30,24 +31,24 @@ pub(crate) fn remember_panics() {
 }
 
 /// Why this trial cannot run at all.
-pub(crate) fn obstacle(kind: &Kind, case: &Case) -> Option<String> {
-    let lacking = case.needs.iter().find_map(|need| (kind.lacks)(*need));
+pub(crate) fn obstacle(subject: Subject, case: &Case) -> Option<String> {
+    let lacking = case.needs.iter().find_map(|need| subject.lacks(*need));
     lacking.map(str::to_owned)
 }
 
 /// Runs `case` on a fresh service and a runtime of its own.
-pub(crate) fn run(kind: Kind, case: &Case, fault: Option<Fault>, seed: u64) -> Outcome {
+pub(crate) fn run(subject: Subject, case: &Case, fault: Option<Fault>, seed: u64) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .start_paused(kind.paused)
+        .start_paused(subject.is_paused())
         .build()
         .expect("a runtime");
-    let most = Duration::from_secs(if kind.paused { 86_400 } else { 120 });
+    let most = Duration::from_secs(if subject.is_paused() { 86_400 } else { 120 });
     let alone = case.needs.iter().any(|need| matches!(need, Need::Freeze | Need::Restart));
     let work = AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let fixture = (kind.open)(Opening { fault, alone, seed }).await;
-            let bench = Bench::new(kind, fixture, case.name, seed);
+            let fixture = subject.open(Opening { fault, alone, seed }).await;
+            let bench = Bench::new(subject, fixture, case.name, seed);
             tokio::time::timeout(most, (case.run)(bench)).await
         })
     });

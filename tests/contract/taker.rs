@@ -9,9 +9,9 @@ use dlock::clock::Clock;
 use dlock::lock::{ClaimId, ClaimState, Holder, LockName, Mode, Moment, Request};
 
 use crate::bench::Bench;
-use crate::fixtures::KINDS;
+use crate::fixtures::Subject;
 
-const KIND: &str = "DLOCK_CONTRACT_TAKER";
+const SUBJECT: &str = "DLOCK_CONTRACT_TAKER";
 const ADDRESS: &str = "DLOCK_CONTRACT_ADDRESS";
 const LOCK: &str = "DLOCK_CONTRACT_LOCK";
 const TTL_MS: &str = "DLOCK_CONTRACT_TTL_MS";
@@ -35,7 +35,7 @@ impl Taker {
         let ttl = if count.is_some() { Duration::from_secs(3600) } else { b.fixture.short_ttl() };
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command
-            .env(KIND, b.kind.name)
+            .env(SUBJECT, b.subject.name())
             .env(ADDRESS, b.fixture.address())
             .env(LOCK, lock.as_str())
             .env(TTL_MS, ttl.as_millis().to_string())
@@ -78,9 +78,9 @@ impl Drop for Taker {
 
 /// Whether this process was started as a taker; if so it does its work, and returns only after counting.
 pub(crate) fn run_if_asked() -> bool {
-    let Ok(kind) = std::env::var(KIND) else { return false };
+    let Ok(subject) = std::env::var(SUBJECT) else { return false };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(take(&kind));
+    runtime.block_on(take(&subject));
     true
 }
 
@@ -88,9 +88,9 @@ fn var(name: &str) -> String {
     std::env::var(name).expect("set by the one who started this")
 }
 
-async fn take(kind: &str) {
-    let kind = KINDS.iter().find(|k| k.name == kind).expect("a known fixture");
-    let client = kind.remote.expect("reachable from another process")(&var(ADDRESS));
+async fn take(subject: &str) {
+    let subject = Subject::named(subject).expect("a known fixture");
+    let client = subject.remote().expect("reachable from another process")(&var(ADDRESS));
     let seed: u64 = var(SEED).parse().expect("a number");
     let count = std::env::var_os(COUNT);
     for round in 0..ROUNDS {

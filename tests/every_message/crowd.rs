@@ -9,8 +9,9 @@ use libtest_mimic::{Failed, Trial};
 use crate::command::{self, Length};
 use crate::life;
 use crate::oracle;
-use crate::relay::Relay;
 use crate::scene;
+use crate::servers::Kind;
+use crate::servers::relay::Relay;
 use crate::service::Service;
 use crate::support::chance::{Random, rounds, seed};
 use crate::support::{Bed, Running};
@@ -47,23 +48,19 @@ const SHAPES: [Shape; 2] = [
     },
 ];
 
-const SERVICES: [Service; 8] = [
-    Service::Redis,
-    Service::RedlockMost,
-    Service::Etcd,
-    Service::EtcdThree,
-    Service::Zookeeper,
-    Service::ZookeeperThree,
-    Service::Mysql,
-    Service::Postgres,
-];
+const SERVICES: [&str; 8] =
+    ["redis", "redlock-most", "etcd", "etcd-three", "zk", "zk-three", "mysql", "postgres"];
 
-pub(crate) fn trials(is_skipped: impl Fn(Service) -> bool) -> Vec<Trial> {
+pub(crate) fn trials(is_skipped: impl Fn(&Kind) -> bool) -> Vec<Trial> {
     let trial = |service: Service, shape: &'static Shape| {
         let name = format!("every_message::{}_crowd_of_{}", service.name().replace('-', "_"), shape.name);
-        Trial::test(name, move || crowds(service, shape)).with_ignored_flag(is_skipped(service))
+        Trial::test(name, move || crowds(service, shape)).with_ignored_flag(is_skipped(service.kind))
     };
-    SERVICES.iter().flat_map(|service| SHAPES.iter().map(|shape| trial(*service, shape))).collect()
+    let services = SERVICES.iter().map(|name| Service::named(name).expect("a service"));
+    services
+        .flat_map(|service| SHAPES.iter().map(move |shape| (service, shape)))
+        .map(|(a, b)| trial(a, b))
+        .collect()
 }
 
 fn crowds(service: Service, shape: &Shape) -> Result<(), Failed> {
@@ -103,14 +100,14 @@ struct Member {
 
 /// One crowd; what is wrong with it.
 fn crowd(service: Service, shape: &Shape, random: &mut Random) -> Vec<String> {
-    let ports = service.ports();
-    let past = Bed::on(service.at(&ports));
+    let ports = service.site().ports();
+    let past = Bed::on(service.site().whole());
     let name = scene::new_name();
     let mut members = Vec::new();
     for n in 0..shape.each * shape.modes.len() {
         let mut own = Random(random.next());
-        let relay = Relay::delaying(&ports, service.protocol(), Box::new(move || delay(&mut own)));
-        let bed = Bed::on(service.at(relay.ports()));
+        let relay = Relay::delaying(&ports, service.kind.protocol, Box::new(move || delay(&mut own)));
+        let bed = Bed::on(service.kind.at(relay.ports()));
         let who = format!("member{n}");
         let wait = format!("{}s", WAIT.as_secs());
         let mut command = bed.run(["--name", &name, "--wait", &wait]);

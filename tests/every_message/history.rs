@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::life::Seen;
 use crate::oracle::Start;
-use crate::relay::fault::{Fault, TTL};
+use crate::servers::relay::fault::{Fault, TTL};
 use crate::shape::Struck;
 
 /// The statuses with which an observer may give up.
@@ -56,7 +56,7 @@ impl Seen {
             found.push(format!("observer: was not shown that nobody leads: {:?}", observed.shown.last()));
         }
         // Best effort, as all of it is there.
-        if observed.gave_up.is_none() && !self.service.is_redlock() {
+        if observed.gave_up.is_none() && self.service.kind.is_ordered() {
             self.order_shown(observed, found);
         }
     }
@@ -103,7 +103,7 @@ impl Seen {
         for (number, start) in starts.iter().enumerate() {
             let lasted = self.end_after(start).is_none_or(|end| end.saturating_sub(start.at) > TTL / 2);
             // One that lost its connection is shown what is so when it is back.
-            let all = self.service.tells_all() && self.shape.struck == Struck::Claim;
+            let all = self.service.kind.tells_all && self.shape.struck == Struck::Claim;
             let must = (lasted || all) && !self.misses_some();
             if must && !seen.contains(&number) {
                 found.push(format!("history: the term of {} with {} was not shown", start.who, start.token));

@@ -21,8 +21,6 @@ mod life;
 mod oracle;
 mod point;
 mod proofs;
-#[path = "../relay/mod.rs"]
-mod relay;
 mod scene;
 mod script;
 #[path = "../servers/mod.rs"]

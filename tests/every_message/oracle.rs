@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::life::{Ended, Seen, TTL_OF_OTHERS, WAIT, WORK};
-use crate::relay::fault::{Fault, Strike, TTL};
+use crate::servers::relay::fault::{Fault, Strike, TTL};
 use crate::service::Service;
 use crate::shape::{Company, Shape, Struck, Verb};
 
@@ -179,7 +179,7 @@ impl Seen {
 
     /// Nobody overtakes, unless an entry ran out.
     fn order(&self, found: &mut Vec<String>) {
-        if self.service.is_redlock() || self.is_outage() {
+        if !self.service.kind.is_ordered() || self.is_outage() {
             return;
         }
         if let (true, Some(claim), Some(behind)) =

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::relay::fault::{Strike, Way};
+use crate::servers::relay::fault::{Strike, Way};
 use crate::service::Service;
 use crate::shape::Shape;
 
@@ -34,7 +34,7 @@ impl FromStr for Point {
         let fault =
             shape.faults(way).iter().copied().find(|one| one.to_string() == fault).ok_or_else(wrong)?;
         Ok(Self {
-            service: Service::ALL.into_iter().find(|one| one.name() == service).ok_or_else(wrong)?,
+            service: Service::named(service).ok_or_else(wrong)?,
             shape,
             strike: Strike { way, number: number.parse().map_err(|_| wrong())?, fault },
         })

@@ -8,8 +8,8 @@ use libtest_mimic::Failed;
 use crate::command::OWN;
 use crate::history::{Observed, Shown};
 use crate::life::{self, Ended, Seen};
-use crate::relay::fault::{Fault, Strike, Way};
 use crate::scene::Claimant;
+use crate::servers::relay::fault::{Fault, Strike, Way};
 use crate::service::Service;
 use crate::shape::Shape;
 use crate::trials::undisturbed;
@@ -19,7 +19,7 @@ use crate::trials::undisturbed;
 pub(crate) fn careless() -> Result<(), Failed> {
     let strike = Strike { way: Way::Request, number: 1, fault: Fault::Ghost };
     let seen =
-        undisturbed(|| life::live(Service::Redis, shape("exclusive"), Some(strike), Claimant::Careless));
+        undisturbed(|| life::live(service("redis"), shape("exclusive"), Some(strike), Claimant::Careless));
     let found = seen.complaints();
     // What depends on a lease is not judged on a machine that never stops standing still.
     if seen.stood_still.is_some() {
@@ -29,6 +29,10 @@ pub(crate) fn careless() -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("{}\n{}", seen.facts().join("\n"), found.join("\n")).into())
+}
+
+fn service(name: &str) -> Service {
+    Service::named(name).expect("a service of that name")
 }
 
 fn shape(name: &str) -> &'static Shape {
@@ -52,7 +56,7 @@ fn good() -> Seen {
         "end newcomer 7420000",
     ];
     Seen {
-        service: Service::Etcd,
+        service: service("etcd"),
         shape: shape("exclusive"),
         strike: Some(Strike { way: Way::Request, number: 1, fault: Fault::Lost }),
         met: Some("a request".to_owned()),

@@ -11,9 +11,9 @@ use serde_json::Value;
 use crate::command::{self, Length};
 use crate::history::{self, Observed};
 use crate::life::{TTL_OF_OTHERS, WAIT, WORK, end};
-use crate::relay::Relay;
-use crate::relay::fault::{Strike, TTL};
 use crate::script;
+use crate::servers::relay::Relay;
+use crate::servers::relay::fault::{Strike, TTL};
 use crate::service::Service;
 use crate::shape::{Event, Shape, Struck, Verb};
 use crate::support::witness::now;
@@ -62,14 +62,14 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn new(service: Service, shape: &'static Shape, strike: Option<Strike>) -> Self {
         let name = new_name();
-        let ports = service.ports();
-        let past = Bed::on(service.at(&ports));
+        let ports = service.site().ports();
+        let past = Bed::on(service.site().whole());
         let relays: Vec<Relay> =
-            service.ways(&ports).iter().map(|way| Relay::to(way, service.protocol(), strike)).collect();
+            service.ways(&ports).iter().map(|way| Relay::to(way, service.kind.protocol, strike)).collect();
         let mut over: Vec<u16> = relays.iter().flat_map(|relay| relay.ports().to_vec()).collect();
         // The others are reached directly.
         over.extend(&ports[over.len()..]);
-        Self { shape, name, over: Bed::on(service.at(&over)), past, relays }
+        Self { shape, name, over: Bed::on(service.kind.at(&over)), past, relays }
     }
 
     pub(crate) fn shape(&self) -> &'static Shape {
@@ -230,7 +230,7 @@ impl Scene {
             let those = status[who].as_array().into_iter().flatten();
             left.extend(those.map(|one| format!("{who}: {} of pid {}", one["claim"], one["pid"])));
         }
-        left.extend(service.remains(&self.name));
+        left.extend(service.site().remains(&self.name));
         left
     }
 

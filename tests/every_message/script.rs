@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::command::{self, Length, note, variable};
 use crate::life::WORK;
-use crate::relay::fault::TTL;
+use crate::servers::relay::fault::TTL;
 use crate::shape::{Event, Shape, Verb};
 use crate::support::witness::now;
 

@@ -1,7 +1,7 @@
 //! The shapes of lives into which faults are put.
 
 use crate::command::OWN;
-use crate::relay::fault::{Fault, Way};
+use crate::servers::relay::fault::{Fault, Way};
 
 /// By which subcommand the claim takes the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::command::OWN;
 use crate::life::{Ended, Seen};
 use crate::oracle::{REFUSED, has_left};
-use crate::relay::fault::TTL;
+use crate::servers::relay::fault::TTL;
 use crate::shape::{Company, Event, Normal, Verb};
 
 /// The statuses that the manual has for dlock's own endings here.

@@ -15,8 +15,9 @@ use crate::crowd;
 use crate::life::{self, Seen};
 use crate::point::Point;
 use crate::proofs;
-use crate::relay::fault::{Strike, TTL, Way};
 use crate::scene::Claimant;
+use crate::servers::relay::fault::{Strike, TTL, Way};
+use crate::servers::{Kind, redis};
 use crate::service::Service;
 use crate::shape::{SHAPES, Shape};
 use crate::support::bounds;
@@ -42,7 +43,7 @@ pub(crate) fn run() -> ExitCode {
     witness::watch(STILL);
     let mut arguments = Arguments::from_args();
     if !bounds::exact() {
-        arguments.test_threads = Some(Service::ALL.len() * (SHAPES.len() + 2));
+        arguments.test_threads = Some(Service::all().len() * (SHAPES.len() + 2));
     }
     libtest_mimic::run(&arguments, all()).exit_code()
 }
@@ -58,18 +59,18 @@ fn all() -> Vec<Trial> {
         return vec![Trial::test("every_message::one_point", move || one(&point))];
     }
     let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
-    let is_skipped = |service: Service| {
-        let is_required = required.split(',').any(|name| name == service.requirement());
-        !is_required && service.missing().is_some()
+    let is_skipped = |kind: &Kind| {
+        let is_required = required.split(',').any(|name| name == kind.name);
+        !is_required && (kind.missing)().is_some()
     };
     let mut trials = vec![
         Trial::test("every_message::points_read_as_they_are_written", round_trip),
         Trial::test("every_message::the_oracle_sees_what_is_wrong", proofs::fabricated),
         Trial::test("every_message::a_careless_wrapper_is_found_out", proofs::careless)
-            .with_ignored_flag(is_skipped(Service::Redis)),
+            .with_ignored_flag(is_skipped(&redis::KIND)),
     ];
-    for service in Service::ALL {
-        let skipped = is_skipped(service);
+    for service in Service::all() {
+        let skipped = is_skipped(service.kind);
         trials.extend(SHAPES.iter().map(|shape| {
             let name = format!("every_message::{}_{}", service.name(), shape.name).replace('-', "_");
             let choice = choice.clone();

@@ -1,36 +1,20 @@
 //! etcdctl and dlock in one line: each keeps the other out, and both hold in order of arrival.
 
 use std::process::Command;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
 
 use crate::both;
 use crate::breaking::Shared;
-use crate::servers::etcd::{self, Etcd};
+use crate::place::{self, key};
+use crate::servers::etcd;
 use crate::support::gate::Gate;
 use crate::support::running::finish_all;
 use crate::support::wait::until_true;
-use crate::support::{Bed, Running, Service, process};
+use crate::support::{Bed, Running, process};
 
-/// A bed on the server that all of these share; `None` where there is none, unless there must be.
 fn bed() -> Option<Bed> {
-    static SHARED: OnceLock<Etcd> = OnceLock::new();
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    if let Some(reason) = etcd::missing() {
-        let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
-        assert!(!required.split(',').any(|name| name == "etcd"), "{reason}");
-        eprintln!("skipped: {reason}");
-        return None;
-    }
-    let endpoint = SHARED.get_or_init(Etcd::start).endpoint();
-    let prefix = format!("bed{}/", NEXT.fetch_add(1, Ordering::Relaxed));
-    Some(Bed::on(Service { backend: "etcd", endpoint, prefix: Some(prefix) }))
-}
-
-fn key(bed: &Bed) -> String {
-    format!("{}x", bed.service().prefix.as_deref().expect("a prefix"))
+    place::bed(&etcd::KIND)
 }
 
 fn etcdctl(bed: &Bed, words: &[&str]) -> Command {

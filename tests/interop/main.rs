@@ -9,6 +9,7 @@ mod etcd;
 mod flock;
 mod memcached;
 mod peer;
+mod place;
 mod redis;
 mod redlock;
 mod zookeeper;

@@ -1,33 +1,23 @@
 //! Clients that add and delete the plain key, as users of pymemcache do, and dlock: each keeps the other out.
 
-use std::sync::OnceLock;
-
 use crate::both;
 use crate::peer::Place;
-use crate::servers::{Server, memcached};
-use crate::support::{Service, until};
-
-/// The port of the server that all of these share.
-fn port() -> u16 {
-    static SHARED: OnceLock<Server> = OnceLock::new();
-    SHARED.get_or_init(memcached::start).port()
-}
+use crate::place;
+use crate::servers::memcached;
+use crate::support::until;
 
 /// pymemcache, and a bed on the server that all of these share; `None`, said aloud, where either is missing.
-fn place() -> Option<Place> {
-    if let Some(reason) = memcached::missing() {
-        crate::skip("memcached", &reason);
-        return None;
-    }
-    Place::of("pymemcache", "pymemcache", "memcached_peer.py", |prefix| {
-        let endpoint = format!("memcached://127.0.0.1:{}", port());
-        (Service { backend: "memcached", endpoint, prefix: Some(prefix) }, vec![port().to_string()])
-    })
+fn meeting() -> Option<Place> {
+    Place::of("pymemcache", "pymemcache", "memcached_peer.py", &memcached::KIND, |_| vec![port().to_string()])
+}
+
+fn port() -> u16 {
+    place::port(&memcached::KIND)
 }
 
 #[test]
 fn dlock_waits_for_pymemcache() {
-    let Some(place) = place() else { return };
+    let Some(place) = meeting() else { return };
     let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
     peer.order(&format!("wait a {key}"));
     peer.says("held a");
@@ -43,19 +33,19 @@ fn dlock_waits_for_pymemcache() {
 
 #[test]
 fn pymemcache_waits_for_dlock() {
-    let Some(place) = place() else { return };
+    let Some(place) = meeting() else { return };
     place.waits_for_dlock(&[""]);
 }
 
 #[test]
 fn an_unprotected_counter_loses_nothing() {
-    let Some(place) = place() else { return };
+    let Some(place) = meeting() else { return };
     place.count(2, 15);
 }
 
 #[test]
 fn a_key_of_pymemcache_is_removed_by_force() {
-    let Some(place) = place() else { return };
+    let Some(place) = meeting() else { return };
     let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
     peer.order(&format!("wait a {key}"));
     peer.says("held a");

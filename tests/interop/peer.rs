@@ -2,13 +2,14 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use crate::both::MODES;
+use crate::place;
+use crate::servers::{Kind, Site};
+use crate::support::Bed;
 use crate::support::running::finish_all;
-use crate::support::{Bed, Service};
 
 /// How long anything may take that has to happen.
 const SOON: Duration = Duration::from_secs(20);
@@ -40,18 +41,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// With `client`, which is a Python `module` and the peer in `script`; `at` says where a bed with that prefix is, and what
-    /// to tell the peer. `None`, said aloud, where there is no such client.
+    /// With `client`, which is a Python `module` and the peer in `script`, and a part of the service that all tests share; `tell`
+    /// says what to tell the peer of it. `None`, said aloud, where either is missing.
     pub(crate) fn of(
         client: &str,
         module: &str,
         script: &str,
-        at: impl FnOnce(String) -> (Service, Vec<String>),
+        kind: &Kind,
+        tell: impl FnOnce(&dyn Site) -> Vec<String>,
     ) -> Option<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let bed = place::bed(kind)?;
         let python = python_with(client, module)?;
-        let (service, rest) = at(format!("bed{}:", NEXT.fetch_add(1, Ordering::Relaxed)));
-        Some(Self { bed: Bed::on(service), words: [words(python, script), rest].concat() })
+        Some(Self { bed, words: [words(python, script), tell(place::site(kind))].concat() })
     }
 
     /// The client, which does as it is told.
@@ -61,7 +62,7 @@ impl Place {
 
     /// What the lock x is called there.
     pub(crate) fn key(&self) -> String {
-        format!("{}x", self.bed.service().prefix.as_deref().expect("a prefix"))
+        place::key(&self.bed)
     }
 
     /// The client waits until dlock has left, whichever way that holds, and then keeps dlock out. `lives` is what may follow

@@ -1,34 +1,23 @@
 //! redis-py's Lock and dlock on one key: each keeps the other out.
 
-use std::sync::OnceLock;
-
 use crate::both;
 use crate::breaking::Shared;
 use crate::peer::Place;
-use crate::servers::{Server, redis};
-use crate::support::Service;
-
-/// The port of the server that all of these share.
-fn port() -> u16 {
-    static SHARED: OnceLock<Server> = OnceLock::new();
-    SHARED.get_or_init(redis::start).port()
-}
+use crate::place;
+use crate::servers::redis;
 
 /// redis-py, and a bed on the server that all of these share; `None`, said aloud, where either is missing.
-fn place() -> Option<Place> {
-    if let Some(reason) = redis::missing() {
-        crate::skip("redis", &reason);
-        return None;
-    }
-    Place::of("redis-py", "redis", "redis_peer.py", |prefix| {
-        let endpoint = format!("redis://127.0.0.1:{}", port());
-        (Service { backend: "redis", endpoint, prefix: Some(prefix) }, vec![port().to_string()])
-    })
+fn meeting() -> Option<Place> {
+    Place::of("redis-py", "redis", "redis_peer.py", &redis::KIND, |_| vec![port().to_string()])
+}
+
+fn port() -> u16 {
+    place::port(&redis::KIND)
 }
 
 #[test]
 fn dlock_waits_for_redis_py() {
-    let Some(place) = place() else { return };
+    let Some(place) = meeting() else { return };
     let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
     for timeout in ["30", "none"] {
         peer.order(&format!("wait a {key} {timeout}"));
@@ -46,7 +35,7 @@ fn dlock_waits_for_redis_py() {
 
 #[test]
 fn dlock_outwaits_a_dead_redis_py() {
-    let Some(place) = place() else { return };
+    let Some(place) = meeting() else { return };
     let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
     peer.order(&format!("wait a {key} 6"));
     peer.says("held a");
@@ -60,13 +49,13 @@ fn dlock_outwaits_a_dead_redis_py() {
 
 #[test]
 fn redis_py_waits_for_dlock() {
-    let Some(place) = place() else { return };
+    let Some(place) = meeting() else { return };
     place.waits_for_dlock(&["30", "none"]);
 }
 
 #[test]
 fn an_empty_prefix_means_the_key_itself() {
-    let Some(place) = place() else { return };
+    let Some(place) = meeting() else { return };
     let (bed, mut peer, name) = (&place.bed, place.peer(), place.key());
     let holder = bed.held(&["-q", "--prefix", "", "--name", &name]);
     peer.order(&format!("try a {name} 30"));
@@ -80,13 +69,13 @@ fn an_empty_prefix_means_the_key_itself() {
 
 #[test]
 fn an_unprotected_counter_loses_nothing() {
-    let Some(place) = place() else { return };
+    let Some(place) = meeting() else { return };
     place.count(3, 20);
 }
 
 #[test]
 fn a_hold_of_redis_py_is_ended_by_force() {
-    let Some(place) = place() else { return };
+    let Some(place) = meeting() else { return };
     let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
     let mut names = ["a", "b", "c"].into_iter();
     let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
@@ -101,7 +90,7 @@ fn a_hold_of_redis_py_is_ended_by_force() {
 /// Clients that count under a hash, such as Redisson.
 #[test]
 fn a_hold_that_is_no_string_is_ended_by_force() {
-    let Some(place) = place() else { return };
+    let Some(place) = meeting() else { return };
     let (bed, key) = (&place.bed, place.key());
     let set = |owner: &str| redis::raw(port(), &["HSET", &key, owner, "1"]);
     let mut owners = ["a:1", "b:1", "c:1"].into_iter();

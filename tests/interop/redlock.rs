@@ -1,43 +1,27 @@
 //! Redlock clients and dlock on the same five servers: each keeps the others out.
 
-use std::sync::OnceLock;
-use std::time::Duration;
-
 use crate::both;
 use crate::breaking::Shared;
 use crate::peer::Place;
-use crate::servers::{Server, redis};
-use crate::support::Service;
+use crate::place;
+use crate::servers::{Server, Site, redis};
+use crate::support::{Bed, Service};
 
-/// What a bed with a Redlock says for `--max-ttl`.
-const MAX_TTL: Duration = Duration::from_secs(10);
-
-/// The servers that all of these share, old enough to have a say.
 fn nodes() -> &'static [Server] {
-    static SHARED: OnceLock<Vec<Server>> = OnceLock::new();
-    SHARED.get_or_init(|| {
-        let nodes = redis::start_nodes(&[]);
-        for node in &nodes {
-            redis::await_age(node, MAX_TTL);
-        }
-        nodes
-    })
+    place::site(&redis::REDLOCK).servers()
 }
 
 /// A client of that kind, and a bed on the same servers; `None`, said aloud, where something is missing.
 fn place(kind: &'static str) -> Option<Place> {
-    if let Some(reason) = redis::missing() {
-        crate::skip("redis", &reason);
-        return None;
-    }
     let (client, module) = if kind == "pottery" { ("pottery", "pottery") } else { ("redis-py", "redis") };
-    Place::of(client, module, "redlock_peer.py", |prefix| {
-        // pottery puts that name before the key itself.
-        let prefix = Some(format!("redlock:{prefix}"));
-        let ports: Vec<String> = nodes().iter().map(|node| node.port().to_string()).collect();
-        let service = Service { backend: "redis", endpoint: redis::addresses(nodes()), prefix };
-        (service, vec![kind.to_owned(), ports.join(",")])
-    })
+    let ports = || nodes().iter().map(|node| node.port().to_string()).collect::<Vec<_>>();
+    let tell = |_: &dyn Site| vec![kind.to_owned(), ports().join(",")];
+    let mut place = Place::of(client, module, "redlock_peer.py", &redis::REDLOCK, tell)?;
+    let service = place.bed.service().clone();
+    // pottery puts that name before the key itself.
+    let prefix = service.prefix.map(|prefix| format!("redlock:{prefix}"));
+    place.bed = Bed::on(Service { prefix, ..service });
+    Some(place)
 }
 
 fn dlock_waits_for(kind: &'static str) {

@@ -1,13 +1,48 @@
 //! One etcd for tests, and what an enemy does to it.
 
+mod messages;
+
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use dlock::backend::etcd::{EtcdBackend, EtcdConfig, Prefix};
 
 use super::peers::Relay;
 use super::process::{Server, dying_with_us, free_port, shared_folder};
+use super::site::{self, Kind, Need, Site};
+use crate::support::Service;
+
+/// The service.
+pub(crate) static KIND: Kind = Kind {
+    name: "etcd",
+    backend: "etcd",
+    missing,
+    start: |_| Arc::new(Etcd::start()),
+    cluster: Some(|| Arc::new(Cluster::start())),
+    address: |ports| site::addresses("http://", ports),
+    part: |whole, n| Service { prefix: Some(format!("t{n}/")), ..whole },
+    client: |part, _| {
+        let mut config = EtcdConfig::parse(&site::options(part)).expect("an address");
+        // The keys of `a/b` must not lie inside those of `a`.
+        config.prefix = Prefix::Encoded(part.prefix.clone().unwrap_or_default());
+        Arc::new(EtcdBackend::open(&config))
+    },
+    protocol: || Box::<messages::Http2>::default(),
+    lacks: &[(Need::Skew, "a client does not read a clock that could be wrong, but the kernel's")],
+    max_ttl: None,
+    abandoned_bound: Duration::from_secs(2),
+    news_within: |_| Duration::ZERO,
+    tells_all: true,
+    has_sessions: false,
+    patience: Duration::from_secs(3),
+    blink: Duration::from_millis(60),
+    hand_over: 3.1,
+    besides: |_| 0.0,
+};
 
 /// Why there is no etcd on this machine.
 pub(crate) fn missing() -> Option<String> {
@@ -89,32 +124,35 @@ impl Etcd {
         asked(self.ctl(words), words)
     }
 
-    /// Takes the leases of all entries of the lock at the raw key `name` away.
-    pub(crate) fn lose(&self, name: &str) {
-        lose(&self.endpoint(), name);
-    }
-
-    /// How many messages of clients it has had.
-    pub(crate) fn requests(&self) -> u64 {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server.port())).expect("connects");
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asks");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("answers");
-        let counts = text.lines().filter(|line| line.starts_with("grpc_server_msg_received_total"));
-        let numbers = counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
-        let all: Vec<u64> = numbers.map(|n| format!("{n:.0}").parse().expect("a number")).collect();
-        assert!(!all.is_empty(), "it counts");
-        all.into_iter().sum()
-    }
-
     fn await_leader(&self) {
         await_leader(&self.server, || self.ctl(&["get", "x"]));
     }
+}
 
-    /// As [`Server::restart`], until it serves again.
-    pub(crate) fn restart(&self) {
+impl Site for Etcd {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn servers(&self) -> &[Server] {
+        std::slice::from_ref(&self.server)
+    }
+
+    fn restart(&self) {
         self.server.restart();
         self.await_leader();
+    }
+
+    fn lose(&self, part: &Service, name: &str, id: &str) {
+        lose(&self.endpoint(), part, name, id);
+    }
+
+    fn requests(&self) -> u64 {
+        messages(self.server.port())
+    }
+
+    fn remains(&self, name: &str) -> Vec<String> {
+        entries(&self.endpoint(), name)
     }
 }
 
@@ -205,16 +243,6 @@ impl Cluster {
         order.map(|n| self.endpoint(n)).join(",")
     }
 
-    /// The ports of all members.
-    pub(crate) fn ports(&self) -> Vec<u16> {
-        self.members.iter().map(Server::port).collect()
-    }
-
-    /// What etcdctl prints.
-    pub(crate) fn ask(&self, words: &[&str]) -> String {
-        asked(ctl(&self.endpoints([0, 1, 2]), None, words), words)
-    }
-
     /// The address of one member.
     pub(crate) fn endpoint(&self, n: usize) -> String {
         format!("http://127.0.0.1:{}", self.members[n].port())
@@ -250,6 +278,34 @@ impl Cluster {
     }
 }
 
+impl Site for Cluster {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn servers(&self) -> &[Server] {
+        &self.members
+    }
+
+    /// One of them.
+    fn restart(&self) {
+        self.members[0].restart();
+        self.await_serving(0);
+    }
+
+    fn lose(&self, part: &Service, name: &str, id: &str) {
+        lose(&self.endpoints([0, 1, 2]), part, name, id);
+    }
+
+    fn requests(&self) -> u64 {
+        self.members.iter().map(|member| messages(member.port())).sum()
+    }
+
+    fn remains(&self, name: &str) -> Vec<String> {
+        entries(&self.endpoints([0, 1, 2]), name)
+    }
+}
+
 fn ctl(endpoint: &str, secure: Option<&std::path::Path>, words: &[&str]) -> Command {
     let mut command = etcdctl();
     command.args(["--endpoints", endpoint]);
@@ -269,28 +325,34 @@ fn asked(mut command: Command, words: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Revokes the lease of each entry under the raw key `name` at `endpoint`.
-pub(crate) fn lose(endpoint: &str, name: &str) {
-    let words = ["get", "--prefix", "--keys-only", &format!("{name}/")];
-    let keys = asked(ctl(endpoint, None, &words), &words);
-    let leases: Vec<&str> =
-        keys.lines().filter_map(|key| key.rsplit('/').next()).filter(|l| !l.is_empty()).collect();
-    assert!(!leases.is_empty(), "{name} has entries");
-    for lease in leases {
-        revoke(endpoint, lease);
-    }
-}
-
-/// Revokes the lease of one claim in the line at the encoded key `name`.
-pub(crate) fn lose_claim(endpoint: &str, name: &str, claim: &str) {
-    let words = ["get", "--prefix", &format!("{name}%")];
-    let records = asked(ctl(endpoint, None, &words), &words);
+/// Revokes the lease of the claim `id`.
+fn lose(endpoints: &str, part: &Service, name: &str, id: &str) {
+    let name = part.key("dlock/", name);
+    let words = ["get", "--prefix", &name];
+    let records = asked(ctl(endpoints, None, &words), &words);
     let lines: Vec<&str> = records.lines().collect();
-    let at = lines.iter().position(|line| line.contains(claim)).expect("the claim has a record");
-    revoke(endpoint, lines[at - 1].rsplit('/').next().expect("a lease"));
+    let at = lines.iter().position(|line| line.contains(id)).expect("the claim has a record");
+    let lease = lines[at - 1].rsplit('/').next().expect("a lease");
+    let words = ["lease", "revoke", lease];
+    asked(ctl(endpoints, None, &words), &words);
 }
 
-fn revoke(endpoint: &str, lease: &str) {
-    let words = ["lease", "revoke", lease];
-    asked(ctl(endpoint, None, &words), &words);
+/// How many messages of clients the member at `port` has had.
+fn messages(port: u16) -> u64 {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asks");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("answers");
+    let counts = text.lines().filter(|line| line.starts_with("grpc_server_msg_received_total"));
+    let numbers = counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+    let all: Vec<u64> = numbers.map(|n| format!("{n:.0}").parse().expect("a number")).collect();
+    assert!(!all.is_empty(), "it counts");
+    all.into_iter().sum()
+}
+
+/// The entries of the lock `name`: the time of the last success stays.
+fn entries(endpoints: &str, name: &str) -> Vec<String> {
+    let words = ["get", "--prefix", "--keys-only", &format!("dlock/{name}")];
+    let keys = asked(ctl(endpoints, None, &words), &words);
+    keys.lines().filter(|key| !key.is_empty() && !key.ends_with("%d")).map(str::to_owned).collect()
 }

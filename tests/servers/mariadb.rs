@@ -1,14 +1,95 @@
 //! MariaDB servers.
 
+mod messages;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dlock::backend::sql::{SqlBackend, SqlConfig};
+
 use super::process::{Server, dying_with_us, free_port, shared_folder};
+use super::site::{self, Kind, Site, number};
+use crate::support::Service;
+
+/// The service.
+pub(crate) static KIND: Kind = Kind {
+    name: "mysql",
+    backend: "mysql",
+    missing,
+    start: |_| Arc::new(Mysql(start())),
+    cluster: None,
+    address: |ports| address_at(ports[0]),
+    part: |whole, n| Service { prefix: Some(format!("t{n}_")), ..whole },
+    client: |part, clock| {
+        let config = SqlConfig::mysql(&site::options(part)).expect("valid");
+        Arc::new(SqlBackend::with_clock(&config, clock))
+    },
+    protocol: || Box::<messages::Mysql>::default(),
+    lacks: &[],
+    max_ttl: None,
+    abandoned_bound: Duration::from_secs(1),
+    news_within: |_| Duration::ZERO,
+    tells_all: false,
+    has_sessions: false,
+    patience: Duration::from_secs(2),
+    blink: Duration::from_millis(30),
+    // Steps on lines.
+    hand_over: 2.0,
+    // Who has just entered the line may have yet to ask to be told.
+    besides: |_| 1.0,
+};
 
 /// The database that every server has.
 pub(crate) const DATABASE: &str = "locks";
+
+/// A server, as tests of any service use it.
+pub(crate) struct Mysql(pub(crate) Server);
+
+impl Site for Mysql {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn servers(&self) -> &[Server] {
+        std::slice::from_ref(&self.0)
+    }
+
+    fn restart(&self) {
+        self.0.down();
+        // A socket that nobody listens on is in the way of nobody but whoever takes it for the server.
+        let _ = fs::remove_file(socket(&self.0));
+        self.0.up();
+        ready(&self.0);
+    }
+
+    /// With the connection that carries it.
+    fn lose(&self, part: &Service, _: &str, id: &str) {
+        let (prefix, table) = (part.key("dlock_", ""), part.key("dlock_", "claim"));
+        let delete = format!("DELETE FROM {DATABASE}.{table} WHERE claim = '{id}'; SELECT ROW_COUNT()");
+        assert_ne!(ask(&self.0, &delete).trim(), "0", "{id} was in line");
+        // Who waits for its end is woken by that of its connection.
+        // Its name has a part that is the tables' own.
+        let tables = format!("SELECT LEFT(SHA2(CONCAT('{DATABASE}', CHAR(0), '{prefix}'), 256), 12)");
+        let presence = format!("dlock.{}.l.{id}", ask(&self.0, &tables).trim());
+        let carrier = ask(&self.0, &format!("SELECT COALESCE(IS_USED_LOCK('{presence}'), 0)"));
+        // A renewal may have found out before, and the connection may be gone.
+        let _ = try_ask(&self.0, &format!("KILL {}", carrier.trim()));
+    }
+
+    fn requests(&self) -> u64 {
+        let status =
+            "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'COM_BEGIN'";
+        number(&ask(&self.0, status))
+    }
+
+    fn remains(&self, name: &str) -> Vec<String> {
+        let rows = ask(&self.0, &format!("SELECT claim FROM {DATABASE}.dlock_claim WHERE name = '{name}'"));
+        rows.lines().map(str::to_owned).collect()
+    }
+}
 
 /// Why there is none on this machine.
 pub(crate) fn missing() -> Option<String> {
@@ -133,35 +214,4 @@ fn until_it_does(server: &Server, statement: &str) {
         assert!(begun.elapsed() < Duration::from_secs(60), "{error}: {}", server.log());
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// SIGKILL, and up again with its data.
-pub(crate) fn restart(server: &Server) {
-    server.down();
-    // A socket that nobody listens on is in the way of nobody but whoever takes it for the server.
-    let _ = fs::remove_file(socket(server));
-    server.up();
-    ready(server);
-}
-
-/// Takes the claim `id` away behind dlock's back, with the connection that carries it.
-pub(crate) fn lose_claim(server: &Server, prefix: &str, id: &str) {
-    let table = format!("{DATABASE}.{prefix}claim");
-    let gone = ask(server, &format!("DELETE FROM {table} WHERE claim = '{id}'; SELECT ROW_COUNT()"));
-    assert_ne!(gone.trim(), "0", "{id} was in line");
-    // Who waits for its end is woken by that of its connection.
-    // Its name has a part that is the tables' own.
-    let tables =
-        ask(server, &format!("SELECT LEFT(SHA2(CONCAT('{DATABASE}', CHAR(0), '{prefix}'), 256), 12)"));
-    let presence = format!("dlock.{}.l.{id}", tables.trim());
-    let carrier = ask(server, &format!("SELECT COALESCE(IS_USED_LOCK('{presence}'), 0)"));
-    // A renewal may have found out before, and the connection may be gone.
-    let _ = try_ask(server, &format!("KILL {}", carrier.trim()));
-}
-
-/// Takes the claim that holds the lock `name` away, likewise.
-pub(crate) fn lose(server: &Server, prefix: &str, name: &str) {
-    let first =
-        format!("SELECT claim FROM {DATABASE}.{prefix}claim WHERE name = '{name}' ORDER BY seq LIMIT 1");
-    lose_claim(server, prefix, ask(server, &first).trim());
 }

@@ -1,11 +1,97 @@
 //! memcached servers.
 
+mod messages;
+
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
+use dlock::backend::memcached::{MemcachedBackend, MemcachedConfig, Prefix};
+
 use super::process::{Server, dying_with_us, free_port, shared_folder};
+use super::site::{self, Kind, Need, Site, number};
+use crate::support::Service;
+
+/// The service.
+pub(crate) static KIND: Kind = Kind {
+    name: "memcached",
+    backend: "memcached",
+    missing,
+    start: |_| Arc::new(Memcached(start())),
+    cluster: None,
+    address: |ports| site::addresses("memcached://", ports),
+    part: |whole, n| Service { prefix: Some(format!("t{n}/")), ..whole },
+    client: |part, clock| {
+        let mut config = MemcachedConfig::parse(&site::options(part)).expect("valid");
+        // Names that no key can be are tried as well.
+        config.prefix = Prefix::Escaped(part.prefix.clone().unwrap_or_default());
+        Arc::new(MemcachedBackend::with_clock(config, clock))
+    },
+    protocol: || Box::new(messages::Memcached),
+    lacks: &[
+        (Need::AtomicNames, "each lock is an item of its own, and no step changes several"),
+        (Need::Restart, "memcached keeps nothing over a restart"),
+    ],
+    max_ttl: None,
+    abandoned_bound: Duration::from_secs(5),
+    news_within: |interval| interval,
+    tells_all: false,
+    has_sessions: false,
+    patience: Duration::from_secs(2),
+    blink: Duration::from_millis(30),
+    hand_over: 7.0,
+    besides: |_| 0.0,
+};
+
+/// A server, as tests of any service use it.
+struct Memcached(Server);
+
+impl Site for Memcached {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn servers(&self) -> &[Server] {
+        std::slice::from_ref(&self.0)
+    }
+
+    /// It is up again without what it knew.
+    fn restart(&self) {
+        self.0.restart();
+    }
+
+    fn lose(&self, part: &Service, name: &str, id: &str) {
+        let key = part.key("", name);
+        loop {
+            let (text, version) = value(self.0.port(), &key).expect("the queue is there");
+            let mut document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            let claims = document["claims"].as_array_mut().expect("claims");
+            let before = claims.len();
+            claims.retain(|claim| claim["about"]["claim"] != id);
+            assert_eq!(claims.len() + 1, before, "the claim is there");
+            let (life, text) =
+                if claims.is_empty() { (-1, String::new()) } else { (3600, document.to_string()) };
+            let swap = format!("cas {key} 0 {life} {} {version}\r\n{text}\r\n", text.len());
+            match raw(self.0.port(), swap.as_bytes()).as_str() {
+                "STORED\r\n" => return,
+                "EXISTS\r\n" => {}
+                other => panic!("{other}"),
+            }
+        }
+    }
+
+    fn requests(&self) -> u64 {
+        let said = raw(self.0.port(), b"stats\r\n");
+        let count = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).map(number);
+        ["STAT cmd_get ", "STAT cmd_set "].into_iter().filter_map(count).sum()
+    }
+
+    fn remains(&self, name: &str) -> Vec<String> {
+        value(self.0.port(), name).into_iter().map(|(text, _)| text).collect()
+    }
+}
 
 /// Why there is none on this machine.
 pub(crate) fn missing() -> Option<String> {
@@ -59,31 +145,4 @@ pub(crate) fn value(port: u16, key: &str) -> Option<(String, String)> {
     let (head, rest) = said.strip_prefix("VALUE ")?.split_once("\r\n")?;
     let version = head.rsplit(' ').next()?.to_owned();
     Some((rest.strip_suffix("\r\nEND\r\n")?.to_owned(), version))
-}
-
-/// Takes the claim `id` on the lock with the key `key` away behind dlock's back.
-pub(crate) fn lose_claim(port: u16, key: &str, id: &str) {
-    loop {
-        let (text, version) = value(port, key).expect("the queue is there");
-        let mut document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        let claims = document["claims"].as_array_mut().expect("claims");
-        let before = claims.len();
-        claims.retain(|claim| claim["about"]["claim"] != id);
-        assert_eq!(claims.len() + 1, before, "the claim is there");
-        let (life, text) = if claims.is_empty() { (-1, String::new()) } else { (3600, document.to_string()) };
-        let swap = format!("cas {key} 0 {life} {} {version}\r\n{text}\r\n", text.len());
-        match raw(port, swap.as_bytes()).as_str() {
-            "STORED\r\n" => return,
-            "EXISTS\r\n" => {}
-            other => panic!("{other}"),
-        }
-    }
-}
-
-/// The same for whichever claim holds the lock.
-pub(crate) fn lose(port: u16, key: &str) {
-    let (text, _) = value(port, key).expect("the queue is there");
-    let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let first = document["claims"][0]["about"]["claim"].as_str().expect("a claim");
-    lose_claim(port, key, first);
 }

@@ -1,6 +1,7 @@
 //! Real servers for tests: each listens on a free port of the loopback and keeps its data in a temporary folder.
 //!
-//! A server dies with the test process, however that ends, and its folder goes with it.
+//! A server dies with the test process, however that ends, and its folder goes with it. [`Kind`] is what tests know of a
+//! service, which the file of its servers describes.
 
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test crate uses a part of it")]
 
@@ -13,6 +14,20 @@ pub(crate) mod postgres;
 mod process;
 pub(crate) mod proxy;
 pub(crate) mod redis;
+pub(crate) mod relay;
+mod site;
 pub(crate) mod zookeeper;
 
 pub(crate) use process::{Server, free_port, shared_folder};
+pub(crate) use site::{Kind, Need, Order, Site};
+
+/// Every service that runs in servers.
+pub(crate) static KINDS: [&Kind; 7] = [
+    &etcd::KIND,
+    &redis::KIND,
+    &zookeeper::KIND,
+    &redis::REDLOCK,
+    &mariadb::KIND,
+    &postgres::KIND,
+    &memcached::KIND,
+];

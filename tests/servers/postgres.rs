@@ -1,14 +1,49 @@
 //! PostgreSQL servers.
 
+mod messages;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use dlock::backend::sql::{SqlBackend, SqlConfig};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::process::{Server, free_port, shared_folder};
+use super::site::{self, Kind, Site};
+use crate::support::Service;
+
+/// The service.
+pub(crate) static KIND: Kind = Kind {
+    name: "postgres",
+    backend: "postgres",
+    missing,
+    start: |order| {
+        let fsync = if order.keeps { "fsync=on" } else { "fsync=off" };
+        Arc::new(start_with(&[fsync, "max_connections=600"]))
+    },
+    cluster: None,
+    address: |ports| format!("postgres://postgres@127.0.0.1:{}/postgres", ports[0]),
+    part: |whole, n| Service { prefix: Some(format!("t{n}_")), ..whole },
+    client: |part, clock| {
+        let config = SqlConfig::postgres(&site::options(part)).expect("valid");
+        Arc::new(SqlBackend::with_clock(&config, clock))
+    },
+    protocol: || Box::<messages::Postgres>::default(),
+    lacks: &[],
+    max_ttl: None,
+    abandoned_bound: Duration::from_secs(1),
+    news_within: |interval| interval,
+    tells_all: false,
+    has_sessions: false,
+    patience: Duration::from_secs(2),
+    blink: Duration::from_millis(30),
+    hand_over: 2.0,
+    // Who has just entered the line may have yet to ask to be told.
+    besides: |_| 1.0,
+};
 
 /// How long a server may take to do what it is told.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -172,15 +207,6 @@ impl Postgres {
         }
     }
 
-    /// How many requests it has had over connections that are younger than the first call. Its statistics come late.
-    pub(crate) fn requests(&self) -> u64 {
-        if self.sql("SHOW log_statement") != "all" {
-            self.sql("ALTER SYSTEM SET log_statement = 'all'");
-            self.sql("SELECT pg_reload_conf()");
-        }
-        u64::try_from(self.server.log().matches("LOG:  statement: ").count()).expect("fits")
-    }
-
     /// Its processes, the first of them first.
     fn processes(&self) -> Vec<Pid> {
         let text = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
@@ -192,82 +218,10 @@ impl Postgres {
         std::iter::once(first).chain(children).collect()
     }
 
-    /// It accepts and answers nothing.
-    pub(crate) fn freeze(&self) {
-        self.server.freeze();
-        // The first makes no more of the others now.
-        let others = self.processes().split_off(1);
-        for process in &others {
-            // It may have ended just now.
-            let _ = kill_process(*process, Signal::STOP);
-        }
-        // One that waits for a processor stops only when it gets one.
-        let begun = Instant::now();
-        while !others.iter().all(|process| is_stopped(*process)) {
-            assert!(begun.elapsed() < LIMIT, "the server does not stop");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Ends a freeze.
-    pub(crate) fn thaw(&self) {
-        for process in self.processes() {
-            // It may have ended before.
-            let _ = kill_process(process, Signal::CONT);
-        }
-    }
-
-    /// SIGKILL to all of it.
-    pub(crate) fn down(&self) {
-        if !self.server.is_up() {
-            // The pid in its folder may be somebody else's by now.
-            return;
-        }
-        let processes = self.processes();
-        self.server.down();
-        let begun = Instant::now();
-        for process in processes.iter().skip(1) {
-            let path = format!("/proc/{}", process.as_raw_nonzero());
-            while Path::new(&path).exists() {
-                // They go by themselves when the first is gone; this is faster.
-                let _ = kill_process(*process, Signal::KILL);
-                assert!(begun.elapsed() < LIMIT, "{path} stays");
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        }
-    }
-
     /// Up again, with its data.
     pub(crate) fn up(&self) {
         self.server.up();
         self.await_ready();
-    }
-
-    /// SIGKILL, and up again with its data, but perhaps with what was released in the last half second: releases are
-    /// not waited for to reach the disk.
-    pub(crate) fn crash(&self) {
-        self.down();
-        self.up();
-    }
-
-    /// Ends it as an administrator does, and has it up again.
-    pub(crate) fn restart(&self) {
-        let processes = self.processes();
-        kill_process(processes[0], Signal::INT).expect("is told to stop");
-        let begun = Instant::now();
-        while self.data().join("postmaster.pid").exists() {
-            assert!(begun.elapsed() < LIMIT, "it does not stop: {}", self.server.log());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        self.down();
-        self.up();
-    }
-
-    /// Takes the hold on `name` away behind dlock's back.
-    pub(crate) fn lose(&self, prefix: &str, name: &str) {
-        let lost =
-            format!("DELETE FROM {prefix}claim WHERE name = '{name}' AND fence IS NOT NULL RETURNING 'gone'");
-        assert_eq!(self.sql(&lost), "gone", "{name} was held");
     }
 
     /// Has the row of the lock `name` locked for `length`.
@@ -299,6 +253,110 @@ impl Postgres {
         assert_eq!(standby.sql("SELECT pg_is_in_recovery()"), "t");
         standby
     }
+}
+
+impl Site for Postgres {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn servers(&self) -> &[Server] {
+        std::slice::from_ref(&self.server)
+    }
+
+    fn freeze(&self) {
+        self.server.freeze();
+        // The first makes no more of the others now.
+        let others = self.processes().split_off(1);
+        for process in &others {
+            // It may have ended just now.
+            let _ = kill_process(*process, Signal::STOP);
+        }
+        // One that waits for a processor stops only when it gets one.
+        let begun = Instant::now();
+        while !others.iter().all(|process| is_stopped(*process)) {
+            assert!(begun.elapsed() < LIMIT, "the server does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn thaw(&self) {
+        for process in self.processes() {
+            // It may have ended before.
+            let _ = kill_process(process, Signal::CONT);
+        }
+    }
+
+    /// SIGKILL to all of it.
+    fn down(&self) {
+        if !self.server.is_up() {
+            // The pid in its folder may be somebody else's by now.
+            return;
+        }
+        let processes = self.processes();
+        self.server.down();
+        let begun = Instant::now();
+        for process in processes.iter().skip(1) {
+            let path = format!("/proc/{}", process.as_raw_nonzero());
+            while Path::new(&path).exists() {
+                // They go by themselves when the first is gone; this is faster.
+                let _ = kill_process(*process, Signal::KILL);
+                assert!(begun.elapsed() < LIMIT, "{path} stays");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+
+    /// What was released in the last half second may be held again: releases are not waited for to reach the disk.
+    fn restart(&self) {
+        self.down();
+        self.up();
+    }
+
+    fn restart_in_order(&self) {
+        let processes = self.processes();
+        kill_process(processes[0], Signal::INT).expect("is told to stop");
+        let begun = Instant::now();
+        while self.data().join("postmaster.pid").exists() {
+            assert!(begun.elapsed() < LIMIT, "it does not stop: {}", self.server.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.down();
+        self.up();
+    }
+
+    /// Whoever removes a row by hand tells nobody.
+    fn lose(&self, part: &Service, _: &str, id: &str) {
+        let table = claims(part);
+        let gone = self.sql(&format!("DELETE FROM {table} WHERE claim = '{id}' RETURNING 'gone'"));
+        assert!(gone.starts_with("gone"), "{id} was there");
+    }
+
+    /// Each claim is told by its own connection, which another one's need not be.
+    fn sever(&self, part: &Service, name: &str, id: &str) {
+        self.lose(part, name, id);
+        let all = format!("SELECT '{id}' AS claim UNION SELECT claim FROM {}", claims(part));
+        self.sql(&format!("SELECT pg_notify('dlock_c_' || claim, '') FROM ({all}) all_claims"));
+    }
+
+    /// Over connections that are younger than the first call. Its statistics come late.
+    fn requests(&self) -> u64 {
+        if self.sql("SHOW log_statement") != "all" {
+            self.sql("ALTER SYSTEM SET log_statement = 'all'");
+            self.sql("SELECT pg_reload_conf()");
+        }
+        u64::try_from(self.server.log().matches("LOG:  statement: ").count()).expect("fits")
+    }
+
+    fn remains(&self, name: &str) -> Vec<String> {
+        let rows = self.sql(&format!("SELECT claim FROM dlock_claim WHERE name = '{name}'"));
+        rows.lines().filter(|row| !row.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+/// The table of the claims in `part`.
+fn claims(part: &Service) -> String {
+    part.key("dlock_", "claim")
 }
 
 impl Drop for Postgres {

@@ -136,9 +136,10 @@ impl State {
     }
 }
 
-/// Whether `word` is in `bytes`.
+/// Whether `word` is in `bytes`, as it is or, as in what goes to MySQL, in hexadecimal digits.
 fn says(bytes: &[u8], word: &str) -> bool {
-    bytes.windows(word.len()).any(|part| part == word.as_bytes())
+    let digits: String = word.bytes().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+    [word, &digits].into_iter().any(|text| bytes.windows(text.len()).any(|part| part == text.as_bytes()))
 }
 
 /// `upwards` is to the server.

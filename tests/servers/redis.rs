@@ -1,14 +1,84 @@
 //! Redis servers.
 
+mod messages;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use dlock::backend::Backend;
+use dlock::backend::redis::redlock::{RedlockBackend, RedlockConfig};
+use dlock::backend::redis::{RedisBackend, RedisConfig};
+use dlock::clock::Clock;
+
 use super::process::{Server, dying_with_us, free_port, shared_folder};
+use super::site::{self, Kind, Need, Order, Site, number};
+use crate::support::Service;
+
+/// One server.
+pub(crate) static KIND: Kind = Kind {
+    name: "redis",
+    backend: "redis",
+    missing,
+    start: |order| {
+        let words: &[&str] = if order.keeps { &[] } else { &["--appendonly", "no"] };
+        Arc::new(Redis { kind: &KIND, nodes: vec![start_with(words)] })
+    },
+    cluster: None,
+    address: |ports| site::addresses("redis://", ports),
+    part: |whole, n| Service { prefix: Some(format!("t{n}:")), ..whole },
+    client: |part, clock| {
+        let config = RedisConfig::parse(&site::options(part)).expect("valid");
+        Arc::new(RedisBackend::with_clock(config, clock))
+    },
+    protocol: || Box::new(messages::Resp),
+    lacks: &[],
+    max_ttl: None,
+    abandoned_bound: Duration::from_secs(1),
+    news_within: |interval| interval / 3,
+    tells_all: false,
+    has_sessions: false,
+    patience: Duration::from_secs(2),
+    blink: Duration::from_millis(30),
+    // Commands inside scripts count.
+    hand_over: 80.0,
+    besides: |_| 0.0,
+};
+
+/// Several servers that know nothing of each other.
+pub(crate) static REDLOCK: Kind = Kind {
+    name: "redlock",
+    start: |order| Arc::new(Redis { kind: &REDLOCK, nodes: old_nodes(order) }),
+    address: |ports| match ports {
+        [port] => (1..=3).map(|n| format!("redis://127.0.0.{n}:{port}")).collect::<Vec<_>>().join(","),
+        _ => site::addresses("redis://", ports),
+    },
+    client: |part, clock| {
+        let options = dlock::backend::Options { max_ttl: Some(MAX_TTL), ..site::options(part) };
+        let config = RedlockConfig::parse(&options).expect("valid").expect("several");
+        Arc::new(RedlockBackend::with_clock(config, clock))
+    },
+    lacks: &[
+        (
+            Need::Ordered,
+            "nodes of a Redlock cannot agree on an order: it is best effort, and a position unknown",
+        ),
+        (Need::AtomicNames, "each node takes all names in one step, but not all nodes together"),
+    ],
+    max_ttl: Some(MAX_TTL),
+    hand_over: 800.0,
+    // No ttl is long; a renewal is a few commands at each node.
+    besides: |time| (time.as_secs_f64() / (MAX_TTL / 3).as_secs_f64() + 1.0) * 30.0,
+    ..KIND
+};
+
+/// The longest ttl on a Redlock: a node that is younger has no say.
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(10);
 
 /// Why there is none on this machine.
 pub(crate) fn missing() -> Option<String> {
@@ -86,13 +156,90 @@ fn said(port: u16, before: &str, words: &[&str]) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
+/// A Redis, or the nodes of a Redlock.
+struct Redis {
+    kind: &'static Kind,
+    nodes: Vec<Server>,
+}
+
+impl Site for Redis {
+    fn kind(&self) -> &'static Kind {
+        self.kind
+    }
+
+    fn servers(&self) -> &[Server] {
+        &self.nodes
+    }
+
+    /// Of several the greatest minority: whatever a restarted node kept, it has no say for a while.
+    fn restart(&self) {
+        for node in &self.nodes[..((self.nodes.len() - 1) / 2).max(1)] {
+            node.restart();
+            ready(node);
+        }
+    }
+
+    /// Of several at the least majority.
+    fn lose(&self, part: &Service, name: &str, id: &str) {
+        let key = part.key("dlock:", name);
+        let group = if self.nodes.len() > 1 { "quorum:" } else { "" };
+        for node in &self.nodes[self.nodes.len() / 2..] {
+            let held = raw(node.port(), &["GET", &key]).contains(id);
+            let gone = if held { key.clone() } else { format!("{{{key}}}:dlock:{group}claim:{id}") };
+            assert_eq!(raw(node.port(), &["DEL", &gone]), ":1\r\n", "{id} was there");
+        }
+    }
+
+    fn requests(&self) -> u64 {
+        let commands = |node: &Server| {
+            let said = raw(node.port(), &["INFO", "stats"]);
+            said.lines().find_map(|line| line.strip_prefix("total_commands_processed:")).map(number)
+        };
+        self.nodes.iter().map(|node| commands(node).expect("a count")).sum()
+    }
+
+    fn remains(&self, name: &str) -> Vec<String> {
+        // A node of a Redlock that nobody has come to since a claim ran out there has it in its order, which the next one cleans.
+        let script = r"local left = {}
+            local function is_idle(key)
+              if not key:find(':quorum:') or redis.call('TYPE', key).ok ~= 'zset' then return false end
+              for _, claim in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+                if #redis.call('KEYS', '*' .. claim .. '*') > 0 then return false end
+              end
+              return true
+            end
+            for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+              local keeps_out = redis.call('TYPE', key).ok == 'hash' and redis.call('HGET', key, 'gone')
+              if not keeps_out and not is_idle(key) and not key:find(':counters') then table.insert(left, key) end
+            end
+            return left";
+        let all =
+            self.nodes.iter().map(|node| raw(node.port(), &["EVAL", script, "0", &format!("*{name}*")]));
+        all.flat_map(|said| said.lines().map(str::to_owned).collect::<Vec<_>>())
+            .filter(|line| line.contains(name))
+            .collect()
+    }
+}
+
 /// How many servers a Redlock of these tests has.
-pub(crate) const NODES: usize = 5;
+const NODES: usize = 5;
 
 /// Independent servers that keep nothing over a restart.
-pub(crate) fn start_nodes(options: &[&str]) -> Vec<Server> {
-    let options = [&["--appendonly", "no"], options].concat();
-    (0..NODES).map(|_| start_with(&options)).collect()
+pub(crate) fn start_nodes() -> Vec<Server> {
+    (0..NODES).map(|_| start_with(&["--appendonly", "no", "--databases", "4096"])).collect()
+}
+
+/// The same, old enough to have a say. All that the process will want are started at once, so that they grow old
+/// together.
+pub(crate) fn old_nodes(order: &Order) -> Vec<Server> {
+    static STARTED: OnceLock<Mutex<Vec<Vec<Server>>>> = OnceLock::new();
+    let started = STARTED.get_or_init(|| Mutex::new((0..order.in_all).map(|_| start_nodes()).collect()));
+    let another = started.lock().expect("not poisoned").pop();
+    let nodes = another.unwrap_or_else(start_nodes);
+    for node in &nodes {
+        await_age(node, MAX_TTL);
+    }
+    nodes
 }
 
 /// The endpoints of several servers.
@@ -114,35 +261,6 @@ pub(crate) fn await_age(node: &Server, length: Duration) {
         assert!(begun.elapsed() < length + Duration::from_secs(60), "the node does not grow older");
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// Takes the claim `id` on the lock with the key `key` away at a node, behind dlock's back.
-pub(crate) fn lose_claim_of_node(port: u16, key: &str, id: &str) {
-    if raw(port, &["GET", key]).contains(id) {
-        assert_eq!(raw(port, &["DEL", key]), ":1\r\n");
-    } else {
-        assert_eq!(raw(port, &["DEL", &format!("{{{key}}}:dlock:quorum:claim:{id}")]), ":1\r\n");
-    }
-}
-
-/// Takes the claim `id` on the lock with the key `key` away behind dlock's back.
-pub(crate) fn lose_claim(port: u16, key: &str, id: &str) {
-    if raw(port, &["GET", key]).contains(id) {
-        assert_eq!(raw(port, &["DEL", key]), ":1\r\n");
-    } else {
-        assert_eq!(raw(port, &["DEL", &format!("{{{key}}}:dlock:claim:{id}")]), ":1\r\n");
-    }
-}
-
-/// Takes the hold on `name` away behind dlock's back.
-pub(crate) fn lose(server: &Server, name: &str) {
-    assert_eq!(raw(server.port(), &["DEL", &format!("dlock:{name}")]), ":1\r\n", "{name} was held");
-}
-
-/// The same in another database than the first.
-pub(crate) fn lose_in(port: u16, database: &str, name: &str) {
-    let script = format!("redis.call('SELECT', '{database}') return redis.call('DEL', 'dlock:{name}')");
-    assert_eq!(raw(port, &["EVAL", &script, "0"]), ":1\r\n", "{name} was held");
 }
 
 /// Waits until the server answers.

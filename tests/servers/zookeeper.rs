@@ -1,15 +1,49 @@
 //! A real ZooKeeper, and what can be done to it behind everybody's back.
 
+mod messages;
+
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use dlock::backend::zookeeper::{ZkBackend, ZkConfig};
+
 use super::process::dying_with_us;
+use super::site::{self, Kind, Need, Site, number};
 use super::{Server, free_port, shared_folder};
+use crate::support::Service;
+
+/// The service.
+pub(crate) static KIND: Kind = Kind {
+    name: "zk",
+    backend: "zk",
+    missing,
+    start: |_| Arc::new(Zk(vec![start()])),
+    cluster: Some(|| Arc::new(Zk(start_ensemble()))),
+    address: |ports| format!("zk://{}", site::addresses("", ports)),
+    part: |whole, n| Service { endpoint: format!("{}/t{n}", whole.endpoint), ..whole },
+    client: |part, clock| {
+        let config = ZkConfig::parse(&site::options(part)).expect("an address");
+        Arc::new(ZkBackend::open_with(&config, clock))
+    },
+    protocol: || Box::<messages::Zookeeper>::default(),
+    lacks: &[(Need::Overtaking, "what still comes goes with the session that it came by")],
+    max_ttl: None,
+    abandoned_bound: TICK.saturating_mul(2),
+    news_within: |_| Duration::ZERO,
+    tells_all: false,
+    has_sessions: true,
+    // A server that has just started takes a connection and forgets it; that is found out after four seconds.
+    patience: Duration::from_secs(6),
+    blink: Duration::from_millis(100),
+    hand_over: 7.0,
+    // A session that has nothing to say says so to its server every 1.5 s.
+    besides: |time| time.as_secs_f64() / 1.5 + 1.0,
+};
 
 const JARS: &str = "/usr/share/java";
 
@@ -162,26 +196,74 @@ pub(crate) fn endpoint() -> String {
 pub(crate) fn lose(name: &str) {
     let name = dlock::lock::LockName::new(name).expect("a name").percent_encoded();
     let line = format!("/dlock/{name}");
-    let mut raw = Raw::connect(shared_port(), 0);
-    let node = first_of(&mut raw, &line);
+    let mut nodes = Raw::connect(shared_port(), 0).children(&line);
+    nodes.sort_by_key(|node| node[node.len() - 10..].to_owned());
+    end_session_of(shared_port(), &line, nodes.first().expect("somebody is in line"));
+}
+
+/// Ends the session that the node `node` of the line at the path `line` belongs to.
+fn end_session_of(port: u16, line: &str, node: &String) {
+    let mut raw = Raw::connect(port, 0);
     let owner = raw.owner(&format!("{line}/{node}")).expect("still there");
     // The owner, whose connection is closed for this, may come back before the session is.
-    while raw.children(&line).contains(&node) {
-        end_session(shared_port(), owner);
+    while raw.children(line).contains(node) {
+        end_session(port, owner);
     }
 }
 
-/// Removes the node of whoever is first in the line at the path `line` of the server at `port`.
-pub(crate) fn remove_first(port: u16, line: &str) {
-    let mut raw = Raw::connect(port, 0);
-    let node = first_of(&mut raw, line);
-    raw.delete(&format!("{line}/{node}"));
+/// The path of the line of the lock `name` in a part of the service, and the node of the claim `id` in it.
+fn node(port: u16, service: &Service, name: &str, id: &str) -> (String, String) {
+    let address = service.endpoint.trim_start_matches("zk://");
+    let chroot = address.find('/').map_or("", |at| &address[at..]);
+    let line = format!("{chroot}/dlock/{name}");
+    let nodes = Raw::connect(port, 0).children(&line);
+    let node = nodes.into_iter().find(|node| node.replace('-', "").contains(id));
+    let node = node.unwrap_or_else(|| panic!("{id} is in {line}"));
+    (line, node)
 }
 
-fn first_of(raw: &mut Raw, line: &str) -> String {
-    let mut nodes = raw.children(line);
-    nodes.sort_by_key(|node| node[node.len() - 10..].to_owned());
-    nodes.into_iter().next().unwrap_or_else(|| panic!("{line} is empty"))
+/// Servers that are one service.
+struct Zk(Vec<Server>);
+
+impl Site for Zk {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn servers(&self) -> &[Server] {
+        &self.0
+    }
+
+    /// Of several one.
+    fn restart(&self) {
+        self.0[0].restart();
+    }
+
+    fn lose(&self, part: &Service, name: &str, id: &str) {
+        let (line, node) = node(self.0[0].port(), part, name, id);
+        Raw::connect(self.0[0].port(), 0).delete(&format!("{line}/{node}"));
+    }
+
+    fn sever(&self, part: &Service, name: &str, id: &str) {
+        let (line, node) = node(self.0[0].port(), part, name, id);
+        end_session_of(self.0[0].port(), &line, &node);
+    }
+
+    fn requests(&self) -> u64 {
+        let received = |server: &Server| {
+            let said = said(server.port(), *b"srvr").expect("answers");
+            said.lines().find_map(|line| line.strip_prefix("Received: ")).map(number)
+        };
+        self.0.iter().map(|server| received(server).expect("a count")).sum()
+    }
+
+    fn remains(&self, name: &str) -> Vec<String> {
+        let mut raw = Raw::connect(self.0[0].port(), 0);
+        let line = format!("/dlock/{name}");
+        // Curator's leases are in a container, which the server itself removes in the end.
+        let leases = raw.children(&format!("{line}/leases"));
+        raw.children(&line).into_iter().filter(|node| node != "leases").chain(leases).collect()
+    }
 }
 
 /// Ends the session `id` as if its owner had.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::site::{self, Kind, Site};
+use crate::site;
 use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::until_true;
@@ -24,15 +24,14 @@ fn script(bed: &Bed, ttl: &str) -> (Running, Vec<process::Process>) {
 
 #[test]
 fn a_claim_taken_away_ends_the_script_and_its_tree_at_once() {
-    let kind = Kind::of_this_test().expect("a test of a service");
-    let ttl = Duration::from_secs(if kind == Kind::Redlock { 9 } else { 21 });
+    let ttl = site::kind().ttl(Duration::from_secs(21));
     let bed = Bed::new();
     let (running, members) = script(&bed, &format!("{}s", ttl.as_secs()));
     let (overlap, words) = Overlap::words(&bed, &members);
-    site::shared().lose(bed.service(), "x");
+    site::lose(&bed, "x");
     let lost = Instant::now();
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
-    within(lost.elapsed(), kind.news_within(ttl / 3) + Duration::from_millis(500));
+    within(lost.elapsed(), (site::kind().news_within)(ttl / 3) + Duration::from_millis(500));
     assert_eq!(running.finish().signal(), Some(9));
     bed.finish(bed.run(["--name", "x", "--"]).args(words)).silently(0);
     overlap.assert_none(&bed);
@@ -41,7 +40,7 @@ fn a_claim_taken_away_ends_the_script_and_its_tree_at_once() {
 
 #[test]
 fn a_service_that_is_gone_costs_the_script_its_life_before_the_lease_is_over() {
-    let site = Site::start();
+    let site = site::start();
     let bed = Bed::on(site.part());
     let (running, members) = script(&bed, "6s");
     site.freeze();

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::servers::Site as _;
 use crate::servers::etcd::{self, Etcd};
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{certificates, free_port};
@@ -160,12 +161,10 @@ fn a_claim_that_was_taken_away_ends_the_command_at_once() {
     }
     let etcd = Etcd::start();
     let bed = bed(etcd.endpoint());
-    let prefix = bed.service().prefix.clone().expect("a prefix");
-    let running = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", "echo up >up; sleep 1000"]));
-    bed.await_line("up");
+    let holder = bed.held(&["--name", "x"]);
     let begun = Instant::now();
-    etcd.lose(&format!("{prefix}x"));
-    let finished = running.finish();
+    etcd.lose(bed.service(), "x", holder.claim());
+    let finished = holder.running.finish();
     assert_eq!(finished.code(), Some(76), "{}", finished.err);
     within(begun.elapsed(), Duration::from_secs(1));
 }

@@ -14,8 +14,8 @@ use crate::support::{Bed, Service};
 /// Short, so that whoever is not answered soon asks again, and longer than what a test takes afterwards.
 const OPTIONS: [&str; 3] = ["-q", "--ttl", "9s"];
 
-/// A way to each server, and two beds: over the ways, and past them. In the first database, which nobody else uses and which
-/// need not be chosen: what is said first on a connection is the claim's request.
+/// A way to each server, and two beds: over the ways, and past them. Without a prefix, which nobody else is, and in the first
+/// database, which need not be chosen: what is said first on a connection is the claim's request.
 struct Site<'a> {
     servers: &'a [Server],
     ways: Vec<Proxy>,
@@ -125,7 +125,7 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
         ("unheard-slots", &["--slots", "1"]),
         ("unheard-two", &["-x", "--name", "unheard-too"]),
     ];
-    let own = site::Site::start();
+    let own = site::start();
     for (name, mode) in modes {
         let site = Site::on(own.servers(), name);
         site.know_entering(mode);
@@ -142,7 +142,7 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
 /// The servers do not know the script any more, as after a failover, and their word of that comes to nobody.
 #[test]
 fn a_release_that_is_answered_too_late_is_done() {
-    let own = site::Site::start();
+    let own = site::start();
     for (name, mode) in [("answerless", &["-x"][..]), ("answerless-shared", &["--shared"])] {
         let site = Site::on(own.servers(), name);
         let options = [&OPTIONS[..], &["--name", name], mode].concat();
@@ -157,7 +157,7 @@ fn a_release_that_is_answered_too_late_is_done() {
 
 #[test]
 fn a_withdrawal_that_is_answered_too_late_is_done() {
-    let own = site::Site::start();
+    let own = site::start();
     let site = Site::on(own.servers(), "withdrawn");
     let holder = site.past.held(&["--name", "withdrawn", "-q"]);
     let running = site.over.start(site.over.run(OPTIONS).args(["--name", "withdrawn", "--", "true"]));

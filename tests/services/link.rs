@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::servers::Site;
 use crate::servers::proxy::Proxy;
-use crate::site::Site;
 use crate::support::program::dlock;
 use crate::support::{Bed, Service};
 
@@ -58,7 +58,7 @@ impl Link {
     }
 
     /// `part` of the service as it is reached over the link.
-    pub(crate) fn leads_to(&mut self, site: &Site, part: &Service) -> Service {
+    pub(crate) fn leads_to(&mut self, site: &dyn Site, part: &Service) -> Service {
         let mut endpoint = part.endpoint.clone();
         for server in site.servers() {
             let relay = Proxy::at(IpAddr::V4(self.host), server.port());

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::link::Link;
-use crate::site::{Kind, Site};
+use crate::site;
 use crate::support::chance::{Random, length, seed};
 use crate::support::running::CROWD;
 use crate::support::wait::{let_pass, until_true, until_within};
@@ -143,9 +143,9 @@ fn whatever_links_are_cut_one_leads_and_observers_see_the_true_history() {
         }
     }
     let _load = quiet::loading();
-    let site = Site::start();
+    let site = site::start();
     let part = site.part();
-    let beds: Vec<Bed> = links.iter_mut().map(|link| Bed::on(link.leads_to(&site, &part))).collect();
+    let beds: Vec<Bed> = links.iter_mut().map(|link| Bed::on(link.leads_to(&*site, &part))).collect();
     let own = Bed::on(part);
     let observer = own.start(&mut own.verb("leader", ["x", "--follow", "--json"]));
     until_true("an observer", || observer.out_so_far() == "null\n");
@@ -192,9 +192,9 @@ fn whatever_links_are_cut_one_leads_and_observers_see_the_true_history() {
         seen.len()
     );
     assert_eq!(truth.those("overlap").collect::<Vec<_>>(), [""; 0], "two led at once");
-    if site.kind() != Kind::Redlock {
+    if site.kind().is_ordered() {
         assert!(truth.terms().is_sorted(), "tokens fall: {:?}", truth.terms());
-        truth.judge(&seen, site.kind() == Kind::Etcd);
+        truth.judge(&seen, site.kind().tells_all);
     }
     for bed in &beds {
         bed.await_no_process();

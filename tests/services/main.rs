@@ -128,5 +128,5 @@ mod on_memcached {
 
 /// Locks of a test are in a part of the service that its name begins with; if that is none, in its own folder.
 fn service(root: &std::path::Path) -> support::Service {
-    if site::Kind::of_this_test().is_some() { site::shared().part() } else { support::Service::file(root) }
+    if site::kind_of_this_test().is_some() { site::part() } else { support::Service::file(root) }
 }

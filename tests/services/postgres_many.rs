@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::postgres::{bed_at, bed_on, start};
+use crate::servers::Site as _;
 use crate::servers::postgres::{self, Postgres};
 use crate::servers::{Server, free_port, shared_folder};
 use crate::support::Bed;
@@ -109,7 +110,7 @@ fn a_wake_up_that_is_lost_costs_no_more_than_the_time_to_the_next_renewal() {
     bed.await_waiters("x", 1);
     let begun = Instant::now();
     // Whoever removes a row by hand tells nobody.
-    server.lose("dlock_", "x");
+    server.lose(bed.service(), "x", holder.claim());
     waiter.await_start();
     within(begun.elapsed(), Duration::from_secs(3));
     waiter.release();

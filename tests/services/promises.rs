@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::hostile;
 use crate::servers::free_port;
-use crate::site::{self, Kind, Site};
+use crate::site;
 use crate::support::bed::Holder;
 use crate::support::bounds::slack;
 use crate::support::process::{is_alive, is_stopped};
@@ -19,10 +19,6 @@ use crate::support::{Bed, process, quiet, within};
 const TTL: Duration = Duration::from_secs(6);
 /// What leaves of a lease as much as can be to its renewal.
 const SHORT: [&str; 4] = ["--ttl", "3s", "--grace", "0"];
-
-fn kind() -> Kind {
-    Kind::of_this_test().expect("a test of a service")
-}
 
 /// Lets the command end; that the service was doubted meanwhile may have been said.
 #[track_caller]
@@ -38,19 +34,18 @@ fn words_of(length: Duration) -> String {
 #[test]
 fn a_claim_taken_away_ends_the_tree_at_once_and_the_next_token_is_higher() {
     let _alone = quiet::measuring();
-    let kind = kind();
     // So long that an end in time is none at the end of the lease.
-    let ttl = Duration::from_secs(if kind == Kind::Redlock { 9 } else { 21 });
+    let ttl = site::kind().ttl(Duration::from_secs(21));
     let bed = Bed::new();
     let (tree, words) = Tree::words(&bed, "tree");
     let holder = bed.start(bed.run(["--name", "x", "--ttl", &words_of(ttl), "--"]).args(words));
     let members = tree.await_grown(&bed);
     let token = bed.status("x")["holders"][0]["token"].as_str().expect("a token").parse::<u64>().expect("digits");
     let (overlap, words) = Overlap::words(&bed, &members);
-    site::shared().lose(bed.service(), "x");
+    site::lose(&bed, "x");
     let lost = Instant::now();
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
-    within(lost.elapsed(), kind.news_within(ttl / 3) + Duration::from_millis(500));
+    within(lost.elapsed(), (site::kind().news_within)(ttl / 3) + Duration::from_millis(500));
     holder.finish().failed(76, &["lost x"]);
     bed.finish(bed.run(["--name", "x", "--"]).args(words)).silently(0);
     overlap.assert_none(&bed);
@@ -81,7 +76,7 @@ fn a_waiter_that_is_removed_waits_again_at_the_end_and_says_so() {
 
 #[test]
 fn a_short_freeze_of_the_service_changes_nothing() {
-    let site = Site::start();
+    let site = site::start();
     let bed = Bed::on(site.part());
     let holder = bed.held(&["--name", "x", "--ttl", "9s"]);
     let waiter = bed.start(&mut bed.run(["-q", "--name", "x", "--ttl", "9s", "--", "sh", "-c", "exit 5"]));
@@ -100,7 +95,7 @@ fn a_short_freeze_of_the_service_changes_nothing() {
 #[test]
 fn doubt_that_nobody_reads_keeps_no_renewal_waiting() {
     const TTL: Duration = Duration::from_secs(12);
-    let site = Site::start();
+    let site = site::start();
     let bed = Bed::on(site.part());
     let unread = Unread::full(unread::Kind::Pipe);
     let words = ["--name", "x", "--ttl", &words_of(TTL), "--", "sh", "-c", "echo up >up; read _ <gate; exit 5"];
@@ -122,7 +117,7 @@ fn doubt_that_nobody_reads_keeps_no_renewal_waiting() {
 #[test]
 fn a_long_freeze_of_the_service_ends_the_tree_before_it_can_give_the_lock_away() {
     let _alone = quiet::measuring();
-    let site = Site::start();
+    let site = site::start();
     let bed = Bed::on(site.part());
     let (tree, words) = Tree::words(&bed, "tree");
     let holder = bed.start(bed.run(["--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
@@ -144,7 +139,7 @@ fn a_long_freeze_of_the_service_ends_the_tree_before_it_can_give_the_lock_away()
 
 #[test]
 fn a_restart_of_the_service_changes_nothing_for_holder_and_waiters() {
-    let site = Site::start();
+    let site = site::start();
     let bed = Bed::on(site.part());
     let holder = bed.held(&["--name", "x", "--ttl", "20s"]);
     let mut waiters = Vec::new();
@@ -200,7 +195,6 @@ fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
 
 #[test]
 fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
-    let kind = kind();
     let bed = Bed::new();
     let holder = bed.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
     let (front, keeper) = (holder.running.pid(), holder.running.keeper());
@@ -213,21 +207,20 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
     }
     let command = holder.command();
     until_true("the command's death with its keeper", || !is_alive(command));
-    let most = Duration::from_secs(3) + kind.abandoned_bound() + slack().max(Duration::from_secs(1));
+    let most = Duration::from_secs(3) + site::kind().abandoned_bound + slack().max(Duration::from_secs(1));
     bed.finish(&mut bed.run(["-q", "-w", &words_of(most), "--name", "x", "--", "true"])).silently(0);
 }
 
 #[test]
 fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
     let _alone = quiet::measuring();
-    let kind = kind();
     let bed = Bed::new();
     let ports = [("down", free_port()), ("mute", hostile::mute()), ("babbling", hostile::babbling())];
     let (mut runs, mut looks) = (Vec::new(), Vec::new());
     // All beside each other, since they mostly wait.
     for (wait, most) in [("0", 500), ("1500ms", 1_500)] {
         for (_, port) in ports {
-            let address = kind.address(port);
+            let address = site::kind().at(&[port]).endpoint;
             let words =
                 ["run", "--endpoint", &address, "--ttl", "3s", "-w", wait, "--name", "x", "--", "touch", "started"];
             runs.push((port, Duration::from_millis(most), bed.start(&mut bed.dlock(words))));
@@ -236,7 +229,7 @@ fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
     for (what, port) in ports {
         for verb in [&["status", "x"][..], &["list"], &["watch", "x"], &["doctor"]] {
             let mut command = bed.dlock(&verb[..1]);
-            command.args(["--endpoint", &kind.address(port)]).args(&verb[1..]);
+            command.args(["--endpoint", &site::kind().at(&[port]).endpoint]).args(&verb[1..]);
             looks.push((what, port, verb, bed.start(&mut command)));
         }
     }
@@ -257,10 +250,9 @@ fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
 
 #[test]
 fn a_keeper_that_says_nothing_of_a_silent_service_is_spoken_for_with_the_services_address() {
-    let kind = kind();
     let port = hostile::mute();
     let bed = Bed::new();
-    let address = kind.address(port);
+    let address = site::kind().at(&[port]).endpoint;
     let run = bed.start(&mut bed.dlock(["run", "--endpoint", &address, "-w", "1s", "--name", "x", "--", "true"]));
     process::signal(run.keeper(), Signal::STOP);
     run.finish().failed(69, &[&port.to_string(), "was stopped"]);
@@ -269,10 +261,9 @@ fn a_keeper_that_says_nothing_of_a_silent_service_is_spoken_for_with_the_service
 
 #[test]
 fn a_silent_service_is_named_once_while_dlock_goes_on_trying() {
-    let kind = kind();
     let port = hostile::mute();
     let bed = Bed::new();
-    let address = kind.address(port);
+    let address = site::kind().at(&[port]).endpoint;
     let words = ["run", "--endpoint", &address, "-w", "4s", "--name", "x", "--", "true"];
     let ended = bed.finish(&mut bed.dlock(words));
     assert_eq!(ended.code(), Some(69), "{}", ended.err);
@@ -285,7 +276,7 @@ fn a_silent_service_is_named_once_while_dlock_goes_on_trying() {
 #[test]
 fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
     let _alone = quiet::measuring();
-    let site = Site::start();
+    let site = site::start();
     let bed = Bed::on(site.part());
     let holder = bed.held(&["--name", "x", "--ttl", "20s"]);
     let waiter = bed.start(&mut bed.run(["-w", "5s", "--ttl", "20s", "--name", "x", "--", "touch", "started"]));
@@ -305,7 +296,7 @@ fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
 
 #[test]
 fn a_doubtful_hold_whose_command_has_not_started_says_nothing_of_one() {
-    let site = Site::start();
+    let site = site::start();
     let bed = Bed::on(site.part());
     let holder = bed.held(&["--name", "x"]);
     let waiter = bed.start(&mut bed.run(["--ttl", "6s", "--name", "x", "--", "true"]));
@@ -326,7 +317,7 @@ fn a_doubtful_hold_whose_command_has_not_started_says_nothing_of_one() {
 
 #[test]
 fn a_release_that_is_not_confirmed_is_one_line_and_the_status_stays() {
-    let site = Site::start();
+    let site = site::start();
     let bed = Bed::on(site.part());
     let holder = bed.held(&["--name", "x", "--ttl", "60s", "-q"]);
     site.freeze();

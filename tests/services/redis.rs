@@ -160,7 +160,7 @@ fn a_hold_that_is_taken_away_ends_the_command_at_once() {
     let server = redis::start_with(QUIET);
     let bed = bed_on(&server);
     let holder = bed.held(&["--name", "x"]);
-    redis::lose(&server, "x");
+    assert_eq!(redis::raw(server.port(), &["DEL", "dlock:x"]), ":1\r\n");
     holder.running.finish().failed(76, &["lost x"]);
     bed.assert_free("x");
 }
@@ -257,7 +257,7 @@ fn looking_at_the_server_does_not_make_a_holder_deaf() {
     holder.await_start();
     until_true("a warning", || holder.running.err_so_far().contains("allkeys-lru"));
     let begun = std::time::Instant::now();
-    redis::lose(&server, "x");
+    assert_eq!(redis::raw(server.port(), &["DEL", "dlock:x"]), ":1\r\n");
     assert_eq!(holder.running.finish().code(), Some(76));
     // Long before the next renewal.
     within(begun.elapsed(), Duration::from_secs(5));
@@ -300,7 +300,7 @@ fn a_hold_lost_on_one_name_frees_the_others_only_when_it_leaves() {
         let claim = backend.enter(&request, soon()).await.expect("enters");
         let state = claim.changed(None).await.expect("answers");
         assert!(matches!(state, ClaimState::Held(_)), "{state:?}");
-        redis::lose(&server, "x");
+        assert_eq!(redis::raw(server.port(), &["DEL", "dlock:x"]), ":1\r\n");
         let state = claim.changed(Some(&state)).await.expect("answers");
         assert!(matches!(state, ClaimState::Lost(_)), "{state:?}");
         // Its command may still run.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, free_port, redis};
-use crate::site::{self, MAX_TTL};
+use crate::site;
 use crate::support::bed::Holder;
 use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
@@ -142,7 +142,7 @@ fn a_majority_that_goes_away_ends_the_tree_before_the_lease_does() {
 
 #[test]
 fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
-    let nodes = redis::start_nodes(&[]);
+    let nodes = redis::start_nodes();
     let bed = bed_on(&nodes);
     // No grace, so that as much as can be of the lease is there for a renewal.
     let short = ["--max-ttl", "3s", "--ttl", "3s", "--grace", "0", "--name", "x"];
@@ -175,7 +175,7 @@ fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
 /// A majority that forgot the hold could give the lock away at once, if it had a say.
 #[test]
 fn a_majority_that_restarts_empty_gives_nothing_away_while_the_tree_lives() {
-    let nodes = redis::start_nodes(&[]);
+    let nodes = redis::start_nodes();
     let bed = bed_on(&nodes);
     let short = ["--max-ttl", "3s", "--ttl", "3s", "--name", "x"];
     for node in &nodes {
@@ -211,7 +211,7 @@ fn a_node_that_was_restarted_has_no_say() {
     let waited = bed.finish(&mut bed.run(["-q", "--wait", "30s", "--name", "x", "--", "true"]));
     assert_eq!(waited.code(), Some(0), "{}", waited.err);
     let age = redis::age(&young[2]).expect("an age");
-    assert!(age >= MAX_TTL, "held when the third was {age:?} old");
+    assert!(age >= redis::MAX_TTL, "held when the third was {age:?} old");
 }
 
 #[test]

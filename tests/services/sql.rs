@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::servers::Site;
 use crate::servers::proxy::{Conduct, Proxy};
-use crate::servers::{mariadb, postgres};
-use crate::site::{Kind, Site};
+use crate::servers::mariadb::{self, Mysql};
+use crate::servers::postgres::{self, Postgres};
+use crate::site;
 use crate::support::chance::rounds;
 use crate::support::process::{self, is_alive};
 use crate::support::running::{CROWD, finish_all};
@@ -15,51 +17,70 @@ use crate::support::wait::{let_pass, until_true};
 use crate::support::{Bed, Service};
 
 /// A database.
-struct Database(Site);
+enum Database {
+    Mysql(Mysql),
+    Postgres(Postgres),
+}
 
 impl Database {
     /// One that writes every request down.
     fn start() -> Self {
-        Self(match Kind::of_this_test().expect("a test of a service") {
-            Kind::Postgres => Site::Postgres(postgres::start_with(&["fsync=on", "log_statement=all"])),
-            _ => Site::Mysql(mariadb::start_with(&["--general-log=1", "--general-log-file=requests"])),
-        })
+        let mysql = ["--general-log=1", "--general-log-file=requests"];
+        Self::with(&["fsync=on", "log_statement=all"], &mysql)
+    }
+
+    /// One for as many as there may be.
+    fn roomy() -> Self {
+        Self::with(&["fsync=on", "max_connections=600"], &[])
+    }
+
+    fn with(postgres: &[&str], mysql: &[&str]) -> Self {
+        match site::kind().name {
+            "postgres" => Self::Postgres(postgres::start_with(postgres)),
+            _ => Self::Mysql(Mysql(mariadb::start_with(mysql))),
+        }
+    }
+
+    fn site(&self) -> &dyn Site {
+        match self {
+            Self::Mysql(mysql) => mysql,
+            Self::Postgres(postgres) => postgres,
+        }
     }
 
     fn bed(&self) -> Bed {
-        Bed::on(self.0.part())
+        Bed::on(self.site().part())
     }
 
     /// What it was asked.
     fn log(&self) -> String {
-        match &self.0 {
-            Site::Postgres(postgres) => postgres.server().log(),
-            Site::Mysql(server) => {
-                std::fs::read_to_string(server.folder().join("data/requests")).unwrap_or_default()
+        match self {
+            Self::Postgres(postgres) => postgres.server().log(),
+            Self::Mysql(mysql) => {
+                std::fs::read_to_string(mysql.0.folder().join("data/requests")).unwrap_or_default()
             }
-            _ => unreachable!("only databases are started"),
         }
     }
 
     /// Has the row of the lock `name` locked for `length`.
     fn occupy(&self, prefix: &str, name: &str, length: Duration) {
-        match &self.0 {
-            Site::Postgres(postgres) => postgres.occupy(prefix, name, length),
-            Site::Mysql(server) => mariadb::occupy(server, prefix, name, length),
-            _ => unreachable!("only databases are started"),
+        match self {
+            Self::Postgres(postgres) => postgres.occupy(prefix, name, length),
+            Self::Mysql(mysql) => mariadb::occupy(&mysql.0, prefix, name, length),
+        }
+    }
+
+    fn ask(&self, statement: &str) -> String {
+        match self {
+            Self::Postgres(postgres) => postgres.sql(statement),
+            Self::Mysql(mysql) => mariadb::ask(&mysql.0, &format!("USE {}; {statement}", mariadb::DATABASE)),
         }
     }
 
     /// How many rows of claims are left there, and how many notes of ended ones.
     fn rows(&self, prefix: &str) -> (u64, u64) {
         let count = |table: &str| {
-            let text = match &self.0 {
-                Site::Postgres(postgres) => postgres.sql(&format!("SELECT count(*) FROM {prefix}{table}")),
-                Site::Mysql(server) => {
-                    mariadb::ask(server, &format!("SELECT COUNT(*) FROM {}.{prefix}{table}", mariadb::DATABASE))
-                }
-                _ => unreachable!("only databases are started"),
-            };
+            let text = self.ask(&format!("SELECT COUNT(*) FROM {prefix}{table}"));
             text.trim().parse().expect("a number")
         };
         (count("claim"), count("gone"))
@@ -67,19 +88,17 @@ impl Database {
 
     /// Makes all notes as old as they need to be to be forgotten.
     fn age_notes(&self, prefix: &str) {
-        match &self.0 {
-            Site::Postgres(postgres) => drop(postgres.sql(&format!("UPDATE {prefix}gone SET until = 0"))),
-            Site::Mysql(server) => {
-                drop(mariadb::ask(server, &format!("UPDATE {}.{prefix}gone SET until = 0", mariadb::DATABASE)));
-            }
-            _ => unreachable!("only databases are started"),
-        }
+        self.ask(&format!("UPDATE {prefix}gone SET until = 0"));
+    }
+
+    /// How often what the one or the other calls so was asked for.
+    fn asked(&self, postgres: &str, mysql: &str) -> usize {
+        self.log().matches(if matches!(self, Self::Postgres(_)) { postgres } else { mysql }).count()
     }
 
     /// How many steps on a line it was asked for.
     fn steps(&self) -> usize {
-        let begin = if self.0.kind() == Kind::Postgres { "statement: BEGIN" } else { "START TRANSACTION" };
-        self.log().matches(begin).count()
+        self.asked("statement: BEGIN", "START TRANSACTION")
     }
 
     /// The same when nobody is about to take another: whoever is late to listen looks every half a second until then.
@@ -96,8 +115,7 @@ impl Database {
 
     /// How often somebody began to listen.
     fn listenings(&self) -> usize {
-        let begin = if self.0.kind() == Kind::Postgres { "LISTEN \"" } else { "SET @dlock_says = GET_LOCK" };
-        self.log().matches(begin).count()
+        self.asked("LISTEN \"", "SET @dlock_says = GET_LOCK")
     }
 }
 
@@ -105,14 +123,9 @@ impl Database {
 fn holds_and_waits_outlast_a_connection_that_breaks() {
     let database = Database::start();
     let bed = database.bed();
-    let port = bed.service().endpoint.rsplit(':').next().and_then(|end| end.split('/').next()?.parse().ok());
-    let proxy = Proxy::to(port.expect("a port"));
-    let service = bed.service();
-    let behind = Bed::on(Service {
-        backend: service.backend,
-        endpoint: database.0.kind().address(proxy.port()),
-        prefix: service.prefix.clone(),
-    });
+    let port = database.site().ports()[0];
+    let proxy = Proxy::to(port);
+    let behind = Bed::on(bed.service().through(proxy.port(), port));
     let holder = behind.held(&["--name", "x", "-q"]);
     let mut waiter = behind.hold(&["--name", "x", "-q"]);
     bed.await_waiters("x", 1);
@@ -150,16 +163,16 @@ fn renewals_do_not_wait_for_the_row_of_the_lock() {
 
 #[test]
 fn a_database_that_is_gone_for_longer_than_the_lease_loses_the_lock() {
-    let database = Database(Site::start());
+    let database = Database::roomy();
     let bed = database.bed();
     let holder = bed.held(&["--name", "x", "--ttl", "5s"]);
     let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "5s"]);
     bed.await_waiters("x", 1);
     let command = holder.command();
-    database.0.down();
+    database.site().down();
     let ended = holder.running.finish();
     assert!(ended.code() == Some(76) && !is_alive(command), "{}", ended.err);
-    database.0.restart();
+    database.site().restart();
     waiter.await_start();
     waiter.release();
     bed.assert_free("x");
@@ -194,9 +207,9 @@ fn a_run_on_a_free_lock_hands_over_to_nobody_and_keeps_nobody_out() {
         bed.finish(&mut bed.run(["-q", "--name", "x", "--", "true"])).silently(0);
     }
     let log = database.log();
-    let (hand_over, note) = match database.0.kind() {
-        Kind::Postgres => ("WITH given AS", "_gone\" ("),
-        _ => ("SET @dlock_next", "_gone` ("),
+    let (hand_over, note) = match &database {
+        Database::Postgres(_) => ("WITH given AS", "_gone\" ("),
+        Database::Mysql(_) => ("SET @dlock_next", "_gone` ("),
     };
     let kept_out = log.lines().filter(|line| line.contains("INSERT INTO") && line.contains(note)).count();
     assert_eq!(kept_out, 0, "{log}");
@@ -240,7 +253,7 @@ fn one_step_ends_a_hold_and_begins_the_next() {
 
 #[test]
 fn the_longest_prefix_does_as_well() {
-    let database = Database(Site::start());
+    let database = Database::roomy();
     let part = database.bed();
     let service = part.service();
     for length in [30, 40] {
@@ -268,7 +281,7 @@ fn what_was_handed_over_outlasts_a_crash_of_the_database() {
     holder.let_go();
     next.await_start();
     // The server's own habit is to write down within half a second what nobody has waited for.
-    database.0.restart();
+    database.site().restart();
     assert_eq!(bed.status("x")["holders"][0]["token"], next.token().to_string());
     let mut last = bed.hold(&long);
     bed.await_waiters("x", 1);
@@ -284,7 +297,7 @@ fn what_was_handed_over_outlasts_a_crash_of_the_database() {
 
 #[test]
 fn a_line_of_forty_holds_in_the_order_of_arrival() {
-    let database = Database(Site::start());
+    let database = Database::roomy();
     let bed = database.bed();
     let holder = bed.held(&["--name", "x", "--ttl", "10m", "-q"]);
     let mut line = Vec::new();
@@ -304,7 +317,7 @@ fn a_line_of_forty_holds_in_the_order_of_arrival() {
 
 #[test]
 fn several_names_in_any_order_never_stand_in_each_others_way() {
-    let database = Database(Site::start());
+    let database = Database::roomy();
     let bed = database.bed();
     let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "a", "c"]];
     let script = "read n <counter; sleep 0.002; echo $((n + 1)) >counter";
@@ -322,7 +335,7 @@ fn several_names_in_any_order_never_stand_in_each_others_way() {
 #[test]
 fn however_many_runs_leave_no_row_behind() {
     const TTL: &str = "3s";
-    let database = Database(Site::start());
+    let database = Database::roomy();
     let bed = database.bed();
     let prefix = bed.service().prefix.clone().expect("a prefix");
     let left = AtomicUsize::new(rounds(120));

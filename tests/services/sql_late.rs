@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::site::{self, Kind};
+use crate::site;
 use crate::support::wait::until_true;
-use crate::support::{Bed, Service};
+use crate::support::Bed;
 
 /// What happens to the first request that changes something.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,15 +120,14 @@ fn connect(client: TcpStream, server: TcpStream, victim: Option<(Sender<Late>, F
 fn behind(bed: &Bed, fate: Fate) -> (Bed, Receiver<Late>) {
     let service = bed.service();
     let port = service.endpoint.rsplit(':').next().and_then(|end| end.split('/').next()?.parse().ok());
-    let (port, late) = relay(port.expect("a port"), fate);
-    let kind = Kind::of_this_test().expect("a test of a service");
-    let prefix = service.prefix.clone();
-    (Bed::on(Service { backend: service.backend, endpoint: kind.address(port), prefix }), late)
+    let port = port.expect("a port");
+    let (relay, late) = relay(port, fate);
+    (Bed::on(service.through(relay, port)), late)
 }
 
 /// A database whose tables are there.
 fn database() -> Bed {
-    let bed = Bed::on(site::shared().part());
+    let bed = Bed::on(site::part());
     bed.finish(&mut bed.run(["--name", "x", "-q", "--", "true"])).silently(0);
     bed
 }

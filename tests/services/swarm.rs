@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::oracle::Oracle;
-use crate::site::{Kind, Site};
+use crate::servers::Site;
+use crate::site;
 use crate::support::chance::{Random, length, seed};
 use crate::support::running::CROWD;
 use crate::support::wait::{let_pass, until_true};
@@ -34,7 +35,7 @@ struct One {
 }
 
 struct Enemy<'a> {
-    site: &'a Site,
+    site: &'a dyn Site,
     random: Random,
     /// Each of the swarm of which a process was hurt; if that is stopped, which, and until when.
     hurt: BTreeMap<i32, Option<(i32, Instant)>>,
@@ -131,10 +132,10 @@ fn judge(way: Way, ended: &Finished) {
 #[test]
 fn whatever_is_killed_stopped_frozen_or_restarted_no_two_trees_overlap() {
     let _load = quiet::loading();
-    let site = Site::start();
+    let site = site::start();
     let bed = Bed::on(site.part());
     let oracle = Oracle::new(&bed);
-    let mut enemy = Enemy { site: &site, random: Random(seed()), hurt: BTreeMap::new(), frozen_until: None };
+    let mut enemy = Enemy { site: &*site, random: Random(seed()), hurt: BTreeMap::new(), frozen_until: None };
     let mut swarm: Vec<One> = Vec::new();
     let (begun, length) = (Instant::now(), length(LENGTH));
     while begun.elapsed() < length || oracle.holds().len() < 30 {
@@ -159,7 +160,7 @@ fn whatever_is_killed_stopped_frozen_or_restarted_no_two_trees_overlap() {
     }
     assert_eq!(oracle.violations(), "");
     // On a Redlock a token is best effort.
-    if site.kind() != Kind::Redlock {
+    if site.kind().is_ordered() {
         assert_eq!(oracle.disorder().first(), None);
     }
     eprintln!("{} holds", oracle.holds().len());

@@ -3,14 +3,12 @@
 use rustix::process::Signal;
 
 use crate::servers::proxy::{Conduct, Proxy};
-use crate::site::{self, Kind};
+use crate::site;
 use crate::support::wait::until_true;
 use crate::support::{Bed, Service};
 
 /// What the request to enter says, and none before it.
 const LABEL: &str = "unconfirmed-label";
-/// The same where texts are sent in hexadecimal digits.
-const DIGITS: &str = "756e636f6e6669726d65642d6c6162656c";
 /// What is said of it.
 const SAID: [&str; 2] = ["cannot withdraw the request for x", "if it was granted, it ends by itself within"];
 
@@ -29,8 +27,7 @@ impl Ways {
         let mut service: Service = past.service().clone();
         let each: Vec<Proxy> = site.servers().iter().map(|server| Proxy::to(server.port())).collect();
         for (server, way) in site.servers().iter().zip(&each) {
-            let [from, to] = [server.port(), way.port()].map(|port| format!(":{port}"));
-            service.endpoint = service.endpoint.replace(&from, &to);
+            service = service.through(way.port(), server.port());
         }
         Self { over: Bed::on(service), each }
     }
@@ -41,8 +38,7 @@ impl Ways {
 
     /// A run whose request to enter is done, wholly or in part; it does not hear of that, and is heard no more.
     fn cut_off(&self, options: &[&str]) -> crate::support::Running {
-        let digits = Kind::of_this_test() == Some(Kind::Mysql);
-        self.all(Conduct::MuteFrom(if digits { DIGITS } else { LABEL }));
+        self.all(Conduct::MuteFrom(LABEL));
         let mut run = self.over.run(["--name", "x", "--ttl", "30s", "--label", LABEL]);
         let running = self.over.start(run.args(options).args(["--", "true"]));
         until_true("a request", || self.each.iter().all(|way| way.conduct() == Conduct::Mute));

@@ -4,20 +4,12 @@
 use rustix::process::Signal;
 
 use crate::servers::proxy::{Conduct, Proxy};
-use crate::site::{self, Kind};
+use crate::site;
 use crate::support::wait::until_true;
-use crate::support::{Bed, Service};
+use crate::support::Bed;
 
 /// What the request to enter says, and none before it.
 const LABEL: &str = "unheard-label";
-
-/// The same part of the service, reached through `way`.
-fn over(way: &Proxy, past: &Bed) -> Bed {
-    let kind = Kind::of_this_test().expect("a test of a service");
-    let service = past.service();
-    let (backend, prefix) = (service.backend, service.prefix.clone());
-    Bed::on(Service { backend, endpoint: kind.address(way.port()), prefix })
-}
 
 /// The request is done at once, and no answer comes any more.
 #[test]
@@ -27,8 +19,9 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
         let past = Bed::on(site.part());
         // So that what a first run of all makes is there.
         past.finish(past.run(["--name", "x", "-q"]).args(mode).args(["--", "true"])).silently(0);
-        let way = Proxy::to(site.servers()[0].port());
-        let over = over(&way, &past);
+        let port = site.servers()[0].port();
+        let way = Proxy::to(port);
+        let over = Bed::on(past.service().through(way.port(), port));
         way.set(Conduct::MuteFrom(LABEL));
         let mut run = over.run(["-q", "--name", "x", "--ttl", "30s", "--label", LABEL]);
         let running = over.start(run.args(mode).args(["--", "true"]));

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::site::{self, Kind, Site};
+use crate::servers::Site;
+use crate::site;
 use crate::support::gate::Gate;
 use crate::support::process::{is_alive, is_stopped};
 use crate::support::scripts::{Overlap, Tree};
@@ -66,7 +67,7 @@ impl One {
 }
 
 /// A holder of each way, each with a bed of its own, which mostly wait and so do it beside each other.
-fn one_of_each(site: &Site, ttl: &str) -> Vec<(Bed, One)> {
+fn one_of_each(site: &dyn Site, ttl: &str) -> Vec<(Bed, One)> {
     let mut all = Vec::new();
     for way in Way::OTHERS {
         let bed = Bed::on(site.part());
@@ -80,17 +81,16 @@ fn one_of_each(site: &Site, ttl: &str) -> Vec<(Bed, One)> {
 #[test]
 fn a_term_taken_away_ends_at_once_and_the_next_one_has_a_greater_token() {
     let _alone = quiet::measuring();
-    let kind = Kind::of_this_test().expect("a test of a service");
-    let ttl = Duration::from_secs(if kind == Kind::Redlock { 9 } else { 21 });
+    let ttl = site::kind().ttl(Duration::from_secs(21));
     let words = format!("{}ms", ttl.as_millis());
     for way in [Way::Elect, Way::Forever] {
         let bed = Bed::new();
         let one = One::start(&bed, way, "one", &words);
         let (command, token) = one.turn(&bed, 1);
-        site::shared().lose(bed.service(), "x");
+        site::lose(&bed, "x");
         let lost = Instant::now();
         until_true("the end of the command", || !is_alive(command));
-        within(lost.elapsed(), kind.news_within(ttl / 3) + Duration::from_millis(500));
+        within(lost.elapsed(), (site::kind().news_within)(ttl / 3) + Duration::from_millis(500));
         if way == Way::Elect {
             one.running.finish().failed(76, &["lost x"]);
             let next = bed.held(&["--name", "x"]);
@@ -111,12 +111,12 @@ fn a_term_taken_away_ends_at_once_and_the_next_one_has_a_greater_token() {
 
 #[test]
 fn a_short_freeze_and_a_restart_change_nothing_for_holders_and_waiters() {
-    let site = Site::start();
-    let ttl = if site.kind() == Kind::Redlock { "9s" } else { "15s" };
-    let all = one_of_each(&site, ttl);
+    let site = site::start();
+    let ttl = format!("{}s", site.kind().ttl(Duration::from_secs(15)).as_secs());
+    let all = one_of_each(&*site, &ttl);
     let mut behind = Vec::new();
     for (bed, one) in &all {
-        behind.push(One::start(bed, one.way, "behind", ttl));
+        behind.push(One::start(bed, one.way, "behind", &ttl));
         bed.await_waiters("x", 1);
     }
     site.freeze();
@@ -133,7 +133,7 @@ fn a_short_freeze_and_a_restart_change_nothing_for_holders_and_waiters() {
         one.end(&bed);
         let (_, next) = behind.turn(&bed, 1);
         // On a Redlock it is best effort.
-        assert!(next > token || site.kind() == Kind::Redlock, "{next} after {token}");
+        assert!(next > token || !site.kind().is_ordered(), "{next} after {token}");
         behind.end(&bed);
         bed.await_no_process();
     }
@@ -143,7 +143,7 @@ fn a_short_freeze_and_a_restart_change_nothing_for_holders_and_waiters() {
 fn a_long_freeze_ends_every_tree_before_the_service_can_give_the_lock_away() {
     const TTL: Duration = Duration::from_secs(6);
     let _alone = quiet::measuring();
-    let site = Site::start();
+    let site = site::start();
     let all = Way::OTHERS.map(|way| {
         let bed = Bed::on(site.part());
         let (tree, words) = Tree::words(&bed, "tree");
@@ -248,7 +248,6 @@ fn a_killed_process_ends_the_tree_and_frees_the_lock_at_once() {
 
 #[test]
 fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
-    let kind = Kind::of_this_test().expect("a test of a service");
     for way in Way::OTHERS {
         let bed = Bed::new();
         let one = One::start(&bed, way, "one", "3s");
@@ -268,7 +267,7 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
         } else {
             until_true("the command's death with its keeper", || !is_alive(command));
         }
-        let most = Duration::from_secs(3) + kind.abandoned_bound() + Duration::from_secs(5);
+        let most = Duration::from_secs(3) + site::kind().abandoned_bound + Duration::from_secs(5);
         let wait = format!("{}ms", most.as_millis());
         bed.finish(&mut bed.run(["-q", "-w", &wait, "--name", "x", "--", "true"])).silently(0);
     }
@@ -299,7 +298,7 @@ fn whoever_holds_in_whichever_way_holds_in_the_order_of_arrival() {
 
 #[test]
 fn a_release_that_the_service_does_not_hear_is_said_and_the_lock_is_free_in_time() {
-    let site = Site::start();
+    let site = site::start();
     let bed = Bed::on(site.part());
     let gate = bed.gate("gate");
     let script = r#"claim=$("$dlock" acquire -q --endpoint "$locks" --name x --ttl 9s --for-pid $$) || exit

@@ -1,5 +1,7 @@
 //! Where the locks of a test are.
 
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
 use std::path::Path;
 
 /// A lock service, or the part of one that a single test has to itself.
@@ -18,5 +20,16 @@ impl Service {
     pub(crate) fn file(root: &Path) -> Self {
         let endpoint = root.join("locks").to_str().expect("UTF-8").to_owned();
         Self { backend: "file", endpoint, prefix: None }
+    }
+
+    /// What the service calls `name`, where it says `usual` before a name without a prefix.
+    pub(crate) fn key(&self, usual: &str, name: &str) -> String {
+        format!("{}{name}", self.prefix.as_deref().unwrap_or(usual))
+    }
+
+    /// The same, reached through `relay` instead of its server at `port`.
+    pub(crate) fn through(&self, relay: u16, port: u16) -> Self {
+        let (direct, relayed) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{relay}"));
+        Self { endpoint: self.endpoint.replacen(&direct, &relayed, 1), ..self.clone() }
     }
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::servers::{etcd, mariadb, memcached, postgres, redis, zookeeper};
+use crate::servers::{self, etcd, mariadb, memcached, postgres, redis, zookeeper};
 
 /// A service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,53 +32,37 @@ pub(crate) const ALL: [Kind; 8] = [
 ];
 
 impl Kind {
+    /// What tests know of it, if it is a service.
+    fn known(self) -> Option<&'static servers::Kind> {
+        Some(match self {
+            Self::File => return None,
+            Self::Etcd => &etcd::KIND,
+            Self::Redis => &redis::KIND,
+            Self::Redlock => &redis::REDLOCK,
+            Self::Zk => &zookeeper::KIND,
+            Self::Mysql => &mariadb::KIND,
+            Self::Postgres => &postgres::KIND,
+            Self::Memcached => &memcached::KIND,
+        })
+    }
+
     pub(crate) fn name(self) -> &'static str {
-        if self == Self::Redlock { "redlock" } else { self.backend() }
+        self.known().map_or("file", |known| known.name)
     }
 
     /// As `--backend` calls it.
     pub(crate) fn backend(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Etcd => "etcd",
-            Self::Redis | Self::Redlock => "redis",
-            Self::Zk => "zk",
-            Self::Mysql => "mysql",
-            Self::Postgres => "postgres",
-            Self::Memcached => "memcached",
-        }
+        self.known().map_or("file", |known| known.backend)
     }
 
     /// Why there is none on this machine.
     pub(crate) fn missing(self) -> Option<String> {
-        match self {
-            Self::File => None,
-            Self::Etcd => etcd::missing(),
-            Self::Redis | Self::Redlock => redis::missing(),
-            Self::Zk => zookeeper::missing(),
-            Self::Mysql => mariadb::missing(),
-            Self::Postgres => postgres::missing(),
-            Self::Memcached => memcached::missing(),
-        }
+        (self.known()?.missing)()
     }
 
     /// The address of `ports`, of which all but a Redlock have one.
     pub(crate) fn at(self, ports: &[u16]) -> String {
-        let port = ports[0];
-        match self {
-            Self::File => unreachable!("a directory has no port"),
-            Self::Etcd => format!("http://127.0.0.1:{port}"),
-            Self::Redis => format!("redis://127.0.0.1:{port}"),
-            Self::Redlock => {
-                let nodes: Vec<String> =
-                    ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect();
-                nodes.join(",")
-            }
-            Self::Zk => format!("zk://127.0.0.1:{port}"),
-            Self::Mysql => format!("mysql://root@127.0.0.1:{port}/locks"),
-            Self::Postgres => format!("postgres://postgres@127.0.0.1:{port}/postgres"),
-            Self::Memcached => format!("memcached://127.0.0.1:{port}"),
-        }
+        self.known().expect("a directory has no port").at(ports).endpoint
     }
 
     /// How many servers there are to an address.

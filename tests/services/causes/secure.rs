@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use super::NOTHING_TO_REACH;
 use super::scene::{Kind, Scene, Staged};
+use crate::servers::Site as _;
 use crate::servers::postgres::{self, Postgres};
 use crate::servers::zookeeper::Setup;
 use crate::servers::{Server, certificates, free_port, mariadb, memcached, redis, shared_folder, zookeeper};
@@ -177,7 +178,7 @@ fn tls_postgres(pem: &str, key: &str, ca: &str) -> Postgres {
 pub(crate) fn admit(server: &Postgres, rule: &str) {
     let all = format!("{rule}\nhost all postgres 127.0.0.1/32 trust\nlocal all all trust\n");
     fs::write(server.data().join("pg_hba.conf"), all).expect("writes");
-    server.restart();
+    server.restart_in_order();
 }
 
 pub(crate) fn unwanted(kind: Kind) -> Staged {

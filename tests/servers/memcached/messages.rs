@@ -2,8 +2,8 @@
 //!
 //! <https://github.com/memcached/memcached/blob/master/doc/protocol.txt>
 
-use super::fault::Way;
-use super::wire::{Unit, Wire, beginning};
+use crate::servers::relay::fault::Way;
+use crate::servers::relay::wire::{Unit, Wire, beginning};
 
 /// A connection to memcached, in its text protocol.
 pub(crate) struct Memcached;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use super::fault::Way;
-use super::wire::{Unit, Wire, number};
+use crate::servers::relay::fault::Way;
+use crate::servers::relay::wire::{Unit, Wire, number};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD: usize = 9;

@@ -1,15 +1,7 @@
 //! A relay between a client and a service, which knows messages and does one thing to one of them, or delays each.
 
-#![allow(dead_code, reason = "each test binary uses its own part of this")]
-
 pub(crate) mod fault;
-pub(crate) mod http2;
-pub(crate) mod memcached;
-pub(crate) mod mysql;
-pub(crate) mod postgres;
-pub(crate) mod resp;
 pub(crate) mod wire;
-pub(crate) mod zookeeper;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -2,8 +2,8 @@
 //!
 //! Records and operation codes: `zookeeper.jute` and `ZooDefs.java` of Apache `ZooKeeper`.
 
-use super::fault::Way;
-use super::wire::{Unit, Wire, beginning, number};
+use crate::servers::relay::fault::Way;
+use crate::servers::relay::wire::{Unit, Wire, beginning, number};
 
 /// The number of every ping and of its answer; a ping says no more than that the connection is there.
 const PING: i32 = -2;

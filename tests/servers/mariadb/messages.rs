@@ -3,8 +3,8 @@
 //!
 //! <https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_packets.html>
 
-use super::fault::Way;
-use super::wire::{Unit, Wire, beginning};
+use crate::servers::relay::fault::Way;
+use crate::servers::relay::wire::{Unit, Wire, beginning};
 
 const HEAD: usize = 4;
 

@@ -3,8 +3,8 @@
 //!
 //! <https://www.postgresql.org/docs/current/protocol-message-formats.html>
 
-use super::fault::Way;
-use super::wire::{Unit, Wire, beginning, number};
+use crate::servers::relay::fault::Way;
+use crate::servers::relay::wire::{Unit, Wire, beginning, number};
 
 /// Who asks for TLS or GSS is answered with one byte.
 const ENCRYPTION: [usize; 2] = [80_877_103, 80_877_104];

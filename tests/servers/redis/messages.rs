@@ -2,8 +2,8 @@
 //!
 //! <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 
-use super::fault::Way;
-use super::wire::{Unit, Wire, beginning};
+use crate::servers::relay::fault::Way;
+use crate::servers::relay::wire::{Unit, Wire, beginning};
 
 /// A connection to Redis.
 pub(crate) struct Resp;
