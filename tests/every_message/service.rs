@@ -67,7 +67,7 @@ impl Service {
 
     /// How much longer than a ttl a claim may be there that nobody renews.
     pub(crate) fn adds_to_ttl(self) -> Duration {
-        self.kind.abandoned_bound.max(Duration::from_secs(2))
+        self.kind.facts.abandoned_bound.max(Duration::from_secs(2))
     }
 
     /// The first of its servers' ports, for a relay each. The rest is reached without one.

@@ -13,7 +13,7 @@ use dlock::backend::etcd::{EtcdBackend, EtcdConfig, Prefix};
 
 use super::peers::Relay;
 use super::process::{Server, dying_with_us, free_port, shared_folder};
-use super::site::{self, Kind, Need, Site};
+use super::site::{self, Facts, Kind, Need, Site};
 use crate::support::Service;
 
 /// The service.
@@ -32,16 +32,16 @@ pub(crate) static KIND: Kind = Kind {
         Arc::new(EtcdBackend::open(&config))
     },
     protocol: || Box::<messages::Http2>::default(),
-    lacks: &[(Need::Skew, "a client does not read a clock that could be wrong, but the kernel's")],
-    max_ttl: None,
-    abandoned_bound: Duration::from_secs(2),
-    news_within: |_| Duration::ZERO,
-    tells_all: true,
-    has_sessions: false,
-    patience: Duration::from_secs(3),
-    blink: Duration::from_millis(60),
-    hand_over: 3.1,
-    besides: |_| 0.0,
+    facts: Facts {
+        lacks: &[(Need::Skew, "a client does not read a clock that could be wrong, but the kernel's")],
+        abandoned_bound: Duration::from_secs(2),
+        news_within: |_| Duration::ZERO,
+        tells_all: true,
+        patience: Duration::from_secs(3),
+        blink: Duration::from_millis(60),
+        hand_over: 3.1,
+        ..Facts::USUAL
+    },
 };
 
 /// Why there is no etcd on this machine.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use dlock::backend::sql::{SqlBackend, SqlConfig};
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
-use super::site::{self, Kind, Site, number};
+use super::site::{self, Facts, Kind, Site, number};
 use crate::support::Service;
 
 /// The service.
@@ -28,18 +28,12 @@ pub(crate) static KIND: Kind = Kind {
         Arc::new(SqlBackend::with_clock(&config, clock))
     },
     protocol: || Box::<messages::Mysql>::default(),
-    lacks: &[],
-    max_ttl: None,
-    abandoned_bound: Duration::from_secs(1),
-    news_within: |_| Duration::ZERO,
-    tells_all: false,
-    has_sessions: false,
-    patience: Duration::from_secs(2),
-    blink: Duration::from_millis(30),
-    // Steps on lines.
-    hand_over: 2.0,
-    // Who has just entered the line may have yet to ask to be told.
-    besides: |_| 1.0,
+    facts: Facts {
+        news_within: |_| Duration::ZERO,
+        // Who has just entered the line may have yet to ask to be told.
+        besides: |_| 1.0,
+        ..Facts::USUAL
+    },
 };
 
 /// The database that every server has.
@@ -79,6 +73,7 @@ impl Site for Mysql {
         let _ = try_ask(&self.0, &format!("KILL {}", carrier.trim()));
     }
 
+    /// Steps on lines.
     fn requests(&self) -> u64 {
         let status =
             "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'COM_BEGIN'";

@@ -11,7 +11,7 @@ use std::time::Duration;
 use dlock::backend::memcached::{MemcachedBackend, MemcachedConfig, Prefix};
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
-use super::site::{self, Kind, Need, Site, number};
+use super::site::{self, Facts, Kind, Need, Site, number};
 use crate::support::Service;
 
 /// The service.
@@ -30,19 +30,15 @@ pub(crate) static KIND: Kind = Kind {
         Arc::new(MemcachedBackend::with_clock(config, clock))
     },
     protocol: || Box::new(messages::Memcached),
-    lacks: &[
-        (Need::AtomicNames, "each lock is an item of its own, and no step changes several"),
-        (Need::Restart, "memcached keeps nothing over a restart"),
-    ],
-    max_ttl: None,
-    abandoned_bound: Duration::from_secs(5),
-    news_within: |interval| interval,
-    tells_all: false,
-    has_sessions: false,
-    patience: Duration::from_secs(2),
-    blink: Duration::from_millis(30),
-    hand_over: 7.0,
-    besides: |_| 0.0,
+    facts: Facts {
+        lacks: &[
+            (Need::AtomicNames, "each lock is an item of its own, and no step changes several"),
+            (Need::Restart, "memcached keeps nothing over a restart"),
+        ],
+        abandoned_bound: Duration::from_secs(5),
+        hand_over: 7.0,
+        ..Facts::USUAL
+    },
 };
 
 /// A server, as tests of any service use it.

@@ -12,7 +12,7 @@ use dlock::backend::sql::{SqlBackend, SqlConfig};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::process::{Server, free_port, shared_folder};
-use super::site::{self, Kind, Site};
+use super::site::{self, Facts, Kind, Site};
 use crate::support::Service;
 
 /// The service.
@@ -32,17 +32,11 @@ pub(crate) static KIND: Kind = Kind {
         Arc::new(SqlBackend::with_clock(&config, clock))
     },
     protocol: || Box::<messages::Postgres>::default(),
-    lacks: &[],
-    max_ttl: None,
-    abandoned_bound: Duration::from_secs(1),
-    news_within: |interval| interval,
-    tells_all: false,
-    has_sessions: false,
-    patience: Duration::from_secs(2),
-    blink: Duration::from_millis(30),
-    hand_over: 2.0,
-    // Who has just entered the line may have yet to ask to be told.
-    besides: |_| 1.0,
+    facts: Facts {
+        // Who has just entered the line may have yet to ask to be told.
+        besides: |_| 1.0,
+        ..Facts::USUAL
+    },
 };
 
 /// How long a server may take to do what it is told.

@@ -17,7 +17,7 @@ use dlock::backend::redis::{RedisBackend, RedisConfig};
 use dlock::clock::Clock;
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
-use super::site::{self, Kind, Need, Order, Site, number};
+use super::site::{self, Facts, Kind, Need, Order, Site, number};
 use crate::support::Service;
 
 /// One server.
@@ -37,17 +37,7 @@ pub(crate) static KIND: Kind = Kind {
         Arc::new(RedisBackend::with_clock(config, clock))
     },
     protocol: || Box::new(messages::Resp),
-    lacks: &[],
-    max_ttl: None,
-    abandoned_bound: Duration::from_secs(1),
-    news_within: |interval| interval / 3,
-    tells_all: false,
-    has_sessions: false,
-    patience: Duration::from_secs(2),
-    blink: Duration::from_millis(30),
-    // Commands inside scripts count.
-    hand_over: 80.0,
-    besides: |_| 0.0,
+    facts: Facts { news_within: |interval| interval / 3, hand_over: 80.0, ..Facts::USUAL },
 };
 
 /// Several servers that know nothing of each other.
@@ -63,17 +53,20 @@ pub(crate) static REDLOCK: Kind = Kind {
         let config = RedlockConfig::parse(&options).expect("valid").expect("several");
         Arc::new(RedlockBackend::with_clock(config, clock))
     },
-    lacks: &[
-        (
-            Need::Ordered,
-            "nodes of a Redlock cannot agree on an order: it is best effort, and a position unknown",
-        ),
-        (Need::AtomicNames, "each node takes all names in one step, but not all nodes together"),
-    ],
-    max_ttl: Some(MAX_TTL),
-    hand_over: 800.0,
-    // No ttl is long; a renewal is a few commands at each node.
-    besides: |time| (time.as_secs_f64() / (MAX_TTL / 3).as_secs_f64() + 1.0) * 30.0,
+    facts: Facts {
+        lacks: &[
+            (
+                Need::Ordered,
+                "nodes of a Redlock cannot agree on an order: it is best effort, and a position unknown",
+            ),
+            (Need::AtomicNames, "each node takes all names in one step, but not all nodes together"),
+        ],
+        max_ttl: Some(MAX_TTL),
+        hand_over: 800.0,
+        // No ttl is long; a renewal is a few commands at each node.
+        besides: |time| (time.as_secs_f64() / (MAX_TTL / 3).as_secs_f64() + 1.0) * 30.0,
+        ..KIND.facts
+    },
     ..KIND
 };
 
@@ -190,6 +183,7 @@ impl Site for Redis {
         }
     }
 
+    /// Commands inside scripts count as well.
     fn requests(&self) -> u64 {
         let commands = |node: &Server| {
             let said = raw(node.port(), &["INFO", "stats"]);

@@ -82,6 +82,13 @@ pub(crate) struct Kind {
     pub(crate) client: fn(&Service, Clock) -> Arc<dyn Backend>,
     /// What its messages are.
     pub(crate) protocol: Protocol,
+    /// What it promises, and how soon.
+    pub(crate) facts: Facts,
+}
+
+/// What a service promises, and how soon.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts {
     /// What it does not meet, and why.
     pub(crate) lacks: &'static [(Need, &'static str)],
     /// The longest ttl.
@@ -103,6 +110,22 @@ pub(crate) struct Kind {
     pub(crate) hand_over: f64,
     /// How many requests that belong to no hand-over may come within this time.
     pub(crate) besides: fn(Duration) -> f64,
+}
+
+impl Facts {
+    /// Those of a service that meets all needs, tells of losses when it is asked, and whose clients ask for nothing unasked.
+    pub(super) const USUAL: Self = Self {
+        lacks: &[],
+        max_ttl: None,
+        abandoned_bound: Duration::from_secs(1),
+        news_within: |interval| interval,
+        tells_all: false,
+        has_sessions: false,
+        patience: Duration::from_secs(2),
+        blink: Duration::from_millis(30),
+        hand_over: 2.0,
+        besides: |_| 0.0,
+    };
 }
 
 impl PartialEq for Kind {
@@ -127,7 +150,7 @@ impl Kind {
 
     /// Why it does not meet `need`, if it does not.
     pub(crate) fn lacks(&self, need: Need) -> Option<&'static str> {
-        self.lacks.iter().find(|(lacking, _)| *lacking == need).map(|(_, why)| *why)
+        self.facts.lacks.iter().find(|(lacking, _)| *lacking == need).map(|(_, why)| *why)
     }
 
     /// Whether claims hold in the order of arrival, with rising tokens.
@@ -142,7 +165,7 @@ impl Kind {
 
     /// `wanted`, or as much as there can be of it in a ttl.
     pub(crate) fn ttl(&self, wanted: Duration) -> Duration {
-        self.max_ttl.map_or(wanted, |most| wanted.min(most.saturating_sub(Duration::from_secs(1))))
+        self.facts.max_ttl.map_or(wanted, |most| wanted.min(most.saturating_sub(Duration::from_secs(1))))
     }
 
     /// The whole service, with its servers at these ports of this host.

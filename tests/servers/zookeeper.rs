@@ -13,7 +13,7 @@ use std::time::Duration;
 use dlock::backend::zookeeper::{ZkBackend, ZkConfig};
 
 use super::process::dying_with_us;
-use super::site::{self, Kind, Need, Site, number};
+use super::site::{self, Facts, Kind, Need, Site, number};
 use super::{Server, free_port, shared_folder};
 use crate::support::Service;
 
@@ -31,18 +31,19 @@ pub(crate) static KIND: Kind = Kind {
         Arc::new(ZkBackend::open_with(&config, clock))
     },
     protocol: || Box::<messages::Zookeeper>::default(),
-    lacks: &[(Need::Overtaking, "what still comes goes with the session that it came by")],
-    max_ttl: None,
-    abandoned_bound: TICK.saturating_mul(2),
-    news_within: |_| Duration::ZERO,
-    tells_all: false,
-    has_sessions: true,
-    // A server that has just started takes a connection and forgets it; that is found out after four seconds.
-    patience: Duration::from_secs(6),
-    blink: Duration::from_millis(100),
-    hand_over: 7.0,
-    // A session that has nothing to say says so to its server every 1.5 s.
-    besides: |time| time.as_secs_f64() / 1.5 + 1.0,
+    facts: Facts {
+        lacks: &[(Need::Overtaking, "what still comes goes with the session that it came by")],
+        abandoned_bound: TICK.saturating_mul(2),
+        news_within: |_| Duration::ZERO,
+        has_sessions: true,
+        // A server that has just started takes a connection and forgets it; that is found out after four seconds.
+        patience: Duration::from_secs(6),
+        blink: Duration::from_millis(100),
+        hand_over: 7.0,
+        // A session that has nothing to say says so to its server every 1.5 s.
+        besides: |time| time.as_secs_f64() / 1.5 + 1.0,
+        ..Facts::USUAL
+    },
 };
 
 const JARS: &str = "/usr/share/java";

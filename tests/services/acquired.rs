@@ -31,7 +31,7 @@ fn a_claim_taken_away_ends_the_script_and_its_tree_at_once() {
     site::lose(&bed, "x");
     let lost = Instant::now();
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
-    within(lost.elapsed(), (site::kind().news_within)(ttl / 3) + Duration::from_millis(500));
+    within(lost.elapsed(), (site::kind().facts.news_within)(ttl / 3) + Duration::from_millis(500));
     assert_eq!(running.finish().signal(), Some(9));
     bed.finish(bed.run(["--name", "x", "--"]).args(words)).silently(0);
     overlap.assert_none(&bed);

@@ -27,7 +27,7 @@ fn cost(site: &dyn Site, waiters: u32) -> (f64, f64) {
         assert_eq!(one.finish_within(CROWD).code(), Some(0));
     }
     let requests = site.requests() - before;
-    let besides = (site.kind().besides)(begun.elapsed());
+    let besides = (site.kind().facts.besides)(begun.elapsed());
     (f64::from(u32::try_from(requests).expect("few")) / f64::from(waiters), besides)
 }
 
@@ -40,5 +40,5 @@ fn requests_for_one_hand_over_do_not_grow_with_the_line() {
     let (long, besides) = cost(&*site, 60);
     // One request of every waiter at each hand-over would be some thirty more for each.
     assert!(long <= short * 1.15 + 0.5 + besides, "{long} for 60 waiters, {short} for 10, up to {besides} besides");
-    assert!(short <= site.kind().hand_over + 1.0, "{short} for each hand-over");
+    assert!(short <= site.kind().facts.hand_over + 1.0, "{short} for each hand-over");
 }

@@ -194,7 +194,7 @@ fn whatever_links_are_cut_one_leads_and_observers_see_the_true_history() {
     assert_eq!(truth.those("overlap").collect::<Vec<_>>(), [""; 0], "two led at once");
     if site.kind().is_ordered() {
         assert!(truth.terms().is_sorted(), "tokens fall: {:?}", truth.terms());
-        truth.judge(&seen, site.kind().tells_all);
+        truth.judge(&seen, site.kind().facts.tells_all);
     }
     for bed in &beds {
         bed.await_no_process();

@@ -45,7 +45,7 @@ fn a_claim_taken_away_ends_the_tree_at_once_and_the_next_token_is_higher() {
     site::lose(&bed, "x");
     let lost = Instant::now();
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
-    within(lost.elapsed(), (site::kind().news_within)(ttl / 3) + Duration::from_millis(500));
+    within(lost.elapsed(), (site::kind().facts.news_within)(ttl / 3) + Duration::from_millis(500));
     holder.finish().failed(76, &["lost x"]);
     bed.finish(bed.run(["--name", "x", "--"]).args(words)).silently(0);
     overlap.assert_none(&bed);
@@ -207,7 +207,7 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
     }
     let command = holder.command();
     until_true("the command's death with its keeper", || !is_alive(command));
-    let most = Duration::from_secs(3) + site::kind().abandoned_bound + slack().max(Duration::from_secs(1));
+    let most = Duration::from_secs(3) + site::kind().facts.abandoned_bound + slack().max(Duration::from_secs(1));
     bed.finish(&mut bed.run(["-q", "-w", &words_of(most), "--name", "x", "--", "true"])).silently(0);
 }
 

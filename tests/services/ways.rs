@@ -90,7 +90,7 @@ fn a_term_taken_away_ends_at_once_and_the_next_one_has_a_greater_token() {
         site::lose(&bed, "x");
         let lost = Instant::now();
         until_true("the end of the command", || !is_alive(command));
-        within(lost.elapsed(), (site::kind().news_within)(ttl / 3) + Duration::from_millis(500));
+        within(lost.elapsed(), (site::kind().facts.news_within)(ttl / 3) + Duration::from_millis(500));
         if way == Way::Elect {
             one.running.finish().failed(76, &["lost x"]);
             let next = bed.held(&["--name", "x"]);
@@ -267,7 +267,7 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
         } else {
             until_true("the command's death with its keeper", || !is_alive(command));
         }
-        let most = Duration::from_secs(3) + site::kind().abandoned_bound + Duration::from_secs(5);
+        let most = Duration::from_secs(3) + site::kind().facts.abandoned_bound + Duration::from_secs(5);
         let wait = format!("{}ms", most.as_millis());
         bed.finish(&mut bed.run(["-q", "-w", &wait, "--name", "x", "--", "true"])).silently(0);
     }
