@@ -190,7 +190,7 @@ impl Bed {
     #[track_caller]
     pub(crate) fn hold(&self, options: &[&str]) -> Holder {
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (ready, gate) = (format!("{serial}.ready"), self.gate(&format!("{serial}.gate")));
+        let (ready, gate) = (format!("holder{serial}.ready"), self.gate(&format!("holder{serial}.gate")));
         let script = r#"echo "$$ $DLOCK_TOKEN ${DLOCK_SLOT:-0} $DLOCK_CLAIM" >"$0"; read _ <"$1""#;
         let mut command = self.run(options);
         command.args(["--", "sh", "-c", script]).arg(self.path(&ready)).arg(gate.path());
