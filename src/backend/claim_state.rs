@@ -41,7 +41,7 @@ pub enum Cause {
     /// Somebody asks how the claim stands now.
     Asked,
     /// The service told that something may have changed.
-    Told,
+    Notified,
     /// Time alone may have changed something, or nobody tells.
     Due,
 }
@@ -264,7 +264,7 @@ impl Publisher {
     async fn woken(&self, state: &ClaimState, source: &impl Source) -> Cause {
         match source.wakes() {
             (Some(told), due) => tokio::select! {
-                () = told => Cause::Told,
+                () = told => Cause::Notified,
                 () = self.clock.sleep_until(due) => Cause::Due,
             },
             (None, _) if matches!(state, ClaimState::Waiting { .. }) => Cause::Due,

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::support::process::{self, Process, is_alive, is_stopped};
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::until_true;
-use crate::support::{Bed, quiet, within};
+use crate::support::{TestEnv, quiet, within};
 
 /// Twenty lines that take two locks, start what a script starts, and never come to their end.
 pub(crate) const SCRIPT: &str = r#"
@@ -35,16 +35,16 @@ echo "never reached" >>log
 "#;
 
 /// A script in bash with its locks in the test's service.
-pub(crate) fn script(bed: &Bed, text: &str) -> Command {
-    let mut command = bed.command("bash");
+pub(crate) fn script(env: &TestEnv, text: &str) -> Command {
+    let mut command = env.command("bash");
     let prelude = r#"export DLOCK_ENDPOINT="$locks"; dlock() { command "$dlock" "$@"; }"#;
     command.args(["-c", &format!("{prelude}\n{text}")]);
     command
 }
 
 /// The processes of dlock that keep a lock for `script`: the front and its keeper.
-pub(crate) fn pair(bed: &Bed) -> (Process, Process) {
-    let all = bed.processes();
+pub(crate) fn pair(env: &TestEnv) -> (Process, Process) {
+    let all = env.processes();
     let keeper = all.iter().find(|process| process.name == "lease-keeper").expect("a keeper").clone();
     let front = all.into_iter().find(|process| process.pid == keeper.parent).expect("a front");
     (front, keeper)
@@ -54,19 +54,19 @@ pub(crate) fn pair(bed: &Bed) -> (Process, Process) {
 #[track_caller]
 pub(crate) fn assert_nothing_is_left(shell: &str, text: &str) {
     let _alone = quiet::measuring();
-    let bed = Bed::new();
-    let path = bed.write("script", text);
-    let running = bed.start(bed.command(shell).arg(path));
-    bed.await_line("ready");
-    assert_eq!((bed.holders("first"), bed.holders("second")), (1, 1), "{shell}");
+    let env = TestEnv::new();
+    let path = env.write("script", text);
+    let running = env.start(env.command(shell).arg(path));
+    env.await_line("ready");
+    assert_eq!((env.holders("first"), env.holders("second")), (1, 1), "{shell}");
     let begun = Instant::now();
     running.signal(Signal::KILL);
-    bed.await_no_process();
+    env.await_no_process();
     within(begun.elapsed(), Duration::from_secs(1));
-    bed.assert_free("first");
-    bed.assert_free("second");
+    env.assert_free("first");
+    env.assert_free("second");
     assert_eq!(running.finish().signal(), Some(9), "{shell}");
-    assert_eq!(bed.read("log").lines().count(), 2, "{shell}");
+    assert_eq!(env.read("log").lines().count(), 2, "{shell}");
 }
 
 #[test]
@@ -76,48 +76,48 @@ fn a_script_killed_half_way_leaves_nothing_held_and_nothing_running() {
 
 #[test]
 fn what_is_released_is_free_and_the_script_goes_on() {
-    let bed = Bed::new();
-    let gate = bed.gate("gate");
+    let env = TestEnv::new();
+    let gate = env.gate("gate");
     let text = "eval \"$(dlock acquire --name x --for-pid $$)\" || exit; dlock release; echo $? >first; \
                 dlock release 2>second; echo $? >>second; sleep 1000 & echo $! >daemon; echo up >up; \
                 read _ <gate; exit 5";
-    let running = bed.start(&mut script(&bed, text));
-    bed.await_line("up");
-    assert_eq!(bed.read("first"), "0\n");
-    let second = bed.read("second");
+    let running = env.start(&mut script(&env, text));
+    env.await_line("up");
+    assert_eq!(env.read("first"), "0\n");
+    let second = env.read("second");
     assert!(second.starts_with("dlock: claim ") && second.ends_with("\n76\n"), "{second}");
-    bed.assert_free("x");
-    until_true("the end of dlock's processes", || bed.processes().iter().all(|p| p.name != "lease-keeper"));
+    env.assert_free("x");
+    until_true("the end of dlock's processes", || env.processes().iter().all(|p| p.name != "lease-keeper"));
     gate.open();
     assert_eq!(running.finish().code(), Some(5));
     // Nothing was held any more.
-    let daemon = bed.await_line("daemon").parse().expect("a pid");
+    let daemon = env.await_line("daemon").parse().expect("a pid");
     assert!(is_alive(daemon), "what was started without the lock is none of its");
 }
 
 #[test]
 fn what_a_script_leaves_under_its_claim_is_ended_before_the_next_one_starts() {
-    let bed = Bed::new();
-    let (tree, words) = Tree::words(&bed, "tree");
+    let env = TestEnv::new();
+    let (tree, words) = Tree::words(&env, "tree");
     let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let text = format!(
         "eval \"$(dlock acquire --name x --for-pid $$ --grace 200ms)\" || exit; {} & \
          until [ -s tree.tree ]; do sleep 0.01; done; echo up >up; read _ <gate; exit 5",
         words.join(" ")
     );
-    let gate = bed.gate("gate");
-    let running = bed.start(&mut script(&bed, &text));
-    let members = tree.await_grown(&bed);
-    bed.await_line("up");
-    let (overlap, words) = Overlap::words(&bed, &members);
-    let waiter = bed.start(bed.run(["-q", "--name", "x", "--"]).args(words));
-    bed.await_waiters("x", 1);
+    let gate = env.gate("gate");
+    let running = env.start(&mut script(&env, &text));
+    let members = tree.await_grown(&env);
+    env.await_line("up");
+    let (overlap, words) = Overlap::words(&env, &members);
+    let waiter = env.start(env.run(["-q", "--name", "x", "--"]).args(words));
+    env.await_waiters("x", 1);
     gate.open();
     assert_eq!(running.finish().code(), Some(5));
     assert_eq!(waiter.finish().code(), Some(0));
-    overlap.assert_none(&bed);
-    bed.assert_free("x");
-    bed.await_no_process();
+    overlap.assert_none(&env);
+    env.assert_free("x");
+    env.await_no_process();
 }
 
 #[test]
@@ -130,41 +130,41 @@ fn subshells_of_a_killed_script_have_ended_when_the_next_one_starts() {
         sleep 1000 | work & echo $! >piped
         until [ -s nested ]; do sleep 0.01; done; echo up >up; wait"#;
     for shell in ["dash", "bash", "zsh"] {
-        let bed = Bed::new();
-        let running = bed.start(bed.command(shell).args(["-c", SUBSHELLS]));
-        bed.await_line("up");
-        let pids = ["function", "nested", "deaf", "piped"].map(|name| bed.read(name).trim().to_owned());
+        let env = TestEnv::new();
+        let running = env.start(env.command(shell).args(["-c", SUBSHELLS]));
+        env.await_line("up");
+        let pids = ["function", "nested", "deaf", "piped"].map(|name| env.read(name).trim().to_owned());
         let members = pids.map(|pid| process::look(pid.parse().expect("a pid")).expect("a subshell"));
-        let (overlap, words) = Overlap::words(&bed, &members);
-        let waiter = bed.start(bed.run(["-q", "--name", "x", "--"]).args(words));
-        bed.await_waiters("x", 1);
+        let (overlap, words) = Overlap::words(&env, &members);
+        let waiter = env.start(env.run(["-q", "--name", "x", "--"]).args(words));
+        env.await_waiters("x", 1);
         running.signal(Signal::KILL);
         assert_eq!(waiter.finish().code(), Some(0), "{shell}");
-        overlap.assert_none(&bed);
-        bed.await_no_process();
+        overlap.assert_none(&env);
+        env.await_no_process();
         assert_eq!(running.finish().signal(), Some(9), "{shell}");
     }
 }
 
 #[test]
 fn subshells_of_another_run_of_the_same_script_are_none_of_its() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let text = "[ $who = first ] || { (while :; do sleep 0.01; done) & echo $! >subshell; }; \
                 eval \"$(dlock acquire --name x --for-pid $$ --grace 0)\" || exit; echo up >up.$who; read _ <gate";
-    let gate = bed.gate("gate");
-    let first = bed.start(script(&bed, text).env("who", "first"));
-    bed.await_line("up.first");
-    let second = bed.start(script(&bed, text).env("who", "second"));
-    bed.await_waiters("x", 1);
-    let subshell = bed.await_line("subshell").parse().expect("a pid");
+    let gate = env.gate("gate");
+    let first = env.start(script(&env, text).env("who", "first"));
+    env.await_line("up.first");
+    let second = env.start(script(&env, text).env("who", "second"));
+    env.await_waiters("x", 1);
+    let subshell = env.await_line("subshell").parse().expect("a pid");
     first.signal(Signal::KILL);
-    bed.await_line("up.second");
+    env.await_line("up.second");
     assert!(is_alive(subshell));
     gate.open();
     assert_eq!(second.finish().code(), Some(0));
     assert_eq!(first.finish().signal(), Some(9));
     process::signal(subshell, Signal::KILL);
-    bed.await_no_process();
+    env.await_no_process();
 }
 
 #[test]
@@ -176,70 +176,70 @@ fcntl.flock(file, fcntl.LOCK_EX)
 memory = b'x' * (256 << 20)
 open(sys.argv[2], 'w').write('up\\n')
 time.sleep(1000)";
-    let bed = Bed::new();
-    let python = Bed::python();
-    bed.write("huge.py", HUGE);
+    let env = TestEnv::new();
+    let python = TestEnv::python();
+    env.write("huge.py", HUGE);
     let text = format!(
         "eval \"$(dlock acquire --name x --for-pid $$ --grace 0)\" || exit; \
          sleep 1000 & (setsid {python} huge.py file up.huge &); until [ -s up.huge ]; do sleep 0.01; done; echo up >up; read _ <gate; exit 5",
     );
-    let gate = bed.gate("gate");
-    let running = bed.start(&mut script(&bed, &text));
-    bed.await_line("up");
-    let waiter = bed.start(&mut bed.run(["-q", "--name", "x", "--", "flock", "-n", "file", "true"]));
-    bed.await_waiters("x", 1);
+    let gate = env.gate("gate");
+    let running = env.start(&mut script(&env, &text));
+    env.await_line("up");
+    let waiter = env.start(&mut env.run(["-q", "--name", "x", "--", "flock", "-n", "file", "true"]));
+    env.await_waiters("x", 1);
     gate.open();
     assert_eq!(running.finish().code(), Some(5));
     assert_eq!(waiter.finish().code(), Some(0), "the killed process still had its files");
-    bed.await_no_process();
+    env.await_no_process();
 }
 
 #[test]
 fn a_killed_process_of_dlock_ends_the_script_and_its_tree_at_once() {
     let _alone = quiet::measuring();
     for victim in ["front", "keeper"] {
-        let bed = Bed::new();
-        let (tree, words) = Tree::words(&bed, "tree");
+        let env = TestEnv::new();
+        let (tree, words) = Tree::words(&env, "tree");
         let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
         // One half is older than the lock, and has no claim in its environment.
         let text = format!(
             "sleep 1000 & eval \"$(dlock acquire --name x --for-pid $$)\" || exit; {} & wait",
             words.join(" ")
         );
-        let running = bed.start(&mut script(&bed, &text));
-        let members = tree.await_grown(&bed);
-        let (front, keeper) = pair(&bed);
+        let running = env.start(&mut script(&env, &text));
+        let members = tree.await_grown(&env);
+        let (front, keeper) = pair(&env);
         let begun = Instant::now();
         process::signal(if victim == "front" { front.pid } else { keeper.pid }, Signal::KILL);
         until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
         assert_eq!(running.finish().signal(), Some(9), "{victim}");
         within(begun.elapsed(), Duration::from_millis(500));
-        bed.await_no_process();
-        bed.assert_free("x");
+        env.await_no_process();
+        env.assert_free("x");
     }
 }
 
 #[test]
 fn a_claim_that_is_not_of_acquire_or_wrong_is_76_and_nothing_is_touched() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let gate = bed.gate("gate");
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let gate = env.gate("gate");
     let text =
         "eval \"$(dlock acquire --name y --for-pid $$)\" || exit; echo \"$DLOCK_CLAIM\" >claim; read _ <gate";
-    let running = bed.start(&mut script(&bed, text));
-    let claim = bed.await_line("claim");
+    let running = env.start(&mut script(&env, text));
+    let claim = env.await_line("claim");
     for verb in ["release", "renew"] {
-        let asked = |claim: &str, name: &str| bed.finish(&mut bed.verb(verb, [claim, "--name", name]));
+        let asked = |claim: &str, name: &str| env.finish(&mut env.verb(verb, [claim, "--name", name]));
         asked(holder.claim(), "x").failed(76, &["not taken by dlock acquire"]);
         asked("0123456789abcdef", "y").failed(76, &["0123456789abcdef"]);
         asked(&claim, "x").failed(76, &[&claim]);
         asked("0123", "y").failed(64, &["CLAIM"]);
     }
-    bed.finish(&mut bed.verb("renew", [&claim[..8], "--name", "y"])).silently(0);
-    assert_eq!((bed.holders("x"), bed.holders("y")), (1, 1));
+    env.finish(&mut env.verb("renew", [&claim[..8], "--name", "y"])).silently(0);
+    assert_eq!((env.holders("x"), env.holders("y")), (1, 1));
     // From elsewhere, by its first digits.
-    bed.finish(&mut bed.verb("release", [&claim[..8], "--name", "y"])).silently(0);
-    bed.assert_free("y");
+    env.finish(&mut env.verb("release", [&claim[..8], "--name", "y"])).silently(0);
+    env.assert_free("y");
     gate.open();
     assert_eq!(running.finish().code(), Some(0));
     holder.release().silently(0);
@@ -247,130 +247,130 @@ fn a_claim_that_is_not_of_acquire_or_wrong_is_76_and_nothing_is_touched() {
 
 #[test]
 fn several_names_are_one_claim() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     // Without white space, which a key of memcached cannot have.
     let text = "claim=$(dlock acquire --name x --name \"it's\\\\y\" --for-pid $$) || exit; eval \"$claim\"; \
                 echo \"$DLOCK_NAMES\" >names; dlock status \"it's\\\\y\" --exit-code >held; echo $? >>held; \
                 dlock release && echo released >up";
-    let running = bed.start(&mut script(&bed, text));
-    bed.await_line("up");
+    let running = env.start(&mut script(&env, text));
+    env.await_line("up");
     assert_eq!(running.finish().code(), Some(0));
-    assert_eq!(bed.read("names"), "x\nit's\\y\n");
-    assert!(bed.read("held").ends_with("\n75\n"), "{}", bed.read("held"));
-    bed.assert_free("x");
-    bed.assert_free("it's\\y");
+    assert_eq!(env.read("names"), "x\nit's\\y\n");
+    assert!(env.read("held").ends_with("\n75\n"), "{}", env.read("held"));
+    env.assert_free("x");
+    env.assert_free("it's\\y");
 }
 
 #[test]
 fn release_waits_for_nested_runs() {
-    let bed = Bed::new();
-    let (gate, inner) = (bed.gate("gate"), bed.gate("inner"));
+    let env = TestEnv::new();
+    let (gate, inner) = (env.gate("gate"), env.gate("inner"));
     let text = "eval \"$(dlock acquire --name x --for-pid $$)\" || exit; \
                 dlock run --name x -- sh -c 'echo up >up; read _ <inner; echo over >order' & \
                 until [ -s up ]; do sleep 0.01; done; dlock release; echo released >>order; echo >done; read _ <gate";
-    let running = bed.start(&mut script(&bed, text));
-    bed.await_line("up");
-    let releases = |bed: &Bed| {
+    let running = env.start(&mut script(&env, text));
+    env.await_line("up");
+    let releases = |env: &TestEnv| {
         let asked = |p: &Process| {
             let line = std::fs::read_to_string(format!("/proc/{}/cmdline", p.pid)).unwrap_or_default();
             line.contains("\0release\0")
         };
-        bed.processes().iter().any(asked)
+        env.processes().iter().any(asked)
     };
-    until_true("a release", || releases(&bed));
-    bed.assert_busy("x");
+    until_true("a release", || releases(&env));
+    env.assert_busy("x");
     inner.open();
-    until_true("the end of the release", || bed.exists("done"));
-    assert_eq!(bed.read("order"), "over\nreleased\n");
-    bed.assert_free("x");
+    until_true("the end of the release", || env.exists("done"));
+    assert_eq!(env.read("order"), "over\nreleased\n");
+    env.assert_free("x");
     gate.open();
     assert_eq!(running.finish().code(), Some(0));
 }
 
 #[test]
 fn a_busy_lock_stops_the_script_also_within_quotation_marks() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let text = "eval \"$(dlock acquire -n --name x --for-pid $$)\" || exit; echo on >on";
-    bed.finish(&mut script(&bed, text)).failed(75, &["x is busy", "held by"]);
+    env.finish(&mut script(&env, text)).failed(75, &["x is busy", "held by"]);
     let text = "c=$(dlock acquire -n -E 9 --name x --for-pid $$ --format json) || exit; echo on >on";
-    bed.finish(&mut script(&bed, text)).failed(9, &["x is busy"]);
-    assert!(!bed.exists("on"));
+    env.finish(&mut script(&env, text)).failed(9, &["x is busy"]);
+    assert!(!env.exists("on"));
     holder.release().silently(0);
-    bed.await_no_process();
+    env.await_no_process();
 }
 
 #[test]
 fn a_second_claim_under_an_own_one_is_refused_at_once() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let text = "eval \"$(dlock acquire --name x --for-pid $$)\" || exit; \
                 eval \"$(dlock acquire --name x --for-pid $$)\" || exit; echo on >on";
-    let ended = bed.finish(&mut script(&bed, text));
+    let ended = env.finish(&mut script(&env, text));
     assert_eq!(ended.code(), Some(75), "{}", ended.err);
-    assert!(!bed.exists("on") && ended.err.contains("would never end"), "{}", ended.err);
-    bed.await_no_process();
-    bed.assert_free("x");
+    assert!(!env.exists("on") && ended.err.contains("would never end"), "{}", ended.err);
+    env.await_no_process();
+    env.assert_free("x");
 }
 
 #[test]
 fn a_broken_claim_ends_the_script_and_status_shows_it() {
-    let bed = Bed::new();
-    let _gate = bed.gate("gate");
+    let env = TestEnv::new();
+    let _gate = env.gate("gate");
     let text = "eval \"$(dlock acquire --name x --for-pid $$)\" || exit; echo up >up; read _ <gate";
-    let running = bed.start(&mut script(&bed, text));
-    bed.await_line("up");
-    let entry = bed.status("x")["holders"][0].clone();
+    let running = env.start(&mut script(&env, text));
+    env.await_line("up");
+    let entry = env.status("x")["holders"][0].clone();
     assert_eq!(
         (entry["pid"].as_i64(), entry["command"].as_str()),
         (Some(running.pid().into()), Some("bash"))
     );
-    bed.finish(&mut bed.verb("break", ["x", "--yes"]));
+    env.finish(&mut env.verb("break", ["x", "--yes"]));
     assert_eq!(running.finish().signal(), Some(15));
-    bed.await_no_process();
-    bed.assert_free("x");
+    env.await_no_process();
+    env.assert_free("x");
 }
 
 #[test]
 fn whoever_stops_waiting_leaves_the_queue() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     // The one that is started, by a signal that it can take and by one that it cannot; and what it waits for.
     for signal in [Signal::TERM, Signal::KILL] {
-        let sleeper = bed.start(bed.command("sleep").arg("1000"));
+        let sleeper = env.start(env.command("sleep").arg("1000"));
         let words = ["-q", "--name", "x", "--for-pid", &sleeper.pid().to_string()];
-        let waiter = bed.start(&mut bed.verb("acquire", words));
-        bed.await_waiters("x", 1);
+        let waiter = env.start(&mut env.verb("acquire", words));
+        env.await_waiters("x", 1);
         waiter.signal(signal);
         let ended = waiter.finish();
         assert_eq!(ended.signal(), Some(signal.as_raw()));
         assert_eq!(ended.text(), if signal == Signal::TERM { "sh -c 'exit 143'\n" } else { "" });
-        bed.await_waiters("x", 0);
+        env.await_waiters("x", 0);
         assert!(is_alive(sleeper.pid()), "it had no lock to lose");
-        let waiter = bed.start(&mut bed.verb("acquire", words));
-        bed.await_waiters("x", 1);
+        let waiter = env.start(&mut env.verb("acquire", words));
+        env.await_waiters("x", 1);
         sleeper.signal(Signal::KILL);
         assert_eq!(waiter.finish().signal(), Some(1));
-        bed.await_waiters("x", 0);
+        env.await_waiters("x", 0);
     }
     holder.release().silently(0);
-    bed.await_no_process();
-    bed.assert_free("x");
+    env.await_no_process();
+    env.assert_free("x");
 }
 
 #[test]
 fn a_suspended_wait_joins_the_queue_again() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let gate = bed.gate("gate");
-    let sleeper = bed.start(bed.command("sh").args(["-c", "read _ <gate"]));
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let gate = env.gate("gate");
+    let sleeper = env.start(env.command("sh").args(["-c", "read _ <gate"]));
     let words = ["-q", "--name", "x", "--for-pid", &sleeper.pid().to_string()];
-    let waiter = bed.start(&mut bed.verb("acquire", words));
-    bed.await_waiters("x", 1);
+    let waiter = env.start(&mut env.verb("acquire", words));
+    env.await_waiters("x", 1);
     waiter.signal(Signal::TSTP);
     until_true("a stopped wait", || is_stopped(waiter.pid()));
-    assert_eq!(bed.waiters("x"), 0);
+    assert_eq!(env.waiters("x"), 0);
     waiter.signal(Signal::CONT);
-    bed.await_waiters("x", 1);
+    env.await_waiters("x", 1);
     // The same again, but nobody is left to let it go on.
     waiter.signal(Signal::TSTP);
     until_true("a stopped wait", || is_stopped(waiter.pid()));
@@ -379,22 +379,22 @@ fn a_suspended_wait_joins_the_queue_again() {
     gate.open();
     sleeper.finish().silently(0);
     holder.release().silently(0);
-    bed.await_no_process();
-    bed.assert_free("x");
+    env.await_no_process();
+    env.assert_free("x");
 }
 
 #[test]
 fn a_script_may_take_and_release_again_and_again_and_read_all_that_is_said() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     // Nobody keeps the pipes of the substitutions open.
     let text = "for n in 1 2 3 4; do c=$(dlock acquire --name x --for-pid $$ 2>&1) || exit; eval \"$c\"; \
                 echo \"${#DLOCK_HELD}\" >>lengths; dlock release || exit; done; \
                 eval \"$(dlock acquire --name x --for-pid $$)\" || exit; dlock run --name x -- sh -c 'exit 6'";
-    assert_eq!(bed.finish(&mut script(&bed, text)).code(), Some(6));
-    let lengths = bed.read("lengths");
+    assert_eq!(env.finish(&mut script(&env, text)).code(), Some(6));
+    let lengths = env.read("lengths");
     let lengths: Vec<usize> = lengths.lines().map(|line| line.parse().expect("a length")).collect();
     // Pids and numbers of descriptors and files have more or fewer digits.
     assert!(lengths.len() == 4 && lengths[3] < lengths[0] + 40, "{lengths:?}");
-    bed.await_no_process();
-    bed.assert_free("x");
+    env.await_no_process();
+    env.assert_free("x");
 }

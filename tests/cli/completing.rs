@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::support::Bed;
-use crate::support::bed::dlock;
+use crate::support::TestEnv;
 use crate::support::terminal::Terminal;
+use crate::support::test_env::dlock;
 
 /// What an interactive shell needs to know; its prompt is what [`Terminal`] waits for.
 struct Shell {
@@ -49,30 +49,30 @@ const SHELLS: [Shell; 3] = [
 ];
 
 /// An interactive shell with the completions of dlock, and a program `tool` that says how it was called.
-fn interactive(bed: &Bed, shell: &Shell) -> Terminal {
-    let folder = bed.path("bin");
+fn interactive(env: &TestEnv, shell: &Shell) -> Terminal {
+    let folder = env.path("bin");
     std::fs::create_dir_all(&folder).expect("made");
     std::os::unix::fs::symlink(dlock(), folder.join("dlock")).expect("linked");
-    let tool = bed.write("bin/tool", "#!/bin/sh\necho \"tool got <$*>\"\n");
+    let tool = env.write("bin/tool", "#!/bin/sh\necho \"tool got <$*>\"\n");
     std::fs::set_permissions(tool, std::fs::Permissions::from_mode(0o755)).expect("a program");
     let generated = format!("{}/completions/{}", env!("CARGO_MANIFEST_DIR"), shell.generated);
     let settings = shell.settings.replace("BIN", &folder.display().to_string());
     let settings =
-        settings.replace("LOCKS", &bed.locks().display().to_string()).replace("GENERATED", &generated);
-    let rc = bed.write(shell.rc, &settings).display().to_string();
-    let root = bed.root().display().to_string();
+        settings.replace("LOCKS", &env.locks().display().to_string()).replace("GENERATED", &generated);
+    let rc = env.write(shell.rc, &settings).display().to_string();
+    let root = env.root().display().to_string();
     let words: Vec<String> =
         shell.words.iter().map(|word| word.replace("RC", &rc).replace("ROOT", &root)).collect();
     let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
-    let mut terminal = Terminal::start(bed, &words[0], &arguments);
+    let mut terminal = Terminal::start(env, &words[0], &arguments);
     terminal.expect_prompt();
     terminal
 }
 
 fn completes(shell: &Shell) {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "deploy-prod", "--label", "mine"]);
-    let mut terminal = interactive(&bed, shell);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "deploy-prod", "--label", "mine"]);
+    let mut terminal = interactive(&env, shell);
     // The name of a lock, an option, and a value of an option.
     terminal.press("dlock status dep\t--wi\t--back\tfil\t\n");
     terminal.expect("held (file");
@@ -107,16 +107,16 @@ fn fish_completes_names_options_claims_and_the_commands_own() {
 /// What the shells are answered.
 #[test]
 fn what_cannot_be_found_out_is_no_candidate_and_no_error() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let answer = |words: &[&str]| {
         // Not the directory of this host, where somebody else may hold a lock.
-        let mut command = bed.dlock([&["__complete"], words].concat());
-        bed.finish(command.env("DLOCK_ENDPOINT", bed.locks())).silently(0).text()
+        let mut command = env.dlock([&["__complete"], words].concat());
+        env.finish(command.env("DLOCK_ENDPOINT", env.locks())).silently(0).text()
     };
     assert_eq!(answer(&["run", "--name", ""]), "words\n");
     assert_eq!(answer(&["status", "--endpoint", "redis://127.0.0.1:1", ""]), "words\n");
     assert_eq!(answer(&["run", "--profile", ""]), "words\n");
     assert_eq!(answer(&["run", "--config", ""]), "files\n");
     assert_eq!(answer(&["run", "--name", "x", "make", ""]), "command 4\n");
-    assert!(!bed.path("locks/x").exists());
+    assert!(!env.path("locks/x").exists());
 }

@@ -1,42 +1,42 @@
 //! Many at once.
 
-use crate::support::bed::release_all;
 use crate::support::running::{CROWD, finish_all};
-use crate::support::{Bed, quiet};
+use crate::support::test_env::release_all;
+use crate::support::{TestEnv, quiet};
 
 #[test]
 fn two_hundred_unprotected_updates_at_once_lose_none() {
     let _load = quiet::loading();
-    let bed = Bed::new();
-    bed.write("counter", "0\n");
+    let env = TestEnv::new();
+    env.write("counter", "0\n");
     let script = "read n <counter; sleep 0.001; echo $((n + 1)) >counter";
     let running: Vec<_> =
-        (0..200).map(|_| bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", script]))).collect();
+        (0..200).map(|_| env.start(&mut env.run(["-q", "--name", "x", "--", "sh", "-c", script]))).collect();
     for one in running {
         // A service that two hundred ask at once may take its time, even for a release, and that is said.
         let ended = one.finish_within(CROWD);
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
     }
-    assert_eq!(bed.read("counter"), "200\n");
-    bed.assert_free("x");
-    bed.await_no_process();
+    assert_eq!(env.read("counter"), "200\n");
+    env.assert_free("x");
+    env.await_no_process();
 }
 
 #[test]
 fn fifty_waiters_run_in_order_of_arrival() {
     let _load = quiet::loading();
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let mut waiters = Vec::new();
     for number in 0..50 {
         let script = format!("echo {number} $DLOCK_TOKEN >>order");
-        waiters.push(bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", &script])));
-        bed.await_waiters("x", number + 1);
+        waiters.push(env.start(&mut env.run(["-q", "--name", "x", "--", "sh", "-c", &script])));
+        env.await_waiters("x", number + 1);
     }
     let first = holder.token();
     holder.release().silently(0);
     finish_all(waiters);
-    let order = bed.read("order");
+    let order = env.read("order");
     let lines: Vec<(usize, u64)> = order
         .lines()
         .filter_map(|l| l.split_once(' '))
@@ -48,12 +48,12 @@ fn fifty_waiters_run_in_order_of_arrival() {
 
 #[test]
 fn readers_and_writers_take_turns_in_order_of_arrival() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let mut line = Vec::new();
     for (at, mode) in ["-s", "-s", "-x", "-s", "-x", "-x", "-s", "-s"].into_iter().enumerate() {
-        line.push((mode, bed.hold(&["-q", "--name", "x", mode])));
-        bed.await_waiters("x", at + 1);
+        line.push((mode, env.hold(&["-q", "--name", "x", mode])));
+        env.await_waiters("x", at + 1);
     }
     holder.release().silently(0);
     let mut token = 0;
@@ -69,16 +69,16 @@ fn readers_and_writers_take_turns_in_order_of_arrival() {
             highest = highest.max(member.token());
         }
         assert!(line.iter().all(|(_, later)| !later.has_started()), "somebody overtook");
-        assert_eq!((bed.holders("x"), bed.waiters("x")), (count, line.len()));
+        assert_eq!((env.holders("x"), env.waiters("x")), (count, line.len()));
         token = highest;
         release_all(head.into_iter().map(|(_, member)| member));
     }
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_writer_is_not_starved_by_readers_that_keep_coming() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     // Two chains of readers that overlap, so that there is never a moment without one.
     let script = r"
         chain() { until [ -e written ]; do run -q -s --name x -- sh -c 'sleep 0.02'; done; }
@@ -86,41 +86,41 @@ fn a_writer_is_not_starved_by_readers_that_keep_coming() {
         run -s --name x -- true
         run -q -w 20s --name x -- touch written || exit 9
         wait";
-    bed.finish(&mut bed.bash(script)).silently(0);
-    bed.assert_free("x");
+    env.finish(&mut env.bash(script)).silently(0);
+    env.assert_free("x");
 }
 
 #[test]
 fn slots_are_never_taken_by_more_than_their_number() {
     let _load = quiet::loading();
-    let bed = Bed::new();
+    let env = TestEnv::new();
     // A folder per slot: made by who gets it, so two in one slot collide.
     let script = "mkdir slot-$DLOCK_SLOT || echo collision >>log; sleep 0.01; rmdir slot-$DLOCK_SLOT";
     let running: Vec<_> = (0..40)
-        .map(|_| bed.start(&mut bed.run(["-q", "--name", "x", "--slots", "3", "--", "sh", "-c", script])))
+        .map(|_| env.start(&mut env.run(["-q", "--name", "x", "--slots", "3", "--", "sh", "-c", script])))
         .collect();
     finish_all(running);
-    assert_eq!(bed.read("log"), "");
-    assert!((4..=40).all(|slot| !bed.exists(&format!("slot-{slot}"))));
+    assert_eq!(env.read("log"), "");
+    assert!((4..=40).all(|slot| !env.exists(&format!("slot-{slot}"))));
 }
 
 #[test]
 fn a_killed_waiter_in_the_middle_holds_nobody_up() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let mut waiters = Vec::new();
     for number in 0..5 {
         let script = format!("echo {number} >>order");
-        waiters.push(bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", &script])));
-        bed.await_waiters("x", number + 1);
+        waiters.push(env.start(&mut env.run(["-q", "--name", "x", "--", "sh", "-c", &script])));
+        env.await_waiters("x", number + 1);
     }
     for at in [3, 1] {
         let victim = waiters.remove(at);
         victim.signal(rustix::process::Signal::KILL);
         victim.finish();
     }
-    bed.await_waiters("x", 3);
+    env.await_waiters("x", 3);
     holder.release().silently(0);
     finish_all(waiters);
-    assert_eq!(bed.read("order"), "0\n2\n4\n");
+    assert_eq!(env.read("order"), "0\n2\n4\n");
 }

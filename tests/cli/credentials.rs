@@ -3,71 +3,71 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::support::Bed;
+use crate::support::TestEnv;
 
 /// A file with these rights in the test's folder.
-fn file(bed: &Bed, name: &str, text: &str, mode: u32) -> String {
-    let path = bed.write(name, text);
+fn file(env: &TestEnv, name: &str, text: &str, mode: u32) -> String {
+    let path = env.write(name, text);
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("own file");
     path.display().to_string()
 }
 
 #[track_caller]
-fn refused(bed: &Bed, options: &[&str], words: &[&str]) {
-    let mut command = bed.dlock(["run", "--backend", "etcd", "--name", "x"]);
-    let ended = bed.finish(command.args(options).args(["--", "touch", "started"]));
+fn refused(env: &TestEnv, options: &[&str], words: &[&str]) {
+    let mut command = env.dlock(["run", "--backend", "etcd", "--name", "x"]);
+    let ended = env.finish(command.args(options).args(["--", "touch", "started"]));
     assert!(!ended.err.contains("hunter2"), "{}", ended.err);
     ended.failed(64, words);
-    assert!(!bed.exists("started"));
+    assert!(!env.exists("started"));
 }
 
 #[test]
 fn a_secret_that_everybody_can_read_is_refused() {
-    let bed = Bed::new();
-    let password = file(&bed, "password", "hunter2\n", 0o644);
+    let env = TestEnv::new();
+    let password = file(&env, "password", "hunter2\n", 0o644);
     refused(
-        &bed,
+        &env,
         &["--user", "u", "--password-file", &password],
         &["--password-file", "read by everybody", "chmod o-r"],
     );
-    let certificate = file(&bed, "cert", "-----BEGIN CERTIFICATE-----\n", 0o644);
-    let key = file(&bed, "key", "-----BEGIN PRIVATE KEY-----\nhunter2\n", 0o644);
-    refused(&bed, &["--cert", &certificate, "--key", &key], &["--key", "read by everybody"]);
+    let certificate = file(&env, "cert", "-----BEGIN CERTIFICATE-----\n", 0o644);
+    let key = file(&env, "key", "-----BEGIN PRIVATE KEY-----\nhunter2\n", 0o644);
+    refused(&env, &["--cert", &certificate, "--key", &key], &["--key", "read by everybody"]);
 }
 
 #[test]
 fn a_certificate_and_its_key_go_together() {
-    let bed = Bed::new();
-    refused(&bed, &["--cert", "c"], &["--cert", "say --key FILE"]);
-    refused(&bed, &["--key", "k"], &["--key", "say --cert FILE"]);
+    let env = TestEnv::new();
+    refused(&env, &["--cert", "c"], &["--cert", "say --key FILE"]);
+    refused(&env, &["--key", "k"], &["--key", "say --cert FILE"]);
 }
 
 #[test]
 fn what_is_not_there_or_no_certificate_says_so() {
-    let bed = Bed::new();
-    refused(&bed, &["--cacert", "nowhere.pem"], &["--cacert", "nowhere.pem", "cannot be read"]);
-    refused(&bed, &["--cacert", "/"], &["--cacert", "cannot be read"]);
-    refused(&bed, &["--cacert", "/dev/zero"], &["--cacert", "longer than a mebibyte"]);
-    let text = file(&bed, "text", "hunter2\n", 0o600);
-    refused(&bed, &["--cacert", &text], &["--cacert", "not a PEM file"]);
-    refused(&bed, &["--user", "u", "--password-file", "nowhere"], &["--password-file", "cannot be read"]);
+    let env = TestEnv::new();
+    refused(&env, &["--cacert", "nowhere.pem"], &["--cacert", "nowhere.pem", "cannot be read"]);
+    refused(&env, &["--cacert", "/"], &["--cacert", "cannot be read"]);
+    refused(&env, &["--cacert", "/dev/zero"], &["--cacert", "longer than a mebibyte"]);
+    let text = file(&env, "text", "hunter2\n", 0o600);
+    refused(&env, &["--cacert", &text], &["--cacert", "not a PEM file"]);
+    refused(&env, &["--user", "u", "--password-file", "nowhere"], &["--password-file", "cannot be read"]);
 }
 
 #[test]
 fn credentials_for_no_service_do_not_lock_on_this_host_alone() {
-    let bed = Bed::new();
-    let mut command = bed.dlock(["run", "--user", "u", "--name", "x", "--", "touch", "started"]);
-    bed.finish(&mut command).failed(64, &["no service", "--backend"]);
-    assert!(!bed.exists("started"));
+    let env = TestEnv::new();
+    let mut command = env.dlock(["run", "--user", "u", "--name", "x", "--", "touch", "started"]);
+    env.finish(&mut command).failed(64, &["no service", "--backend"]);
+    assert!(!env.exists("started"));
 }
 
 #[test]
 fn a_flag_that_the_backend_has_no_use_for_is_refused() {
-    let bed = Bed::new();
-    let password = file(&bed, "password", "hunter2\n", 0o600);
+    let env = TestEnv::new();
+    let password = file(&env, "password", "hunter2\n", 0o600);
     let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    let (certificate, key) = (file(&bed, "cert", pem, 0o600), file(&bed, "key", pem, 0o600));
-    let locks = bed.locks().display().to_string();
+    let (certificate, key) = (file(&env, "cert", pem, 0o600), file(&env, "key", pem, 0o600));
+    let locks = env.locks().display().to_string();
     for (backend, endpoint, options, word) in [
         ("file", locks.as_str(), &["--user", "u"][..], "--user"),
         ("file", &locks, &["--user", "u", "--password-file", &password], "--user"),
@@ -83,22 +83,22 @@ fn a_flag_that_the_backend_has_no_use_for_is_refused() {
     ] {
         // Whether the backend is named or the address says it.
         for named in [&["--backend", backend][..], &[]] {
-            let mut command = bed.dlock(["run", "--try", "--name", "x", "--endpoint", endpoint]);
-            let ended = bed.finish(command.args(named).args(options).args(["--", "touch", "started"]));
+            let mut command = env.dlock(["run", "--try", "--name", "x", "--endpoint", endpoint]);
+            let ended = env.finish(command.args(named).args(options).args(["--", "touch", "started"]));
             assert!(!ended.err.contains("hunter2"), "{}", ended.err);
             ended.failed(64, &[word, backend, "no use"]);
-            assert!(!bed.exists("started"));
+            assert!(!env.exists("started"));
         }
     }
 }
 
 #[test]
 fn what_an_environment_says_for_other_services_is_in_nobodys_way() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let certificate =
-        file(&bed, "cert", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 0o600);
-    let mut command = bed.dlock(["run", "--backend", "file", "--name", "x", "--endpoint"]);
-    command.arg(bed.locks()).args(["--", "true"]);
+        file(&env, "cert", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 0o600);
+    let mut command = env.dlock(["run", "--backend", "file", "--name", "x", "--endpoint"]);
+    command.arg(env.locks()).args(["--", "true"]);
     command.env("DLOCK_USER", "u").env("DLOCK_PASSWORD", "hunter2").env("DLOCK_CACERT", &certificate);
-    bed.finish(command.env("DLOCK_ZK_LAYOUT", "kazoo")).silently(0);
+    env.finish(command.env("DLOCK_ZK_LAYOUT", "kazoo")).silently(0);
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::chance::{Random, rounds, usual_seed};
 use crate::support::gate::Gate;
 use crate::support::wait::until_or_else;
-use crate::support::{Bed, Running, within};
+use crate::support::{Running, TestEnv, within};
 
 /// How many scenarios belong to an ordinary run of the tests; `DLOCK_TEST_ROUNDS` says otherwise.
 const SCENARIOS: usize = 4;
@@ -144,7 +144,7 @@ impl Model {
 
 /// One scenario: the actors, and what was ordered so far.
 struct Scenario<'a> {
-    bed: &'a Bed,
+    env: &'a TestEnv,
     round: usize,
     actors: Vec<(String, Running, Gate)>,
     model: Model,
@@ -154,15 +154,15 @@ struct Scenario<'a> {
 }
 
 impl<'a> Scenario<'a> {
-    fn start(bed: &'a Bed, round: usize, actors: usize) -> Self {
+    fn start(env: &'a TestEnv, round: usize, actors: usize) -> Self {
         let actor = |n: usize| {
             let who = format!("r{round}p{n}");
-            let gate = bed.gate(&format!("{who}.gate"));
-            let running = bed.start(bed.command("bash").arg(bed.path("actor.sh")).arg(&who));
+            let gate = env.gate(&format!("{who}.gate"));
+            let running = env.start(env.command("bash").arg(env.path("actor.sh")).arg(&who));
             (who, running, gate)
         };
         let actors = (0..actors).map(actor).collect();
-        Self { bed, round, actors, model: Model::default(), told: Vec::new(), cycles: 0 }
+        Self { env, round, actors, model: Model::default(), told: Vec::new(), cycles: 0 }
     }
 
     fn order(&mut self, who: usize, order: &str) {
@@ -172,7 +172,7 @@ impl<'a> Scenario<'a> {
 
     fn say(&self) -> String {
         let errors: Vec<_> = self.actors.iter().map(|(who, one, _)| (who, one.err_so_far())).collect();
-        format!("scenario {}: {:?}; {errors:?}; the log:\n{}", self.round, self.told, self.bed.read("log"))
+        format!("scenario {}: {:?}; {errors:?}; the log:\n{}", self.round, self.told, self.env.read("log"))
     }
 
     /// Waits until `who` has said `words` for the `n`th time.
@@ -186,14 +186,14 @@ impl<'a> Scenario<'a> {
 
     fn said(&self, who: usize, words: &str) -> usize {
         let line = format!("{} {words}", self.actors[who].0);
-        self.bed.read("log").lines().filter(|said| **said == line).count()
+        self.env.read("log").lines().filter(|said| **said == line).count()
     }
 
     /// How often anybody was refused.
     fn refused(&self) -> usize {
         let refused =
             |line: &&str| line.starts_with(&format!("r{}p", self.round)) && line.contains(" ended 75 ");
-        self.bed.read("log").lines().filter(refused).count()
+        self.env.read("log").lines().filter(refused).count()
     }
 
     fn take(&mut self, who: usize, way: &str, shared: bool, lock: &str) {
@@ -214,7 +214,7 @@ impl<'a> Scenario<'a> {
                 let waiters = self.model.waiters(&name);
                 until_or_else(
                     || format!("{waiters} waiters for {name}; {}", self.say()),
-                    || (self.bed.waiters(&name) == waiters).then_some(()),
+                    || (self.env.waiters(&name) == waiters).then_some(()),
                 );
             }
         }
@@ -272,7 +272,7 @@ impl<'a> Scenario<'a> {
         for lock in LOCKS {
             let name = format!("{lock}{}", self.round);
             assert_eq!(
-                (self.bed.holders(&name), self.bed.waiters(&name)),
+                (self.env.holders(&name), self.env.waiters(&name)),
                 (0, 0),
                 "somebody is left in {name}"
             );
@@ -282,18 +282,18 @@ impl<'a> Scenario<'a> {
 
 #[test]
 fn every_cycle_is_told_within_a_second_and_nobody_is_refused_without_one() {
-    let bed = Bed::new();
-    bed.write("actor.sh", ACTOR);
+    let env = TestEnv::new();
+    env.write("actor.sh", ACTOR);
     let mut random = Random(usual_seed());
     let rounds = rounds(SCENARIOS);
     let mut cycles = 0;
     for round in 0..rounds {
-        let mut scenario = Scenario::start(&bed, round, 2 + random.below(4));
+        let mut scenario = Scenario::start(&env, round, 2 + random.below(4));
         scenario.play(&mut random);
         cycles += scenario.cycles;
         scenario.end();
     }
     eprintln!("{rounds} scenarios, {cycles} cycles");
     assert!(cycles >= rounds / 2, "{cycles} cycles in {rounds} scenarios try nothing");
-    bed.await_no_process();
+    env.await_no_process();
 }

@@ -4,26 +4,26 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use crate::support::{Bed, Running, until};
+use crate::support::{Running, TestEnv, until};
 
 /// A uid that no user of this machine has.
 const UID: u32 = 54_871;
 
 /// `dlock` as a user that owns nothing here; `None` where this user may not become another.
-fn as_nobody(bed: &Bed, words: &[&str]) -> Option<Command> {
+fn as_nobody(env: &TestEnv, words: &[&str]) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can become another user");
         return None;
     }
     // The program may lie in a folder that others cannot enter.
-    let dlock = bed.path("dlock");
+    let dlock = env.path("dlock");
     if !dlock.exists() {
         // By another process: a child that another test forks meanwhile would keep it open for writing.
-        bed.finish(bed.command("cp").arg(crate::support::bed::dlock()).arg(&dlock)).silently(0);
+        env.finish(env.command("cp").arg(crate::support::test_env::dlock()).arg(&dlock)).silently(0);
         fs::set_permissions(&dlock, fs::Permissions::from_mode(0o755)).expect("for everybody");
-        fs::set_permissions(bed.root(), fs::Permissions::from_mode(0o755)).expect("for everybody");
+        fs::set_permissions(env.root(), fs::Permissions::from_mode(0o755)).expect("for everybody");
     }
-    let mut command = bed.command("setpriv");
+    let mut command = env.command("setpriv");
     command.args(["--reuid", &UID.to_string(), "--regid", &UID.to_string(), "--clear-groups", "--"]);
     command.arg(dlock).args(words);
     Some(command)
@@ -31,54 +31,54 @@ fn as_nobody(bed: &Bed, words: &[&str]) -> Option<Command> {
 
 #[test]
 fn a_directory_that_cannot_be_made() {
-    let bed = Bed::new();
-    bed.write("file", "");
-    let below = bed.path("file/locks").display().to_string();
+    let env = TestEnv::new();
+    env.write("file", "");
+    let below = env.path("file/locks").display().to_string();
     let words = ["run", "--endpoint", &below, "--name", "x", "--", "touch", "started"];
-    bed.finish(&mut bed.dlock(words)).failed(73, &[&below]);
-    let file = bed.path("file").display().to_string();
+    env.finish(&mut env.dlock(words)).failed(73, &[&below]);
+    let file = env.path("file").display().to_string();
     let words = ["run", "--endpoint", &file, "--name", "x", "--", "touch", "started"];
-    bed.finish(&mut bed.dlock(words)).failed(73, &[&file]);
-    assert!(!bed.exists("started"));
+    env.finish(&mut env.dlock(words)).failed(73, &[&file]);
+    assert!(!env.exists("started"));
 }
 
 #[test]
 fn a_directory_that_cannot_be_written() {
-    let bed = Bed::new();
-    let locks = bed.locks().display().to_string();
-    fs::set_permissions(bed.locks(), fs::Permissions::from_mode(0o755)).expect("a closed folder");
+    let env = TestEnv::new();
+    let locks = env.locks().display().to_string();
+    fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o755)).expect("a closed folder");
     let words = ["run", "--endpoint", &locks, "--name", "x", "--", "true"];
-    let Some(mut command) = as_nobody(&bed, &words) else { return };
-    bed.finish(&mut command).failed(73, &[&locks]);
-    bed.assert_free("x");
+    let Some(mut command) = as_nobody(&env, &words) else { return };
+    env.finish(&mut command).failed(73, &[&locks]);
+    env.assert_free("x");
 }
 
 #[test]
 fn a_default_directory_that_is_a_link_or_belongs_to_another() {
     let default = format!("/var/tmp/dlock-{UID}");
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let words = ["run", "--name", "x", "--", "id", "-u"];
-    let Some(mut command) = as_nobody(&bed, &words) else { return };
+    let Some(mut command) = as_nobody(&env, &words) else { return };
     let _ = fs::remove_dir_all(&default);
     // Who looks says where run would make it, and does not.
-    let mut status = as_nobody(&bed, &["status", "x"]).expect("another user");
-    let looked = bed.finish(&mut status).silently(0).text();
+    let mut status = as_nobody(&env, &["status", "x"]).expect("another user");
+    let looked = env.finish(&mut status).silently(0).text();
     assert_eq!(looked, format!("x: free (file {default}, where nobody has locked yet)\n"));
     assert!(!fs::exists(&default).expect("an answer"), "{default} is in the way");
-    symlink(bed.path("locks"), &default).expect("a link");
-    let linked = bed.finish(&mut command);
+    symlink(env.path("locks"), &default).expect("a link");
+    let linked = env.finish(&mut command);
     fs::remove_file(&default).expect("the link is still there");
     fs::create_dir(&default).expect("a folder of root's");
     fs::set_permissions(&default, fs::Permissions::from_mode(0o777)).expect("an open folder");
-    let foreign = bed.finish(&mut command);
+    let foreign = env.finish(&mut command);
     fs::remove_dir_all(&default).expect("the folder is still there");
     linked.failed(73, &[&default]);
     foreign.failed(73, &[&default]);
     // Nothing in the way, it is made for this user alone.
-    let made = bed.finish(&mut command);
+    let made = env.finish(&mut command);
     let bits = fs::metadata(&default).map(|m| m.permissions().mode() & 0o777);
     fs::set_permissions(&default, fs::Permissions::from_mode(0o755)).expect("an own folder");
-    let open = bed.finish(&mut command);
+    let open = env.finish(&mut command);
     let _ = fs::remove_dir_all(&default);
     assert_eq!((made.code(), made.text()), (Some(0), format!("{UID}\n")), "{}", made.err);
     assert_eq!(bits.expect("a folder"), 0o700);
@@ -87,33 +87,33 @@ fn a_default_directory_that_is_a_link_or_belongs_to_another() {
 
 #[test]
 fn users_share_a_lock_through_a_shared_directory() {
-    let bed = Bed::new();
-    fs::set_permissions(bed.locks(), fs::Permissions::from_mode(0o1777)).expect("an open folder");
-    let locks = bed.locks().display().to_string();
+    let env = TestEnv::new();
+    fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o1777)).expect("an open folder");
+    let locks = env.locks().display().to_string();
     let words = ["run", "--endpoint", &locks, "-n", "--name", "x", "--", "true"];
-    let Some(mut command) = as_nobody(&bed, &words) else { return };
+    let Some(mut command) = as_nobody(&env, &words) else { return };
     // Whoever makes the file first, the other can lock it too.
-    bed.finish(&mut command).silently(0);
-    let holder = bed.held(&["--name", "x"]);
-    bed.finish(&mut command).failed(75, &["held by"]);
+    env.finish(&mut command).silently(0);
+    let holder = env.held(&["--name", "x"]);
+    env.finish(&mut command).failed(75, &["held by"]);
     holder.release().silently(0);
-    bed.finish(&mut command).silently(0);
-    let holder = bed.held(&["--name", "y"]);
+    env.finish(&mut command).silently(0);
+    let holder = env.held(&["--name", "y"]);
     let words = ["run", "--endpoint", &locks, "-n", "--name", "y", "--", "true"];
-    let Some(mut command) = as_nobody(&bed, &words) else { return };
-    bed.finish(&mut command).failed(75, &["held by"]);
+    let Some(mut command) = as_nobody(&env, &words) else { return };
+    env.finish(&mut command).failed(75, &["held by"]);
     holder.release().silently(0);
-    bed.finish(&mut command).silently(0);
-    bed.assert_free("x");
+    env.finish(&mut command).silently(0);
+    env.assert_free("x");
 }
 
 #[test]
 fn a_removed_lock_file_is_noticed_and_overlaps_nobody() {
-    let bed = Bed::new();
-    bed.assert_free("x");
-    fs::remove_file(bed.path("locks/x")).expect("a lock file");
-    let holder = bed.held(&["--name", "x"]);
-    bed.assert_busy("x");
+    let env = TestEnv::new();
+    env.assert_free("x");
+    fs::remove_file(env.path("locks/x")).expect("a lock file");
+    let holder = env.held(&["--name", "x"]);
+    env.assert_busy("x");
     holder.release().silently(0);
 }
 
@@ -122,12 +122,12 @@ fn too_few_descriptors_is_71() {
     // From too few for the front, over too few for the keeper or the start, to enough.
     let mut refused = 0;
     for limit in 4..32 {
-        let bed = Bed::new();
+        let env = TestEnv::new();
         let script =
             format!(r#"ulimit -n {limit}; exec "$dlock" run --endpoint "$locks" --name x -- touch started"#);
-        let finished = bed.finish(&mut bed.bash(&script));
+        let finished = env.finish(&mut env.bash(&script));
         if finished.code() == Some(0) {
-            assert!(bed.exists("started"));
+            assert!(env.exists("started"));
             continue;
         }
         refused += 1;
@@ -136,16 +136,16 @@ fn too_few_descriptors_is_71() {
         let reasons = ["too many open files", "no file descriptors available"];
         let told = said.to_lowercase();
         assert!(reasons.iter().any(|reason| told.contains(reason)), "{said}");
-        assert!(!bed.exists("started"), "limit {limit}");
-        bed.await_no_process();
-        bed.assert_free("x");
+        assert!(!env.exists("started"), "limit {limit}");
+        env.await_no_process();
+        env.assert_free("x");
     }
     assert!(refused > 3 && refused < 27, "{refused} limits were too low");
 }
 
 #[test]
 fn a_directory_on_a_full_device_is_said_and_leaves_the_lock_usable() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can mount");
         return;
@@ -155,7 +155,7 @@ fn a_directory_on_a_full_device_is_said_and_leaves_the_lock_usable() {
         cat /dev/zero >small/filler 2>/dev/null
         "$dlock" run --endpoint small --name x -- touch started
         code=$?; umount small; exit $code"#;
-    let ended = bed.finish(bed.command("unshare").args(["--mount", "bash", "-c", script]));
+    let ended = env.finish(env.command("unshare").args(["--mount", "bash", "-c", script]));
     if ended.code() == Some(99) {
         eprintln!("skipped: no mount may be made here: {}", ended.err);
         return;
@@ -163,72 +163,72 @@ fn a_directory_on_a_full_device_is_said_and_leaves_the_lock_usable() {
     // Either it needs no room, or it says that there is none.
     if ended.code() != Some(0) {
         ended.failed(73, &["small"]);
-        assert!(!bed.exists("started"));
+        assert!(!env.exists("started"));
     }
 }
 
 #[test]
 fn a_line_that_somebody_keeps_shut_is_no_busy_lock() {
     // As if another dlock had been stopped in the middle of a change of the line.
-    let bed = Bed::new();
-    bed.finish(&mut bed.run(["--name", "x", "--", "true"])).silently(0);
+    let env = TestEnv::new();
+    env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
     for wait in [&["--wait", "1s"][..], &["--try", "--ttl", "3s"]] {
         let script = format!(
             r#"flock "$locks/.x.line" sh -c '"$dlock" run --endpoint "$locks" --name x {} -- touch started'"#,
             wait.join(" ")
         );
-        bed.finish(&mut bed.bash(&script)).failed(69, &["x"]);
-        assert!(!bed.exists("started"));
+        env.finish(&mut env.bash(&script)).failed(69, &["x"]);
+        assert!(!env.exists("started"));
     }
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_token_outlives_the_counters_loss() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let before = holder.token();
     holder.release().silently(0);
-    for entry in std::fs::read_dir(bed.locks()).expect("lock files").flatten() {
+    for entry in std::fs::read_dir(env.locks()).expect("lock files").flatten() {
         if entry.file_type().expect("a type").is_file() && entry.file_name() != "x" {
             std::fs::remove_file(entry.path()).expect("a file beside the lock");
         }
     }
-    let holder = bed.held(&["--name", "x"]);
+    let holder = env.held(&["--name", "x"]);
     assert!(holder.token() > before, "{} after {before}", holder.token());
     holder.release().silently(0);
 }
 
 #[test]
 fn configuration_variables_are_obeyed_and_flags_win() {
-    let bed = Bed::new();
-    let other = bed.path("other");
-    let mut command = bed.dlock(["run", "--name", "x", "--", "true"]);
-    bed.finish(command.env("DLOCK_ENDPOINT", &other)).silently(0);
+    let env = TestEnv::new();
+    let other = env.path("other");
+    let mut command = env.dlock(["run", "--name", "x", "--", "true"]);
+    env.finish(command.env("DLOCK_ENDPOINT", &other)).silently(0);
     assert!(other.join("x").exists());
-    let mut command = bed.run(["--name", "y", "--", "true"]);
-    bed.finish(command.env("DLOCK_ENDPOINT", &other)).silently(0);
-    assert!(bed.locks().join("y").exists() && !other.join("y").exists());
+    let mut command = env.run(["--name", "y", "--", "true"]);
+    env.finish(command.env("DLOCK_ENDPOINT", &other)).silently(0);
+    assert!(env.locks().join("y").exists() && !other.join("y").exists());
     // Variables that only look like ours change nothing.
-    let mut command = bed.run(["--name", "z", "--", "true"]);
+    let mut command = env.run(["--name", "z", "--", "true"]);
     command.env("DLOCK_PORT", "tcp://1.2.3.4:5").env("DLOCK_NAME", "w").env("DLOCK_TOKEN", "junk");
-    bed.finish(command.env("DLOCK_HELD", "{not json")).silently(0);
-    let mut command = bed.run(["--name", "z", "--", "touch", "started"]);
-    bed.finish(command.env("DLOCK_TTL", "nonsense")).failed(64, &["DLOCK_TTL"]);
-    assert!(!bed.exists("started"));
+    env.finish(command.env("DLOCK_HELD", "{not json")).silently(0);
+    let mut command = env.run(["--name", "z", "--", "touch", "started"]);
+    env.finish(command.env("DLOCK_TTL", "nonsense")).failed(64, &["DLOCK_TTL"]);
+    assert!(!env.exists("started"));
 }
 
 #[test]
 fn a_foreign_holder_cannot_be_broken_and_the_refusal_says_so() {
-    let bed = Bed::new();
-    bed.assert_free("x");
-    let gate = bed.gate("gate");
+    let env = TestEnv::new();
+    env.assert_free("x");
+    let gate = env.gate("gate");
     let script = r#"exec flock "$locks/x" sh -c 'echo up >ready; read _ <gate'"#;
-    let flock = bed.start(&mut bed.bash(script));
-    bed.await_line("ready");
+    let flock = env.start(&mut env.bash(script));
+    env.await_line("ready");
     for force in [&[][..], &["--force"]] {
-        let mut command = bed.verb("break", ["x", "--all", "--yes"]);
-        bed.finish(command.args(force)).failed(64, &["x", &flock.pid().to_string()]);
+        let mut command = env.verb("break", ["x", "--all", "--yes"]);
+        env.finish(command.args(force)).failed(64, &["x", &flock.pid().to_string()]);
     }
     gate.open();
     flock.finish().silently(0);
@@ -236,10 +236,10 @@ fn a_foreign_holder_cannot_be_broken_and_the_refusal_says_so() {
 
 #[test]
 fn looking_makes_no_lock_directory_and_says_that_nobody_was_there() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for place in ["none", "a/b/c"] {
-        let path = bed.path(place).display().to_string();
-        let look = |words: &[&str]| bed.finish(bed.dlock(words).args(["--endpoint", &path]));
+        let path = env.path(place).display().to_string();
+        let look = |words: &[&str]| env.finish(env.dlock(words).args(["--endpoint", &path]));
         let status = look(&["status", "x"]).silently(0).text();
         assert_eq!(status, format!("x: free (file {path}, where nobody has locked yet)\n"));
         look(&["status", "x", "--exit-code"]).silently(0);
@@ -251,16 +251,16 @@ fn looking_makes_no_lock_directory_and_says_that_nobody_was_there() {
         let doctor = look(&["doctor"]).silently(0).text();
         assert!(doctor.contains(&path) && doctor.contains("nobody has locked there yet"), "{doctor}");
         look(&["break", "x", "--all", "--yes"]).failed(76, &["nobody", &path]);
-        assert!(!bed.path(place).exists() && !bed.path("a").exists(), "looking made {path}");
+        assert!(!env.path(place).exists() && !env.path("a").exists(), "looking made {path}");
     }
 }
 
 #[test]
 fn a_watch_of_a_lock_directory_that_is_not_there_sees_it_come() {
-    let bed = Bed::new();
-    let path = bed.path("later").display().to_string();
-    let (out, err) = (bed.path("watch.out"), bed.write("watch.err", ""));
-    let mut command = bed.dlock(["watch", "x", "--json", "--endpoint", &path]);
+    let env = TestEnv::new();
+    let path = env.path("later").display().to_string();
+    let (out, err) = (env.path("watch.out"), env.write("watch.err", ""));
+    let mut command = env.dlock(["watch", "x", "--json", "--endpoint", &path]);
     command.stdout(fs::File::create(&out).expect("a file")).stderr(std::process::Stdio::null());
     let watch = Running::new(command.spawn().expect("starts"), out.clone(), err);
     let holders = |count: usize| {
@@ -271,12 +271,12 @@ fn a_watch_of_a_lock_directory_that_is_not_there_sees_it_come() {
         });
     };
     holders(0);
-    assert!(!bed.path("later").exists(), "watching made it");
-    let gate = bed.gate("gate");
+    assert!(!env.path("later").exists(), "watching made it");
+    let gate = env.gate("gate");
     let script = "echo up >ready; read _ <gate";
     let words = ["run", "--endpoint", &path, "--name", "x", "--", "sh", "-c", script];
-    let holder = bed.start(&mut bed.dlock(words));
-    bed.await_line("ready");
+    let holder = env.start(&mut env.dlock(words));
+    env.await_line("ready");
     holders(1);
     gate.open();
     holder.finish().silently(0);
@@ -287,36 +287,36 @@ fn a_watch_of_a_lock_directory_that_is_not_there_sees_it_come() {
 
 #[test]
 fn what_is_in_the_place_of_a_lock_directory_is_not_called_free() {
-    let bed = Bed::new();
-    bed.write("file", "");
-    symlink("/nowhere/at/all", bed.path("link")).expect("a link");
+    let env = TestEnv::new();
+    env.write("file", "");
+    symlink("/nowhere/at/all", env.path("link")).expect("a link");
     for place in ["file", "link", "file/below"] {
-        let path = bed.path(place).display().to_string();
-        bed.finish(&mut bed.dlock(["status", "x", "--endpoint", &path])).failed(73, &[&path]);
+        let path = env.path(place).display().to_string();
+        env.finish(&mut env.dlock(["status", "x", "--endpoint", &path])).failed(73, &[&path]);
     }
 }
 
 #[test]
 fn a_configuration_file_and_its_profiles_are_obeyed() {
-    let bed = Bed::new();
-    let (first, second) = (bed.path("first"), bed.path("second"));
+    let env = TestEnv::new();
+    let (first, second) = (env.path("first"), env.path("second"));
     let text = format!("endpoint = {first:?}\n[profile.ci]\nendpoint = {second:?}\n");
-    let file = bed.write("dlock.toml", &text).display().to_string();
-    bed.finish(&mut bed.dlock(["run", "--config", &file, "--name", "x", "--", "true"])).silently(0);
+    let file = env.write("dlock.toml", &text).display().to_string();
+    env.finish(&mut env.dlock(["run", "--config", &file, "--name", "x", "--", "true"])).silently(0);
     assert!(first.join("x").exists());
     let words = ["run", "--config", &file, "--profile", "ci", "--name", "x", "--", "true"];
-    bed.finish(&mut bed.dlock(words)).silently(0);
+    env.finish(&mut env.dlock(words)).silently(0);
     assert!(second.join("x").exists());
 }
 
 #[test]
 fn doctor_says_that_there_is_a_password_and_not_which() {
-    let bed = Bed::new();
-    fs::create_dir_all(bed.path(".config/dlock")).expect("a folder");
-    let file = bed.write(".config/dlock/config.toml", "password = \"hunter2\"\n");
+    let env = TestEnv::new();
+    fs::create_dir_all(env.path(".config/dlock")).expect("a folder");
+    let file = env.write(".config/dlock/config.toml", "password = \"hunter2\"\n");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a private file");
     for json in [&["--json"][..], &[]] {
-        let told = bed.finish(&mut bed.verb("doctor", json)).silently(0).text();
+        let told = env.finish(&mut env.verb("doctor", json)).silently(0).text();
         assert!(!told.contains("hunter2") && told.contains("(secret)"), "{told}");
     }
 }

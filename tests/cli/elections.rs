@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use crate::support::gate::Gate;
 use crate::support::process::{self, is_alive};
 use crate::support::wait::until_true;
-use crate::support::{Bed, Running, until};
+use crate::support::{Running, TestEnv, until};
 
 /// Says that it leads, and in which term, and obeys what is written to its gate: what to proclaim, or `end`.
 const LEADER: &str = r#"echo "$$ $DLOCK_TOKEN" >>"$0.up"
@@ -16,23 +16,23 @@ done"#;
 
 /// A candidate whose command is [`LEADER`].
 struct Candidate<'a> {
-    bed: &'a Bed,
+    env: &'a TestEnv,
     name: &'a str,
     running: Running,
     gate: Gate,
 }
 
 impl<'a> Candidate<'a> {
-    fn start(bed: &'a Bed, name: &'a str, options: &[&str], status: &str) -> Self {
-        Self::telling(bed, name, &[&["-q"], options].concat(), status)
+    fn start(env: &'a TestEnv, name: &'a str, options: &[&str], status: &str) -> Self {
+        Self::telling(env, name, &[&["-q"], options].concat(), status)
     }
 
     /// As [`Candidate::start`], saying how it goes.
-    fn telling(bed: &'a Bed, name: &'a str, options: &[&str], status: &str) -> Self {
-        let gate = bed.gate(&format!("{name}.gate"));
-        let mut command = bed.verb("elect", ["--name", "x", "--value", name]);
-        command.args(options).args(["--", "bash", "-c", LEADER]).arg(bed.path(name)).arg(status);
-        Self { bed, name, running: bed.start(&mut command), gate }
+    fn telling(env: &'a TestEnv, name: &'a str, options: &[&str], status: &str) -> Self {
+        let gate = env.gate(&format!("{name}.gate"));
+        let mut command = env.verb("elect", ["--name", "x", "--value", name]);
+        command.args(options).args(["--", "bash", "-c", LEADER]).arg(env.path(name)).arg(status);
+        Self { env, name, running: env.start(&mut command), gate }
     }
 
     /// Waits for its `n`th term; its command's pid, and the term's token.
@@ -40,7 +40,7 @@ impl<'a> Candidate<'a> {
     fn leads(&self, n: usize) -> (i32, u64) {
         let what = || format!("term {n} of {}; it said {:?}", self.name, self.running.err_so_far());
         let line = until(&what(), || {
-            let text = self.bed.read(&format!("{}.up", self.name));
+            let text = self.env.read(&format!("{}.up", self.name));
             let whole = text.ends_with('\n');
             text.lines().nth(n - 1).filter(|_| whole).map(str::to_owned)
         });
@@ -57,50 +57,50 @@ impl<'a> Candidate<'a> {
         self.order(value);
         let said = format!("{}.said", self.name);
         until_true(&format!("{value} is proclaimed"), || {
-            self.bed.read(&said).lines().any(|line| line == value)
+            self.env.read(&said).lines().any(|line| line == value)
         });
     }
 }
 
-fn leader(bed: &Bed, options: &[&str]) -> String {
-    let mut command = bed.verb("leader", ["x"]);
-    bed.finish(command.args(options)).silently(0).text()
+fn leader(env: &TestEnv, options: &[&str]) -> String {
+    let mut command = env.verb("leader", ["x"]);
+    env.finish(command.args(options)).silently(0).text()
 }
 
 #[test]
 fn a_leader_shows_its_value_and_changes_it_from_inside() {
-    let bed = Bed::new();
-    assert_eq!(leader(&bed, &[]), "");
-    assert_eq!(leader(&bed, &["--json"]), "null\n");
-    let one = Candidate::start(&bed, "one", &[], "7");
+    let env = TestEnv::new();
+    assert_eq!(leader(&env, &[]), "");
+    assert_eq!(leader(&env, &["--json"]), "null\n");
+    let one = Candidate::start(&env, "one", &[], "7");
     let (_, token) = one.leads(1);
-    assert_eq!(leader(&bed, &[]), "one\n");
-    let two = Candidate::start(&bed, "two", &[], "0");
-    bed.await_waiters("x", 1);
-    assert_eq!(leader(&bed, &[]), "one\n", "a candidate is no leader");
+    assert_eq!(leader(&env, &[]), "one\n");
+    let two = Candidate::start(&env, "two", &[], "0");
+    env.await_waiters("x", 1);
+    assert_eq!(leader(&env, &[]), "one\n", "a candidate is no leader");
     for value in ["10.0.0.1:80", "-v", "", "日本"] {
         one.order(value);
-        until_true("the value", || leader(&bed, &[]) == format!("{value}\n"));
+        until_true("the value", || leader(&env, &[]) == format!("{value}\n"));
     }
-    let shown: serde_json::Value = serde_json::from_str(&leader(&bed, &["--json"])).expect("JSON");
+    let shown: serde_json::Value = serde_json::from_str(&leader(&env, &["--json"])).expect("JSON");
     assert_eq!((&shown["value"], &shown["label"]), (&"日本".into(), &"日本".into()));
     assert_eq!((&shown["token"], &shown["pid"]), (&token.to_string().into(), &one.running.pid().into()));
     one.order("end");
     assert_eq!(one.running.finish().code(), Some(7));
     assert!(two.leads(1).1 > token, "the next term has a greater token");
-    until_true("the next leader's value", || leader(&bed, &[]) == "two\n");
+    until_true("the next leader's value", || leader(&env, &[]) == "two\n");
     two.order("end");
     two.running.finish().silently(0);
-    assert_eq!(leader(&bed, &[]), "");
-    bed.assert_free("x");
+    assert_eq!(leader(&env, &[]), "");
+    env.assert_free("x");
 }
 
 #[test]
 fn two_who_follow_see_every_change_in_order() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let follow = |options: &[&str]| {
-        let mut command = bed.verb("leader", ["x", "--follow"]);
-        bed.start(command.args(options))
+        let mut command = env.verb("leader", ["x", "--follow"]);
+        env.start(command.args(options))
     };
     let (bare, json) = (follow(&[]), follow(&["--json"]));
     let values = |json: &Running| -> Vec<String> {
@@ -119,14 +119,14 @@ fn two_who_follow_see_every_change_in_order() {
         });
     };
     seen(&["null"]);
-    let one = Candidate::start(&bed, "one", &[], "0");
+    let one = Candidate::start(&env, "one", &[], "0");
     seen(&["null", "one"]);
     one.proclaims("a");
     seen(&["null", "one", "a"]);
     one.proclaims("b");
     seen(&["null", "one", "a", "b"]);
-    let two = Candidate::start(&bed, "two", &[], "0");
-    bed.await_waiters("x", 1);
+    let two = Candidate::start(&env, "two", &[], "0");
+    env.await_waiters("x", 1);
     one.order("end");
     one.running.finish().silently(0);
     two.leads(1);
@@ -143,34 +143,34 @@ fn two_who_follow_see_every_change_in_order() {
 
 #[test]
 fn who_stands_for_ever_stands_again_at_the_end_of_the_queue_until_told_to_end() {
-    let bed = Bed::new();
-    let one = Candidate::start(&bed, "one", &["--forever"], "3");
+    let env = TestEnv::new();
+    let one = Candidate::start(&env, "one", &["--forever"], "3");
     let (_, first) = one.leads(1);
-    let two = Candidate::start(&bed, "two", &[], "0");
-    bed.await_waiters("x", 1);
+    let two = Candidate::start(&env, "two", &[], "0");
+    env.await_waiters("x", 1);
     one.order("end");
     let (_, second) = two.leads(1);
     // It had a short term, so it pauses; then it stands behind whoever leads.
-    bed.await_waiters("x", 1);
+    env.await_waiters("x", 1);
     two.order("end");
     two.running.finish().silently(0);
     let (command, third) = one.leads(2);
     assert!(first < second && second < third, "{first} {second} {third}");
-    assert_eq!(leader(&bed, &[]), "one\n");
+    assert_eq!(leader(&env, &[]), "one\n");
     one.running.signal(Signal::TERM);
     let ended = one.running.finish();
     assert_eq!((ended.signal(), ended.err.as_str()), (Some(Signal::TERM.as_raw()), ""));
     assert!(!is_alive(command));
-    bed.assert_free("x");
-    bed.await_no_process();
+    env.assert_free("x");
+    env.await_no_process();
 }
 
 #[test]
 fn a_broken_term_is_over_and_its_candidate_stands_again() {
-    let bed = Bed::new();
-    let one = Candidate::telling(&bed, "one", &["--forever"], "0");
+    let env = TestEnv::new();
+    let one = Candidate::telling(&env, "one", &["--forever"], "0");
     let (command, first) = one.leads(1);
-    bed.finish(&mut bed.verb("break", ["x", "--yes"])).silently(0);
+    env.finish(&mut env.verb("break", ["x", "--yes"])).silently(0);
     let (again, second) = one.leads(2);
     assert!(!is_alive(command) && again != command && second > first);
     assert!(one.running.err_so_far().contains("broken"), "{}", one.running.err_so_far());
@@ -181,13 +181,13 @@ fn a_broken_term_is_over_and_its_candidate_stands_again() {
     until_true("the end of the second term", || ends() == 2);
     one.running.signal(Signal::TERM);
     assert_eq!(one.running.finish().signal(), Some(Signal::TERM.as_raw()));
-    bed.await_no_process();
+    env.await_no_process();
 }
 
 #[test]
 fn a_later_term_is_guarded_as_the_first_one_was() {
-    let bed = Bed::new();
-    let one = Candidate::start(&bed, "one", &["--forever"], "0");
+    let env = TestEnv::new();
+    let one = Candidate::start(&env, "one", &["--forever"], "0");
     let (first, _) = one.leads(1);
     let keeper = process::look(first).expect("a command").parent;
     one.order("end");
@@ -198,41 +198,41 @@ fn a_later_term_is_guarded_as_the_first_one_was() {
     // It may die before the front has heard that the command runs.
     one.running.finish().failed(76, &["that renewed x died", "was ended"]);
     assert!(!is_alive(second));
-    bed.await_no_process();
+    env.await_no_process();
 }
 
 #[test]
 fn every_term_has_what_dlock_was_started_with() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"exec 3>three; exec "$dlock" elect -q --endpoint "$locks" --name x --forever -- bash -c '
         echo "out $DLOCK_TOKEN"; echo "err" >&2; echo "three" >&3; pwd >>where; echo up >>up'"#;
-    let running = bed.start(&mut bed.bash(script));
-    until_true("two terms", || bed.read("up") == "up\nup\n");
+    let running = env.start(&mut env.bash(script));
+    until_true("two terms", || env.read("up") == "up\nup\n");
     running.signal(Signal::TERM);
     let ended = running.finish();
     let count = |text: &str, word: &str| text.lines().filter(|line| line.starts_with(word)).count();
     assert_eq!((count(&ended.text(), "out "), count(&ended.err, "err")), (2, 2), "{ended:?}");
-    assert_eq!(bed.read("three"), "three\nthree\n");
-    assert_eq!(bed.read("where"), format!("{0}\n{0}\n", bed.root().display()));
+    assert_eq!(env.read("three"), "three\nthree\n");
+    assert_eq!(env.read("where"), format!("{0}\n{0}\n", env.root().display()));
 }
 
 #[test]
 fn whoever_does_not_lead_proclaims_nothing() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let proclaim = |claim: &str| {
-        let mut command = bed.verb("proclaim", ["late"]);
-        bed.finish(command.env("DLOCK_CLAIM", claim).env("DLOCK_NAMES", "x"))
+        let mut command = env.verb("proclaim", ["late"]);
+        env.finish(command.env("DLOCK_CLAIM", claim).env("DLOCK_NAMES", "x"))
     };
-    bed.finish(&mut bed.verb("proclaim", ["x"])).failed(64, &["runs under no claim"]);
-    bed.finish(&mut bed.verb("proclaim", ["a\tb"])).failed(64, &["VALUE", "control character"]);
-    let holder = bed.held(&["--name", "x", "--label", "own"]);
+    env.finish(&mut env.verb("proclaim", ["x"])).failed(64, &["runs under no claim"]);
+    env.finish(&mut env.verb("proclaim", ["a\tb"])).failed(64, &["VALUE", "control character"]);
+    let holder = env.held(&["--name", "x", "--label", "own"]);
     let claim = holder.claim().to_owned();
-    let waiter = bed.hold(&["-q", "--name", "x"]);
-    bed.await_waiters("x", 1);
-    let waiting = bed.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
+    let waiter = env.hold(&["-q", "--name", "x"]);
+    env.await_waiters("x", 1);
+    let waiting = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
     proclaim(&waiting).failed(76, &["does not lead x"]);
     proclaim(&claim).silently(0);
-    assert_eq!(leader(&bed, &[]), "late\n");
+    assert_eq!(leader(&env, &[]), "late\n");
     holder.release().silently(0);
     proclaim(&claim).failed(76, &["does not lead x"]);
     waiter.let_go();
@@ -241,7 +241,7 @@ fn whoever_does_not_lead_proclaims_nothing() {
 
 #[test]
 fn an_election_has_one_leader_of_one_name() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for (options, word) in [
         (&["--name", "x", "-s"] as &[&str], "one leader"),
         (&["--name", "x", "--slots", "2"], "one leader"),
@@ -251,14 +251,14 @@ fn an_election_has_one_leader_of_one_name() {
         (&["--name", "x", "--forever", "--once-per", "1h"], "--forever"),
         (&[], "--name is missing"),
     ] {
-        let mut command = bed.verb("elect", options);
-        bed.finish(command.args(["--", "true"])).failed(64, &[word]);
+        let mut command = env.verb("elect", options);
+        env.finish(command.args(["--", "true"])).failed(64, &[word]);
     }
-    bed.finish(&mut bed.verb("elect", ["--name", "x"])).failed(64, &["a command is missing"]);
-    bed.finish(&mut bed.verb("elect", ["--name", "x", "--forever", "--", "/nonexistent"]))
+    env.finish(&mut env.verb("elect", ["--name", "x"])).failed(64, &["a command is missing"]);
+    env.finish(&mut env.verb("elect", ["--name", "x", "--forever", "--", "/nonexistent"]))
         .failed(127, &["cannot find"]);
-    let host = bed.finish(
-        &mut bed.verb("elect", ["--name", "x", "--", "sh", "-c", r#""$dlock" leader x --endpoint "$locks""#]),
+    let host = env.finish(
+        &mut env.verb("elect", ["--name", "x", "--", "sh", "-c", r#""$dlock" leader x --endpoint "$locks""#]),
     );
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     assert_eq!(host.text(), format!("{name}\n"));

@@ -2,26 +2,26 @@
 
 use std::fs;
 
-use crate::support::Bed;
+use crate::support::TestEnv;
 
 #[test]
 fn a_bare_host_name_is_not_taken_for_a_directory() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for endpoint in ["redis1", "etcd-0:2379", "db"] {
         let words = ["run", "--endpoint", endpoint, "--name", "x", "--", "touch", "started"];
         let directory = format!("./{endpoint}");
-        bed.finish(&mut bed.dlock(words)).failed(64, &["could be a server or a directory", &directory]);
-        assert!(!bed.exists(endpoint) && !bed.exists("started"), "{endpoint}");
+        env.finish(&mut env.dlock(words)).failed(64, &["could be a server or a directory", &directory]);
+        assert!(!env.exists(endpoint) && !env.exists("started"), "{endpoint}");
     }
     let sentence = "redis1 could be a server or a directory: write redis://redis1, or ./redis1";
-    let mut command = bed.dlock(["status", "x"]);
-    bed.finish(command.env("DLOCK_ENDPOINT", "redis1")).failed(64, &[sentence, "see DLOCK_ENDPOINT"]);
+    let mut command = env.dlock(["status", "x"]);
+    env.finish(command.env("DLOCK_ENDPOINT", "redis1")).failed(64, &[sentence, "see DLOCK_ENDPOINT"]);
 }
 
 #[test]
 fn a_relative_directory_is_taken_if_it_can_be_nothing_else() {
-    let bed = Bed::new();
-    fs::create_dir(bed.path("there")).expect("a folder");
+    let env = TestEnv::new();
+    fs::create_dir(env.path("there")).expect("a folder");
     for (words, made) in [
         (&["--endpoint", "there"] as &[&str], "there/x"),
         (&["--endpoint", "./new"], "new/x"),
@@ -29,47 +29,47 @@ fn a_relative_directory_is_taken_if_it_can_be_nothing_else() {
         (&["--backend", "file", "--endpoint", "said"], "said/x"),
     ] {
         let words = [&["run"] as &[_], words, &["--name", "x", "--", "true"]].concat();
-        bed.finish(&mut bed.dlock(words)).silently(0);
-        assert!(bed.exists(made), "{made}");
+        env.finish(&mut env.dlock(words)).silently(0);
+        assert!(env.exists(made), "{made}");
     }
 }
 
 #[test]
 fn a_relative_directory_in_a_configuration_file_is_refused() {
-    let bed = Bed::new();
-    fs::create_dir(bed.path("there")).expect("a folder");
+    let env = TestEnv::new();
+    fs::create_dir(env.path("there")).expect("a folder");
     for endpoint in ["./new", "there", "file:new", "a/b", "redis1"] {
-        let file = bed.write("dlock.toml", &format!("endpoint = {endpoint:?}\n")).display().to_string();
+        let file = env.write("dlock.toml", &format!("endpoint = {endpoint:?}\n")).display().to_string();
         let words = ["run", "--config", &file, "--name", "x", "--", "touch", "started"];
-        bed.finish(&mut bed.dlock(words)).failed(64, &["the whole path", "dlock.toml:1: endpoint"]);
-        assert!(!bed.exists("new") && !bed.exists("started") && !bed.exists("there/x"), "{endpoint}");
+        env.finish(&mut env.dlock(words)).failed(64, &["the whole path", "dlock.toml:1: endpoint"]);
+        assert!(!env.exists("new") && !env.exists("started") && !env.exists("there/x"), "{endpoint}");
     }
 }
 
 #[test]
 fn an_unknown_backend_is_answered_with_those_that_there_are() {
-    let bed = Bed::new();
-    let mut command = bed.dlock(["status", "--backend", "consul", "x"]);
-    let ended = bed.finish(command.env("DLOCK_ENDPOINT", "redis://h"));
+    let env = TestEnv::new();
+    let mut command = env.dlock(["status", "--backend", "consul", "x"]);
+    let ended = env.finish(command.env("DLOCK_ENDPOINT", "redis://h"));
     let ended = ended.failed(64, &["\"consul\"", "file, etcd, redis, zk, mysql, postgres and memcached"]);
     assert!(!ended.err.contains("DLOCK_ENDPOINT"), "{}", ended.err);
 }
 
 #[test]
 fn a_directory_for_another_backend_is_said_to_be_one() {
-    let bed = Bed::new();
-    let locks = bed.locks().display().to_string();
-    let mut command = bed.dlock(["status", "--backend", "redis", "x"]);
+    let env = TestEnv::new();
+    let locks = env.locks().display().to_string();
+    let mut command = env.dlock(["status", "--backend", "redis", "x"]);
     let sentence = format!("{locks} is a directory");
-    bed.finish(command.env("DLOCK_ENDPOINT", &locks)).failed(64, &[&sentence, "redis", "see DLOCK_ENDPOINT"]);
+    env.finish(command.env("DLOCK_ENDPOINT", &locks)).failed(64, &[&sentence, "redis", "see DLOCK_ENDPOINT"]);
 }
 
 #[test]
 fn endpoints_of_two_services_are_refused() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for endpoints in [&["redis://a,http://b"] as &[_], &["redis://a", "http://b"]] {
         let endpoints = endpoints.iter().flat_map(|endpoint| ["--endpoint", endpoint]);
         let words: Vec<&str> = ["status"].into_iter().chain(endpoints).chain(["x"]).collect();
-        bed.finish(&mut bed.dlock(words)).failed(64, &["endpoints of two services", "redis", "etcd"]);
+        env.finish(&mut env.dlock(words)).failed(64, &["endpoints of two services", "redis", "etcd"]);
     }
 }

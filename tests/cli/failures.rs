@@ -2,28 +2,28 @@
 
 use std::time::Duration;
 
-use crate::support::{Bed, within};
+use crate::support::{TestEnv, within};
 
 #[test]
 fn busy_at_once() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--label", "the one"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--label", "the one"]);
     for wait in [&["-n"][..], &["--try"], &["-w", "0"], &["--wait", "0s"]] {
-        let mut command = bed.run(["--name", "x"]);
-        let ended = bed.finish(command.args(wait).args(["--", "touch", "started"]));
+        let mut command = env.run(["--name", "x"]);
+        let ended = env.finish(command.args(wait).args(["--", "touch", "started"]));
         ended.failed(75, &["x", "held by", &holder.command_pid(), "\"the one\""]);
-        assert_eq!(bed.waiters("x"), 0);
+        assert_eq!(env.waiters("x"), 0);
     }
-    assert!(!bed.exists("started"));
+    assert!(!env.exists("started"));
     holder.release().silently(0);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_wait_that_runs_out() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--label", "the one"]);
-    let ended = bed.finish(&mut bed.run(["--name", "x", "-w", "2s", "--", "touch", "started"]));
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--label", "the one"]);
+    let ended = env.finish(&mut env.run(["--name", "x", "-w", "2s", "--", "touch", "started"]));
     assert!(ended.took >= Duration::from_secs(2), "{:?}", ended.took);
     within(ended.took, Duration::from_secs(3));
     assert_eq!((ended.code(), ended.text().as_str()), (Some(75), ""), "{}", ended.err);
@@ -39,135 +39,135 @@ fn a_wait_that_runs_out() {
         "a line when the wait begins and one when it ends: {}",
         ended.err
     );
-    assert_eq!(bed.waiters("x"), 0);
+    assert_eq!(env.waiters("x"), 0);
     holder.release().silently(0);
-    bed.assert_free("x");
-    assert!(!bed.exists("started"));
+    env.assert_free("x");
+    assert!(!env.exists("started"));
 }
 
 #[test]
 fn the_busy_code_can_be_chosen() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     for code in [1, 75, 255] {
         let chosen = code.to_string();
-        let ended = bed.finish(&mut bed.run(["--name", "x", "-n", "-E", &chosen, "--", "true"]));
+        let ended = env.finish(&mut env.run(["--name", "x", "-n", "-E", &chosen, "--", "true"]));
         ended.failed(code, &["x"]);
     }
     // A busy lock that is no failure says nothing, so that cron mails nothing; with -v it does.
-    bed.finish(&mut bed.run(["--name", "x", "-n", "-E", "0", "--", "true"])).silently(0);
-    let told = bed.finish(&mut bed.run(["--name", "x", "-n", "-E", "0", "-v", "--", "true"]));
+    env.finish(&mut env.run(["--name", "x", "-n", "-E", "0", "--", "true"])).silently(0);
+    let told = env.finish(&mut env.run(["--name", "x", "-n", "-E", "0", "-v", "--", "true"]));
     assert!(told.code() == Some(0) && told.err.contains("held by"), "{}", told.err);
-    let quiet = bed.finish(&mut bed.run(["--name", "x", "-n", "-q", "--", "true"]));
+    let quiet = env.finish(&mut env.run(["--name", "x", "-n", "-q", "--", "true"]));
     quiet.silently(75);
     holder.release().silently(0);
 }
 
 #[test]
 fn quiet_says_every_other_failure() {
-    let bed = Bed::new();
-    bed.finish(&mut bed.run(["-q", "--name", "x", "--", "no-such-command"]))
+    let env = TestEnv::new();
+    env.finish(&mut env.run(["-q", "--name", "x", "--", "no-such-command"]))
         .failed(127, &["no-such-command"]);
-    bed.finish(&mut bed.run(["-q", "--name", "", "--", "true"])).failed(64, &["name"]);
+    env.finish(&mut env.run(["-q", "--name", "", "--", "true"])).failed(64, &["name"]);
 }
 
 #[test]
 fn other_failures_are_not_counted_as_busy() {
-    let bed = Bed::new();
-    bed.finish(&mut bed.run(["-E", "0", "--name", "x", "--", "no-such-command"])).failed(127, &[]);
-    bed.finish(&mut bed.run(["-E", "3", "--name", "", "--", "true"])).failed(64, &[]);
+    let env = TestEnv::new();
+    env.finish(&mut env.run(["-E", "0", "--name", "x", "--", "no-such-command"])).failed(127, &[]);
+    env.finish(&mut env.run(["-E", "3", "--name", "", "--", "true"])).failed(64, &[]);
 }
 
 #[test]
 fn a_report_that_cannot_be_written_is_found_before_the_lock_is_asked_for() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     for option in ["--report", "--metrics-file"] {
         for (place, word) in [("/no/such/folder/file", "/no/such/folder/file"), (".", "is a directory")] {
-            let mut command = bed.run(["--name", "x", option, place, "--", "touch", "started"]);
-            bed.finish(&mut command).failed(73, &[word]);
+            let mut command = env.run(["--name", "x", option, place, "--", "touch", "started"]);
+            env.finish(&mut command).failed(73, &[word]);
         }
     }
-    assert!(!bed.exists("started"));
+    assert!(!env.exists("started"));
     holder.release().silently(0);
 }
 
 #[test]
 fn a_superseded_waiter_says_who_came_after_it() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let words = ["--name", "x", "--supersede", "--", "sh", "-c", "echo $0 >>order"];
-    let older = bed.start(bed.run(words).arg("older"));
-    bed.await_waiters("x", 1);
-    let plain = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", "echo plain >>order"]));
-    bed.await_waiters("x", 2);
-    let newer = bed.start(bed.run(words).arg("newer"));
+    let older = env.start(env.run(words).arg("older"));
+    env.await_waiters("x", 1);
+    let plain = env.start(&mut env.run(["--name", "x", "--", "sh", "-c", "echo plain >>order"]));
+    env.await_waiters("x", 2);
+    let newer = env.start(env.run(words).arg("newer"));
     let newer_pid = newer.pid().to_string();
     let ended = older.finish();
     assert_eq!((ended.code(), ended.text().as_str()), (Some(75), ""), "{}", ended.err);
     let last = ended.err.lines().last().unwrap_or_default();
     assert!(last.starts_with("dlock: ") && last.contains(&newer_pid), "{}", ended.err);
-    bed.await_waiters("x", 2);
+    env.await_waiters("x", 2);
     holder.release().silently(0);
     assert_eq!(plain.finish().code(), Some(0));
     assert_eq!(newer.finish().code(), Some(0));
-    assert_eq!(bed.read("order"), "plain\nnewer\n");
-    bed.assert_free("x");
+    assert_eq!(env.read("order"), "plain\nnewer\n");
+    env.assert_free("x");
 }
 
 #[test]
 fn superseding_never_ends_a_holder() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--supersede"]);
-    let newer = bed.start(&mut bed.run(["--name", "x", "--supersede", "--", "true"]));
-    bed.await_waiters("x", 1);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--supersede"]);
+    let newer = env.start(&mut env.run(["--name", "x", "--supersede", "--", "true"]));
+    env.await_waiters("x", 1);
     holder.release().silently(0);
     assert_eq!(newer.finish().code(), Some(0));
 }
 
 #[test]
 fn a_run_that_takes_too_long_is_124() {
-    let bed = Bed::new();
-    let ended = bed.finish(&mut bed.run(["--name", "x", "--max-run", "300ms", "--", "sleep", "1000"]));
+    let env = TestEnv::new();
+    let ended = env.finish(&mut env.run(["--name", "x", "--max-run", "300ms", "--", "sleep", "1000"]));
     assert!(ended.took.as_millis() >= 300, "{:?}", ended.took);
     ended.failed(124, &["300ms"]);
-    bed.assert_free("x");
-    bed.await_no_process();
+    env.assert_free("x");
+    env.await_no_process();
     // The time spent waiting does not count, and an end in time is the command's own.
-    bed.finish(&mut bed.run(["--name", "x", "--max-run", "1h", "--", "sh", "-c", "exit 5"])).silently(5);
+    env.finish(&mut env.run(["--name", "x", "--max-run", "1h", "--", "sh", "-c", "exit 5"])).silently(5);
 }
 
 #[test]
 fn a_deaf_command_that_takes_too_long_is_124_after_the_grace() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = "trap '' TERM; while :; do sleep 1000; done";
     let options = ["--name", "x", "--max-run", "200ms", "--grace", "200ms", "--", "sh", "-c", script];
-    bed.finish(&mut bed.run(options)).failed(124, &[]);
-    bed.await_no_process();
-    bed.assert_free("x");
+    env.finish(&mut env.run(options)).failed(124, &[]);
+    env.await_no_process();
+    env.assert_free("x");
 }
 
 #[test]
 fn kinds_do_not_mix() {
-    let bed = Bed::new();
-    let three = bed.held(&["--name", "x", "--slots", "3", "--label", "the one"]);
+    let env = TestEnv::new();
+    let three = env.held(&["--name", "x", "--slots", "3", "--label", "the one"]);
     for other in [&["--slots", "5"][..], &["-x"], &["-s"]] {
-        let mut command = bed.run(["--name", "x"]);
-        let ended = bed.finish(command.args(other).args(["--", "touch", "started"]));
+        let mut command = env.run(["--name", "x"]);
+        let ended = env.finish(command.args(other).args(["--", "touch", "started"]));
         let who = format!("pid {} (sh, \"the one\") uses x as a lock with 3 slots", three.running.pid());
         ended.failed(64, &[&who, "use --slots 3 too, or another name"]);
     }
-    assert_eq!((bed.holders("x"), bed.waiters("x")), (1, 0));
+    assert_eq!((env.holders("x"), env.waiters("x")), (1, 0));
     three.release().silently(0);
-    let exclusive = bed.held(&["--name", "x"]);
+    let exclusive = env.held(&["--name", "x"]);
     // Where several names are taken, the one that is in the way is named.
     for names in [&["--name", "x"][..], &["--name", "a", "--name", "x"], &["--name", "x", "--name", "z"]] {
-        let mut command = bed.run(names);
-        let ended = bed.finish(command.args(["--slots", "3", "--", "touch", "started"]));
+        let mut command = env.run(names);
+        let ended = env.finish(command.args(["--slots", "3", "--", "touch", "started"]));
         let who = format!("pid {} (sh) uses x as an exclusive lock", exclusive.running.pid());
         ended.failed(64, &[&who, "leave out --slots, or use another name"]);
     }
     exclusive.release().silently(0);
-    assert!(!bed.exists("started"));
-    bed.assert_free("x");
+    assert!(!env.exists("started"));
+    env.assert_free("x");
 }

@@ -7,47 +7,47 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::support::process::is_alive;
 use crate::support::wait::until_true;
-use crate::support::{Bed, within};
+use crate::support::{TestEnv, within};
 
-fn plant_fifo(bed: &Bed, name: &str) {
-    mknodat(CWD, bed.locks().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+fn plant_fifo(env: &TestEnv, name: &str) {
+    mknodat(CWD, env.locks().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
 }
 
 #[test]
 fn a_planted_fifo_hangs_nobody() {
-    let bed = Bed::new();
-    plant_fifo(&bed, ".x.line");
-    plant_fifo(&bed, "y");
-    assert!(bed.finish(&mut bed.verb::<&str>("list", [])).code() == Some(0));
-    bed.finish(&mut bed.verb("status", ["x"])).failed(73, &[".x.line", "FIFO"]);
+    let env = TestEnv::new();
+    plant_fifo(&env, ".x.line");
+    plant_fifo(&env, "y");
+    assert!(env.finish(&mut env.verb::<&str>("list", [])).code() == Some(0));
+    env.finish(&mut env.verb("status", ["x"])).failed(73, &[".x.line", "FIFO"]);
     for name in ["x", "y"] {
-        bed.finish(&mut bed.run(["--name", name, "--", "touch", "started"])).failed(73, &["FIFO"]);
+        env.finish(&mut env.run(["--name", name, "--", "touch", "started"])).failed(73, &["FIFO"]);
     }
-    assert!(!bed.exists("started"));
+    assert!(!env.exists("started"));
     // A nested run that waits looks for a cycle in every line.
-    let holder = bed.held(&["--name", "b"]);
+    let holder = env.held(&["--name", "b"]);
     let script = r#"exec "$dlock" run --endpoint "$locks" --name b -n -- true"#;
-    bed.finish(&mut bed.run(["--name", "a", "--", "sh", "-c", script])).failed(75, &["b"]);
+    env.finish(&mut env.run(["--name", "a", "--", "sh", "-c", script])).failed(75, &["b"]);
     holder.release().silently(0);
 }
 
 #[test]
 fn a_planted_mark_is_not_waited_for() {
-    let bed = Bed::new();
-    plant_fifo(&bed, "trap");
+    let env = TestEnv::new();
+    plant_fifo(&env, "trap");
     let script = r#"DLOCK_HELD=$(printf %s "$DLOCK_HELD" | sed "s#/proc/[0-9]*/fd/[0-9]*#$locks/trap#")
         exec "$dlock" run --endpoint "$locks" --name x --wait 300ms -- true"#;
-    let ended = bed.finish(&mut bed.run(["--name", "x", "--", "sh", "-c", script]));
+    let ended = env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", script]));
     assert_eq!(ended.code(), Some(75), "{}", ended.err);
 }
 
 #[test]
 fn a_removed_lock_file_ends_the_command_at_once_and_before_anybody_else_could_know() {
     for file in ["x", ".x.line"] {
-        let bed = Bed::new();
-        let holder = bed.held(&["--name", "x", "--grace", "1h"]);
+        let env = TestEnv::new();
+        let holder = env.held(&["--name", "x", "--grace", "1h"]);
         // Settled or not.
-        fs::remove_file(bed.locks().join(file)).expect("a lock file");
+        fs::remove_file(env.locks().join(file)).expect("a lock file");
         let begun = Instant::now();
         until_true("the end of the command", || !is_alive(holder.command()));
         within(begun.elapsed(), Duration::from_millis(500));
@@ -58,18 +58,18 @@ fn a_removed_lock_file_ends_the_command_at_once_and_before_anybody_else_could_kn
 
 #[test]
 fn without_inotify_the_next_renewal_looks_and_verbosity_says_so() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"echo 0 >/proc/sys/user/max_inotify_instances || exit 99
         exec "$dlock" run --endpoint "$locks" --name x --ttl 6s -v -- sh -c 'echo $$ >pid; sleep 60'"#;
-    let running = bed.start(bed.command("unshare").args(["--user", "--map-root-user", "bash", "-c", script]));
+    let running = env.start(env.command("unshare").args(["--user", "--map-root-user", "bash", "-c", script]));
     let mut running = running;
-    until_true("a start, or a refusal", || bed.exists("pid") || running.has_ended());
-    if !bed.exists("pid") {
+    until_true("a start, or a refusal", || env.exists("pid") || running.has_ended());
+    if !env.exists("pid") {
         return eprintln!("skipped: no user namespace may be made here: {}", running.finish().err);
     }
-    bed.await_line("pid");
+    env.await_line("pid");
     until_true("a word about inotify", || running.err_so_far().contains("inotify"));
-    fs::remove_file(bed.locks().join("x")).expect("a lock file");
+    fs::remove_file(env.locks().join("x")).expect("a lock file");
     let begun = Instant::now();
     let ended = running.finish();
     within(begun.elapsed(), Duration::from_secs(2));
@@ -78,18 +78,18 @@ fn without_inotify_the_next_renewal_looks_and_verbosity_says_so() {
 
 #[test]
 fn a_waiter_whose_writes_fail_leaves_with_73_and_the_next_one_runs() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     // Its record is written; what fails is what it does when its turn has come.
     let script = r#"exec strace -f -qq -o trace -e trace=pwrite64 -e inject=pwrite64:error=EIO:when=2+ \
         "$dlock" run --endpoint "$locks" --name x --ttl 2s -- /usr/bin/touch started"#;
-    let mut sick = bed.start(&mut bed.bash(script));
-    until_true("a waiter", || bed.waiters("x") == 1 || sick.has_ended());
+    let mut sick = env.start(&mut env.bash(script));
+    until_true("a waiter", || env.waiters("x") == 1 || sick.has_ended());
     if sick.err_so_far().contains("ptrace") || sick.err_so_far().contains("PTRACE") {
         return eprintln!("skipped: strace may not trace here");
     }
-    let behind = bed.hold(&["--name", "x"]);
-    bed.await_waiters("x", 2);
+    let behind = env.hold(&["--name", "x"]);
+    env.await_waiters("x", 2);
     holder.release().silently(0);
     let ended = sick.finish();
     assert_eq!(ended.code(), Some(73), "{}", ended.err);
@@ -97,14 +97,14 @@ fn a_waiter_whose_writes_fail_leaves_with_73_and_the_next_one_runs() {
     assert!(last.contains(".x.line") && !last.contains("trying again"), "{}", ended.err);
     // That it waits, that it has failed for now, and that it has failed.
     assert!(ended.err.lines().count() <= 3, "{}", ended.err);
-    assert!(!bed.exists("started"));
+    assert!(!env.exists("started"));
     assert_eq!(behind.release().code(), Some(0));
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn on_a_full_file_system_a_waiter_gets_its_turn_and_a_newcomer_73() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"
         mkdir small && mount -t tmpfs -o size=32k,nr_inodes=64 none small || exit 99
         run() { "$dlock" run --endpoint small "$@"; }
@@ -117,11 +117,11 @@ fn on_a_full_file_system_a_waiter_gets_its_turn_and_a_newcomer_73() {
         touch full; wait $first && wait $second || code=1
         rm small/filler; run --name x -n -- true || code=2
         umount small; exit $code"#;
-    let ended = bed.finish(bed.command("unshare").args(["--mount", "bash", "-c", script]));
+    let ended = env.finish(env.command("unshare").args(["--mount", "bash", "-c", script]));
     if ended.code() == Some(99) {
         return eprintln!("skipped: no mount may be made here: {}", ended.err);
     }
     assert_eq!(ended.code(), Some(73), "{}", ended.err);
     assert!(ended.err.contains("small/") && ended.err.contains("make room"), "{}", ended.err);
-    assert!(bed.exists("second") && !bed.exists("newcomer"), "{}", ended.err);
+    assert!(env.exists("second") && !env.exists("newcomer"), "{}", ended.err);
 }

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::support::bed::release_all;
 use crate::support::running::finish_all;
+use crate::support::test_env::release_all;
 use crate::support::wait::until;
-use crate::support::{Bed, process};
+use crate::support::{TestEnv, process};
 
 const ENTRY: [&str; 14] = [
     "ahead", "claim", "command", "foreign", "host", "label", "mode", "pid", "since", "slot", "token",
@@ -14,19 +14,19 @@ const ENTRY: [&str; 14] = [
 
 #[test]
 fn status_names_holders_and_waiters_in_order() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--label", "the first"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--label", "the first"]);
     let waiters: Vec<_> = ["w1", "w2", "w3"]
         .iter()
         .enumerate()
         .map(|(at, label)| {
-            let waiter = bed.start(&mut bed.run(["-q", "--name", "x", "--label", label, "--", "true"]));
-            bed.await_waiters("x", at + 1);
+            let waiter = env.start(&mut env.run(["-q", "--name", "x", "--label", label, "--", "true"]));
+            env.await_waiters("x", at + 1);
             waiter
         })
         .collect();
-    let status = bed.status("x");
-    assert_eq!((&status["lock"], &status["backend"]), (&"x".into(), &bed.service().backend.into()));
+    let status = env.status("x");
+    assert_eq!((&status["lock"], &status["backend"]), (&"x".into(), &env.service().backend.into()));
     let held = &status["holders"][0];
     for key in ENTRY.iter().filter(|key| **key != "waited") {
         assert!(held.get(key).is_some(), "no {key} in {held}");
@@ -47,7 +47,7 @@ fn status_names_holders_and_waiters_in_order() {
     let ahead: Vec<_> =
         status["waiters"].as_array().expect("waiters").iter().map(|w| w["ahead"].clone()).collect();
     assert_eq!(ahead, [1, 2, 3]);
-    let table = bed.finish(&mut bed.verb("status", ["x"])).silently(0).text();
+    let table = env.finish(&mut env.verb("status", ["x"])).silently(0).text();
     let places: Vec<_> =
         ["the first", "w1", "w2", "w3"].iter().map(|l| table.find(l).expect("a row")).collect();
     assert!(places.is_sorted(), "{table}");
@@ -58,21 +58,21 @@ fn status_names_holders_and_waiters_in_order() {
 
 #[test]
 fn nothing_secret_and_nothing_harmful_is_shown() {
-    let bed = Bed::new();
-    let gate = bed.gate("gate");
+    let env = TestEnv::new();
+    let gate = env.gate("gate");
     for label in ["evil \x1b[2J", "bell\x07", "two\nlines"] {
-        bed.finish(&mut bed.run(["--name", "x", "--label", label, "--", "true"])).failed(64, &["label"]);
+        env.finish(&mut env.run(["--name", "x", "--label", label, "--", "true"])).failed(64, &["label"]);
     }
     let label = "a 'quoted' \"label\" \u{202e}right to left";
     let words = ["--name", "x", "--label", label, "--", "sh", "-c", "echo up >ready; read _ <gate", "s3cr3t"];
-    let running = bed.start(&mut bed.run(words));
-    bed.await_line("ready");
-    let table = bed.finish(&mut bed.verb("status", ["x"])).silently(0).text();
+    let running = env.start(&mut env.run(words));
+    env.await_line("ready");
+    let table = env.finish(&mut env.verb("status", ["x"])).silently(0).text();
     assert!(!table.contains('\u{202e}') && !table.contains("s3cr3t"), "{table:?}");
-    let json = bed.status("x");
+    let json = env.status("x");
     assert!(!json.to_string().contains("s3cr3t"));
     assert_eq!(json["holders"][0]["label"], label);
-    let busy = bed.finish(&mut bed.run(["-n", "--name", "x", "--", "true"])).failed(75, &[]);
+    let busy = env.finish(&mut env.run(["-n", "--name", "x", "--", "true"])).failed(75, &[]);
     assert!(!busy.err.contains('\u{202e}') && !busy.err.contains("s3cr3t"), "{:?}", busy.err);
     gate.open();
     running.finish().silently(0);
@@ -80,77 +80,77 @@ fn nothing_secret_and_nothing_harmful_is_shown() {
 
 #[test]
 fn a_free_lock_has_an_empty_status() {
-    let bed = Bed::new();
-    let status = bed.status("never used");
+    let env = TestEnv::new();
+    let status = env.status("never used");
     assert_eq!(
         (status["holders"].clone(), status["waiters"].clone()),
         (Value::Array(vec![]), Value::Array(vec![]))
     );
-    bed.finish(&mut bed.verb("status", ["never used"])).silently(0);
-    assert!(bed.locks().read_dir().expect("a folder").next().is_none(), "looking made a file");
+    env.finish(&mut env.verb("status", ["never used"])).silently(0);
+    assert!(env.locks().read_dir().expect("a folder").next().is_none(), "looking made a file");
 }
 
 #[test]
 fn status_can_answer_with_its_exit_status() {
-    let bed = Bed::new();
-    let status = |words: &[&str]| bed.finish(bed.verb("status", ["--exit-code"]).args(words));
+    let env = TestEnv::new();
+    let status = |words: &[&str]| env.finish(env.verb("status", ["--exit-code"]).args(words));
     status(&["a"]).silently(0);
     status(&[]);
-    let holder = bed.held(&["--name", "b"]);
+    let holder = env.held(&["--name", "b"]);
     for words in [&["b"][..], &["a", "b"], &["b", "a", "--json"], &["--name", "b"], &[]] {
         let ended = status(words).silently(75);
         assert!(!ended.text().is_empty(), "{words:?}");
     }
     status(&["a"]).silently(0);
-    bed.finish(&mut bed.verb("status", ["b"])).silently(0);
+    env.finish(&mut env.verb("status", ["b"])).silently(0);
     holder.release().silently(0);
 }
 
 #[test]
 fn a_name_may_be_given_as_run_takes_it() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--label", "the one"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--label", "the one"]);
     for words in [&["status", "--name", "x"][..], &["status"]] {
-        let shown = bed.finish(&mut bed.verb(words[0], &words[1..])).silently(0).text();
+        let shown = env.finish(&mut env.verb(words[0], &words[1..])).silently(0).text();
         assert!(shown.starts_with("x: held (") && shown.contains("the one"), "{shown}");
     }
-    bed.finish(&mut bed.verb("watch", ["x", "--name", "x"])).failed(64, &["--name"]);
-    bed.finish(&mut bed.verb("watch", [] as [&str; 0])).failed(64, &["NAME", "dlock list"]);
-    let asked = bed.finish(&mut bed.verb("break", ["--name", "x", "--yes"])).silently(0).text();
+    env.finish(&mut env.verb("watch", ["x", "--name", "x"])).failed(64, &["--name"]);
+    env.finish(&mut env.verb("watch", [] as [&str; 0])).failed(64, &["NAME", "dlock list"]);
+    let asked = env.finish(&mut env.verb("break", ["--name", "x", "--yes"])).silently(0).text();
     assert!(asked.starts_with("asked ") && asked.contains("\"the one\"") && asked.ends_with(" to leave x\n"));
     assert_eq!(holder.running.finish().code(), Some(76));
 }
 
 #[test]
 fn the_table_has_what_break_takes_and_wide_has_all() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let claim = holder.claim();
-    let usual = bed.finish(&mut bed.verb("status", ["x"])).silently(0).text();
+    let usual = env.finish(&mut env.verb("status", ["x"])).silently(0).text();
     assert!(usual.contains(&format!("  {}  holds", &claim[..8])) && !usual.contains("TOKEN"), "{usual}");
-    let wide = bed.finish(&mut bed.verb("status", ["x", "--wide"])).silently(0).text();
+    let wide = env.finish(&mut env.verb("status", ["x", "--wide"])).silently(0).text();
     assert!(wide.contains(claim) && wide.contains(&format!(" {}\n", holder.token())), "{wide}");
-    bed.finish(&mut bed.verb("status", ["x", "--wide", "--json"])).failed(64, &["--wide", "--json"]);
-    bed.finish(&mut bed.verb("break", ["x", "--yes", "--claim", &claim[..8]])).silently(0);
+    env.finish(&mut env.verb("status", ["x", "--wide", "--json"])).failed(64, &["--wide", "--json"]);
+    env.finish(&mut env.verb("break", ["x", "--yes", "--claim", &claim[..8]])).silently(0);
     assert_eq!(holder.running.finish().code(), Some(76));
 }
 
 #[test]
 fn output_that_cannot_be_written_is_73() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for verb in ["status x", "list --json", "doctor", "--help"] {
         for (to, why) in [(">/dev/full", "No space left"), (">&-", "Bad file descriptor")] {
             let script = format!(r#"export DLOCK_ENDPOINT="$locks"; "$dlock" {verb} {to}"#);
-            bed.finish(&mut bed.bash(&script)).failed(73, &["standard output", why]);
+            env.finish(&mut env.bash(&script)).failed(73, &["standard output", why]);
         }
     }
 }
 
 #[test]
 fn several_names_are_one_object_a_line() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "b"]);
-    let text = bed.finish(&mut bed.verb("status", ["--json", "a", "b"])).silently(0).text();
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "b"]);
+    let text = env.finish(&mut env.verb("status", ["--json", "a", "b"])).silently(0).text();
     let lines: Vec<Value> =
         text.lines().map(|l| serde_json::from_str(l).expect("an object a line")).collect();
     assert_eq!(lines.len(), 2);
@@ -161,12 +161,12 @@ fn several_names_are_one_object_a_line() {
 
 #[test]
 fn list_shows_what_is_held_or_waited_for_by_prefix() {
-    let bed = Bed::new();
-    bed.assert_free("idle");
+    let env = TestEnv::new();
+    env.assert_free("idle");
     let holders: Vec<_> =
-        ["deploy/a", "deploy/b", "other"].iter().map(|n| bed.held(&["--name", n])).collect();
+        ["deploy/a", "deploy/b", "other"].iter().map(|n| env.held(&["--name", n])).collect();
     let names = |arguments: &[&str]| {
-        let listed = bed.finish(bed.verb("list", ["--json"]).args(arguments)).silently(0);
+        let listed = env.finish(env.verb("list", ["--json"]).args(arguments)).silently(0);
         let listed: Value = serde_json::from_slice(&listed.out).expect("JSON");
         let locks = listed["locks"].as_array().expect("locks").iter();
         let mut names: Vec<String> = locks.map(|l| l["lock"].as_str().expect("a name").to_owned()).collect();
@@ -176,30 +176,30 @@ fn list_shows_what_is_held_or_waited_for_by_prefix() {
     assert_eq!(names(&[]), ["deploy/a", "deploy/b", "other"]);
     assert_eq!(names(&["deploy/"]), ["deploy/a", "deploy/b"]);
     assert_eq!(names(&["none"]), [""; 0]);
-    let table = bed.finish(&mut bed.verb("list", ["deploy"])).silently(0).text();
+    let table = env.finish(&mut env.verb("list", ["deploy"])).silently(0).text();
     assert!(table.contains("deploy/a") && table.contains("deploy/b") && !table.contains("other"), "{table}");
     release_all(holders);
 }
 
 #[test]
 fn watch_shows_each_change_until_it_is_interrupted() {
-    let bed = Bed::new();
-    let watch = bed.start(&mut bed.verb("watch", ["x", "--json"]));
-    let out = |bed: &Bed| {
-        let files = std::fs::read_dir(bed.root()).expect("a folder").flatten();
+    let env = TestEnv::new();
+    let watch = env.start(&mut env.verb("watch", ["x", "--json"]));
+    let out = |env: &TestEnv| {
+        let files = std::fs::read_dir(env.root()).expect("a folder").flatten();
         let texts = files.filter(|f| f.file_name().to_string_lossy().ends_with(".out"));
         let texts = texts.filter_map(|f| std::fs::read_to_string(f.path()).ok());
         texts.filter(|t| t.starts_with('{')).collect::<String>()
     };
     let holders = |count: usize| {
         until(&format!("a line with {count} holders"), || {
-            let text = out(&bed);
+            let text = out(&env);
             let last: Value = serde_json::from_str(text.lines().last()?).ok()?;
             (last["holders"].as_array()?.len() == count).then_some(())
         });
     };
     holders(0);
-    let holder = bed.held(&["--name", "x"]);
+    let holder = env.held(&["--name", "x"]);
     holders(1);
     holder.release().silently(0);
     holders(0);
@@ -215,35 +215,35 @@ fn watch_shows_each_change_until_it_is_interrupted() {
 
 #[test]
 fn looking_at_a_reader_that_went_away_is_no_error() {
-    let bed = Bed::new();
-    let holders: Vec<_> = (0..5).map(|n| bed.held(&["--name", &format!("lock-{n}")])).collect();
+    let env = TestEnv::new();
+    let holders: Vec<_> = (0..5).map(|n| env.held(&["--name", &format!("lock-{n}")])).collect();
     let script = r#""$dlock" list --endpoint "$locks" | true; "$dlock" --help | head -n 1 >/dev/null; echo "${PIPESTATUS[0]}""#;
-    let ended = bed.finish(&mut bed.bash(script));
+    let ended = env.finish(&mut env.bash(script));
     assert_eq!(ended.err, "");
     release_all(holders);
 }
 
 #[test]
 fn a_stopped_holder_is_still_shown() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let front = holder.running.pid();
     process::signal(front, rustix::process::Signal::STOP);
-    assert_eq!(bed.status("x")["holders"][0]["pid"], front);
+    assert_eq!(env.status("x")["holders"][0]["pid"], front);
     process::signal(front, rustix::process::Signal::CONT);
     holder.release().silently(0);
 }
 
 #[test]
 fn messages_can_be_json_one_object_a_line() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     for words in [
         &["--name", "x", "-w", "100ms", "--", "true"][..],
         &["--name", "y", "--", "no-such-command"],
         &["--name", "z"],
     ] {
-        let ended = bed.finish(bed.run(["--log-format", "json"]).args(words));
+        let ended = env.finish(env.run(["--log-format", "json"]).args(words));
         assert_eq!(ended.text(), "");
         assert!(!ended.err.is_empty(), "{words:?}");
         for line in ended.err.lines() {
@@ -256,10 +256,10 @@ fn messages_can_be_json_one_object_a_line() {
 
 #[test]
 fn doctor_says_where_each_value_comes_from_and_reaches_for_the_service() {
-    let bed = Bed::new();
-    std::fs::create_dir_all(bed.path(".config/dlock")).expect("a folder");
-    let file = bed.write(".config/dlock/config.toml", "ttl = \"7s\"\n");
-    let told = bed.finish(bed.verb("doctor", ["--json"]).env("DLOCK_GRACE", "2s")).silently(0);
+    let env = TestEnv::new();
+    std::fs::create_dir_all(env.path(".config/dlock")).expect("a folder");
+    let file = env.write(".config/dlock/config.toml", "ttl = \"7s\"\n");
+    let told = env.finish(env.verb("doctor", ["--json"]).env("DLOCK_GRACE", "2s")).silently(0);
     let object: Value = serde_json::from_str(&told.text()).expect("an object");
     let source = |option: &str| {
         let settings = object["settings"].as_array().expect("a list");
@@ -272,10 +272,10 @@ fn doctor_says_where_each_value_comes_from_and_reaches_for_the_service() {
     let from_file = |line: u32, key: &str| format!("{}:{line}: {key}", file.display());
     assert_eq!(source("ttl"), ("7s".into(), from_file(1, "ttl")));
     assert_eq!(source("grace"), ("2s".into(), "DLOCK_GRACE".into()));
-    assert_eq!(source("endpoint"), (bed.service().endpoint.clone(), "--endpoint".into()));
-    assert_eq!((&object["backend"], &object["error"]), (&bed.service().backend.into(), &Value::Null));
+    assert_eq!(source("endpoint"), (env.service().endpoint.clone(), "--endpoint".into()));
+    assert_eq!((&object["backend"], &object["error"]), (&env.service().backend.into(), &Value::Null));
     assert!(object["server"].as_str().is_some_and(|server| !server.is_empty()), "{object}");
     assert!(object["round_trip_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{object}");
-    let table = bed.finish(&mut bed.verb("doctor", [] as [&str; 0])).silently(0).text();
+    let table = env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text();
     assert!(table.contains("configuration\n") && table.contains("service\n"), "{table}");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::support::running::CROWD;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true, until_within};
-use crate::support::{Bed, Running, quiet};
+use crate::support::{Running, TestEnv, quiet};
 
 /// Says when two are at work at once, and which one is; ends when it is told to, or when the gate is opened.
 const ALONE: &str = r#"trap 'rmdir "$0.on"; exit 143' TERM
@@ -14,46 +14,46 @@ echo "$1" >>"$0.order"
 head -n 1 "$0.gate" >/dev/null & wait $!
 rmdir "$0.on""#;
 
-fn replacing(bed: &Bed, n: usize) -> Running {
+fn replacing(env: &TestEnv, n: usize) -> Running {
     let report = format!("report.{n}");
     let mut command =
-        bed.run(["-q", "--replace", "--name", "x", "--report", &report, "--", "sh", "-c", ALONE]);
-    bed.start(command.arg(bed.path("one")).arg(n.to_string()))
+        env.run(["-q", "--replace", "--name", "x", "--report", &report, "--", "sh", "-c", ALONE]);
+    env.start(command.arg(env.path("one")).arg(n.to_string()))
 }
 
-fn outcome(bed: &Bed, n: usize) -> String {
+fn outcome(env: &TestEnv, n: usize) -> String {
     let report: serde_json::Value =
-        serde_json::from_str(&bed.read(&format!("report.{n}"))).expect("a report");
+        serde_json::from_str(&env.read(&format!("report.{n}"))).expect("a report");
     report["outcome"].as_str().expect("a text").to_owned()
 }
 
-fn started(bed: &Bed) -> usize {
-    bed.read("one.order").lines().count()
+fn started(env: &TestEnv) -> usize {
+    env.read("one.order").lines().count()
 }
 
 #[test]
 fn a_holder_that_makes_way_has_ended_its_tree_before_the_newcomer_starts() {
-    let bed = Bed::new();
-    let (tree, words) = Tree::words(&bed, "tree");
+    let env = TestEnv::new();
+    let (tree, words) = Tree::words(&env, "tree");
     let options = ["--replace", "--name", "x", "--grace", "300ms", "--report", "old", "--"];
-    let old = bed.start(bed.run(options).args(words));
-    let members = tree.await_grown(&bed);
-    let (overlap, words) = Overlap::words(&bed, &members);
-    let new = bed.start(bed.run(["-q", "--replace", "--name", "x", "--label", "v2", "--"]).args(words));
+    let old = env.start(env.run(options).args(words));
+    let members = tree.await_grown(&env);
+    let (overlap, words) = Overlap::words(&env, &members);
+    let new = env.start(env.run(["-q", "--replace", "--name", "x", "--label", "v2", "--"]).args(words));
     old.finish().failed(76, &["replaced under x by", "v2"]);
     new.finish().silently(0);
-    overlap.assert_none(&bed);
-    let report: serde_json::Value = serde_json::from_str(&bed.read("old")).expect("a report");
+    overlap.assert_none(&env);
+    let report: serde_json::Value = serde_json::from_str(&env.read("old")).expect("a report");
     assert_eq!((&report["outcome"], &report["exit_code"]), (&"replaced".into(), &76.into()));
-    bed.assert_free("x");
-    bed.await_no_process();
+    env.assert_free("x");
+    env.await_no_process();
 }
 
 #[test]
 fn a_holder_that_did_not_say_so_is_waited_for_and_older_waiters_leave() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--supersede", "--name", "x"]);
-    let superseded = bed.start(&mut bed.run([
+    let env = TestEnv::new();
+    let holder = env.held(&["--supersede", "--name", "x"]);
+    let superseded = env.start(&mut env.run([
         "--supersede",
         "--name",
         "x",
@@ -64,45 +64,45 @@ fn a_holder_that_did_not_say_so_is_waited_for_and_older_waiters_leave() {
         "touch",
         "ran",
     ]));
-    bed.await_waiters("x", 1);
-    let plain = bed.hold(&["-q", "--name", "x"]);
-    bed.await_waiters("x", 2);
-    let replaced = bed.start(&mut bed.run(["--replace", "--name", "x", "-q", "--", "touch", "ran"]));
+    env.await_waiters("x", 1);
+    let plain = env.hold(&["-q", "--name", "x"]);
+    env.await_waiters("x", 2);
+    let replaced = env.start(&mut env.run(["--replace", "--name", "x", "-q", "--", "touch", "ran"]));
     assert_eq!(superseded.finish().code(), Some(75));
-    bed.await_waiters("x", 2);
-    let mut newest = bed.hold(&["-q", "--replace", "--name", "x"]);
+    env.await_waiters("x", 2);
+    let mut newest = env.hold(&["-q", "--replace", "--name", "x"]);
     assert_eq!(replaced.finish().code(), Some(75));
-    bed.await_waiters("x", 2);
+    env.await_waiters("x", 2);
     assert!(!newest.has_started() && !plain.has_started(), "the holder is not asked");
     holder.release().silently(0);
     plain.let_go();
     plain.running.finish().silently(0);
     newest.await_start();
     newest.release().silently(0);
-    assert!(!bed.exists("ran"));
+    assert!(!env.exists("ran"));
 }
 
 #[test]
 fn fifty_starters_replace_one_another_in_turn_and_the_last_one_runs_to_its_end() {
     const STARTERS: usize = 50;
-    let bed = Bed::new();
-    let gate = bed.gate("one.gate");
+    let env = TestEnv::new();
+    let gate = env.gate("one.gate");
     let mut all = Vec::new();
     for n in 0..STARTERS {
-        all.push(replacing(&bed, n));
-        until_true(&format!("the start of {n}"), || started(&bed) > n);
+        all.push(replacing(&env, n));
+        until_true(&format!("the start of {n}"), || started(&env) > n);
     }
     let last = all.pop().expect("fifty");
     for (n, one) in all.into_iter().enumerate() {
-        assert_eq!((one.finish().code(), outcome(&bed, n).as_str()), (Some(76), "replaced"));
+        assert_eq!((one.finish().code(), outcome(&env, n).as_str()), (Some(76), "replaced"));
     }
     gate.open();
     assert_eq!(last.finish().code(), Some(0));
-    assert_eq!(outcome(&bed, STARTERS - 1), "ran");
+    assert_eq!(outcome(&env, STARTERS - 1), "ran");
     let order: Vec<String> = (0..STARTERS).map(|n| n.to_string()).collect();
-    assert_eq!(bed.read("one.order").lines().collect::<Vec<_>>(), order);
-    assert!(!bed.exists("one.overlap"), "two at once: {}", bed.read("one.overlap"));
-    bed.assert_free("x");
+    assert_eq!(env.read("one.order").lines().collect::<Vec<_>>(), order);
+    assert!(!env.exists("one.overlap"), "two at once: {}", env.read("one.overlap"));
+    env.assert_free("x");
 }
 
 /// They come at a pace that none of them sets, so that one may come before the last one has started.
@@ -111,45 +111,45 @@ fn fifty_starters_in_ten_seconds_make_way_in_turn_and_the_last_one_runs_to_its_e
     const STARTERS: usize = 50;
     const PACE: Duration = Duration::from_millis(200);
     let _load = quiet::loading();
-    let bed = Bed::new();
-    let gate = bed.gate("one.gate");
+    let env = TestEnv::new();
+    let gate = env.gate("one.gate");
     let begun = Instant::now();
     let mut all = Vec::new();
     for n in 0..STARTERS {
         let_pass((PACE * u32::try_from(n).expect("few")).saturating_sub(begun.elapsed()));
-        all.push(replacing(&bed, n));
+        all.push(replacing(&env, n));
     }
     let last = all.pop().expect("fifty");
     for (n, one) in all.into_iter().enumerate() {
         let ended = one.finish_within(CROWD);
-        let told = (ended.code(), outcome(&bed, n));
+        let told = (ended.code(), outcome(&env, n));
         let in_turn = [(Some(76), "replaced".to_owned()), (Some(75), "superseded".to_owned())];
         assert!(in_turn.contains(&told), "{n} ended as {told:?}: {}", ended.err);
     }
-    until_true("the start of the last one", || bed.read("one.order").lines().last() == Some("49"));
+    until_true("the start of the last one", || env.read("one.order").lines().last() == Some("49"));
     gate.open();
     assert_eq!(last.finish().code(), Some(0));
-    assert_eq!(outcome(&bed, STARTERS - 1), "ran");
+    assert_eq!(outcome(&env, STARTERS - 1), "ran");
     let order: Vec<usize> =
-        bed.read("one.order").lines().map(|line| line.parse().expect("a number")).collect();
+        env.read("one.order").lines().map(|line| line.parse().expect("a number")).collect();
     assert!(order.is_sorted(), "not in turn: {order:?}");
     eprintln!("{} of {STARTERS} started", order.len());
-    assert!(!bed.exists("one.overlap"), "two at once: {}", bed.read("one.overlap"));
-    bed.assert_free("x");
-    bed.await_no_process();
+    assert!(!env.exists("one.overlap"), "two at once: {}", env.read("one.overlap"));
+    env.assert_free("x");
+    env.await_no_process();
 }
 
 #[test]
 fn of_many_at_once_one_remains() {
     const STARTERS: usize = 20;
-    let bed = Bed::new();
-    let gate = bed.gate("one.gate");
-    let mut all: Vec<_> = (0..STARTERS).map(|n| replacing(&bed, n)).collect();
+    let env = TestEnv::new();
+    let gate = env.gate("one.gate");
+    let mut all: Vec<_> = (0..STARTERS).map(|n| replacing(&env, n)).collect();
     let mut ended = vec![false; STARTERS];
     // Where the order of arrival settles only in time, so does this.
     let left = until_within(
         CROWD,
-        || format!("the end of all but one; {} said {}", bed.status("x"), started(&bed)),
+        || format!("the end of all but one; {} said {}", env.status("x"), started(&env)),
         || {
             for (one, ended) in all.iter_mut().zip(&mut ended) {
                 *ended = *ended || one.has_ended();
@@ -162,13 +162,13 @@ fn of_many_at_once_one_remains() {
     gate.open();
     for (n, one) in all.into_iter().enumerate() {
         let code = one.finish_within(CROWD).code();
-        match outcome(&bed, n).as_str() {
+        match outcome(&env, n).as_str() {
             "ran" => assert_eq!((n, code), (left, Some(0))),
             "replaced" => assert_eq!(code, Some(76)),
             "superseded" => assert_eq!(code, Some(75)),
             other => panic!("{n} ended as {other}"),
         }
     }
-    assert!(!bed.exists("one.overlap"), "two at once: {}", bed.read("one.overlap"));
-    bed.assert_free("x");
+    assert!(!env.exists("one.overlap"), "two at once: {}", env.read("one.overlap"));
+    env.assert_free("x");
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::Bed;
+use crate::support::TestEnv;
 
 const KEYS: [&str; 12] = [
     "backend",
@@ -24,8 +24,8 @@ const KEYS: [&str; 12] = [
 ];
 
 #[track_caller]
-fn report(bed: &Bed) -> Value {
-    let report: Value = serde_json::from_str(&bed.read("report")).expect("one JSON object");
+fn report(env: &TestEnv) -> Value {
+    let report: Value = serde_json::from_str(&env.read("report")).expect("one JSON object");
     for key in KEYS.iter().filter(|key| **key != "schema") {
         assert!(report.get(key).is_some(), "no {key} in {report}");
     }
@@ -34,10 +34,10 @@ fn report(bed: &Bed) -> Value {
 
 /// Runs with a report and checks the fields that `expected` names.
 #[track_caller]
-fn reported(bed: &Bed, words: &[&str], expected: &Value) -> Value {
-    let mut command = bed.run(["--report", "report"]);
-    bed.finish(command.args(words));
-    let report = report(bed);
+fn reported(env: &TestEnv, words: &[&str], expected: &Value) -> Value {
+    let mut command = env.run(["--report", "report"]);
+    env.finish(command.args(words));
+    let report = report(env);
     for (key, value) in expected.as_object().expect("an object") {
         assert_eq!(&report[key], value, "{key} in {report}");
     }
@@ -46,10 +46,10 @@ fn reported(bed: &Bed, words: &[&str], expected: &Value) -> Value {
 
 #[test]
 fn a_run() {
-    let bed = Bed::new();
-    let expected = json!({"outcome": "ran", "exit_code": 7, "signal": null, "lock": "x", "backend": bed.service().backend,
+    let env = TestEnv::new();
+    let expected = json!({"outcome": "ran", "exit_code": 7, "signal": null, "lock": "x", "backend": env.service().backend,
                           "mode": "exclusive", "error": null});
-    let report = reported(&bed, &["--name", "x", "--", "sh", "-c", "sleep 0.05; exit 7"], &expected);
+    let report = reported(&env, &["--name", "x", "--", "sh", "-c", "sleep 0.05; exit 7"], &expected);
     assert!(report["held_ms"].as_u64().is_some_and(|held| held >= 50), "{report}");
     assert!(report["waited_ms"].is_u64() && report["claim"].is_string(), "{report}");
     let token = report["token"].as_str().expect("a decimal string");
@@ -58,33 +58,33 @@ fn a_run() {
 
 #[test]
 fn a_run_that_died_of_a_signal() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let expected = json!({"outcome": "ran", "exit_code": null, "signal": "SIGUSR1"});
-    reported(&bed, &["--name", "x", "--", "sh", "-c", "kill -USR1 $$"], &expected);
+    reported(&env, &["--name", "x", "--", "sh", "-c", "kill -USR1 $$"], &expected);
 }
 
 #[test]
 fn a_run_that_was_told_to_stop() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = "echo up >ready; exec sleep 1000";
-    let running = bed.start(&mut bed.run(["--report", "report", "--name", "x", "--", "sh", "-c", script]));
-    bed.await_line("ready");
+    let running = env.start(&mut env.run(["--report", "report", "--name", "x", "--", "sh", "-c", script]));
+    env.await_line("ready");
     running.signal(Signal::TERM);
     running.finish();
-    let report = report(&bed);
+    let report = report(&env);
     assert_eq!((&report["exit_code"], &report["signal"]), (&Value::Null, &json!("SIGTERM")), "{report}");
     assert!(["ran", "signal"].contains(&report["outcome"].as_str().expect("text")), "{report}");
 }
 
 #[test]
 fn a_wait_that_was_told_to_stop() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let running = bed.start(&mut bed.run(["--report", "report", "--name", "x", "--", "true"]));
-    bed.await_waiters("x", 1);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let running = env.start(&mut env.run(["--report", "report", "--name", "x", "--", "true"]));
+    env.await_waiters("x", 1);
     running.signal(Signal::TERM);
     running.finish();
-    let report = report(&bed);
+    let report = report(&env);
     assert_eq!((&report["outcome"], &report["signal"]), (&json!("signal"), &json!("SIGTERM")), "{report}");
     assert_eq!(report["held_ms"].as_u64().unwrap_or(0), 0);
     holder.release().silently(0);
@@ -92,90 +92,90 @@ fn a_wait_that_was_told_to_stop() {
 
 #[test]
 fn busy_and_timeout() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let expected = json!({"outcome": "busy", "exit_code": 75, "token": null});
-    let busy = reported(&bed, &["-n", "--name", "x", "--", "true"], &expected);
+    let busy = reported(&env, &["-n", "--name", "x", "--", "true"], &expected);
     assert!(busy["error"].is_string(), "{busy}");
     reported(
-        &bed,
+        &env,
         &["-n", "-E", "9", "--name", "x", "--", "true"],
         &json!({"outcome": "busy", "exit_code": 9}),
     );
     let expected = json!({"outcome": "timeout", "exit_code": 75});
-    let late = reported(&bed, &["-w", "2s", "--name", "x", "--", "true"], &expected);
+    let late = reported(&env, &["-w", "2s", "--name", "x", "--", "true"], &expected);
     assert!(late["waited_ms"].as_u64().is_some_and(|waited| waited >= 2_000), "{late}");
     holder.release().silently(0);
 }
 
 #[test]
 fn skipped_and_max_run_and_error() {
-    let bed = Bed::new();
-    bed.finish(&mut bed.run(["--name", "x", "--once-per", "1h", "--", "true"])).silently(0);
+    let env = TestEnv::new();
+    env.finish(&mut env.run(["--name", "x", "--once-per", "1h", "--", "true"])).silently(0);
     let expected = json!({"outcome": "skipped", "exit_code": 0});
-    reported(&bed, &["--name", "x", "--once-per", "1h", "--", "true"], &expected);
+    reported(&env, &["--name", "x", "--once-per", "1h", "--", "true"], &expected);
     let expected = json!({"outcome": "max-run", "exit_code": 124});
-    reported(&bed, &["--name", "x", "--max-run", "100ms", "--", "sleep", "1000"], &expected);
+    reported(&env, &["--name", "x", "--max-run", "100ms", "--", "sleep", "1000"], &expected);
     let expected = json!({"outcome": "error", "exit_code": 127});
-    let report = reported(&bed, &["--name", "x", "--", "no-such-command"], &expected);
+    let report = reported(&env, &["--name", "x", "--", "no-such-command"], &expected);
     assert!(report["error"].as_str().is_some_and(|e| e.contains("no-such-command")), "{report}");
 }
 
 #[test]
 fn superseded_and_deadlock() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let older = bed.start(&mut bed.run(["--report", "report", "--supersede", "--name", "x", "--", "true"]));
-    bed.await_waiters("x", 1);
-    let newer = bed.start(&mut bed.run(["-q", "--supersede", "--name", "x", "--", "true"]));
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let older = env.start(&mut env.run(["--report", "report", "--supersede", "--name", "x", "--", "true"]));
+    env.await_waiters("x", 1);
+    let newer = env.start(&mut env.run(["-q", "--supersede", "--name", "x", "--", "true"]));
     assert_eq!(older.finish().code(), Some(75));
-    assert_eq!(report(&bed)["outcome"], "superseded");
+    assert_eq!(report(&env)["outcome"], "superseded");
     holder.release().silently(0);
     newer.finish().silently(0);
     let script = r#""$dlock" run --endpoint "$locks" --no-nest --report report --name x -- true"#;
-    bed.finish(&mut bed.run(["--name", "x", "--", "sh", "-c", script]));
-    assert_eq!(report(&bed)["outcome"], "deadlock");
+    env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", script]));
+    assert_eq!(report(&env)["outcome"], "deadlock");
 }
 
 #[test]
 fn broken() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--report", "report"]);
-    bed.finish(&mut bed.verb("break", ["x", "--claim", holder.claim(), "--yes"])).silently(0);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--report", "report"]);
+    env.finish(&mut env.verb("break", ["x", "--claim", holder.claim(), "--yes"])).silently(0);
     assert_eq!(holder.running.finish().code(), Some(76));
-    let report = report(&bed);
+    let report = report(&env);
     assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("broken"), &json!(76)), "{report}");
     assert!(report["error"].is_string());
 }
 
 #[test]
 fn a_keeper_that_died() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--report", "report"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--report", "report"]);
     crate::support::process::signal(holder.running.keeper(), Signal::KILL);
     assert_eq!(holder.running.finish().code(), Some(76));
-    let report = report(&bed);
+    let report = report(&env);
     assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("lost"), &json!(76)), "{report}");
 }
 
 #[test]
 fn several_names() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let expected = json!({"lock": ["b", "a"], "outcome": "ran"});
-    let report = reported(&bed, &["--name", "b", "--name", "a", "--", "true"], &expected);
+    let report = reported(&env, &["--name", "b", "--name", "a", "--", "true"], &expected);
     assert_eq!(report["token"].as_array().map(Vec::len), Some(2), "{report}");
     assert_eq!(report["claim"].as_array().map(Vec::len), Some(2), "{report}");
 }
 
 #[test]
 fn a_report_replaces_a_file_whole_and_leaves_nothing_beside_it() {
-    let bed = Bed::new();
-    bed.write("report", &"old ".repeat(10_000));
-    let before = std::fs::metadata(bed.path("report")).expect("a file").ino();
-    reported(&bed, &["--name", "x", "--", "true"], &json!({"outcome": "ran"}));
-    let after = std::fs::metadata(bed.path("report")).expect("a file").ino();
+    let env = TestEnv::new();
+    env.write("report", &"old ".repeat(10_000));
+    let before = std::fs::metadata(env.path("report")).expect("a file").ino();
+    reported(&env, &["--name", "x", "--", "true"], &json!({"outcome": "ran"}));
+    let after = std::fs::metadata(env.path("report")).expect("a file").ino();
     assert_ne!(before, after, "replaced by rename");
-    let names: Vec<_> = std::fs::read_dir(bed.root()).expect("a folder").flatten().collect();
+    let names: Vec<_> = std::fs::read_dir(env.root()).expect("a folder").flatten().collect();
     let extra = names.iter().map(|e| e.file_name().to_string_lossy().into_owned());
     let extra: Vec<_> = extra.filter(|n| n.contains("report") && n != "report").collect();
     assert!(extra.is_empty(), "{extra:?}");
@@ -183,33 +183,33 @@ fn a_report_replaces_a_file_whole_and_leaves_nothing_beside_it() {
 
 #[test]
 fn a_pipe_or_device_is_written_to() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     // The script has both ends open, so that the report finds a reader.
     let script =
         "mkfifo pipe; exec 3<>pipe; run --report pipe --name x -- true; head -n 1 <&3 >copy; test -p pipe";
-    bed.finish(&mut bed.bash(script)).silently(0);
-    let report: Value = serde_json::from_str(&bed.read("copy")).expect("JSON through a pipe");
+    env.finish(&mut env.bash(script)).silently(0);
+    let report: Value = serde_json::from_str(&env.read("copy")).expect("JSON through a pipe");
     assert_eq!(report["outcome"], "ran");
-    bed.finish(&mut bed.run(["--report", "/dev/null", "--name", "x", "--", "true"])).silently(0);
+    env.finish(&mut env.run(["--report", "/dev/null", "--name", "x", "--", "true"])).silently(0);
     assert!(!std::fs::metadata("/dev/null").expect("a device").is_file());
-    let ended = bed.finish(&mut bed.run(["--report", "/dev/stderr", "--name", "x", "--", "true"]));
+    let ended = env.finish(&mut env.run(["--report", "/dev/stderr", "--name", "x", "--", "true"]));
     assert!(serde_json::from_str::<Value>(&ended.err).is_ok(), "{}", ended.err);
 }
 
 #[test]
 fn a_report_that_fails_after_the_run_is_one_line_and_the_status_stays() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r"mkdir sub; run --report sub/report --name x -- sh -c 'rm -rf sub; exit 6'";
-    bed.finish(&mut bed.bash(script)).failed(6, &["report"]);
+    env.finish(&mut env.bash(script)).failed(6, &["report"]);
 }
 
 #[test]
 fn metrics_are_prometheus_text() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let name = "we\"ird\\name";
     let words = ["--metrics-file", "metrics.prom", "--name", name, "--", "sh", "-c", "exit 3"];
-    bed.finish(&mut bed.run(words)).silently(3);
-    let text = bed.read("metrics.prom");
+    env.finish(&mut env.run(words)).silently(3);
+    let text = env.read("metrics.prom");
     assert!(text.contains(r#"we\"ird\\name"#), "{text}");
     let mut samples = 0;
     for line in text.lines().filter(|line| !line.is_empty()) {
@@ -224,16 +224,16 @@ fn metrics_are_prometheus_text() {
     }
     assert!(samples >= 3 && text.ends_with('\n'), "{text}");
     // The node exporter reads what ends in .prom only, and must never see half of it.
-    let beside = std::fs::read_dir(bed.root()).expect("a folder").flatten();
+    let beside = std::fs::read_dir(env.root()).expect("a folder").flatten();
     assert_eq!(beside.filter(|e| e.file_name().to_string_lossy().contains("metrics")).count(), 1);
 }
 
 #[test]
 fn a_report_to_standard_output_comes_after_the_commands() {
     for path in ["/dev/stdout", "/dev/fd/1"] {
-        let bed = Bed::new();
+        let env = TestEnv::new();
         let script = format!("run --name x --report {path} -- echo hi | cat");
-        let finished = bed.finish(&mut bed.bash(&script));
+        let finished = env.finish(&mut env.bash(&script));
         assert_eq!(finished.code(), Some(0), "{}", finished.err);
         let text = finished.text();
         let lines: Vec<&str> = text.lines().collect();
@@ -245,19 +245,19 @@ fn a_report_to_standard_output_comes_after_the_commands() {
 
 #[test]
 fn verbose_tells_each_step_to_the_release() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let told = |command: &mut Command| {
-        let ended = bed.finish(command);
+        let ended = env.finish(command);
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
         ended.err
     };
-    let err = told(&mut bed.run(["-v", "--name", "x", "--", "true"]));
+    let err = told(&mut env.run(["-v", "--name", "x", "--", "true"]));
     let steps = ["acquired x (", "started the command under x, pid ", "the command exited 0 after "];
     let at: Vec<_> =
         steps.iter().map(|step| err.find(step).unwrap_or_else(|| panic!("{step}: {err}"))).collect();
     assert!(at.is_sorted() && err.contains(" under x; the lock was released\n"), "{err}");
     // What the outer run holds is the outer run's to release.
     let inner = r#""$dlock" run -v --endpoint "$locks" --name x -- true"#;
-    let err = told(bed.run(["-q", "--name", "x", "--", "sh", "-c"]).arg(inner));
+    let err = told(env.run(["-q", "--name", "x", "--", "sh", "-c"]).arg(inner));
     assert!(err.contains("running under the outer hold of x") && !err.contains("released"), "{err}");
 }

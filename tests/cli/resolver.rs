@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::support::Bed;
+use crate::support::TestEnv;
 
 /// How long the system asks for the address of a host before it says that there is none, in seconds.
 const SILENCE: u64 = 40;
@@ -28,8 +28,8 @@ sys.exit(subprocess.call(["bash", "-c", sys.argv[1]]))
 
 #[test]
 fn a_resolver_that_does_not_answer_holds_nobody_up() {
-    let bed = Bed::new();
-    bed.write("resolv.conf", &format!("nameserver 127.0.0.1\noptions timeout:{SILENCE} attempts:1\n"));
+    let env = TestEnv::new();
+    env.write("resolv.conf", &format!("nameserver 127.0.0.1\noptions timeout:{SILENCE} attempts:1\n"));
     let mut asking = String::from("ip link set lo up && mount --bind resolv.conf /etc/resolv.conf || exit\n");
     for endpoint in ENDPOINTS {
         for words in ["status x", "list", "run --wait 1s --name x -- touch started", "doctor"] {
@@ -39,10 +39,10 @@ fn a_resolver_that_does_not_answer_holds_nobody_up() {
         }
     }
     asking += "wait";
-    let mut command = bed.command("unshare");
-    command.args(["--mount", "--net", Bed::python(), "-c", SILENT, &asking]);
-    let ended = bed.finish(&mut command).silently(0);
+    let mut command = env.command("unshare");
+    command.args(["--mount", "--net", TestEnv::python(), "-c", SILENT, &asking]);
+    let ended = env.finish(&mut command).silently(0);
     assert_eq!(ended.text(), "69\n".repeat(ENDPOINTS.len() * 4));
     assert!(ended.took < Duration::from_secs(SILENCE - 10), "{:?}", ended.took);
-    assert!(!bed.exists("started"));
+    assert!(!env.exists("started"));
 }

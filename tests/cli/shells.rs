@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::acquire::{SCRIPT, assert_nothing_is_left};
-use crate::support::{Bed, quiet, within};
+use crate::support::{TestEnv, quiet, within};
 
 /// A name with everything that a shell might read otherwise.
 const NAME: &str = r#"it's "a" \b \\ $HOME `id` !x *"#;
@@ -56,27 +56,27 @@ fn taking(shell: &str, evaluated: &str) -> String {
 fn every_shell_reads_any_name_and_a_killed_one_leaves_nothing() {
     let _alone = quiet::measuring();
     for (shell, evaluated) in SHELLS {
-        let bed = Bed::new();
-        let _gate = bed.gate("gate");
+        let env = TestEnv::new();
+        let _gate = env.gate("gate");
         let text = format!(
             "{}\nprintf '%s\\n' \"$DLOCK_NAME\" \"$DLOCK_MODE\" \"$DLOCK_NAMES\" \"$DLOCK_HELD\" >seen\n\
              sleep 1000 &\necho up >up\nread line <gate\n",
             taking(shell, evaluated)
         );
-        let path = bed.write("script", &text);
-        let running = bed.start(bed.command(shell).arg(path).env("name", NAME));
-        bed.await_line("up");
-        let seen = bed.read("seen");
+        let path = env.write("script", &text);
+        let running = env.start(env.command(shell).arg(path).env("name", NAME));
+        env.await_line("up");
+        let seen = env.read("seen");
         let lines: Vec<&str> = seen.lines().collect();
         assert_eq!(&lines[..3], [NAME, "exclusive", NAME], "{shell}");
         let held: serde_json::Value = serde_json::from_str(lines[3]).expect("JSON");
         assert_eq!(held[0]["names"][0], NAME, "{shell}");
-        assert_eq!(bed.holders(NAME), 1, "{shell}");
+        assert_eq!(env.holders(NAME), 1, "{shell}");
         let begun = Instant::now();
         running.signal(Signal::KILL);
-        bed.await_no_process();
+        env.await_no_process();
         within(begun.elapsed(), Duration::from_secs(1));
-        assert_eq!(bed.holders(NAME), 0, "{shell}");
+        assert_eq!(env.holders(NAME), 0, "{shell}");
         assert_eq!(running.finish().signal(), Some(9), "{shell}");
     }
 }
@@ -91,13 +91,13 @@ fn a_script_of_every_shell_that_is_killed_half_way_leaves_nothing() {
 #[test]
 fn every_shell_stops_where_the_lock_is_busy() {
     for (shell, evaluated) in SHELLS {
-        let bed = Bed::new();
-        let holder = bed.held(&["--name", NAME]);
+        let env = TestEnv::new();
+        let holder = env.held(&["--name", NAME]);
         let taking = taking(shell, evaluated).replace("acquire", "acquire -n");
-        let path = bed.write("script", &format!("{taking}\necho on >on\n"));
-        let ended = bed.finish(bed.command(shell).arg(path).env("name", NAME));
+        let path = env.write("script", &format!("{taking}\necho on >on\n"));
+        let ended = env.finish(env.command(shell).arg(path).env("name", NAME));
         assert_eq!(ended.code(), Some(75), "{shell}: {}", ended.err);
-        assert!(!bed.exists("on"), "{shell}");
+        assert!(!env.exists("on"), "{shell}");
         holder.release().silently(0);
     }
 }

@@ -1,13 +1,13 @@
 //! Nonsense on the command line is 64, one line, and changes nothing.
 
-use crate::support::Bed;
+use crate::support::TestEnv;
 
 #[track_caller]
 fn refused(arguments: &[&str], words: &[&str]) {
-    let bed = Bed::new();
-    bed.finish(&mut bed.dlock(arguments)).failed(64, words);
-    bed.await_no_process();
-    assert!(!bed.exists("started"));
+    let env = TestEnv::new();
+    env.finish(&mut env.dlock(arguments)).failed(64, words);
+    env.await_no_process();
+    assert!(!env.exists("started"));
 }
 
 #[test]
@@ -28,8 +28,8 @@ fn unknown_words() {
 
 #[test]
 fn no_arguments_at_all_is_a_usage_error_on_standard_error() {
-    let bed = Bed::new();
-    bed.finish(&mut bed.dlock::<&str>([])).failed(64, &["--help"]);
+    let env = TestEnv::new();
+    env.finish(&mut env.dlock::<&str>([])).failed(64, &["--help"]);
 }
 
 #[test]
@@ -43,8 +43,8 @@ fn contradictions() {
 
 #[test]
 fn a_try_with_a_wait_of_nothing_is_no_contradiction() {
-    let bed = Bed::new();
-    bed.finish(&mut bed.run(["--name", "x", "--try", "--wait", "0", "--", "true"])).silently(0);
+    let env = TestEnv::new();
+    env.finish(&mut env.run(["--name", "x", "--try", "--wait", "0", "--", "true"])).silently(0);
 }
 
 #[test]
@@ -86,11 +86,11 @@ fn names_that_are_none() {
 fn a_name_that_is_no_utf_8() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
-    let bed = Bed::new();
-    let mut command = bed.run(["--name"]);
+    let env = TestEnv::new();
+    let mut command = env.run(["--name"]);
     command.arg(OsStr::from_bytes(b"a\xffb")).args(["--", "touch", "started"]);
-    bed.finish(&mut command).failed(64, &[]);
-    assert!(!bed.exists("started"));
+    env.finish(&mut command).failed(64, &[]);
+    assert!(!env.exists("started"));
 }
 
 #[test]
@@ -102,17 +102,17 @@ fn a_service_that_this_build_does_not_know_is_said_so() {
 
 #[test]
 fn a_password_on_the_command_line_is_refused_and_not_repeated() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let words = ["run", "--endpoint", "redis://user:s3cr3t@host/", "--name", "x", "--", "touch", "started"];
-    let ended = bed.finish(&mut bed.dlock(words)).failed(64, &[]);
+    let ended = env.finish(&mut env.dlock(words)).failed(64, &[]);
     assert!(!ended.err.contains("s3cr3t"), "{}", ended.err);
 }
 
 #[test]
 fn an_option_that_the_file_backend_has_no_use_for_is_no_reason_to_start_wrongly() {
     for prefix in ["/etc", "../up"] {
-        let bed = Bed::new();
-        let ended = bed.finish(&mut bed.run(["--prefix", prefix, "--name", "x", "--", "true"]));
+        let env = TestEnv::new();
+        let ended = env.finish(&mut env.run(["--prefix", prefix, "--name", "x", "--", "true"]));
         if ended.code() != Some(0) {
             ended.failed(64, &[]);
         }
@@ -122,34 +122,34 @@ fn an_option_that_the_file_backend_has_no_use_for_is_no_reason_to_start_wrongly(
 
 #[test]
 fn unknown_keys_of_the_configuration_are_errors_with_the_nearest_known_one() {
-    let bed = Bed::new();
-    let file = bed.write("config.toml", "enpdoint = \"/tmp\"\n").display().to_string();
+    let env = TestEnv::new();
+    let file = env.write("config.toml", "enpdoint = \"/tmp\"\n").display().to_string();
     let words = ["run", "--config", &file, "--name", "x", "--", "touch", "started"];
-    bed.finish(&mut bed.dlock(words)).failed(64, &["enpdoint", "endpoint"]);
-    bed.write("config.toml", "this is [no toml\n");
-    bed.finish(&mut bed.dlock(words)).failed(64, &["config.toml"]);
-    std::fs::remove_file(bed.path("config.toml")).expect("a file to remove");
-    bed.finish(&mut bed.dlock(words)).failed(64, &["config.toml"]);
+    env.finish(&mut env.dlock(words)).failed(64, &["enpdoint", "endpoint"]);
+    env.write("config.toml", "this is [no toml\n");
+    env.finish(&mut env.dlock(words)).failed(64, &["config.toml"]);
+    std::fs::remove_file(env.path("config.toml")).expect("a file to remove");
+    env.finish(&mut env.dlock(words)).failed(64, &["config.toml"]);
 }
 
 #[test]
 fn options_end_at_the_first_operand() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     // Without `--`: what follows the command is the command's.
-    let ended = bed.finish(&mut bed.run(["--name", "x", "echo", "-n", "--name", "y", "--", "-w"]));
+    let ended = env.finish(&mut env.run(["--name", "x", "echo", "-n", "--name", "y", "--", "-w"]));
     assert_eq!(ended.silently(0).text(), "--name y -- -w");
-    let ended = bed.finish(&mut bed.run(["--name", "x", "--", "echo", "--help", "--"]));
+    let ended = env.finish(&mut env.run(["--name", "x", "--", "echo", "--help", "--"]));
     assert_eq!(ended.silently(0).text(), "--help --\n");
-    let ended = bed.finish(&mut bed.run(["--name", "x", "--", "--", "echo"]));
+    let ended = env.finish(&mut env.run(["--name", "x", "--", "--", "echo"]));
     ended.failed(127, &["--"]);
 }
 
 #[test]
 fn a_command_that_cannot_start_says_what_it_lacks() {
     use std::os::unix::fs::PermissionsExt;
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = |name: &str, text: &str, mode: u32| {
-        let path = bed.write(name, text);
+        let path = env.write(name, text);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
         format!("./{name}")
     };
@@ -167,10 +167,10 @@ fn a_command_that_cannot_start_says_what_it_lacks() {
         (&["--wait", "5"], 127, &["before --"]),
         (&["./none"], 127, &["cannot find the command ./none"]),
     ] {
-        let ended = bed.finish(bed.run(["--name", "x", "--"]).args(words)).failed(code, says);
+        let ended = env.finish(env.run(["--name", "x", "--"]).args(words)).failed(code, says);
         assert!(!ended.err.contains("os error"), "{}", ended.err);
     }
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
@@ -186,32 +186,32 @@ fn what_people_write_who_know_other_tools_is_answered() {
 
 #[test]
 fn a_wait_is_said_as_long_as_it_was() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let ended = bed.finish(&mut bed.run(["--name", "x", "--wait", "1.5", "--", "true"]));
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let ended = env.finish(&mut env.run(["--name", "x", "--wait", "1.5", "--", "true"]));
     let last = ended.err.lines().last().unwrap_or_default();
-    let place = &bed.service().endpoint;
+    let place = &env.service().endpoint;
     assert!(last.contains(&format!("gave up waiting for x (file {place}) after 1.5s: held by")), "{last}");
-    bed.finish(&mut bed.run(["--name", "x", "-n", "--", "true"]))
+    env.finish(&mut env.run(["--name", "x", "-n", "--", "true"]))
         .failed(75, &[&format!("x is busy (file {place}): held by")]);
     holder.release().silently(0);
 }
 
 #[test]
 fn help_and_version_are_data() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for words in [&["--help"][..], &["run", "--help"], &["--version"], &["man"], &["completions", "bash"]] {
-        let shown = bed.finish(&mut bed.dlock(words)).silently(0);
+        let shown = env.finish(&mut env.dlock(words)).silently(0);
         assert!(shown.text().contains("dlock"), "{words:?}: {}", shown.text());
     }
 }
 
 #[test]
 fn completions_and_man_pages_are_those_in_the_repository() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     for (shell, file) in [("bash", "dlock.bash"), ("zsh", "_dlock"), ("fish", "dlock.fish")] {
-        let fresh = bed.finish(&mut bed.dlock(["completions", shell])).silently(0);
+        let fresh = env.finish(&mut env.dlock(["completions", shell])).silently(0);
         let kept = std::fs::read_to_string(root.join("completions").join(file));
         assert_eq!(kept.unwrap_or_default(), fresh.text(), "completions/{file} is stale");
     }

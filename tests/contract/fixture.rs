@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dlock::backend::memory::Fault;
+use dlock::backend::memory::Mutation;
 use dlock::backend::{Backend, Claim};
 use dlock::clock::Clock;
 use dlock::lock::{ClaimId, LockName};
@@ -31,8 +31,8 @@ pub(crate) type Remote = Box<dyn Fn(&str) -> Arc<dyn Backend>>;
 /// What a case needs of the service that it is given.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Opening {
-    /// Only the memory fixture is given faults.
-    pub(crate) fault: Option<Fault>,
+    /// Only the memory fixture is given mutations.
+    pub(crate) mutation: Option<Mutation>,
     /// The service is frozen or restarted: no other case may use it.
     pub(crate) alone: bool,
     /// What chance decides.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dlock::backend::memory::Fault;
+use dlock::backend::memory::Mutation;
 use libtest_mimic::{Failed, Trial};
 
 use crate::cases::{Case, all};
@@ -11,24 +11,24 @@ use crate::fixtures::Subject;
 use crate::run::{Outcome, obstacle, run};
 
 const CONTRACT: &str = include_str!("../../src/backend/mod.rs");
-const FAULTS: &str = include_str!("../../src/backend/memory/fault.rs");
+const MUTATIONS: &str = include_str!("../../src/backend/memory/mutation.rs");
 
-/// One trial for each rule and each fault.
+/// One trial for each rule and each mutation.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
         Trial::test("meta::every_clause_has_a_case", || check(&clauses_without(&case_clauses()))),
-        Trial::test("meta::every_clause_has_a_fault", || check(&clauses_without(&fault_clauses()))),
+        Trial::test("meta::every_clause_has_a_mutation", || check(&clauses_without(&mutation_clauses()))),
         Trial::test("meta::every_case_names_a_clause", || check(&odd_cases())),
-        Trial::test("meta::every_fault_is_listed", || check(&unlisted_faults())),
+        Trial::test("meta::every_mutation_is_listed", || check(&unlisted_mutations())),
         Trial::test("meta::every_need_is_met_by_a_fixture", || check(&unmet_needs())),
     ];
     for subject in Subject::all() {
         let name = format!("meta::fixture_{}_is_complete", subject.name());
         trials.push(Trial::test(name, move || check(&incomplete(subject))));
     }
-    for fault in Fault::ALL {
-        let name = format!("meta::fault_{fault:?}_is_caught");
-        trials.push(Trial::test(name, || is_caught(*fault)));
+    for mutation in Mutation::ALL {
+        let name = format!("meta::mutation_{mutation:?}_is_caught");
+        trials.push(Trial::test(name, || is_caught(*mutation)));
     }
     trials
 }
@@ -53,9 +53,9 @@ fn clause(case: &Case) -> &'static str {
     case.name.split('_').next().expect("a first part")
 }
 
-/// The variants of `Fault` in its source, each with the clause in its documentation.
-fn faults_with_clauses() -> Vec<(String, String)> {
-    let variants = FAULTS.lines().skip_while(|l| !l.starts_with("pub enum")).skip(1);
+/// The variants of `Mutation` in its source, each with the clause in its documentation.
+fn mutations_with_clauses() -> Vec<(String, String)> {
+    let variants = MUTATIONS.lines().skip_while(|l| !l.starts_with("pub enum")).skip(1);
     let lines: Vec<&str> = variants.take_while(|l| *l != "}").map(str::trim).collect();
     let pairs = lines.chunks(2).map(|pair| {
         let clause = pair[0].strip_prefix("/// ").and_then(|doc| doc.split(':').next());
@@ -64,8 +64,8 @@ fn faults_with_clauses() -> Vec<(String, String)> {
     pairs.collect()
 }
 
-fn fault_clauses() -> BTreeSet<String> {
-    faults_with_clauses().into_iter().map(|(_, clause)| clause).collect()
+fn mutation_clauses() -> BTreeSet<String> {
+    mutations_with_clauses().into_iter().map(|(_, clause)| clause).collect()
 }
 
 fn clauses_without(covered: &BTreeSet<String>) -> Vec<String> {
@@ -79,10 +79,10 @@ fn odd_cases() -> Vec<String> {
     odd.map(|case| format!("{} names no clause, or is there twice", case.name)).collect()
 }
 
-fn unlisted_faults() -> Vec<String> {
-    let listed: Vec<String> = Fault::ALL.iter().map(|fault| format!("{fault:?}")).collect();
-    let missing = faults_with_clauses().into_iter().map(|(name, _)| name).filter(|n| !listed.contains(n));
-    missing.map(|name| format!("{name} is not in Fault::ALL")).collect()
+fn unlisted_mutations() -> Vec<String> {
+    let listed: Vec<String> = Mutation::ALL.iter().map(|mutation| format!("{mutation:?}")).collect();
+    let missing = mutations_with_clauses().into_iter().map(|(name, _)| name).filter(|n| !listed.contains(n));
+    missing.map(|name| format!("{name} is not in Mutation::ALL")).collect()
 }
 
 /// A case that every fixture ignores tests nothing.
@@ -123,14 +123,15 @@ fn incomplete(subject: Subject) -> Vec<String> {
     complaints
 }
 
-/// The suite must fail in a case of the clause that the fault breaks.
-fn is_caught(fault: Fault) -> Result<(), Failed> {
-    let known = faults_with_clauses();
-    let own = known.iter().find(|(name, _)| *name == format!("{fault:?}")).map(|(_, clause)| clause);
+/// The suite must fail in a case of the clause that the mutation breaks.
+fn is_caught(mutation: Mutation) -> Result<(), Failed> {
+    let known = mutations_with_clauses();
+    let own = known.iter().find(|(name, _)| *name == format!("{mutation:?}")).map(|(_, clause)| clause);
     let own = own.ok_or("no clause")?;
     let cases = all();
     let mut about = cases.iter().filter(|c| clause(c) == own && obstacle(Subject::Memory, c).is_none());
-    // One seed, so that a fault is caught in every run or in none.
-    let caught = about.any(|case| matches!(run(Subject::Memory, case, Some(fault), 1), Outcome::Failed(_)));
-    if caught { Ok(()) } else { Err(format!("no case of {own} fails with {fault:?}").into()) }
+    // One seed, so that a mutation is caught in every run or in none.
+    let caught =
+        about.any(|case| matches!(run(Subject::Memory, case, Some(mutation), 1), Outcome::Failed(_)));
+    if caught { Ok(()) } else { Err(format!("no case of {own} fails with {mutation:?}").into()) }
 }

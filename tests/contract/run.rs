@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use dlock::backend::memory::Fault;
+use dlock::backend::memory::Mutation;
 
 use crate::bench::{Bench, Skip};
 use crate::cases::Case;
@@ -23,7 +23,7 @@ thread_local! {
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Has panics remembered instead of printed: a case that fails under a fault is a success.
+/// Has panics remembered instead of printed: a case that fails under a mutation is a success.
 pub(crate) fn remember_panics() {
     std::panic::set_hook(Box::new(|info| {
         LAST_PANIC.with_borrow_mut(|last| *last = Some(info.to_string()));
@@ -37,7 +37,7 @@ pub(crate) fn obstacle(subject: Subject, case: &Case) -> Option<String> {
 }
 
 /// Runs `case` on a fresh service and a runtime of its own.
-pub(crate) fn run(subject: Subject, case: &Case, fault: Option<Fault>, seed: u64) -> Outcome {
+pub(crate) fn run(subject: Subject, case: &Case, mutation: Option<Mutation>, seed: u64) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(subject.is_paused())
@@ -47,7 +47,7 @@ pub(crate) fn run(subject: Subject, case: &Case, fault: Option<Fault>, seed: u64
     let alone = case.needs.iter().any(|need| matches!(need, Need::Freeze | Need::Restart));
     let work = AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let fixture = subject.open(Opening { fault, alone, seed }).await;
+            let fixture = subject.open(Opening { mutation, alone, seed }).await;
             let bench = Bench::new(subject, fixture, case.name, seed);
             tokio::time::timeout(most, (case.run)(bench)).await
         })

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A bed without a service of its own is not asked for here.
+/// An environment without a service of its own is not asked for here.
 fn service(root: &std::path::Path) -> support::Service {
     support::Service::file(root)
 }

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::call::{Call, Class, Errno};
 use crate::process;
-use crate::tracer::{Blow, Followed, Role};
+use crate::tracer::{Followed, Injection, Role};
 
 /// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,24 +159,24 @@ impl<'a> Enemy<'a> {
     }
 
     /// What to do at a call, while the executed command, if there is one, is `command`.
-    pub(crate) fn at(&mut self, process: &Followed, call: &Call, command: Option<i32>) -> Blow {
+    pub(crate) fn at(&mut self, process: &Followed, call: &Call, command: Option<i32>) -> Injection {
         let point = self.point;
         if process.role != point.role || process.calls < point.number {
-            return Blow::Nothing;
+            return Injection::Nothing;
         }
         let lasts = matches!(point.fault, Fault::Lasting(..));
         if self.hit.as_ref().is_some_and(|hit| !lasts || hit.pid != process.pid) {
-            return Blow::Nothing;
+            return Injection::Nothing;
         }
-        let blow = match point.fault {
-            Fault::Kill => Blow::Signal(Signal::KILL),
-            Fault::Stop | Fault::Pause => Blow::Signal(Signal::STOP),
+        let injection = match point.fault {
+            Fault::Kill => Injection::Signal(Signal::KILL),
+            Fault::Stop | Fault::Pause => Injection::Signal(Signal::STOP),
             Fault::Once(errno) if call.name == point.call && call.errors().contains(&errno) => {
                 fail(call, errno)
             }
             Fault::Lasting(class, errno) if call.classes().contains(&class) => fail(call, errno),
             // The runs are not alike to the last call.
-            Fault::Once(_) | Fault::Lasting(..) => return Blow::Nothing,
+            Fault::Once(_) | Fault::Lasting(..) => return Injection::Nothing,
         };
         let hit = self.hit.get_or_insert_with(|| Hit {
             at: Instant::now(),
@@ -186,10 +186,10 @@ impl<'a> Enemy<'a> {
             errors_lost: false,
         });
         hit.errors_lost |= call.writes_errors();
-        blow
+        injection
     }
 }
 
-fn fail(call: &Call, errno: Errno) -> Blow {
-    if call.acts() { Blow::FailAfter(errno.number) } else { Blow::Fail(errno.number) }
+fn fail(call: &Call, errno: Errno) -> Injection {
+    if call.acts() { Injection::FailAfter(errno.number) } else { Injection::Fail(errno.number) }
 }

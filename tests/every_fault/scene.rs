@@ -12,7 +12,7 @@ use crate::process;
 use crate::shape::{Event, Normal, Shape, Verb};
 use crate::site::Site;
 use crate::sys;
-use crate::tracer::{Blow, End, Followed, Own, Role, Tracer};
+use crate::tracer::{End, Followed, Injection, Own, Role, Tracer};
 
 /// Everybody has ended by then, the shortest time that is certainly a hang.
 // The longest lease, 8 s, a release of 5.5 s that nobody answers, and 2 s to clean up after its keeper.
@@ -74,7 +74,7 @@ pub(crate) fn count(site: &Site, shape: &'static Shape, mut watch: impl FnMut(&F
     loop {
         tracer.take(&mut |process, call| {
             watch(process, call);
-            Blow::Nothing
+            Injection::Nothing
         });
         if scene.advance(&tracer, None) {
             return scene.end(&tracer, None);
@@ -92,7 +92,7 @@ pub(crate) fn play(site: &Site, shape: &'static Shape, point: &Point) -> Seen {
         let (command, is_calm) = (tracer.command, scene.event_over);
         tracer.take(&mut |process, call| {
             let unhurt = is_calm && !enemy.is_after(process.role);
-            if unhurt { Blow::NothingMore } else { enemy.at(process, call, command) }
+            if unhurt { Injection::NothingMore } else { enemy.at(process, call, command) }
         });
         if scene.advance(&tracer, enemy.hit.as_ref()) {
             return scene.end(&tracer, enemy.hit);
@@ -107,7 +107,7 @@ impl<'a> Scene<'a> {
         let begun = Instant::now();
         let mut nobody = Tracer::idle();
         while shape.held && !site.has_noted("start holder") && begun.elapsed() < LONGEST {
-            nobody.take(&mut |_, _| Blow::Nothing);
+            nobody.take(&mut |_, _| Injection::Nothing);
             sys::await_change(Duration::from_millis(2));
         }
         // What is stopped for good is ended when the lease is over.

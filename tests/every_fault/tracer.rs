@@ -47,7 +47,7 @@ impl fmt::Display for Role {
 
 /// What is done to a process at a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Blow {
+pub(crate) enum Injection {
     Nothing,
     /// Nor will there be one at a later call: it need not be told of them, which takes its time.
     NothingMore,
@@ -152,14 +152,14 @@ impl Tracer {
         self.processes.iter().all(|p| p.end.is_some())
     }
 
-    /// Takes everything that has happened; `blow` says what to do at each call of the program.
-    pub(crate) fn take(&mut self, blow: &mut impl FnMut(&Followed, &Call) -> Blow) {
+    /// Takes everything that has happened; `injection` says what to do at each call of the program.
+    pub(crate) fn take(&mut self, injection: &mut impl FnMut(&Followed, &Call) -> Injection) {
         while let Some((tid, change)) = sys::next_change() {
             self.last_event = Instant::now();
             match change {
                 Change::Exited(_) | Change::Killed(_) => self.ended(tid, change),
                 _ if !self.threads.contains_key(&tid) => self.unknown.push(tid),
-                Change::Call => self.at_call(tid, blow),
+                Change::Call => self.at_call(tid, injection),
                 Change::Forked => self.forked(tid),
                 Change::Executed => self.executed(tid),
                 Change::Begins => sys::go_on(tid, 0),
@@ -220,7 +220,7 @@ impl Tracer {
         sys::let_go(tid);
     }
 
-    fn at_call(&mut self, tid: i32, blow: &mut impl FnMut(&Followed, &Call) -> Blow) {
+    fn at_call(&mut self, tid: i32, injection: &mut impl FnMut(&Followed, &Call) -> Injection) {
         if let Some(info) = sys::call_info(tid) {
             let thread = self.threads.get_mut(&tid).expect("it is followed");
             let process = &mut self.processes[thread.process];
@@ -235,15 +235,15 @@ impl Tracer {
                 process.calls += usize::from(!(at_stranger && process.at_stranger));
                 process.at_stranger = at_stranger;
                 self.executing |= process.role == Role::Launch && call.name == "execve";
-                match blow(process, &call) {
-                    Blow::Nothing => {}
-                    Blow::NothingMore => return sys::run_on(tid),
-                    Blow::Signal(signal) => process::signal(process.pid, signal),
-                    Blow::Fail(errno) => {
+                match injection(process, &call) {
+                    Injection::Nothing => {}
+                    Injection::NothingMore => return sys::run_on(tid),
+                    Injection::Signal(signal) => process::signal(process.pid, signal),
+                    Injection::Fail(errno) => {
                         sys::skip_call(tid);
                         thread.fails_with = Some(errno);
                     }
-                    Blow::FailAfter(errno) => thread.fails_with = Some(errno),
+                    Injection::FailAfter(errno) => thread.fails_with = Some(errno),
                 }
             }
         }

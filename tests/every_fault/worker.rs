@@ -13,7 +13,7 @@ use crate::scene::{self, Seen};
 use crate::shape::Shape;
 use crate::site::Site;
 use crate::sys;
-use crate::tracer::{Blow, Tracer};
+use crate::tracer::{Injection, Tracer};
 
 /// Counts the calls of a shape's run; prints `left FILE`, `bad COMPLAINT` and `point POINT` lines.
 pub(crate) fn count(arguments: &[String]) -> ExitCode {
@@ -60,7 +60,7 @@ fn tidy_up(site: &Site, seen: &Seen) {
     let mut nobody = Tracer::idle();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(5) {
-        nobody.take(&mut |_, _| Blow::Nothing);
+        nobody.take(&mut |_, _| Injection::Nothing);
         let left = process::own_children();
         if left.is_empty() {
             break;
@@ -73,7 +73,7 @@ fn tidy_up(site: &Site, seen: &Seen) {
     if seen.stuck.is_empty() {
         let status = site.status();
         while !nobody.others.contains_key(&status) && begun.elapsed() < Duration::from_secs(20) {
-            nobody.take(&mut |_, _| Blow::Nothing);
+            nobody.take(&mut |_, _| Injection::Nothing);
             sys::await_change(Duration::from_millis(2));
         }
     }

@@ -14,7 +14,7 @@ use crate::servers::Kind;
 use crate::servers::relay::Relay;
 use crate::service::Service;
 use crate::support::chance::{Random, rounds, seed};
-use crate::support::{Bed, Running};
+use crate::support::{Running, TestEnv};
 use crate::trials::PLACES;
 
 /// How often each is tried; `DLOCK_TEST_ROUNDS` says otherwise.
@@ -94,27 +94,27 @@ struct Member {
     who: String,
     running: Running,
     // Its place, for as long as it lives.
-    _bed: Bed,
+    _env: TestEnv,
     _relay: Relay,
 }
 
 /// One crowd; what is wrong with it.
 fn crowd(service: Service, shape: &Shape, random: &mut Random) -> Vec<String> {
     let ports = service.site().ports();
-    let past = Bed::on(service.site().whole());
+    let past = TestEnv::on(service.site().whole());
     let name = scene::new_name();
     let mut members = Vec::new();
     for n in 0..shape.each * shape.modes.len() {
         let mut own = Random(random.next());
         let relay = Relay::delaying(&ports, service.kind.protocol, Box::new(move || delay(&mut own)));
-        let bed = Bed::on(service.kind.at(relay.ports()));
+        let env = TestEnv::on(service.kind.at(relay.ports()));
         let who = format!("member{n}");
         let wait = format!("{}s", WAIT.as_secs());
-        let mut command = bed.run(["--name", &name, "--wait", &wait]);
+        let mut command = env.run(["--name", &name, "--wait", &wait]);
         command.args(shape.modes[n % shape.modes.len()]).arg("--");
         command.args(command::words(past.root(), &who, Length::For(WORK)));
-        let running = bed.start(&mut command);
-        members.push(Member { who, running, _bed: bed, _relay: relay });
+        let running = env.start(&mut command);
+        members.push(Member { who, running, _env: env, _relay: relay });
     }
     let mut found = Vec::new();
     let mut ran = 0;

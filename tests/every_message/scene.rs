@@ -17,7 +17,7 @@ use crate::servers::relay::fault::{Strike, TTL};
 use crate::service::Service;
 use crate::shape::{Event, Shape, Struck, Verb};
 use crate::support::witness::now;
-use crate::support::{Bed, Running};
+use crate::support::{Running, TestEnv};
 
 /// How often is asked who waits: each time a process.
 const LOOK: Duration = Duration::from_millis(150);
@@ -53,9 +53,9 @@ pub(crate) struct Scene {
     shape: &'static Shape,
     name: String,
     /// Over the relays.
-    over: Bed,
+    over: TestEnv,
     /// Past them.
-    past: Bed,
+    past: TestEnv,
     pub(crate) relays: Vec<Relay>,
 }
 
@@ -63,13 +63,13 @@ impl Scene {
     pub(crate) fn new(service: Service, shape: &'static Shape, strike: Option<Strike>) -> Self {
         let name = new_name();
         let ports = service.site().ports();
-        let past = Bed::on(service.site().whole());
+        let past = TestEnv::on(service.site().whole());
         let relays: Vec<Relay> =
             service.ways(&ports).iter().map(|way| Relay::to(way, service.kind.protocol, strike)).collect();
         let mut over: Vec<u16> = relays.iter().flat_map(|relay| relay.ports().to_vec()).collect();
         // The others are reached directly.
         over.extend(&ports[over.len()..]);
-        Self { shape, name, over: Bed::on(service.kind.at(&over)), past, relays }
+        Self { shape, name, over: TestEnv::on(service.kind.at(&over)), past, relays }
     }
 
     pub(crate) fn shape(&self) -> &'static Shape {
@@ -91,31 +91,31 @@ impl Scene {
         let [ttl, wait] = [TTL, WAIT].map(|length| format!("{}ms", length.as_millis()));
         let options = ["--name", &self.name, "--ttl", &ttl, "--wait", &wait, "--grace", "0"];
         let options = [&options, self.shape.options].concat();
-        let bed = if self.shape.struck == Struck::Claim { &self.over } else { &self.past };
+        let env = if self.shape.struck == Struck::Claim { &self.over } else { &self.past };
         let mut command = if self.shape.is_for_script() {
             let options = [&options[..], &["--label", "claim"]].concat();
             let words = script::words(self.past.root(), self.shape, &options);
-            let mut command = bed.command(&words[0]);
+            let mut command = env.command(&words[0]);
             command.args(&words[1..]).env("past", &self.past.service().endpoint);
             command
         } else {
-            self.under(bed, self.shape.verb, "claim", &options, Length::For(WORK))
+            self.under(env, self.shape.verb, "claim", &options, Length::For(WORK))
         };
-        bed.start(&mut command)
+        env.start(&mut command)
     }
 
     /// The command of `who` under the lock.
-    fn under(&self, bed: &Bed, verb: Verb, who: &str, options: &[&str], length: Length) -> Command {
+    fn under(&self, env: &TestEnv, verb: Verb, who: &str, options: &[&str], length: Length) -> Command {
         let (verb, label) = if verb == Verb::Elect { ("elect", "--value") } else { ("run", "--label") };
-        let mut command = bed.verb(verb, options);
+        let mut command = env.verb(verb, options);
         command.args([label, who, "--"]).args(command::words(self.past.root(), who, length));
         command
     }
 
     /// Somebody who is shown the leaders, once it has been shown that there is none, or cannot be.
     pub(crate) fn start_observer(&self) -> Running {
-        let bed = if self.shape.struck == Struck::Observer { &self.over } else { &self.past };
-        let mut observer = bed.start(&mut bed.verb("leader", [&self.name, "--follow", "--json"]));
+        let env = if self.shape.struck == Struck::Observer { &self.over } else { &self.past };
+        let mut observer = env.start(&mut env.verb("leader", [&self.name, "--follow", "--json"]));
         let limit = now() + TTL * 3;
         while observer.out_so_far().is_empty() && !observer.has_ended() && now() < limit {
             sleep(STEP);

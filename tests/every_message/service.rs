@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::servers::{KINDS, Kind, Order, Site};
-use crate::support::Bed;
+use crate::support::TestEnv;
 
 /// Nobody restarts a service here, and one of a kind does.
 const ORDER: Order = Order { keeps: false, in_all: 1 };
@@ -89,8 +89,8 @@ impl Service {
             let cluster = self.kind.cluster.filter(|_| is_cluster);
             let site = cluster.map_or_else(|| (self.kind.start)(&ORDER), |start| start());
             // What the first run makes is there from now on.
-            let bed = Bed::on(site.whole());
-            let first = bed.finish(&mut bed.run(["--name", "first", "--", "true"]));
+            let env = TestEnv::on(site.whole());
+            let first = env.finish(&mut env.run(["--name", "first", "--", "true"]));
             assert_eq!(first.code(), Some(0), "{}", first.err);
             site
         });

@@ -3,7 +3,7 @@
 //! Every hold's command writes a line with its pid, token and mode before it does anything, and looks at its
 //! beginning and its end whether anybody of another hold's tree lives.
 
-use crate::support::{Bed, process};
+use crate::support::{TestEnv, process};
 
 /// The command of each hold. It keeps an exclusion folder and an unprotected counter, and has a child in another
 /// session that is deaf to TERM. `$1` is the mode. What it finds wrong goes to `violations`. The tree of a command
@@ -53,7 +53,7 @@ exit 0
 
 /// Reads what the sections wrote.
 pub(crate) struct Oracle<'a> {
-    bed: &'a Bed,
+    env: &'a TestEnv,
 }
 
 /// One hold that began.
@@ -66,12 +66,12 @@ pub(crate) struct Hold {
 
 impl<'a> Oracle<'a> {
     /// Lays out what the sections use.
-    pub(crate) fn new(bed: &'a Bed) -> Self {
-        bed.write("section.sh", SECTION);
-        bed.write("counter", "0\n");
-        bed.write("holds", "");
-        bed.write("felled", "");
-        Self { bed }
+    pub(crate) fn new(env: &'a TestEnv) -> Self {
+        env.write("section.sh", SECTION);
+        env.write("counter", "0\n");
+        env.write("holds", "");
+        env.write("felled", "");
+        Self { env }
     }
 
     /// The words of a hold's command.
@@ -81,7 +81,7 @@ impl<'a> Oracle<'a> {
 
     /// The holds so far, in the order in which their commands began.
     pub(crate) fn holds(&self) -> Vec<Hold> {
-        let text = self.bed.read("holds");
+        let text = self.env.read("holds");
         let hold = |line: &str| {
             let mut words = line.split(' ');
             Some(Hold {
@@ -95,7 +95,7 @@ impl<'a> Oracle<'a> {
 
     /// What the commands themselves found wrong.
     pub(crate) fn violations(&self) -> String {
-        self.bed.read("violations")
+        self.env.read("violations")
     }
 
     /// Every token is greater than those of all holds that had to end before it.

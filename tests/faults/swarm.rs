@@ -13,7 +13,7 @@ use crate::support::chance::{Random, length, seed};
 use crate::support::process::{self, Process};
 use crate::support::wait::until_true;
 use crate::support::way::{Way, served_by};
-use crate::support::{Bed, Running};
+use crate::support::{Running, TestEnv};
 
 /// How many dlocks run at any time.
 const SWARM: usize = 12;
@@ -24,14 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the enemy does to a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Blow {
+enum Injection {
     Kill,
     Stop,
     Go,
     Terminate,
 }
 
-impl Blow {
+impl Injection {
     fn signal(self) -> Signal {
         match self {
             Self::Kill => Signal::KILL,
@@ -43,9 +43,9 @@ impl Blow {
 }
 
 /// One that locks: dlock, or a wrapper that only looks like it.
-type Locker = fn(&Bed, &mut Random) -> (Way, Command);
+type Locker = fn(&TestEnv, &mut Random) -> (Way, Command);
 
-fn dlock(bed: &Bed, random: &mut Random) -> (Way, Command) {
+fn dlock(env: &TestEnv, random: &mut Random) -> (Way, Command) {
     let way = [Way::Run, Way::Run, Way::Acquire, Way::Acquire, Way::Elect, Way::Forever][random.below(6)];
     let shared = matches!(way, Way::Run | Way::Acquire) && random.below(4) == 0;
     let mode = if shared { "shared" } else { "exclusive" };
@@ -59,20 +59,20 @@ fn dlock(bed: &Bed, random: &mut Random) -> (Way, Command) {
     if way != Way::Acquire && random.below(6) == 0 {
         options.extend(["--max-run", "50ms"]);
     }
-    (way, way.command(bed, &options, &Oracle::words(mode)))
+    (way, way.command(env, &options, &Oracle::words(mode)))
 }
 
 /// Locks as dlock does but does not end its command when it is killed: what `etcdctl lock` does.
-fn careless(bed: &Bed, _: &mut Random) -> (Way, Command) {
-    let mut command = bed.command("flock");
-    command.arg("-o").arg(bed.locks().join("x")).args(Oracle::words("exclusive"));
+fn careless(env: &TestEnv, _: &mut Random) -> (Way, Command) {
+    let mut command = env.command("flock");
+    command.arg("-o").arg(env.locks().join("x")).args(Oracle::words("exclusive"));
     (Way::Run, command)
 }
 
-/// Runs the swarm against the enemy for `length`, and on until `enough` says of the blows that hit that it is; returns
+/// Runs the swarm against the enemy for `length`, and on until `enough` says of the injections that hit that it is; returns
 /// their number.
-fn rage(
-    bed: &Bed,
+fn run_chaos(
+    env: &TestEnv,
     random: &mut Random,
     locker: Locker,
     length: Duration,
@@ -82,20 +82,20 @@ fn rage(
     let mut swarm: Vec<(Way, Running)> = Vec::new();
     let mut enemy = Enemy::default();
     let begun = Instant::now();
-    let mut blows = 0;
-    while begun.elapsed() < length || !enough(blows) {
-        assert!(begun.elapsed() < length + PATIENCE, "{blows} blows: too little happened");
+    let mut injections = 0;
+    while begun.elapsed() < length || !enough(injections) {
+        assert!(begun.elapsed() < length + PATIENCE, "{injections} injections: too little happened");
         swarm.retain_mut(|(_, one)| !one.has_ended());
         while swarm.len() < SWARM {
-            let (way, mut command) = locker(bed, random);
-            swarm.push((way, bed.start(&mut command)));
+            let (way, mut command) = locker(env, random);
+            swarm.push((way, env.start(&mut command)));
         }
-        blows += usize::from(enemy.strike(bed, random));
+        injections += usize::from(enemy.strike(env, random));
         assert_eq!(oracle.overlap(), None, "both hold exclusively and live");
         std::thread::sleep(Duration::from_millis(u64::try_from(random.below(30)).expect("small")));
     }
     // Peace: everybody goes on, and all come to their end.
-    for process in bed.processes() {
+    for process in env.processes() {
         process::signal(process.pid, Signal::CONT);
     }
     for (way, one) in swarm {
@@ -104,14 +104,14 @@ fn rage(
         }
         one.finish();
     }
-    blows
+    injections
 }
 
 /// Notes for the oracle that the command `pid` is about to be felled; returns the child that it leaves behind.
-fn fell(bed: &Bed, pid: i32) -> Option<i32> {
-    let mut felled = OpenOptions::new().append(true).open(bed.path("felled")).expect("a list");
+fn fell(env: &TestEnv, pid: i32) -> Option<i32> {
+    let mut felled = OpenOptions::new().append(true).open(env.path("felled")).expect("a list");
     felled.write_all(format!("{pid}\n").as_bytes()).expect("a longer list");
-    bed.read(&format!("tree.{pid}")).trim().parse().ok()
+    env.read(&format!("tree.{pid}")).trim().parse().ok()
 }
 
 /// Whom it has hurt so far.
@@ -124,17 +124,17 @@ struct Enemy {
 }
 
 impl Enemy {
-    /// One blow at a random front, keeper or command.
-    fn strike(&mut self, bed: &Bed, random: &mut Random) -> bool {
-        let processes: Vec<Process> = bed.processes();
+    /// One injection at a random front, keeper or command.
+    fn strike(&mut self, env: &TestEnv, random: &mut Random) -> bool {
+        let processes: Vec<Process> = env.processes();
         self.stopped.retain(|pid| process::is_stopped(*pid));
-        let blow = match random.below(10) {
-            0..=3 => Blow::Kill,
-            4..=5 => Blow::Stop,
-            6..=8 => Blow::Go,
-            _ => Blow::Terminate,
+        let injection = match random.below(10) {
+            0..=3 => Injection::Kill,
+            4..=5 => Injection::Stop,
+            6..=8 => Injection::Go,
+            _ => Injection::Terminate,
         };
-        let victim = if blow == Blow::Go {
+        let victim = if injection == Injection::Go {
             random.pick(&self.stopped.iter().copied().collect::<Vec<_>>()).copied()
         } else {
             // Fronts and keepers outnumber the one command; hit it as often.
@@ -144,22 +144,23 @@ impl Enemy {
             random.pick(&those).copied()
         };
         let Some(victim) = victim else { return false };
-        if blow != Blow::Go && served_by(victim).is_some_and(|script| !self.scripts.insert(script)) {
+        if injection != Injection::Go && served_by(victim).is_some_and(|script| !self.scripts.insert(script))
+        {
             return false;
         }
         // What a script leaves under its claim is ended however the script has ended.
         let is_command = processes.iter().any(|p| p.pid == victim && p.name == "bash")
             && !processes.iter().any(|p| served_by(p.pid) == Some(victim));
-        if is_command && matches!(blow, Blow::Kill | Blow::Terminate) {
-            let left = fell(bed, victim);
-            process::signal(victim, blow.signal());
+        if is_command && matches!(injection, Injection::Kill | Injection::Terminate) {
+            let left = fell(env, victim);
+            process::signal(victim, injection.signal());
             if let Some(pid) = left {
                 process::signal(pid, Signal::KILL);
             }
         } else {
-            process::signal(victim, blow.signal());
+            process::signal(victim, injection.signal());
         }
-        if blow == Blow::Stop {
+        if injection == Injection::Stop {
             self.stopped.insert(victim);
         }
         true
@@ -168,39 +169,39 @@ impl Enemy {
 
 #[test]
 fn under_random_kills_and_stops_no_two_trees_overlap() {
-    let bed = Bed::new();
-    let oracle = Oracle::new(&bed);
+    let env = TestEnv::new();
+    let oracle = Oracle::new(&env);
     let mut random = Random(seed());
     // However slow the machine is.
-    let enough = |blows| blows > 50 && oracle.holds().len() > 50;
-    let blows = rage(&bed, &mut random, dlock, length(LENGTH), &oracle, enough);
+    let enough = |injections| injections > 50 && oracle.holds().len() > 50;
+    let injections = run_chaos(&env, &mut random, dlock, length(LENGTH), &oracle, enough);
     let holds = oracle.holds();
-    eprintln!("{} holds, {blows} blows", holds.len());
+    eprintln!("{} holds, {injections} injections", holds.len());
     let violations = oracle.violations();
     assert_eq!(violations.lines().take(5).collect::<Vec<_>>(), [""; 0]);
     assert_eq!(oracle.disorder().first(), None);
     // What the enemy's own victims left behind ends by itself.
-    until_true("an empty process table", || bed.processes().is_empty());
-    bed.assert_free("x");
+    until_true("an empty process table", || env.processes().is_empty());
+    env.assert_free("x");
 }
 
 #[test]
 fn the_same_enemy_finds_a_careless_wrapper_out() {
-    let bed = Bed::new();
-    let oracle = Oracle::new(&bed);
+    let env = TestEnv::new();
+    let oracle = Oracle::new(&env);
     let mut random = Random(seed());
     let begun = Instant::now();
     let caught = loop {
         // Long beside the time that the swarm takes to come to its end.
         let round = Duration::from_secs(2);
-        let bed_ref = &bed;
-        let raged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            rage(bed_ref, &mut random, careless, round, &oracle, |_| true)
+        let env_ref = &env;
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            run_chaos(env_ref, &mut random, careless, round, &oracle, |_| true)
         }));
-        if raged.is_err() || !oracle.violations().is_empty() {
+        if ran.is_err() || !oracle.violations().is_empty() {
             break true;
         }
-        // It takes some hundred blows, of which a busy machine strikes few in a minute.
+        // It takes some hundred injections, of which a busy machine strikes few in a minute.
         if begun.elapsed() > PATIENCE * 5 {
             break false;
         }
@@ -210,13 +211,13 @@ fn the_same_enemy_finds_a_careless_wrapper_out() {
 
 #[test]
 fn a_felled_section_that_still_looks_accuses_nobody() {
-    let bed = Bed::new();
-    let oracle = Oracle::new(&bed);
-    let next = bed.start(bed.command("env").args(["TEST_SECTION=yes", "sleep", "1000"]));
-    bed.write("holds", &format!("{} 7 exclusive\n", next.pid()));
+    let env = TestEnv::new();
+    let oracle = Oracle::new(&env);
+    let next = env.start(env.command("env").args(["TEST_SECTION=yes", "sleep", "1000"]));
+    env.write("holds", &format!("{} 7 exclusive\n", next.pid()));
     let look = |before: &str| {
         let words = format!("{before} exec {}", Oracle::words("exclusive").join(" "));
-        bed.start(bed.command("bash").args(["-c", &words])).finish();
+        env.start(env.command("bash").args(["-c", &words])).finish();
         oracle.violations()
     };
     assert_eq!(look("echo $$ >>felled;"), "");
@@ -227,10 +228,10 @@ fn a_felled_section_that_still_looks_accuses_nobody() {
 
 #[test]
 fn two_sections_without_a_lock_see_each_other() {
-    let bed = Bed::new();
-    let oracle = Oracle::new(&bed);
+    let env = TestEnv::new();
+    let oracle = Oracle::new(&env);
     until_true("two that met", || {
-        let pair = [(); 2].map(|()| bed.start(bed.command("env").args(&Oracle::words("exclusive")[1..])));
+        let pair = [(); 2].map(|()| env.start(env.command("env").args(&Oracle::words("exclusive")[1..])));
         for one in pair {
             one.finish();
         }

@@ -4,11 +4,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Bed, until};
+use crate::support::{TestEnv, until};
 
 /// A lock that foreign clients and dlock share.
 pub(crate) struct Shared<'a> {
-    pub(crate) bed: &'a Bed,
+    pub(crate) env: &'a TestEnv,
     /// What dlock calls the lock.
     pub(crate) name: &'a str,
     /// `dlock VERB OPTIONS...` on the service that has it.
@@ -19,7 +19,7 @@ pub(crate) struct Shared<'a> {
 
 impl Shared<'_> {
     fn status(&self) -> Value {
-        let asked = self.bed.finish(&mut (self.verb)("status", &["--json", self.name])).silently(0);
+        let asked = self.env.finish(&mut (self.verb)("status", &["--json", self.name])).silently(0);
         serde_json::from_slice(&asked.out).expect("JSON from status")
     }
 
@@ -35,7 +35,7 @@ impl Shared<'_> {
 
     fn break_(&self, options: &[&str]) -> crate::support::running::Finished {
         let words = [&[self.name, "--yes"], options].concat();
-        self.bed.finish(&mut (self.verb)("break", &words))
+        self.env.finish(&mut (self.verb)("break", &words))
     }
 
     /// `hold` has a foreign client hold the lock; each way to end that one is tried, the first beside a waiter.
@@ -46,23 +46,23 @@ impl Shared<'_> {
         for options in [&[] as &[&str], &["--all"], &["--claim", &claim]] {
             self.break_(options).failed(64, &["--force", "client other than dlock", self.key]);
         }
-        let table = self.bed.finish(&mut (self.verb)("status", &[self.name])).silently(0).text();
+        let table = self.env.finish(&mut (self.verb)("status", &[self.name])).silently(0).text();
         assert!(table.contains(&format!("(not dlock) {}", self.key)), "{table}");
         let tried = ["--try", "--name", self.name, "--", "true"];
-        let busy = self.bed.finish(&mut (self.verb)("run", &tried));
+        let busy = self.env.finish(&mut (self.verb)("run", &tried));
         busy.failed(75, &["is busy", "held by a client other than dlock", self.key]);
         self.break_(&["--force", "--claim", "0123456789abcdef"]).failed(76, &[]);
         assert_eq!(self.claim(), claim, "nothing was changed");
         let script = "echo up >waiter.up";
         let waiter =
-            self.bed.start((self.verb)("run", &["-q", "--name", self.name]).args(["--", "sh", "-c", script]));
+            self.env.start((self.verb)("run", &["-q", "--name", self.name]).args(["--", "sh", "-c", script]));
         until("a waiter", || (self.status()["waiters"].as_array().map(Vec::len) == Some(1)).then_some(()));
         let several = self.break_(&["--force"]).said_one_line(&["2 claims", "--claim"]);
         assert!(several.code() == Some(64) && several.text().contains(&claim[..8]), "{}", several.text());
-        assert!(!self.bed.exists("waiter.up"), "it waits");
+        assert!(!self.env.exists("waiter.up"), "it waits");
         self.ended(&["--force", "--claim", &claim[..12]]);
         waiter.finish().silently(0);
-        self.bed.await_line("waiter.up");
+        self.env.await_line("waiter.up");
         self.break_(&["--force", "--claim", &claim]).failed(76, &[]);
         for options in [&["--force"] as &[&str], &["--force", "--all"]] {
             hold();
@@ -70,7 +70,7 @@ impl Shared<'_> {
             self.break_(&["--force", "--claim", &claim]).failed(76, &[]);
             self.ended(options);
             let tried = ["--try", "--name", self.name, "--", "true"];
-            self.bed.finish(&mut (self.verb)("run", &tried)).silently(0);
+            self.env.finish(&mut (self.verb)("run", &tried)).silently(0);
         }
         self.break_(&["--force"]).failed(76, &[]);
     }

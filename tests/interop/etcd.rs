@@ -11,44 +11,44 @@ use crate::servers::etcd;
 use crate::support::gate::Gate;
 use crate::support::running::finish_all;
 use crate::support::wait::until_true;
-use crate::support::{Bed, Running, process};
+use crate::support::{Running, TestEnv, process};
 
-fn bed() -> Option<Bed> {
-    place::bed(&etcd::KIND)
+fn env() -> Option<TestEnv> {
+    place::env(&etcd::KIND)
 }
 
-fn etcdctl(bed: &Bed, words: &[&str]) -> Command {
-    let mut command = bed.command("etcdctl");
-    command.env("ETCDCTL_API", "3").args(["--endpoints", &bed.service().endpoint]).args(words);
+fn etcdctl(env: &TestEnv, words: &[&str]) -> Command {
+    let mut command = env.command("etcdctl");
+    command.env("ETCDCTL_API", "3").args(["--endpoints", &env.service().endpoint]).args(words);
     command
 }
 
 /// An `etcdctl lock` whose command says its revision and waits at the gate.
-fn lock(bed: &Bed) -> (Running, Gate) {
-    let gate = bed.gate("ctl.gate");
+fn lock(env: &TestEnv) -> (Running, Gate) {
+    let gate = env.gate("ctl.gate");
     let script = "echo $ETCD_LOCK_REV >ctl.up; read _ <ctl.gate";
-    (bed.start(&mut etcdctl(bed, &["lock", "--ttl", "5", &key(bed), "--", "sh", "-c", script])), gate)
+    (env.start(&mut etcdctl(env, &["lock", "--ttl", "5", &key(env), "--", "sh", "-c", script])), gate)
 }
 
-fn revision(bed: &Bed) -> u64 {
-    bed.await_line("ctl.up").parse().expect("a number")
+fn revision(env: &TestEnv) -> u64 {
+    env.await_line("ctl.up").parse().expect("a number")
 }
 
 #[test]
 fn each_waits_for_the_other_and_tokens_rise() {
-    let Some(bed) = bed() else { return };
-    let holder = bed.held(&["--name", "x"]);
+    let Some(env) = env() else { return };
+    let holder = env.held(&["--name", "x"]);
     let first = holder.token();
-    let (running, gate) = lock(&bed);
-    bed.await_waiters("x", 1);
-    assert_eq!(bed.status("x")["waiters"][0]["foreign"], true);
-    assert!(!bed.exists("ctl.up"), "etcdctl waits");
+    let (running, gate) = lock(&env);
+    env.await_waiters("x", 1);
+    assert_eq!(env.status("x")["waiters"][0]["foreign"], true);
+    assert!(!env.exists("ctl.up"), "etcdctl waits");
     holder.release().silently(0);
-    let second = revision(&bed);
+    let second = revision(&env);
     assert!(second > first, "{second} after {first}");
-    both::assert_foreign(&bed);
-    let mut next = bed.hold(&["-q", "--name", "x"]);
-    bed.await_waiters("x", 1);
+    both::assert_foreign(&env);
+    let mut next = env.hold(&["-q", "--name", "x"]);
+    env.await_waiters("x", 1);
     gate.open();
     running.finish();
     next.await_start();
@@ -58,89 +58,89 @@ fn each_waits_for_the_other_and_tokens_rise() {
 
 #[test]
 fn shared_and_slot_holds_keep_etcdctl_out() {
-    let Some(bed) = bed() else { return };
+    let Some(env) = env() else { return };
     for mode in [&["-s"] as &[&str], &["--slots", "2"]] {
         let words: Vec<&str> = [&["--name", "x"], mode].concat();
-        let (one, two) = (bed.held(&words), bed.held(&words));
-        let (running, gate) = lock(&bed);
-        bed.await_waiters("x", 1);
+        let (one, two) = (env.held(&words), env.held(&words));
+        let (running, gate) = lock(&env);
+        env.await_waiters("x", 1);
         one.release().silently(0);
-        until_true("one holder is left", || bed.holders("x") == 1);
-        assert!(!bed.exists("ctl.up"), "etcdctl waits for both");
+        until_true("one holder is left", || env.holders("x") == 1);
+        assert!(!env.exists("ctl.up"), "etcdctl waits for both");
         two.release().silently(0);
-        revision(&bed);
+        revision(&env);
         gate.open();
         running.finish();
         for file in ["ctl.up", "ctl.gate"] {
-            std::fs::remove_file(bed.path(file)).expect("there");
+            std::fs::remove_file(env.path(file)).expect("there");
         }
     }
 }
 
 #[test]
 fn all_of_one_line_hold_in_order_of_arrival() {
-    let Some(bed) = bed() else { return };
-    let holder = bed.held(&["--name", "x"]);
+    let Some(env) = env() else { return };
+    let holder = env.held(&["--name", "x"]);
     let mut running = Vec::new();
     for n in 0..6 {
         let script = format!("echo {n} >>order");
         running.push(if n % 2 == 0 {
-            bed.start(&mut etcdctl(&bed, &["lock", &key(&bed), "--", "sh", "-c", &script]))
+            env.start(&mut etcdctl(&env, &["lock", &key(&env), "--", "sh", "-c", &script]))
         } else {
-            bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", &script]))
+            env.start(&mut env.run(["-q", "--name", "x", "--", "sh", "-c", &script]))
         });
-        bed.await_waiters("x", n + 1);
+        env.await_waiters("x", n + 1);
     }
     holder.release().silently(0);
     finish_all(running);
-    assert_eq!(bed.read("order").split_whitespace().collect::<String>(), "012345");
+    assert_eq!(env.read("order").split_whitespace().collect::<String>(), "012345");
 }
 
 #[test]
 fn candidates_of_an_election_stand_in_the_same_line() {
-    let Some(bed) = bed() else { return };
-    let campaign = bed.start(&mut etcdctl(&bed, &["elect", &key(&bed), "somebody"]));
-    until_true("somebody leads", || bed.holders("x") == 1);
-    let mut next = bed.hold(&["-q", "--name", "x", "--label", "10.0.0.1:80"]);
-    bed.await_waiters("x", 1);
+    let Some(env) = env() else { return };
+    let campaign = env.start(&mut etcdctl(&env, &["elect", &key(&env), "somebody"]));
+    until_true("somebody leads", || env.holders("x") == 1);
+    let mut next = env.hold(&["-q", "--name", "x", "--label", "10.0.0.1:80"]);
+    env.await_waiters("x", 1);
     campaign.signal(Signal::INT);
     next.await_start();
     campaign.finish();
-    let listener = bed.start(&mut etcdctl(&bed, &["elect", "-l", &key(&bed)]));
-    until_true("etcdctl shows the label as the leader's value", || bed_output(&bed, "10.0.0.1:80"));
+    let listener = env.start(&mut etcdctl(&env, &["elect", "-l", &key(&env)]));
+    until_true("etcdctl shows the label as the leader's value", || env_output(&env, "10.0.0.1:80"));
     listener.signal(Signal::INT);
     listener.finish();
     next.release().silently(0);
 }
 
 /// A dlock that campaigns with the value `one`, and whose command proclaims `first` to `last`, says so and waits.
-fn elect(bed: &Bed, last: u32) -> (Running, Gate) {
-    let gate = bed.gate("elect.gate");
+fn elect(env: &TestEnv, last: u32) -> (Running, Gate) {
+    let gate = env.gate("elect.gate");
     let script = r#"for n in $(seq "$0"); do "$dlock" proclaim --endpoint "$locks" "v$n" || exit 1; done
         echo up >elect.up; read _ <elect.gate"#;
-    let mut command = bed.verb("elect", ["-q", "--name", "x", "--value", "one", "--", "bash", "-c", script]);
-    (bed.start(command.arg(last.to_string())), gate)
+    let mut command = env.verb("elect", ["-q", "--name", "x", "--value", "one", "--", "bash", "-c", script]);
+    (env.start(command.arg(last.to_string())), gate)
 }
 
 #[test]
 fn leaders_of_both_programs_are_seen_with_their_values() {
-    let Some(bed) = bed() else { return };
-    let follower = bed.start(&mut bed.verb("leader", ["x", "--follow"]));
-    let campaign = bed.start(&mut etcdctl(&bed, &["elect", &key(&bed), "somebody"]));
+    let Some(env) = env() else { return };
+    let follower = env.start(&mut env.verb("leader", ["x", "--follow"]));
+    let campaign = env.start(&mut etcdctl(&env, &["elect", &key(&env), "somebody"]));
     until_true("somebody leads", || follower.out_so_far() == "somebody\n");
-    let shown = bed.finish(&mut bed.verb("leader", ["x", "--json"])).silently(0);
+    let shown = env.finish(&mut env.verb("leader", ["x", "--json"])).silently(0);
     let shown: serde_json::Value = serde_json::from_slice(&shown.out).expect("JSON");
     assert_eq!((&shown["value"], &shown["foreign"]), (&"somebody".into(), &true.into()));
-    let (leader, gate) = elect(&bed, 1);
-    bed.await_waiters("x", 1);
-    let next = bed.start(&mut etcdctl(&bed, &["elect", &key(&bed), "else"]));
-    bed.await_waiters("x", 2);
+    let (leader, gate) = elect(&env, 1);
+    env.await_waiters("x", 1);
+    let next = env.start(&mut etcdctl(&env, &["elect", &key(&env), "else"]));
+    env.await_waiters("x", 2);
     campaign.signal(Signal::INT);
     campaign.finish();
-    bed.await_line("elect.up");
+    env.await_line("elect.up");
     until_true("all values", || follower.out_so_far() == "somebody\none\nv1\n");
-    let listener = bed.start(&mut etcdctl(&bed, &["elect", "-l", &key(&bed)]));
-    until_true("etcdctl shows what was proclaimed", || bed_output(&bed, "v1"));
+    let listener = env.start(&mut etcdctl(&env, &["elect", "-l", &key(&env)]));
+    until_true("etcdctl shows what was proclaimed", || env_output(&env, "v1"));
     gate.open();
     leader.finish().silently(0);
     until_true("the next leader", || follower.out_so_far().ends_with("v1\nelse\n"));
@@ -153,21 +153,21 @@ fn leaders_of_both_programs_are_seen_with_their_values() {
 #[test]
 fn what_is_proclaimed_faster_than_it_is_read_is_seen_all_the_same() {
     const LAST: u32 = 30;
-    let Some(bed) = bed() else { return };
+    let Some(env) = env() else { return };
     let followers = [&[] as &[&str], &["--json"]].map(|options| {
-        let mut command = bed.verb("leader", ["x", "--follow"]);
-        bed.start(command.args(options))
+        let mut command = env.verb("leader", ["x", "--follow"]);
+        env.start(command.args(options))
     });
     until_true("somebody who looks", || followers[1].out_so_far() == "null\n");
-    let holder = bed.held(&["--name", "x", "--label", "zero"]);
+    let holder = env.held(&["--name", "x", "--label", "zero"]);
     until_true("both look", || followers.iter().all(|follower| follower.out_so_far().contains("zero")));
     for follower in &followers {
         process::signal(follower.pid(), Signal::STOP);
         until_true("a stopped follower", || process::is_stopped(follower.pid()));
     }
     holder.release().silently(0);
-    let (leader, gate) = elect(&bed, LAST);
-    bed.await_line("elect.up");
+    let (leader, gate) = elect(&env, LAST);
+    env.await_line("elect.up");
     gate.open();
     leader.finish().silently(0);
     for follower in &followers {
@@ -185,45 +185,45 @@ fn what_is_proclaimed_faster_than_it_is_read_is_seen_all_the_same() {
     }
 }
 
-/// Whether some program of this bed has written `line`.
-fn bed_output(bed: &Bed, line: &str) -> bool {
-    let files = std::fs::read_dir(bed.root()).expect("readable").filter_map(Result::ok);
+/// Whether some program of this environment has written `line`.
+fn env_output(env: &TestEnv, line: &str) -> bool {
+    let files = std::fs::read_dir(env.root()).expect("readable").filter_map(Result::ok);
     let mut texts = files.filter(|f| f.path().extension().is_some_and(|e| e == "out"));
     texts.any(|f| std::fs::read_to_string(f.path()).unwrap_or_default().lines().any(|l| l == line))
 }
 
 #[test]
 fn a_hold_of_etcdctl_is_ended_by_force() {
-    let Some(bed) = bed() else { return };
+    let Some(env) = env() else { return };
     let mut running = Vec::new();
-    let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
-    let key_of = format!("key {}/", key(&bed));
-    Shared { bed: &bed, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
+    let verb = |verb: &str, options: &[&str]| env.verb(verb, options);
+    let key_of = format!("key {}/", key(&env));
+    Shared { env: &env, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
         // A removed file is another gate.
         for file in ["ctl.up", "ctl.gate"] {
-            let _ = std::fs::remove_file(bed.path(file));
+            let _ = std::fs::remove_file(env.path(file));
         }
-        running.push(lock(&bed));
-        revision(&bed);
+        running.push(lock(&env));
+        revision(&env);
     });
-    let mut command = etcdctl(&bed, &["elect", &key(&bed), "somebody"]);
-    let campaign = bed.start(&mut command);
-    until_true("somebody leads", || bed.holders("x") == 1);
-    bed.finish(&mut bed.verb("break", ["x", "--yes", "--force"])).silently(0);
-    bed.assert_free("x");
+    let mut command = etcdctl(&env, &["elect", &key(&env), "somebody"]);
+    let campaign = env.start(&mut command);
+    until_true("somebody leads", || env.holders("x") == 1);
+    env.finish(&mut env.verb("break", ["x", "--yes", "--force"])).silently(0);
+    env.assert_free("x");
     campaign.signal(Signal::INT);
     campaign.finish();
 }
 
 #[test]
 fn a_foreign_waiter_is_ended_by_force_and_its_holder_is_not() {
-    let Some(bed) = bed() else { return };
-    let holder = bed.held(&["--name", "x"]);
-    let (_running, _gate) = lock(&bed);
-    bed.await_waiters("x", 1);
-    let claim = bed.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
-    bed.finish(&mut bed.verb("break", ["x", "--yes", "--force", "--claim", &claim])).silently(0);
+    let Some(env) = env() else { return };
+    let holder = env.held(&["--name", "x"]);
+    let (_running, _gate) = lock(&env);
+    env.await_waiters("x", 1);
+    let claim = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
+    env.finish(&mut env.verb("break", ["x", "--yes", "--force", "--claim", &claim])).silently(0);
     // What becomes of it is its own affair: etcdctl 3.4 goes on without its key.
-    assert_eq!((bed.holders("x"), bed.waiters("x")), (1, 0));
+    assert_eq!((env.holders("x"), env.waiters("x")), (1, 0));
     holder.release().silently(0);
 }

@@ -7,33 +7,33 @@ use rustix::process::Signal;
 use crate::support::gate::Gate;
 use crate::support::running::finish_all;
 use crate::support::wait::until_true;
-use crate::support::{Bed, Running, process};
+use crate::support::{Running, TestEnv, process};
 
 /// The file that dlock locks for the name x.
-fn file(bed: &Bed) -> String {
-    bed.locks().join("x").display().to_string()
+fn file(env: &TestEnv) -> String {
+    env.locks().join("x").display().to_string()
 }
 
-fn flock(bed: &Bed, words: &[&str]) -> Command {
-    let mut command = bed.command("flock");
+fn flock(env: &TestEnv, words: &[&str]) -> Command {
+    let mut command = env.command("flock");
     command.args(words);
     command
 }
 
 /// A flock(1) with `options` whose command runs, and the gate that it waits at.
-fn held_by_flock(bed: &Bed, options: &[&str]) -> (Running, Gate) {
-    let gate = bed.gate("flock.gate");
-    let mut command = flock(bed, options);
-    command.args([&file(bed), "sh", "-c", "echo up >flock.up; read _ <flock.gate"]);
-    let running = bed.start(&mut command);
-    bed.await_line("flock.up");
+fn held_by_flock(env: &TestEnv, options: &[&str]) -> (Running, Gate) {
+    let gate = env.gate("flock.gate");
+    let mut command = flock(env, options);
+    command.args([&file(env), "sh", "-c", "echo up >flock.up; read _ <flock.gate"]);
+    let running = env.start(&mut command);
+    env.await_line("flock.up");
     (running, gate)
 }
 
 /// A flock(1) that waits: it is blocked in the system call.
-fn waiting_flock(bed: &Bed, options: &[&str], script: &str) -> Running {
-    let mut command = flock(bed, options);
-    let running = bed.start(command.args([&file(bed), "sh", "-c", script]));
+fn waiting_flock(env: &TestEnv, options: &[&str], script: &str) -> Running {
+    let mut command = flock(env, options);
+    let running = env.start(command.args([&file(env), "sh", "-c", script]));
     until_true("a flock that waits", || {
         let waits = std::fs::read_to_string(format!("/proc/{}/syscall", running.pid())).unwrap_or_default();
         waits.starts_with(&format!("{SYS_FLOCK} ")) || {
@@ -52,28 +52,28 @@ const SYS_FLOCK: u32 = 32;
 
 #[test]
 fn a_hold_of_dlock_keeps_flock_out() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for (mode, locked_out, let_in) in [("-x", &["-x", "-s"][..], &[][..]), ("-s", &["-x"], &["-s"])] {
-        let holder = bed.held(&["--name", "x", mode]);
+        let holder = env.held(&["--name", "x", mode]);
         for option in locked_out {
-            bed.finish(&mut flock(&bed, &["-n", option, &file(&bed), "true"])).silently(1);
+            env.finish(&mut flock(&env, &["-n", option, &file(&env), "true"])).silently(1);
         }
         for option in let_in {
-            bed.finish(&mut flock(&bed, &["-n", option, &file(&bed), "true"])).silently(0);
+            env.finish(&mut flock(&env, &["-n", option, &file(&env), "true"])).silently(0);
         }
         holder.release().silently(0);
-        bed.finish(&mut flock(&bed, &["-n", &file(&bed), "true"])).silently(0);
+        env.finish(&mut flock(&env, &["-n", &file(&env), "true"])).silently(0);
     }
 }
 
 #[test]
 fn slots_keep_flock_out_and_the_other_way_round() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--slots", "2"]);
-    bed.finish(&mut flock(&bed, &["-n", &file(&bed), "true"])).silently(1);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--slots", "2"]);
+    env.finish(&mut flock(&env, &["-n", &file(&env), "true"])).silently(1);
     holder.release().silently(0);
-    let (running, gate) = held_by_flock(&bed, &[]);
-    bed.finish(&mut bed.run(["-n", "--name", "x", "--slots", "2", "--", "true"])).failed(75, &["x"]);
+    let (running, gate) = held_by_flock(&env, &[]);
+    env.finish(&mut env.run(["-n", "--name", "x", "--slots", "2", "--", "true"])).failed(75, &["x"]);
     gate.open();
     running.finish().silently(0);
 }
@@ -81,84 +81,84 @@ fn slots_keep_flock_out_and_the_other_way_round() {
 #[test]
 fn a_hold_of_flock_keeps_dlock_out() {
     for (option, mode, code) in [("-x", "-x", 75), ("-x", "-s", 75), ("-s", "-x", 75), ("-s", "-s", 0)] {
-        let bed = Bed::new();
-        bed.assert_free("x");
-        let (running, gate) = held_by_flock(&bed, &[option]);
-        let ended = bed.finish(&mut bed.run(["-n", "--name", "x", mode, "--", "true"]));
+        let env = TestEnv::new();
+        env.assert_free("x");
+        let (running, gate) = held_by_flock(&env, &[option]);
+        let ended = env.finish(&mut env.run(["-n", "--name", "x", mode, "--", "true"]));
         assert_eq!(ended.code(), Some(code), "flock {option}, dlock {mode}: {}", ended.err);
         gate.open();
         running.finish().silently(0);
-        bed.assert_free("x");
+        env.assert_free("x");
     }
 }
 
 #[test]
 fn the_first_flock_may_have_made_the_file() {
-    let bed = Bed::new();
-    let (running, gate) = held_by_flock(&bed, &[]);
-    bed.finish(&mut bed.run(["-n", "--name", "x", "--", "true"])).failed(75, &["x"]);
+    let env = TestEnv::new();
+    let (running, gate) = held_by_flock(&env, &[]);
+    env.finish(&mut env.run(["-n", "--name", "x", "--", "true"])).failed(75, &["x"]);
     gate.open();
     running.finish().silently(0);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_foreign_holder_is_shown_and_not_hidden() {
-    let bed = Bed::new();
-    bed.assert_free("x");
-    let (running, gate) = held_by_flock(&bed, &[]);
-    let status = bed.status("x");
+    let env = TestEnv::new();
+    env.assert_free("x");
+    let (running, gate) = held_by_flock(&env, &[]);
+    let status = env.status("x");
     assert_eq!(status["holders"][0]["foreign"], true, "{status}");
     assert!(status["holders"][0]["token"].is_null(), "{status}");
     gate.open();
     running.finish().silently(0);
-    assert_eq!(bed.holders("x"), 0);
+    assert_eq!(env.holders("x"), 0);
 }
 
 #[test]
 fn dlock_waits_for_flock_and_starts_after_it() {
     for mode in ["-x", "-s"] {
-        let bed = Bed::new();
-        bed.assert_free("x");
-        let (running, gate) = held_by_flock(&bed, &[]);
+        let env = TestEnv::new();
+        env.assert_free("x");
+        let (running, gate) = held_by_flock(&env, &[]);
         let waiter =
-            bed.start(&mut bed.run(["-q", "--name", "x", mode, "--", "sh", "-c", "[ -e over ] && exit 7"]));
-        bed.await_waiters("x", 1);
-        bed.write("over", "");
+            env.start(&mut env.run(["-q", "--name", "x", mode, "--", "sh", "-c", "[ -e over ] && exit 7"]));
+        env.await_waiters("x", 1);
+        env.write("over", "");
         gate.open();
         running.finish().silently(0);
         waiter.finish().silently(7);
-        bed.assert_free("x");
+        env.assert_free("x");
     }
 }
 
 #[test]
 fn flock_waits_for_dlock_and_starts_after_it() {
     for option in ["-x", "-s"] {
-        let bed = Bed::new();
-        let holder = bed.held(&["--name", "x"]);
-        let waiting = waiting_flock(&bed, &[option], "echo ran >>log; exit 7");
-        assert_eq!(bed.read("log"), "");
+        let env = TestEnv::new();
+        let holder = env.held(&["--name", "x"]);
+        let waiting = waiting_flock(&env, &[option], "echo ran >>log; exit 7");
+        assert_eq!(env.read("log"), "");
         holder.release().silently(0);
         waiting.finish().silently(7);
-        assert_eq!(bed.read("log"), "ran\n");
-        bed.assert_free("x");
+        assert_eq!(env.read("log"), "ran\n");
+        env.assert_free("x");
     }
 }
 
 #[test]
 fn a_waiting_dlock_keeps_nobody_out_that_holds_already_and_misses_no_turn() {
-    let bed = Bed::new();
-    bed.assert_free("x");
-    let (running, gate) = held_by_flock(&bed, &["-s"]);
-    let writer = bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", "echo dlock >>log"]));
-    bed.await_waiters("x", 1);
-    let other = waiting_flock(&bed, &["-x"], "echo flock >>log");
+    let env = TestEnv::new();
+    env.assert_free("x");
+    let (running, gate) = held_by_flock(&env, &["-s"]);
+    let writer = env.start(&mut env.run(["-q", "--name", "x", "--", "sh", "-c", "echo dlock >>log"]));
+    env.await_waiters("x", 1);
+    let other = waiting_flock(&env, &["-x"], "echo flock >>log");
     gate.open();
     running.finish().silently(0);
     writer.finish().silently(0);
     other.finish().silently(0);
-    let log = bed.read("log");
+    let log = env.read("log");
     let mut lines: Vec<&str> = log.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["dlock", "flock"]);
@@ -166,71 +166,71 @@ fn a_waiting_dlock_keeps_nobody_out_that_holds_already_and_misses_no_turn() {
 
 #[test]
 fn the_descriptor_style_of_scripts_excludes_and_is_excluded() {
-    let bed = Bed::new();
-    let gate = bed.gate("gate");
+    let env = TestEnv::new();
+    let gate = env.gate("gate");
     let script = r#"exec 9>"$locks/x"; flock 9; echo up >ready; read _ <gate; flock -u 9; echo off >off; read _ <gate"#;
-    bed.assert_free("x");
-    let running = bed.start(&mut bed.bash(script));
-    bed.await_line("ready");
-    bed.assert_busy("x");
+    env.assert_free("x");
+    let running = env.start(&mut env.bash(script));
+    env.await_line("ready");
+    env.assert_busy("x");
     gate.open();
-    bed.await_line("off");
+    env.await_line("off");
     // Unlocked, though the file is still open.
-    bed.assert_free("x");
+    env.assert_free("x");
     gate.open();
     running.finish().silently(0);
-    let holder = bed.held(&["--name", "x"]);
+    let holder = env.held(&["--name", "x"]);
     let script = r#"exec 9>"$locks/x"; flock -n 9"#;
-    bed.finish(&mut bed.bash(script)).silently(1);
+    env.finish(&mut env.bash(script)).silently(1);
     let script = r#"exec 9>"$locks/x"; flock -w 0.2 9"#;
-    bed.finish(&mut bed.bash(script)).silently(1);
+    env.finish(&mut env.bash(script)).silently(1);
     holder.release().silently(0);
     let script = r#"exec 9>"$locks/x"; flock -n 9 && echo mine"#;
-    assert_eq!(bed.finish(&mut bed.bash(script)).silently(0).text(), "mine\n");
+    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text(), "mine\n");
 }
 
 #[test]
 fn names_are_files_as_documented() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for (name, file) in
         [("plain-1.2_3", "plain-1.2_3"), ("a/b c", "a%2Fb%20c"), (".hidden", "%2Ehidden"), ("ü", "%C3%BC")]
     {
-        let holder = bed.held(&["--name", name]);
-        let path = bed.locks().join(file).display().to_string();
-        assert!(bed.locks().join(file).exists(), "{name} is no {file}");
-        bed.finish(&mut flock(&bed, &["-n", &path, "true"])).silently(1);
+        let holder = env.held(&["--name", name]);
+        let path = env.locks().join(file).display().to_string();
+        assert!(env.locks().join(file).exists(), "{name} is no {file}");
+        env.finish(&mut flock(&env, &["-n", &path, "true"])).silently(1);
         holder.release().silently(0);
     }
 }
 
 #[test]
 fn under_flock_an_unprotected_counter_and_dlock_lose_no_update() {
-    let bed = Bed::new();
-    bed.write("counter", "0\n");
+    let env = TestEnv::new();
+    env.write("counter", "0\n");
     let script = "read n <counter; sleep 0.001; echo $((n + 1)) >counter";
     let running: Vec<_> = (0..60)
         .map(|n| {
             let mut command = if n % 2 == 0 {
-                let mut command = bed.command("flock");
-                command.args([&file(&bed), "sh", "-c", script]);
+                let mut command = env.command("flock");
+                command.args([&file(&env), "sh", "-c", script]);
                 command
             } else {
-                bed.run(["-q", "--name", "x", "--", "sh", "-c", script])
+                env.run(["-q", "--name", "x", "--", "sh", "-c", script])
             };
-            bed.start(&mut command)
+            env.start(&mut command)
         })
         .collect();
     finish_all(running);
-    assert_eq!(bed.read("counter"), "60\n");
-    bed.assert_free("x");
+    assert_eq!(env.read("counter"), "60\n");
+    env.assert_free("x");
 }
 
 #[test]
 fn the_tree_of_a_dlock_killed_completely_keeps_flock_out() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = "setsid sleep 1000 & echo $! >survivor; wait";
-    let running = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", script]));
-    let survivor: i32 = bed.await_line("survivor").parse().expect("a pid");
+    let running = env.start(&mut env.run(["--name", "x", "--", "sh", "-c", script]));
+    let survivor: i32 = env.await_line("survivor").parse().expect("a pid");
     let keeper = running.keeper();
     if !process::kill_at_once(&[keeper, running.pid()]) {
         return;
@@ -238,33 +238,33 @@ fn the_tree_of_a_dlock_killed_completely_keeps_flock_out() {
     running.finish();
     until_true("a dead keeper", || !process::is_alive(keeper));
     assert!(process::is_alive(survivor));
-    bed.finish(&mut flock(&bed, &["-n", &file(&bed), "true"])).silently(1);
-    bed.assert_busy("x");
-    let waiting = waiting_flock(&bed, &[], "exit 7");
+    env.finish(&mut flock(&env, &["-n", &file(&env), "true"])).silently(1);
+    env.assert_busy("x");
+    let waiting = waiting_flock(&env, &[], "exit 7");
     process::signal(survivor, Signal::KILL);
     waiting.finish().silently(7);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 /// Only a process that has a flock can let go of it.
 #[test]
 fn a_hold_of_flock_cannot_be_taken_away_and_its_process_is_named() {
-    let bed = Bed::new();
-    bed.assert_free("x");
-    let (running, gate) = held_by_flock(&bed, &["--no-fork"]);
-    let status = bed.status("x");
+    let env = TestEnv::new();
+    env.assert_free("x");
+    let (running, gate) = held_by_flock(&env, &["--no-fork"]);
+    let status = env.status("x");
     let claim =
         status["holders"][0]["claim"].as_str().unwrap_or_else(|| panic!("a claim in {status}")).to_owned();
     let pid = format!("pid {}", running.pid());
     for options in [&[] as &[&str], &["--all"], &["--claim", &claim]] {
-        let mut command = bed.verb("break", ["x", "--yes"]);
-        bed.finish(command.args(options)).failed(64, &["another client", "--force"]);
-        let mut command = bed.verb("break", ["x", "--yes", "--force"]);
-        bed.finish(command.args(options)).failed(64, &[&pid, &file(&bed), "flock"]);
+        let mut command = env.verb("break", ["x", "--yes"]);
+        env.finish(command.args(options)).failed(64, &["another client", "--force"]);
+        let mut command = env.verb("break", ["x", "--yes", "--force"]);
+        env.finish(command.args(options)).failed(64, &[&pid, &file(&env), "flock"]);
     }
-    bed.assert_busy("x");
+    env.assert_busy("x");
     gate.open();
     running.finish().silently(0);
-    bed.finish(&mut bed.verb("break", ["x", "--yes", "--force", "--claim", &claim])).failed(76, &[]);
-    bed.assert_free("x");
+    env.finish(&mut env.verb("break", ["x", "--yes", "--force", "--claim", &claim])).failed(76, &[]);
+    env.assert_free("x");
 }

@@ -6,7 +6,7 @@ use crate::place;
 use crate::servers::memcached;
 use crate::support::until;
 
-/// pymemcache, and a bed on the server that all of these share; `None`, said aloud, where either is missing.
+/// pymemcache, and an environment on the server that all of these share; `None`, said aloud, where either is missing.
 fn meeting() -> Option<Place> {
     Place::of("pymemcache", "pymemcache", "memcached_peer.py", &memcached::KIND, |_| vec![port().to_string()])
 }
@@ -18,11 +18,11 @@ fn port() -> u16 {
 #[test]
 fn dlock_waits_for_pymemcache() {
     let Some(place) = meeting() else { return };
-    let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
+    let (env, mut peer, key) = (&place.env, place.peer(), place.key());
     peer.order(&format!("wait a {key}"));
     peer.says("held a");
-    both::assert_foreign(bed);
-    let mut next = bed.hold(&["--name", "x"]);
+    both::assert_foreign(env);
+    let mut next = env.hold(&["--name", "x"]);
     until("it waits", || next.running.err_so_far().contains("waiting for x").then_some(()));
     assert!(!next.has_started(), "dlock waits");
     peer.release("a");
@@ -46,16 +46,16 @@ fn an_unprotected_counter_loses_nothing() {
 #[test]
 fn a_key_of_pymemcache_is_removed_by_force() {
     let Some(place) = meeting() else { return };
-    let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
+    let (env, mut peer, key) = (&place.env, place.peer(), place.key());
     peer.order(&format!("wait a {key}"));
     peer.says("held a");
-    let status = bed.status("x");
+    let status = env.status("x");
     let claim = status["holders"][0]["claim"].as_str().expect("a claim").to_owned();
     let called = format!("(key {key})");
     let words = ["--force", "client other than dlock", &called];
-    bed.finish(&mut bed.verb("break", ["x", "--yes"])).failed(64, &words);
-    bed.finish(&mut bed.run(["--try", "--name", "x", "--", "true"])).failed(75, &["held by", &called]);
-    bed.finish(&mut bed.verb("break", ["x", "--yes", "--force", "--claim", &claim])).silently(0);
+    env.finish(&mut env.verb("break", ["x", "--yes"])).failed(64, &words);
+    env.finish(&mut env.run(["--try", "--name", "x", "--", "true"])).failed(75, &["held by", &called]);
+    env.finish(&mut env.verb("break", ["x", "--yes", "--force", "--claim", &claim])).silently(0);
     assert_eq!(memcached::value(port(), &key), None);
-    bed.assert_free("x");
+    env.assert_free("x");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::both::MODES;
 use crate::place;
 use crate::servers::{Kind, Site};
-use crate::support::Bed;
+use crate::support::TestEnv;
 use crate::support::running::finish_all;
 
 /// How long anything may take that has to happen.
@@ -33,9 +33,9 @@ pub(crate) fn words(python: String, script: &str) -> Vec<String> {
     vec![python, format!("{}/tests/interop/{script}", env!("CARGO_MANIFEST_DIR"))]
 }
 
-/// A client in Python, and a bed on the service that it uses.
+/// A client in Python, and an environment on the service that it uses.
 pub(crate) struct Place {
-    pub(crate) bed: Bed,
+    pub(crate) env: TestEnv,
     /// The client and what it is told of the service.
     words: Vec<String>,
 }
@@ -50,9 +50,9 @@ impl Place {
         kind: &Kind,
         tell: impl FnOnce(&dyn Site) -> Vec<String>,
     ) -> Option<Self> {
-        let bed = place::bed(kind)?;
+        let env = place::env(kind)?;
         let python = python_with(client, module)?;
-        Some(Self { bed, words: [words(python, script), tell(place::site(kind))].concat() })
+        Some(Self { env, words: [words(python, script), tell(place::site(kind))].concat() })
     }
 
     /// The client, which does as it is told.
@@ -62,16 +62,16 @@ impl Place {
 
     /// What the lock x is called there.
     pub(crate) fn key(&self) -> String {
-        place::key(&self.bed)
+        place::key(&self.env)
     }
 
     /// The client waits until dlock has left, whichever way that holds, and then keeps dlock out. `lives` is what may follow
     /// the key in what it is told: for how long it takes the lock.
     #[track_caller]
     pub(crate) fn waits_for_dlock(&self, lives: &[&str]) {
-        let (bed, mut peer, key) = (&self.bed, self.peer(), self.key());
+        let (env, mut peer, key) = (&self.env, self.peer(), self.key());
         for mode in MODES {
-            let holder = bed.held(&[&["-q", "--name", "x"], mode].concat());
+            let holder = env.held(&[&["-q", "--name", "x"], mode].concat());
             for life in lives {
                 peer.order(&format!("try a {key} {life}"));
                 peer.says("busy a");
@@ -80,9 +80,9 @@ impl Place {
             peer.is_silent();
             holder.release().silently(0);
             peer.says("held a");
-            bed.assert_busy("x");
+            env.assert_busy("x");
             peer.release("a");
-            bed.assert_free("x");
+            env.assert_free("x");
         }
     }
 
@@ -90,20 +90,20 @@ impl Place {
     /// with a lock each time.
     #[track_caller]
     pub(crate) fn count(&self, pairs: u32, times: u32) {
-        let (bed, key) = (&self.bed, self.key());
-        let file = bed.write("count", "0\n");
+        let (env, key) = (&self.env, self.key());
+        let file = env.write("count", "0\n");
         let mut all = Vec::new();
         for _ in 0..pairs {
-            let mut command = bed.command(&self.words[0]);
+            let mut command = env.command(&self.words[0]);
             command.args(&self.words[1..]).args(["count", &key]).arg(&file).arg(times.to_string());
-            all.push(bed.start(&mut command));
+            all.push(env.start(&mut command));
             let add = "read n <count; echo $((n+1)) >count";
             let script =
                 format!("for _ in {{1..{times}}}; do run -q --name x -- sh -c '{add}' || exit; done");
-            all.push(bed.start(&mut bed.bash(&script)));
+            all.push(env.start(&mut env.bash(&script)));
         }
         finish_all(all);
-        assert_eq!(bed.await_line("count"), (2 * pairs * times).to_string());
+        assert_eq!(env.await_line("count"), (2 * pairs * times).to_string());
     }
 }
 

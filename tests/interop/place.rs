@@ -1,7 +1,7 @@
 //! Where foreign clients and dlock meet.
 
 use crate::servers::{Kind, Order, Site};
-use crate::support::Bed;
+use crate::support::TestEnv;
 
 /// Nobody harms a service here.
 const ORDER: Order = Order { keeps: true, in_all: 1 };
@@ -16,16 +16,16 @@ pub(crate) fn port(kind: &Kind) -> u16 {
     site(kind).ports()[0]
 }
 
-/// A bed in a part of it that no other test uses; `None`, said aloud, where there is no such service.
-pub(crate) fn bed(kind: &Kind) -> Option<Bed> {
+/// An environment in a part of it that no other test uses; `None`, said aloud, where there is no such service.
+pub(crate) fn env(kind: &Kind) -> Option<TestEnv> {
     if let Some(reason) = (kind.missing)() {
         crate::skip(kind.name, &reason);
         return None;
     }
-    Some(Bed::on(site(kind).part()))
+    Some(TestEnv::on(site(kind).part()))
 }
 
-/// What clients that know nothing of prefixes call the bed's lock x.
-pub(crate) fn key(bed: &Bed) -> String {
-    format!("{}x", bed.service().prefix.as_deref().expect("a prefix"))
+/// What clients that know nothing of prefixes call the environment's lock x.
+pub(crate) fn key(env: &TestEnv) -> String {
+    format!("{}x", env.service().prefix.as_deref().expect("a prefix"))
 }

@@ -6,7 +6,7 @@ use crate::peer::Place;
 use crate::place;
 use crate::servers::redis;
 
-/// redis-py, and a bed on the server that all of these share; `None`, said aloud, where either is missing.
+/// redis-py, and an environment on the server that all of these share; `None`, said aloud, where either is missing.
 fn meeting() -> Option<Place> {
     Place::of("redis-py", "redis", "redis_peer.py", &redis::KIND, |_| vec![port().to_string()])
 }
@@ -18,29 +18,29 @@ fn port() -> u16 {
 #[test]
 fn dlock_waits_for_redis_py() {
     let Some(place) = meeting() else { return };
-    let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
+    let (env, mut peer, key) = (&place.env, place.peer(), place.key());
     for timeout in ["30", "none"] {
         peer.order(&format!("wait a {key} {timeout}"));
         peer.says("held a");
-        both::assert_foreign(bed);
-        let mut next = bed.hold(&["-q", "--name", "x"]);
-        bed.await_waiters("x", 1);
+        both::assert_foreign(env);
+        let mut next = env.hold(&["-q", "--name", "x"]);
+        env.await_waiters("x", 1);
         assert!(!next.has_started(), "dlock waits");
         peer.release("a");
         next.await_start();
         next.release().silently(0);
-        bed.assert_free("x");
+        env.assert_free("x");
     }
 }
 
 #[test]
 fn dlock_outwaits_a_dead_redis_py() {
     let Some(place) = meeting() else { return };
-    let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
+    let (env, mut peer, key) = (&place.env, place.peer(), place.key());
     peer.order(&format!("wait a {key} 6"));
     peer.says("held a");
-    let mut next = bed.hold(&["-q", "--name", "x"]);
-    bed.await_waiters("x", 1);
+    let mut next = env.hold(&["-q", "--name", "x"]);
+    env.await_waiters("x", 1);
     drop(peer);
     assert!(!next.has_started(), "the key is still there");
     next.await_start();
@@ -56,14 +56,14 @@ fn redis_py_waits_for_dlock() {
 #[test]
 fn an_empty_prefix_means_the_key_itself() {
     let Some(place) = meeting() else { return };
-    let (bed, mut peer, name) = (&place.bed, place.peer(), place.key());
-    let holder = bed.held(&["-q", "--prefix", "", "--name", &name]);
+    let (env, mut peer, name) = (&place.env, place.peer(), place.key());
+    let holder = env.held(&["-q", "--prefix", "", "--name", &name]);
     peer.order(&format!("try a {name} 30"));
     peer.says("busy a");
     holder.release().silently(0);
     peer.order(&format!("wait b {name} 30"));
     peer.says("held b");
-    bed.finish(&mut bed.run(["-n", "--prefix", "", "--name", &name, "--", "true"])).failed(75, &[&name]);
+    env.finish(&mut env.run(["-n", "--prefix", "", "--name", &name, "--", "true"])).failed(75, &[&name]);
     peer.release("b");
 }
 
@@ -76,11 +76,11 @@ fn an_unprotected_counter_loses_nothing() {
 #[test]
 fn a_hold_of_redis_py_is_ended_by_force() {
     let Some(place) = meeting() else { return };
-    let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
+    let (env, mut peer, key) = (&place.env, place.peer(), place.key());
     let mut names = ["a", "b", "c"].into_iter();
-    let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
+    let verb = |verb: &str, options: &[&str]| env.verb(verb, options);
     let key_of = format!("key {key}");
-    Shared { bed, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
+    Shared { env, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
         let name = names.next().expect("as many as there are ways");
         peer.order(&format!("wait {name} {key} {}", if name == "b" { "none" } else { "30" }));
         peer.says(&format!("held {name}"));
@@ -91,12 +91,12 @@ fn a_hold_of_redis_py_is_ended_by_force() {
 #[test]
 fn a_hold_that_is_no_string_is_ended_by_force() {
     let Some(place) = meeting() else { return };
-    let (bed, key) = (&place.bed, place.key());
+    let (env, key) = (&place.env, place.key());
     let set = |owner: &str| redis::raw(port(), &["HSET", &key, owner, "1"]);
     let mut owners = ["a:1", "b:1", "c:1"].into_iter();
-    let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
+    let verb = |verb: &str, options: &[&str]| env.verb(verb, options);
     let key_of = format!("key {key}");
-    Shared { bed, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
+    Shared { env, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
         assert_eq!(set(owners.next().expect("as many as there are ways")), ":1\r\n");
     });
 }

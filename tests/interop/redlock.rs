@@ -5,40 +5,40 @@ use crate::breaking::Shared;
 use crate::peer::Place;
 use crate::place;
 use crate::servers::{Server, Site, redis};
-use crate::support::{Bed, Service};
+use crate::support::{Service, TestEnv};
 
 fn nodes() -> &'static [Server] {
     place::site(&redis::REDLOCK).servers()
 }
 
-/// A client of that kind, and a bed on the same servers; `None`, said aloud, where something is missing.
+/// A client of that kind, and an environment on the same servers; `None`, said aloud, where something is missing.
 fn place(kind: &'static str) -> Option<Place> {
     let (client, module) = if kind == "pottery" { ("pottery", "pottery") } else { ("redis-py", "redis") };
     let ports = || nodes().iter().map(|node| node.port().to_string()).collect::<Vec<_>>();
     let tell = |_: &dyn Site| vec![kind.to_owned(), ports().join(",")];
     let mut place = Place::of(client, module, "redlock_peer.py", &redis::REDLOCK, tell)?;
-    let service = place.bed.service().clone();
+    let service = place.env.service().clone();
     // pottery puts that name before the key itself.
     let prefix = service.prefix.map(|prefix| format!("redlock:{prefix}"));
-    place.bed = Bed::on(Service { prefix, ..service });
+    place.env = TestEnv::on(Service { prefix, ..service });
     Some(place)
 }
 
 fn dlock_waits_for(kind: &'static str) {
     let Some(place) = place(kind) else { return };
-    let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
+    let (env, mut peer, key) = (&place.env, place.peer(), place.key());
     peer.order(&format!("wait a {key} 30"));
     peer.says("held a");
-    both::assert_foreign(bed);
-    let mut next = bed.hold(&["-q", "--name", "x"]);
-    bed.await_waiters("x", 1);
+    both::assert_foreign(env);
+    let mut next = env.hold(&["-q", "--name", "x"]);
+    env.await_waiters("x", 1);
     peer.order("extend a");
     peer.says("extended a");
     assert!(!next.has_started(), "dlock waits");
     peer.release("a");
     next.await_start();
     next.release().silently(0);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 fn waits_for_dlock(kind: &'static str) {
@@ -53,11 +53,11 @@ fn an_unprotected_counter_loses_nothing(kind: &'static str) {
 
 fn is_ended_by_force(kind: &'static str) {
     let Some(place) = place(kind) else { return };
-    let (bed, mut peer, key) = (&place.bed, place.peer(), place.key());
+    let (env, mut peer, key) = (&place.env, place.peer(), place.key());
     let mut names = ["a", "b", "c"].into_iter();
-    let verb = |verb: &str, options: &[&str]| bed.verb(verb, options);
+    let verb = |verb: &str, options: &[&str]| env.verb(verb, options);
     let key_of = format!("key {key}");
-    Shared { bed, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
+    Shared { env, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
         let name = names.next().expect("as many as there are ways");
         peer.order(&format!("wait {name} {key} 30"));
         peer.says(&format!("held {name}"));
@@ -91,12 +91,12 @@ with_each! {
 #[test]
 fn single_locks_at_a_minority_are_no_matter() {
     let Some(place) = place("scripts") else { return };
-    let key = format!("{}y", place.bed.service().prefix.as_deref().expect("a prefix"));
+    let key = format!("{}y", place.env.service().prefix.as_deref().expect("a prefix"));
     for node in &nodes()[..2] {
         assert_eq!(redis::raw(node.port(), &["SET", &key, "somebody", "NX", "PX", "30000"]), "+OK\r\n");
     }
-    let holder = place.bed.held(&["--name", "y"]);
-    assert_eq!(place.bed.status("y")["holders"].as_array().map(Vec::len), Some(1));
+    let holder = place.env.held(&["--name", "y"]);
+    assert_eq!(place.env.status("y")["holders"].as_array().map(Vec::len), Some(1));
     holder.release().silently(0);
     for node in &nodes()[..2] {
         assert_eq!(redis::raw(node.port(), &["DEL", &key]), ":1\r\n", "it is left alone");

@@ -34,14 +34,14 @@ fn a_job_of_cron_is_skipped_without_a_word_while_the_last_one_runs() {
     let place = Place::new();
     let crontab = place.recipe("cron");
     let gate = place.gated("sync");
-    let first = place.bed.start(&mut cron(&place, &crontab));
+    let first = place.env.start(&mut cron(&place, &crontab));
     place.await_up("sync", 1);
-    let skipped = place.bed.finish(&mut cron(&place, &crontab)).silently(0);
+    let skipped = place.env.finish(&mut cron(&place, &crontab)).silently(0);
     assert_eq!(skipped.text(), "", "cron would mail this");
     gate.write("4");
     first.finish().silently(4);
     gate.open();
-    place.bed.finish(&mut cron(&place, &crontab)).silently(0);
+    place.env.finish(&mut cron(&place, &crontab)).silently(0);
     place.await_up("sync", 2);
     place.assert_over("sync");
 }
@@ -59,9 +59,9 @@ fn a_unit_is_accepted_and_stopped_and_runs_once_for_all_hosts() {
     let unit = place.recipe("systemd-service");
     let gate = place.gated("report");
     let files = [("report.service", unit.clone()), ("report.timer", place.recipe("systemd-timer"))];
-    let files = files.map(|(name, text)| place.bed.write(name, &text));
+    let files = files.map(|(name, text)| place.env.write(name, &text));
     let mut verify = place.command("systemd-analyze");
-    let said = place.bed.finish(verify.args(["verify", "--man=no"]).args(files)).silently(0);
+    let said = place.env.finish(verify.args(["verify", "--man=no"]).args(files)).silently(0);
     assert_eq!(said.text(), "");
     let line = field(&unit, "ExecStart=");
     let grace = line.split_once("--grace ").and_then(|(_, rest)| rest.split(' ').next());
@@ -76,19 +76,19 @@ fn a_unit_is_accepted_and_stopped_and_runs_once_for_all_hosts() {
         main.finish_within(Duration::from_secs(seconds(field(&unit, "TimeoutStopSec=")))).signal(),
         Some(15)
     );
-    place.bed.await_no_process();
-    assert_eq!(place.bed.holders("report"), 0);
+    place.env.await_no_process();
+    assert_eq!(place.env.holders("report"), 0);
 
     // On two hosts: the second one waits, and sees that nothing is left to do.
     let first = place.start_words(line);
     place.await_up("report", 2);
     let second = place.start_words(line);
-    place.bed.await_waiters("report", 1);
+    place.env.await_waiters("report", 1);
     gate.open();
     first.finish().silently(0);
     assert_eq!(second.finish().code(), Some(0));
-    place.bed.await_no_process();
-    assert_eq!(place.bed.read("report.up").lines().count(), 2);
+    place.env.await_no_process();
+    assert_eq!(place.env.read("report.up").lines().count(), 2);
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn a_task_of_ansible_runs_on_two_hosts_at_a_time() {
     let gate = place.gated("restart");
     let hosts: Vec<_> = (0..3).map(|_| place.start_words(field(&recipe, "cmd:"))).collect();
     place.await_up("restart", 2);
-    place.bed.await_waiters("restart-web", 1);
-    assert_eq!(place.bed.read("restart.up").lines().count(), 2);
+    place.env.await_waiters("restart-web", 1);
+    assert_eq!(place.env.read("restart.up").lines().count(), 2);
     gate.open();
     place.await_up("restart", 3);
     gate.open();
@@ -107,8 +107,8 @@ fn a_task_of_ansible_runs_on_two_hosts_at_a_time() {
     for host in hosts {
         assert_eq!(host.finish().code(), Some(0));
     }
-    place.bed.await_no_process();
-    assert_eq!((place.bed.holders("restart-web"), place.bed.waiters("restart-web")), (0, 0));
+    place.env.await_no_process();
+    assert_eq!((place.env.holders("restart-web"), place.env.waiters("restart-web")), (0, 0));
 }
 
 #[test]
@@ -116,11 +116,11 @@ fn the_end_of_the_parent_ends_the_command() {
     let place = Place::new();
     let recipe = place.recipe("pdeathsig");
     // Deaf to every ending signal, and in other sessions.
-    let (tree, words) = Tree::words(&place.bed, "tree");
+    let (tree, words) = Tree::words(&place.env, "tree");
     place.runs("worker", &words);
     let parent = place.start_shell(&format!("{recipe} &\nwait"));
-    tree.await_grown(&place.bed);
-    place.bed.assert_busy("worker");
+    tree.await_grown(&place.env);
+    place.env.assert_busy("worker");
     parent.signal(Signal::KILL);
     until_true("the end of the tree", || tree.members().is_empty());
     assert_eq!(parent.finish().signal(), Some(9));

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::bed::dlock;
 use crate::support::process::{self, Process};
-use crate::support::{Bed, Running, until};
+use crate::support::test_env::dlock;
+use crate::support::{Running, TestEnv, until};
 
 const PAGE: &str = include_str!("../../src/cli/manual/text/recipes.md");
 
@@ -35,31 +35,31 @@ fn blocks() -> Vec<(&'static str, String)> {
 
 /// A folder with a `/usr/local/bin` and a `/srv/example` of its own.
 pub(crate) struct Place {
-    pub(crate) bed: Bed,
+    pub(crate) env: TestEnv,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let bed = Bed::new();
-        std::fs::create_dir(bed.path("bin")).expect("a folder");
-        symlink(dlock(), bed.path("bin/dlock")).expect("a link");
-        Self { bed }
+        let env = TestEnv::new();
+        std::fs::create_dir(env.path("bin")).expect("a folder");
+        symlink(dlock(), env.path("bin/dlock")).expect("a link");
+        Self { env }
     }
 
     /// The recipe `name` as it stands on the page, in this place.
     pub(crate) fn recipe(&self, name: &str) -> String {
         let found = blocks().into_iter().find(|(block, _)| *block == name);
         let (_, text) = found.unwrap_or_else(|| panic!("no recipe {name} on the page"));
-        let root = self.bed.root().display().to_string();
+        let root = self.env.root().display().to_string();
         text.replace("/usr/local/bin", &format!("{root}/bin")).replace("/srv/example", &root)
     }
 
     /// Makes the program `name`. Another process writes it: what this one has open for writing, its children have for a moment,
     /// and nobody may run it then.
     pub(crate) fn program(&self, name: &str, text: &str) -> PathBuf {
-        let (written, path) = (self.bed.write("program", text), self.bed.path(name));
+        let (written, path) = (self.env.write("program", text), self.env.path(name));
         let mut install = self.command("install");
-        self.bed.finish(install.args(["-m", "755"]).arg(written).arg(&path)).silently(0);
+        self.env.finish(install.args(["-m", "755"]).arg(written).arg(&path)).silently(0);
         path
     }
 
@@ -75,7 +75,7 @@ impl Place {
     /// `/srv/example/NAME` waits for the status that it is to exit with.
     pub(crate) fn gated(&self, name: &str) -> crate::support::gate::Gate {
         self.job(name, GATED);
-        self.bed.gate(&format!("{name}.gate"))
+        self.env.gate(&format!("{name}.gate"))
     }
 
     /// `/srv/example/NAME` runs `words`.
@@ -86,10 +86,10 @@ impl Place {
 
     /// A command without a terminal, in a session of its own, that finds `dlock` and knows the lock service.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = self.bed.command(program);
+        let mut command = self.env.command(program);
         let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{}:{path}", self.bed.path("bin").display()));
-        command.env("DLOCK_ENDPOINT", self.bed.locks());
+        command.env("PATH", format!("{}:{path}", self.env.path("bin").display()));
+        command.env("DLOCK_ENDPOINT", self.env.locks());
         command
     }
 
@@ -97,12 +97,12 @@ impl Place {
     pub(crate) fn start_words(&self, line: &str) -> Running {
         let mut words = line.split_ascii_whitespace();
         let mut command = self.command(words.next().expect("a program"));
-        self.bed.start(command.args(words))
+        self.env.start(command.args(words))
     }
 
     /// Starts a recipe as a shell's.
     pub(crate) fn start_shell(&self, text: &str) -> Running {
-        self.bed.start(self.command("sh").args(["-c", text]))
+        self.env.start(self.command("sh").args(["-c", text]))
     }
 
     /// The pids of the runs of `/srv/example/NAME`, once there were `count`.
@@ -110,7 +110,7 @@ impl Place {
     pub(crate) fn await_up(&self, name: &str, count: usize) -> Vec<i32> {
         let file = format!("{name}.up");
         until(&format!("run {count} of {name}"), || {
-            let text = self.bed.read(&file);
+            let text = self.env.read(&file);
             let whole = text.ends_with('\n') && text.lines().count() >= count;
             whole.then(|| text.lines().map(|line| line.parse().expect("a pid")).collect())
         })
@@ -119,8 +119,8 @@ impl Place {
     /// Nothing is left running, and nobody has or wants the lock.
     #[track_caller]
     pub(crate) fn assert_over(&self, lock: &str) {
-        self.bed.await_no_process();
-        self.bed.assert_free(lock);
+        self.env.await_no_process();
+        self.env.assert_free(lock);
     }
 
     /// The living processes that have `variable=value` in their environment.

@@ -16,10 +16,10 @@ const TRACKING: &str = "RUNNER_TRACKING_ID";
 
 /// Starts a step: the script in a file, the file's name in the place of `{0}`.
 fn start_step(place: &Place, shell: &str, script: &str) -> Running {
-    let file = place.bed.write("step.sh", script).display().to_string();
+    let file = place.env.write("step.sh", script).display().to_string();
     let mut words = shell.split_ascii_whitespace().map(|word| word.replace("{0}", &file));
     let mut command = place.command(words.next().expect("a shell"));
-    place.bed.start(command.args(words).env(TRACKING, place.bed.root()))
+    place.env.start(command.args(words).env(TRACKING, place.env.root()))
 }
 
 /// Cancels it: SIGINT to the first process, 7.5 s, SIGTERM to it, 2.5 s, SIGKILL to all. Returns after which it had ended.
@@ -30,7 +30,7 @@ fn cancel_step(place: &Place, step: &mut Running) -> Option<Signal> {
     }
     step.signal(Signal::TERM);
     let after = ends_within(step, Duration::from_millis(2_500)).then_some(Signal::TERM);
-    for process in Place::with(TRACKING, &place.bed.root().display().to_string()) {
+    for process in Place::with(TRACKING, &place.env.root().display().to_string()) {
         process::signal(process.pid, Signal::KILL);
     }
     after
@@ -49,13 +49,13 @@ fn a_cancelled_step_whose_shell_is_dlock_has_its_five_seconds() {
     let (shell, script) = (field(&recipe, "shell:"), script_of(&recipe));
     let build = place.gated("build");
     // Deaf to every ending signal, and in other sessions.
-    let (tree, words) = Tree::words(&place.bed, "tree");
+    let (tree, words) = Tree::words(&place.env, "tree");
     place.runs("deploy", &words);
     let mut step = start_step(&place, shell, &script);
     place.await_up("build", 1);
-    place.bed.assert_busy("deploy");
+    place.env.assert_busy("deploy");
     build.open();
-    tree.await_grown(&place.bed);
+    tree.await_grown(&place.env);
     assert_eq!(cancel_step(&place, &mut step), Some(Signal::INT));
     assert!(tree.members().is_empty());
     place.assert_over("deploy");
@@ -70,7 +70,7 @@ fn a_step_fails_as_its_script_does() {
     let step = start();
     build.write("3");
     step.finish().silently(3);
-    assert!(!place.bed.exists("deploy.up"));
+    assert!(!place.env.exists("deploy.up"));
     let step = start();
     build.open();
     deploy.open();
@@ -101,7 +101,7 @@ fn a_cancelled_step_that_hears_nothing_leaves_nothing() {
     assert!(!ends_within(&mut step, Duration::from_millis(500)), "bash passes nothing on");
     assert!(process::is_alive(job));
     assert_eq!(cancel_step(&place, &mut step), Some(Signal::TERM));
-    assert!(!place.bed.exists("done"));
+    assert!(!place.env.exists("done"));
     place.assert_over("deploy");
 }
 
@@ -112,9 +112,9 @@ fn a_cancelled_job_of_gitlab_ends_with_its_process_group() {
         let recipe = place.recipe("gitlab");
         let (_, script) = recipe.split_once("script:\n").expect("a script");
         let lines: Vec<&str> = script.lines().map(|line| line.trim_start_matches([' ', '-'])).collect();
-        let file = place.bed.write("job.sh", &format!("set -eo pipefail\n{}\necho done\n", lines.join("\n")));
+        let file = place.env.write("job.sh", &format!("set -eo pipefail\n{}\necho done\n", lines.join("\n")));
         place.endless("deploy");
-        let job = place.bed.start(place.command("bash").arg(file));
+        let job = place.env.start(place.command("bash").arg(file));
         place.await_up("deploy", 1);
         signal_group(&job, signal);
         assert_eq!(job.finish().signal(), Some(signal.as_raw()));
@@ -128,10 +128,10 @@ fn an_aborted_build_of_jenkins_ends_by_the_variable_in_its_environment() {
     let place = Place::new();
     let recipe = place.recipe("jenkins");
     let script = field(&recipe, "sh ").trim_matches('\'');
-    let file = place.bed.write("script.sh", script);
-    let cookie = place.bed.root().display().to_string();
+    let file = place.env.write("script.sh", script);
+    let cookie = place.env.root().display().to_string();
     place.endless("deploy");
-    let job = place.bed.start(place.command("sh").arg("-e").arg(file).env(COOKIE, &cookie));
+    let job = place.env.start(place.command("sh").arg("-e").arg(file).env(COOKIE, &cookie));
     place.await_up("deploy", 1);
     for process in Place::with(COOKIE, &cookie) {
         process::signal(process.pid, Signal::TERM);
@@ -144,7 +144,7 @@ fn an_aborted_build_of_jenkins_ends_by_the_variable_in_its_environment() {
 fn a_container_that_is_told_to_end_ends_in_its_grace_period() {
     const ALONE: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
     let place = Place::new();
-    let probe = place.bed.finish(place.command("unshare").args(ALONE).arg("true"));
+    let probe = place.env.finish(place.command("unshare").args(ALONE).arg("true"));
     if !probe.status.success() {
         return eprintln!("skipped: no PID namespace may be made here: {}", probe.err.trim());
     }
@@ -157,9 +157,9 @@ fn a_container_that_is_told_to_end_ends_in_its_grace_period() {
     // A container's runtime gives process 1 a session.
     let mut container = place.command("unshare");
     container.args(ALONE).arg("setsid").args(&words);
-    let running = place.bed.start(&mut container);
+    let running = place.env.start(&mut container);
     place.await_up("report", 1);
-    place.bed.finish(&mut container).failed(75, &["report"]);
+    place.env.finish(&mut container).failed(75, &["report"]);
     let first = until("process 1 of the namespace", || {
         process::children(running.pid()).into_iter().find(|p| p.name == "dlock").map(|p| p.pid)
     });

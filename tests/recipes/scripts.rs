@@ -12,16 +12,16 @@ fn a_script_with_two_locks_gives_back_the_first_and_keeps_the_second() {
     let place = Place::new();
     let script = place.program("script", &place.recipe("two-locks"));
     let (build, publish) = (place.gated("build"), place.gated("publish"));
-    let running = place.bed.start(&mut place.command(&script));
+    let running = place.env.start(&mut place.command(&script));
     place.await_up("build", 1);
-    assert_eq!((place.bed.holders("build"), place.bed.holders("publish")), (1, 0));
+    assert_eq!((place.env.holders("build"), place.env.holders("publish")), (1, 0));
     build.open();
     place.await_up("publish", 1);
-    assert_eq!((place.bed.holders("build"), place.bed.holders("publish")), (0, 1));
+    assert_eq!((place.env.holders("build"), place.env.holders("publish")), (0, 1));
     publish.write("5");
     running.finish().silently(5);
     place.assert_over("publish");
-    place.bed.assert_free("build");
+    place.env.assert_free("build");
 }
 
 #[test]
@@ -33,12 +33,12 @@ fn a_script_with_two_locks_that_is_killed_leaves_nothing() {
             place.runs("build", &["true".to_owned()]);
         }
         place.endless(job);
-        let running = place.bed.start(&mut place.command(&script));
+        let running = place.env.start(&mut place.command(&script));
         place.await_up(job, 1);
         running.signal(Signal::KILL);
         assert_eq!(running.finish().signal(), Some(9));
         place.assert_over("build");
-        place.bed.assert_free("publish");
+        place.env.assert_free("publish");
     }
 }
 
@@ -47,14 +47,14 @@ fn a_migration_runs_until_it_has_succeeded_once_and_all_go_on() {
     let place = Place::new();
     let script = place.program("script", &place.recipe("migrate"));
     let (migrate, serve) = (place.gated("migrate"), place.gated("serve"));
-    let mut instances: Vec<Running> = (0..3).map(|_| place.bed.start(&mut place.command(&script))).collect();
+    let mut instances: Vec<Running> = (0..3).map(|_| place.env.start(&mut place.command(&script))).collect();
     place.await_up("migrate", 1);
-    place.bed.await_waiters("migrate-v42", 2);
+    place.env.await_waiters("migrate-v42", 2);
     migrate.write("3");
     place.await_up("migrate", 2);
     let failed = until("the end of an instance", || instances.iter_mut().position(Running::has_ended));
     assert_eq!(instances.swap_remove(failed).finish().code(), Some(3));
-    assert!(!place.bed.exists("serve.up"), "nobody goes on before it has succeeded");
+    assert!(!place.env.exists("serve.up"), "nobody goes on before it has succeeded");
     migrate.open();
     place.await_up("serve", 2);
     serve.open();
@@ -62,9 +62,9 @@ fn a_migration_runs_until_it_has_succeeded_once_and_all_go_on() {
     for instance in instances {
         assert_eq!(instance.finish().code(), Some(0));
     }
-    assert_eq!(place.bed.read("migrate.up").lines().count(), 2);
-    place.bed.await_no_process();
-    assert_eq!((place.bed.holders("migrate-v42"), place.bed.waiters("migrate-v42")), (0, 0));
+    assert_eq!(place.env.read("migrate.up").lines().count(), 2);
+    place.env.await_no_process();
+    assert_eq!((place.env.holders("migrate-v42"), place.env.waiters("migrate-v42")), (0, 0));
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn a_spare_leads_when_the_leader_is_killed() {
     let first = place.start_shell(&stand);
     let old = place.await_up("serve", 1)[0];
     let second = place.start_shell(&stand);
-    place.bed.await_waiters("frontend", 1);
+    place.env.await_waiters("frontend", 1);
     let asked = place.start_words(&ask).finish().silently(0).text();
-    let host = place.bed.finish(&mut place.command("hostname")).text();
+    let host = place.env.finish(&mut place.command("hostname")).text();
     assert_eq!(asked, host);
     process::signal(front_of(old), Signal::KILL);
     let new = place.await_up("serve", 2)[1];

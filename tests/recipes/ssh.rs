@@ -25,11 +25,11 @@ impl Server {
             // Where a server that root starts confines its children.
             std::fs::create_dir_all("/run/sshd").expect("a folder of root's");
         }
-        let bed = &place.bed;
-        let root = bed.root().display().to_string();
+        let env = &place.env;
+        let root = env.root().display().to_string();
         for key in ["host", "user"] {
             let mut make = place.command("ssh-keygen");
-            bed.finish(make.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(bed.path(key))).silently(0);
+            env.finish(make.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(env.path(key))).silently(0);
         }
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("an address").port();
@@ -41,7 +41,7 @@ impl Server {
             .filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)))
             .map(|(name, value)| format!("\"{name}={value}\""))
             .collect();
-        let config = bed.write(
+        let config = env.write(
             "sshd_config",
             &format!(
                 "ListenAddress 127.0.0.1:{port}\nHostKey {root}/host\nAuthorizedKeysFile {root}/user.pub\nPidFile none\n\
@@ -49,7 +49,7 @@ impl Server {
                 around.join(" ")
             ),
         );
-        bed.write(
+        env.write(
             "ssh_config",
             &format!(
                 "Host *\nHostName 127.0.0.1\nPort {port}\nIdentityFile {root}/user\nIdentitiesOnly yes\n\
@@ -61,7 +61,7 @@ impl Server {
         let program = ["/usr/sbin/sshd", "/usr/bin/sshd"].into_iter().find(|path| Path::new(path).exists());
         // It starts itself again by that path.
         let mut server = place.command(program.expect("a server where Debian has it"));
-        let running = bed.start(server.args(["-D", "-e", "-f"]).arg(config));
+        let running = env.start(server.args(["-D", "-e", "-f"]).arg(config));
         until_true("a server that listens", || running.err_so_far().contains("Server listening"));
         Some(Self { running })
     }
@@ -70,7 +70,7 @@ impl Server {
     fn await_no_connection(&self, place: &Place) {
         until_true("the end of the connection", || {
             place
-                .bed
+                .env
                 .processes()
                 .iter()
                 .all(|process| process.name != "sshd" || process.pid == self.running.pid())
@@ -80,12 +80,12 @@ impl Server {
     #[track_caller]
     fn assert_over(self, place: &Place, lock: &str) {
         until_true("the end of everything but the server", || {
-            place.bed.processes().iter().all(|process| process.pid == self.running.pid())
+            place.env.processes().iter().all(|process| process.pid == self.running.pid())
         });
-        place.bed.assert_free(lock);
+        place.env.assert_free(lock);
         self.running.signal(Signal::TERM);
         self.running.finish();
-        place.bed.await_no_process();
+        place.env.await_no_process();
     }
 }
 
@@ -101,9 +101,9 @@ fn without_a_terminal_a_command_outlives_its_connection_and_can_be_broken() {
     client.finish();
     server.await_no_connection(&place);
     assert!(crate::support::process::is_alive(job));
-    place.bed.assert_busy("deploy");
+    place.env.assert_busy("deploy");
     let mut broken = place.command("dlock");
-    place.bed.finish(broken.args(["break", "deploy", "--yes"])).silently(0);
+    place.env.finish(broken.args(["break", "deploy", "--yes"])).silently(0);
     server.assert_over(&place, "deploy");
 }
 

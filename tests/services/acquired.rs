@@ -6,48 +6,48 @@ use crate::site;
 use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::until_true;
-use crate::support::{Bed, Running, process, within};
+use crate::support::{Running, TestEnv, process, within};
 
 /// Starts a script that takes `x` with a tree beside it; returns it with the tree's members once that stands.
-fn script(bed: &Bed, ttl: &str) -> (Running, Vec<process::Process>) {
-    let (tree, words) = Tree::words(bed, "tree");
+fn script(env: &TestEnv, ttl: &str) -> (Running, Vec<process::Process>) {
+    let (tree, words) = Tree::words(env, "tree");
     let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let text = format!(
         "c=$(\"$dlock\" acquire --endpoint \"$locks\" --name x --ttl {ttl} --grace 100ms --for-pid $$) || exit\n\
          eval \"$c\"; {} & wait",
         words.join(" ")
     );
-    let running = bed.start(bed.command("bash").args(["-c", &text]));
-    let members = tree.await_grown(bed);
+    let running = env.start(env.command("bash").args(["-c", &text]));
+    let members = tree.await_grown(env);
     (running, members)
 }
 
 #[test]
 fn a_claim_taken_away_ends_the_script_and_its_tree_at_once() {
     let ttl = site::kind().ttl(Duration::from_secs(21));
-    let bed = Bed::new();
-    let (running, members) = script(&bed, &format!("{}s", ttl.as_secs()));
-    let (overlap, words) = Overlap::words(&bed, &members);
-    site::lose(&bed, "x");
+    let env = TestEnv::new();
+    let (running, members) = script(&env, &format!("{}s", ttl.as_secs()));
+    let (overlap, words) = Overlap::words(&env, &members);
+    site::lose(&env, "x");
     let lost = Instant::now();
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
     within(lost.elapsed(), (site::kind().facts.news_within)(ttl / 3) + Duration::from_millis(500));
     assert_eq!(running.finish().signal(), Some(9));
-    bed.finish(bed.run(["--name", "x", "--"]).args(words)).silently(0);
-    overlap.assert_none(&bed);
-    bed.await_no_process();
+    env.finish(env.run(["--name", "x", "--"]).args(words)).silently(0);
+    overlap.assert_none(&env);
+    env.await_no_process();
 }
 
 #[test]
 fn a_service_that_is_gone_costs_the_script_its_life_before_the_lease_is_over() {
     let site = site::start();
-    let bed = Bed::on(site.part());
-    let (running, members) = script(&bed, "6s");
+    let env = TestEnv::on(site.part());
+    let (running, members) = script(&env, "6s");
     site.freeze();
     let gone = Instant::now();
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
     within(gone.elapsed(), Duration::from_secs(6));
     assert!(matches!(running.finish().signal(), Some(15 | 9)));
     site.thaw();
-    bed.await_no_process();
+    env.await_no_process();
 }

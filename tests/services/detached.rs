@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Finished};
+use crate::support::{Finished, TestEnv};
 
 /// Acquires `x` with these options for nobody's process; what is printed is one variable a line.
-pub(crate) fn acquire(bed: &Bed, ttl: &str, options: &[&str]) -> Finished {
+pub(crate) fn acquire(env: &TestEnv, ttl: &str, options: &[&str]) -> Finished {
     let words = ["--detach", "--name", "x", "--ttl", ttl, "--format", "env"];
-    bed.finish(bed.verb("acquire", words).args(options))
+    env.finish(env.verb("acquire", words).args(options))
 }
 
 /// What was printed for `variable`.
@@ -19,57 +19,57 @@ pub(crate) fn value(printed: &str, variable: &str) -> String {
 
 #[test]
 fn a_lease_outlives_its_shell_for_one_ttl_from_its_last_renewal() {
-    let bed = Bed::new();
-    let printed = acquire(&bed, "4s", &[]).silently(0).text();
-    bed.assert_busy("x");
+    let env = TestEnv::new();
+    let printed = acquire(&env, "4s", &[]).silently(0).text();
+    env.assert_busy("x");
     let claim = value(&printed, "DLOCK_CLAIM");
     let renew = || {
-        let mut command = bed.verb("renew", std::iter::empty::<&str>());
-        bed.finish(command.env("DLOCK_CLAIM", &claim).env("DLOCK_NAME", "x"))
+        let mut command = env.verb("renew", std::iter::empty::<&str>());
+        env.finish(command.env("DLOCK_CLAIM", &claim).env("DLOCK_NAME", "x"))
     };
     let_pass(Duration::from_millis(2_500));
     renew().silently(0);
     let_pass(Duration::from_millis(2_500));
     // Longer than the first ttl.
-    assert_eq!(bed.holders("x"), 1);
-    until_true("the end of the lease", || bed.holders("x") == 0);
+    assert_eq!(env.holders("x"), 1);
+    until_true("the end of the lease", || env.holders("x") == 0);
     renew().failed(76, &[&claim]);
-    bed.assert_free("x");
-    bed.await_no_process();
+    env.assert_free("x");
+    env.await_no_process();
 }
 
 #[test]
 fn a_lease_is_released_by_whoever_knows_it_and_its_token_counts() {
-    let bed = Bed::new();
-    let printed = acquire(&bed, "4s", &["--name", "y"]).silently(0).text();
+    let env = TestEnv::new();
+    let printed = acquire(&env, "4s", &["--name", "y"]).silently(0).text();
     assert!(!printed.contains("DLOCK_NAMES"), "{printed}");
     let (claim, token) = (value(&printed, "DLOCK_CLAIM"), value(&printed, "DLOCK_TOKEN"));
-    let release = |name: &str| bed.finish(&mut bed.verb("release", [&claim[..12], "--name", name]));
+    let release = |name: &str| env.finish(&mut env.verb("release", [&claim[..12], "--name", name]));
     release("z").failed(76, &[]);
-    assert_eq!((bed.holders("x"), bed.holders("y")), (1, 1));
+    assert_eq!((env.holders("x"), env.holders("y")), (1, 1));
     release("y").silently(0);
-    bed.assert_free("x");
-    bed.assert_free("y");
+    env.assert_free("x");
+    env.assert_free("y");
     release("y").failed(76, &[]);
-    let next = bed.held(&["--name", "x"]);
+    let next = env.held(&["--name", "x"]);
     assert!(next.token() > token.parse().expect("digits"));
     next.release().silently(0);
-    bed.await_no_process();
+    env.await_no_process();
 }
 
 #[test]
 fn who_still_waits_for_a_lease_is_asked_to_leave_and_does_not_come_back() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let waiter = bed.start(&mut bed.verb("acquire", ["--detach", "-q", "--name", "x", "--ttl", "9s"]));
-    bed.await_waiters("x", 1);
-    let claim = bed.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
-    let said = bed.finish(&mut bed.verb("break", ["x", "--claim", &claim, "--yes"])).silently(0).text();
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let waiter = env.start(&mut env.verb("acquire", ["--detach", "-q", "--name", "x", "--ttl", "9s"]));
+    env.await_waiters("x", 1);
+    let claim = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
+    let said = env.finish(&mut env.verb("break", ["x", "--claim", &claim, "--yes"])).silently(0).text();
     assert!(said.starts_with("asked "), "{said}");
     let ended = waiter.finish();
     assert_eq!((ended.code(), ended.text().as_str()), (Some(75), "sh -c 'exit 75'\n"), "{}", ended.err);
-    assert_eq!((bed.holders("x"), bed.waiters("x")), (1, 0));
+    assert_eq!((env.holders("x"), env.waiters("x")), (1, 0));
     holder.release();
-    bed.assert_free("x");
-    bed.await_no_process();
+    env.assert_free("x");
+    env.await_no_process();
 }

@@ -3,22 +3,22 @@
 use crate::servers::etcd::Etcd;
 use crate::servers::{mariadb, redis};
 use crate::site;
-use crate::support::{Bed, Service};
+use crate::support::{TestEnv, Service};
 
 /// What a password in the clear is told with.
 const OPEN: &str = "the password may be sent without encryption";
 
-fn looked(bed: &Bed, user: Option<&str>) -> String {
-    let mut command = bed.verb("doctor", [] as [&str; 0]);
+fn looked(env: &TestEnv, user: Option<&str>) -> String {
+    let mut command = env.verb("doctor", [] as [&str; 0]);
     if let Some(user) = user {
         command.env("DLOCK_USER", user).env("DLOCK_PASSWORD", "right");
     }
-    bed.finish(&mut command).silently(0).text()
+    env.finish(&mut command).silently(0).text()
 }
 
 #[test]
 fn a_restored_backup_is_named() {
-    let text = looked(&Bed::new(), None);
+    let text = looked(&TestEnv::new(), None);
     assert!(text.contains("restored from a backup"), "{text}");
 }
 
@@ -62,14 +62,14 @@ fn admit() -> (Service, &'static str, Option<Etcd>) {
 #[test]
 fn a_password_that_goes_over_a_network_in_the_clear_is_named() {
     let (service, user, _server) = admit();
-    let text = looked(&Bed::on(service.clone()), Some(user));
+    let text = looked(&TestEnv::on(service.clone()), Some(user));
     assert!(!text.contains(OPEN), "it stays on this host: {text}");
     // An address of this host that does not look like one.
     let endpoint = service.endpoint.replace("127.0.0.1", "0.0.0.0");
-    let text = looked(&Bed::on(Service { endpoint: endpoint.clone(), ..service.clone() }), Some(user));
+    let text = looked(&TestEnv::on(Service { endpoint: endpoint.clone(), ..service.clone() }), Some(user));
     assert!(text.contains(OPEN) && text.contains("0.0.0.0"), "{text}");
     if ["redis", "redlock", "zk", "postgres"].contains(&site::kind().name) {
-        let text = looked(&Bed::on(Service { endpoint, ..service }), None);
+        let text = looked(&TestEnv::on(Service { endpoint, ..service }), None);
         assert!(!text.contains(OPEN), "nobody says one: {text}");
     }
 }

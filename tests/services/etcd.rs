@@ -11,7 +11,7 @@ use crate::servers::etcd::{self, Etcd};
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{certificates, free_port};
 use crate::support::wait::until_true;
-use crate::support::{Bed, Service, within};
+use crate::support::{Service, TestEnv, within};
 
 /// Whether etcd can be tried here; where it must be, that it cannot is a failure.
 pub(crate) fn available() -> bool {
@@ -22,18 +22,18 @@ pub(crate) fn available() -> bool {
     false
 }
 
-pub(crate) fn bed(endpoint: String) -> Bed {
+pub(crate) fn env(endpoint: String) -> TestEnv {
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    let prefix = format!("bed{}/", NEXT.fetch_add(1, Ordering::Relaxed));
-    Bed::on(Service { backend: "etcd", endpoint, prefix: Some(prefix) })
+    let prefix = format!("env{}/", NEXT.fetch_add(1, Ordering::Relaxed));
+    TestEnv::on(Service { backend: "etcd", endpoint, prefix: Some(prefix) })
 }
 
-fn one(bed: &Bed) -> Command {
-    waiting(bed, "20s")
+fn one(env: &TestEnv) -> Command {
+    waiting(env, "20s")
 }
 
-fn waiting(bed: &Bed, wait: &str) -> Command {
-    bed.run(["--name", "x", "--wait", wait, "--", "true"])
+fn waiting(env: &TestEnv, wait: &str) -> Command {
+    env.run(["--name", "x", "--wait", wait, "--", "true"])
 }
 
 #[test]
@@ -44,14 +44,14 @@ fn a_private_authority_and_client_certificates() {
     let folder = certificates::folder();
     let file = |name: &str| folder.join(name).display().to_string();
     let etcd = Etcd::secure(folder.clone(), true);
-    let bed = bed(etcd.endpoint());
+    let env = env(etcd.endpoint());
     let with = |words: &[(&str, &str)]| {
-        let mut command = bed.run(["--name", "x", "--wait", "4s"]);
+        let mut command = env.run(["--name", "x", "--wait", "4s"]);
         for (flag, name) in words {
             command.arg(flag).arg(file(name));
         }
         command.args(["--", "true"]);
-        bed.finish(&mut command)
+        env.finish(&mut command)
     };
     let own = [("--cert", "client.pem"), ("--key", "client.key")];
     with(&[("--cacert", "ca.pem"), own[0], own[1]]).silently(0);
@@ -81,12 +81,15 @@ fn users_and_passwords() {
     ] {
         etcd.ask(words);
     }
-    let bed =
-        Bed::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some("locks/".to_owned()) });
+    let env = TestEnv::on(Service {
+        backend: "etcd",
+        endpoint: etcd.endpoint(),
+        prefix: Some("locks/".to_owned()),
+    });
     let as_ci = |words: &[&str], password: &str| {
-        let mut command = bed.run(words);
+        let mut command = env.run(words);
         command.env("DLOCK_USER", "ci").env("DLOCK_PASSWORD", password);
-        bed.finish(&mut command)
+        env.finish(&mut command)
     };
     as_ci(&["--name", "x", "--", "true"], "se:cret").silently(0);
     // Longer than a token lasts: renewals and the release need new ones.
@@ -95,7 +98,7 @@ fn users_and_passwords() {
     assert!(!wrong.err.contains("sesame"));
     as_ci(&["--prefix", "secret/", "--name", "x", "--", "true"], "se:cret")
         .failed(77, &["permission denied"]);
-    let nobody = bed.finish(&mut bed.run(["--name", "x", "--", "true"]));
+    let nobody = env.finish(&mut env.run(["--name", "x", "--", "true"]));
     assert_eq!(nobody.code(), Some(77), "{}", nobody.err);
 }
 
@@ -107,16 +110,16 @@ fn one_dead_server_of_two_is_passed_over() {
     let etcd = Etcd::start();
     let dead = format!("http://127.0.0.1:{}", free_port());
     for endpoints in [format!("{dead},{}", etcd.endpoint()), format!("{},{dead}", etcd.endpoint())] {
-        let bed = bed(endpoints);
-        let finished = bed.finish(&mut one(&bed)).silently(0);
+        let env = env(endpoints);
+        let finished = env.finish(&mut one(&env)).silently(0);
         within(finished.took, Duration::from_secs(1));
     }
     // One that accepts and says nothing costs a moment more.
     let hole = Proxy::to(etcd.server().port());
     hole.set(Conduct::Hole);
-    let bed = bed(format!("http://127.0.0.1:{},{}", hole.port(), etcd.endpoint()));
+    let env = env(format!("http://127.0.0.1:{},{}", hole.port(), etcd.endpoint()));
     // It may say that nobody has answered yet.
-    let finished = bed.finish(&mut bed.run(["--name", "x", "--wait", "20s", "--", "true"]));
+    let finished = env.finish(&mut env.run(["--name", "x", "--wait", "20s", "--", "true"]));
     assert_eq!(finished.code(), Some(0), "{}", finished.err);
 }
 
@@ -136,9 +139,9 @@ fn a_server_that_is_not_there_or_does_not_answer_is_said() {
         }
     });
     for port in [free_port(), etcd.server().port(), babbler] {
-        let bed = bed(format!("http://127.0.0.1:{port}"));
+        let env = env(format!("http://127.0.0.1:{port}"));
         let begun = Instant::now();
-        let finished = bed.finish(&mut waiting(&bed, "3s"));
+        let finished = env.finish(&mut waiting(&env, "3s"));
         assert_eq!(finished.code(), Some(69), "{}", finished.err);
         assert!(finished.err.contains(&port.to_string()), "says which server: {}", finished.err);
         let took = begun.elapsed();
@@ -150,8 +153,8 @@ fn a_server_that_is_not_there_or_does_not_answer_is_said() {
 
 #[test]
 fn bad_addresses_are_usage_errors() {
-    let bed = bed("http://127.0.0.1:1/path".to_owned());
-    bed.finish(&mut one(&bed)).failed(64, &["write HOST:PORT"]);
+    let env = env("http://127.0.0.1:1/path".to_owned());
+    env.finish(&mut one(&env)).failed(64, &["write HOST:PORT"]);
 }
 
 #[test]
@@ -160,10 +163,10 @@ fn a_claim_that_was_taken_away_ends_the_command_at_once() {
         return;
     }
     let etcd = Etcd::start();
-    let bed = bed(etcd.endpoint());
-    let holder = bed.held(&["--name", "x"]);
+    let env = env(etcd.endpoint());
+    let holder = env.held(&["--name", "x"]);
     let begun = Instant::now();
-    etcd.lose(bed.service(), "x", holder.claim());
+    etcd.lose(env.service(), "x", holder.claim());
     let finished = holder.running.finish();
     assert_eq!(finished.code(), Some(76), "{}", finished.err);
     within(begun.elapsed(), Duration::from_secs(1));
@@ -175,12 +178,12 @@ fn a_restart_changes_nothing_for_holder_and_waiter() {
         return;
     }
     let etcd = Etcd::start();
-    let bed = bed(etcd.endpoint());
-    let holder = bed.held(&["--name", "x", "--ttl", "6s"]);
-    let waiter = bed.hold(&["--name", "x", "--ttl", "6s"]);
-    bed.await_waiters("x", 1);
+    let env = env(etcd.endpoint());
+    let holder = env.held(&["--name", "x", "--ttl", "6s"]);
+    let waiter = env.hold(&["--name", "x", "--ttl", "6s"]);
+    env.await_waiters("x", 1);
     etcd.restart();
-    until_true("the line is as before", || (bed.holders("x"), bed.waiters("x")) == (1, 1));
+    until_true("the line is as before", || (env.holders("x"), env.waiters("x")) == (1, 1));
     let first = holder.token();
     assert_eq!(holder.release().code(), Some(0));
     let mut waiter = waiter;
@@ -195,12 +198,12 @@ fn a_holder_survives_the_compaction_of_what_it_watches() {
         return;
     }
     let etcd = Etcd::start();
-    let bed = bed(etcd.endpoint());
+    let env = env(etcd.endpoint());
     let proxied = Proxy::to(etcd.server().port());
-    let mut held = bed.dlock(["run", "--endpoint", &format!("http://127.0.0.1:{}", proxied.port())]);
+    let mut held = env.dlock(["run", "--endpoint", &format!("http://127.0.0.1:{}", proxied.port())]);
     held.args(["--name", "x", "--ttl", "9s", "--", "sh", "-c", "echo up >up; sleep 4"]);
-    let running = bed.start(&mut held);
-    bed.await_line("up");
+    let running = env.start(&mut held);
+    env.await_line("up");
     proxied.set(Conduct::Refuse);
     for n in 0..20 {
         etcd.ask(&["put", "other", &n.to_string()]);
@@ -212,5 +215,5 @@ fn a_holder_survives_the_compaction_of_what_it_watches() {
     proxied.set(Conduct::Pass);
     let finished = running.finish();
     assert_eq!(finished.code(), Some(0), "{}", finished.err);
-    bed.assert_free("x");
+    env.assert_free("x");
 }

@@ -2,18 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use crate::etcd::{available, bed};
+use crate::etcd::{available, env};
 use crate::servers::etcd::{Cluster, Etcd};
 use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, quiet, within};
+use crate::support::{TestEnv, quiet, within};
 
 /// The command of the holder runs, and the line is as long as before.
 #[track_caller]
-fn unchanged(bed: &Bed, command: i32, token: u64) {
+fn unchanged(env: &TestEnv, command: i32, token: u64) {
     until_true("a line as before", || {
-        let status = bed.status("x");
+        let status = env.status("x");
         status["holders"][0]["token"].as_str() == Some(token.to_string().as_str())
             && status["waiters"].as_array().is_some_and(|waiters| waiters.len() == 2)
     });
@@ -29,33 +29,33 @@ fn members_that_are_killed_one_at_a_time_change_nothing() {
     let leader = cluster.leader(0);
     let (spoken_to, other) = ((leader + 1) % 3, (leader + 2) % 3);
     // The first address is the one that is used.
-    let bed = bed(cluster.endpoints([spoken_to, leader, other]));
+    let env = env(cluster.endpoints([spoken_to, leader, other]));
     let ttl = Duration::from_secs(10);
-    let holder = bed.held(&["--name", "x", "--ttl", "10s"]);
+    let holder = env.held(&["--name", "x", "--ttl", "10s"]);
     let (command, first) = (holder.command(), holder.token());
     let mut waiters = Vec::new();
     for n in 1..=2 {
-        waiters.push(bed.hold(&["--name", "x", "--ttl", "10s"]));
-        bed.await_waiters("x", n);
+        waiters.push(env.hold(&["--name", "x", "--ttl", "10s"]));
+        env.await_waiters("x", n);
     }
     let begun = Instant::now();
     cluster.down(spoken_to);
-    unchanged(&bed, command, first);
+    unchanged(&env, command, first);
     cluster.up(spoken_to);
     cluster.await_serving(spoken_to);
     let leader = cluster.leader(spoken_to);
     cluster.down(leader);
-    unchanged(&bed, command, first);
+    unchanged(&env, command, first);
     cluster.up(leader);
     for member in 0..3 {
         (0..3).for_each(|n| cluster.await_serving(n));
         cluster.down(member);
         cluster.up(member);
     }
-    unchanged(&bed, command, first);
+    unchanged(&env, command, first);
     // Longer than the lease would have lasted without a renewal.
     let_pass((ttl + ttl / 5).saturating_sub(begun.elapsed()));
-    unchanged(&bed, command, first);
+    unchanged(&env, command, first);
     let mut token = first;
     let mut before = holder;
     for mut waiter in waiters {
@@ -68,7 +68,7 @@ fn members_that_are_killed_one_at_a_time_change_nothing() {
         before = waiter;
     }
     assert_eq!(before.release().code(), Some(0));
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
@@ -80,14 +80,14 @@ fn without_a_majority_the_tree_ends_in_time_and_nobody_starts() {
     let cluster = Cluster::start();
     let leader = cluster.leader(0);
     let (follower, other) = ((leader + 1) % 3, (leader + 2) % 3);
-    let bed = bed(cluster.endpoints([follower, leader, other]));
+    let env = env(cluster.endpoints([follower, leader, other]));
     let ttl = Duration::from_secs(6);
-    let (tree, words) = Tree::words(&bed, "tree");
-    let holder = bed.start(bed.run(["--name", "x", "--ttl", "6s", "--"]).args(words));
-    let members = tree.await_grown(&bed);
-    let (overlap, words) = Overlap::words(&bed, &members);
-    let waiter = bed.start(bed.run(["-q", "--name", "x", "--ttl", "6s", "--"]).args(words));
-    bed.await_waiters("x", 1);
+    let (tree, words) = Tree::words(&env, "tree");
+    let holder = env.start(env.run(["--name", "x", "--ttl", "6s", "--"]).args(words));
+    let members = tree.await_grown(&env);
+    let (overlap, words) = Overlap::words(&env, &members);
+    let waiter = env.start(env.run(["-q", "--name", "x", "--ttl", "6s", "--"]).args(words));
+    env.await_waiters("x", 1);
     // What is left is the one that dlock speaks to.
     cluster.down(other);
     cluster.down(leader);
@@ -97,15 +97,15 @@ fn without_a_majority_the_tree_ends_in_time_and_nobody_starts() {
     within(alone.elapsed(), ttl);
     holder.finish().lost_its_lease("x");
     let_pass((ttl + ttl / 2).saturating_sub(alone.elapsed()));
-    assert!(!bed.exists("overlap"), "somebody started without a majority");
+    assert!(!env.exists("overlap"), "somebody started without a majority");
     cluster.up(other);
     let ended = waiter.finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    overlap.assert_none(&bed);
-    bed.await_no_process();
+    overlap.assert_none(&env);
+    env.await_no_process();
     cluster.up(leader);
     cluster.await_serving(leader);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
@@ -114,11 +114,11 @@ fn a_server_without_space_refuses_the_new_and_keeps_the_old() {
         return;
     }
     let etcd = Etcd::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None);
-    let bed = bed(etcd.endpoint());
+    let env = env(etcd.endpoint());
     let ttl = Duration::from_secs(6);
-    let holder = bed.held(&["--name", "x", "--ttl", "6s"]);
-    let mut waiter = bed.hold(&["--name", "x", "--ttl", "6s"]);
-    bed.await_waiters("x", 1);
+    let holder = env.held(&["--name", "x", "--ttl", "6s"]);
+    let mut waiter = env.hold(&["--name", "x", "--ttl", "6s"]);
+    env.await_waiters("x", 1);
     let ballast = "x".repeat(100_000);
     let refused = (0..100).find_map(|_| {
         let output = etcd.ctl(&["put", "ballast", &ballast]).output().expect("etcdctl runs");
@@ -128,18 +128,18 @@ fn a_server_without_space_refuses_the_new_and_keeps_the_old() {
     until_true("an alarm", || etcd.ask(&["alarm", "list"]).contains("NOSPACE"));
     let full = Instant::now();
     for words in [&["--name", "x", "-n"][..], &["--name", "y", "-w", "1s"]] {
-        let ended = bed.finish(bed.run(words).args(["--", "touch", "started"]));
+        let ended = env.finish(env.run(words).args(["--", "touch", "started"]));
         within(ended.took, Duration::from_secs(2));
         ended.failed(69, &["space exceeded", "defragment"]);
     }
-    assert!(!bed.exists("started"));
+    assert!(!env.exists("started"));
     // The leases go on.
     let_pass((ttl + ttl / 2).saturating_sub(full.elapsed()));
-    assert_eq!((bed.holders("x"), bed.waiters("x")), (1, 1));
+    assert_eq!((env.holders("x"), env.waiters("x")), (1, 1));
     assert!(is_alive(holder.command()), "the command was ended");
     let token = holder.token();
     holder.release().silently(0);
-    until_true("a line without its holder", || bed.holders("x") + bed.waiters("x") == 1);
+    until_true("a line without its holder", || env.holders("x") + env.waiters("x") == 1);
     assert!(!waiter.has_started(), "a hold was proved without space for the proof");
     let revision = etcd.ask(&["get", "ballast", "-w", "fields"]);
     let revision =

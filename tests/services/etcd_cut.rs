@@ -7,12 +7,12 @@ use crate::servers::etcd::Cluster;
 use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::until_true;
-use crate::support::{Bed, Service, quiet, within};
+use crate::support::{Service, TestEnv, quiet, within};
 
 const TTL: Duration = Duration::from_secs(8);
 
-fn bed_at(endpoint: String) -> Bed {
-    Bed::on(Service { backend: "etcd", endpoint, prefix: Some("cut/".to_owned()) })
+fn env_at(endpoint: String) -> TestEnv {
+    TestEnv::on(Service { backend: "etcd", endpoint, prefix: Some("cut/".to_owned()) })
 }
 
 /// Cuts off the leader, or a follower. Says whether the member still took the lease for renewed after the cut.
@@ -25,7 +25,7 @@ fn cut_off(leads: bool) -> bool {
     // A follower tells the leader of its clients' renewals in a way that does not say from whom, and that is cut: what
     // speaks for the rest is then the leader itself.
     let far = if leads { others.map(|n| cluster.endpoint(n)).join(",") } else { cluster.endpoint(leader) };
-    let (near, far) = (bed_at(cluster.endpoint(member)), bed_at(far));
+    let (near, far) = (env_at(cluster.endpoint(member)), env_at(far));
     let (tree, words) = Tree::words(&near, "tree");
     let options = ["--ttl", "8s", "--name", "x", "--"];
     let holder = near.start(near.run(options).args(words));

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
 
-use crate::etcd::{available, bed};
+use crate::etcd::{available, env};
 use crate::servers::etcd::Etcd;
 use crate::servers::free_port;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::support::wait::let_pass;
-use crate::support::{Bed, Service, within};
+use crate::support::{Service, TestEnv, within};
 
 /// A port whose packets are dropped: nobody takes connections off a queue that is full.
 struct Dropping {
@@ -61,8 +61,8 @@ fn with_users(etcd: &Etcd) {
     }
 }
 
-fn locks_at(endpoint: String) -> Bed {
-    Bed::on(Service { backend: "etcd", endpoint, prefix: Some("locks/".to_owned()) })
+fn locks_at(endpoint: String) -> TestEnv {
+    TestEnv::on(Service { backend: "etcd", endpoint, prefix: Some("locks/".to_owned()) })
 }
 
 fn as_ci(mut command: Command) -> Command {
@@ -76,9 +76,9 @@ fn a_first_server_that_drops_packets_is_passed_over() {
         return;
     }
     let (etcd, dropping) = (Etcd::start(), Dropping::new());
-    let bed = bed(format!("{},{}", dropping.endpoint(), etcd.endpoint()));
+    let env = env(format!("{},{}", dropping.endpoint(), etcd.endpoint()));
     for words in [&["--ttl", "6s", "-w", "15s"][..], &["-w", "15s"], &["--ttl", "6s", "--try"]] {
-        let ended = bed.finish(bed.run(["--name", "x"]).args(words).args(["--", "true"]));
+        let ended = env.finish(env.run(["--name", "x"]).args(words).args(["--", "true"]));
         assert_eq!(ended.code(), Some(0), "{words:?}: {}", ended.err);
         within(ended.took, Duration::from_secs(4));
     }
@@ -93,10 +93,10 @@ fn a_first_server_that_is_mute_is_passed_over_by_one_with_a_password() {
     with_users(&etcd);
     let mute = Proxy::to(etcd.server().port());
     mute.set(Conduct::Hole);
-    let bed = locks_at(format!("http://127.0.0.1:{},{}", mute.port(), etcd.endpoint()));
+    let env = locks_at(format!("http://127.0.0.1:{},{}", mute.port(), etcd.endpoint()));
     for words in [&["--ttl", "6s", "-w", "15s"][..], &["-w", "15s"]] {
-        let mut command = as_ci(bed.run(["--name", "x"]));
-        let ended = bed.finish(command.args(words).args(["--", "true"]));
+        let mut command = as_ci(env.run(["--name", "x"]));
+        let ended = env.finish(command.args(words).args(["--", "true"]));
         assert_eq!(ended.code(), Some(0), "{words:?}: {}", ended.err);
         within(ended.took, Duration::from_secs(5));
     }
@@ -124,19 +124,19 @@ fn a_change_to_users_or_roles_ends_no_command_whose_token_is_signed() {
     if !available() {
         return;
     }
-    let bed = Bed::new();
-    let etcd = with_signed_tokens(bed.root());
-    let bed = locks_at(etcd.endpoint());
+    let env = TestEnv::new();
+    let etcd = with_signed_tokens(env.root());
+    let env = locks_at(etcd.endpoint());
     let script = |up: &str| format!("echo up >{up}; sleep 7");
     let held = |name: &str| {
-        let mut command = as_ci(bed.run(["--name", name, "--ttl", "5s", "--", "sh", "-c"]));
-        let running = bed.start(command.arg(script(name)));
-        bed.await_line(name);
+        let mut command = as_ci(env.run(["--name", name, "--ttl", "5s", "--", "sh", "-c"]));
+        let running = env.start(command.arg(script(name)));
+        env.await_line(name);
         running
     };
     let (holder, other) = (held("x"), held("y"));
-    let mut waiter = as_ci(bed.run(["-q", "--name", "x", "--ttl", "5s", "--", "true"]));
-    let waiter = bed.start(&mut waiter);
+    let mut waiter = as_ci(env.run(["-q", "--name", "x", "--ttl", "5s", "--", "true"]));
+    let waiter = env.start(&mut waiter);
     let as_root = |words: &[&str]| {
         let output = etcd.ctl(words).args(["--user", "root:admin"]).output().expect("etcdctl runs");
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -152,24 +152,24 @@ fn a_change_to_users_or_roles_ends_no_command_whose_token_is_signed() {
         let ended = running.finish();
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
     }
-    let mut free = as_ci(bed.verb("status", ["--json", "x"]));
-    assert!(bed.finish(&mut free).text().contains(r#""holders":[]"#));
+    let mut free = as_ci(env.verb("status", ["--json", "x"]));
+    assert!(env.finish(&mut free).text().contains(r#""holders":[]"#));
 }
 
-/// The raw keys under the prefix of `bed` that wait or hold.
-fn entries(etcd: &Etcd, bed: &Bed, name: &str) -> String {
-    let prefix = bed.service().prefix.clone().expect("a prefix");
+/// The raw keys under the prefix of `environment` that wait or hold.
+fn entries(etcd: &Etcd, env: &TestEnv, name: &str) -> String {
+    let prefix = env.service().prefix.clone().expect("a prefix");
     etcd.ask(&["get", "--prefix", "--keys-only", &format!("{prefix}{name}/")]).trim().to_owned()
 }
 
 /// Has `proxy` pass on what it has held up: nothing of it enters the line of `x`.
 #[track_caller]
-fn pass_on(etcd: &Etcd, bed: &Bed, proxy: &Proxy) {
-    assert_eq!(entries(etcd, bed, "x"), "", "the end leaves nothing");
+fn pass_on(etcd: &Etcd, env: &TestEnv, proxy: &Proxy) {
+    assert_eq!(entries(etcd, env, "x"), "", "the end leaves nothing");
     proxy.set(Conduct::Pass);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(1) {
-        assert_eq!(entries(etcd, bed, "x"), "", "the claim came back");
+        assert_eq!(entries(etcd, env, "x"), "", "the claim came back");
         let_pass(Duration::from_millis(20));
     }
 }
@@ -182,11 +182,11 @@ fn a_request_to_enter_that_is_late_brings_no_claim_back() {
     let etcd = Etcd::start();
     for code in [0, 3] {
         let proxy = Proxy::to(etcd.server().port());
-        let bed = bed(format!("http://127.0.0.1:{},{}", proxy.port(), etcd.endpoint()));
+        let env = env(format!("http://127.0.0.1:{},{}", proxy.port(), etcd.endpoint()));
         proxy.set(Conduct::Hole);
-        let run = bed.finish(&mut bed.run(["--name", "x", "--", "sh", "-c", &format!("exit {code}")]));
+        let run = env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", &format!("exit {code}")]));
         assert_eq!(run.code(), Some(code), "{}", run.err);
-        pass_on(&etcd, &bed, &proxy);
+        pass_on(&etcd, &env, &proxy);
     }
 }
 
@@ -198,20 +198,20 @@ fn a_request_to_enter_that_is_late_brings_no_refused_claim_back() {
     let etcd = Etcd::start();
     let proxy = Proxy::to(etcd.server().port());
     proxy.set(Conduct::Hole);
-    let bed = bed(format!("http://127.0.0.1:{},{}", proxy.port(), etcd.endpoint()));
-    let gate = bed.gate("gate");
-    let mut slots = bed.dlock(["run", "--endpoint", &etcd.endpoint(), "--name", "x", "--slots", "2"]);
-    let slots = bed.start(slots.args(["--", "sh", "-c", "echo up >up; read _ <gate"]));
-    bed.await_line("up");
-    let note = format!("{}\u{1}k/", bed.service().prefix.clone().expect("a prefix"));
+    let env = env(format!("http://127.0.0.1:{},{}", proxy.port(), etcd.endpoint()));
+    let gate = env.gate("gate");
+    let mut slots = env.dlock(["run", "--endpoint", &etcd.endpoint(), "--name", "x", "--slots", "2"]);
+    let slots = env.start(slots.args(["--", "sh", "-c", "echo up >up; read _ <gate"]));
+    env.await_line("up");
+    let note = format!("{}\u{1}k/", env.service().prefix.clone().expect("a prefix"));
     assert_eq!(etcd.ask(&["get", "--prefix", "--keys-only", &note]).trim(), "");
-    let refused = bed.finish(&mut bed.run(["--name", "x", "-w", "20s", "--", "true"]));
+    let refused = env.finish(&mut env.run(["--name", "x", "-w", "20s", "--", "true"]));
     assert_eq!(refused.code(), Some(64), "{}", refused.err);
     gate.open();
     slots.finish().silently(0);
     // Its answer to what may come late; an ordinary run leaves none.
     assert!(!etcd.ask(&["get", "--prefix", "--keys-only", &note]).trim().is_empty(), "nothing keeps it out");
-    pass_on(&etcd, &bed, &proxy);
+    pass_on(&etcd, &env, &proxy);
 }
 
 #[test]
@@ -220,13 +220,13 @@ fn a_slot_that_stayed_behind_is_given_again_and_none_beyond_the_last() {
         return;
     }
     let etcd = Etcd::start();
-    let bed = bed(etcd.endpoint());
-    let prefix = bed.service().prefix.clone().expect("a prefix");
-    let first = bed.held(&["--name", "x", "--slots", "2"]);
+    let env = env(etcd.endpoint());
+    let prefix = env.service().prefix.clone().expect("a prefix");
+    let first = env.held(&["--name", "x", "--slots", "2"]);
     assert_eq!(first.slot(), 1);
     // As if somebody had taken the entry out who did not know of the slot yet.
     etcd.ask(&["put", &format!("{prefix}x\u{1}s/2"), ""]);
-    let second = bed.held(&["--name", "x", "--slots", "2"]);
+    let second = env.held(&["--name", "x", "--slots", "2"]);
     assert_eq!(second.slot(), 2);
     for holder in [first, second] {
         assert_eq!(holder.release().code(), Some(0));
@@ -240,7 +240,7 @@ fn a_waiter_that_gets_the_lock_after_an_outage_keeps_its_turn() {
         return;
     }
     let etcd = Etcd::start();
-    let direct = bed(etcd.endpoint());
+    let direct = env(etcd.endpoint());
     let proxy = Proxy::to(etcd.server().port());
     let holder = direct.held(&["--name", "x"]);
     let far = format!("http://127.0.0.1:{}", proxy.port());
@@ -283,7 +283,8 @@ fn a_right_that_is_missing_is_named() {
     ] {
         etcd.ask(words);
     }
-    let bed = Bed::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
-    let mut command = as_ci(bed.run(["--name", "x", "--", "true"]));
-    bed.finish(&mut command).failed(77, &["permission denied", r#"begin with "x\u{1}""#, "grant readwrite"]);
+    let env =
+        TestEnv::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
+    let mut command = as_ci(env.run(["--name", "x", "--", "true"]));
+    env.finish(&mut command).failed(77, &["permission denied", r#"begin with "x\u{1}""#, "grant readwrite"]);
 }

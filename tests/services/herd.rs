@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::servers::Site;
 use crate::site;
-use crate::support::Bed;
+use crate::support::TestEnv;
 use crate::support::running::CROWD;
 
 /// So long that no renewal falls into a run, where that can be had.
@@ -12,12 +12,12 @@ const TTL: &str = "10m";
 
 /// Has so many wait and run one after another. The requests for each hand-over, and those that may have come besides.
 fn cost(site: &dyn Site, waiters: u32) -> (f64, f64) {
-    let bed = Bed::on(site.part());
-    let holder = bed.held(&["--name", "x", "--ttl", TTL]);
+    let env = TestEnv::on(site.part());
+    let holder = env.held(&["--name", "x", "--ttl", TTL]);
     let queue: Vec<_> = (0..waiters)
-        .map(|_| bed.start(&mut bed.run(["-q", "--name", "x", "--ttl", TTL, "--", "true"])))
+        .map(|_| env.start(&mut env.run(["-q", "--name", "x", "--ttl", TTL, "--", "true"])))
         .collect();
-    bed.await_waiters("x", usize::try_from(waiters).expect("few"));
+    env.await_waiters("x", usize::try_from(waiters).expect("few"));
     let before = site.requests();
     let begun = Instant::now();
     // It may have told of risks of the service.

@@ -8,17 +8,17 @@ use rustix::process::Signal;
 use super::acquire::{pair, script};
 use super::detached::{acquire, value};
 use crate::support::wait::until_true;
-use crate::support::{Bed, process};
+use crate::support::{TestEnv, process};
 
 #[test]
 fn nobody_waits_for_what_keeps_it() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     // A pipe ends when nobody has it any more.
     let text =
         "printed=$(dlock acquire --detach --name x --ttl 1h --format env 2>&1) || exit; echo \"$printed\"";
-    let printed = bed.finish(&mut script(&bed, text)).silently(0).text();
-    let (front, keeper) = pair(&bed);
-    assert_eq!(bed.processes().len(), 2);
+    let printed = env.finish(&mut script(&env, text)).silently(0).text();
+    let (front, keeper) = pair(&env);
+    assert_eq!(env.processes().len(), 2);
     for pid in [front.pid, keeper.pid] {
         let link = |what: &str| fs::read_link(format!("/proc/{pid}/{what}")).expect("a link");
         assert_eq!(link("cwd").to_str(), Some("/"), "{pid}");
@@ -26,11 +26,11 @@ fn nobody_waits_for_what_keeps_it() {
             assert_eq!(link(&format!("fd/{number}")).to_str(), Some("/dev/null"), "{number} of {pid}");
         }
     }
-    let lease = bed.status("x")["holders"][0]["ttl_ms"].as_u64().expect("a time to live");
+    let lease = env.status("x")["holders"][0]["ttl_ms"].as_u64().expect("a time to live");
     assert!((3_000_000..=3_600_000).contains(&lease), "{lease}");
-    bed.finish(&mut bed.verb("release", [&value(&printed, "DLOCK_CLAIM"), "--name", "x"])).silently(0);
-    bed.assert_free("x");
-    bed.await_no_process();
+    env.finish(&mut env.verb("release", [&value(&printed, "DLOCK_CLAIM"), "--name", "x"])).silently(0);
+    env.assert_free("x");
+    env.await_no_process();
 }
 
 #[test]
@@ -38,37 +38,37 @@ fn the_end_of_what_keeps_it_is_the_end_of_the_lease() {
     for (victim, signal) in
         [("front", Signal::KILL), ("front", Signal::TERM), ("keeper", Signal::KILL), ("keeper", Signal::STOP)]
     {
-        let bed = Bed::new();
+        let env = TestEnv::new();
         // What ends a stopped keeper waits for as long as a renewal may take.
         let ttl = if signal == Signal::STOP { "4s" } else { "1h" };
-        acquire(&bed, ttl, &[]).silently(0);
-        let (front, keeper) = pair(&bed);
+        acquire(&env, ttl, &[]).silently(0);
+        let (front, keeper) = pair(&env);
         process::signal(if victim == "front" { front.pid } else { keeper.pid }, signal);
-        until_true(&format!("the end after {signal:?} to the {victim}"), || bed.holders("x") == 0);
+        until_true(&format!("the end after {signal:?} to the {victim}"), || env.holders("x") == 0);
         // Nobody has taken it anew.
-        bed.await_no_process();
-        bed.assert_free("x");
+        env.await_no_process();
+        env.assert_free("x");
     }
 }
 
 #[test]
 fn one_that_is_broken_is_asked_and_leaves() {
-    let bed = Bed::new();
-    acquire(&bed, "1h", &["--shared"]).silently(0);
-    acquire(&bed, "1h", &["--shared"]).silently(0);
-    let broken = bed.finish(&mut bed.verb("break", ["x", "--all", "--yes"])).silently(0).text();
+    let env = TestEnv::new();
+    acquire(&env, "1h", &["--shared"]).silently(0);
+    acquire(&env, "1h", &["--shared"]).silently(0);
+    let broken = env.finish(&mut env.verb("break", ["x", "--all", "--yes"])).silently(0).text();
     assert_eq!(broken.matches("asked ").count(), 2, "{broken}");
-    bed.await_no_process();
-    bed.assert_free("x");
+    env.await_no_process();
+    env.assert_free("x");
 }
 
 #[test]
 fn a_run_under_its_variables_does_not_join_it() {
-    let bed = Bed::new();
-    let printed = acquire(&bed, "1h", &[]).silently(0).text();
+    let env = TestEnv::new();
+    let printed = acquire(&env, "1h", &[]).silently(0).text();
     let variables = printed.lines().filter_map(|line| line.split_once('='));
-    let mut run = bed.run(["--wait", "0", "--name", "x", "--", "true"]);
-    bed.finish(run.envs(variables)).failed(75, &["x"]);
-    bed.finish(&mut bed.verb("release", [&value(&printed, "DLOCK_CLAIM"), "--name", "x"])).silently(0);
-    bed.await_no_process();
+    let mut run = env.run(["--wait", "0", "--name", "x", "--", "true"]);
+    env.finish(run.envs(variables)).failed(75, &["x"]);
+    env.finish(&mut env.verb("release", [&value(&printed, "DLOCK_CLAIM"), "--name", "x"])).silently(0);
+    env.await_no_process();
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::Bed;
+use crate::support::TestEnv;
 use crate::support::chance::rounds;
 use crate::support::running::CROWD;
 
@@ -14,19 +14,19 @@ const PAIRS: usize = 12;
 const CROWDS: usize = 3;
 
 fn pairs(kinds: [&[&str]; 2]) {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for round in 0..rounds(PAIRS) {
         let name = format!("x{round}");
         let [one, other] = kinds.map(|kind| {
             let words = [&["-q", "--name", &name], kind, &["--", "sh", "-c", ALONE, &name]].concat();
-            bed.start(&mut bed.run(words))
+            env.start(&mut env.run(words))
         });
         let codes = [one, other].map(|one| one.finish().code());
         for code in codes {
             assert!([Some(0), Some(64)].contains(&code), "{codes:?} in round {round} of {kinds:?}");
         }
         assert!(codes.contains(&Some(0)), "nobody ran in round {round} of {kinds:?}");
-        assert!(!bed.exists("overlap"), "two at once in round {round} of {kinds:?}");
+        assert!(!env.exists("overlap"), "two at once in round {round} of {kinds:?}");
     }
 }
 
@@ -45,18 +45,18 @@ fn slots_beside_other_counts() {
 fn forty_for_three_slots_all_run() {
     let script = r#"mkdir "$0.$DLOCK_SLOT" || echo "$DLOCK_CLAIM" >>overlap
         echo "$DLOCK_SLOT $DLOCK_TOKEN" >>"$0.log"; rmdir "$0.$DLOCK_SLOT""#;
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for round in 0..rounds(CROWDS) {
         let name = format!("x{round}");
         let words = ["-q", "--slots", "3", "--wait", "60s", "--name", &name, "--", "sh", "-c", script, &name];
-        let all: Vec<_> = (0..40).map(|_| bed.start(&mut bed.run(words))).collect();
+        let all: Vec<_> = (0..40).map(|_| env.start(&mut env.run(words))).collect();
         for one in all {
             let ended = one.finish_within(CROWD);
             assert_eq!(ended.code(), Some(0), "in round {round}: {}", ended.err);
         }
-        assert!(!bed.exists("overlap"), "two on one slot in round {round}");
+        assert!(!env.exists("overlap"), "two on one slot in round {round}");
         let mut last = BTreeMap::new();
-        for line in bed.read(&format!("{name}.log")).lines() {
+        for line in env.read(&format!("{name}.log")).lines() {
             let (slot, token) = line.split_once(' ').expect("two words");
             let token: u64 = token.parse().expect("a token");
             let before = last.insert(slot.to_owned(), token).unwrap_or(0);

@@ -9,18 +9,18 @@ use crate::servers::{Server, redis};
 use crate::site;
 use crate::support::process::is_alive;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Service};
+use crate::support::{TestEnv, Service};
 
 /// Short, so that whoever is not answered soon asks again, and longer than what a test takes afterwards.
 const OPTIONS: [&str; 3] = ["-q", "--ttl", "9s"];
 
-/// A way to each server, and two beds: over the ways, and past them. Without a prefix, which nobody else is, and in the first
+/// A way to each server, and two environments: over the ways, and past them. Without a prefix, which nobody else is, and in the first
 /// database, which need not be chosen: what is said first on a connection is the claim's request.
 struct Site<'a> {
     servers: &'a [Server],
     ways: Vec<Proxy>,
-    over: Bed,
-    past: Bed,
+    over: TestEnv,
+    past: TestEnv,
     name: &'static str,
 }
 
@@ -34,9 +34,9 @@ impl<'a> Site<'a> {
     fn on(servers: &'a [Server], name: &'static str) -> Self {
         let ways: Vec<Proxy> = servers.iter().map(|server| Proxy::to(server.port())).collect();
         let over = ways.iter().map(|way| format!("redis://127.0.0.1:{}", way.port()));
-        let bed = |endpoint| Bed::on(Service { backend: "redis", endpoint, prefix: None });
-        let over = bed(over.collect::<Vec<_>>().join(","));
-        Self { servers, over, past: bed(redis::addresses(servers)), ways, name }
+        let env = |endpoint| TestEnv::on(Service { backend: "redis", endpoint, prefix: None });
+        let over = env(over.collect::<Vec<_>>().join(","));
+        Self { servers, over, past: env(redis::addresses(servers)), ways, name }
     }
 
     fn all(&self, conduct: Conduct) {

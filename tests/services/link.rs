@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::servers::Site;
 use crate::servers::proxy::Proxy;
 use crate::support::program::dlock;
-use crate::support::{Bed, Service};
+use crate::support::{Service, TestEnv};
 
 /// A network namespace whose only link leads to this host.
 pub(crate) struct Link {
@@ -71,10 +71,10 @@ impl Link {
     }
 
     /// `dlock VERB --endpoint ENDPOINT` on the far side.
-    pub(crate) fn verb(&self, bed: &Bed, verb: &str) -> Command {
-        let mut command = bed.command("nsenter");
+    pub(crate) fn verb(&self, env: &TestEnv, verb: &str) -> Command {
+        let mut command = env.command("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.namespace));
-        command.args([dlock(), verb, "--endpoint", &bed.service().endpoint]);
+        command.args([dlock(), verb, "--endpoint", &env.service().endpoint]);
         command
     }
 }

@@ -11,7 +11,7 @@ use crate::site;
 use crate::support::chance::{Random, length, seed};
 use crate::support::running::CROWD;
 use crate::support::wait::{let_pass, until_true, until_within};
-use crate::support::{Bed, Running, quiet};
+use crate::support::{Running, TestEnv, quiet};
 
 /// For how long links are cut.
 const LENGTH: Duration = Duration::from_secs(25);
@@ -69,8 +69,8 @@ struct Truth {
 }
 
 impl Truth {
-    fn read(bed: &Bed) -> Self {
-        Self { lines: bed.read("e.log").lines().map(str::to_owned).collect() }
+    fn read(env: &TestEnv) -> Self {
+        Self { lines: env.read("e.log").lines().map(str::to_owned).collect() }
     }
 
     fn those<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a str> {
@@ -119,7 +119,7 @@ impl Truth {
 }
 
 /// Somebody leads when all is well again, and its last value is what everybody sees.
-fn await_last_value(own: &Bed, observer: &Running) {
+fn await_last_value(own: &TestEnv, observer: &Running) {
     own.write("e.stop", "");
     until_within(
         CROWD,
@@ -145,17 +145,17 @@ fn whatever_links_are_cut_one_leads_and_observers_see_the_true_history() {
     let _load = quiet::loading();
     let site = site::start();
     let part = site.part();
-    let beds: Vec<Bed> = links.iter_mut().map(|link| Bed::on(link.leads_to(&*site, &part))).collect();
-    let own = Bed::on(part);
+    let envs: Vec<TestEnv> = links.iter_mut().map(|link| TestEnv::on(link.leads_to(&*site, &part))).collect();
+    let own = TestEnv::on(part);
     let observer = own.start(&mut own.verb("leader", ["x", "--follow", "--json"]));
     until_true("an observer", || observer.out_so_far() == "null\n");
     let mut candidates = Vec::new();
-    for (n, (link, bed)) in links.iter().zip(&beds).enumerate() {
+    for (n, (link, env)) in links.iter().zip(&envs).enumerate() {
         let name = ["east", "west"][n];
-        let mut command = link.verb(bed, "elect");
+        let mut command = link.verb(env, "elect");
         command.args(["-q", "--name", "x", "--ttl", "4s", "--grace", "200ms", "--forever", "--value", name]);
         command.args(["--", "bash", "-c", LEADER]).arg(own.path("e")).arg(name);
-        candidates.push(bed.start(&mut command));
+        candidates.push(env.start(&mut command));
         until_true(&format!("{name}; it said {:?}", candidates[n].err_so_far()), || {
             own.holders("x") + own.waiters("x") == n + 1
         });
@@ -196,8 +196,8 @@ fn whatever_links_are_cut_one_leads_and_observers_see_the_true_history() {
         assert!(truth.terms().is_sorted(), "tokens fall: {:?}", truth.terms());
         truth.judge(&seen, site.kind().facts.tells_all);
     }
-    for bed in &beds {
-        bed.await_no_process();
+    for env in &envs {
+        env.await_no_process();
     }
     own.assert_free("x");
 }

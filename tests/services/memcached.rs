@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::servers::{Server, certificates, memcached, shared_folder};
 use crate::support::wait::until_true;
-use crate::support::{Bed, Finished, Service};
+use crate::support::{Finished, Service, TestEnv};
 
 /// Whether there is a memcached here; said aloud if not.
 fn is_here() -> bool {
@@ -16,18 +16,18 @@ fn is_here() -> bool {
     false
 }
 
-fn bed_at(endpoint: String) -> Bed {
-    Bed::on(Service { backend: "memcached", endpoint, prefix: None })
+fn env_at(endpoint: String) -> TestEnv {
+    TestEnv::on(Service { backend: "memcached", endpoint, prefix: None })
 }
 
-fn bed_on(server: &Server) -> Bed {
-    bed_at(memcached::address(server))
+fn env_on(server: &Server) -> TestEnv {
+    env_at(memcached::address(server))
 }
 
 /// What dlock answers to a run of `true` under the lock x, with these variables.
-fn run_with(bed: &Bed, variables: &[(&str, &Path)]) -> Finished {
-    let mut command = bed.run(["--try", "--name", "x", "--", "true"]);
-    bed.finish(command.envs(variables.iter().copied()))
+fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
+    let mut command = env.run(["--try", "--name", "x", "--", "true"]);
+    env.finish(command.envs(variables.iter().copied()))
 }
 
 #[test]
@@ -36,11 +36,11 @@ fn a_hold_that_is_forgotten_ends_its_command() {
         return;
     }
     let server = memcached::start();
-    let bed = bed_on(&server);
-    let holder = bed.held(&["--name", "x"]);
+    let env = env_on(&server);
+    let holder = env.held(&["--name", "x"]);
     assert_eq!(memcached::raw(server.port(), b"flush_all\r\n"), "OK\r\n");
     holder.running.finish().failed(76, &["lost x", "memcached no longer has the item"]);
-    let holder = bed.held(&["--name", "x"]);
+    let holder = env.held(&["--name", "x"]);
     server.restart();
     holder.running.finish().failed(76, &["lost x"]);
 }
@@ -51,11 +51,11 @@ fn a_lease_that_nobody_renews_ends_though_others_try_again_and_again() {
         return;
     }
     let server = memcached::start();
-    let bed = bed_on(&server);
+    let env = env_on(&server);
     let words = ["--detach", "--name", "x", "--ttl", "2s"];
-    bed.finish(&mut bed.verb("acquire", words)).silently(0);
-    run_with(&bed, &[]).failed(75, &["x"]);
-    until_true("the end of the lease", || run_with(&bed, &[]).code() == Some(0));
+    env.finish(&mut env.verb("acquire", words)).silently(0);
+    run_with(&env, &[]).failed(75, &["x"]);
+    until_true("the end of the lease", || run_with(&env, &[]).code() == Some(0));
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn several_servers_are_refused() {
     if !is_here() {
         return;
     }
-    let bed = bed_at("memcached://127.0.0.1:1,memcached://127.0.0.1:2".to_owned());
-    run_with(&bed, &[]).failed(64, &["name one endpoint"]);
+    let env = env_at("memcached://127.0.0.1:1,memcached://127.0.0.1:2".to_owned());
+    run_with(&env, &[]).failed(64, &["name one endpoint"]);
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn a_lock_leaves_nothing_but_its_counter_and_its_success() {
         return;
     }
     let server = memcached::start();
-    let bed = bed_on(&server);
-    run_with(&bed, &[]).silently(0);
+    let env = env_on(&server);
+    run_with(&env, &[]).silently(0);
     assert_eq!(memcached::value(server.port(), "x"), None);
     assert!(memcached::value(server.port(), "x%.token").is_some());
-    let first = bed.finish(&mut bed.run(["--name", "x", "--once-per", "1h", "--", "false"]));
+    let first = env.finish(&mut env.run(["--name", "x", "--once-per", "1h", "--", "false"]));
     assert_eq!(first.code(), Some(0), "the last run has succeeded: {}", first.err);
 }
 
@@ -90,16 +90,16 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
     let file = folder.join("users");
     fs::write(&file, "ci:right\n").expect("writes");
     let server = memcached::start_with(&["-Y", file.to_str().expect("UTF-8")]);
-    let bed = bed_on(&server);
+    let env = env_on(&server);
     let login = |user: &'static str, password: &'static str| {
-        run_with(&bed, &[("DLOCK_USER", Path::new(user)), ("DLOCK_PASSWORD", Path::new(password))])
+        run_with(&env, &[("DLOCK_USER", Path::new(user)), ("DLOCK_PASSWORD", Path::new(password))])
     };
     login("ci", "right").silently(0);
     login("ci", "wr0ng").failed(77, &["does not accept"]).said_one_line(&["memcached"]);
-    run_with(&bed, &[]).failed(77, &["--password-file"]);
+    run_with(&env, &[]).failed(77, &["--password-file"]);
     let open = memcached::start();
     let refused = run_with(
-        &bed_on(&open),
+        &env_on(&open),
         &[("DLOCK_USER", Path::new("ci")), ("DLOCK_PASSWORD", Path::new("needless"))],
     );
     refused.failed(77, &["wants no password"]);
@@ -117,11 +117,11 @@ fn tls_lets_in_who_believes_the_authority() {
     let option = |name: &str, file: &str| format!("{name}={}", path(file).display());
     let (chain, key) = (option("ssl_chain_cert", "server.pem"), option("ssl_key", "server.key"));
     let server = memcached::start_with(&["-Z", "-o", &chain, "-o", &key]);
-    let bed = bed_at(format!("memcacheds://127.0.0.1:{}", server.port()));
+    let env = env_at(format!("memcacheds://127.0.0.1:{}", server.port()));
     let authority = path("ca.pem");
-    run_with(&bed, &[("DLOCK_CACERT", &authority)]).silently(0);
-    run_with(&bed, &[]).failed(77, &["certificate"]);
-    let plain = bed_on(&server);
+    run_with(&env, &[("DLOCK_CACERT", &authority)]).silently(0);
+    run_with(&env, &[]).failed(77, &["certificate"]);
+    let plain = env_on(&server);
     run_with(&plain, &[("DLOCK_CACERT", &authority)]).failed(64, &["memcacheds://"]);
 }
 
@@ -131,7 +131,7 @@ fn doctor_says_what_a_cache_cannot_promise() {
         return;
     }
     let server = memcached::start();
-    let looked = bed_on(&server).finish(&mut bed_on(&server).verb("doctor", [] as [&str; 0]));
+    let looked = env_on(&server).finish(&mut env_on(&server).verb("doctor", [] as [&str; 0]));
     assert_eq!(looked.code(), Some(0), "{}", looked.err);
     let text = String::from_utf8_lossy(&looked.out).split_whitespace().collect::<Vec<_>>().join(" ");
     for part in ["memcached 1.", "keeps nothing over a restart", "look every 50 ms to 1 s"] {

@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use crate::servers::{Server, certificates, free_port, mariadb, shared_folder};
 use crate::support::wait::until_true;
-use crate::support::{Bed, Finished, Service, within};
+use crate::support::{Finished, Service, TestEnv, within};
 
-pub(super) fn bed_at(endpoint: String) -> Bed {
-    Bed::on(Service { backend: "mysql", endpoint, prefix: None })
+pub(super) fn env_at(endpoint: String) -> TestEnv {
+    TestEnv::on(Service { backend: "mysql", endpoint, prefix: None })
 }
 
-pub(super) fn bed_on(server: &Server) -> Bed {
-    bed_at(mariadb::address(server))
+pub(super) fn env_on(server: &Server) -> TestEnv {
+    env_at(mariadb::address(server))
 }
 
 /// What dlock answers to a run of `true` under the lock x, with these variables.
-pub(super) fn run_with(bed: &Bed, variables: &[(&str, &Path)]) -> Finished {
-    let mut command = bed.run(["--try", "--name", "x", "--", "true"]);
-    bed.finish(command.envs(variables.iter().copied()))
+pub(super) fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
+    let mut command = env.run(["--try", "--name", "x", "--", "true"]);
+    env.finish(command.envs(variables.iter().copied()))
 }
 
 /// A user with these rights on the test's database, and its address.
-fn user(server: &Server, name: &str, password: &str, rights: &str) -> Bed {
+fn user(server: &Server, name: &str, password: &str, rights: &str) -> TestEnv {
     let base = mariadb::DATABASE;
     mariadb::ask(
         server,
@@ -31,48 +31,48 @@ fn user(server: &Server, name: &str, password: &str, rights: &str) -> Bed {
             "CREATE USER {name}@'%' IDENTIFIED BY '{password}'; GRANT {rights} ON {base}.* TO {name}@'%'"
         ),
     );
-    bed_at(format!("mysql://{name}@127.0.0.1:{}/{base}", server.port()))
+    env_at(format!("mysql://{name}@127.0.0.1:{}/{base}", server.port()))
 }
 
 #[test]
 fn users_and_passwords_let_in_and_wrong_ones_do_not() {
     let server = mariadb::start();
-    let bed = user(&server, "ci", "right", "ALL");
-    let refused = run_with(&bed, &[]).failed(77, &["--password-file", "MYSQL_PWD", "~/.my.cnf"]);
+    let env = user(&server, "ci", "right", "ALL");
+    let refused = run_with(&env, &[]).failed(77, &["--password-file", "MYSQL_PWD", "~/.my.cnf"]);
     assert!(!refused.err.contains("right"), "{}", refused.err);
-    run_with(&bed, &[("DLOCK_PASSWORD", Path::new("right"))]).silently(0);
-    run_with(&bed, &[("MYSQL_PWD", Path::new("right"))]).silently(0);
-    run_with(&bed, &[("DLOCK_PASSWORD", Path::new("wr0ng")), ("MYSQL_PWD", Path::new("right"))])
+    run_with(&env, &[("DLOCK_PASSWORD", Path::new("right"))]).silently(0);
+    run_with(&env, &[("MYSQL_PWD", Path::new("right"))]).silently(0);
+    run_with(&env, &[("DLOCK_PASSWORD", Path::new("wr0ng")), ("MYSQL_PWD", Path::new("right"))])
         .failed(77, &["Access denied"])
         .said_one_line(&["mysql"]);
-    // The bed's folder is the home of what runs in it.
-    bed.write(".my.cnf", "[client]\npassword = \"right\" # not wr0ng\n");
-    run_with(&bed, &[("MYSQL_PWD", Path::new("wr0ng"))]).silently(0);
+    // The environment's folder is the home of what runs in it.
+    env.write(".my.cnf", "[client]\npassword = \"right\" # not wr0ng\n");
+    run_with(&env, &[("MYSQL_PWD", Path::new("wr0ng"))]).silently(0);
 }
 
 #[test]
 fn what_is_not_said_comes_from_where_the_clients_take_it() {
     let server = mariadb::start();
-    let bed = Bed::on(Service { backend: "mysql", endpoint: String::new(), prefix: None });
+    let env = TestEnv::on(Service { backend: "mysql", endpoint: String::new(), prefix: None });
     let port = server.port().to_string();
     let with = |variables: &[(&str, &str)], words: &[&str]| {
-        let mut command = bed.dlock(words.iter().copied());
-        bed.finish(command.envs(variables.iter().copied()))
+        let mut command = env.dlock(words.iter().copied());
+        env.finish(command.envs(variables.iter().copied()))
     };
     let run = ["run", "--backend", "mysql", "--name", "x", "--", "true"];
     with(&[], &run).failed(64, &["no database is named"]);
     let base = mariadb::DATABASE;
-    bed.write(".my.cnf", &format!("[mysql]\ndatabase={base}\n[client]\nuser=root\nprotocol=tcp\n"));
+    env.write(".my.cnf", &format!("[mysql]\ndatabase={base}\n[client]\nuser=root\nprotocol=tcp\n"));
     let around = [("MYSQL_HOST", "127.0.0.1"), ("MYSQL_TCP_PORT", port.as_str())];
     with(&around, &run).silently(0);
     let seen = with(&around, &["doctor", "--backend", "mysql"]);
     assert!(seen.text().contains("MariaDB 1") && seen.text().contains(&port), "{}", seen.text());
     let socket = mariadb::socket(&server).display().to_string();
-    bed.write(".my.cnf", &format!("[client]\nuser=root\nsocket={socket}\n[mysqld]\nuser=nobody\n"));
+    env.write(".my.cnf", &format!("[client]\nuser=root\nsocket={socket}\n[mysqld]\nuser=nobody\n"));
     let mut local =
-        bed.dlock(["run", "--endpoint", &format!("mysql://localhost/{base}"), "--name", "x", "--", "true"]);
-    bed.finish(&mut local).silently(0);
-    bed.write(".my.cnf", "[client\nuser=root\n");
+        env.dlock(["run", "--endpoint", &format!("mysql://localhost/{base}"), "--name", "x", "--", "true"]);
+    env.finish(&mut local).silently(0);
+    env.write(".my.cnf", "[client\nuser=root\n");
     with(&around, &run).failed(64, &[".my.cnf", "line 1"]);
 }
 
@@ -81,7 +81,7 @@ fn a_socket_of_this_host_leads_to_the_same_locks() {
     let server = mariadb::start();
     let socket = mariadb::socket(&server).display().to_string();
     let (tcp, unix) =
-        (bed_on(&server), bed_at(format!("mysql://root@/{}?socket={socket}", mariadb::DATABASE)));
+        (env_on(&server), env_at(format!("mysql://root@/{}?socket={socket}", mariadb::DATABASE)));
     let holder = unix.held(&["--name", "x"]);
     tcp.assert_busy("x");
     holder.release().silently(0);
@@ -92,21 +92,21 @@ fn a_socket_of_this_host_leads_to_the_same_locks() {
 fn databases_and_prefixes_are_apart() {
     let server = mariadb::start();
     mariadb::ask(&server, "CREATE DATABASE other");
-    let at = |database: &str| bed_at(format!("mysql://root@127.0.0.1:{}/{database}", server.port()));
+    let at = |database: &str| env_at(format!("mysql://root@127.0.0.1:{}/{database}", server.port()));
     let under = |prefix: &str| {
-        Bed::on(Service {
+        TestEnv::on(Service {
             backend: "mysql",
             endpoint: mariadb::address(&server),
             prefix: Some(prefix.to_owned()),
         })
     };
-    let bed = bed_on(&server);
-    let holder = bed.held(&["--name", "x"]);
+    let env = env_on(&server);
+    let holder = env.held(&["--name", "x"]);
     at("other").assert_free("x");
     under("my_").assert_free("x");
     assert_eq!(mariadb::ask(&server, "SELECT COUNT(*) FROM locks.my_lock"), "1\n");
     under("other.dlock_").assert_free("x");
-    bed.assert_busy("x");
+    env.assert_busy("x");
     holder.release().silently(0);
     run_with(&at("none"), &[]).failed(69, &["Unknown database 'none'", "CREATE DATABASE"]);
     run_with(&under("a/"), &[]).failed(64, &["cannot begin a table's name"]);
@@ -115,20 +115,20 @@ fn databases_and_prefixes_are_apart() {
 #[test]
 fn who_may_not_make_tables_is_told_how_they_are_made() {
     let server = mariadb::start();
-    let bed = user(&server, "poor", "", "SELECT, INSERT, UPDATE, DELETE");
-    run_with(&bed, &[]).failed(77, &["doctor --schema"]).said_one_line(&["denied"]);
+    let env = user(&server, "poor", "", "SELECT, INSERT, UPDATE, DELETE");
+    run_with(&env, &[]).failed(77, &["doctor --schema"]).said_one_line(&["denied"]);
     // Looking is no reason to make tables.
-    assert_eq!(bed.status("x")["holders"].as_array().map(Vec::len), Some(0));
-    let schema = bed.finish(&mut bed.verb("doctor", ["--schema"])).silently(0).text();
+    assert_eq!(env.status("x")["holders"].as_array().map(Vec::len), Some(0));
+    let schema = env.finish(&mut env.verb("doctor", ["--schema"])).silently(0).text();
     mariadb::ask(&server, &format!("USE {};\n{schema}", mariadb::DATABASE));
-    run_with(&bed, &[]).silently(0);
-    bed.assert_free("x");
+    run_with(&env, &[]).silently(0);
+    env.assert_free("x");
     // Who has no right to the tables either.
     mariadb::ask(
         &server,
         &format!("CREATE USER poorer@'%'; GRANT SELECT ON {}.dlock_lock TO poorer@'%'", mariadb::DATABASE),
     );
-    let poorer = bed_at(format!("mysql://poorer@127.0.0.1:{}/{}", server.port(), mariadb::DATABASE));
+    let poorer = env_at(format!("mysql://poorer@127.0.0.1:{}/{}", server.port(), mariadb::DATABASE));
     run_with(&poorer, &[]).failed(77, &["doctor --schema"]);
     for line in schema.lines().filter_map(|line| line.split_once("GRANT ")) {
         let grant = line.1.replace("'SOMEBODY'", "poorer");
@@ -146,18 +146,18 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
         [option("ssl-ca", "ca.pem"), option("ssl-cert", "server.pem"), option("ssl-key", "server.key")];
     let server = mariadb::start_with(&options.each_ref().map(String::as_str));
     mariadb::ask(&server, "CREATE USER tls@'%' REQUIRE X509; GRANT ALL ON locks.* TO tls@'%'");
-    let at = |query: &str| bed_at(format!("mysql://tls@127.0.0.1:{}/locks{query}", server.port()));
+    let at = |query: &str| env_at(format!("mysql://tls@127.0.0.1:{}/locks{query}", server.port()));
     let (ca, other, cert, key) = (file("ca.pem"), file("other.pem"), file("client.pem"), file("client.key"));
     let all = [("DLOCK_CACERT", ca.as_path()), ("DLOCK_CERT", &cert), ("DLOCK_KEY", &key)];
-    let bed = at("");
-    run_with(&bed, &all).silently(0);
-    run_with(&bed, &[("DLOCK_CACERT", other.as_path()), all[1], all[2]])
+    let env = at("");
+    run_with(&env, &all).silently(0);
+    run_with(&env, &[("DLOCK_CACERT", other.as_path()), all[1], all[2]])
         .failed(77, &["signed by an unknown authority", "--cacert"]);
-    run_with(&bed, &all[..1]).failed(77, &["Access denied"]);
+    run_with(&env, &all[..1]).failed(77, &["Access denied"]);
     let named = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("other.test"))]].concat();
-    run_with(&bed, &named).failed(64, &["--tls-server-name"]);
+    run_with(&env, &named).failed(64, &["--tls-server-name"]);
     run_with(&at("?ssl-mode=required"), &[]).failed(77, &["Access denied"]);
-    bed.write(
+    env.write(
         ".my.cnf",
         &format!(
             "[client]\nssl-ca={}\nssl-cert={}\nssl-key={}\n",
@@ -166,9 +166,9 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
             key.display()
         ),
     );
-    run_with(&bed, &[]).silently(0);
+    run_with(&env, &[]).silently(0);
     let plain = mariadb::start();
-    let refused = bed_at(mariadb::address(&plain));
+    let refused = env_at(mariadb::address(&plain));
     run_with(&refused, &all[..1]).failed(77, &["does not speak TLS"]);
 }
 
@@ -179,7 +179,7 @@ fn a_password_does_not_go_over_a_network_without_encryption_unasked() {
     user(&server, "ci", "right", "ALL");
     // An address of this host that does not look like one.
     let at =
-        |query: &str| bed_at(format!("mysql://ci@0.0.0.0:{}/{}{query}", server.port(), mariadb::DATABASE));
+        |query: &str| env_at(format!("mysql://ci@0.0.0.0:{}/{}{query}", server.port(), mariadb::DATABASE));
     let password = [("DLOCK_PASSWORD", Path::new("right"))];
     run_with(&at(""), &password).failed(77, &["does not speak TLS", "?ssl-mode=preferred"]);
     let said = at("?ssl-mode=preferred");
@@ -193,17 +193,17 @@ fn a_server_that_takes_no_writes_is_passed_over() {
     let (server, other) = (mariadb::start(), mariadb::start());
     mariadb::ask(&server, "SET GLOBAL read_only = 1");
     // Not even a user whom that does not bind writes there.
-    run_with(&bed_on(&server), &[]).failed(69, &["takes no writes"]);
+    run_with(&env_on(&server), &[]).failed(69, &["takes no writes"]);
     assert_eq!(mariadb::ask(&server, "SHOW TABLES IN locks"), "");
     let both = |first: &Server, second: &Server| {
-        bed_at(format!("mysql://root@127.0.0.1:{},127.0.0.1:{}/locks", first.port(), second.port()))
+        env_at(format!("mysql://root@127.0.0.1:{},127.0.0.1:{}/locks", first.port(), second.port()))
     };
-    for bed in [both(&server, &other), both(&other, &server)] {
-        run_with(&bed, &[]).silently(0);
-        bed.assert_free("x");
+    for env in [both(&server, &other), both(&other, &server)] {
+        run_with(&env, &[]).silently(0);
+        env.assert_free("x");
     }
     assert_eq!(mariadb::ask(&server, "SHOW TABLES IN locks"), "");
-    let looked = bed_on(&server);
+    let looked = env_on(&server);
     let looked = looked.finish(&mut looked.verb("doctor", [] as [&str; 0]));
     assert!(
         looked.err.contains("takes no writes") || looked.text().contains("takes no writes"),
@@ -211,13 +211,13 @@ fn a_server_that_takes_no_writes_is_passed_over() {
         looked.err
     );
     // Who is taken down is followed by who takes over.
-    let bed = both(&server, &other);
-    let mut holder = bed.hold(&["-q", "--name", "x", "--ttl", "30s"]);
+    let env = both(&server, &other);
+    let mut holder = env.hold(&["-q", "--name", "x", "--ttl", "30s"]);
     holder.await_start();
     mariadb::ask(&other, "SET GLOBAL read_only = 1");
-    run_with(&bed, &[]).failed(69, &["takes no writes"]);
+    run_with(&env, &[]).failed(69, &["takes no writes"]);
     mariadb::ask(&other, "SET GLOBAL read_only = 0");
-    bed.assert_busy("x");
+    env.assert_busy("x");
     assert_eq!(holder.release().code(), Some(0));
 }
 
@@ -240,44 +240,44 @@ fn galera() -> Server {
 #[test]
 fn several_servers_that_all_take_writes_are_refused_and_one_of_them_is_not() {
     let node = galera();
-    let one = bed_on(&node);
+    let one = env_on(&node);
     run_with(&one, &[]).silently(0);
     let holder = one.held(&["-q", "--name", "x"]);
     one.assert_busy("x");
     assert_eq!(holder.release().code(), Some(0));
     let port = node.port();
-    let several = bed_at(format!("mysql://root@127.0.0.1:{port},localhost:{port}/locks"));
+    let several = env_at(format!("mysql://root@127.0.0.1:{port},localhost:{port}/locks"));
     run_with(&several, &[]).failed(64, &["Galera", "name one server"]);
 }
 
 #[test]
 fn a_binary_log_of_rows_is_fine_and_one_of_statements_is_refused() {
     let server = mariadb::start_with(&["--log-bin=log", "--binlog-format=ROW"]);
-    let bed = bed_on(&server);
-    run_with(&bed, &[]).silently(0);
-    bed.assert_free("x");
+    let env = env_on(&server);
+    run_with(&env, &[]).silently(0);
+    env.assert_free("x");
     mariadb::ask(&server, "SET GLOBAL binlog_format = STATEMENT");
-    run_with(&bed, &[]).failed(69, &["binlog_format = ROW"]);
+    run_with(&env, &[]).failed(69, &["binlog_format = ROW"]);
 }
 
 #[test]
 fn a_full_server_is_waited_for() {
     let server = mariadb::start_with(&["--max-connections=10"]);
-    let bed = user(&server, "ci", "", "ALL");
-    run_with(&bed, &[]).silently(0);
+    let env = user(&server, "ci", "", "ALL");
+    run_with(&env, &[]).silently(0);
     // One that finds no room comes again.
     let script =
         "until mariadb --no-defaults --user=ci --host=127.0.0.1 --port=$0 --execute 'SELECT SLEEP(600)'
         do sleep 0.1; done";
     let port = server.port().to_string();
-    let guest = || bed.start(bed.command("sh").args(["-c", script, &port]));
+    let guest = || env.start(env.command("sh").args(["-c", script, &port]));
     let guests: Vec<_> = (0..10).map(|_| guest()).collect();
     let full =
         "SELECT COUNT(*) = 10 FROM information_schema.PROCESSLIST WHERE USER = 'ci' AND INFO LIKE '%SLEEP%'";
     until_true("a full server", || mariadb::ask(&server, full) == "1\n");
-    run_with(&bed, &[]).failed(69, &["Too many connections"]);
-    let waiter = bed.start(&mut bed.run(["-q", "-w", "20s", "--name", "x", "--", "true"]));
-    bed.finish(&mut bed.run(["-w", "1s", "--name", "x", "--", "true"])).failed(69, &["Too many connections"]);
+    run_with(&env, &[]).failed(69, &["Too many connections"]);
+    let waiter = env.start(&mut env.run(["-q", "-w", "20s", "--name", "x", "--", "true"]));
+    env.finish(&mut env.run(["-w", "1s", "--name", "x", "--", "true"])).failed(69, &["Too many connections"]);
     for guest in guests {
         guest.signal(rustix::process::Signal::KILL);
         guest.finish();
@@ -290,12 +290,12 @@ fn a_full_server_is_waited_for() {
 #[test]
 fn what_can_cost_a_lock_is_said() {
     let server = mariadb::start_with(&["--innodb-flush-log-at-trx-commit=2"]);
-    let bed = bed_on(&server);
-    let holder = bed.held(&["-v", "--name", "x"]);
+    let env = env_on(&server);
+    let holder = env.held(&["-v", "--name", "x"]);
     let setting = "innodb_flush_log_at_trx_commit";
     until_true("a warning", || holder.running.err_so_far().contains("innodb_flush_log_at_trx_commit = 1"));
     assert_eq!(holder.release().code(), Some(0));
-    let looked = bed.finish(&mut bed.verb("doctor", [] as [&str; 0])).text();
+    let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
     for part in ["MariaDB 1", setting, "note: a claim counts on the database's clock"] {
         assert!(looked.contains(part), "{looked}");
     }
@@ -304,13 +304,13 @@ fn what_can_cost_a_lock_is_said() {
 #[test]
 fn a_server_that_is_not_there_or_is_another_is_said_with_its_address() {
     let port = free_port();
-    let bed = bed_at(format!("mysql://me@127.0.0.1:{port}/d"));
-    run_with(&bed, &[]).failed(69, &[&port.to_string(), "refused"]);
+    let env = env_at(format!("mysql://me@127.0.0.1:{port}/d"));
+    run_with(&env, &[]).failed(69, &[&port.to_string(), "refused"]);
     let waited =
-        bed.finish(&mut bed.run(["--wait", "1s", "--name", "x", "--", "true"])).failed(69, &["127.0.0.1"]);
+        env.finish(&mut env.run(["--wait", "1s", "--name", "x", "--", "true"])).failed(69, &["127.0.0.1"]);
     within(waited.took, Duration::from_secs(3));
     let missing = shared_folder("mysql").join("none.sock");
-    let bed = bed_at(format!("mysql://me@/d?socket={}", missing.display()));
-    run_with(&bed, &[]).failed(69, &["none.sock"]);
+    let env = env_at(format!("mysql://me@/d?socket={}", missing.display()));
+    run_with(&env, &[]).failed(69, &["none.sock"]);
     fs::remove_dir(missing.parent().expect("a folder")).expect("removes");
 }

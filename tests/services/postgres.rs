@@ -8,14 +8,14 @@ use std::time::Duration;
 use crate::servers::postgres::{self, Postgres};
 use crate::servers::{certificates, free_port};
 use crate::support::wait::until_true;
-use crate::support::{Bed, Finished, Service, within};
+use crate::support::{Finished, Service, TestEnv, within};
 
-pub(super) fn bed_at(endpoint: String) -> Bed {
-    Bed::on(Service { backend: "postgres", endpoint, prefix: None })
+pub(super) fn env_at(endpoint: String) -> TestEnv {
+    TestEnv::on(Service { backend: "postgres", endpoint, prefix: None })
 }
 
-pub(super) fn bed_on(server: &Postgres) -> Bed {
-    bed_at(server.address())
+pub(super) fn env_on(server: &Postgres) -> TestEnv {
+    env_at(server.address())
 }
 
 /// A server about which there is nothing to warn of.
@@ -24,9 +24,9 @@ pub(super) fn start() -> Postgres {
 }
 
 /// What dlock answers to a run of `true` under the lock x, with these variables.
-fn run_with(bed: &Bed, variables: &[(&str, &Path)]) -> Finished {
-    let mut command = bed.run(["--try", "--name", "x", "--", "true"]);
-    bed.finish(command.envs(variables.iter().copied()))
+fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
+    let mut command = env.run(["--try", "--name", "x", "--", "true"]);
+    env.finish(command.envs(variables.iter().copied()))
 }
 
 /// Who gets in is decided by `lines`, and the superuser is let in by whatever they leave over.
@@ -39,9 +39,9 @@ fn admit(server: &Postgres, lines: &str) {
 }
 
 /// The server's processes read new rules at their leisure.
-fn await_refusal(bed: &Bed) -> Finished {
-    until_true("the new rules", || run_with(bed, &[]).code() != Some(0));
-    run_with(bed, &[])
+fn await_refusal(env: &TestEnv) -> Finished {
+    until_true("the new rules", || run_with(env, &[]).code() != Some(0));
+    run_with(env, &[])
 }
 
 #[test]
@@ -50,58 +50,58 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
     server.sql("CREATE ROLE ci LOGIN PASSWORD 'right'");
     server.sql("CREATE DATABASE ci OWNER ci");
     admit(&server, "host all ci 127.0.0.1/32 scram-sha-256");
-    let bed = bed_at(format!("postgres://ci@127.0.0.1:{}/ci", server.port()));
-    let refused = await_refusal(&bed).failed(77, &["--password-file", "PGPASSWORD"]);
+    let env = env_at(format!("postgres://ci@127.0.0.1:{}/ci", server.port()));
+    let refused = await_refusal(&env).failed(77, &["--password-file", "PGPASSWORD"]);
     assert!(!refused.err.contains("right"), "{}", refused.err);
-    run_with(&bed, &[("DLOCK_PASSWORD", Path::new("right"))]).silently(0);
-    run_with(&bed, &[("PGPASSWORD", Path::new("right"))]).silently(0);
-    run_with(&bed, &[("DLOCK_PASSWORD", Path::new("wr0ng")), ("PGPASSWORD", Path::new("right"))])
+    run_with(&env, &[("DLOCK_PASSWORD", Path::new("right"))]).silently(0);
+    run_with(&env, &[("PGPASSWORD", Path::new("right"))]).silently(0);
+    run_with(&env, &[("DLOCK_PASSWORD", Path::new("wr0ng")), ("PGPASSWORD", Path::new("right"))])
         .failed(77, &["password authentication failed"])
         .said_one_line(&["postgres"]);
-    // The bed's folder is the home of what runs in it.
-    let file = bed.write(".pgpass", &format!("other:*:*:*:no\n127.0.0.1:{}:ci:ci:right\n", server.port()));
+    // The environment's folder is the home of what runs in it.
+    let file = env.write(".pgpass", &format!("other:*:*:*:no\n127.0.0.1:{}:ci:ci:right\n", server.port()));
     let mode = |mode: u32| {
         use std::os::unix::fs::PermissionsExt as _;
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("sets");
     };
     mode(0o644);
-    run_with(&bed, &[]).failed(77, &["--password-file", ".pgpass was ignored", "chmod 600"]);
+    run_with(&env, &[]).failed(77, &["--password-file", ".pgpass was ignored", "chmod 600"]);
     mode(0o600);
-    run_with(&bed, &[]).silently(0);
-    let elsewhere = bed.path("elsewhere");
+    run_with(&env, &[]).silently(0);
+    let elsewhere = env.path("elsewhere");
     fs::rename(&file, &elsewhere).expect("moves");
-    run_with(&bed, &[("PGPASSFILE", &elsewhere)]).silently(0);
+    run_with(&env, &[("PGPASSFILE", &elsewhere)]).silently(0);
 }
 
 #[test]
 fn what_is_not_said_comes_from_the_variables_that_psql_reads() {
     let server = start();
-    let bed = Bed::on(Service { backend: "postgres", endpoint: String::new(), prefix: None });
+    let env = TestEnv::on(Service { backend: "postgres", endpoint: String::new(), prefix: None });
     let port = server.port().to_string();
     let around =
         [("PGHOST", "127.0.0.1"), ("PGPORT", &port), ("PGUSER", "postgres"), ("PGDATABASE", "postgres")];
     let with = |words: &[&str]| {
-        let mut command = bed.dlock(words.iter().copied());
-        bed.finish(command.envs(around))
+        let mut command = env.dlock(words.iter().copied());
+        env.finish(command.envs(around))
     };
     with(&["run", "--backend", "postgres", "--name", "x", "--", "true"]).silently(0);
     let seen = with(&["doctor", "--backend", "postgres"]);
     assert!(seen.text().contains("PostgreSQL 1") && seen.text().contains(&port), "{}", seen.text());
     let mode = [("PGSSLMODE", "require"), ("PGHOST", "127.0.0.1")];
-    let mut encrypted = bed.dlock(["run", "--backend", "postgres", "-n", "--name", "x", "--", "true"]);
-    bed.finish(encrypted.envs(around).envs(mode)).failed(77, &["does not speak TLS"]);
+    let mut encrypted = env.dlock(["run", "--backend", "postgres", "-n", "--name", "x", "--", "true"]);
+    env.finish(encrypted.envs(around).envs(mode)).failed(77, &["does not speak TLS"]);
 }
 
 #[test]
 fn addresses_and_options_of_the_variables_are_taken_and_services_refused() {
     let server = start();
     server.sql("CREATE SCHEMA ops");
-    let bed = Bed::on(Service { backend: "postgres", endpoint: String::new(), prefix: None });
+    let env = TestEnv::on(Service { backend: "postgres", endpoint: String::new(), prefix: None });
     let port = server.port().to_string();
     let with = |variables: &[(&str, &str)]| {
-        let mut command = bed.dlock(["run", "--backend", "postgres", "-n", "--name", "x", "--", "true"]);
+        let mut command = env.dlock(["run", "--backend", "postgres", "-n", "--name", "x", "--", "true"]);
         let usual = [("PGPORT", port.as_str()), ("PGUSER", "postgres"), ("PGDATABASE", "postgres")];
-        bed.finish(command.envs(usual).envs(variables.iter().copied()))
+        env.finish(command.envs(usual).envs(variables.iter().copied()))
     };
     // A name that means nothing is not asked for.
     let there = [("PGHOST", "db.invalid"), ("PGHOSTADDR", "127.0.0.1")];
@@ -119,8 +119,8 @@ fn a_socket_of_this_host_leads_to_the_same_locks() {
     let server = postgres::start_with(&["fsync=on", &format!("unix_socket_directories={directory}")]);
     let port = server.port();
     let (tcp, unix) = (
-        bed_on(&server),
-        bed_at(format!("postgres://postgres@{}:{port}/postgres", directory.replace('/', "%2F"))),
+        env_on(&server),
+        env_at(format!("postgres://postgres@{}:{port}/postgres", directory.replace('/', "%2F"))),
     );
     let holder = unix.held(&["--name", "x"]);
     tcp.assert_busy("x");
@@ -133,17 +133,17 @@ fn a_socket_of_this_host_leads_to_the_same_locks() {
 fn databases_and_prefixes_are_apart() {
     let server = start();
     server.sql("CREATE DATABASE other");
-    let (one, other) = (bed_on(&server), bed_at(server.address_of("other")));
+    let (one, other) = (env_on(&server), env_at(server.address_of("other")));
     let tables = Service { backend: "postgres", endpoint: server.address(), prefix: Some("my_".into()) };
-    let tables = Bed::on(tables);
+    let tables = TestEnv::on(tables);
     let holder = one.held(&["--name", "x"]);
     other.assert_free("x");
     tables.assert_free("x");
     holder.release().silently(0);
     assert_eq!(server.sql("SELECT count(*) FROM my_lock"), "1");
-    run_with(&bed_at(server.address_of("none")), &[]).failed(69, &["\"none\" does not exist"]);
+    run_with(&env_at(server.address_of("none")), &[]).failed(69, &["\"none\" does not exist"]);
     let wrong = Service { backend: "postgres", endpoint: server.address(), prefix: Some("a/".into()) };
-    run_with(&Bed::on(wrong), &[]).failed(64, &["cannot begin a table's name"]);
+    run_with(&TestEnv::on(wrong), &[]).failed(64, &["cannot begin a table's name"]);
 }
 
 #[test]
@@ -151,19 +151,19 @@ fn who_may_not_make_tables_is_told_how_they_are_made() {
     let server = start();
     server.sql("CREATE ROLE poor LOGIN");
     server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC");
-    let bed = bed_at(format!("postgres://poor@127.0.0.1:{}/postgres", server.port()));
-    run_with(&bed, &[]).failed(77, &["doctor --schema"]).said_one_line(&["permission denied"]);
+    let env = env_at(format!("postgres://poor@127.0.0.1:{}/postgres", server.port()));
+    run_with(&env, &[]).failed(77, &["doctor --schema"]).said_one_line(&["permission denied"]);
     // Looking is no reason to make tables.
-    assert_eq!(bed.status("x")["holders"].as_array().map(Vec::len), Some(0));
-    let schema = bed.finish(&mut bed.verb("doctor", ["--schema"])).silently(0);
+    assert_eq!(env.status("x")["holders"].as_array().map(Vec::len), Some(0));
+    let schema = env.finish(&mut env.verb("doctor", ["--schema"])).silently(0);
     let text = schema.text();
-    let script = bed.write("schema.sql", &text);
+    let script = env.write("schema.sql", &text);
     server.script("postgres", &script);
-    run_with(&bed, &[]).failed(77, &["doctor --schema"]);
+    run_with(&env, &[]).failed(77, &["doctor --schema"]);
     let grant = text.lines().find_map(|line| line.split_once("GRANT ")).expect("the rights").1;
     server.sql(&format!("GRANT {}", grant.replace("somebody", "poor")));
-    run_with(&bed, &[]).silently(0);
-    bed.assert_free("x");
+    run_with(&env, &[]).silently(0);
+    env.assert_free("x");
 }
 
 #[test]
@@ -189,35 +189,35 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
     let file = |name: &str| folder.join(name);
     let (ca, other, cert, key) = (file("ca.pem"), file("other.pem"), file("client.pem"), file("client.key"));
     let all = [("DLOCK_CACERT", ca.as_path()), ("DLOCK_CERT", &cert), ("DLOCK_KEY", &key)];
-    let bed = bed_at(format!("postgres://client@127.0.0.1:{}/postgres", server.port()));
-    until_true("encryption", || run_with(&bed, &all).code() == Some(0));
+    let env = env_at(format!("postgres://client@127.0.0.1:{}/postgres", server.port()));
+    until_true("encryption", || run_with(&env, &all).code() == Some(0));
     let stranger = [("DLOCK_CACERT", other.as_path()), all[1], all[2]];
-    run_with(&bed, &stranger).failed(77, &["signed by an unknown authority", "--cacert"]);
+    run_with(&env, &stranger).failed(77, &["signed by an unknown authority", "--cacert"]);
     let misnamed = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("other.test"))]].concat();
-    run_with(&bed, &misnamed).failed(77, &["its certificate is for 127.0.0.1, not other.test"]);
+    run_with(&env, &misnamed).failed(77, &["its certificate is for 127.0.0.1, not other.test"]);
     // Without a certificate of its own the server does not let it in.
-    run_with(&bed, &all[..1]).failed(77, &["certificate"]);
+    run_with(&env, &all[..1]).failed(77, &["certificate"]);
     let as_psql = [
         ("PGSSLMODE", Path::new("verify-ca")),
         ("PGSSLROOTCERT", &ca),
         ("PGSSLCERT", &cert),
         ("PGSSLKEY", &key),
     ];
-    run_with(&bed, &as_psql).silently(0);
+    run_with(&env, &as_psql).silently(0);
     // Nobody said anything of encryption: it is used where the server can.
-    run_with(&bed, &as_psql[2..]).silently(0);
+    run_with(&env, &as_psql[2..]).silently(0);
 }
 
 #[test]
 fn a_full_server_is_waited_for() {
     let server = postgres::start_with(&["fsync=on", "max_connections=4", "superuser_reserved_connections=0"]);
-    let bed = bed_on(&server);
-    run_with(&bed, &[]).silently(0);
-    let guests: Vec<_> = (0..4).map(|_| bed.start(&mut guest(&bed, server.port()))).collect();
+    let env = env_on(&server);
+    run_with(&env, &[]).silently(0);
+    let guests: Vec<_> = (0..4).map(|_| env.start(&mut guest(&env, server.port()))).collect();
     until_true("a full server", || guests.iter().all(|guest| guest.err_so_far() == "in"));
-    run_with(&bed, &[]).failed(69, &["too many clients"]);
-    let waiter = bed.start(&mut bed.run(["-q", "-w", "20s", "--name", "x", "--", "true"]));
-    let refused = bed.finish(&mut bed.run(["-w", "1s", "--name", "x", "--", "true"]));
+    run_with(&env, &[]).failed(69, &["too many clients"]);
+    let waiter = env.start(&mut env.run(["-q", "-w", "20s", "--name", "x", "--", "true"]));
+    let refused = env.finish(&mut env.run(["-w", "1s", "--name", "x", "--", "true"]));
     refused.failed(69, &["too many clients"]);
     for guest in guests {
         guest.signal(rustix::process::Signal::KILL);
@@ -228,7 +228,7 @@ fn a_full_server_is_waited_for() {
 }
 
 /// Somebody who connects as soon as there is room, and says nothing more.
-fn guest(bed: &Bed, port: u16) -> Command {
+fn guest(env: &TestEnv, port: u16) -> Command {
     let script = "import socket, struct, sys, time\n\
         b = struct.pack('!I', 196608) + b'user\\0postgres\\0\\0'\n\
         kind = b'E'\n\
@@ -237,7 +237,7 @@ fn guest(bed: &Bed, port: u16) -> Command {
         \x20   s.sendall(struct.pack('!I', len(b) + 4) + b)\n\
         \x20   kind = s.recv(1)\n\
         sys.stderr.write('in'); sys.stderr.flush(); time.sleep(600)";
-    let mut command = bed.command("python3");
+    let mut command = env.command("python3");
     command.args(["-c", script, &port.to_string()]);
     command
 }
@@ -253,24 +253,24 @@ fn settings_of_the_server_change_nothing() {
         "log_statement=all",
     ]);
     server.sql("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'");
-    let bed = bed_at(server.address_of("latin"));
+    let env = env_at(server.address_of("latin"));
     let name = "日本 \\' \"; x--";
-    let holder = bed.held(&["--name", name, "--label", "ü\\'日"]);
-    let shown = bed.status(name);
+    let holder = env.held(&["--name", name, "--label", "ü\\'日"]);
+    let shown = env.status(name);
     assert_eq!((&shown["lock"], &shown["holders"][0]["label"]), (&name.into(), &"ü\\'日".into()));
-    let mut waiter = bed.hold(&["--name", name, "-q"]);
-    bed.await_waiters(name, 1);
+    let mut waiter = env.hold(&["--name", name, "-q"]);
+    env.await_waiters(name, 1);
     holder.release().silently(0);
     waiter.await_start();
     waiter.release().silently(0);
     // Somebody has the row for longer than the server lets anybody wait for it.
     let sleeper = "BEGIN; SELECT fence FROM dlock_lock FOR UPDATE; SELECT pg_sleep(3); COMMIT";
-    let mut psql = bed.command("psql");
-    let sleeper = bed.start(psql.args([&server.address_of("latin"), "-Xqc", sleeper]));
+    let mut psql = env.command("psql");
+    let sleeper = env.start(psql.args([&server.address_of("latin"), "-Xqc", sleeper]));
     let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
     until_true("a lock on the row", || server.sql(asleep) == "1");
     // It may say that nobody has answered yet.
-    assert_eq!(bed.finish(&mut bed.run(["-w", "20s", "--name", name, "--", "true"])).code(), Some(0));
+    assert_eq!(env.finish(&mut env.run(["-w", "20s", "--name", name, "--", "true"])).code(), Some(0));
     assert!(server.server().log().contains("lock timeout"), "{}", server.server().log());
     sleeper.finish();
 }
@@ -278,11 +278,11 @@ fn settings_of_the_server_change_nothing() {
 #[test]
 fn what_can_cost_a_lock_is_said() {
     let server = postgres::start();
-    let bed = bed_on(&server);
-    let holder = bed.held(&["-v", "--name", "x"]);
+    let env = env_on(&server);
+    let holder = env.held(&["-v", "--name", "x"]);
     until_true("a warning", || holder.running.err_so_far().contains("fsync = on"));
     assert_eq!(holder.release().code(), Some(0));
-    let looked = bed.finish(&mut bed.verb("doctor", [] as [&str; 0])).text();
+    let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
     for part in ["PostgreSQL 1", "fsync is off", "note: a claim counts on the database's clock"] {
         assert!(looked.contains(part), "{looked}");
     }
@@ -291,9 +291,9 @@ fn what_can_cost_a_lock_is_said() {
 #[test]
 fn a_server_that_is_not_there_is_said_with_its_address() {
     let port = free_port();
-    let bed = bed_at(format!("postgres://me@127.0.0.1:{port}/d"));
-    run_with(&bed, &[]).failed(69, &[&port.to_string(), "refused"]);
+    let env = env_at(format!("postgres://me@127.0.0.1:{port}/d"));
+    run_with(&env, &[]).failed(69, &[&port.to_string(), "refused"]);
     let waited =
-        bed.finish(&mut bed.run(["--wait", "1s", "--name", "x", "--", "true"])).failed(69, &["127.0.0.1"]);
+        env.finish(&mut env.run(["--wait", "1s", "--name", "x", "--", "true"])).failed(69, &["127.0.0.1"]);
     within(waited.took, Duration::from_secs(3));
 }

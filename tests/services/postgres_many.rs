@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::postgres::{bed_at, bed_on, start};
+use super::postgres::{env_at, env_on, start};
 use crate::servers::Site as _;
 use crate::servers::postgres::{self, Postgres};
 use crate::servers::{Server, free_port, shared_folder};
-use crate::support::Bed;
+use crate::support::TestEnv;
 use crate::support::process::is_alive;
+use crate::support::test_env::Holder;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::within;
 
@@ -19,24 +20,24 @@ use crate::support::within;
 fn a_standby_is_passed_over_and_followed_when_it_takes_over() {
     let primary = start();
     let standby = primary.standby();
-    let alone = bed_on(&standby);
+    let alone = env_on(&standby);
     let refused = alone.finish(&mut alone.run(["--try", "--name", "x", "--", "true"]));
     refused.failed(69, &["takes no writes"]);
     let both =
         format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres", standby.port(), primary.port());
-    let bed = bed_at(both);
-    let holder = bed.held(&["--name", "x", "--ttl", "30s", "-q"]);
-    let waiter = bed.start(&mut bed.run(["-q", "--name", "x", "--ttl", "6s", "--", "true"]));
-    bed.await_waiters("x", 1);
+    let env = env_at(both);
+    let holder = env.held(&["--name", "x", "--ttl", "30s", "-q"]);
+    let waiter = env.start(&mut env.run(["-q", "--name", "x", "--ttl", "6s", "--", "true"]));
+    env.await_waiters("x", 1);
     let copied = || standby.sql("SELECT count(*) FROM dlock_claim") == "2";
     until_true("the standby has both claims", copied);
     primary.down();
     assert_eq!(standby.sql("SELECT pg_promote()"), "t");
     assert!(is_alive(holder.command()), "a failover ended the command");
-    bed.await_waiters("x", 1);
+    env.await_waiters("x", 1);
     assert_eq!(holder.release().code(), Some(0));
     assert_eq!(waiter.finish().code(), Some(0));
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 /// A pooler that gives each transaction whichever of two connections is free.
@@ -61,12 +62,12 @@ fn pooler(server: &Postgres) -> Server {
 fn behind_a_pooler_one_looks_instead_of_listening() {
     let server = postgres::start_with(&["fsync=on", "log_statement=all"]);
     let pooler = pooler(&server);
-    let bed = bed_at(format!("postgres://postgres@127.0.0.1:{}/postgres", pooler.port()));
-    let holder = bed.held(&["--name", "x", "--ttl", "10m"]);
+    let env = env_at(format!("postgres://postgres@127.0.0.1:{}/postgres", pooler.port()));
+    let holder = env.held(&["--name", "x", "--ttl", "10m"]);
     let mut waiters = Vec::new();
     for n in 0..5 {
-        waiters.push(bed.hold(&["-q", "--name", "x", "--ttl", "10m"]));
-        bed.await_waiters("x", n + 1);
+        waiters.push(env.hold(&["-q", "--name", "x", "--ttl", "10m"]));
+        env.await_waiters("x", n + 1);
     }
     assert!(holder.release().code() == Some(0));
     for mut waiter in waiters {
@@ -74,22 +75,22 @@ fn behind_a_pooler_one_looks_instead_of_listening() {
         waiter.await_start();
         waiter.release();
     }
-    let looked = bed.finish(&mut bed.verb("doctor", [] as [&str; 0])).text();
+    let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
     assert!(looked.contains("pooler") && looked.contains("500 ms"), "{looked}");
     assert!(!server.server().log().contains("LISTEN"), "a session that is everybody's must be left as it is");
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_watch_shows_each_change_without_asking_all_the_time() {
     let server = postgres::start_with(&["fsync=on", "log_statement=all"]);
-    let bed: Bed = bed_on(&server);
-    bed.finish(&mut bed.run(["--name", "x", "--", "true"])).silently(0);
-    let watch = bed.start(&mut bed.verb("watch", ["--json", "x"]));
+    let env: TestEnv = env_on(&server);
+    env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
+    let watch = env.start(&mut env.verb("watch", ["--json", "x"]));
     until_true("a watch", || server.server().log().contains("pg_advisory_lock_shared"));
     let looks = || server.server().log().matches("ORDER BY c.name, c.seq").count();
     until_true("the first look", || looks() >= 1);
-    let holder = bed.held(&["--name", "x", "--ttl", "10m"]);
+    let holder = env.held(&["--name", "x", "--ttl", "10m"]);
     until_true("a look after the grant", || looks() >= 2);
     holder.release().silently(0);
     until_true("a look after the release", || looks() >= 3);
@@ -104,13 +105,13 @@ fn a_watch_shows_each_change_without_asking_all_the_time() {
 #[test]
 fn a_wake_up_that_is_lost_costs_no_more_than_the_time_to_the_next_renewal() {
     let server = start();
-    let bed = bed_on(&server);
-    let holder = bed.held(&["--name", "x", "--ttl", "10m"]);
-    let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "9s"]);
-    bed.await_waiters("x", 1);
+    let env = env_on(&server);
+    let holder = env.held(&["--name", "x", "--ttl", "10m"]);
+    let mut waiter = env.hold(&["-q", "--name", "x", "--ttl", "9s"]);
+    env.await_waiters("x", 1);
     let begun = Instant::now();
     // Whoever removes a row by hand tells nobody.
-    server.lose(bed.service(), "x", holder.claim());
+    server.lose(env.service(), "x", holder.claim());
     waiter.await_start();
     within(begun.elapsed(), Duration::from_secs(3));
     waiter.release();
@@ -123,16 +124,16 @@ fn a_wake_up_that_is_lost_costs_no_more_than_the_time_to_the_next_renewal() {
 fn messages_of_strangers_start_nothing_and_end_nothing() {
     let server = postgres::start_with(&["fsync=on", "log_statement=all"]);
     server.sql("CREATE ROLE stranger LOGIN");
-    let bed = bed_on(&server);
-    let mut holder = bed.held(&["--name", "x", "--ttl", "10m"]);
-    let first = bed.hold(&["--name", "x", "--ttl", "10m"]);
-    bed.await_waiters("x", 1);
-    let waiters = [first, bed.hold(&["--name", "x", "-s"])];
-    bed.await_waiters("x", 2);
+    let env = env_on(&server);
+    let mut holder = env.held(&["--name", "x", "--ttl", "10m"]);
+    let first = env.hold(&["--name", "x", "--ttl", "10m"]);
+    env.await_waiters("x", 1);
+    let waiters = [first, env.hold(&["--name", "x", "-s"])];
+    env.await_waiters("x", 2);
     let listenings = || server.server().log().matches("LISTEN \"").count();
     until_true("everybody listens", || listenings() >= 3);
     let as_stranger = |statements: &str| {
-        let mut psql = bed.command("psql");
+        let mut psql = env.command("psql");
         psql.args([
             &format!("postgres://stranger@127.0.0.1:{}/postgres", server.port()),
             "-XAtqo",
@@ -140,11 +141,11 @@ fn messages_of_strangers_start_nothing_and_end_nothing() {
             "-c",
             statements,
         ]);
-        bed.finish(&mut psql)
+        env.finish(&mut psql)
     };
     assert!(as_stranger("SELECT claim FROM dlock_claim").err.contains("permission denied"));
     // What `status` shows to anybody who asks, and what an older hold was given.
-    let before = bed.status("x");
+    let before = env.status("x");
     let entries: Vec<&serde_json::Value> =
         ["holders", "waiters"].iter().flat_map(|list| before[*list].as_array().expect("entries")).collect();
     let claims: Vec<&str> = entries.iter().filter_map(|entry| entry["claim"].as_str()).collect();
@@ -160,7 +161,7 @@ fn messages_of_strangers_start_nothing_and_end_nothing() {
             texts.iter().map(move |text| format!("NOTIFY \"{channel}\", '{text}'; SELECT pg_sleep({pause});"))
         });
         // Each in a transaction of its own.
-        let script = bed.write("messages.sql", &sent.collect::<String>());
+        let script = env.write("messages.sql", &sent.collect::<String>());
         as_stranger(&format!("\\i {}", script.display())).silently(0);
     };
     let reads = || server.server().log().matches("SELECT m.seq").count();
@@ -169,9 +170,9 @@ fn messages_of_strangers_start_nothing_and_end_nothing() {
     send("0");
     until_true("the messages were heard", || reads() > read);
     let_pass(Duration::from_millis(500));
-    assert!(!waiters.iter().any(super::support::bed::Holder::has_started), "a stranger gave the lock away");
+    assert!(!waiters.iter().any(Holder::has_started), "a stranger gave the lock away");
     assert!(is_alive(holder.command()) && !holder.running.has_ended(), "a stranger took the lock away");
-    let after = bed.status("x");
+    let after = env.status("x");
     let of = |status: &serde_json::Value| {
         let list = |name: &str| status[name].as_array().expect("entries").clone();
         let facts = |entry: serde_json::Value| (entry["claim"].clone(), entry["token"].clone());
@@ -181,11 +182,11 @@ fn messages_of_strangers_start_nothing_and_end_nothing() {
     holder.release().silently(0);
     for mut waiter in waiters {
         waiter.await_start();
-        assert_eq!(waiter.token().to_string(), bed.status("x")["holders"][0]["token"]);
+        assert_eq!(waiter.token().to_string(), env.status("x")["holders"][0]["token"]);
         assert!(waiter.token() > token && waiter.token() < 999_999, "{}", waiter.token());
         send("0");
         assert!(is_alive(waiter.command()), "a stranger took the lock away");
         assert_eq!(waiter.release().code(), Some(0));
     }
-    bed.assert_free("x");
+    env.assert_free("x");
 }

@@ -7,13 +7,13 @@ use rustix::process::Signal;
 use crate::hostile;
 use crate::servers::free_port;
 use crate::site;
-use crate::support::bed::Holder;
+use crate::support::test_env::Holder;
 use crate::support::bounds::slack;
 use crate::support::process::{is_alive, is_stopped};
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::unread::{self, Unread};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, process, quiet, within};
+use crate::support::{TestEnv, process, quiet, within};
 
 /// A lease that a service grants and that outlasts a machine that stands still for a second.
 const TTL: Duration = Duration::from_secs(6);
@@ -36,51 +36,51 @@ fn a_claim_taken_away_ends_the_tree_at_once_and_the_next_token_is_higher() {
     let _alone = quiet::measuring();
     // So long that an end in time is none at the end of the lease.
     let ttl = site::kind().ttl(Duration::from_secs(21));
-    let bed = Bed::new();
-    let (tree, words) = Tree::words(&bed, "tree");
-    let holder = bed.start(bed.run(["--name", "x", "--ttl", &words_of(ttl), "--"]).args(words));
-    let members = tree.await_grown(&bed);
-    let token = bed.status("x")["holders"][0]["token"].as_str().expect("a token").parse::<u64>().expect("digits");
-    let (overlap, words) = Overlap::words(&bed, &members);
-    site::lose(&bed, "x");
+    let env = TestEnv::new();
+    let (tree, words) = Tree::words(&env, "tree");
+    let holder = env.start(env.run(["--name", "x", "--ttl", &words_of(ttl), "--"]).args(words));
+    let members = tree.await_grown(&env);
+    let token = env.status("x")["holders"][0]["token"].as_str().expect("a token").parse::<u64>().expect("digits");
+    let (overlap, words) = Overlap::words(&env, &members);
+    site::lose(&env, "x");
     let lost = Instant::now();
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
     within(lost.elapsed(), (site::kind().facts.news_within)(ttl / 3) + Duration::from_millis(500));
     holder.finish().failed(76, &["lost x"]);
-    bed.finish(bed.run(["--name", "x", "--"]).args(words)).silently(0);
-    overlap.assert_none(&bed);
-    let next = bed.held(&["--name", "x"]);
+    env.finish(env.run(["--name", "x", "--"]).args(words)).silently(0);
+    overlap.assert_none(&env);
+    let next = env.held(&["--name", "x"]);
     assert!(next.token() > token, "{} after {token}", next.token());
     next.release().silently(0);
-    bed.await_no_process();
+    env.await_no_process();
 }
 
 #[test]
 fn a_waiter_that_is_removed_waits_again_at_the_end_and_says_so() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let script = "echo $0 >>order";
     let words = |name| ["--name", "x", "--ttl", "6s", "--", "sh", "-c", script, name];
-    let removed = bed.start(&mut bed.run(words("removed")));
-    bed.await_waiters("x", 1);
-    let later = bed.start(bed.run(["-q"]).args(words("later")));
-    bed.await_waiters("x", 2);
-    let claim = bed.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
-    bed.finish(&mut bed.verb("break", ["x", "--claim", &claim, "--yes", "--force"])).silently(0);
+    let removed = env.start(&mut env.run(words("removed")));
+    env.await_waiters("x", 1);
+    let later = env.start(env.run(["-q"]).args(words("later")));
+    env.await_waiters("x", 2);
+    let claim = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
+    env.finish(&mut env.verb("break", ["x", "--claim", &claim, "--yes", "--force"])).silently(0);
     until_true("a waiter that is back", || removed.err_so_far().contains("at the end"));
-    bed.await_waiters("x", 2);
+    env.await_waiters("x", 2);
     holder.release().silently(0);
     assert_eq!((later.finish().code(), removed.finish().code()), (Some(0), Some(0)));
-    assert_eq!(bed.read("order"), "later\nremoved\n");
+    assert_eq!(env.read("order"), "later\nremoved\n");
 }
 
 #[test]
 fn a_short_freeze_of_the_service_changes_nothing() {
     let site = site::start();
-    let bed = Bed::on(site.part());
-    let holder = bed.held(&["--name", "x", "--ttl", "9s"]);
-    let waiter = bed.start(&mut bed.run(["-q", "--name", "x", "--ttl", "9s", "--", "sh", "-c", "exit 5"]));
-    bed.await_waiters("x", 1);
+    let env = TestEnv::on(site.part());
+    let holder = env.held(&["--name", "x", "--ttl", "9s"]);
+    let waiter = env.start(&mut env.run(["-q", "--name", "x", "--ttl", "9s", "--", "sh", "-c", "exit 5"]));
+    env.await_waiters("x", 1);
     site.freeze();
     let_pass(Duration::from_millis(1_500));
     site.thaw();
@@ -96,14 +96,14 @@ fn a_short_freeze_of_the_service_changes_nothing() {
 fn doubt_that_nobody_reads_keeps_no_renewal_waiting() {
     const TTL: Duration = Duration::from_secs(12);
     let site = site::start();
-    let bed = Bed::on(site.part());
+    let env = TestEnv::on(site.part());
     let unread = Unread::full(unread::Kind::Pipe);
     let words = ["--name", "x", "--ttl", &words_of(TTL), "--", "sh", "-c", "echo up >up; read _ <gate; exit 5"];
-    let gate = bed.gate("gate");
-    let holder = bed.start_saying_to(&mut bed.run(words), unread.writer());
-    bed.await_line("up");
+    let gate = env.gate("gate");
+    let holder = env.start_saying_to(&mut env.run(words), unread.writer());
+    env.await_line("up");
     // Another one that is read, and whose renewals come just after.
-    let witness = bed.held(&["--name", "y", "--ttl", &words_of(TTL)]);
+    let witness = env.held(&["--name", "y", "--ttl", &words_of(TTL)]);
     site.freeze();
     until_true("doubt", || !witness.running.err_so_far().is_empty());
     site.thaw();
@@ -118,13 +118,13 @@ fn doubt_that_nobody_reads_keeps_no_renewal_waiting() {
 fn a_long_freeze_of_the_service_ends_the_tree_before_it_can_give_the_lock_away() {
     let _alone = quiet::measuring();
     let site = site::start();
-    let bed = Bed::on(site.part());
-    let (tree, words) = Tree::words(&bed, "tree");
-    let holder = bed.start(bed.run(["--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
-    let members = tree.await_grown(&bed);
-    let (overlap, words) = Overlap::words(&bed, &members);
-    let waiter = bed.start(bed.run(["-q", "--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
-    bed.await_waiters("x", 1);
+    let env = TestEnv::on(site.part());
+    let (tree, words) = Tree::words(&env, "tree");
+    let holder = env.start(env.run(["--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
+    let members = tree.await_grown(&env);
+    let (overlap, words) = Overlap::words(&env, &members);
+    let waiter = env.start(env.run(["-q", "--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
+    env.await_waiters("x", 1);
     let frozen = Instant::now();
     site.freeze();
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
@@ -133,50 +133,50 @@ fn a_long_freeze_of_the_service_ends_the_tree_before_it_can_give_the_lock_away()
     site.thaw();
     holder.finish().lost_its_lease("x");
     assert_eq!(waiter.finish().code(), Some(0));
-    overlap.assert_none(&bed);
-    bed.await_no_process();
+    overlap.assert_none(&env);
+    env.await_no_process();
 }
 
 #[test]
 fn a_restart_of_the_service_changes_nothing_for_holder_and_waiters() {
     let site = site::start();
-    let bed = Bed::on(site.part());
-    let holder = bed.held(&["--name", "x", "--ttl", "20s"]);
+    let env = TestEnv::on(site.part());
+    let holder = env.held(&["--name", "x", "--ttl", "20s"]);
     let mut waiters = Vec::new();
     for n in 0..3 {
         let script = format!("echo {n} >>order");
-        waiters.push(bed.start(&mut bed.run(["-q", "--name", "x", "--ttl", "20s", "--", "sh", "-c", &script])));
-        bed.await_waiters("x", n + 1);
+        waiters.push(env.start(&mut env.run(["-q", "--name", "x", "--ttl", "20s", "--", "sh", "-c", &script])));
+        env.await_waiters("x", n + 1);
     }
     site.restart();
     assert!(is_alive(holder.command()), "a restart ended the command");
     let token = holder.token();
-    let again = bed.status("x");
+    let again = env.status("x");
     assert_eq!(again["holders"][0]["token"], token.to_string(), "{again}");
     ends_well(holder);
     for waiter in waiters {
         assert_eq!(waiter.finish().code(), Some(0));
     }
-    assert_eq!(bed.read("order"), "0\n1\n2\n");
+    assert_eq!(env.read("order"), "0\n1\n2\n");
 }
 
 #[test]
 fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
     // Both beside each other, since they mostly wait.
     let both = [false, true].map(|keeper| {
-        let bed = Bed::new();
-        let (tree, words) = Tree::words(&bed, "tree");
-        let holder = bed.start(bed.run(["--name", "x"]).args(SHORT).arg("--").args(words));
-        let members = tree.await_grown(&bed);
-        let (overlap, words) = Overlap::words(&bed, &members);
+        let env = TestEnv::new();
+        let (tree, words) = Tree::words(&env, "tree");
+        let holder = env.start(env.run(["--name", "x"]).args(SHORT).arg("--").args(words));
+        let members = tree.await_grown(&env);
+        let (overlap, words) = Overlap::words(&env, &members);
         let stopped = if keeper { holder.keeper() } else { holder.pid() };
         process::signal(stopped, Signal::STOP);
         until_true("a stopped process", || is_stopped(stopped));
-        let waiter = bed.start(bed.run(["-q", "--name", "x"]).args(SHORT).arg("--").args(words));
-        (keeper, bed, members, overlap, stopped, holder, waiter)
+        let waiter = env.start(env.run(["-q", "--name", "x"]).args(SHORT).arg("--").args(words));
+        (keeper, env, members, overlap, stopped, holder, waiter)
     });
     let_pass(Duration::from_secs(9));
-    for (keeper, bed, members, overlap, stopped, holder, waiter) in both {
+    for (keeper, env, members, overlap, stopped, holder, waiter) in both {
         if keeper {
             // The front ended the tree, and the waiter ran after it.
             holder.finish().failed(76, &["the command was ended"]);
@@ -188,15 +188,15 @@ fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
             holder.finish();
         }
         assert_eq!(waiter.finish().code(), Some(0));
-        overlap.assert_none(&bed);
-        bed.await_no_process();
+        overlap.assert_none(&env);
+        env.await_no_process();
     }
 }
 
 #[test]
 fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
     let (front, keeper) = (holder.running.pid(), holder.running.keeper());
     for pid in [front, keeper] {
         process::signal(pid, Signal::STOP);
@@ -208,13 +208,13 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
     let command = holder.command();
     until_true("the command's death with its keeper", || !is_alive(command));
     let most = Duration::from_secs(3) + site::kind().facts.abandoned_bound + slack().max(Duration::from_secs(1));
-    bed.finish(&mut bed.run(["-q", "-w", &words_of(most), "--name", "x", "--", "true"])).silently(0);
+    env.finish(&mut env.run(["-q", "-w", &words_of(most), "--name", "x", "--", "true"])).silently(0);
 }
 
 #[test]
 fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
     let _alone = quiet::measuring();
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let ports = [("down", free_port()), ("mute", hostile::mute()), ("babbling", hostile::babbling())];
     let (mut runs, mut looks) = (Vec::new(), Vec::new());
     // All beside each other, since they mostly wait.
@@ -223,14 +223,14 @@ fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
             let address = site::kind().at(&[port]).endpoint;
             let words =
                 ["run", "--endpoint", &address, "--ttl", "3s", "-w", wait, "--name", "x", "--", "touch", "started"];
-            runs.push((port, Duration::from_millis(most), bed.start(&mut bed.dlock(words))));
+            runs.push((port, Duration::from_millis(most), env.start(&mut env.dlock(words))));
         }
     }
     for (what, port) in ports {
         for verb in [&["status", "x"][..], &["list"], &["watch", "x"], &["doctor"]] {
-            let mut command = bed.dlock(&verb[..1]);
+            let mut command = env.dlock(&verb[..1]);
             command.args(["--endpoint", &site::kind().at(&[port]).endpoint]).args(&verb[1..]);
-            looks.push((what, port, verb, bed.start(&mut command)));
+            looks.push((what, port, verb, env.start(&mut command)));
         }
     }
     for (port, most, run) in runs {
@@ -244,28 +244,28 @@ fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
         assert!(ended.err.contains(&port.to_string()), "{what} {verb:?}: {}", ended.err);
         assert_eq!(ended.err.lines().count(), 1, "{what} {verb:?}: {}", ended.err);
     }
-    assert!(!bed.exists("started"));
-    bed.await_no_process();
+    assert!(!env.exists("started"));
+    env.await_no_process();
 }
 
 #[test]
 fn a_keeper_that_says_nothing_of_a_silent_service_is_spoken_for_with_the_services_address() {
     let port = hostile::mute();
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let address = site::kind().at(&[port]).endpoint;
-    let run = bed.start(&mut bed.dlock(["run", "--endpoint", &address, "-w", "1s", "--name", "x", "--", "true"]));
+    let run = env.start(&mut env.dlock(["run", "--endpoint", &address, "-w", "1s", "--name", "x", "--", "true"]));
     process::signal(run.keeper(), Signal::STOP);
     run.finish().failed(69, &[&port.to_string(), "was stopped"]);
-    bed.await_no_process();
+    env.await_no_process();
 }
 
 #[test]
 fn a_silent_service_is_named_once_while_dlock_goes_on_trying() {
     let port = hostile::mute();
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let address = site::kind().at(&[port]).endpoint;
     let words = ["run", "--endpoint", &address, "-w", "4s", "--name", "x", "--", "true"];
-    let ended = bed.finish(&mut bed.dlock(words));
+    let ended = env.finish(&mut env.dlock(words));
     assert_eq!(ended.code(), Some(69), "{}", ended.err);
     let told: Vec<_> = ended.err.lines().filter(|line| line.contains("has not answered yet")).collect();
     assert_eq!(told.len(), 1, "{}", ended.err);
@@ -277,10 +277,10 @@ fn a_silent_service_is_named_once_while_dlock_goes_on_trying() {
 fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
     let _alone = quiet::measuring();
     let site = site::start();
-    let bed = Bed::on(site.part());
-    let holder = bed.held(&["--name", "x", "--ttl", "20s"]);
-    let waiter = bed.start(&mut bed.run(["-w", "5s", "--ttl", "20s", "--name", "x", "--", "touch", "started"]));
-    bed.await_waiters("x", 1);
+    let env = TestEnv::on(site.part());
+    let holder = env.held(&["--name", "x", "--ttl", "20s"]);
+    let waiter = env.start(&mut env.run(["-w", "5s", "--ttl", "20s", "--name", "x", "--", "touch", "started"]));
+    env.await_waiters("x", 1);
     // Its entry may be seen before it knows of it.
     until_true("a waiter", || waiter.err_so_far().contains("waiting for x"));
     site.freeze();
@@ -291,20 +291,20 @@ fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
     site.thaw();
     // Its lease may have ended meanwhile.
     holder.release();
-    assert!(!bed.exists("started"));
+    assert!(!env.exists("started"));
 }
 
 #[test]
 fn a_doubtful_hold_whose_command_has_not_started_says_nothing_of_one() {
     let site = site::start();
-    let bed = Bed::on(site.part());
-    let holder = bed.held(&["--name", "x"]);
-    let waiter = bed.start(&mut bed.run(["--ttl", "6s", "--name", "x", "--", "true"]));
-    bed.await_waiters("x", 1);
+    let env = TestEnv::on(site.part());
+    let holder = env.held(&["--name", "x"]);
+    let waiter = env.start(&mut env.run(["--ttl", "6s", "--name", "x", "--", "true"]));
+    env.await_waiters("x", 1);
     waiter.signal(Signal::STOP);
     until_true("a stopped front", || is_stopped(waiter.pid()));
     holder.release().silently(0);
-    until_true("a hold that its front does not know of", || bed.status("x")["holders"][0]["pid"] == waiter.pid());
+    until_true("a hold that its front does not know of", || env.status("x")["holders"][0]["pid"] == waiter.pid());
     site.freeze();
     // Or, on a machine that stood still meanwhile, the end of the time to start in.
     until_true("doubt", || ["cannot renew", "cannot release"].iter().any(|w| waiter.err_so_far().contains(w)));
@@ -318,8 +318,8 @@ fn a_doubtful_hold_whose_command_has_not_started_says_nothing_of_one() {
 #[test]
 fn a_release_that_is_not_confirmed_is_one_line_and_the_status_stays() {
     let site = site::start();
-    let bed = Bed::on(site.part());
-    let holder = bed.held(&["--name", "x", "--ttl", "60s", "-q"]);
+    let env = TestEnv::on(site.part());
+    let holder = env.held(&["--name", "x", "--ttl", "60s", "-q"]);
     site.freeze();
     holder.let_go();
     let ended = holder.running.finish();

@@ -9,58 +9,58 @@ use std::time::Duration;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, free_port, redis, shared_folder};
 use crate::support::wait::until_true;
-use crate::support::{Bed, Service, within};
+use crate::support::{Service, TestEnv, within};
 
 const QUIET: &[&str] = &["--maxmemory-policy", "noeviction"];
 
-fn bed_at(endpoint: String) -> Bed {
-    Bed::on(Service { backend: "redis", endpoint, prefix: None })
+fn env_at(endpoint: String) -> TestEnv {
+    TestEnv::on(Service { backend: "redis", endpoint, prefix: None })
 }
 
-fn bed_on(server: &Server) -> Bed {
-    bed_at(redis::address(server))
+fn env_on(server: &Server) -> TestEnv {
+    env_at(redis::address(server))
 }
 
 /// What dlock answers to a run of `true` under the lock x, with these variables.
-fn run_with(bed: &Bed, variables: &[(&str, &Path)]) -> crate::support::Finished {
-    let mut command = bed.run(["--try", "--name", "x", "--", "true"]);
-    bed.finish(command.envs(variables.iter().copied()))
+fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> crate::support::Finished {
+    let mut command = env.run(["--try", "--name", "x", "--", "true"]);
+    env.finish(command.envs(variables.iter().copied()))
 }
 
 #[test]
 fn users_and_passwords_let_in_and_wrong_ones_do_not() {
     let server = redis::start_with(QUIET);
-    let (port, bed) = (server.port(), bed_on(&server));
+    let (port, env) = (server.port(), env_on(&server));
     let rights = ["~dlock:*", "~{dlock:*", "+@all", "-@dangerous", "+info"];
     let user = [&["ACL", "SETUSER", "ci", "on", ">right"], &rights[..]].concat();
     assert_eq!(redis::raw(port, &user), "+OK\r\n");
     assert_eq!(redis::raw(port, &["ACL", "SETUSER", "default", "off"]), "+OK\r\n");
     let login = |user: &'static str, password: &'static str| {
-        run_with(&bed, &[("DLOCK_USER", Path::new(user)), ("DLOCK_PASSWORD", Path::new(password))])
+        run_with(&env, &[("DLOCK_USER", Path::new(user)), ("DLOCK_PASSWORD", Path::new(password))])
     };
     login("ci", "right").silently(0);
     login("ci", "wr0ng").failed(77, &["password"]).said_one_line(&["redis"]);
-    let refused = run_with(&bed, &[]).failed(77, &["--password-file"]);
+    let refused = run_with(&env, &[]).failed(77, &["--password-file"]);
     assert!(!refused.err.contains("right"), "{}", refused.err);
 }
 
 #[test]
 fn a_refused_login_takes_nothing_as_somebody_else() {
     let server = redis::start_with(QUIET);
-    let bed = bed_on(&server);
-    run_with(&bed, &[("DLOCK_PASSWORD", Path::new("needless"))]).failed(77, &["password"]);
+    let env = env_on(&server);
+    run_with(&env, &[("DLOCK_PASSWORD", Path::new("needless"))]).failed(77, &["password"]);
     assert_eq!(redis::raw(server.port(), &["DBSIZE"]), ":0\r\n");
 }
 
 #[test]
 fn databases_are_apart() {
     let server = redis::start_with(QUIET);
-    let (zero, three) = (bed_on(&server), bed_at(format!("{}/3", redis::address(&server))));
+    let (zero, three) = (env_on(&server), env_at(format!("{}/3", redis::address(&server))));
     let holder = zero.held(&["--name", "x"]);
     three.assert_free("x");
     zero.assert_busy("x");
     holder.release().silently(0);
-    let none = bed_at(format!("{}/99", redis::address(&server)));
+    let none = env_at(format!("{}/99", redis::address(&server)));
     run_with(&none, &[]).failed(69, &["no such database"]);
 }
 
@@ -70,7 +70,7 @@ fn a_socket_of_this_host_leads_to_the_same_locks() {
     let (port, socket) = (free_port(), folder.join("r.sock"));
     let path = socket.to_str().expect("UTF-8").to_owned();
     let server = redis::start_in(folder, port, &["--port", &port.to_string(), "--unixsocket", &path], QUIET);
-    let (tcp, unix) = (bed_on(&server), bed_at(format!("unix:{path}")));
+    let (tcp, unix) = (env_on(&server), env_at(format!("unix:{path}")));
     let holder = unix.held(&["--name", "x"]);
     tcp.assert_busy("x");
     holder.release().silently(0);
@@ -107,35 +107,35 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
     let file = |name: &str| server.folder().join(name);
     let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
     let all = [("DLOCK_CACERT", ca.as_path()), ("DLOCK_CERT", &cert), ("DLOCK_KEY", &key)];
-    let bed = bed_at(format!("rediss://127.0.0.1:{port}"));
-    run_with(&bed, &all).silently(0);
+    let env = env_at(format!("rediss://127.0.0.1:{port}"));
+    run_with(&env, &all).silently(0);
     let named = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("redis.test"))]].concat();
-    run_with(&bed, &named).silently(0);
+    run_with(&env, &named).silently(0);
     let other = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("other.test"))]].concat();
-    run_with(&bed, &other).failed(77, &["its certificate is for 127.0.0.1, redis.test, not other.test"]);
+    run_with(&env, &other).failed(77, &["its certificate is for 127.0.0.1, redis.test, not other.test"]);
     // Without a certificate of its own the server does not let it in. Why, it says in its last words, which the
     // end of the connection may overtake.
-    let without = run_with(&bed, &all[..1]);
+    let without = run_with(&env, &all[..1]);
     assert!(matches!(without.code(), Some(77 | 69)), "{}", without.err);
-    let plain = bed_at(format!("redis://127.0.0.1:{port}"));
+    let plain = env_at(format!("redis://127.0.0.1:{port}"));
     run_with(&plain, &all).failed(64, &["rediss://"]);
 }
 
 #[test]
 fn a_server_that_is_not_there_is_said_within_the_wait() {
-    let bed = bed_at(format!("redis://127.0.0.1:{}", free_port()));
-    run_with(&bed, &[]).failed(69, &["127.0.0.1", "refused"]);
+    let env = env_at(format!("redis://127.0.0.1:{}", free_port()));
+    run_with(&env, &[]).failed(69, &["127.0.0.1", "refused"]);
     let waited =
-        bed.finish(&mut bed.run(["--wait", "1s", "--name", "x", "--", "true"])).failed(69, &["127.0.0.1"]);
+        env.finish(&mut env.run(["--wait", "1s", "--name", "x", "--", "true"])).failed(69, &["127.0.0.1"]);
     within(waited.took, Duration::from_secs(3));
 }
 
 #[test]
 fn a_server_that_accepts_and_never_answers_is_given_up() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
-    let bed = bed_at(format!("redis://127.0.0.1:{}", listener.local_addr().expect("bound").port()));
-    let mut command = bed.run(["--try", "--ttl", "6s", "--name", "x", "--", "true"]);
-    let tried = bed.finish(&mut command).failed(69, &["accepts connections but does not answer"]);
+    let env = env_at(format!("redis://127.0.0.1:{}", listener.local_addr().expect("bound").port()));
+    let mut command = env.run(["--try", "--ttl", "6s", "--name", "x", "--", "true"]);
+    let tried = env.finish(&mut command).failed(69, &["accepts connections but does not answer"]);
     within(tried.took, Duration::from_secs(2));
 }
 
@@ -151,31 +151,31 @@ fn a_server_that_talks_nonsense_is_not_believed() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
     });
-    run_with(&bed_at(format!("redis://127.0.0.1:{port}")), &[])
+    run_with(&env_at(format!("redis://127.0.0.1:{port}")), &[])
         .failed(69, &["does not answer as Redis does"]);
 }
 
 #[test]
 fn a_hold_that_is_taken_away_ends_the_command_at_once() {
     let server = redis::start_with(QUIET);
-    let bed = bed_on(&server);
-    let holder = bed.held(&["--name", "x"]);
+    let env = env_on(&server);
+    let holder = env.held(&["--name", "x"]);
     assert_eq!(redis::raw(server.port(), &["DEL", "dlock:x"]), ":1\r\n");
     holder.running.finish().failed(76, &["lost x"]);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn holds_and_waits_outlast_a_connection_that_breaks() {
     let server = redis::start_with(QUIET);
     let proxy = Proxy::to(server.port());
-    let bed = bed_at(format!("redis://127.0.0.1:{}", proxy.port()));
-    let holder = bed.held(&["--name", "x"]);
-    let mut waiter = bed.hold(&["--name", "x", "-q"]);
-    bed.await_waiters("x", 1);
+    let env = env_at(format!("redis://127.0.0.1:{}", proxy.port()));
+    let holder = env.held(&["--name", "x"]);
+    let mut waiter = env.hold(&["--name", "x", "-q"]);
+    env.await_waiters("x", 1);
     proxy.set(Conduct::Refuse);
     proxy.set(Conduct::Pass);
-    bed_on(&server).await_waiters("x", 1);
+    env_on(&server).await_waiters("x", 1);
     assert_eq!(holder.release().code(), Some(0));
     waiter.await_start();
     waiter.release();
@@ -184,14 +184,14 @@ fn holds_and_waits_outlast_a_connection_that_breaks() {
 #[test]
 fn a_server_that_may_drop_locks_is_warned_of_while_the_command_runs() {
     let server = redis::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
-    let bed = bed_on(&server);
+    let env = env_on(&server);
     // Every run of cron would mail the same.
-    let silent = bed.held(&["--name", "y"]);
-    let holder = bed.held(&["-v", "--name", "x"]);
+    let silent = env.held(&["--name", "y"]);
+    let holder = env.held(&["-v", "--name", "x"]);
     until_true("a warning", || holder.running.err_so_far().contains("noeviction"));
     assert_eq!(holder.release().code(), Some(0));
     silent.release().silently(0);
-    let looked = bed.finish(&mut bed.verb("doctor", [] as [&str; 0]));
+    let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0]));
     assert!(looked.text().contains("allkeys-lru"), "{}", looked.text());
 }
 
@@ -203,20 +203,23 @@ const RELEASE: &str =
 fn clients_of_the_plain_key_keep_dlock_out_and_are_kept_out() {
     let server = redis::start_with(QUIET);
     let port = server.port();
-    let bed =
-        Bed::on(Service { backend: "redis", endpoint: redis::address(&server), prefix: Some(String::new()) });
+    let env = TestEnv::on(Service {
+        backend: "redis",
+        endpoint: redis::address(&server),
+        prefix: Some(String::new()),
+    });
     for mode in ["-x", "-s", "--slots=2"] {
-        let holder = bed.held(&["--name", "x", mode]);
+        let holder = env.held(&["--name", "x", mode]);
         assert_eq!(redis::raw(port, &["SET", "x", "token", "NX", "PX", "60000"]), "$-1\r\n", "{mode}");
         holder.release().silently(0);
         // With a life and without one.
         for life in [&["PX", "60000"][..], &[]] {
             assert_eq!(redis::raw(port, &[&["SET", "x", "token", "NX"], life].concat()), "+OK\r\n");
-            let busy = bed.finish(&mut bed.run(["--try", "--name", "x", mode, "--", "true"]));
+            let busy = env.finish(&mut env.run(["--try", "--name", "x", mode, "--", "true"]));
             assert_eq!(busy.code(), Some(75), "{mode}");
-            assert_eq!(bed.status("x")["holders"][0]["foreign"], true);
-            let mut waiter = bed.hold(&["--name", "x", "-q", mode]);
-            bed.await_waiters("x", 1);
+            assert_eq!(env.status("x")["holders"][0]["foreign"], true);
+            let mut waiter = env.hold(&["--name", "x", "-q", mode]);
+            env.await_waiters("x", 1);
             assert_eq!(redis::raw(port, &["EVAL", RELEASE, "1", "x", "token"]), ":1\r\n");
             waiter.await_start();
             waiter.release().silently(0);
@@ -227,11 +230,14 @@ fn clients_of_the_plain_key_keep_dlock_out_and_are_kept_out() {
 #[test]
 fn a_foreign_hold_that_runs_out_is_noticed_without_asking() {
     let server = redis::start_with(QUIET);
-    let bed =
-        Bed::on(Service { backend: "redis", endpoint: redis::address(&server), prefix: Some(String::new()) });
+    let env = TestEnv::on(Service {
+        backend: "redis",
+        endpoint: redis::address(&server),
+        prefix: Some(String::new()),
+    });
     redis::raw(server.port(), &["SET", "x", "token", "NX", "PX", "2500"]);
-    let mut waiter = bed.hold(&["--name", "x", "-q"]);
-    bed.await_waiters("x", 1);
+    let mut waiter = env.hold(&["--name", "x", "-q"]);
+    env.await_waiters("x", 1);
     waiter.await_start();
     waiter.release().silently(0);
     let stats = redis::raw(server.port(), &["INFO", "commandstats"]);
@@ -249,10 +255,10 @@ fn a_foreign_hold_that_runs_out_is_noticed_without_asking() {
 #[test]
 fn looking_at_the_server_does_not_make_a_holder_deaf() {
     let server = redis::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
-    let bed = bed_on(&server);
-    let before = bed.held(&["--name", "x", "-q"]);
-    let mut holder = bed.hold(&["-v", "--name", "x", "--ttl", "60s"]);
-    bed.await_waiters("x", 1);
+    let env = env_on(&server);
+    let before = env.held(&["--name", "x", "-q"]);
+    let mut holder = env.hold(&["-v", "--name", "x", "--ttl", "60s"]);
+    env.await_waiters("x", 1);
     before.release();
     holder.await_start();
     until_true("a warning", || holder.running.err_so_far().contains("allkeys-lru"));
@@ -266,9 +272,9 @@ fn looking_at_the_server_does_not_make_a_holder_deaf() {
 #[test]
 fn what_can_cost_a_lock_is_told_once_while_a_longer_command_runs() {
     let server = redis::start_with(&[QUIET, &["--appendonly", "no"]].concat());
-    let bed = bed_on(&server);
-    run_with(&bed, &[]).silently(0);
-    let holder = bed.held(&["-v", "--name", "x"]);
+    let env = env_on(&server);
+    run_with(&env, &[]).silently(0);
+    let holder = env.held(&["-v", "--name", "x"]);
     until_true("the warning", || holder.running.err_so_far().contains("appendonly yes"));
     let ended = holder.release();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);

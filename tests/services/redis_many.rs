@@ -2,10 +2,10 @@
 
 use crate::servers::{Server, free_port, redis};
 use crate::support::wait::until_true;
-use crate::support::{Bed, Service};
+use crate::support::{Service, TestEnv};
 
-pub(crate) fn bed_at(endpoint: String) -> Bed {
-    Bed::on(Service { backend: "redis", endpoint, prefix: None })
+pub(crate) fn env_at(endpoint: String) -> TestEnv {
+    TestEnv::on(Service { backend: "redis", endpoint, prefix: None })
 }
 
 #[test]
@@ -16,12 +16,12 @@ fn sentinels_lead_to_the_master_also_after_it_changed() {
     until_true("a replica", replicates);
     let sentinel = redis::start_sentinel(master.port());
     let dead = free_port();
-    let bed = bed_at(format!("redis+sentinel://127.0.0.1:{dead},127.0.0.1:{}/main", sentinel.port()));
+    let env = env_at(format!("redis+sentinel://127.0.0.1:{dead},127.0.0.1:{}/main", sentinel.port()));
     let knows = || {
         redis::raw(sentinel.port(), &["SENTINEL", "replicas", "main"]).contains(&replica.port().to_string())
     };
     until_true("a sentinel that knows the replica", knows);
-    let holder = bed.held(&["--name", "x", "--ttl", "60s", "-q"]);
+    let holder = env.held(&["--name", "x", "--ttl", "60s", "-q"]);
     let copied = || redis::raw(replica.port(), &["GET", "dlock:x"]).starts_with("$32");
     until_true("the replica has the lock", copied);
     // Until it has heard enough of the replica it refuses.
@@ -35,10 +35,10 @@ fn sentinels_lead_to_the_master_also_after_it_changed() {
     // Until then there are two masters, and what is said to the old one is lost.
     let demoted = || redis::try_raw(master.port(), &["ROLE"]).is_ok_and(|role| role.contains("slave"));
     until_true("the old master follows", demoted);
-    bed.assert_busy("x");
+    env.assert_busy("x");
     assert_eq!(holder.release().code(), Some(0));
-    bed.finish(&mut bed.run(["-q", "-n", "--name", "x", "--", "true"])).silently(0);
-    let unknown = bed_at(format!("redis+sentinel://127.0.0.1:{}/other", sentinel.port()));
+    env.finish(&mut env.run(["-q", "-n", "--name", "x", "--", "true"])).silently(0);
+    let unknown = env_at(format!("redis+sentinel://127.0.0.1:{}/other", sentinel.port()));
     unknown
         .finish(&mut unknown.run(["--try", "--name", "x", "--", "true"]))
         .failed(64, &["no master called other"]);
@@ -69,12 +69,12 @@ pub(crate) fn cluster() -> Vec<Server> {
 #[test]
 fn every_slot_of_a_cluster_is_found_from_any_node() {
     let nodes = cluster();
-    let bed = bed_at(format!("redis+cluster://127.0.0.1:{}", nodes[0].port()));
+    let env = env_at(format!("redis+cluster://127.0.0.1:{}", nodes[0].port()));
     let names: Vec<String> = (0..6).map(|n| format!("job{n}")).collect();
-    let holders: Vec<_> = names.iter().map(|name| bed.held(&["--name", name, "-q"])).collect();
+    let holders: Vec<_> = names.iter().map(|name| env.held(&["--name", name, "-q"])).collect();
     let elsewhere = nodes[1..].iter().filter(|node| redis::raw(node.port(), &["DBSIZE"]) != ":0\r\n").count();
     assert_eq!(elsewhere, 2, "the names lie on all nodes");
-    let other = bed_at(format!("redis+cluster://127.0.0.1:{}", nodes[2].port()));
+    let other = env_at(format!("redis+cluster://127.0.0.1:{}", nodes[2].port()));
     for name in &names {
         other.assert_busy(name);
     }
@@ -89,7 +89,7 @@ fn every_slot_of_a_cluster_is_found_from_any_node() {
     }
     waiter.await_start();
     waiter.release().silently(0);
-    let plain = bed_at(redis::address(&nodes[0]));
+    let plain = env_at(redis::address(&nodes[0]));
     let refused: Vec<_> =
         names.iter().map(|name| plain.finish(&mut plain.run(["-n", "--name", name, "--", "true"]))).collect();
     assert!(refused.iter().any(|run| run.code() == Some(64) && run.err.contains("redis+cluster://")));

@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, TcpStream};
 
 use crate::redis_many::cluster;
 use crate::servers::{Server, redis};
-use crate::support::bed::Holder;
+use crate::support::test_env::Holder;
 use crate::support::wait::until_true;
-use crate::support::{Bed, Service};
+use crate::support::{Service, TestEnv};
 
 /// A slot of a cluster that moves from its node to another, as fast as the test says.
 struct Move {
@@ -16,7 +16,7 @@ struct Move {
     slot: String,
     from: usize,
     to: usize,
-    bed: Bed,
+    env: TestEnv,
 }
 
 /// The names in that slot all begin so.
@@ -34,8 +34,8 @@ impl Move {
         let number: usize = slot.parse().expect("a slot");
         let from = if number < 5461 { 0 } else { 1 + usize::from(number > 10_922) };
         let endpoint = format!("redis+cluster://127.0.0.1:{}", nodes[2].port());
-        let bed = Bed::on(Service { backend: "redis", endpoint, prefix: Some(String::new()) });
-        Self { nodes, slot, from, to: (from + 1) % 3, bed }
+        let env = TestEnv::on(Service { backend: "redis", endpoint, prefix: Some(String::new()) });
+        Self { nodes, slot, from, to: (from + 1) % 3, env }
     }
 
     fn begin(&self) {
@@ -101,54 +101,54 @@ fn done(holder: Holder) {
 #[test]
 fn a_hold_goes_on_while_its_keys_move_and_after() {
     let moving = Move::new();
-    let (bed, name) = (&moving.bed, format!("{TAG}x"));
-    let holder = bed.held(&["--name", &name, "--ttl", "6s"]);
-    let mut waiter = bed.hold(&["--name", &name, "--ttl", "60s", "-q"]);
-    bed.await_waiters(&name, 1);
+    let (env, name) = (&moving.env, format!("{TAG}x"));
+    let holder = env.held(&["--name", &name, "--ttl", "6s"]);
+    let mut waiter = env.hold(&["--name", &name, "--ttl", "60s", "-q"]);
+    env.await_waiters(&name, 1);
     moving.begin();
     // One by one: the lock itself goes first, and the rest stays.
     moving.migrate(&name);
     moving.assert_renewed(moving.to, &name, 6000);
     moving.end();
     moving.assert_renewed(moving.to, &name, 6000);
-    bed.assert_busy(&name);
+    env.assert_busy(&name);
     done(holder);
     waiter.await_start();
     done(waiter);
-    bed.assert_free(&name);
+    env.assert_free(&name);
 }
 
 #[test]
 fn a_release_while_the_keys_move_frees_the_lock() {
     let moving = Move::new();
-    let (bed, name) = (&moving.bed, format!("{TAG}x"));
-    let holder = bed.held(&["--name", &name, "--ttl", "600s"]);
+    let (env, name) = (&moving.env, format!("{TAG}x"));
+    let holder = env.held(&["--name", &name, "--ttl", "600s"]);
     moving.begin();
     moving.migrate(&name);
     done(holder);
     assert_eq!(redis::asking(moving.nodes[moving.to].port(), &["GET", &name]), "$-1\r\n");
     moving.end();
-    bed.assert_free(&name);
+    env.assert_free(&name);
 }
 
 #[test]
 fn who_comes_while_the_keys_move_waits_for_the_end_of_that() {
     let moving = Move::new();
-    let (bed, name) = (&moving.bed, format!("{TAG}x"));
+    let (env, name) = (&moving.env, format!("{TAG}x"));
     moving.begin();
-    let tried = bed.finish(&mut bed.run(["--try", "--ttl", "6s", "--name", &name, "--", "true"]));
+    let tried = env.finish(&mut env.run(["--try", "--ttl", "6s", "--name", &name, "--", "true"]));
     tried.failed(69, &["moving to another node"]);
-    let mut waiter = bed.hold(&["--wait", "60s", "--name", &name]);
+    let mut waiter = env.hold(&["--wait", "60s", "--name", &name]);
     until_true("a doubt", || waiter.running.err_so_far().contains("moving to another node"));
     assert!(!waiter.has_started());
     moving.end();
     waiter.await_start();
     done(waiter);
-    bed.assert_free(&name);
+    env.assert_free(&name);
 }
 
-fn bed_on(server: &Server) -> Bed {
-    Bed::on(Service { backend: "redis", endpoint: redis::address(server), prefix: None })
+fn env_on(server: &Server) -> TestEnv {
+    TestEnv::on(Service { backend: "redis", endpoint: redis::address(server), prefix: None })
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn a_server_that_loads_its_data_is_waited_for() {
     assert_eq!(redis::raw(port, &["EVAL", fill, "0"]), "$-1\r\n");
     assert_eq!(redis::raw(port, &["SAVE"]), "+OK\r\n");
     server.restart();
-    let bed = bed_on(&server);
-    bed.finish(&mut bed.run(["--try", "--name", "x", "--", "true"])).failed(69, &["loading its data"]);
-    let late = bed.finish(&mut bed.run(["--wait", "1s", "--name", "x", "--", "true"]));
+    let env = env_on(&server);
+    env.finish(&mut env.run(["--try", "--name", "x", "--", "true"])).failed(69, &["loading its data"]);
+    let late = env.finish(&mut env.run(["--wait", "1s", "--name", "x", "--", "true"]));
     late.failed(69, &["loading its data"]);
-    let mut waiter = bed.hold(&["--wait", "60s", "--name", "x"]);
+    let mut waiter = env.hold(&["--wait", "60s", "--name", "x"]);
     until_true("word of it", || waiter.running.err_so_far().contains("loading its data"));
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
     stream.write_all(b"CONFIG SET key-load-delay 0\r\n").expect("writes");
@@ -180,20 +180,20 @@ fn a_server_that_loads_its_data_is_waited_for() {
 #[test]
 fn a_full_server_takes_nobody_new_and_keeps_who_holds() {
     let server = redis::start_with(&["--maxmemory-policy", "noeviction"]);
-    let (port, bed) = (server.port(), bed_on(&server));
-    let holder = bed.held(&["--name", "x", "--ttl", "6s"]);
-    let mut waiter = bed.hold(&["--name", "x", "-q"]);
-    bed.await_waiters("x", 1);
+    let (port, env) = (server.port(), env_on(&server));
+    let holder = env.held(&["--name", "x", "--ttl", "6s"]);
+    let mut waiter = env.hold(&["--name", "x", "-q"]);
+    env.await_waiters("x", 1);
     let limit = |bytes: &str| assert_eq!(redis::raw(port, &["CONFIG", "SET", "maxmemory", bytes]), "+OK\r\n");
     limit("100000");
     assert!(redis::raw(port, &["SET", "key", "value"]).starts_with("-OOM"));
-    bed.finish(&mut bed.run(["--try", "--name", "y", "--", "true"])).failed(69, &["no memory left"]);
+    env.finish(&mut env.run(["--try", "--name", "y", "--", "true"])).failed(69, &["no memory left"]);
     assert_eq!(
         redis::raw(port, &["EXISTS", "dlock:y", "{dlock:y}:dlock:line"]),
         ":0\r\n",
         "nothing is half made"
     );
-    let late = bed.finish(&mut bed.run(["--wait", "1s", "--name", "y", "--", "true"]));
+    let late = env.finish(&mut env.run(["--wait", "1s", "--name", "y", "--", "true"]));
     late.failed(69, &["no memory left"]);
     let life = || -> i64 {
         let said = redis::raw(port, &["PTTL", "dlock:x"]);
@@ -206,7 +206,7 @@ fn a_full_server_takes_nobody_new_and_keeps_who_holds() {
     done(holder);
     waiter.await_start();
     done(waiter);
-    let mut second = bed.hold(&["--name", "y", "--wait", "60s"]);
+    let mut second = env.hold(&["--name", "y", "--wait", "60s"]);
     until_true("word of it", || second.running.err_so_far().contains("no memory left"));
     limit("0");
     second.await_start();

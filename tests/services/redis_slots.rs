@@ -4,10 +4,10 @@ use std::sync::OnceLock;
 
 use rustix::process::Signal;
 
-use crate::redis_many::{bed_at, cluster};
+use crate::redis_many::{cluster, env_at};
 use crate::servers::{Server, redis};
-use crate::support::Bed;
-use crate::support::bed::Holder;
+use crate::support::TestEnv;
+use crate::support::test_env::Holder;
 use crate::support::wait::until_true;
 
 /// One cluster for all tests here, which use names of their own.
@@ -16,8 +16,8 @@ fn nodes() -> &'static [Server] {
     NODES.get_or_init(cluster)
 }
 
-fn bed() -> Bed {
-    bed_at(format!("redis+cluster://127.0.0.1:{}", nodes()[0].port()))
+fn env() -> TestEnv {
+    env_at(format!("redis+cluster://127.0.0.1:{}", nodes()[0].port()))
 }
 
 fn slot(name: &str) -> u16 {
@@ -40,67 +40,67 @@ fn done(holder: Holder) {
 
 #[test]
 fn they_are_taken_together_or_not_at_all() {
-    let (bed, (first, last)) = (bed(), names("together"));
+    let (env, (first, last)) = (env(), names("together"));
     let both = ["--name", &last, "--name", &first];
     let script = "printf '%s\n' \"$DLOCK_NAMES\" && printf '%s\n' \"$DLOCK_TOKENS\"";
-    let ran = bed.finish(&mut bed.run([&both[..], &["-n", "--", "sh", "-c", script]].concat())).silently(0);
+    let ran = env.finish(&mut env.run([&both[..], &["-n", "--", "sh", "-c", script]].concat())).silently(0);
     let text = ran.text();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[..2], [last.as_str(), first.as_str()], "in the order given");
     assert!(lines[2..].iter().all(|token| token.parse::<u64>().is_ok()) && lines.len() == 4, "{text}");
     for taken in [&first, &last] {
-        let holder = bed.held(&["--name", taken]);
-        bed.finish(&mut bed.run([&both[..], &["-n", "--", "true"]].concat())).failed(75, &["held by"]);
-        assert_eq!((bed.holders(&first) + bed.holders(&last), bed.waiters(taken)), (1, 0), "nothing is left");
+        let holder = env.held(&["--name", taken]);
+        env.finish(&mut env.run([&both[..], &["-n", "--", "true"]].concat())).failed(75, &["held by"]);
+        assert_eq!((env.holders(&first) + env.holders(&last), env.waiters(taken)), (1, 0), "nothing is left");
         done(holder);
     }
-    let holder = bed.held(&both);
+    let holder = env.held(&both);
     for taken in [&first, &last] {
-        bed.assert_busy(taken);
-        assert_eq!(bed.status(taken)["holders"][0]["claim"], holder.claim());
+        env.assert_busy(taken);
+        assert_eq!(env.status(taken)["holders"][0]["claim"], holder.claim());
     }
     done(holder);
-    bed.assert_free(&first);
-    bed.assert_free(&last);
+    env.assert_free(&first);
+    env.assert_free(&last);
 }
 
 #[test]
 fn whoever_waits_for_the_last_keeps_the_first_and_gives_it_back() {
-    let (bed, (first, last)) = (bed(), names("waits"));
+    let (env, (first, last)) = (env(), names("waits"));
     let both = ["--name", &last, "--name", &first, "-q"];
-    let holder = bed.held(&["--name", &last]);
-    let waiter = bed.hold(&both);
-    bed.await_waiters(&last, 1);
-    assert_eq!(bed.holders(&first), 1);
+    let holder = env.held(&["--name", &last]);
+    let waiter = env.hold(&both);
+    env.await_waiters(&last, 1);
+    assert_eq!(env.holders(&first), 1);
     // Told to stop, or out of time, it leaves both.
     waiter.running.signal(Signal::TERM);
     assert_eq!(waiter.running.finish().signal(), Some(Signal::TERM.as_raw()));
-    bed.assert_free(&first);
-    assert_eq!(bed.waiters(&last), 0);
-    let late = bed.finish(&mut bed.run([&both[..4], &["--wait", "2s", "--", "true"]].concat()));
+    env.assert_free(&first);
+    assert_eq!(env.waiters(&last), 0);
+    let late = env.finish(&mut env.run([&both[..4], &["--wait", "2s", "--", "true"]].concat()));
     assert_eq!(late.code(), Some(75), "{}", late.err);
-    bed.assert_free(&first);
+    env.assert_free(&first);
     // Killed, its claim on both goes at once: the front takes it out.
-    let waiter = bed.hold(&both);
-    bed.await_waiters(&last, 1);
+    let waiter = env.hold(&both);
+    env.await_waiters(&last, 1);
     crate::support::process::signal(waiter.running.keeper(), Signal::KILL);
-    until_true("both lines without it", || bed.holders(&first) == 0 && bed.waiters(&last) == 0);
+    until_true("both lines without it", || env.holders(&first) == 0 && env.waiters(&last) == 0);
     assert_ne!(waiter.running.finish().code(), Some(0));
     // And one that stays gets both.
-    let mut waiter = bed.hold(&both);
-    bed.await_waiters(&last, 1);
+    let mut waiter = env.hold(&both);
+    env.await_waiters(&last, 1);
     done(holder);
     waiter.await_start();
-    assert_eq!((bed.holders(&first), bed.holders(&last)), (1, 1));
+    assert_eq!((env.holders(&first), env.holders(&last)), (1, 1));
     done(waiter);
 }
 
 #[test]
 fn opposite_orders_never_wait_for_each_other() {
-    let (bed, (first, last)) = (bed(), names("opposite"));
+    let (env, (first, last)) = (env(), names("opposite"));
     let script = r#"for i in 1 2 3 4 5; do run -q --wait 60s --name "$0" --name "$1" -- sh -c 'mkdir in && rmdir in' || exit; done"#;
     let running: Vec<_> = [(&first, &last), (&last, &first), (&first, &last), (&last, &first)]
-        .map(|(one, other)| bed.start(bed.bash(script).args([one, other])))
+        .map(|(one, other)| env.start(env.bash(script).args([one, other])))
         .into();
     for one in running {
         assert_eq!(one.finish().code(), Some(0));
@@ -109,33 +109,33 @@ fn opposite_orders_never_wait_for_each_other() {
 
 #[test]
 fn a_loss_of_one_ends_the_command_and_frees_the_other() {
-    let (bed, (first, last)) = (bed(), names("loss"));
-    let holder = bed.held(&["--name", &first, "--name", &last]);
+    let (env, (first, last)) = (env(), names("loss"));
+    let holder = env.held(&["--name", &first, "--name", &last]);
     assert_eq!(redis::raw(nodes()[2].port(), &["DEL", &format!("dlock:{last}")]), ":1\r\n");
     holder.running.finish().failed(76, &["lost"]);
-    bed.assert_free(&first);
-    bed.assert_free(&last);
+    env.assert_free(&first);
+    env.assert_free(&last);
 }
 
 #[test]
 fn breaking_one_ends_the_whole_claim() {
-    let (bed, (first, last)) = (bed(), names("break"));
+    let (env, (first, last)) = (env(), names("break"));
     for how in [&["--yes"][..], &["--yes", "--force"]] {
-        let holder = bed.held(&["--name", &first, "--name", &last]);
-        let broken = bed.finish(&mut bed.verb("break", [&[last.as_str(), "--all"], how].concat()));
+        let holder = env.held(&["--name", &first, "--name", &last]);
+        let broken = env.finish(&mut env.verb("break", [&[last.as_str(), "--all"], how].concat()));
         assert_eq!(broken.code(), Some(0), "{}", broken.err);
         assert_eq!(holder.running.finish().code(), Some(76));
-        bed.assert_free(&first);
-        bed.assert_free(&last);
+        env.assert_free(&first);
+        env.assert_free(&last);
     }
 }
 
 #[test]
 fn leases_of_all_are_renewed_while_waiting_and_while_holding() {
-    let (bed, (first, last)) = (bed(), names("renewed"));
-    let holder = bed.held(&["--name", &last]);
-    let mut waiter = bed.hold(&["--name", &first, "--name", &last, "-q", "--ttl", "4s"]);
-    bed.await_waiters(&last, 1);
+    let (env, (first, last)) = (env(), names("renewed"));
+    let holder = env.held(&["--name", &last]);
+    let mut waiter = env.hold(&["--name", &first, "--name", &last, "-q", "--ttl", "4s"]);
+    env.await_waiters(&last, 1);
     // The server's own clock: a lease of four seconds that counts down and is long again was renewed.
     let life = |node: usize, name: &str| -> i64 {
         let said = redis::raw(nodes()[node].port(), &["PTTL", &format!("dlock:{name}")]);
@@ -156,32 +156,32 @@ fn leases_of_all_are_renewed_while_waiting_and_while_holding() {
 
 #[test]
 fn kinds_that_do_not_mix_are_told_when_the_turn_has_come() {
-    let (bed, (first, last)) = (bed(), names("kinds"));
-    let three = bed.held(&["--name", &last, "--slots", "3"]);
+    let (env, (first, last)) = (env(), names("kinds"));
+    let three = env.held(&["--name", &last, "--slots", "3"]);
     let both = ["--name", &first, "--name", &last];
-    bed.finish(&mut bed.run([&both[..], &["--", "true"]].concat())).failed(64, &["a lock with 3 slots"]);
-    let holder = bed.held(&["--name", &first]);
-    let waiter = bed.hold(&[&both[..], &["-q"]].concat());
-    bed.await_waiters(&first, 1);
+    env.finish(&mut env.run([&both[..], &["--", "true"]].concat())).failed(64, &["a lock with 3 slots"]);
+    let holder = env.held(&["--name", &first]);
+    let waiter = env.hold(&[&both[..], &["-q"]].concat());
+    env.await_waiters(&first, 1);
     done(holder);
     waiter.running.finish().failed(64, &["a lock with 3 slots"]);
-    bed.assert_free(&first);
+    env.assert_free(&first);
     done(three);
 }
 
 #[test]
 fn a_circle_that_is_closed_by_what_is_held_already_is_told() {
-    let (bed, (first, last)) = (bed(), names("circle"));
-    let gate = bed.gate("gate");
-    let holder = bed.held(&["--name", &first]);
+    let (env, (first, last)) = (env(), names("circle"));
+    let gate = env.gate("gate");
+    let holder = env.held(&["--name", &first]);
     let script =
         format!(r#"echo up >up; read _ <gate; "$dlock" run --endpoint "$locks" -q --name {first} -- true"#);
-    let outer = bed.start(&mut bed.run(["--name", &last, "--", "bash", "-c", &script]));
-    bed.await_line("up");
-    let both = bed.start(&mut bed.run(["-q", "--name", &first, "--name", &last, "--", "true"]));
-    bed.await_waiters(&first, 1);
+    let outer = env.start(&mut env.run(["--name", &last, "--", "bash", "-c", &script]));
+    env.await_line("up");
+    let both = env.start(&mut env.run(["-q", "--name", &first, "--name", &last, "--", "true"]));
+    env.await_waiters(&first, 1);
     gate.open();
-    bed.await_waiters(&first, 2);
+    env.await_waiters(&first, 2);
     // Now it gets the first, behind which the nested one waits, and would wait for the last, which that one is under.
     done(holder);
     let told = both.finish();

@@ -5,20 +5,20 @@ use std::time::{Duration, Instant};
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, free_port, redis};
 use crate::site;
-use crate::support::bed::Holder;
 use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
+use crate::support::test_env::Holder;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Service, quiet, within};
+use crate::support::{Service, TestEnv, quiet, within};
 
 const TTL: Duration = Duration::from_secs(6);
 
-fn bed_at(endpoint: String) -> Bed {
-    Bed::on(Service { backend: "redis", endpoint, prefix: None })
+fn env_at(endpoint: String) -> TestEnv {
+    TestEnv::on(Service { backend: "redis", endpoint, prefix: None })
 }
 
-fn bed_on(nodes: &[Server]) -> Bed {
-    bed_at(redis::addresses(nodes))
+fn env_on(nodes: &[Server]) -> TestEnv {
+    env_at(redis::addresses(nodes))
 }
 
 fn joined(addresses: impl Iterator<Item = String>) -> String {
@@ -41,19 +41,19 @@ fn cuttable() -> (Vec<Proxy>, String) {
 
 /// What two nodes less change: nothing.
 #[track_caller]
-fn goes_on_without_two(bed: &Bed, disturb: impl FnOnce()) {
-    let holder = bed.held(&["--name", "x", "--ttl", "6s", "-q"]);
+fn goes_on_without_two(env: &TestEnv, disturb: impl FnOnce()) {
+    let holder = env.held(&["--name", "x", "--ttl", "6s", "-q"]);
     disturb();
     let_pass(TTL + TTL / 4);
     assert!(is_alive(holder.command()), "the lease was not renewed: {}", holder.running.err_so_far());
-    let mut waiter = bed.hold(&["--name", "x", "--ttl", "6s", "-q"]);
-    bed.await_waiters("x", 1);
+    let mut waiter = env.hold(&["--name", "x", "--ttl", "6s", "-q"]);
+    env.await_waiters("x", 1);
     assert_eq!(holder.release().code(), Some(0));
     waiter.await_start();
     assert_eq!(waiter.release().code(), Some(0));
-    let tried = bed.finish(&mut bed.run(["-q", "--try", "--name", "x", "--", "true"]));
+    let tried = env.finish(&mut env.run(["-q", "--try", "--name", "x", "--", "true"]));
     assert_eq!(tried.code(), Some(0), "{}", tried.err);
-    let holders = [(); 2].map(|()| bed.held(&["--slots", "2", "--name", "y", "-q"]));
+    let holders = [(); 2].map(|()| env.held(&["--slots", "2", "--name", "y", "-q"]));
     let mut slots = holders.each_ref().map(Holder::slot);
     slots.sort_unstable();
     assert_eq!(slots, [1, 2]);
@@ -61,8 +61,8 @@ fn goes_on_without_two(bed: &Bed, disturb: impl FnOnce()) {
 
 #[test]
 fn a_ttl_that_is_cut_is_said_to_whoever_asked_for_one() {
-    let bed = bed_at(shared());
-    let run = |words: &[&str]| bed.finish(bed.run(words).args(["--name", "x", "--", "true"]));
+    let env = env_at(shared());
+    let run = |words: &[&str]| env.finish(env.run(words).args(["--name", "x", "--", "true"]));
     let said = run(&["--ttl", "5m"]);
     assert_eq!(said.code(), Some(0), "{}", said.err);
     said.said_one_line(&["the ttl of x is 10s, not 5m"]);
@@ -75,19 +75,19 @@ fn a_ttl_that_is_cut_is_said_to_whoever_asked_for_one() {
 #[test]
 fn two_of_five_killed_change_nothing() {
     let nodes = site::nodes();
-    goes_on_without_two(&bed_on(&nodes), || nodes[1..3].iter().for_each(Server::down));
+    goes_on_without_two(&env_on(&nodes), || nodes[1..3].iter().for_each(Server::down));
 }
 
 #[test]
 fn two_of_five_frozen_change_nothing() {
     let nodes = site::nodes();
-    goes_on_without_two(&bed_on(&nodes), || nodes[..2].iter().for_each(Server::freeze));
+    goes_on_without_two(&env_on(&nodes), || nodes[..2].iter().for_each(Server::freeze));
 }
 
 #[test]
 fn two_of_five_cut_off_change_nothing() {
     let (ways, endpoint) = cuttable();
-    goes_on_without_two(&bed_at(endpoint), || ways[3..].iter().for_each(|way| way.set(Conduct::Hole)));
+    goes_on_without_two(&env_at(endpoint), || ways[3..].iter().for_each(|way| way.set(Conduct::Hole)));
 }
 
 #[test]
@@ -95,14 +95,14 @@ fn without_a_majority_nothing_is_acquired() {
     let (nodes, n) = site::shared_nodes();
     let there = nodes[..2].iter().map(|node| format!("{}/{n}", redis::address(node)));
     let gone = (0..3).map(|_| format!("redis://127.0.0.1:{}", free_port()));
-    let bed = bed_at(joined(there.chain(gone)));
+    let env = env_at(joined(there.chain(gone)));
     for wait in ["0", "1s"] {
         let words = ["--wait", wait, "--name", "x", "--", "touch", "started"];
-        let ended = bed.finish(&mut bed.run(words));
+        let ended = env.finish(&mut env.run(words));
         within(ended.took, Duration::from_secs(2));
         ended.failed(69, &["2 of 5 nodes", "refused"]);
     }
-    assert!(!bed.exists("started"));
+    assert!(!env.exists("started"));
     // What it got at the two is gone again, but for word that it does not come back, which goes by itself.
     for node in &nodes[..2] {
         let left = keys(node, n);
@@ -129,10 +129,10 @@ fn keys(node: &Server, database: u64) -> Vec<String> {
 fn a_majority_that_goes_away_ends_the_tree_before_the_lease_does() {
     let _alone = quiet::measuring();
     let (ways, endpoint) = cuttable();
-    let bed = bed_at(endpoint);
-    let (tree, words) = Tree::words(&bed, "tree");
-    let holder = bed.start(bed.run(["--name", "x", "--ttl", "6s", "--"]).args(words));
-    let members = tree.await_grown(&bed);
+    let env = env_at(endpoint);
+    let (tree, words) = Tree::words(&env, "tree");
+    let holder = env.start(env.run(["--name", "x", "--ttl", "6s", "--"]).args(words));
+    let members = tree.await_grown(&env);
     let cut = Instant::now();
     ways[..3].iter().for_each(|way| way.set(Conduct::Hole));
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
@@ -143,19 +143,19 @@ fn a_majority_that_goes_away_ends_the_tree_before_the_lease_does() {
 #[test]
 fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
     let nodes = redis::start_nodes();
-    let bed = bed_on(&nodes);
+    let env = env_on(&nodes);
     // No grace, so that as much as can be of the lease is there for a renewal.
     let short = ["--max-ttl", "3s", "--ttl", "3s", "--grace", "0", "--name", "x"];
     let ttl = Duration::from_secs(3);
     for node in &nodes {
         redis::await_age(node, ttl);
     }
-    let (tree, words) = Tree::words(&bed, "tree");
-    let holder = bed.start(bed.run(short).arg("--").args(words));
-    let members = tree.await_grown(&bed);
-    let (overlap, words) = Overlap::words(&bed, &members);
-    let waiter = bed.start(bed.run(short).args(["-q", "--"]).args(words));
-    bed.await_waiters("x", 1);
+    let (tree, words) = Tree::words(&env, "tree");
+    let holder = env.start(env.run(short).arg("--").args(words));
+    let members = tree.await_grown(&env);
+    let (overlap, words) = Overlap::words(&env, &members);
+    let waiter = env.start(env.run(short).args(["-q", "--"]).args(words));
+    env.await_waiters("x", 1);
     for node in &nodes {
         node.restart();
         redis::ready(node);
@@ -164,37 +164,37 @@ fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
         until_true("the lock at a restarted node", is_back);
         redis::await_age(node, ttl);
         assert!(members.iter().all(|p| is_alive(p.pid)), "{}", holder.err_so_far());
-        assert!(!bed.exists("overlap"), "two at once");
+        assert!(!env.exists("overlap"), "two at once");
     }
     holder.signal(rustix::process::Signal::TERM);
     holder.finish();
     assert_eq!(waiter.finish().code(), Some(0));
-    overlap.assert_none(&bed);
+    overlap.assert_none(&env);
 }
 
 /// A majority that forgot the hold could give the lock away at once, if it had a say.
 #[test]
 fn a_majority_that_restarts_empty_gives_nothing_away_while_the_tree_lives() {
     let nodes = redis::start_nodes();
-    let bed = bed_on(&nodes);
+    let env = env_on(&nodes);
     let short = ["--max-ttl", "3s", "--ttl", "3s", "--name", "x"];
     for node in &nodes {
         redis::await_age(node, Duration::from_secs(3));
     }
-    let (tree, words) = Tree::words(&bed, "tree");
-    let holder = bed.start(bed.run(short).arg("--").args(words));
-    let members = tree.await_grown(&bed);
-    let (overlap, words) = Overlap::words(&bed, &members);
+    let (tree, words) = Tree::words(&env, "tree");
+    let holder = env.start(env.run(short).arg("--").args(words));
+    let members = tree.await_grown(&env);
+    let (overlap, words) = Overlap::words(&env, &members);
     for node in &nodes[1..4] {
         node.restart();
         redis::ready(node);
     }
-    let next = bed.start(bed.run(short).args(["-q", "--wait", "30s", "--"]).args(words));
+    let next = env.start(env.run(short).args(["-q", "--wait", "30s", "--"]).args(words));
     let ended = holder.finish();
     assert_eq!(ended.code(), Some(76), "{}", ended.err);
     let next = next.finish();
     assert_eq!(next.code(), Some(0), "{}", next.err);
-    overlap.assert_none(&bed);
+    overlap.assert_none(&env);
 }
 
 #[test]
@@ -202,13 +202,13 @@ fn a_node_that_was_restarted_has_no_say() {
     let (nodes, n) = site::shared_nodes();
     let old = nodes[..2].iter().map(|node| format!("{}/{n}", redis::address(node)));
     let young: Vec<Server> = (0..3).map(|_| redis::start_with(&[])).collect();
-    let bed = bed_at(joined(old.chain(young.iter().map(redis::address))));
-    let mut tried = bed.run(["--try", "--name", "x", "--", "true"]);
-    bed.finish(&mut tried).failed(69, &["2 of 5 nodes vote", "--max-ttl"]);
-    let examined = bed.finish(&mut bed.verb("doctor", ["-q"; 0])).text();
+    let env = env_at(joined(old.chain(young.iter().map(redis::address))));
+    let mut tried = env.run(["--try", "--name", "x", "--", "true"]);
+    env.finish(&mut tried).failed(69, &["2 of 5 nodes vote", "--max-ttl"]);
+    let examined = env.finish(&mut env.verb("doctor", ["-q"; 0])).text();
     assert!(examined.contains("does not vote yet") && examined.contains("Redlock promises"), "{examined}");
     // Whoever waits gets the lock when the third is old enough, and not before.
-    let waited = bed.finish(&mut bed.run(["-q", "--wait", "30s", "--name", "x", "--", "true"]));
+    let waited = env.finish(&mut env.run(["-q", "--wait", "30s", "--name", "x", "--", "true"]));
     assert_eq!(waited.code(), Some(0), "{}", waited.err);
     let age = redis::age(&young[2]).expect("an age");
     assert!(age >= redis::MAX_TTL, "held when the third was {age:?} old");
@@ -216,9 +216,9 @@ fn a_node_that_was_restarted_has_no_say() {
 
 #[test]
 fn no_ttl_is_longer_than_what_a_restarted_node_waits() {
-    let bed = bed_at(shared());
-    let holder = bed.held(&["--name", "x", "--ttl", "60s", "--max-ttl", "5s"]);
-    let left = bed.status("x")["holders"][0]["ttl_ms"].as_u64().expect("a ttl");
+    let env = env_at(shared());
+    let holder = env.held(&["--name", "x", "--ttl", "60s", "--max-ttl", "5s"]);
+    let left = env.status("x")["holders"][0]["ttl_ms"].as_u64().expect("a ttl");
     assert!(left <= 5_000, "{left} ms");
     let ended = holder.release();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
@@ -230,8 +230,8 @@ fn what_is_no_redlock_is_refused() {
     let (nodes, n) = site::shared_nodes();
     let addresses: Vec<String> = nodes.iter().map(|node| format!("{}/{n}", redis::address(node))).collect();
     let refused = |addresses: &[String], word: &str| {
-        let bed = bed_at(addresses.join(","));
-        bed.finish(&mut bed.run(["--try", "--name", "x", "--", "true"])).failed(64, &[word]);
+        let env = env_at(addresses.join(","));
+        env.finish(&mut env.run(["--try", "--name", "x", "--", "true"])).failed(64, &[word]);
     };
     refused(&addresses[..2], "an odd number");
     refused(&addresses[..4], "an odd number");
@@ -244,19 +244,19 @@ fn what_is_no_redlock_is_refused() {
     refused(&[addresses[0].clone(), addresses[1].clone(), redis::address(&replica)], "is a replica");
     let cluster = "redis+cluster://127.0.0.1".to_owned();
     refused(&[addresses[0].clone(), addresses[1].clone(), cluster], "not one server");
-    let one = bed_at(addresses[0].clone());
+    let one = env_at(addresses[0].clone());
     one.finish(&mut one.run(["--max-ttl", "9s", "--name", "x", "--", "true"])).failed(64, &["--max-ttl"]);
 }
 
 #[test]
 fn of_many_that_try_at_the_same_moment_one_runs() {
-    let bed = bed_at(shared());
+    let env = env_at(shared());
     for round in 0..12 {
         let (name, mode) =
             (format!("x{round}"), [&["-x"][..], &["--slots", "1"], &["--slots", "2"]][round % 3]);
         let most = if round % 3 == 2 { 2 } else { 1 };
         let words = [&["--try", "-q", "--name", &name], mode].concat();
-        let begun: Vec<_> = (0..5).map(|_| bed.hold(&words)).collect();
+        let begun: Vec<_> = (0..5).map(|_| env.hold(&words)).collect();
         let mut holding = Vec::new();
         for mut one in begun {
             until_true("a decision", || one.has_started() || one.running.has_ended());
@@ -286,14 +286,14 @@ fn claims_that_are_each_first_at_a_minority_hold_one_by_one() {
         let ways: Vec<Vec<Proxy>> =
             (0..3).map(|_| nodes.iter().map(|node| Proxy::to(node.port())).collect()).collect();
         ways.iter().flatten().for_each(|way| way.set(Conduct::Hole));
-        let beds: Vec<Bed> = ways
+        let envs: Vec<TestEnv> = ways
             .iter()
             .map(|ways| {
-                bed_at(joined(ways.iter().map(|way| format!("redis://127.0.0.1:{}/{n}", way.port()))))
+                env_at(joined(ways.iter().map(|way| format!("redis://127.0.0.1:{}/{n}", way.port()))))
             })
             .collect();
         let words = [&["-q", "--ttl", "10s", "--name", &name], mode].concat();
-        let mut claims: Vec<Holder> = beds.iter().map(|bed| bed.hold(&words)).collect();
+        let mut claims: Vec<Holder> = envs.iter().map(|env| env.hold(&words)).collect();
         for (at, node) in nodes.iter().enumerate() {
             ways[at / 2][at].set(Conduct::Pass);
             let script = format!("redis.call('SELECT', '{n}') return redis.call('EXISTS', 'dlock:{name}')");
@@ -312,12 +312,12 @@ fn claims_that_are_each_first_at_a_minority_hold_one_by_one() {
 #[test]
 fn nothing_is_left_behind() {
     let (nodes, n) = site::shared_nodes();
-    let bed = bed_at(joined(nodes.iter().map(|node| format!("{}/{n}", redis::address(node)))));
+    let env = env_at(joined(nodes.iter().map(|node| format!("{}/{n}", redis::address(node)))));
     for words in
         [&["--name", "x"][..], &["--name", "x", "--name", "y", "--shared"], &["--name", "z", "--slots", "3"]]
     {
-        let holder = bed.held(words);
-        let waiter = bed.hold(&[words, &["-q"]].concat());
+        let holder = env.held(words);
+        let waiter = env.hold(&[words, &["-q"]].concat());
         holder.release().silently(0);
         waiter.release().silently(0);
     }
@@ -332,18 +332,18 @@ fn a_token_that_one_node_knows_is_known_to_every_majority() {
     let (ways, endpoint) = cuttable();
     let (nodes, _) = site::shared_nodes();
     let database = endpoint.rsplit('/').next().expect("a number").to_owned();
-    let bed = bed_at(endpoint);
+    let env = env_at(endpoint);
     let far = "88888888888888";
     let ahead = format!(
         "redis.call('SELECT', '{database}') return redis.call('HSET', '{{dlock:x}}:dlock:quorum:counters', 'fence', '{far}00')"
     );
     assert_eq!(redis::raw(nodes[0].port(), &["EVAL", &ahead, "0"]), ":1\r\n");
-    let first = bed.held(&["--name", "x"]);
+    let first = env.held(&["--name", "x"]);
     let token = first.token();
     assert!(token > format!("{far}00").parse().expect("a number"), "{token}");
     first.release().silently(0);
     ways[..2].iter().for_each(|way| way.set(Conduct::Refuse));
-    let second = bed.held(&["--name", "x", "-q"]);
+    let second = env.held(&["--name", "x", "-q"]);
     assert!(second.token() > token, "{} after {token}", second.token());
     assert_eq!(second.release().code(), Some(0));
 }
@@ -352,8 +352,8 @@ fn a_token_that_one_node_knows_is_known_to_every_majority() {
 #[test]
 fn a_slot_that_becomes_another_one_is_a_loss() {
     let (nodes, n) = site::shared_nodes();
-    let bed = bed_at(joined(nodes.iter().map(|node| format!("{}/{n}", redis::address(node)))));
-    let holder = bed.held(&["--slots", "2", "--name", "x", "--ttl", "9s", "-q"]);
+    let env = env_at(joined(nodes.iter().map(|node| format!("{}/{n}", redis::address(node)))));
+    let holder = env.held(&["--slots", "2", "--name", "x", "--ttl", "9s", "-q"]);
     assert_eq!(holder.slot(), 1);
     let key = format!("{{dlock:x}}:dlock:quorum:claim:{}", holder.claim());
     let script = format!("redis.call('SELECT', '{n}') return redis.call('HSET', '{key}', 'slot', '2')");
@@ -374,8 +374,8 @@ fn a_slot_that_becomes_another_one_is_a_loss() {
 #[test]
 fn a_release_succeeds_where_memory_is_full() {
     let nodes = site::nodes();
-    let bed = bed_on(&nodes);
-    let holder = bed.held(&["--name", "x", "-q"]);
+    let env = env_on(&nodes);
+    let holder = env.held(&["--name", "x", "-q"]);
     for node in &nodes {
         assert_eq!(redis::raw(node.port(), &["CONFIG", "SET", "maxmemory", "1"]), "+OK\r\n");
     }
@@ -390,7 +390,7 @@ fn one_node_that_refuses_the_login_stops_nobody() {
     let (nodes, n) = site::shared_nodes();
     let sound = nodes[..4].iter().map(|node| format!("{}/{n}", redis::address(node)));
     let strange = redis::start_with(&["--requirepass", "secret"]);
-    let bed = bed_at(joined(sound.chain([redis::address(&strange)])));
-    let ran = bed.finish(&mut bed.run(["--try", "-q", "--name", "x", "--", "true"]));
+    let env = env_at(joined(sound.chain([redis::address(&strange)])));
+    let ran = env.finish(&mut env.run(["--try", "-q", "--name", "x", "--", "true"]));
     assert_eq!(ran.code(), Some(0), "{}", ran.err);
 }

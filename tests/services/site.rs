@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::servers::{Kind, Order, Server, Site, redis};
-use crate::support::{Bed, Service};
+use crate::support::{Service, TestEnv};
 
 /// Tests restart services, and so many of them want one of a kind.
 const ORDER: Order = Order { keeps: true, in_all: 16 };
@@ -43,10 +43,10 @@ pub(crate) fn part() -> Service {
     shared().part()
 }
 
-/// Takes the claim that holds the lock `name` of `bed` away, behind the back of who holds it.
-pub(crate) fn lose(bed: &Bed, name: &str) {
-    let claim = bed.status(name)["holders"][0]["claim"].as_str().expect("somebody holds it").to_owned();
-    shared().lose(bed.service(), name, &claim);
+/// Takes the claim that holds the lock `name` of `environment` away, behind the back of who holds it.
+pub(crate) fn lose(env: &TestEnv, name: &str) {
+    let claim = env.status(name)["holders"][0]["claim"].as_str().expect("somebody holds it").to_owned();
+    shared().lose(env.service(), name, &claim);
 }
 
 /// The nodes of a Redlock that tests share which do nothing to them; each with a database of its own.

@@ -14,7 +14,7 @@ use crate::support::chance::rounds;
 use crate::support::process::{self, is_alive};
 use crate::support::running::{CROWD, finish_all};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Service};
+use crate::support::{TestEnv, Service};
 
 /// A database.
 enum Database {
@@ -48,8 +48,8 @@ impl Database {
         }
     }
 
-    fn bed(&self) -> Bed {
-        Bed::on(self.site().part())
+    fn env(&self) -> TestEnv {
+        TestEnv::on(self.site().part())
     }
 
     /// What it was asked.
@@ -122,20 +122,20 @@ impl Database {
 #[test]
 fn holds_and_waits_outlast_a_connection_that_breaks() {
     let database = Database::start();
-    let bed = database.bed();
+    let env = database.env();
     let port = database.site().ports()[0];
     let proxy = Proxy::to(port);
-    let behind = Bed::on(bed.service().through(proxy.port(), port));
+    let behind = TestEnv::on(env.service().through(proxy.port(), port));
     let holder = behind.held(&["--name", "x", "-q"]);
     let mut waiter = behind.hold(&["--name", "x", "-q"]);
-    bed.await_waiters("x", 1);
+    env.await_waiters("x", 1);
     until_true("both listen", || database.listenings() >= 2);
     let before = database.listenings();
     proxy.set(Conduct::Refuse);
     proxy.set(Conduct::Pass);
     // Who has connected anew listens anew, so that no renewal is waited for.
     until_true("both listen again", || database.listenings() >= before + 2);
-    bed.await_waiters("x", 1);
+    env.await_waiters("x", 1);
     assert_eq!(holder.release().code(), Some(0));
     waiter.await_start();
     waiter.release();
@@ -146,14 +146,14 @@ fn holds_and_waits_outlast_a_connection_that_breaks() {
 fn renewals_do_not_wait_for_the_row_of_the_lock() {
     const TTL: Duration = Duration::from_secs(6);
     let database = Database::start();
-    let bed = database.bed();
-    let holder = bed.held(&["--name", "x", "--ttl", "6s"]);
-    let mut waiter = bed.hold(&["--name", "x", "--ttl", "6s"]);
-    bed.await_waiters("x", 1);
+    let env = database.env();
+    let holder = env.held(&["--name", "x", "--ttl", "6s"]);
+    let mut waiter = env.hold(&["--name", "x", "--ttl", "6s"]);
+    env.await_waiters("x", 1);
     until_true("both listen", || database.listenings() >= 2);
-    let prefix = bed.service().prefix.clone().expect("a prefix");
+    let prefix = env.service().prefix.clone().expect("a prefix");
     database.occupy(&prefix, "x", TTL + TTL / 2);
-    assert_eq!(bed.status("x")["waiters"].as_array().map(Vec::len), Some(1));
+    assert_eq!(env.status("x")["waiters"].as_array().map(Vec::len), Some(1));
     let ended = holder.release();
     assert!(ended.code() == Some(0) && !ended.err.contains("cannot renew"), "{}", ended.err);
     waiter.await_start();
@@ -164,10 +164,10 @@ fn renewals_do_not_wait_for_the_row_of_the_lock() {
 #[test]
 fn a_database_that_is_gone_for_longer_than_the_lease_loses_the_lock() {
     let database = Database::roomy();
-    let bed = database.bed();
-    let holder = bed.held(&["--name", "x", "--ttl", "5s"]);
-    let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "5s"]);
-    bed.await_waiters("x", 1);
+    let env = database.env();
+    let holder = env.held(&["--name", "x", "--ttl", "5s"]);
+    let mut waiter = env.hold(&["-q", "--name", "x", "--ttl", "5s"]);
+    env.await_waiters("x", 1);
     let command = holder.command();
     database.site().down();
     let ended = holder.running.finish();
@@ -175,16 +175,16 @@ fn a_database_that_is_gone_for_longer_than_the_lease_loses_the_lock() {
     database.site().restart();
     waiter.await_start();
     waiter.release();
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_waiter_at_rest_asks_for_nothing_but_its_renewals() {
     let database = Database::start();
-    let bed = database.bed();
-    let holder = bed.held(&["--name", "x", "--ttl", "10m"]);
-    let mut waiter = bed.hold(&["-q", "--name", "x", "--ttl", "3s"]);
-    bed.await_waiters("x", 1);
+    let env = database.env();
+    let holder = env.held(&["--name", "x", "--ttl", "10m"]);
+    let mut waiter = env.hold(&["-q", "--name", "x", "--ttl", "3s"]);
+    env.await_waiters("x", 1);
     // What the holder asks at its beginning is over when it listens too.
     until_true("both listen", || database.listenings() >= 2);
     let (before, listening, begun) = (database.steps(), database.listenings(), Instant::now());
@@ -202,9 +202,9 @@ fn a_waiter_at_rest_asks_for_nothing_but_its_renewals() {
 #[test]
 fn a_run_on_a_free_lock_hands_over_to_nobody_and_keeps_nobody_out() {
     let database = Database::start();
-    let bed = database.bed();
+    let env = database.env();
     for _ in 0..10 {
-        bed.finish(&mut bed.run(["-q", "--name", "x", "--", "true"])).silently(0);
+        env.finish(&mut env.run(["-q", "--name", "x", "--", "true"])).silently(0);
     }
     let log = database.log();
     let (hand_over, note) = match &database {
@@ -216,26 +216,26 @@ fn a_run_on_a_free_lock_hands_over_to_nobody_and_keeps_nobody_out() {
     // A run that takes longer than a tenth of a second, on a busy machine, expects others.
     assert!(log.matches(hand_over).count() < 10, "{log}");
     // The same text is there when somebody waits, who is handed the lock.
-    let holder = bed.held(&["--name", "x", "--ttl", "10m", "-q"]);
-    let mut waiter = bed.hold(&["--name", "x", "--ttl", "10m", "-q"]);
-    bed.await_waiters("x", 1);
+    let holder = env.held(&["--name", "x", "--ttl", "10m", "-q"]);
+    let mut waiter = env.hold(&["--name", "x", "--ttl", "10m", "-q"]);
+    env.await_waiters("x", 1);
     holder.release().silently(0);
     waiter.await_start();
     assert!(database.log().contains(hand_over));
     waiter.release().silently(0);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn one_step_ends_a_hold_and_begins_the_next() {
     let database = Database::start();
-    let bed = database.bed();
+    let env = database.env();
     let long = ["--name", "x", "--ttl", "10m", "-q"];
-    let holder = bed.held(&long);
-    let mut first = bed.hold(&long);
-    bed.await_waiters("x", 1);
-    let second = bed.hold(&[&long[..], &["-s"]].concat());
-    bed.await_waiters("x", 2);
+    let holder = env.held(&long);
+    let mut first = env.hold(&long);
+    env.await_waiters("x", 1);
+    let second = env.hold(&[&long[..], &["-s"]].concat());
+    env.await_waiters("x", 2);
     until_true("everybody listens", || database.listenings() >= 3);
     let (before, mut token) = (database.steps_at_rest(), holder.token());
     assert_eq!(holder.release().code(), Some(0));
@@ -245,46 +245,46 @@ fn one_step_ends_a_hold_and_begins_the_next() {
         next.await_start();
         assert!(next.token() > token, "{} after {token}", next.token());
         token = next.token();
-        assert_eq!(bed.status("x")["holders"][0]["token"], token.to_string());
+        assert_eq!(env.status("x")["holders"][0]["token"], token.to_string());
         assert_eq!(next.release().code(), Some(0));
     }
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn the_longest_prefix_does_as_well() {
     let database = Database::roomy();
-    let part = database.bed();
+    let part = database.env();
     let service = part.service();
     for length in [30, 40] {
         let (backend, endpoint) = (service.backend, service.endpoint.clone());
-        let bed = Bed::on(Service { backend, endpoint, prefix: Some("p".repeat(length)) });
-        let holder = bed.held(&["--name", "x", "--ttl", "10m", "-q"]);
-        let mut waiter = bed.hold(&["--name", "x", "--ttl", "10m", "-q"]);
-        bed.await_waiters("x", 1);
+        let env = TestEnv::on(Service { backend, endpoint, prefix: Some("p".repeat(length)) });
+        let holder = env.held(&["--name", "x", "--ttl", "10m", "-q"]);
+        let mut waiter = env.hold(&["--name", "x", "--ttl", "10m", "-q"]);
+        env.await_waiters("x", 1);
         holder.release().silently(0);
         waiter.await_start();
         waiter.release().silently(0);
-        bed.assert_free("x");
+        env.assert_free("x");
     }
 }
 
 #[test]
 fn what_was_handed_over_outlasts_a_crash_of_the_database() {
     let database = Database::start();
-    let bed = database.bed();
+    let env = database.env();
     let long = ["--name", "x", "--ttl", "10m", "-q"];
-    let holder = bed.held(&long);
-    let mut next = bed.hold(&long);
-    bed.await_waiters("x", 1);
+    let holder = env.held(&long);
+    let mut next = env.hold(&long);
+    env.await_waiters("x", 1);
     until_true("both listen", || database.listenings() >= 2);
     holder.let_go();
     next.await_start();
     // The server's own habit is to write down within half a second what nobody has waited for.
     database.site().restart();
-    assert_eq!(bed.status("x")["holders"][0]["token"], next.token().to_string());
-    let mut last = bed.hold(&long);
-    bed.await_waiters("x", 1);
+    assert_eq!(env.status("x")["holders"][0]["token"], next.token().to_string());
+    let mut last = env.hold(&long);
+    env.await_waiters("x", 1);
     let token = next.token();
     assert_eq!(next.release().code(), Some(0));
     last.await_start();
@@ -292,43 +292,43 @@ fn what_was_handed_over_outlasts_a_crash_of_the_database() {
     last.release();
     // Its release may have met the crash.
     assert_eq!(holder.running.finish().code(), Some(0));
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_line_of_forty_holds_in_the_order_of_arrival() {
     let database = Database::roomy();
-    let bed = database.bed();
-    let holder = bed.held(&["--name", "x", "--ttl", "10m", "-q"]);
+    let env = database.env();
+    let holder = env.held(&["--name", "x", "--ttl", "10m", "-q"]);
     let mut line = Vec::new();
     for n in 0..40 {
         let mode = if n % 5 == 4 { "-s" } else { "-x" };
         let script = format!("echo {n} >>order");
-        let mut command = bed.run(["-q", "--name", "x", "--ttl", "10m", mode, "--", "sh", "-c", &script]);
-        line.push(bed.start(&mut command));
-        bed.await_waiters("x", n + 1);
+        let mut command = env.run(["-q", "--name", "x", "--ttl", "10m", mode, "--", "sh", "-c", &script]);
+        line.push(env.start(&mut command));
+        env.await_waiters("x", n + 1);
     }
     assert_eq!(holder.release().code(), Some(0));
     finish_all(line);
-    let order: Vec<usize> = bed.read("order").lines().map(|line| line.parse().expect("a number")).collect();
+    let order: Vec<usize> = env.read("order").lines().map(|line| line.parse().expect("a number")).collect();
     assert_eq!(order, (0..40).collect::<Vec<_>>());
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn several_names_in_any_order_never_stand_in_each_others_way() {
     let database = Database::roomy();
-    let bed = database.bed();
+    let env = database.env();
     let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "a", "c"]];
     let script = "read n <counter; sleep 0.002; echo $((n + 1)) >counter";
-    bed.write("counter", "0\n");
+    env.write("counter", "0\n");
     let start = |n: usize| {
         let names = orders[n % 3].iter().flat_map(|name| ["--name", name]);
-        let mut command = bed.run(["-q"]);
-        bed.start(command.args(names).args(["--", "sh", "-c", script]))
+        let mut command = env.run(["-q"]);
+        env.start(command.args(names).args(["--", "sh", "-c", script]))
     };
     finish_all((0..24).map(start).collect::<Vec<_>>());
-    assert_eq!(bed.read("counter"), "24\n");
+    assert_eq!(env.read("counter"), "24\n");
 }
 
 /// Some wait, some are refused at once, and some find the lock free; every tenth is killed.
@@ -336,8 +336,8 @@ fn several_names_in_any_order_never_stand_in_each_others_way() {
 fn however_many_runs_leave_no_row_behind() {
     const TTL: &str = "3s";
     let database = Database::roomy();
-    let bed = database.bed();
-    let prefix = bed.service().prefix.clone().expect("a prefix");
+    let env = database.env();
+    let prefix = env.service().prefix.clone().expect("a prefix");
     let left = AtomicUsize::new(rounds(120));
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -345,7 +345,7 @@ fn however_many_runs_leave_no_row_behind() {
                 while let Ok(n) = left.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)) {
                     let (name, wait) = (format!("x{}", n % 6), if n % 3 == 0 { "0" } else { "1m" });
                     let words = ["-q", "--ttl", TTL, "--wait", wait, "--name", &name, "--", "sleep", "0.005"];
-                    let running = bed.start(&mut bed.run(words));
+                    let running = env.start(&mut env.run(words));
                     if n % 10 == 0 {
                         running.signal(Signal::KILL);
                     }
@@ -354,18 +354,18 @@ fn however_many_runs_leave_no_row_behind() {
             });
         }
     });
-    bed.await_no_process();
+    env.await_no_process();
     // What was noted of claims that others ended is forgotten after a minute, by whoever writes the next note: twenty at a time.
     database.age_notes(&prefix);
     let (_, notes) = database.rows(&prefix);
     let further = 1 + notes / 20;
     for _ in 0..further {
-        let holder = bed.held(&["-q", "--wait", "1m", "--name", "x0"]);
+        let holder = env.held(&["-q", "--wait", "1m", "--name", "x0"]);
         process::signal(holder.running.keeper(), Signal::KILL);
         assert_eq!(holder.running.finish().code(), Some(76));
     }
     for n in 0..6 {
-        bed.finish(&mut bed.run(["-q", "--wait", "1m", "--name", &format!("x{n}"), "--", "true"])).silently(0);
+        env.finish(&mut env.run(["-q", "--wait", "1m", "--name", &format!("x{n}"), "--", "true"])).silently(0);
     }
     let (claims, left) = database.rows(&prefix);
     assert!(claims == 0 && left <= further, "{claims} claims and {left} notes are left of {notes}");

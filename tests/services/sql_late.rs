@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::site;
 use crate::support::wait::until_true;
-use crate::support::Bed;
+use crate::support::TestEnv;
 
 /// What happens to the first request that changes something.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,53 +117,53 @@ fn connect(client: TcpStream, server: TcpStream, victim: Option<(Sender<Late>, F
 }
 
 /// The same part of the service, reached through a relay.
-fn behind(bed: &Bed, fate: Fate) -> (Bed, Receiver<Late>) {
-    let service = bed.service();
+fn behind(env: &TestEnv, fate: Fate) -> (TestEnv, Receiver<Late>) {
+    let service = env.service();
     let port = service.endpoint.rsplit(':').next().and_then(|end| end.split('/').next()?.parse().ok());
     let port = port.expect("a port");
     let (relay, late) = relay(port, fate);
-    (Bed::on(service.through(relay, port)), late)
+    (TestEnv::on(service.through(relay, port)), late)
 }
 
 /// A database whose tables are there.
-fn database() -> Bed {
-    let bed = Bed::on(site::part());
-    bed.finish(&mut bed.run(["--name", "x", "-q", "--", "true"])).silently(0);
-    bed
+fn database() -> TestEnv {
+    let env = TestEnv::on(site::part());
+    env.finish(&mut env.run(["--name", "x", "-q", "--", "true"])).silently(0);
+    env
 }
 
 #[test]
 fn a_first_request_that_comes_after_a_refusal_stays_out() {
-    let bed = database();
-    let holder = bed.held(&["--name", "x", "-q", "--slots", "2"]);
-    let (other, late) = behind(&bed, Fate::KeptBack);
+    let env = database();
+    let holder = env.held(&["--name", "x", "-q", "--slots", "2"]);
+    let (other, late) = behind(&env, Fate::KeptBack);
     other.finish(&mut other.run(["--name", "x", "-w", "20s", "--", "true"])).failed(64, &["does not mix"]);
     assert_eq!(holder.release().code(), Some(0));
     late.recv_timeout(Duration::from_secs(5)).expect("it was kept back").arrive();
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_first_request_that_comes_after_the_run_stays_out() {
-    let bed = database();
-    let (other, late) = behind(&bed, Fate::KeptBack);
+    let env = database();
+    let (other, late) = behind(&env, Fate::KeptBack);
     other.finish(&mut other.run(["--name", "x", "-w", "20s", "-q", "--", "true"])).silently(0);
     late.recv_timeout(Duration::from_secs(5)).expect("it was kept back").arrive();
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn who_finds_its_own_hold_after_a_lost_answer_gives_it_another_ttl() {
-    let bed = database();
-    let (other, _late) = behind(&bed, Fate::Unanswered);
+    let env = database();
+    let (other, _late) = behind(&env, Fate::Unanswered);
     let mut holder = other.hold(&["--name", "x", "-w", "40s", "--ttl", "12s"]);
-    until_true("the first request was done", || bed.holders("x") == 1);
-    let token = bed.status("x")["holders"][0]["token"].clone();
+    until_true("the first request was done", || env.holders("x") == 1);
+    let token = env.status("x")["holders"][0]["token"].clone();
     holder.await_start();
-    let entry = bed.status("x")["holders"][0].clone();
+    let entry = env.status("x")["holders"][0].clone();
     assert_eq!(entry["token"], token, "it is the same hold");
     let left = entry["ttl_ms"].as_u64().expect("a length");
     assert!(left > 11_000, "the command starts with {left} ms left, and dlock counts a whole ttl");
     assert_eq!(holder.release().code(), Some(0));
-    bed.assert_free("x");
+    env.assert_free("x");
 }

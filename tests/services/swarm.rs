@@ -15,7 +15,7 @@ use crate::support::chance::{Random, length, seed};
 use crate::support::running::CROWD;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::way::Way;
-use crate::support::{Bed, Finished, Running, process, quiet};
+use crate::support::{Finished, Running, TestEnv, process, quiet};
 
 /// How many dlocks run at any time.
 const SWARM: usize = 8;
@@ -93,17 +93,17 @@ impl Enemy<'_> {
         }
     }
 
-    fn make_peace(&mut self, bed: &Bed) {
+    fn make_peace(&mut self, env: &TestEnv) {
         if self.frozen_until.take().is_some() {
             self.site.thaw();
         }
-        for process in bed.processes() {
+        for process in env.processes() {
             process::signal(process.pid, Signal::CONT);
         }
     }
 }
 
-fn locker(bed: &Bed, random: &mut Random) -> One {
+fn locker(env: &TestEnv, random: &mut Random) -> One {
     let way = [Way::Run, Way::Run, Way::Acquire, Way::Acquire, Way::Elect, Way::Forever][random.below(6)];
     let shared = matches!(way, Way::Run | Way::Acquire) && random.below(4) == 0;
     let mode = if shared { "shared" } else { "exclusive" };
@@ -114,7 +114,7 @@ fn locker(bed: &Bed, random: &mut Random) -> One {
     if random.below(6) == 0 {
         options.extend(["--wait", "500ms"]);
     }
-    One { way, running: bed.start(&mut way.command(bed, &options, &Oracle::words(mode))) }
+    One { way, running: env.start(&mut way.command(env, &options, &Oracle::words(mode))) }
 }
 
 /// It ended as the manual says that it may; with 71 where one of its processes was killed before the command started.
@@ -133,8 +133,8 @@ fn judge(way: Way, ended: &Finished) {
 fn whatever_is_killed_stopped_frozen_or_restarted_no_two_trees_overlap() {
     let _load = quiet::loading();
     let site = site::start();
-    let bed = Bed::on(site.part());
-    let oracle = Oracle::new(&bed);
+    let env = TestEnv::on(site.part());
+    let oracle = Oracle::new(&env);
     let mut enemy = Enemy { site: &*site, random: Random(seed()), hurt: BTreeMap::new(), frozen_until: None };
     let mut swarm: Vec<One> = Vec::new();
     let (begun, length) = (Instant::now(), length(LENGTH));
@@ -144,14 +144,14 @@ fn whatever_is_killed_stopped_frozen_or_restarted_no_two_trees_overlap() {
             judge(one.way, &one.running.finish());
         }
         while swarm.len() < SWARM {
-            swarm.push(locker(&bed, &mut enemy.random));
+            swarm.push(locker(&env, &mut enemy.random));
         }
         enemy.relent(&swarm);
         enemy.strike(&swarm);
         assert_eq!(oracle.overlap(), None, "both hold exclusively and live");
         let_pass(Duration::from_millis(u64::try_from(enemy.random.below(200)).expect("small")));
     }
-    enemy.make_peace(&bed);
+    enemy.make_peace(&env);
     for one in swarm {
         if one.way == Way::Forever {
             one.running.signal(Signal::TERM);
@@ -164,6 +164,6 @@ fn whatever_is_killed_stopped_frozen_or_restarted_no_two_trees_overlap() {
         assert_eq!(oracle.disorder().first(), None);
     }
     eprintln!("{} holds", oracle.holds().len());
-    until_true("an empty process table", || bed.processes().is_empty());
-    until_true("a free lock", || bed.holders("x") + bed.waiters("x") == 0);
+    until_true("an empty process table", || env.processes().is_empty());
+    until_true("a free lock", || env.holders("x") + env.waiters("x") == 0);
 }

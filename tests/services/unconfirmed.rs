@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::site;
 use crate::support::wait::until_true;
-use crate::support::{Bed, Service};
+use crate::support::{Service, TestEnv};
 
 /// What the request to enter says, and none before it.
 const LABEL: &str = "unconfirmed-label";
@@ -14,14 +14,14 @@ const SAID: [&str; 2] = ["cannot withdraw the request for x", "if it was granted
 
 /// A part of the service over ways to all of its servers.
 struct Ways {
-    over: Bed,
+    over: TestEnv,
     each: Vec<Proxy>,
 }
 
 impl Ways {
     fn new() -> Self {
         let site = site::shared();
-        let past = Bed::on(site.part());
+        let past = TestEnv::on(site.part());
         // So that what a first run of all makes is there.
         past.finish(&mut past.run(["--name", "x", "-q", "--", "true"])).silently(0);
         let mut service: Service = past.service().clone();
@@ -29,7 +29,7 @@ impl Ways {
         for (server, way) in site.servers().iter().zip(&each) {
             service = service.through(way.port(), server.port());
         }
-        Self { over: Bed::on(service), each }
+        Self { over: TestEnv::on(service), each }
     }
 
     fn all(&self, conduct: Conduct) {

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::site;
 use crate::support::wait::until_true;
-use crate::support::Bed;
+use crate::support::TestEnv;
 
 /// What the request to enter says, and none before it.
 const LABEL: &str = "unheard-label";
@@ -16,12 +16,12 @@ const LABEL: &str = "unheard-label";
 fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
     for mode in [&["-x"][..], &["--shared"], &["--slots", "1"], &["-x", "--name", "other"]] {
         let site = site::shared();
-        let past = Bed::on(site.part());
+        let past = TestEnv::on(site.part());
         // So that what a first run of all makes is there.
         past.finish(past.run(["--name", "x", "-q"]).args(mode).args(["--", "true"])).silently(0);
         let port = site.servers()[0].port();
         let way = Proxy::to(port);
-        let over = Bed::on(past.service().through(way.port(), port));
+        let over = TestEnv::on(past.service().through(way.port(), port));
         way.set(Conduct::MuteFrom(LABEL));
         let mut run = over.run(["-q", "--name", "x", "--ttl", "30s", "--label", LABEL]);
         let running = over.start(run.args(mode).args(["--", "true"]));

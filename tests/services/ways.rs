@@ -12,7 +12,7 @@ use crate::support::process::{is_alive, is_stopped};
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::way::Way;
-use crate::support::{Bed, Running, process, quiet, until, within};
+use crate::support::{Running, TestEnv, process, quiet, until, within};
 
 /// Says which one it is, with which token, and waits at its gate.
 const TURN: &str = r#"echo "$1 $$ $DLOCK_TOKEN" >>turns; read -r code <"$1.gate"; exit "${code:-0}""#;
@@ -26,21 +26,21 @@ struct One {
 }
 
 impl One {
-    fn start(bed: &Bed, way: Way, name: &str, ttl: &str) -> Self {
-        let gate = bed.gate(&format!("{name}.gate"));
+    fn start(env: &TestEnv, way: Way, name: &str, ttl: &str) -> Self {
+        let gate = env.gate(&format!("{name}.gate"));
         let options = ["-q", "--name", "x", "--ttl", ttl, "--grace", "100ms"];
         // One that stands again says so.
         let options = if way == Way::Forever { &options[1..] } else { &options };
-        let running = bed.start(&mut way.command(bed, options, &["sh", "-c", TURN, "sh", name]));
+        let running = env.start(&mut way.command(env, options, &["sh", "-c", TURN, "sh", name]));
         Self { way, name: name.to_owned(), running, gate }
     }
 
     /// The pid and the token of its `n`th turn, from 1.
     #[track_caller]
-    fn turn(&self, bed: &Bed, n: usize) -> (i32, u64) {
+    fn turn(&self, env: &TestEnv, n: usize) -> (i32, u64) {
         let Self { way, name, running, .. } = self;
         until(&format!("turn {n} of {name} ({way:?}), which said {:?}", running.err_so_far()), || {
-            let text = bed.read("turns");
+            let text = env.read("turns");
             let its = text.lines().filter_map(|line| line.strip_prefix(&format!("{name} ")));
             let (pid, token) = its.skip(n - 1).find_map(|words| words.split_once(' '))?;
             Some((pid.parse().ok()?, token.parse().ok()?))
@@ -50,8 +50,8 @@ impl One {
     /// Lets its command end; for good, so one that stands for ever is told to end when it pauses: before that the signal
     /// would be for the term, which ends as its command did.
     #[track_caller]
-    fn end(self, bed: &Bed) {
-        self.turn(bed, 1);
+    fn end(self, env: &TestEnv) {
+        self.turn(env, 1);
         self.gate.write("7");
         if self.way == Way::Forever {
             until_true("the end of a term", || self.running.err_so_far().contains("standing again for x"));
@@ -66,14 +66,14 @@ impl One {
     }
 }
 
-/// A holder of each way, each with a bed of its own, which mostly wait and so do it beside each other.
-fn one_of_each(site: &dyn Site, ttl: &str) -> Vec<(Bed, One)> {
+/// A holder of each way, each with an environment of its own, which mostly wait and so do it beside each other.
+fn one_of_each(site: &dyn Site, ttl: &str) -> Vec<(TestEnv, One)> {
     let mut all = Vec::new();
     for way in Way::OTHERS {
-        let bed = Bed::on(site.part());
-        let one = One::start(&bed, way, "one", ttl);
-        one.turn(&bed, 1);
-        all.push((bed, one));
+        let env = TestEnv::on(site.part());
+        let one = One::start(&env, way, "one", ttl);
+        one.turn(&env, 1);
+        all.push((env, one));
     }
     all
 }
@@ -84,28 +84,28 @@ fn a_term_taken_away_ends_at_once_and_the_next_one_has_a_greater_token() {
     let ttl = site::kind().ttl(Duration::from_secs(21));
     let words = format!("{}ms", ttl.as_millis());
     for way in [Way::Elect, Way::Forever] {
-        let bed = Bed::new();
-        let one = One::start(&bed, way, "one", &words);
-        let (command, token) = one.turn(&bed, 1);
-        site::lose(&bed, "x");
+        let env = TestEnv::new();
+        let one = One::start(&env, way, "one", &words);
+        let (command, token) = one.turn(&env, 1);
+        site::lose(&env, "x");
         let lost = Instant::now();
         until_true("the end of the command", || !is_alive(command));
         within(lost.elapsed(), (site::kind().facts.news_within)(ttl / 3) + Duration::from_millis(500));
         if way == Way::Elect {
             one.running.finish().failed(76, &["lost x"]);
-            let next = bed.held(&["--name", "x"]);
+            let next = env.held(&["--name", "x"]);
             assert!(next.token() > token, "{} after {token}", next.token());
             next.release().silently(0);
         } else {
             // Its tree is gone, so it stands again.
-            let (again, next) = one.turn(&bed, 2);
+            let (again, next) = one.turn(&env, 2);
             assert!(next > token, "{next} after {token}");
             one.running.signal(Signal::TERM);
             assert_eq!(one.running.finish().signal(), Some(Signal::TERM.as_raw()));
             assert!(!is_alive(again), "a command that outlived its dlock");
         }
-        bed.await_no_process();
-        bed.assert_free("x");
+        env.await_no_process();
+        env.assert_free("x");
     }
 }
 
@@ -115,9 +115,9 @@ fn a_short_freeze_and_a_restart_change_nothing_for_holders_and_waiters() {
     let ttl = format!("{}s", site.kind().ttl(Duration::from_secs(15)).as_secs());
     let all = one_of_each(&*site, &ttl);
     let mut behind = Vec::new();
-    for (bed, one) in &all {
-        behind.push(One::start(bed, one.way, "behind", &ttl));
-        bed.await_waiters("x", 1);
+    for (env, one) in &all {
+        behind.push(One::start(env, one.way, "behind", &ttl));
+        env.await_waiters("x", 1);
     }
     site.freeze();
     let_pass(Duration::from_millis(1_500));
@@ -125,17 +125,17 @@ fn a_short_freeze_and_a_restart_change_nothing_for_holders_and_waiters() {
     if site.kind().keeps_data() {
         site.restart();
     }
-    for ((bed, one), behind) in all.into_iter().zip(behind) {
-        let (command, token) = one.turn(&bed, 1);
+    for ((env, one), behind) in all.into_iter().zip(behind) {
+        let (command, token) = one.turn(&env, 1);
         assert!(is_alive(command), "{:?} was ended by a blip: {}", one.way, one.running.err_so_far());
-        let shown = bed.status("x");
+        let shown = env.status("x");
         assert_eq!(shown["holders"][0]["token"], token.to_string(), "{shown}");
-        one.end(&bed);
-        let (_, next) = behind.turn(&bed, 1);
+        one.end(&env);
+        let (_, next) = behind.turn(&env, 1);
         // On a Redlock it is best effort.
         assert!(next > token || !site.kind().is_ordered(), "{next} after {token}");
-        behind.end(&bed);
-        bed.await_no_process();
+        behind.end(&env);
+        env.await_no_process();
     }
 }
 
@@ -145,15 +145,15 @@ fn a_long_freeze_ends_every_tree_before_the_service_can_give_the_lock_away() {
     let _alone = quiet::measuring();
     let site = site::start();
     let all = Way::OTHERS.map(|way| {
-        let bed = Bed::on(site.part());
-        let (tree, words) = Tree::words(&bed, "tree");
+        let env = TestEnv::on(site.part());
+        let (tree, words) = Tree::words(&env, "tree");
         let options = ["-q", "--name", "x", "--ttl", "6s"];
-        let holder = bed.start(&mut way.command(&bed, &options, &words));
-        let members = tree.await_grown(&bed);
-        let (overlap, words) = Overlap::words(&bed, &members);
-        let waiter = bed.start(bed.run(options).arg("--").args(words));
-        bed.await_waiters("x", 1);
-        (way, bed, holder, members, overlap, waiter)
+        let holder = env.start(&mut way.command(&env, &options, &words));
+        let members = tree.await_grown(&env);
+        let (overlap, words) = Overlap::words(&env, &members);
+        let waiter = env.start(env.run(options).arg("--").args(words));
+        env.await_waiters("x", 1);
+        (way, env, holder, members, overlap, waiter)
     });
     let frozen = Instant::now();
     site.freeze();
@@ -167,7 +167,7 @@ fn a_long_freeze_ends_every_tree_before_the_service_can_give_the_lock_away() {
         }
     }
     site.thaw();
-    for (way, bed, holder, _, overlap, waiter) in all {
+    for (way, env, holder, _, overlap, waiter) in all {
         let ended = holder.finish();
         // It is about to stand again, or is still ending its term.
         let told = way == Way::Forever && ended.signal() == Some(Signal::TERM.as_raw());
@@ -175,8 +175,8 @@ fn a_long_freeze_ends_every_tree_before_the_service_can_give_the_lock_away() {
             way.lost(ended, "x");
         }
         assert_eq!(waiter.finish().code(), Some(0));
-        overlap.assert_none(&bed);
-        bed.await_no_process();
+        overlap.assert_none(&env);
+        env.await_no_process();
     }
 }
 
@@ -184,11 +184,11 @@ fn a_long_freeze_ends_every_tree_before_the_service_can_give_the_lock_away() {
 fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
     let pairs = Way::OTHERS.into_iter().flat_map(|way| [(way, false), (way, true)]);
     let all = pairs.map(|(way, keeper)| {
-        let bed = Bed::new();
-        let (tree, words) = Tree::words(&bed, "tree");
+        let env = TestEnv::new();
+        let (tree, words) = Tree::words(&env, "tree");
         let options = ["-q", "--name", "x", "--ttl", "3s", "--grace", "0"];
-        let holder = bed.start(&mut way.command(&bed, &options, &words));
-        let members = tree.await_grown(&bed);
+        let holder = env.start(&mut way.command(&env, &options, &words));
+        let members = tree.await_grown(&env);
         let (front, its_keeper) = until("the pair", || way.pair(&holder));
         if keeper {
             process::await_told(its_keeper);
@@ -196,13 +196,13 @@ fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
         let stopped = if keeper { its_keeper } else { front };
         process::signal(stopped, Signal::STOP);
         until_true("a stopped process", || is_stopped(stopped));
-        let (overlap, words) = Overlap::words(&bed, &members);
-        let waiter = bed.start(bed.run(options).arg("--").args(words));
-        (way, keeper, bed, members, overlap, stopped, holder, waiter)
+        let (overlap, words) = Overlap::words(&env, &members);
+        let waiter = env.start(env.run(options).arg("--").args(words));
+        (way, keeper, env, members, overlap, stopped, holder, waiter)
     });
     let all: Vec<_> = all.collect();
     let_pass(Duration::from_secs(9));
-    for (way, keeper, bed, members, overlap, stopped, holder, waiter) in all {
+    for (way, keeper, env, members, overlap, stopped, holder, waiter) in all {
         if keeper {
             // The front ended the tree, and the waiter ran after it.
             let ended = holder.finish();
@@ -218,8 +218,8 @@ fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
             holder.finish();
         }
         assert_eq!(waiter.finish().code(), Some(0));
-        overlap.assert_none(&bed);
-        bed.await_no_process();
+        overlap.assert_none(&env);
+        env.await_no_process();
     }
 }
 
@@ -227,21 +227,21 @@ fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
 fn a_killed_process_ends_the_tree_and_frees_the_lock_at_once() {
     for way in Way::OTHERS {
         for keeper in [false, true] {
-            let bed = Bed::new();
-            let (tree, words) = Tree::words(&bed, "tree");
+            let env = TestEnv::new();
+            let (tree, words) = Tree::words(&env, "tree");
             // Long beside the time that the waiter is given.
-            let holder = bed.start(&mut way.command(&bed, &["-q", "--name", "x", "--ttl", "60s"], &words));
-            let members = tree.await_grown(&bed);
+            let holder = env.start(&mut way.command(&env, &["-q", "--name", "x", "--ttl", "60s"], &words));
+            let members = tree.await_grown(&env);
             let (front, its_keeper) = until("the pair", || way.pair(&holder));
-            let (overlap, words) = Overlap::words(&bed, &members);
-            let waiter = bed.start(bed.run(["-q", "--name", "x", "-w", "15s", "--"]).args(words));
-            bed.await_waiters("x", 1);
+            let (overlap, words) = Overlap::words(&env, &members);
+            let waiter = env.start(env.run(["-q", "--name", "x", "-w", "15s", "--"]).args(words));
+            env.await_waiters("x", 1);
             process::signal(if keeper { its_keeper } else { front }, Signal::KILL);
             let ended = holder.finish();
             assert!(ended.code().is_none_or(|code| code == 76), "{way:?}: {:?}", ended.status);
             assert_eq!(waiter.finish().code(), Some(0), "{way:?}, keeper: {keeper}");
-            overlap.assert_none(&bed);
-            bed.await_no_process();
+            overlap.assert_none(&env);
+            env.await_no_process();
         }
     }
 }
@@ -249,9 +249,9 @@ fn a_killed_process_ends_the_tree_and_frees_the_lock_at_once() {
 #[test]
 fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
     for way in Way::OTHERS {
-        let bed = Bed::new();
-        let one = One::start(&bed, way, "one", "3s");
-        let (command, _) = one.turn(&bed, 1);
+        let env = TestEnv::new();
+        let one = One::start(&env, way, "one", "3s");
+        let (command, _) = one.turn(&env, 1);
         let (front, keeper) = until("the pair", || way.pair(&one.running));
         for pid in [front, keeper] {
             process::signal(pid, Signal::STOP);
@@ -269,54 +269,54 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
         }
         let most = Duration::from_secs(3) + site::kind().facts.abandoned_bound + Duration::from_secs(5);
         let wait = format!("{}ms", most.as_millis());
-        bed.finish(&mut bed.run(["-q", "-w", &wait, "--name", "x", "--", "true"])).silently(0);
+        env.finish(&mut env.run(["-q", "-w", &wait, "--name", "x", "--", "true"])).silently(0);
     }
 }
 
 #[test]
 fn whoever_holds_in_whichever_way_holds_in_the_order_of_arrival() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let ways = [Way::Elect, Way::Acquire, Way::Run, Way::Forever, Way::Acquire, Way::Elect];
     let mut all = Vec::new();
     for (n, way) in ways.into_iter().enumerate() {
-        all.push(One::start(&bed, way, &n.to_string(), "9s"));
-        bed.await_waiters("x", n + 1);
+        all.push(One::start(&env, way, &n.to_string(), "9s"));
+        env.await_waiters("x", n + 1);
     }
     let mut last = holder.token();
     holder.release().silently(0);
     for one in all {
-        let (_, token) = one.turn(&bed, 1);
+        let (_, token) = one.turn(&env, 1);
         assert!(token > last, "{token} after {last}");
         last = token;
-        one.end(&bed);
+        one.end(&env);
     }
-    let order: Vec<_> = bed.read("turns").lines().map(|line| line[..1].to_owned()).collect();
+    let order: Vec<_> = env.read("turns").lines().map(|line| line[..1].to_owned()).collect();
     assert_eq!(order, ["0", "1", "2", "3", "4", "5"]);
-    bed.await_no_process();
+    env.await_no_process();
 }
 
 #[test]
 fn a_release_that_the_service_does_not_hear_is_said_and_the_lock_is_free_in_time() {
     let site = site::start();
-    let bed = Bed::on(site.part());
-    let gate = bed.gate("gate");
+    let env = TestEnv::on(site.part());
+    let gate = env.gate("gate");
     let script = r#"claim=$("$dlock" acquire -q --endpoint "$locks" --name x --ttl 9s --for-pid $$) || exit
         eval "$claim"; echo up >up; read -r _ <gate; "$dlock" release --endpoint "$locks"; echo $? >status; exit 5"#;
-    let running = bed.start(bed.command("bash").args(["-c", script]));
-    bed.await_line("up");
+    let running = env.start(env.command("bash").args(["-c", script]));
+    env.await_line("up");
     site.freeze();
     gate.open();
     // It cannot be said, or the script is ended with its lease while it waits for an answer.
     let mut running = running;
-    until_true("the end of the release, or of the script", || bed.exists("status") || running.has_ended());
+    until_true("the end of the release, or of the script", || env.exists("status") || running.has_ended());
     site.thaw();
     let ended = running.finish();
-    if bed.exists("status") {
-        assert_eq!((bed.read("status").trim(), ended.code()), ("69", Some(5)), "{}", ended.err);
+    if env.exists("status") {
+        assert_eq!((env.read("status").trim(), ended.code()), ("69", Some(5)), "{}", ended.err);
     } else {
         assert!(matches!(ended.signal(), Some(15 | 9)), "{:?}: {}", ended.status, ended.err);
     }
-    bed.finish(&mut bed.run(["-q", "-w", "20s", "--name", "x", "--", "true"])).silently(0);
-    bed.await_no_process();
+    env.finish(&mut env.run(["-q", "-w", "20s", "--name", "x", "--", "true"])).silently(0);
+    env.await_no_process();
 }

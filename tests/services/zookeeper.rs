@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::servers::zookeeper::{self, Setup};
 use crate::servers::{Server, free_port};
-use crate::support::{Bed, Finished, until, within};
+use crate::support::{Finished, TestEnv, until, within};
 
 /// Says why tests with this service cannot run here, if they cannot.
 pub(crate) fn absent() -> bool {
@@ -20,15 +20,15 @@ pub(crate) fn absent() -> bool {
 }
 
 /// `dlock VERB --endpoint ENDPOINT OPTIONS`.
-fn dlock(bed: &Bed, verb: &str, endpoint: &str, options: &[&str]) -> Command {
-    let mut command = bed.dlock([verb, "--backend", "zk", "--endpoint", endpoint]);
+fn dlock(env: &TestEnv, verb: &str, endpoint: &str, options: &[&str]) -> Command {
+    let mut command = env.dlock([verb, "--backend", "zk", "--endpoint", endpoint]);
     command.args(options);
     command
 }
 
-fn run(bed: &Bed, endpoint: &str, options: &[&str]) -> Finished {
-    let mut command = dlock(bed, "run", endpoint, &["--name", "x"]);
-    bed.finish(command.args(options).args(["--", "true"]))
+fn run(env: &TestEnv, endpoint: &str, options: &[&str]) -> Finished {
+    let mut command = dlock(env, "run", endpoint, &["--name", "x"]);
+    env.finish(command.args(options).args(["--", "true"]))
 }
 
 fn local(port: u16) -> String {
@@ -45,21 +45,21 @@ fn a_lock_belongs_to_the_user_who_made_it() {
     if absent() {
         return;
     }
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let at = own_corner("users");
     let as_user = |user: &str, password: &str| {
-        let mut command = dlock(&bed, "run", &at, &["--name", "x", "--user", user]);
-        bed.finish(command.env("DLOCK_PASSWORD", password).args(["--", "true"]))
+        let mut command = dlock(&env, "run", &at, &["--name", "x", "--user", user]);
+        env.finish(command.env("DLOCK_PASSWORD", password).args(["--", "true"]))
     };
     as_user("ann", "right-secret").silently(0);
     as_user("ann", "right-secret").silently(0);
     for refused in [as_user("ann", "wrong-secret"), as_user("bob", "right-secret")] {
         refused.failed(77, &["does not let this user"]);
     }
-    run(&bed, &at, &[]).failed(77, &["does not let this user", "--user"]);
+    run(&env, &at, &[]).failed(77, &["does not let this user", "--user"]);
     // Nor can anybody else begin a chroot in what is hers.
     let below = format!("{at}/below");
-    run(&bed, &below, &[]).failed(77, &["does not let this user", "--user"]);
+    run(&env, &below, &[]).failed(77, &["does not let this user", "--user"]);
 }
 
 #[test]
@@ -67,12 +67,12 @@ fn one_of_two_servers_is_enough() {
     if absent() {
         return;
     }
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let (dead, live) = (free_port(), zookeeper::shared_port());
     for list in
         [format!("127.0.0.1:{dead},127.0.0.1:{live}/two"), format!("127.0.0.1:{live},127.0.0.1:{dead}/two")]
     {
-        run(&bed, &list, &["--wait", "5s"]).silently(0);
+        run(&env, &list, &["--wait", "5s"]).silently(0);
     }
 }
 
@@ -81,12 +81,12 @@ fn a_silent_server_beside_a_healthy_one_costs_no_seconds() {
     if absent() {
         return;
     }
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let live = zookeeper::shared_port();
     let list = format!("127.0.0.1:{},127.0.0.1:{live},localhost:{live}/silent", crate::hostile::mute());
     // Which one is tried first is chance.
     for _ in 0..7 {
-        let ended = run(&bed, &list, &["--wait", "10s"]).silently(0);
+        let ended = run(&env, &list, &["--wait", "10s"]).silently(0);
         within(ended.took, Duration::from_secs(2));
     }
 }
@@ -96,22 +96,22 @@ fn a_server_without_the_others_of_its_ensemble_is_called_that() {
     if absent() {
         return;
     }
-    let (clients, bed) = (free_port(), Bed::new());
+    let (clients, env) = (free_port(), TestEnv::new());
     let ports: Vec<u16> = (0..6).map(|_| free_port()).collect();
     let members = (0..3).map(|n| format!("server.{}=127.0.0.1:{}:{}", n + 1, ports[n], ports[3 + n]));
     let lines = ["initLimit=10".to_owned(), "syncLimit=4".to_owned()].into_iter().chain(members).collect();
     let _alone = zookeeper::start_on(clients, &Setup { id: Some(1), lines, ..Setup::default() });
-    let ended = run(&bed, &local(clients), &["--wait", "2s"]);
+    let ended = run(&env, &local(clients), &["--wait", "2s"]);
     assert_eq!(ended.code(), Some(69), "{}", ended.err);
     assert!(ended.err.contains("serves nobody") && !ended.err.contains("TLS"), "{}", ended.err);
 }
 
 /// Runs against what does not answer; it must give up in time and say where it asked.
 fn gives_up(port: u16, words: &[&str]) {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let begun = Instant::now();
     let address = format!("127.0.0.1:{port}");
-    let finished = run(&bed, &local(port), &["--wait", "1500ms"]);
+    let finished = run(&env, &local(port), &["--wait", "1500ms"]);
     let took = begun.elapsed();
     within(took, Duration::from_millis(2500));
     finished.failed(69, &[&[address.as_str()], words].concat());
@@ -159,12 +159,12 @@ fn a_name_that_cannot_be_a_path_is_refused() {
     if absent() {
         return;
     }
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let mut command =
-        dlock(&bed, "run", &own_corner("raw"), &["--prefix", "", "--name", "a//b", "--", "true"]);
-    bed.finish(&mut command).failed(64, &["empty part"]);
-    let mut command = dlock(&bed, "run", &own_corner("raw"), &["--name", "a//🦀", "--", "true"]);
-    bed.finish(&mut command).silently(0);
+        dlock(&env, "run", &own_corner("raw"), &["--prefix", "", "--name", "a//b", "--", "true"]);
+    env.finish(&mut command).failed(64, &["empty part"]);
+    let mut command = dlock(&env, "run", &own_corner("raw"), &["--name", "a//🦀", "--", "true"]);
+    env.finish(&mut command).silently(0);
 }
 
 #[test]
@@ -172,13 +172,13 @@ fn a_session_that_somebody_ends_ends_the_command() {
     if absent() {
         return;
     }
-    let bed = Bed::new();
-    let gate = bed.gate("gate");
+    let env = TestEnv::new();
+    let gate = env.gate("gate");
     let script = "echo up >up; read _ <gate";
     let mut command =
-        dlock(&bed, "run", &zookeeper::endpoint(), &["--name", "lost", "--", "sh", "-c", script]);
-    let running = bed.start(&mut command);
-    bed.await_line("up");
+        dlock(&env, "run", &zookeeper::endpoint(), &["--name", "lost", "--", "sh", "-c", script]);
+    let running = env.start(&mut command);
+    env.await_line("up");
     zookeeper::lose("lost");
     // How soon depends on when the server, whose connections were fought for, answers the owner again.
     running.finish().failed(76, &["lost"]);
@@ -191,26 +191,26 @@ fn a_restart_changes_nothing_for_holder_and_waiter() {
         return;
     }
     let server = zookeeper::start();
-    let (bed, at) = (Bed::new(), local(server.port()));
-    let gate = bed.gate("gate");
+    let (env, at) = (TestEnv::new(), local(server.port()));
+    let gate = env.gate("gate");
     let script = "echo up >up; read _ <gate";
-    let mut holder = dlock(&bed, "run", &at, &["--quiet", "--name", "x", "--", "sh", "-c", script]);
-    let holder = bed.start(&mut holder);
-    bed.await_line("up");
-    let mut waiter = dlock(&bed, "run", &at, &["--quiet", "--name", "x", "--", "true"]);
-    let waiter = bed.start(&mut waiter);
-    await_waiters(&bed, &at, 1);
+    let mut holder = dlock(&env, "run", &at, &["--quiet", "--name", "x", "--", "sh", "-c", script]);
+    let holder = env.start(&mut holder);
+    env.await_line("up");
+    let mut waiter = dlock(&env, "run", &at, &["--quiet", "--name", "x", "--", "true"]);
+    let waiter = env.start(&mut waiter);
+    await_waiters(&env, &at, 1);
     server.restart();
-    await_waiters(&bed, &at, 1);
+    await_waiters(&env, &at, 1);
     gate.open();
     holder.finish().silently(0);
     waiter.finish().silently(0);
 }
 
 #[track_caller]
-fn await_waiters(bed: &Bed, at: &str, count: usize) {
+fn await_waiters(env: &TestEnv, at: &str, count: usize) {
     until(&format!("{count} waiters"), || {
-        let finished = bed.finish(&mut dlock(bed, "status", at, &["--json", "x"]));
+        let finished = env.finish(&mut dlock(env, "status", at, &["--json", "x"]));
         let line: serde_json::Value = serde_json::from_str(&finished.text()).ok()?;
         (line["waiters"].as_array().map(Vec::len) == Some(count)).then_some(())
     });
@@ -221,16 +221,16 @@ fn a_recent_success_is_enough() {
     if absent() {
         return;
     }
-    let (bed, at) = (Bed::new(), own_corner("once"));
+    let (env, at) = (TestEnv::new(), own_corner("once"));
     let once = |name: &str, command: &str| {
         let options = ["--name", name, "--once-per", "1h", "--", "sh", "-c", command];
-        bed.finish(&mut dlock(&bed, "run", &at, &options))
+        env.finish(&mut dlock(&env, "run", &at, &options))
     };
     assert_eq!(once("a", "exit 3").code(), Some(3), "a failure is not enough");
     once("a", "echo 1 >>runs").silently(0);
     once("a", "echo 2 >>runs").silently(0);
     once("b", "echo 3 >>runs").silently(0);
-    assert_eq!(bed.read("runs"), "1\n3\n");
+    assert_eq!(env.read("runs"), "1\n3\n");
 }
 
 #[test]
@@ -238,8 +238,8 @@ fn doctor_names_the_server_and_its_limits() {
     if absent() {
         return;
     }
-    let bed = Bed::new();
-    let finished = bed.finish(&mut dlock(&bed, "doctor", &own_corner("doctor"), &[]));
+    let env = TestEnv::new();
+    let finished = env.finish(&mut dlock(&env, "doctor", &own_corner("doctor"), &[]));
     assert_eq!(finished.code(), Some(0));
     let text = finished.text();
     for word in ["ZooKeeper 3.", "a single server", "sessions last 1s to 7200s", "without --user"] {
@@ -306,8 +306,8 @@ fn tls_lets_in_who_has_a_certificate_of_the_authority() {
     if absent() {
         return;
     }
-    let bed = Bed::new();
-    let folder = bed.root().to_owned();
+    let env = TestEnv::new();
+    let folder = env.root().to_owned();
     certificates(&folder, "own");
     certificates(&folder, "other");
     let server = secure(&folder);
@@ -325,7 +325,7 @@ fn tls_lets_in_who_has_a_certificate_of_the_authority() {
             options.extend(["--key".to_owned(), path(format!("{client}-client.key"))]);
         }
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        run(&bed, &at, &options)
+        run(&env, &at, &options)
     };
     // It may say that the server, which has only just begun, has not answered yet.
     let let_in = with("own", Some("own"));
@@ -341,7 +341,7 @@ fn tls_lets_in_who_has_a_certificate_of_the_authority() {
     // Why, the server says in its last words, which the end of the connection may overtake.
     refused("own", None, &["certificate", "--cert"]);
     refused("own", Some("other"), &["certificate", "--cert"]);
-    run(&bed, &at, &["--wait", "1500ms"]).failed(69, &["does it want TLS?"]);
+    run(&env, &at, &["--wait", "1500ms"]).failed(69, &["does it want TLS?"]);
 }
 
 /// Three servers that form an ensemble.
@@ -369,26 +369,26 @@ fn an_ensemble_that_restarts_one_by_one_changes_nothing() {
         return;
     }
     let (servers, at) = ensemble();
-    let bed = Bed::new();
-    let finished = bed.finish(&mut dlock(&bed, "doctor", &at, &[]));
+    let env = TestEnv::new();
+    let finished = env.finish(&mut dlock(&env, "doctor", &at, &[]));
     let text = finished.text();
     assert!(!text.contains("a single server") && text.contains("four ticks"), "{text}");
-    let gate = bed.gate("gate");
+    let gate = env.gate("gate");
     let script = "echo up >up; read _ <gate";
     let lock = ["--quiet", "--ttl", "20s", "--name", "x", "--"];
-    let mut holder = dlock(&bed, "run", &at, &lock);
-    let holder = bed.start(holder.args(["sh", "-c", script]));
-    bed.await_line("up");
-    let mut waiter = dlock(&bed, "run", &at, &lock);
-    let waiter = bed.start(waiter.arg("true"));
-    await_waiters(&bed, &at, 1);
+    let mut holder = dlock(&env, "run", &at, &lock);
+    let holder = env.start(holder.args(["sh", "-c", script]));
+    env.await_line("up");
+    let mut waiter = dlock(&env, "run", &at, &lock);
+    let waiter = env.start(waiter.arg("true"));
+    await_waiters(&env, &at, 1);
     // One of them is the leader.
     for server in &servers {
         server.restart();
         for server in &servers {
             zookeeper::await_service(server.port());
         }
-        await_waiters(&bed, &at, 1);
+        await_waiters(&env, &at, 1);
     }
     gate.open();
     holder.finish().silently(0);

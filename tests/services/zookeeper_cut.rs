@@ -13,7 +13,7 @@ use crate::servers::{Server, free_port};
 use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::until_true;
-use crate::support::{Bed, quiet, until, within};
+use crate::support::{TestEnv, quiet, until, within};
 
 const TTL: Duration = Duration::from_secs(6);
 
@@ -80,8 +80,8 @@ impl Ensemble {
     }
 }
 
-fn dlock(bed: &Bed, verb: &str, at: &str, options: &[&str], words: &[String]) -> Command {
-    let mut command = bed.dlock([verb, "--backend", "zk", "--endpoint", at]);
+fn dlock(env: &TestEnv, verb: &str, at: &str, options: &[&str], words: &[String]) -> Command {
+    let mut command = env.dlock([verb, "--backend", "zk", "--endpoint", at]);
     command.args(options).args(words);
     command
 }
@@ -96,15 +96,15 @@ fn cut_off(mode: &str, patience: u32) -> String {
     let ensemble = Ensemble::start(patience);
     let member = ensemble.first(mode);
     let (near, far) = (ensemble.address(member), ensemble.address((member + 1) % 3));
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let options = ["--quiet", "--ttl", "6s", "--name", "x", "--"];
-    let (tree, words) = Tree::words(&bed, "tree");
-    let holder = bed.start(&mut dlock(&bed, "run", &near, &options[1..], &words));
-    let members = tree.await_grown(&bed);
-    let (overlap, words) = Overlap::words(&bed, &members);
-    let waiter = bed.start(&mut dlock(&bed, "run", &far, &options, &words));
+    let (tree, words) = Tree::words(&env, "tree");
+    let holder = env.start(&mut dlock(&env, "run", &near, &options[1..], &words));
+    let members = tree.await_grown(&env);
+    let (overlap, words) = Overlap::words(&env, &members);
+    let waiter = env.start(&mut dlock(&env, "run", &far, &options, &words));
     until("a waiter", || {
-        let seen = bed.finish(&mut dlock(&bed, "status", &far, &["--json", "x"], &[])).text();
+        let seen = env.finish(&mut dlock(&env, "status", &far, &["--json", "x"], &[])).text();
         let line: serde_json::Value = serde_json::from_str(&seen).ok()?;
         (line["waiters"].as_array().map(Vec::len) == Some(1)).then_some(())
     });
@@ -124,8 +124,8 @@ fn cut_off(mode: &str, patience: u32) -> String {
     // They elect a leader first, which three servers on a busy machine may take long for.
     let ended = waiter.finish_within(Duration::from_secs(90));
     assert_eq!(ended.code(), Some(0), "the others give the lock on: {}", ended.err);
-    overlap.assert_none(&bed);
-    bed.await_no_process();
+    overlap.assert_none(&env);
+    env.await_no_process();
     believed.unwrap_or_default()
 }
 

@@ -11,7 +11,7 @@ use crate::servers::{Server, free_port};
 use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Service, quiet};
+use crate::support::{Service, TestEnv, quiet};
 
 /// Longer than a server takes to start anew on a machine that has much to do.
 const LONG: Duration = Duration::from_secs(40);
@@ -45,27 +45,27 @@ fn a_shorter_grant_counts(meanwhile: Duration) {
     let _alone = quiet::measuring();
     let server = zookeeper::start_on(free_port(), &Setup::default());
     let relay = Proxy::to(server.port());
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let run = |port: u16| {
         let at = format!("zk://127.0.0.1:{port}");
-        bed.dlock(["run", "-q", "--endpoint", &at, "--name", "x", "--grace", "0"])
+        env.dlock(["run", "-q", "--endpoint", &at, "--name", "x", "--grace", "0"])
     };
-    let (tree, words) = Tree::words(&bed, "tree");
+    let (tree, words) = Tree::words(&env, "tree");
     let ttl = format!("{}s", LONG.as_secs());
-    let holder = bed.start(run(relay.port()).args(["--ttl", &ttl, "--"]).args(words));
-    let members = tree.await_grown(&bed);
-    let (overlap, words) = Overlap::words(&bed, &members);
+    let holder = env.start(run(relay.port()).args(["--ttl", &ttl, "--"]).args(words));
+    let members = tree.await_grown(&env);
+    let (overlap, words) = Overlap::words(&env, &members);
     restart_with(&server, SHORT);
     let before = transactions(server.port());
     until_true("a renewal", || transactions(server.port()) > before);
     let_pass(meanwhile);
     assert!(members.iter().all(|member| is_alive(member.pid)), "a grant that is renewed ends nothing");
-    let next = bed.start(run(server.port()).args(["--ttl", &ttl, "--"]).args(words));
+    let next = env.start(run(server.port()).args(["--ttl", &ttl, "--"]).args(words));
     relay.set(Conduct::Hole);
     let cut = Instant::now();
     next.finish().silently(0);
     assert!(cut.elapsed() < LONG, "the server counts by the shorter one");
-    overlap.assert_none(&bed);
+    overlap.assert_none(&env);
     let ended = holder.finish();
     assert_eq!(ended.code(), Some(76), "{}", ended.err);
 }
@@ -90,7 +90,7 @@ fn a_waiter_at_rest_sends_its_renewals_and_signs_of_life() {
     }
     let _alone = quiet::measuring();
     let server = zookeeper::start_on(free_port(), &Setup::default());
-    let bed = Bed::on(Service {
+    let env = TestEnv::on(Service {
         backend: "zk",
         endpoint: format!("zk://127.0.0.1:{}", server.port()),
         prefix: None,
@@ -100,9 +100,9 @@ fn a_waiter_at_rest_sends_its_renewals_and_signs_of_life() {
         let count = said.lines().find_map(|line| line.strip_prefix("Received: ")).expect("a count");
         count.parse::<u32>().expect("a number")
     };
-    let holder = bed.held(&["-q", "--name", "x"]);
-    let waiters: Vec<_> = (0..4).map(|_| bed.hold(&["-q", "--name", "x"])).collect();
-    bed.await_waiters("x", 4);
+    let holder = env.held(&["-q", "--name", "x"]);
+    let waiters: Vec<_> = (0..4).map(|_| env.hold(&["-q", "--name", "x"])).collect();
+    env.await_waiters("x", 4);
     // Until what was begun with the entry is over.
     let_pass(Duration::from_secs(2));
     let (before, begun) = (received(), Instant::now());

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use super::zookeeper::absent;
 use crate::servers::zookeeper::{self, Raw};
 use crate::servers::{Server, free_port};
-use crate::support::bed::Holder;
 use crate::support::chance::rounds;
 use crate::support::running::finish_all;
+use crate::support::test_env::Holder;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Service};
+use crate::support::{Service, TestEnv};
 
 /// How many pairs start beside each other; more by `DLOCK_TEST_ROUNDS`.
 const PAIRS: usize = 36;
@@ -25,8 +25,8 @@ fn service(test: &str, prefix: Option<&str>) -> Service {
 }
 
 /// With a prefix slots are those of Curator's semaphore too.
-fn beds(test: &str) -> [Bed; 2] {
-    [None, Some("/raw/")].map(|prefix| Bed::on(service(test, prefix)))
+fn envs(test: &str) -> [TestEnv; 2] {
+    [None, Some("/raw/")].map(|prefix| TestEnv::on(service(test, prefix)))
 }
 
 /// Whether it has come to a command or to an end.
@@ -41,16 +41,16 @@ fn kinds_that_do_not_mix_never_run_together() {
     }
     let kinds: [[&[&str]; 2]; 3] =
         [[&["--slots", "2"], &["-x"]], [&["--slots", "1"], &["--slots", "3"]], [&["-s"], &["--slots", "2"]]];
-    let beds = beds("kinds");
+    let envs = envs("kinds");
     for round in 0..rounds(PAIRS) {
-        let (bed, name) = (&beds[round % 2], format!("x{round}"));
+        let (env, name) = (&envs[round % 2], format!("x{round}"));
         let mut pair = kinds[round % kinds.len()];
         if round % 4 > 1 {
             pair.reverse();
         }
         let mut both = Vec::new();
         for kind in pair {
-            both.push(bed.hold(&[&["-q", "-n", "--name", &name], kind].concat()));
+            both.push(env.hold(&[&["-q", "-n", "--name", &name], kind].concat()));
             let_pass(Duration::from_millis(u64::try_from(round * 5).expect("small") % MOMENT));
         }
         until_true("two that know whether they hold", || both.iter_mut().all(is_decided));
@@ -70,23 +70,23 @@ fn forty_that_start_at_once_share_three_slots() {
     if absent() {
         return;
     }
-    for bed in beds("forty") {
+    for env in envs("forty") {
         let script = r#"mkdir "slot$DLOCK_SLOT" || echo "twice: $DLOCK_SLOT" >>wrong
             set -- slot*; [ $# -le 3 ] || echo "too many: $*" >>wrong
             sleep 0.01; rmdir "slot$DLOCK_SLOT"; echo "$DLOCK_SLOT" >>slots"#;
         let words = ["-q", "--name", "x", "--slots", "3", "--", "sh", "-c", script];
-        finish_all((0..40).map(|_| bed.start(&mut bed.run(words))));
-        assert_eq!(bed.read("wrong"), "");
-        assert_eq!(bed.read("slots").lines().count(), 40);
-        assert!(bed.read("slots").lines().all(|slot| ["1", "2", "3"].contains(&slot)));
+        finish_all((0..40).map(|_| env.start(&mut env.run(words))));
+        assert_eq!(env.read("wrong"), "");
+        assert_eq!(env.read("slots").lines().count(), 40);
+        assert!(env.read("slots").lines().all(|slot| ["1", "2", "3"].contains(&slot)));
     }
 }
 
 /// Runs a holder with `options`, removes the node in `folder` of its queue whose name has `part`, and expects its end.
 fn loses(test: &str, options: &[&str], folder: &str, part: &str) {
-    let bed = Bed::on(service(test, None));
+    let env = TestEnv::on(service(test, None));
     // Far longer than the news may take.
-    let holder = bed.held(&[&["--ttl", "60s", "--name", "x"], options].concat());
+    let holder = env.held(&[&["--ttl", "60s", "--name", "x"], options].concat());
     let path = format!("/{test}/dlock/x{folder}");
     let mut raw = Raw::connect(zookeeper::shared_port(), 0);
     let node = raw.children(&path).into_iter().find(|node| node.contains(part)).expect("a node");
@@ -114,16 +114,16 @@ fn a_slot_is_handed_on_in_order_whoever_ends_first() {
     if absent() {
         return;
     }
-    for bed in beds("order") {
+    for env in envs("order") {
         let three = ["-q", "--name", "x", "--slots", "3"];
-        let mut holders: Vec<Holder> = (0..3).map(|_| bed.held(&three)).collect();
+        let mut holders: Vec<Holder> = (0..3).map(|_| env.held(&three)).collect();
         let mut slots: Vec<u32> = holders.iter().map(Holder::slot).collect();
         slots.sort_unstable();
         assert_eq!(slots, [1, 2, 3]);
         let mut waiters = Vec::new();
         for n in 1..5 {
-            waiters.push(bed.hold(&three));
-            bed.await_waiters("x", n);
+            waiters.push(env.hold(&three));
+            env.await_waiters("x", n);
         }
         // The second first, then whoever came after it.
         for _ in 0..4 {
@@ -139,7 +139,7 @@ fn a_slot_is_handed_on_in_order_whoever_ends_first() {
         for holder in holders {
             holder.release().silently(0);
         }
-        bed.assert_free("x");
+        env.assert_free("x");
     }
 }
 
@@ -148,18 +148,18 @@ fn an_entry_that_only_its_user_may_read_is_waited_for() {
     if absent() {
         return;
     }
-    let bed = Bed::on(service("unreadable", None));
-    let first = bed.held(&["--name", "x"]);
+    let env = TestEnv::on(service("unreadable", None));
+    let first = env.held(&["--name", "x"]);
     // Its folder is everybody's, its nodes are Ann's alone.
-    let mut command = bed.run(["-q", "--name", "x", "--user", "ann", "--", "sh", "-c", "echo ann >>order"]);
-    let ann = bed.start(command.env("DLOCK_PASSWORD", "secret"));
-    bed.await_waiters("x", 1);
-    let last = bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", "echo last >>order"]));
-    bed.await_waiters("x", 2);
+    let mut command = env.run(["-q", "--name", "x", "--user", "ann", "--", "sh", "-c", "echo ann >>order"]);
+    let ann = env.start(command.env("DLOCK_PASSWORD", "secret"));
+    env.await_waiters("x", 1);
+    let last = env.start(&mut env.run(["-q", "--name", "x", "--", "sh", "-c", "echo last >>order"]));
+    env.await_waiters("x", 2);
     first.release().silently(0);
     ann.finish().silently(0);
     last.finish().silently(0);
-    assert_eq!(bed.read("order"), "ann\nlast\n");
+    assert_eq!(env.read("order"), "ann\nlast\n");
 }
 
 /// What a waiter asks of the server by itself.
@@ -173,12 +173,12 @@ fn a_waiter_at_rest_renews_and_asks_nothing_else() {
     let tap = Tap::to(zookeeper::shared_port());
     for mode in [&["-x"][..], &["--slots", "1"]] {
         let test = format!("rest{}", mode.len());
-        let bed = Bed::on(service(&test, None));
-        let holder = bed.held(&[&["--name", "x"], mode].concat());
+        let env = TestEnv::on(service(&test, None));
+        let holder = env.held(&[&["--name", "x"], mode].concat());
         let endpoint = format!("zk://127.0.0.1:{}/{test}", tap.port);
-        let mut command = bed.dlock(["run", "-q", "--endpoint", &endpoint, "--name", "x", "--ttl", "4s"]);
-        let waiter = bed.start(command.args(mode).args(["--", "true"]));
-        bed.await_waiters("x", 1);
+        let mut command = env.dlock(["run", "-q", "--endpoint", &endpoint, "--name", "x", "--ttl", "4s"]);
+        let waiter = env.start(command.args(mode).args(["--", "true"]));
+        env.await_waiters("x", 1);
         // What comes of entering has been asked for by its first renewal.
         let_pass(Duration::from_secs(1));
         tap.taken();
@@ -250,12 +250,12 @@ fn note(mut client: TcpStream, mut server: TcpStream, codes: &Mutex<Vec<i32>>) {
 /// Requests for each hand-over of a slot among so many waiters, and how long it all took.
 fn cost(server: &Server, waiters: usize) -> (f64, Duration) {
     let endpoint = format!("zk://127.0.0.1:{}/w{waiters}", server.port());
-    let bed = Bed::on(Service { backend: "zk", endpoint, prefix: None });
+    let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
     let options = ["-q", "--ttl", "10m", "--name", "x", "--slots", "2"];
-    let holders: Vec<Holder> = (0..2).map(|_| bed.held(&options)).collect();
+    let holders: Vec<Holder> = (0..2).map(|_| env.held(&options)).collect();
     let words = [&options[..], &["--", "true"]].concat();
-    let queue: Vec<_> = (0..waiters).map(|_| bed.start(&mut bed.run(&words))).collect();
-    bed.await_waiters("x", waiters);
+    let queue: Vec<_> = (0..waiters).map(|_| env.start(&mut env.run(&words))).collect();
+    env.await_waiters("x", waiters);
     let received = || -> u32 {
         let said = zookeeper::said(server.port(), *b"srvr").expect("answers");
         said.lines().find_map(|line| line.strip_prefix("Received: ")?.parse().ok()).expect("a number")

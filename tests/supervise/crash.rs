@@ -7,11 +7,11 @@ use rustix::process::Signal;
 use crate::support::process::{Process, is_alive, is_stopped};
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Finished, Running, process, quiet, within};
+use crate::support::{Finished, Running, TestEnv, process, quiet, within};
 
 /// A dlock with a tree that does not want to die, and a waiter that looks whether it lives.
 pub(crate) struct Scene {
-    pub(crate) bed: Bed,
+    pub(crate) env: TestEnv,
     pub(crate) running: Running,
     pub(crate) keeper: i32,
     pub(crate) tree: Tree,
@@ -22,16 +22,16 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new(options: &[&str]) -> Self {
-        let bed = Bed::new();
-        let (tree, words) = Tree::words(&bed, "tree");
-        let mut command = bed.run(["--name", "x"]);
-        let running = bed.start(command.args(options).arg("--").args(words));
-        let members = tree.await_grown(&bed);
-        let (overlap, words) = Overlap::words(&bed, &members);
-        let waiter = bed.start(bed.run(["--name", "x", "--"]).args(words));
-        bed.await_waiters("x", 1);
+        let env = TestEnv::new();
+        let (tree, words) = Tree::words(&env, "tree");
+        let mut command = env.run(["--name", "x"]);
+        let running = env.start(command.args(options).arg("--").args(words));
+        let members = tree.await_grown(&env);
+        let (overlap, words) = Overlap::words(&env, &members);
+        let waiter = env.start(env.run(["--name", "x", "--"]).args(words));
+        env.await_waiters("x", 1);
         let keeper = running.keeper();
-        Self { bed, running, keeper, tree, members, waiter, overlap }
+        Self { env, running, keeper, tree, members, waiter, overlap }
     }
 
     /// Waits until no member of the tree lives; returns when that was seen.
@@ -46,10 +46,10 @@ impl Scene {
     pub(crate) fn conclude(self) -> Finished {
         let waited = self.waiter.finish();
         assert_eq!(waited.code(), Some(0), "{}", waited.err);
-        self.overlap.assert_none(&self.bed);
-        self.bed.assert_free("x");
+        self.overlap.assert_none(&self.env);
+        self.env.assert_free("x");
         let ended = self.running.finish();
-        self.bed.await_no_process();
+        self.env.await_no_process();
         ended
     }
 }
@@ -94,83 +94,83 @@ fn a_stopped_keeper_costs_the_tree_its_life_before_the_lease_is_over() {
 
 #[test]
 fn a_keeper_that_is_continued_in_time_changes_nothing() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--ttl", "10s"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--ttl", "10s"]);
     let keeper = holder.running.keeper();
     process::signal(keeper, Signal::STOP);
     until_true("a stopped keeper", || is_stopped(keeper));
     process::signal(keeper, Signal::CONT);
     holder.release().silently(0);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_stopped_front_ends_nothing() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
     holder.running.signal(Signal::STOP);
     until_true("a stopped front", || is_stopped(holder.running.pid()));
     // Longer than the lease would last without its keeper.
     let_pass(Duration::from_millis(3_300));
     assert!(is_alive(holder.command()));
-    bed.assert_busy("x");
+    env.assert_busy("x");
     holder.running.signal(Signal::CONT);
     holder.release().silently(0);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn what_a_command_killed_by_another_hand_leaves_is_ended_before_the_lock_is_free() {
-    let bed = Bed::new();
-    let (tree, words) = Tree::words(&bed, "tree");
-    let running = bed.start(bed.run(["--name", "x", "--grace", "100ms", "--"]).args(words));
-    let members = tree.await_grown(&bed);
-    let (overlap, words) = Overlap::words(&bed, &members);
-    let waiter = bed.start(bed.run(["--name", "x", "--"]).args(words));
-    bed.await_waiters("x", 1);
+    let env = TestEnv::new();
+    let (tree, words) = Tree::words(&env, "tree");
+    let running = env.start(env.run(["--name", "x", "--grace", "100ms", "--"]).args(words));
+    let members = tree.await_grown(&env);
+    let (overlap, words) = Overlap::words(&env, &members);
+    let waiter = env.start(env.run(["--name", "x", "--"]).args(words));
+    env.await_waiters("x", 1);
     let command = process::children(running.keeper()).first().expect("a command").pid;
     process::signal(command, Signal::KILL);
     let ended = running.finish();
     assert_eq!((ended.signal(), ended.err.as_str()), (Some(9), ""));
     assert_eq!(waiter.finish().code(), Some(0));
-    overlap.assert_none(&bed);
-    bed.assert_free("x");
-    bed.await_no_process();
+    overlap.assert_none(&env);
+    env.assert_free("x");
+    env.await_no_process();
 }
 
 #[test]
 fn a_command_ended_on_account_of_its_hold_has_not_done_its_work_though_the_keeper_dies_meanwhile() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = "(trap '' TERM; echo up >deaf; exec sleep 1000) & until [ -s deaf ]; do sleep 0.01; done; \
                   echo $$ >pid; wait";
-    let running = bed.start(&mut bed.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", script]));
-    let command = bed.await_line("pid").parse().expect("a pid");
+    let running = env.start(&mut env.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", script]));
+    let command = env.await_line("pid").parse().expect("a pid");
     let keeper = running.keeper();
-    let breaking = bed.start(&mut bed.verb("break", ["x", "--all", "--yes"]));
+    let breaking = env.start(&mut env.verb("break", ["x", "--all", "--yes"]));
     until_true("a reaped command", || process::look(command).is_none());
     process::signal(keeper, Signal::KILL);
     running.finish().failed(76, &["the command was ended"]);
     breaking.finish();
-    bed.await_no_process();
-    bed.assert_free("x");
+    env.await_no_process();
+    env.assert_free("x");
 }
 
 #[test]
 fn a_tree_that_forks_all_the_time_is_ended_completely() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r"
         breed() { while :; do (sleep 0.02 & sleep 0.01); done; }
         breed & breed & (setsid sh -c 'while :; do (sleep 0.02 &) ; sleep 0.01; done' &)
         echo up >ready; wait";
     for victim in ["front", "keeper"] {
-        let running = bed.start(&mut bed.run(["--name", "x", "--", "bash", "-c", script]));
-        bed.await_line("ready");
-        std::fs::remove_file(bed.path("ready")).expect("a ready file");
+        let running = env.start(&mut env.run(["--name", "x", "--", "bash", "-c", script]));
+        env.await_line("ready");
+        std::fs::remove_file(env.path("ready")).expect("a ready file");
         let pid = if victim == "front" { running.pid() } else { running.keeper() };
         process::signal(pid, Signal::KILL);
         running.finish();
-        bed.await_no_process();
-        bed.assert_free("x");
+        env.await_no_process();
+        env.assert_free("x");
     }
 }
 
@@ -178,14 +178,14 @@ fn a_tree_that_forks_all_the_time_is_ended_completely() {
 fn a_start_that_hangs_is_ended_before_the_lease() {
     // The keeper waits for the exec of the command; the front guards meanwhile, though nothing has told it of
     // the start. strace holds the exec up for longer than the lease.
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"exec strace -f -qq -o trace -e trace=execve -e inject=execve:delay_enter=5000000:when=1 \
         "$dlock" run --endpoint "$locks" --name x --ttl 1s -- /usr/bin/touch started"#;
-    let finished = bed.finish(&mut bed.bash(script));
+    let finished = env.finish(&mut env.bash(script));
     if finished.err.contains("ptrace") || finished.err.contains("PTRACE") {
         return eprintln!("skipped: strace may not trace here: {}", finished.err.trim());
     }
     assert_eq!(finished.code(), Some(76), "{}", finished.err);
-    assert!(!bed.exists("started"), "the command started after its lease had run out");
-    bed.assert_free("x");
+    assert!(!env.exists("started"), "the command started after its lease had run out");
+    env.assert_free("x");
 }

@@ -2,54 +2,54 @@
 
 use rustix::process::Signal;
 
-use crate::support::{Bed, process};
+use crate::support::{TestEnv, process};
 
 const DAEMON: &str = "setsid sh -c 'echo $$ >daemon; exec sleep 1000' >/dev/null 2>&1 & \
                       until [ -s daemon ]; do sleep 0.01; done";
 
 #[test]
 fn a_daemon_is_left_alone_and_does_not_keep_the_lock() {
-    let bed = Bed::new();
-    bed.finish(&mut bed.run(["--name", "x", "--", "sh", "-c", DAEMON])).silently(0);
-    let daemon: i32 = bed.await_line("daemon").parse().expect("a pid");
+    let env = TestEnv::new();
+    env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", DAEMON])).silently(0);
+    let daemon: i32 = env.await_line("daemon").parse().expect("a pid");
     assert!(process::is_alive(daemon), "an ordinary end must not touch a daemon");
-    bed.assert_free("x");
-    let left: Vec<i32> = bed.command_processes().iter().map(|p| p.pid).collect();
+    env.assert_free("x");
+    let left: Vec<i32> = env.command_processes().iter().map(|p| p.pid).collect();
     assert_eq!(left, [daemon]);
 }
 
 #[test]
 fn a_daemon_that_holds_the_streams_does_not_keep_dlock() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = "sleep 1000 & echo $! >daemon";
-    bed.finish(&mut bed.run(["--name", "x", "--", "sh", "-c", script])).silently(0);
-    assert!(process::is_alive(bed.await_line("daemon").parse().expect("a pid")));
-    bed.assert_free("x");
+    env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", script])).silently(0);
+    assert!(process::is_alive(env.await_line("daemon").parse().expect("a pid")));
+    env.assert_free("x");
 }
 
 #[test]
 fn with_whole_tree_a_daemon_keeps_the_lock_until_it_ends() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = format!("{DAEMON}; exit 5");
-    let mut running = bed.start(&mut bed.run(["--name", "x", "--whole-tree", "--", "sh", "-c", &script]));
-    let daemon: i32 = bed.await_line("daemon").parse().expect("a pid");
+    let mut running = env.start(&mut env.run(["--name", "x", "--whole-tree", "--", "sh", "-c", &script]));
+    let daemon: i32 = env.await_line("daemon").parse().expect("a pid");
     // The command itself has ended when nothing but the daemon is left below the keeper.
     let keeper = running.keeper();
     crate::support::wait::until_true("the end of the command", || {
         process::children(keeper).iter().all(|p| p.pid == daemon)
     });
-    bed.assert_busy("x");
+    env.assert_busy("x");
     assert!(!running.has_ended());
     process::signal(daemon, Signal::KILL);
     running.finish().silently(5);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn with_whole_tree_an_ending_signal_ends_the_daemon() {
-    let bed = Bed::new();
-    let running = bed.start(&mut bed.run(["--name", "x", "--whole-tree", "--", "sh", "-c", DAEMON]));
-    let daemon: i32 = bed.await_line("daemon").parse().expect("a pid");
+    let env = TestEnv::new();
+    let running = env.start(&mut env.run(["--name", "x", "--whole-tree", "--", "sh", "-c", DAEMON]));
+    let daemon: i32 = env.await_line("daemon").parse().expect("a pid");
     let keeper = running.keeper();
     crate::support::wait::until_true("the end of the command", || {
         process::children(keeper).iter().all(|p| p.pid == daemon)
@@ -58,5 +58,5 @@ fn with_whole_tree_an_ending_signal_ends_the_daemon() {
     let ended = running.finish();
     assert_eq!(ended.err, "");
     assert!(!process::is_alive(daemon));
-    bed.assert_free("x");
+    env.assert_free("x");
 }

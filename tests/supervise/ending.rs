@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use crate::support::process::{is_alive, is_stopped};
 use crate::support::wait::until_true;
-use crate::support::{Bed, process};
+use crate::support::{TestEnv, process};
 
 /// Hides /proc and runs dlock with the words that follow.
 const WITHOUT_PROC: &str =
@@ -38,62 +38,62 @@ while True:
     time.sleep(1000)
 "#;
 
-fn without_proc(bed: &Bed, words: &[&str]) -> std::process::Command {
-    let mut command = bed.command("unshare");
+fn without_proc(env: &TestEnv, words: &[&str]) -> std::process::Command {
+    let mut command = env.command("unshare");
     command.args(["--mount", "sh", "-c", WITHOUT_PROC, "sh"]).args(words);
     command
 }
 
-fn pid_in(bed: &Bed, name: &str) -> i32 {
-    bed.await_line(name).parse().expect("a pid")
+fn pid_in(env: &TestEnv, name: &str) -> i32 {
+    env.await_line(name).parse().expect("a pid")
 }
 
 #[test]
 fn without_proc_max_run_ends_the_command_and_its_group() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let words = ["--max-run", "200ms", "--grace", "0", "--", "sh", "-c", IN_ITS_GROUP];
-    let running = bed.start(&mut without_proc(&bed, &words));
-    let members = [pid_in(&bed, "pid"), pid_in(&bed, "member")];
+    let running = env.start(&mut without_proc(&env, &words));
+    let members = [pid_in(&env, "pid"), pid_in(&env, "member")];
     running.finish().failed(124, &["--max-run"]);
     assert!(members.iter().all(|pid| !is_alive(*pid)));
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn without_proc_a_killed_keeper_takes_the_command_and_its_group_with_it() {
-    let bed = Bed::new();
-    let running = bed.start(&mut without_proc(&bed, &["--", "sh", "-c", IN_ITS_GROUP]));
-    let (command, member) = (pid_in(&bed, "pid"), pid_in(&bed, "member"));
+    let env = TestEnv::new();
+    let running = env.start(&mut without_proc(&env, &["--", "sh", "-c", IN_ITS_GROUP]));
+    let (command, member) = (pid_in(&env, "pid"), pid_in(&env, "member"));
     let keeper = process::look(command).expect("a command").parent;
     process::signal(keeper, Signal::KILL);
     running.finish().failed(76, &["the command was ended"]);
     assert!(!is_alive(command) && !is_alive(member));
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn without_proc_a_lock_is_not_free_before_all_is_known_to_have_ended() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = "setsid sh -c 'echo $$ >away; exec sleep 1000' & echo $$ >pid; wait";
     let mut words = vec!["--max-run", "200ms", "--grace", "0", "--", "sh", "-c"];
     words.push(script);
-    let running = bed.start(&mut without_proc(&bed, &words));
-    let (command, away) = (pid_in(&bed, "pid"), pid_in(&bed, "away"));
+    let running = env.start(&mut without_proc(&env, &words));
+    let (command, away) = (pid_in(&env, "pid"), pid_in(&env, "away"));
     until_true("the end of the command", || !is_alive(command));
     let told = || running.err_so_far().contains("cannot tell whether all that the command started has ended");
     until_true("word of what is not known", told);
-    bed.assert_busy("x");
+    env.assert_busy("x");
     process::signal(away, Signal::KILL);
     let ended = running.finish();
     assert_eq!(ended.code(), Some(124), "{}", ended.err);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn with_another_namespaces_proc_the_own_command_is_ended_and_no_stranger() {
     // In the outer namespace the low pids are strangers with children; within the inner one dlock and its command have
     // the same numbers, and see the outer /proc.
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"
         for i in 1 2 3 4 5 6; do (tail -f /dev/null & wait) & done
         until [ "$(pgrep -c tail)" = 6 ]; do :; done
@@ -101,45 +101,45 @@ fn with_another_namespaces_proc_the_own_command_is_ended_and_no_stranger() {
             sh -c 'trap "" TERM; sleep 1001 & wait; wait'
         echo "$? $(pgrep -c tail) $(pgrep -c sleep)"
         exec kill -KILL -1"#;
-    let mut command = bed.command("unshare");
+    let mut command = env.command("unshare");
     command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", script]);
-    let ended = bed.finish(&mut command);
+    let ended = env.finish(&mut command);
     assert_eq!(ended.text(), "124 6 0\n", "{}", ended.err);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn children_from_before_dlock_are_nobodys_tree() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"sleep 1000 & echo $! >stranger
         exec "$dlock" run --endpoint "$locks" --name x -- sh -c 'setsid sleep 1000 & echo $! >pid; wait'"#;
-    let running = bed.start(&mut bed.bash(script));
-    let (stranger, member) = (pid_in(&bed, "stranger"), pid_in(&bed, "pid"));
+    let running = env.start(&mut env.bash(script));
+    let (stranger, member) = (pid_in(&env, "stranger"), pid_in(&env, "pid"));
     let keeper = running.keeper();
     process::await_told(keeper);
     process::signal(keeper, Signal::KILL);
     running.finish().failed(76, &["the command was ended"]);
     assert!(!is_alive(member) && is_alive(stranger));
-    bed.assert_free("x");
+    env.assert_free("x");
     process::signal(stranger, Signal::KILL);
 }
 
 #[test]
 fn with_few_descriptors_all_of_the_tree_is_ended_or_nothing_is_started() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"ulimit -n "$1"
         exec "$dlock" run --endpoint "$locks" --name x --max-run 300ms --grace 0 -- sh -c '
             setsid sleep 1000 & (setsid sleep 1000 &); trap "" TERM; while :; do sleep 1000; done'"#;
     let mut started = 0;
     for limit in 12..32 {
-        let mut command = bed.bash(script);
-        let ended = bed.finish(command.arg("sh").arg(limit.to_string()));
+        let mut command = env.bash(script);
+        let ended = env.finish(command.arg("sh").arg(limit.to_string()));
         match ended.code() {
             Some(124) => started += 1,
             code => assert!(matches!(code, Some(71 | 127)) && started == 0, "{limit}: {:?}", ended.err),
         }
-        bed.await_no_process();
-        bed.assert_free("x");
+        env.await_no_process();
+        env.assert_free("x");
     }
     assert!(started >= 8, "it needs more than {} descriptors", 32 - started);
 }
@@ -156,58 +156,58 @@ fn a_stopped_front_and_a_killed_keeper_leave_nobody() {
 
 #[test]
 fn a_command_that_is_killed_while_it_is_stopped_ends_dlock() {
-    let bed = Bed::new();
-    let (mut terminal, command) = crate::support::terminal::running(&bed, "", "exec sleep 1000");
+    let env = TestEnv::new();
+    let (mut terminal, command) = crate::support::terminal::running(&env, "", "exec sleep 1000");
     terminal.ctrl_z();
     terminal.expect_prompt();
     until_true("a stopped command", || is_stopped(command));
     process::signal(command, Signal::KILL);
-    until_true("a free lock", || bed.holders("x") == 0);
+    until_true("a free lock", || env.holders("x") == 0);
     assert!(terminal.command("wait %1; echo $?").contains("137"));
 }
 
 #[test]
 fn a_script_without_an_interpreter_line_takes_as_many_words_as_the_system_does() {
     use std::os::unix::fs::PermissionsExt as _;
-    let bed = Bed::new();
-    let script = bed.write("script", "echo $#\n");
+    let env = TestEnv::new();
+    let script = env.write("script", "echo $#\n");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a mode");
-    let mut command = bed.run(["--name", "x", "--"]);
+    let mut command = env.run(["--name", "x", "--"]);
     command.arg(&script).args(std::iter::repeat_n("a", 120_000));
-    assert_eq!(bed.finish(&mut command).silently(0).text(), "120000\n");
+    assert_eq!(env.finish(&mut command).silently(0).text(), "120000\n");
 }
 
 #[test]
 fn who_is_forked_while_the_rest_is_told_to_end_is_told_as_well() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     // Whoever is not told keeps the lock for the grace period.
-    let ended = bed.finish(&mut bed.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", FORKING]));
+    let ended = env.finish(&mut env.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", FORKING]));
     assert_eq!(ended.signal(), Some(9), "{}", ended.err);
-    bed.await_no_process();
-    bed.assert_free("x");
+    env.await_no_process();
+    env.assert_free("x");
 }
 
 #[test]
 fn what_a_member_starts_on_account_of_sigterm_is_left_to_do_its_work() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"
         setsid sh -c 'trap "sh cleanup; exit" TERM; echo up >up; while :; do sleep 1000 & wait $!; done' &
         until [ -s up ]; do sleep 0.01; done
         kill -KILL $$"#;
-    bed.write("cleanup", "trap 'echo told >told' TERM; sleep 0.3; echo done >done");
-    let ended = bed.finish(&mut bed.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", script]));
-    assert_eq!((ended.signal(), bed.await_line("done").as_str()), (Some(9), "done"), "{}", ended.err);
-    assert!(!bed.path("told").exists());
+    env.write("cleanup", "trap 'echo told >told' TERM; sleep 0.3; echo done >done");
+    let ended = env.finish(&mut env.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", script]));
+    assert_eq!((ended.signal(), env.await_line("done").as_str()), (Some(9), "done"), "{}", ended.err);
+    assert!(!env.path("told").exists());
 }
 
 #[test]
 fn nobody_sees_a_child_stopped_while_the_tree_is_told_to_end() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"python3 -c "$1" & until [ -s seen ]; do sleep 0.01; done; kill -KILL $$"#;
     let words = ["--name", "x", "--grace", "300ms", "--", "sh", "-c", script, "sh", WATCHING];
-    let ended = bed.finish(&mut bed.run(words));
+    let ended = env.finish(&mut env.run(words));
     assert_eq!(ended.signal(), Some(9), "{}", ended.err);
-    let seen = std::fs::read_to_string(bed.path("seen")).expect("a log");
+    let seen = std::fs::read_to_string(env.path("seen")).expect("a log");
     // It was stopped, and by the time its parent could look it went on.
     assert!(seen.contains("nothing") && !seen.contains("stopped"), "{seen}");
 }

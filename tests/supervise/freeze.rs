@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::bed::{Holder, release_all};
 use crate::support::process::{is_alive, is_stopped};
+use crate::support::test_env::{Holder, release_all};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, process, quiet, within};
+use crate::support::{TestEnv, process, quiet, within};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -27,9 +27,9 @@ fn freeze(members: &[i32]) {
 fn a_freeze_of_any_length_ends_nothing_in_whatever_order_it_thaws() {
     let _alone = quiet::measuring();
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let holders: Vec<Holder> = (0..orders.len())
-        .map(|n| bed.held(&["--name", &format!("x{n}"), "--ttl", "2s", "--grace", "1h", "--max-run", "1h"]))
+        .map(|n| env.held(&["--name", &format!("x{n}"), "--ttl", "2s", "--grace", "1h", "--max-run", "1h"]))
         .collect();
     let members: Vec<_> = holders.iter().map(members).collect();
     for _ in 0..3 {
@@ -48,20 +48,20 @@ fn a_freeze_of_any_length_ends_nothing_in_whatever_order_it_thaws() {
         }
     }
     release_all(holders);
-    bed.await_no_process();
+    env.await_no_process();
 }
 
 #[test]
 fn a_run_nested_in_a_frozen_one_goes_on_with_it() {
     let _alone = quiet::measuring();
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script =
         r#"exec "$dlock" run --endpoint "$locks" --name x --ttl 2s -- sh -c 'echo $$ >inner; read _ <gate'"#;
-    let gate = bed.gate("gate");
-    let outer = bed.start(&mut bed.run(["--name", "x", "--ttl", "2s", "--", "sh", "-c", script]));
-    bed.await_line("inner");
-    let all: Vec<i32> = bed.processes().into_iter().map(|p| p.pid).collect();
-    assert_eq!(all.len(), 5, "{:?}", bed.processes());
+    let gate = env.gate("gate");
+    let outer = env.start(&mut env.run(["--name", "x", "--ttl", "2s", "--", "sh", "-c", script]));
+    env.await_line("inner");
+    let all: Vec<i32> = env.processes().into_iter().map(|p| p.pid).collect();
+    assert_eq!(all.len(), 5, "{:?}", env.processes());
     freeze(&all);
     let_pass(TTL + TTL / 5);
     for pid in &all {
@@ -70,14 +70,14 @@ fn a_run_nested_in_a_frozen_one_goes_on_with_it() {
     let_pass(TTL / 4 + TTL / 8);
     gate.open();
     outer.finish().silently(0);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_keeper_that_stays_stopped_when_the_rest_thaws_costs_the_tree_its_life() {
     let _alone = quiet::measuring();
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--ttl", "2s"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--ttl", "2s"]);
     let [front, keeper, command] = members(&holder);
     process::await_told(keeper);
     freeze(&[front, keeper, command]);
@@ -89,6 +89,6 @@ fn a_keeper_that_stays_stopped_when_the_rest_thaws_costs_the_tree_its_life() {
     within(begun.elapsed(), TTL / 4);
     assert!(begun.elapsed() > TTL / 8, "the keeper had no chance");
     holder.running.finish().failed(76, &["the command was ended"]);
-    bed.assert_free("x");
-    bed.await_no_process();
+    env.assert_free("x");
+    env.await_no_process();
 }

@@ -1,8 +1,8 @@
 //! What the kernel tells dlock alone, and what it tells the job before the command is in it.
 
-use crate::support::Bed;
-use crate::support::bed::dlock;
+use crate::support::TestEnv;
 use crate::support::process::is_alive;
+use crate::support::test_env::dlock;
 use crate::support::wait::until_true;
 
 /// Runs the words after the first two on a terminal of their own, of whose session they are the leader. The first is
@@ -47,56 +47,56 @@ else:
     print(ended(10))
 "#;
 
-fn on_a_terminal(bed: &Bed, what: &str, second: &str, words: &[&str]) -> std::process::Command {
-    under(bed, what, second, &[], words)
+fn on_a_terminal(env: &TestEnv, what: &str, second: &str, words: &[&str]) -> std::process::Command {
+    under(env, what, second, &[], words)
 }
 
 /// The same with dlock as the command of these words.
-fn under(bed: &Bed, what: &str, second: &str, first: &[&str], words: &[&str]) -> std::process::Command {
-    let mut command = bed.command(Bed::python());
+fn under(env: &TestEnv, what: &str, second: &str, first: &[&str], words: &[&str]) -> std::process::Command {
+    let mut command = env.command(TestEnv::python());
     command.args(["-c", ON_A_TERMINAL, what, second]).args(first);
-    command.args([dlock(), "run", "--name", "x", "--endpoint"]).arg(bed.locks()).arg("--").args(words);
+    command.args([dlock(), "run", "--name", "x", "--endpoint"]).arg(env.locks()).arg("--").args(words);
     command
 }
 
 #[test]
 fn a_hang_up_of_the_session_that_dlock_leads_ends_the_command() {
-    let bed = Bed::new();
-    let mut command = on_a_terminal(&bed, "hang-up", "pid", &["sh", "-c", "echo $$ >pid; exec sleep 1000"]);
-    let ended = bed.finish(&mut command);
+    let env = TestEnv::new();
+    let mut command = on_a_terminal(&env, "hang-up", "pid", &["sh", "-c", "echo $$ >pid; exec sleep 1000"]);
+    let ended = env.finish(&mut command);
     // It died of SIGHUP, as without dlock.
     assert_eq!((ended.text().as_str(), ended.err.as_str()), ("1\n", ""));
-    let pid = bed.await_line("pid").parse().expect("a pid");
+    let pid = env.await_line("pid").parse().expect("a pid");
     until_true("the end of the command", || !is_alive(pid));
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_timer_inherited_from_the_caller_reaches_the_command() {
-    let bed = Bed::new();
-    let mut command = on_a_terminal(&bed, "alarm", "0.3", &["sleep", "1000"]);
-    assert_eq!(bed.finish(&mut command).text(), "14\n");
-    bed.assert_free("x");
+    let env = TestEnv::new();
+    let mut command = on_a_terminal(&env, "alarm", "0.3", &["sleep", "1000"]);
+    assert_eq!(env.finish(&mut command).text(), "14\n");
+    env.assert_free("x");
 }
 
 #[test]
 fn an_interrupt_from_the_keyboard_is_not_lost_while_the_command_starts() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for step in 0..80 {
         let after = format!("{:.5}", f64::from(step) * 0.00006);
-        let ended = bed.finish(&mut on_a_terminal(&bed, "keys", &after, &["sleep", "1000"]));
+        let ended = env.finish(&mut on_a_terminal(&env, "keys", &after, &["sleep", "1000"]));
         assert_eq!(ended.text(), "2\n", "Ctrl-C after {after} s");
-        bed.assert_free("x");
+        env.assert_free("x");
     }
 }
 
 #[test]
 fn an_interrupt_that_comes_before_the_command_has_joined_the_job_is_passed_on() {
     // strace holds up the keeper when it makes its group, and a second later the command when it joins the job's.
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let strace = ["strace", "-f", "-qq", "-o", "trace", "-e", "trace=setpgid", "-e"];
     let first = [&strace[..], &["inject=setpgid:delay_enter=1000000"]].concat();
-    let ended = bed.finish(&mut under(&bed, "keys", "1.5", &first, &["sleep", "1000"]));
-    assert_eq!(ended.text(), "2\n", "{}", bed.read("trace"));
-    bed.assert_free("x");
+    let ended = env.finish(&mut under(&env, "keys", "1.5", &first, &["sleep", "1000"]));
+    assert_eq!(ended.text(), "2\n", "{}", env.read("trace"));
+    env.assert_free("x");
 }

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::crash::Scene;
 use crate::support::process::{is_alive, is_stopped};
 use crate::support::wait::{let_pass, until, until_true};
-use crate::support::{Bed, process};
+use crate::support::{TestEnv, process};
 
 #[test]
 fn front_and_keeper_killed_one_after_the_other_leave_nobody_unprotected() {
@@ -35,7 +35,7 @@ fn killed_at_the_same_instant_both_leave_a_tree_that_keeps_the_lock() {
         (survivors.len() < scene.members.len()).then_some(survivors)
     });
     assert!(!survivors.is_empty());
-    scene.bed.assert_busy("x");
+    scene.env.assert_busy("x");
     assert!(!scene.waiter.has_ended());
     for _ in 0..3 {
         for survivor in scene.tree.members() {
@@ -48,15 +48,15 @@ fn killed_at_the_same_instant_both_leave_a_tree_that_keeps_the_lock() {
 
 #[test]
 fn with_front_and_keeper_stopped_the_kernel_keeps_the_lock() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
     let keeper = holder.running.keeper();
     for pid in [holder.running.pid(), keeper] {
         process::signal(pid, Signal::STOP);
         until_true("a stopped process", || is_stopped(pid));
     }
     let_pass(Duration::from_millis(3_200));
-    bed.assert_busy("x");
+    env.assert_busy("x");
     process::signal(keeper, Signal::CONT);
     holder.running.signal(Signal::CONT);
     // Whichever wakes first decides whether the command goes on; it never does so without the lock.
@@ -65,15 +65,15 @@ fn with_front_and_keeper_stopped_the_kernel_keeps_the_lock() {
     }
     let ended = holder.running.finish();
     assert!(matches!(ended.code(), Some(0 | 76)), "{:?} {}", ended.status, ended.err);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_wait_that_ran_out_while_everything_stood_still_is_that_and_leaves_nothing_behind() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let waiter = bed.start(&mut bed.run(["-q", "-w", "3s", "--name", "x", "--", "touch", "started"]));
-    bed.await_waiters("x", 1);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let waiter = env.start(&mut env.run(["-q", "-w", "3s", "--name", "x", "--", "touch", "started"]));
+    env.await_waiters("x", 1);
     let keeper = waiter.keeper();
     for pid in [waiter.pid(), keeper] {
         process::signal(pid, Signal::STOP);
@@ -86,8 +86,8 @@ fn a_wait_that_ran_out_while_everything_stood_still_is_that_and_leaves_nothing_b
     }
     // With -q a lock that is not free is no line.
     waiter.finish().silently(75);
-    assert_eq!(bed.waiters("x"), 0);
+    assert_eq!(env.waiters("x"), 0);
     holder.release().silently(0);
-    bed.assert_free("x");
-    assert!(!bed.exists("started"));
+    env.assert_free("x");
+    assert!(!env.exists("started"));
 }

@@ -1,10 +1,10 @@
 //! What is left of dlock when it has ended, for whoever started it: nothing.
 
-use crate::support::Bed;
+use crate::support::TestEnv;
 
 #[test]
 fn a_process_1_that_reaps_its_own_children_only_is_left_no_zombie() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"
         for i in 1 2 3 4 5 6 7 8 9 10; do "$dlock" run --endpoint "$locks" --name x -- true; done
         cat /proc/[0-9]*/stat 2>/dev/null | grep -c ") Z ""#;
@@ -14,25 +14,25 @@ if pid == 0:
     os.execvp("bash", ["bash", "-c", sys.argv[1]])
 os.waitpid(pid, 0)
 "#;
-    let mut command = bed.command("unshare");
-    command.args(["--pid", "--fork", "--mount-proc", Bed::python(), "-c", init, script]);
-    assert_eq!(bed.finish(&mut command).text(), "0\n");
+    let mut command = env.command("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", TestEnv::python(), "-c", init, script]);
+    assert_eq!(env.finish(&mut command).text(), "0\n");
 }
 
 #[test]
 fn a_descriptor_that_the_caller_locked_is_free_when_dlock_has_ended() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"
         for i in $(seq 100); do
             (flock 9; exec "$dlock" run --endpoint "$locks" --name x -- true) 9>callers
             flock -n callers true || echo busy
         done"#;
-    assert_eq!(bed.finish(&mut bed.bash(script)).silently(0).text(), "");
+    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text(), "");
 }
 
 #[test]
 fn the_callers_directory_can_be_unmounted_when_dlock_has_ended() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"
         mkdir there
         for i in $(seq 30); do
@@ -40,31 +40,31 @@ fn the_callers_directory_can_be_unmounted_when_dlock_has_ended() {
             (cd there; exec "$dlock" run --endpoint "$locks" --name x -- true)
             umount there || { echo busy; exit; }
         done"#;
-    let mut command = bed.command("unshare");
+    let mut command = env.command("unshare");
     command.args(["--mount", "bash", "-c", script]);
-    assert_eq!(bed.finish(&mut command).silently(0).text(), "");
+    assert_eq!(env.finish(&mut command).silently(0).text(), "");
 }
 
 #[test]
 fn a_reader_of_a_further_descriptor_sees_its_end_when_the_command_lets_go_of_it() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"
         mkfifo pipe
         (exec 3>pipe; exec "$dlock" run --endpoint "$locks" --name x -- sh -c 'echo said >&3; exec 3>&-; read _ <gate') &
         cat pipe
         echo seen"#;
-    let gate = bed.gate("gate");
-    let mut command = bed.bash(&format!("{script}\necho >gate\nwait"));
-    assert_eq!(bed.finish(&mut command).silently(0).text(), "said\nseen\n");
+    let gate = env.gate("gate");
+    let mut command = env.bash(&format!("{script}\necho >gate\nwait"));
+    assert_eq!(env.finish(&mut command).silently(0).text(), "said\nseen\n");
     drop(gate);
 }
 
 #[test]
 fn a_report_goes_to_a_further_descriptor_and_to_where_dlock_was_started() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"
         mkdir here; cd here
         "$dlock" run --endpoint "$locks" --name x --report /dev/fd/7 --metrics-file metrics.prom -- true 7>report
         grep -c '"outcome":"ran"' report; ls"#;
-    assert_eq!(bed.finish(&mut bed.bash(script)).silently(0).text(), "1\nmetrics.prom\nreport\n");
+    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text(), "1\nmetrics.prom\nreport\n");
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg, sockopt};
 
 use crate::support::wait::LIMIT;
-use crate::support::{Bed, Running};
+use crate::support::{Running, TestEnv};
 
 /// A service manager.
 struct Manager {
@@ -17,8 +17,8 @@ struct Manager {
 }
 
 impl Manager {
-    fn new(bed: &Bed, is_abstract: bool) -> Self {
-        let path = bed.path("notify").display().to_string();
+    fn new(env: &TestEnv, is_abstract: bool) -> Self {
+        let path = env.path("notify").display().to_string();
         let (socket, address) = if is_abstract {
             let address = SocketAddr::from_abstract_name(&path).expect("a name");
             (UnixDatagram::bind_addr(&address), format!("@{path}"))
@@ -32,9 +32,9 @@ impl Manager {
         Self { socket, address }
     }
 
-    fn start(&self, bed: &Bed, words: &[&str]) -> Running {
-        let mut command = bed.run(["-q", "--name", "x"]);
-        bed.start(command.args(words).env("NOTIFY_SOCKET", &self.address))
+    fn start(&self, env: &TestEnv, words: &[&str]) -> Running {
+        let mut command = env.run(["-q", "--name", "x"]);
+        env.start(command.args(words).env("NOTIFY_SOCKET", &self.address))
     }
 
     /// The next message, which must be from `from`.
@@ -75,12 +75,12 @@ impl Manager {
 #[test]
 fn a_wait_is_told_with_its_place_and_extends_the_start() {
     for is_abstract in [false, true] {
-        let bed = Bed::new();
-        let manager = Manager::new(&bed, is_abstract);
-        let holder = bed.held(&["--name", "x"]);
-        let first = bed.hold(&["-q", "--name", "x"]);
-        bed.await_waiters("x", 1);
-        let waiter = manager.start(&bed, &["--notify-ready", "--", "sh", "-c", "echo $NOTIFY_SOCKET"]);
+        let env = TestEnv::new();
+        let manager = Manager::new(&env, is_abstract);
+        let holder = env.held(&["--name", "x"]);
+        let first = env.hold(&["-q", "--name", "x"]);
+        env.await_waiters("x", 1);
+        let waiter = manager.start(&env, &["--notify-ready", "--", "sh", "-c", "echo $NOTIFY_SOCKET"]);
         let begun = manager.hears(&waiter);
         assert!(begun.starts_with("STATUS=waiting for x\n") || begun.contains("2nd"), "{begun}");
         let told = manager.awaits(&waiter, "2nd in queue");
@@ -97,9 +97,9 @@ fn a_wait_is_told_with_its_place_and_extends_the_start() {
 
 #[test]
 fn that_the_service_is_ready_is_the_commands_to_say() {
-    let bed = Bed::new();
-    let manager = Manager::new(&bed, false);
-    let running = manager.start(&bed, &["--", "true"]);
+    let env = TestEnv::new();
+    let manager = Manager::new(&env, false);
+    let running = manager.start(&env, &["--", "true"]);
     assert!(manager.hears(&running).starts_with("STATUS=waiting for x\n"));
     let told = manager.awaits(&running, "running");
     assert_eq!(told, "STATUS=running under x\n");
@@ -109,9 +109,9 @@ fn that_the_service_is_ready_is_the_commands_to_say() {
 
 #[test]
 fn a_manager_that_does_not_read_or_is_not_there_keeps_nobody_waiting() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for address in ["/nonexistent/socket", "@nobody-listens-here", "vsock:2:1", ""] {
-        let mut command = bed.run(["--notify-ready", "--name", "x", "--", "true"]);
-        bed.finish(command.env("NOTIFY_SOCKET", address)).silently(0);
+        let mut command = env.run(["--notify-ready", "--name", "x", "--", "true"]);
+        env.finish(command.env("NOTIFY_SOCKET", address)).silently(0);
     }
 }

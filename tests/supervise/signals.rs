@@ -6,40 +6,40 @@ use rustix::process::Signal;
 
 use crate::support::scripts::Logger;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, Running, process};
+use crate::support::{Running, TestEnv, process};
 
 /// Ending signals within this of each other are one.
 const A_MOMENT: Duration = Duration::from_millis(200);
 
 /// A dlock in front of one logger that ends on the signals `ends`.
-fn logged(bed: &Bed, options: &[&str], ends: &[i32]) -> (Running, Logger) {
-    let (logger, words) = Logger::words(bed, "command", ends);
-    let mut command = bed.run(["--name", "x"]);
-    let running = bed.start(command.args(options).arg("--").args(words));
-    logger.await_ready(bed);
+fn logged(env: &TestEnv, options: &[&str], ends: &[i32]) -> (Running, Logger) {
+    let (logger, words) = Logger::words(env, "command", ends);
+    let mut command = env.run(["--name", "x"]);
+    let running = env.start(command.args(options).arg("--").args(words));
+    logger.await_ready(env);
     (running, logger)
 }
 
-fn send(bed: &Bed, pid: i32, signal: i32) {
-    let sent = bed.finish(&mut bed.bash(&format!("kill -{signal} {pid}")));
+fn send(env: &TestEnv, pid: i32, signal: i32) {
+    let sent = env.finish(&mut env.bash(&format!("kill -{signal} {pid}")));
     sent.silently(0);
 }
 
 #[test]
 fn every_other_signal_reaches_the_command_once() {
-    let bed = Bed::new();
-    let (running, logger) = logged(&bed, &[], &[64]);
+    let env = TestEnv::new();
+    let (running, logger) = logged(&env, &[], &[64]);
     // HUP, INT, QUIT and TERM have their own tests; TSTP, TTIN and TTOU stop.
     let others =
         [4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 16, 18, 23, 24, 25, 26, 27, 28, 29, 30, 31, 34, 35, 50, 63];
     for signal in others {
-        send(&bed, running.pid(), signal);
-        logger.await_signal(&bed, signal);
+        send(&env, running.pid(), signal);
+        logger.await_signal(&env, signal);
     }
-    send(&bed, running.pid(), 64);
+    send(&env, running.pid(), 64);
     running.finish().silently(0);
     for signal in others {
-        assert_eq!(logger.count(&bed, signal), 1, "signal {signal}: {:?}", logger.signals(&bed));
+        assert_eq!(logger.count(&env, signal), 1, "signal {signal}: {:?}", logger.signals(&env));
     }
 }
 
@@ -47,88 +47,88 @@ fn every_other_signal_reaches_the_command_once() {
 fn an_ending_signal_reaches_the_commands_group_and_what_left_it_only_afterwards() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         let number = signal.as_raw();
-        let bed = Bed::new();
-        let (main, main_words) = Logger::words(&bed, "main", &[64]);
-        let (member, member_words) = Logger::words(&bed, "member", &[64]);
-        let (away, away_words) = Logger::words(&bed, "away", &[15]);
+        let env = TestEnv::new();
+        let (main, main_words) = Logger::words(&env, "main", &[64]);
+        let (member, member_words) = Logger::words(&env, "member", &[64]);
+        let (away, away_words) = Logger::words(&env, "away", &[15]);
         let (member_words, away_words) = (member_words.join(" "), away_words.join(" "));
         let script = format!("{member_words} & setsid {away_words} & exec {}", main_words.join(" "));
-        let running = bed.start(&mut bed.run(["--name", "x", "--grace", "1h", "--", "bash", "-c", &script]));
-        let (main_pid, member_pid) = (main.await_ready(&bed), member.await_ready(&bed));
-        away.await_ready(&bed);
+        let running = env.start(&mut env.run(["--name", "x", "--grace", "1h", "--", "bash", "-c", &script]));
+        let (main_pid, member_pid) = (main.await_ready(&env), member.await_ready(&env));
+        away.await_ready(&env);
         running.signal(signal);
         for logger in [&main, &member] {
-            logger.await_signal(&bed, number);
-            logger.await_signal(&bed, Signal::CONT.as_raw());
-            assert_eq!(logger.signals(&bed), [number, Signal::CONT.as_raw()]);
+            logger.await_signal(&env, number);
+            logger.await_signal(&env, Signal::CONT.as_raw());
+            assert_eq!(logger.signals(&env), [number, Signal::CONT.as_raw()]);
         }
         // Told to stop, dlock holds until all are gone.
-        bed.assert_busy("x");
-        assert_eq!(away.signals(&bed), [0; 0], "what left the group hears of it only at the end");
-        send(&bed, member_pid, 64);
-        send(&bed, main_pid, 64);
-        away.await_signal(&bed, 15);
+        env.assert_busy("x");
+        assert_eq!(away.signals(&env), [0; 0], "what left the group hears of it only at the end");
+        send(&env, member_pid, 64);
+        send(&env, main_pid, 64);
+        away.await_signal(&env, 15);
         let ended = running.finish();
         assert_eq!((ended.code(), ended.err.as_str()), (Some(0), ""), "{:?}", ended.status);
-        assert_eq!(bed.command_processes(), []);
-        bed.assert_free("x");
+        assert_eq!(env.command_processes(), []);
+        env.assert_free("x");
     }
 }
 
 #[test]
 fn a_command_that_dies_of_the_signal_lets_dlock_die_of_it() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1] {
-        let bed = Bed::new();
-        let holder = bed.held(&["--name", "x"]);
+        let env = TestEnv::new();
+        let holder = env.held(&["--name", "x"]);
         holder.running.signal(signal);
         let ended = holder.running.finish();
         assert_eq!((ended.signal(), ended.err.as_str()), (Some(signal.as_raw()), ""));
-        bed.assert_free("x");
+        env.assert_free("x");
     }
 }
 
 #[test]
 fn the_grace_period_ends_by_kill() {
-    let bed = Bed::new();
-    let (running, logger) = logged(&bed, &["--grace", "3s"], &[]);
+    let env = TestEnv::new();
+    let (running, logger) = logged(&env, &["--grace", "3s"], &[]);
     let begun = Instant::now();
     running.signal(Signal::TERM);
-    logger.await_signal(&bed, 15);
-    bed.assert_busy("x");
+    logger.await_signal(&env, 15);
+    env.assert_busy("x");
     let ended = running.finish();
     assert_eq!(ended.signal(), Some(9), "{}", ended.err);
     assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn no_grace_kills_at_once() {
-    let bed = Bed::new();
-    let (running, _) = logged(&bed, &["--grace", "0"], &[]);
+    let env = TestEnv::new();
+    let (running, _) = logged(&env, &["--grace", "0"], &[]);
     running.signal(Signal::TERM);
     assert_eq!(running.finish().signal(), Some(9));
 }
 
 #[test]
 fn a_second_signal_within_a_moment_is_the_same_one() {
-    let bed = Bed::new();
-    let (mut running, logger) = logged(&bed, &["--grace", "1h"], &[]);
+    let env = TestEnv::new();
+    let (mut running, logger) = logged(&env, &["--grace", "1h"], &[]);
     let begun = Instant::now();
     running.signal(Signal::TERM);
-    logger.await_signal(&bed, 15);
+    logger.await_signal(&env, 15);
     running.signal(Signal::TERM);
     running.signal(Signal::INT);
     // Whatever came before this one has been dealt with when it arrives.
     running.signal(Signal::USR1);
     until_true("a signal that was passed on, or the end", || {
-        logger.count(&bed, 10) > 0 || running.has_ended()
+        logger.count(&env, 10) > 0 || running.has_ended()
     });
     if running.has_ended() {
         // For dlock the machine had stood still between the first and the others: they were later ones.
         let since = begun.elapsed();
         assert!(since >= A_MOMENT, "ended by signals that were one, within {since:?}");
     } else {
-        assert_eq!(logger.signals(&bed), [15, 18, 10]);
+        assert_eq!(logger.signals(&env), [15, 18, 10]);
         let_pass(A_MOMENT + Duration::from_millis(10));
         running.signal(Signal::TERM);
     }
@@ -137,95 +137,95 @@ fn a_second_signal_within_a_moment_is_the_same_one() {
 
 #[test]
 fn a_later_signal_ends_the_tree_now() {
-    let bed = Bed::new();
-    let (running, logger) = logged(&bed, &["--grace", "1h"], &[]);
+    let env = TestEnv::new();
+    let (running, logger) = logged(&env, &["--grace", "1h"], &[]);
     running.signal(Signal::INT);
-    logger.await_signal(&bed, 2);
+    logger.await_signal(&env, 2);
     let_pass(A_MOMENT + Duration::from_millis(10));
     running.signal(Signal::INT);
     assert_eq!(running.finish().signal(), Some(9));
-    assert_eq!(logger.signals(&bed), [2, 18]);
-    bed.assert_free("x");
+    assert_eq!(logger.signals(&env), [2, 18]);
+    env.assert_free("x");
 }
 
 #[test]
 fn other_signals_go_to_the_command_alone() {
-    let bed = Bed::new();
-    let (main, main_words) = Logger::words(&bed, "main", &[64]);
-    let (member, member_words) = Logger::words(&bed, "member", &[64]);
+    let env = TestEnv::new();
+    let (main, main_words) = Logger::words(&env, "main", &[64]);
+    let (member, member_words) = Logger::words(&env, "member", &[64]);
     let script = format!("{} & exec {}", member_words.join(" "), main_words.join(" "));
-    let running = bed.start(&mut bed.run(["--name", "x", "--", "bash", "-c", &script]));
-    main.await_ready(&bed);
-    let member_pid = member.await_ready(&bed);
+    let running = env.start(&mut env.run(["--name", "x", "--", "bash", "-c", &script]));
+    main.await_ready(&env);
+    let member_pid = member.await_ready(&env);
     for signal in [10, 12, 28, 34, 40] {
-        send(&bed, running.pid(), signal);
-        main.await_signal(&bed, signal);
+        send(&env, running.pid(), signal);
+        main.await_signal(&env, signal);
     }
-    assert_eq!(member.signals(&bed), [0; 0]);
-    send(&bed, member_pid, 64);
-    send(&bed, running.pid(), 64);
+    assert_eq!(member.signals(&env), [0; 0]);
+    send(&env, member_pid, 64);
+    send(&env, running.pid(), 64);
     running.finish().silently(0);
 }
 
 #[test]
 fn a_stopped_command_is_let_go_on_to_act_on_an_ending_signal() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     process::signal(holder.command(), Signal::STOP);
     until_true("a stopped dlock", || process::is_stopped(holder.running.pid()));
     holder.running.signal(Signal::TERM);
     holder.running.signal(Signal::CONT);
     assert_eq!(holder.running.finish().signal(), Some(15));
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn told_to_stop_dlock_ends_what_left_the_group_too() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = "setsid sleep 1000 & (setsid sh -c 'trap \"\" TERM; echo up >deaf; sleep 1000' &) ; \
                   until [ -s deaf ]; do sleep 0.01; done; echo up >ready; wait";
-    let running = bed.start(&mut bed.run(["--name", "x", "--grace", "300ms", "--", "sh", "-c", script]));
-    bed.await_line("ready");
+    let running = env.start(&mut env.run(["--name", "x", "--grace", "300ms", "--", "sh", "-c", script]));
+    env.await_line("ready");
     running.signal(Signal::TERM);
     let ended = running.finish();
     assert_eq!((ended.signal(), ended.err.as_str()), (Some(15), ""));
-    assert_eq!(bed.command_processes(), []);
-    bed.assert_free("x");
+    assert_eq!(env.command_processes(), []);
+    env.assert_free("x");
 }
 
 #[test]
 fn the_keeper_is_deaf_to_signals_meant_for_the_whole_service() {
-    let bed = Bed::new();
-    let (running, logger) = logged(&bed, &["--grace", "1h"], &[15]);
+    let env = TestEnv::new();
+    let (running, logger) = logged(&env, &["--grace", "1h"], &[15]);
     let keeper = running.keeper();
     for signal in [1, 2, 3, 10, 12, 13, 14, 15, 20, 21, 22, 34] {
-        send(&bed, keeper, signal);
+        send(&env, keeper, signal);
     }
     assert!(process::is_alive(keeper));
-    assert_eq!(logger.signals(&bed), [0; 0]);
-    bed.assert_busy("x");
+    assert_eq!(logger.signals(&env), [0; 0]);
+    env.assert_busy("x");
     running.signal(Signal::TERM);
     running.finish().silently(0);
-    assert_eq!(logger.count(&bed, 15), 1);
+    assert_eq!(logger.count(&env, 15), 1);
 }
 
 #[test]
 fn what_dlock_stops_of_itself_gets_the_wanted_signal_and_what_it_is_told_is_passed_on() {
     let usr1 = Signal::USR1.as_raw();
     for name in ["usr1", "SIGUSR1", "10"] {
-        let bed = Bed::new();
-        let (running, logger) = logged(&bed, &["--signal", name], &[usr1]);
-        bed.finish(&mut bed.verb("break", ["x", "--yes"])).silently(0);
+        let env = TestEnv::new();
+        let (running, logger) = logged(&env, &["--signal", name], &[usr1]);
+        env.finish(&mut env.verb("break", ["x", "--yes"])).silently(0);
         running.finish().failed(76, &["broken"]);
-        assert_eq!(logger.signals(&bed), [usr1]);
+        assert_eq!(logger.signals(&env), [usr1]);
     }
-    let bed = Bed::new();
-    let (running, logger) = logged(&bed, &["--signal", "USR1"], &[Signal::TERM.as_raw()]);
+    let env = TestEnv::new();
+    let (running, logger) = logged(&env, &["--signal", "USR1"], &[Signal::TERM.as_raw()]);
     running.signal(Signal::TERM);
     running.finish().silently(0);
-    assert_eq!(logger.signals(&bed), [Signal::TERM.as_raw()]);
+    assert_eq!(logger.signals(&env), [Signal::TERM.as_raw()]);
     for odd in ["0", "65", "EXIT", ""] {
-        let refused = bed.finish(&mut bed.run(["--name", "x", "--signal", odd, "--", "true"]));
+        let refused = env.finish(&mut env.run(["--name", "x", "--signal", odd, "--", "true"]));
         refused.failed(64, &["--signal", "not a signal"]);
     }
 }

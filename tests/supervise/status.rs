@@ -6,23 +6,23 @@ use rustix::process::Signal;
 
 use crate::support::quiet;
 use crate::support::wait::until_true;
-use crate::support::{Bed, process};
+use crate::support::{TestEnv, process};
 
 #[test]
 fn every_status_passes_through() {
     let _load = quiet::loading();
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for status in 0..=255 {
         let script = format!("exit {status}");
-        let ended = bed.finish(&mut bed.run(["--name", "x", "--", "sh", "-c", &script]));
+        let ended = env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", &script]));
         ended.silently(status);
     }
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_death_by_signal_passes_through_without_a_core_of_dlocks_own() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     // All that end a process, the real-time ones too.
     let ending =
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 24, 25, 26, 27, 29, 30, 31, 34, 50, 64];
@@ -31,29 +31,29 @@ fn a_death_by_signal_passes_through_without_a_core_of_dlocks_own() {
         let script = format!("ulimit -S -c 0; kill -{signal} $$");
         let front =
             r#"ulimit -Sc "$(ulimit -Hc)"; exec "$dlock" run --endpoint "$locks" --name x -- sh -c "$0""#;
-        let mut command = bed.bash(front);
-        let ended = bed.finish(command.arg(&script));
+        let mut command = env.bash(front);
+        let ended = env.finish(command.arg(&script));
         assert_eq!((ended.signal(), ended.err.as_str()), (Some(signal), ""));
         assert!(!ended.status.core_dumped(), "dlock dumped core for signal {signal}");
     }
-    let cores = std::fs::read_dir(bed.root()).expect("a folder").flatten();
+    let cores = std::fs::read_dir(env.root()).expect("a folder").flatten();
     let cores: Vec<_> = cores.filter(|e| e.file_name().to_string_lossy().starts_with("core")).collect();
     assert!(cores.is_empty(), "{cores:?}");
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn what_cannot_be_executed_is_126_and_what_is_not_there_127() {
-    let bed = Bed::new();
-    let plain = bed.write("plain", "no program\n").display().to_string();
-    let folder = bed.root().display().to_string();
+    let env = TestEnv::new();
+    let plain = env.write("plain", "no program\n").display().to_string();
+    let folder = env.root().display().to_string();
     for (command, code) in
         [(plain.as_str(), 126), (&folder, 126), ("no-such-command", 127), ("/no/such/file", 127)]
     {
-        let ended = bed.finish(&mut bed.run(["--name", "x", "--", command]));
+        let ended = env.finish(&mut env.run(["--name", "x", "--", command]));
         ended.failed(code, &[command]);
-        bed.assert_free("x");
-        bed.await_no_process();
+        env.assert_free("x");
+        env.await_no_process();
     }
 }
 
@@ -61,8 +61,8 @@ fn what_cannot_be_executed_is_126_and_what_is_not_there_127() {
 fn a_script_without_a_first_line_runs_as_a_shell_would_run_it() {
     // execvp(3), and so every shell and flock(1), runs such a file with /bin/sh.
     use std::os::unix::fs::PermissionsExt;
-    let bed = Bed::new();
-    let folders = ["first", "second"].map(|folder| bed.path(folder));
+    let env = TestEnv::new();
+    let folders = ["first", "second"].map(|folder| env.path(folder));
     for (folder, mode) in folders.iter().zip([0o644, 0o755]) {
         std::fs::create_dir(folder).expect("a folder");
         let script = folder.join("script");
@@ -74,30 +74,30 @@ fn a_script_without_a_first_line_runs_as_a_shell_would_run_it() {
     let path = format!("{}:{}:{usual}", folders[0].display(), folders[1].display());
     // By its path, and by its name: what cannot be executed is passed over.
     for word in [script.as_str(), "script"] {
-        let ended = bed.finish(bed.run(["--name", "x", "--", word, "a b", "c"]).env("PATH", &path));
+        let ended = env.finish(env.run(["--name", "x", "--", word, "a b", "c"]).env("PATH", &path));
         assert_eq!((ended.code(), ended.text()), (Some(9), format!("{script},a b,2\n")), "{}", ended.err);
     }
     let first = folders[0].join("script").display().to_string();
-    bed.finish(&mut bed.run(["--name", "x", "--", &first])).failed(126, &["is not executable", "chmod +x"]);
+    env.finish(&mut env.run(["--name", "x", "--", &first])).failed(126, &["is not executable", "chmod +x"]);
 }
 
 #[test]
 fn a_command_that_stops_itself_stops_dlock_and_goes_on_with_it() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = "echo $$ >pid; kill -STOP $$; exit 7";
-    let running = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", script]));
+    let running = env.start(&mut env.run(["--name", "x", "--", "sh", "-c", script]));
     until_true("a stopped dlock", || process::is_stopped(running.pid()));
-    let command = bed.await_line("pid").parse().expect("a pid");
+    let command = env.await_line("pid").parse().expect("a pid");
     assert!(process::is_stopped(command));
-    bed.assert_busy("x");
+    env.assert_busy("x");
     running.signal(Signal::CONT);
     running.finish().silently(7);
 }
 
 #[test]
 fn a_command_continued_by_another_hand_lets_dlock_go_on() {
-    let bed = Bed::new();
-    let mut holder = bed.hold(&["--name", "x"]);
+    let env = TestEnv::new();
+    let mut holder = env.hold(&["--name", "x"]);
     holder.await_start();
     process::signal(holder.command(), Signal::STOP);
     until_true("a stopped dlock", || process::is_stopped(holder.running.pid()));
@@ -110,7 +110,7 @@ fn a_command_continued_by_another_hand_lets_dlock_go_on() {
 fn the_last_word_of_the_keeper_is_never_lost() {
     // A keeper that ends while a word of the front is under way to it has still said how it went.
     let _load = quiet::loading();
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"
         for i in 1 2 3 4; do
             for n in $(seq 100); do
@@ -119,7 +119,7 @@ fn the_last_word_of_the_keeper_is_never_lost() {
             done &
         done
         wait"#;
-    let codes = bed.finish(&mut bed.bash(script)).silently(0).text();
+    let codes = env.finish(&mut env.bash(script)).silently(0).text();
     let wrong = codes.lines().filter(|code| *code != "127").count();
     assert_eq!((codes.lines().count(), wrong), (400, 0));
 }

@@ -8,77 +8,77 @@ use crate::support::process::is_alive;
 use crate::support::scripts::Logger;
 use crate::support::terminal::{Terminal, front_of, running};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Bed, process};
+use crate::support::{TestEnv, process};
 
 #[test]
 fn ctrl_c_reaches_the_command_once() {
-    let bed = Bed::new();
-    let (logger, words) = Logger::words(&bed, "command", &[10]);
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    let (logger, words) = Logger::words(&env, "command", &[10]);
+    let mut terminal = Terminal::bash(&env);
     terminal.type_line(&format!("run --name x -- {}", words.join(" ")));
-    let command = logger.await_ready(&bed);
+    let command = logger.await_ready(&env);
     let front = front_of(command);
     terminal.ctrl_c();
-    logger.await_signal(&bed, 2);
+    logger.await_signal(&env, 2);
     // What the front would have passed on came before this.
     process::signal(front, Signal::USR2);
-    logger.await_signal(&bed, 12);
-    assert_eq!(logger.signals(&bed), [2, 12]);
+    logger.await_signal(&env, 12);
+    assert_eq!(logger.signals(&env), [2, 12]);
     // No grace period began: a second Ctrl-C is the command's own business too.
     let_pass(Duration::from_millis(250));
     terminal.ctrl_c();
-    until_true("a second one", || logger.count(&bed, 2) == 2);
+    until_true("a second one", || logger.count(&env, 2) == 2);
     process::signal(front, Signal::USR1);
     terminal.await_status(0);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn ctrl_c_and_ctrl_backslash_end_a_plain_command_with_its_status() {
     for (key, status) in [("\x03", 130), ("\x1c", 131)] {
-        let bed = Bed::new();
-        let (mut terminal, _) = running(&bed, "", "ulimit -c 0; exec sleep 1000");
+        let env = TestEnv::new();
+        let (mut terminal, _) = running(&env, "", "ulimit -c 0; exec sleep 1000");
         terminal.press(key);
         terminal.await_status(status);
-        bed.assert_free("x");
+        env.assert_free("x");
     }
 }
 
 #[test]
 fn ctrl_c_ends_a_script_around_dlock() {
-    let bed = Bed::new();
-    bed.write(
+    let env = TestEnv::new();
+    env.write(
         "outer.sh",
         "\"$dlock\" run --endpoint \"$locks\" --name x -- sh -c 'echo up >ready; exec sleep 1000'\ntouch after\n",
     );
-    let mut terminal = Terminal::bash(&bed);
+    let mut terminal = Terminal::bash(&env);
     terminal.type_line("bash outer.sh");
-    bed.await_line("ready");
+    env.await_line("ready");
     terminal.ctrl_c();
     terminal.await_status(130);
-    assert!(!bed.exists("after"), "the script went on");
-    bed.assert_free("x");
+    assert!(!env.exists("after"), "the script went on");
+    env.assert_free("x");
 }
 
 #[test]
 fn ctrl_c_while_waiting_leaves_the_line() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let mut terminal = Terminal::bash(&env);
     terminal.type_line("run --name x -- touch started");
-    bed.await_waiters("x", 1);
+    env.await_waiters("x", 1);
     terminal.ctrl_c();
     terminal.await_status(130);
-    assert_eq!(bed.waiters("x"), 0);
+    assert_eq!(env.waiters("x"), 0);
     holder.release().silently(0);
-    assert!(!bed.exists("started"));
+    assert!(!env.exists("started"));
 }
 
 #[test]
 fn the_wait_is_shown_on_one_live_line() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x", "--label", "first"]);
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "--label", "first"]);
+    let mut terminal = Terminal::bash(&env);
     // Wide enough for the names of any host and user.
     terminal.resize(24, 300);
     terminal.type_line("run --name x -- sh -c 'echo it r''uns'");
@@ -93,11 +93,11 @@ fn the_wait_is_shown_on_one_live_line() {
 
 #[test]
 fn nothing_is_shown_of_a_wait_in_the_background() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let mut terminal = Terminal::bash(&env);
     terminal.command("run --name x -- true &");
-    bed.await_waiters("x", 1);
+    env.await_waiters("x", 1);
     let_pass(Duration::from_millis(700));
     assert!(!terminal.shown().contains("waiting for"), "{}", terminal.shown());
     assert!(terminal.command("jobs").contains("Running"));
@@ -107,8 +107,8 @@ fn nothing_is_shown_of_a_wait_in_the_background() {
 
 #[test]
 fn a_pager_at_the_end_of_a_pipeline_works() {
-    let bed = Bed::new();
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    let mut terminal = Terminal::bash(&env);
     terminal.type_line("run --name x -- seq 100 400 | less");
     terminal.expect("100\r\n101");
     terminal.expect(":");
@@ -116,20 +116,20 @@ fn a_pager_at_the_end_of_a_pipeline_works() {
     terminal.expect("400");
     terminal.press("q");
     terminal.await_status(0);
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_pager_under_dlock_reads_keys_stops_and_resumes() {
-    let bed = Bed::new();
-    bed.write("text", &(100..400).map(|n| n.to_string()).collect::<Vec<_>>().join("\n"));
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    env.write("text", &(100..400).map(|n| n.to_string()).collect::<Vec<_>>().join("\n"));
+    let mut terminal = Terminal::bash(&env);
     terminal.type_line("run --name x -- less text");
     terminal.expect("100\r\n101");
     terminal.expect("text");
     for _ in 0..2 {
         terminal.stop_job();
-        bed.assert_busy("x");
+        env.assert_busy("x");
         terminal.type_line("fg");
         terminal.expect("101");
     }
@@ -141,43 +141,43 @@ fn a_pager_under_dlock_reads_keys_stops_and_resumes() {
 
 #[test]
 fn an_editor_under_dlock_edits_stops_and_resumes() {
-    let bed = Bed::new();
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    let mut terminal = Terminal::bash(&env);
     terminal.type_line("run --name x -- vim.tiny -u NONE -N edited");
     terminal.expect("[New]");
     terminal.press("ihello\x1b");
     terminal.expect("hello");
     // vim sends the stop to its whole group itself.
     terminal.stop_job();
-    bed.assert_busy("x");
+    env.assert_busy("x");
     terminal.type_line("fg");
     terminal.expect("hello");
     terminal.press(":wq\r");
     terminal.await_status(0);
-    assert_eq!(bed.read("edited"), "hello\n");
+    assert_eq!(env.read("edited"), "hello\n");
 }
 
 #[test]
 fn a_password_prompt_reads_the_terminal_without_echo() {
-    let bed = Bed::new();
-    bed.write(
+    let env = TestEnv::new();
+    env.write(
         "ask.sh",
         "stty -echo </dev/tty; printf 'Pass%s: ' word >/dev/tty; read p </dev/tty; stty echo </dev/tty\n\
          echo \"$p\" >answer\n",
     );
-    let mut terminal = Terminal::bash(&bed);
+    let mut terminal = Terminal::bash(&env);
     terminal.type_line("run --name x -- sh ask.sh </dev/null | cat");
     terminal.expect("Password: ");
     terminal.type_line("hunter2");
     terminal.expect_prompt();
-    assert_eq!(bed.read("answer"), "hunter2\n");
+    assert_eq!(env.read("answer"), "hunter2\n");
     assert!(!terminal.shown().contains("hunter2"));
 }
 
 #[test]
 fn a_command_reads_what_is_typed() {
-    let bed = Bed::new();
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    let mut terminal = Terminal::bash(&env);
     terminal.type_line("run --name x -- sh -c 'read a; echo \"<$a>\"'");
     terminal.type_line("typed");
     terminal.expect("<typed>");
@@ -186,43 +186,43 @@ fn a_command_reads_what_is_typed() {
 
 #[test]
 fn a_resize_reaches_the_command_once() {
-    let bed = Bed::new();
-    let (logger, words) = Logger::words(&bed, "command", &[10]);
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    let (logger, words) = Logger::words(&env, "command", &[10]);
+    let mut terminal = Terminal::bash(&env);
     terminal.type_line(&format!("run --name x -- {}", words.join(" ")));
-    let front = front_of(logger.await_ready(&bed));
+    let front = front_of(logger.await_ready(&env));
     terminal.resize(30, 100);
-    logger.await_signal(&bed, 28);
+    logger.await_signal(&env, 28);
     process::signal(front, Signal::USR1);
     terminal.expect_prompt();
-    assert_eq!(logger.signals(&bed), [28, 10]);
+    assert_eq!(logger.signals(&env), [28, 10]);
     assert_eq!(terminal.command("run --name x -- stty size"), "30 100");
 }
 
 #[test]
 fn a_terminal_that_goes_away_ends_the_command_and_frees_the_lock() {
-    let bed = Bed::new();
-    let (terminal, command) = running(&bed, "", "sleep 1000");
+    let env = TestEnv::new();
+    let (terminal, command) = running(&env, "", "sleep 1000");
     drop(terminal);
     until_true("the end of the command", || !is_alive(command));
-    bed.await_no_process();
-    bed.assert_free("x");
+    env.await_no_process();
+    env.assert_free("x");
 }
 
 #[test]
 fn timeout_around_dlock_ends_the_command_once() {
-    let bed = Bed::new();
-    let (logger, words) = Logger::words(&bed, "command", &[10]);
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    let (logger, words) = Logger::words(&env, "command", &[10]);
+    let mut terminal = Terminal::bash(&env);
     let line = r#"timeout 1h "$dlock" run --endpoint "$locks" --grace 1h --name x --"#;
     terminal.type_line(&format!("{line} {}", words.join(" ")));
-    let command = logger.await_ready(&bed);
+    let command = logger.await_ready(&env);
     let front = front_of(command);
     // What tells timeout that the time is up.
     process::signal(process::look(front).expect("a front").parent, Signal::ALARM);
-    logger.await_signal(&bed, 15);
+    logger.await_signal(&env, 15);
     process::signal(front, Signal::USR1);
     terminal.await_status(124);
-    assert!(logger.count(&bed, 10) == 1 && logger.count(&bed, 15) <= 2, "{:?}", logger.signals(&bed));
-    bed.assert_free("x");
+    assert!(logger.count(&env, 10) == 1 && logger.count(&env, 15) <= 2, "{:?}", logger.signals(&env));
+    env.assert_free("x");
 }

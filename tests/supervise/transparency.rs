@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use crate::support::wait::until_true;
-use crate::support::{Bed, process, quiet};
+use crate::support::{TestEnv, process, quiet};
 
 /// All that a process can be asked about what it was started with.
 const PROBE: &str = r"
@@ -25,11 +25,11 @@ env | grep -v -e ^DLOCK_ -e ^_= | sort
 /// Runs the probe bare and under dlock after the shell words `before`; both must see the same.
 #[track_caller]
 fn alike(before: &str) {
-    let bed = Bed::new();
-    let probe = bed.write("probe.sh", PROBE);
+    let env = TestEnv::new();
+    let probe = env.write("probe.sh", PROBE);
     let see = |front: &str| {
         let script = format!("{before}\nexec {front} sh \"$0\" one 'two  words' '' --three");
-        let mut command = bed.command("bash");
+        let mut command = env.command("bash");
         command.args(["-c", &script]).arg(&probe);
         let output = command.stderr(Stdio::null()).output().expect("a probe that runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -82,11 +82,11 @@ fn odd_variables_are_as_without() {
 
 #[test]
 fn the_environment_gains_the_documented_variables_only() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = "env | grep -a ^DLOCK_ | cut -d= -f1 | sort";
-    let mut command = bed.run(["--name", "x", "--slots", "2", "--", "sh", "-c", script]);
+    let mut command = env.run(["--name", "x", "--slots", "2", "--", "sh", "-c", script]);
     command.env("DLOCK_TTL", "20s").env("DLOCK_PORT", "tcp://10.0.0.1:80");
-    let seen = bed.finish(&mut command).silently(0);
+    let seen = env.finish(&mut command).silently(0);
     let expected = "DLOCK_CLAIM DLOCK_HELD DLOCK_MODE DLOCK_NAME DLOCK_NAMES DLOCK_PORT DLOCK_SLOT \
                     DLOCK_TOKEN DLOCK_TOKENS DLOCK_TTL";
     assert_eq!(seen.text().split_ascii_whitespace().collect::<Vec<_>>().join(" "), expected);
@@ -94,14 +94,14 @@ fn the_environment_gains_the_documented_variables_only() {
 
 #[test]
 fn a_variable_that_is_no_text_comes_through() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"V=$'a\xffb' run --name x -- sh -c 'printf %s "$V" | od -An -tx1'"#;
-    assert_eq!(bed.finish(&mut bed.bash(script)).silently(0).text().trim(), "61 ff 62");
+    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text().trim(), "61 ff 62");
 }
 
 #[test]
 fn the_standard_streams_are_the_very_same() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"
         show() { readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2 >&9; }
         exec 9>"$TMPDIR/links"
@@ -112,45 +112,45 @@ fn the_standard_streams_are_the_very_same() {
             (exec readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2 >>"$TMPDIR/links")
             read line; echo "$line"'
     "#;
-    bed.finish(&mut bed.bash(script)).silently(0);
-    let links = bed.read("links");
+    env.finish(&mut env.bash(script)).silently(0);
+    let links = env.read("links");
     let seen: Vec<&str> = links.lines().collect();
     assert_eq!(seen.len(), 6, "{links}");
     assert_eq!(seen[..3], seen[3..]);
-    assert_eq!(bed.read("out"), "text\n");
+    assert_eq!(env.read("out"), "text\n");
 }
 
 #[test]
 fn a_read_by_the_command_moves_the_callers_file_on() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r"printf 'one\ntwo\n' >f; exec <f; run --name x -- sh -c 'read a; echo $a'; read b; echo $b";
-    assert_eq!(bed.finish(&mut bed.bash(script)).silently(0).text(), "one\ntwo\n");
+    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text(), "one\ntwo\n");
 }
 
 #[test]
 fn a_closed_stream_stays_closed() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     for (closing, open) in [("<&-", "1 2"), (">&-", "0 2"), ("2>&-", "0 1"), ("<&- >&- 2>&-", "")] {
         let script = format!(
             "run --name x -- sh -c 'for f in 0 1 2; do test -e /proc/$$/fd/$f && o=\"$o $f\"; done; \
              exec 1>\"$TMPDIR/open\"; echo $o' {closing}"
         );
-        let ended = bed.finish(&mut bed.bash(&script));
+        let ended = env.finish(&mut env.bash(&script));
         assert_eq!(ended.code(), Some(0), "{closing}: {}", ended.err);
-        assert_eq!(bed.read("open").trim(), open, "with {closing}");
+        assert_eq!(env.read("open").trim(), open, "with {closing}");
     }
 }
 
 #[test]
 fn no_descriptor_below_ten_and_none_but_the_locks_is_added() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     // Whatever this process inherited itself is there without dlock too.
     let numbers = |command: &mut Command| -> BTreeSet<u32> {
-        let listed = bed.finish(command.args(["sh", "-c", "ls /proc/$$/fd"])).silently(0);
+        let listed = env.finish(command.args(["sh", "-c", "ls /proc/$$/fd"])).silently(0);
         listed.text().lines().map(|line| line.parse().expect("a descriptor")).collect()
     };
-    let without = numbers(&mut bed.command("env"));
-    let with = numbers(&mut bed.run(["--name", "x", "--"]));
+    let without = numbers(&mut env.command("env"));
+    let with = numbers(&mut env.run(["--name", "x", "--"]));
     let added: Vec<_> = with.difference(&without).collect();
     assert!(without.is_subset(&with), "{without:?} {with:?}");
     assert!(added.len() <= 1 && added.iter().all(|n| **n >= 10), "added: {added:?}");
@@ -158,72 +158,72 @@ fn no_descriptor_below_ten_and_none_but_the_locks_is_added() {
 
 #[test]
 fn a_descriptor_handed_down_stays() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r"exec 3>three 7>seven; run --name x -- sh -c 'echo a >&3; echo b >&7'; cat three seven";
-    assert_eq!(bed.finish(&mut bed.bash(script)).silently(0).text(), "a\nb\n");
+    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text(), "a\nb\n");
 }
 
 #[test]
 fn a_quarter_of_a_gibibyte_comes_through_both_ways() {
     let _load = quiet::loading();
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r"
         head -c 16M /dev/urandom >block
         feed() { for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do cat block; done; }
         feed | sha256sum
         feed | run --name x -- cat | sha256sum
     ";
-    let sums = bed.finish(&mut bed.bash(script)).silently(0).text();
+    let sums = env.finish(&mut env.bash(script)).silently(0).text();
     let lines: Vec<&str> = sums.lines().collect();
     assert_eq!((lines.len(), lines[0]), (2, lines[1]));
 }
 
 #[test]
 fn an_endless_writer_ends_when_the_command_has_read_enough() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"yes | run --name x -- head -n 1; echo "${PIPESTATUS[@]}""#;
-    assert_eq!(bed.finish(&mut bed.bash(script)).silently(0).text(), "y\n141 0\n");
+    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text(), "y\n141 0\n");
 }
 
 #[test]
 fn an_endless_command_ends_when_its_reader_has_enough() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"run --name x -- yes | head -n 1; echo "${PIPESTATUS[@]}""#;
-    assert_eq!(bed.finish(&mut bed.bash(script)).silently(0).text(), "y\n141 0\n");
-    bed.assert_free("x");
+    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text(), "y\n141 0\n");
+    env.assert_free("x");
 }
 
 #[test]
 fn closing_its_input_the_command_cuts_off_the_writer_while_it_runs() {
-    let bed = Bed::new();
-    let gate = bed.gate("gate");
+    let env = TestEnv::new();
+    let gate = env.gate("gate");
     let script = r#"(yes; echo "$?" >writer) | run --name x -- sh -c 'exec <&-; read _ <gate'"#;
-    let running = bed.start(&mut bed.bash(script));
-    assert_eq!(bed.await_line("writer"), "141");
-    bed.assert_busy("x");
+    let running = env.start(&mut env.bash(script));
+    assert_eq!(env.await_line("writer"), "141");
+    env.assert_busy("x");
     gate.open();
     running.finish().silently(0);
 }
 
 #[test]
 fn closing_its_output_the_command_gives_the_reader_its_end_while_it_runs() {
-    let bed = Bed::new();
-    let gate = bed.gate("gate");
+    let env = TestEnv::new();
+    let gate = env.gate("gate");
     let script = r"run --name x -- sh -c 'echo last; exec >&-; read _ <gate' | (cat; echo end) >reader";
-    let running = bed.start(&mut bed.bash(script));
-    until_true("the reader's end", || bed.read("reader") == "last\nend\n");
-    bed.assert_busy("x");
+    let running = env.start(&mut env.bash(script));
+    until_true("the reader's end", || env.read("reader") == "last\nend\n");
+    env.assert_busy("x");
     gate.open();
     running.finish().silently(0);
 }
 
 #[test]
 fn under_nohup_a_hang_up_ends_neither_dlock_nor_the_command() {
-    let bed = Bed::new();
-    let gate = bed.gate("gate");
+    let env = TestEnv::new();
+    let gate = env.gate("gate");
     let script = r#"exec nohup "$dlock" run --endpoint "$locks" --name x -- sh -c 'echo $$ >pid; read _ <gate; exit 4'"#;
-    let running = bed.start(&mut bed.bash(script));
-    let command: i32 = bed.await_line("pid").parse().expect("a pid");
+    let running = env.start(&mut env.bash(script));
+    let command: i32 = env.await_line("pid").parse().expect("a pid");
     process::signal(running.pid(), Signal::HUP);
     process::signal(command, Signal::HUP);
     gate.open();
@@ -232,25 +232,25 @@ fn under_nohup_a_hang_up_ends_neither_dlock_nor_the_command() {
 
 #[test]
 fn a_parent_that_ignores_its_children_still_gets_a_command_with_a_status() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script =
         r#"env --ignore-signal=CHLD "$dlock" run --endpoint "$locks" --name x -- sh -c 'exit 3'; echo $?"#;
-    assert_eq!(bed.finish(&mut bed.bash(script)).silently(0).text(), "3\n");
+    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text(), "3\n");
 }
 
 #[test]
 fn a_parent_that_blocks_every_signal_still_gets_a_command_with_a_status() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     // TERM stays blocked and pending in the command, as without dlock.
     let script = r#"exec env --block-signal "$dlock" run --endpoint "$locks" --name x -- bash -c 'kill -TERM $$; exit 3'"#;
-    bed.finish(&mut bed.bash(script)).silently(3);
-    bed.assert_free("x");
+    env.finish(&mut env.bash(script)).silently(3);
+    env.assert_free("x");
 }
 
 #[test]
 fn the_command_has_the_same_session_and_without_a_terminal_a_group_of_its_own() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let (front, command) = (holder.running.pid(), holder.command());
     let (front, command) =
         (process::look(front).expect("a front"), process::look(command).expect("a command"));
@@ -264,8 +264,8 @@ fn the_command_has_the_same_session_and_without_a_terminal_a_group_of_its_own() 
 #[test]
 fn what_dlock_was_given_is_not_held_open_by_it_while_the_command_runs() {
     // A deleted folder or a full pipe of the caller must not depend on the processes around the command.
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     for pid in [holder.running.pid(), holder.running.keeper()] {
         for fd in [0, 1] {
             // The command is not made to wait for this: it may be running a moment before.
@@ -280,20 +280,20 @@ fn what_dlock_was_given_is_not_held_open_by_it_while_the_command_runs() {
 
 #[test]
 fn a_command_line_of_two_megabytes_comes_through() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let word = "x".repeat(100_000);
-    let mut command: Command = bed.run(["--name", "x", "--", "sh", "-c", "echo $#", "sh"]);
+    let mut command: Command = env.run(["--name", "x", "--", "sh", "-c", "echo $#", "sh"]);
     command.args(std::iter::repeat_n(&word, 15));
-    assert_eq!(bed.finish(&mut command).silently(0).text(), "15\n");
+    assert_eq!(env.finish(&mut command).silently(0).text(), "15\n");
 }
 
 #[test]
 fn neither_an_environment_nor_a_folder_nor_many_descriptors_are_needed() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let script = r#"
         env -i "$dlock" run --endpoint "$locks" --name x -- /bin/echo bare
         mkdir gone; cd gone; rmdir ../gone
         "$dlock" run --endpoint "$locks" --name x -- echo homeless
         ulimit -n 24; "$dlock" run --endpoint "$locks" --name x -- echo poor"#;
-    assert_eq!(bed.finish(&mut bed.bash(script)).silently(0).text(), "bare\nhomeless\npoor\n");
+    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text(), "bare\nhomeless\npoor\n");
 }

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::support::terminal::Terminal;
 use crate::support::unread::{Kind, Unread};
 use crate::support::wait::{let_pass, until, until_true};
-use crate::support::{Bed, process, within};
+use crate::support::{TestEnv, process, within};
 
 /// Every stream that can be full, and every form of what is said.
 const KINDS: [(Kind, &str); 4] =
@@ -15,22 +15,22 @@ const KINDS: [(Kind, &str); 4] =
 
 #[test]
 fn ctrl_s_on_a_waiters_terminal_holds_up_neither_its_command_nor_the_next() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let mut terminal = Terminal::bash(&env);
     terminal.type_line("run --name x -- sh -c 'echo up >started; read _ <gate'");
-    let gate = bed.gate("gate");
+    let gate = env.gate("gate");
     terminal.expect("next in queue");
     terminal.press("\x13");
     // The line is drawn once a second.
     let_pass(Duration::from_millis(1_500));
-    let next = bed.start(&mut bed.run(["-q", "--name", "x", "--", "touch", "next"]));
-    bed.await_waiters("x", 2);
+    let next = env.start(&mut env.run(["-q", "--name", "x", "--", "touch", "next"]));
+    env.await_waiters("x", 2);
     holder.release().silently(0);
-    bed.await_line("started");
+    env.await_line("started");
     gate.open();
     next.finish().silently(0);
-    assert!(bed.exists("next"));
+    assert!(env.exists("next"));
     terminal.press("\x11");
     terminal.await_status(0);
 }
@@ -38,15 +38,15 @@ fn ctrl_s_on_a_waiters_terminal_holds_up_neither_its_command_nor_the_next() {
 #[test]
 fn a_wait_ends_in_time_though_nobody_reads() {
     for (kind, format) in KINDS {
-        let bed = Bed::new();
-        let holder = bed.held(&["--name", "x"]);
+        let env = TestEnv::new();
+        let holder = env.held(&["--name", "x"]);
         let unread = Unread::full(kind);
         let words = ["--log-format", format, "-w", "4s", "--name", "x", "--", "touch", "started"];
-        let ended = bed.start_saying_to(&mut bed.run(words), unread.writer()).finish();
+        let ended = env.start_saying_to(&mut env.run(words), unread.writer()).finish();
         assert_eq!(ended.code(), Some(75), "{kind:?} {format}");
         assert!(ended.took >= Duration::from_secs(4), "{kind:?} {format}: {:?}", ended.took);
         within(ended.took, Duration::from_secs(5));
-        assert!(!bed.exists("started"));
+        assert!(!env.exists("started"));
         holder.release().silently(0);
     }
 }
@@ -54,57 +54,57 @@ fn a_wait_ends_in_time_though_nobody_reads() {
 #[test]
 fn dlock_ends_with_the_commands_status_though_nobody_reads() {
     for (kind, format) in KINDS {
-        let bed = Bed::new();
+        let env = TestEnv::new();
         let unread = Unread::full(kind);
         for (options, script, code) in [("-v", "exit 7", 7), ("--max-run=200ms", "sleep 1000", 124)] {
             let words = [options, "--log-format", format, "--name", "x", "--", "sh", "-c", script];
-            let ended = bed.start_saying_to(&mut bed.run(words), unread.writer()).finish();
+            let ended = env.start_saying_to(&mut env.run(words), unread.writer()).finish();
             assert_eq!(ended.code(), Some(code), "{kind:?} {format}");
             within(ended.took, Duration::from_millis(800));
         }
-        bed.assert_free("x");
-        bed.await_no_process();
+        env.assert_free("x");
+        env.await_no_process();
     }
 }
 
 #[test]
 fn a_usage_error_is_not_waited_for() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let unread = Unread::full(Kind::Pipe);
-    let ended = bed.start_saying_to(&mut bed.run(["--nonsense"]), unread.writer()).finish();
+    let ended = env.start_saying_to(&mut env.run(["--nonsense"]), unread.writer()).finish();
     assert_eq!(ended.code(), Some(64));
 }
 
 #[test]
 fn the_front_ends_though_nobody_reads_why() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let unread = Unread::full(Kind::Pipe);
     let words = ["-q", "--name", "x", "--", "sh", "-c", "echo up >up; exec sleep 1000"];
-    let running = bed.start_saying_to(&mut bed.run(words), unread.writer());
-    bed.await_line("up");
+    let running = env.start_saying_to(&mut env.run(words), unread.writer());
+    env.await_line("up");
     process::signal(running.keeper(), Signal::KILL);
     assert_eq!(running.finish().code(), Some(76));
-    bed.assert_free("x");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_stopped_waiter_is_replaced_though_nobody_reads_that_it_was() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let unread = Unread::full(Kind::Pipe);
     let words = ["--name", "x", "--ttl", "3s", "--", "sh", "-c", "exit 5"];
-    let waiter = bed.start_saying_to(&mut bed.run(words), unread.writer());
-    bed.await_waiters("x", 1);
+    let waiter = env.start_saying_to(&mut env.run(words), unread.writer());
+    env.await_waiters("x", 1);
     let stopped = waiter.keeper();
     process::signal(stopped, Signal::STOP);
     until("another keeper", || process::keeper_of(waiter.pid()).filter(|keeper| *keeper != stopped));
-    bed.await_waiters("x", 1);
+    env.await_waiters("x", 1);
     holder.release().silently(0);
     assert_eq!(waiter.finish().code(), Some(5));
     // The new keeper says it, as soon as somebody reads.
-    let holder = bed.held(&["--name", "x"]);
-    let waiter = bed.start(&mut bed.run(words));
-    bed.await_waiters("x", 1);
+    let holder = env.held(&["--name", "x"]);
+    let waiter = env.start(&mut env.run(words));
+    env.await_waiters("x", 1);
     process::signal(waiter.keeper(), Signal::STOP);
     until_true("word of the lost place", || waiter.err_so_far().contains("at the end"));
     holder.release().silently(0);
@@ -115,18 +115,18 @@ fn a_stopped_waiter_is_replaced_though_nobody_reads_that_it_was() {
 #[test]
 fn a_slow_reader_gets_every_line_in_order() {
     for (kind, format) in KINDS {
-        let bed = Bed::new();
-        let holder = bed.held(&["--name", "x"]);
+        let env = TestEnv::new();
+        let holder = env.held(&["--name", "x"]);
         let unread = Unread::full(kind);
         let words =
             ["-v", "--log-format", format, "--hold-at-least", "1s", "--max-run", "200ms", "--name", "x"];
-        let mut command = bed.run(words);
+        let mut command = env.run(words);
         command.args(["--", "sh", "-c", "echo up >up; exec sleep 1000"]);
-        let running = bed.start_saying_to(&mut command, unread.writer());
+        let running = env.start_saying_to(&mut command, unread.writer());
         drop(command);
-        bed.await_waiters("x", 1);
+        env.await_waiters("x", 1);
         holder.release().silently(0);
-        bed.await_line("up");
+        env.await_line("up");
         let said = unread.rest(1 << 15, || let_pass(Duration::from_millis(20)));
         assert_eq!(running.finish().code(), Some(124), "{said}");
         let lines: Vec<&str> = said.lines().collect();
@@ -141,15 +141,15 @@ fn a_slow_reader_gets_every_line_in_order() {
 #[test]
 fn a_report_to_a_stream_that_nobody_reads_keeps_dlock_two_seconds_at_most() {
     for stream in ["/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"] {
-        let bed = Bed::new();
+        let env = TestEnv::new();
         let unread = Unread::full(Kind::Pipe);
         let begun = Instant::now();
         let words = ["--report", stream, "--name", "x", "--", "sh", "-c", "echo up >up; exit 7"];
-        let mut command = bed.run(words);
+        let mut command = env.run(words);
         command.stdout(unread.writer()).stderr(unread.writer());
         let mut child = command.spawn().expect("a program that starts");
-        bed.await_line("up");
-        bed.assert_free("x");
+        env.await_line("up");
+        env.assert_free("x");
         let status = until("the end of dlock", || child.try_wait().expect("a child to wait for"));
         assert_eq!(status.code(), Some(7), "{stream}");
         within(begun.elapsed(), Duration::from_secs(3));
@@ -158,30 +158,30 @@ fn a_report_to_a_stream_that_nobody_reads_keeps_dlock_two_seconds_at_most() {
 
 #[test]
 fn a_report_to_standard_error_comes_after_what_was_said() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let words = ["--report", "/dev/stderr", "--name", "x", "--max-run", "100ms", "--", "sleep", "1000"];
-    let ended = bed.finish(&mut bed.run(words));
+    let ended = env.finish(&mut env.run(words));
     let lines: Vec<&str> = ended.err.lines().collect();
     assert!(lines.len() >= 2 && lines[0].contains("--max-run") && lines[1].starts_with('{'), "{}", ended.err);
 }
 
 #[test]
 fn a_full_device_takes_nothing_and_stops_nothing() {
-    let bed = Bed::new();
+    let env = TestEnv::new();
     let full = || std::fs::File::options().write(true).open("/dev/full").expect("a full device").into();
-    let ended = bed.start_saying_to(&mut bed.run(["-v", "--name", "x", "--", "true"]), full()).finish();
+    let ended = env.start_saying_to(&mut env.run(["-v", "--name", "x", "--", "true"]), full()).finish();
     assert_eq!(ended.code(), Some(0));
-    let holder = bed.held(&["--name", "x"]);
-    let ended = bed.start_saying_to(&mut bed.run(["-n", "--name", "x", "--", "true"]), full()).finish();
+    let holder = env.held(&["--name", "x"]);
+    let ended = env.start_saying_to(&mut env.run(["-n", "--name", "x", "--", "true"]), full()).finish();
     assert_eq!(ended.code(), Some(75));
     holder.release().silently(0);
 }
 
 #[test]
 fn a_terminal_that_stops_writers_in_the_background_stops_no_dlock() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let mut terminal = Terminal::bash(&bed);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let mut terminal = Terminal::bash(&env);
     terminal.command("stty tostop");
     let shown = terminal.command("run -n --name x -- true & wait $!; echo \"<$?>\"");
     assert!(shown.contains("x is busy") && shown.contains("<75>"), "{shown}");

@@ -3,36 +3,36 @@
 use rustix::process::Signal;
 
 use crate::support::wait::until_true;
-use crate::support::{Bed, process};
+use crate::support::{TestEnv, process};
 
 #[test]
 fn each_ending_signal_leaves_the_line_and_the_command_never_starts() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
-        let bed = Bed::new();
-        let holder = bed.held(&["--name", "x"]);
-        let waiter = bed.start(&mut bed.run(["--name", "x", "--", "touch", "started"]));
-        bed.await_waiters("x", 1);
+        let env = TestEnv::new();
+        let holder = env.held(&["--name", "x"]);
+        let waiter = env.start(&mut env.run(["--name", "x", "--", "touch", "started"]));
+        env.await_waiters("x", 1);
         waiter.signal(signal);
         let ended = waiter.finish();
         assert_eq!(ended.signal(), Some(signal.as_raw()), "{}", ended.err);
-        assert_eq!(bed.waiters("x"), 0);
+        assert_eq!(env.waiters("x"), 0);
         holder.release().silently(0);
-        bed.assert_free("x");
-        assert!(!bed.exists("started"), "the command ran after {signal:?}");
-        bed.await_no_process();
+        env.assert_free("x");
+        assert!(!env.exists("started"), "the command ran after {signal:?}");
+        env.await_no_process();
     }
 }
 
 #[test]
 fn other_signals_neither_end_the_wait_nor_reach_a_command_that_does_not_run() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let waiter = bed.start(&mut bed.run(["--name", "x", "--", "sh", "-c", "echo ran"]));
-    bed.await_waiters("x", 1);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let waiter = env.start(&mut env.run(["--name", "x", "--", "sh", "-c", "echo ran"]));
+    env.await_waiters("x", 1);
     for signal in [Signal::USR1, Signal::USR2, Signal::ALARM, Signal::WINCH, Signal::PIPE, Signal::CONT] {
         waiter.signal(signal);
     }
-    assert_eq!(bed.waiters("x"), 1);
+    assert_eq!(env.waiters("x"), 1);
     holder.release().silently(0);
     let ended = waiter.finish();
     assert_eq!((ended.code(), ended.text().as_str()), (Some(0), "ran\n"), "{}", ended.err);
@@ -41,13 +41,13 @@ fn other_signals_neither_end_the_wait_nor_reach_a_command_that_does_not_run() {
 #[test]
 fn a_killed_waiter_is_out_of_line_at_once_whichever_process_it_was() {
     for keeper in [false, true] {
-        let bed = Bed::new();
-        let holder = bed.held(&["--name", "x"]);
-        let waiter = bed.start(&mut bed.run(["--name", "x", "--", "touch", "started"]));
-        bed.await_waiters("x", 1);
+        let env = TestEnv::new();
+        let holder = env.held(&["--name", "x"]);
+        let waiter = env.start(&mut env.run(["--name", "x", "--", "touch", "started"]));
+        env.await_waiters("x", 1);
         let pid = if keeper { waiter.keeper() } else { waiter.pid() };
         process::signal(pid, Signal::KILL);
-        bed.await_waiters("x", 0);
+        env.await_waiters("x", 0);
         let ended = waiter.finish();
         if keeper {
             assert_eq!(ended.text(), "");
@@ -55,51 +55,51 @@ fn a_killed_waiter_is_out_of_line_at_once_whichever_process_it_was() {
             assert!(ended.err.lines().last().is_some_and(|l| l.starts_with("dlock: ")), "{}", ended.err);
         }
         holder.release().silently(0);
-        bed.assert_free("x");
-        assert!(!bed.exists("started"));
-        bed.await_no_process();
+        env.assert_free("x");
+        assert!(!env.exists("started"));
+        env.await_no_process();
     }
 }
 
 #[test]
 fn a_stopped_waiter_stands_in_nobodys_way() {
     // A keeper that is stopped while it waits is replaced by its front, at the end of the line.
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
     let script = "echo $0 >>order";
     let stopped =
-        bed.start(&mut bed.run(["--name", "x", "--ttl", "3s", "--", "sh", "-c", script, "stopped"]));
-    bed.await_waiters("x", 1);
-    let later = bed.start(&mut bed.run(["-q", "--name", "x", "--", "sh", "-c", script, "later"]));
-    bed.await_waiters("x", 2);
+        env.start(&mut env.run(["--name", "x", "--ttl", "3s", "--", "sh", "-c", script, "stopped"]));
+    env.await_waiters("x", 1);
+    let later = env.start(&mut env.run(["-q", "--name", "x", "--", "sh", "-c", script, "later"]));
+    env.await_waiters("x", 2);
     process::signal(stopped.keeper(), Signal::STOP);
     until_true("word of the lost place", || stopped.err_so_far().contains("at the end"));
-    bed.await_waiters("x", 2);
+    env.await_waiters("x", 2);
     holder.release().silently(0);
     later.finish().silently(0);
     let ended = stopped.finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    assert_eq!(bed.read("order"), "later\nstopped\n");
-    bed.assert_free("x");
+    assert_eq!(env.read("order"), "later\nstopped\n");
+    env.assert_free("x");
 }
 
 #[test]
 fn a_waiter_whose_front_is_stopped_takes_the_lock_only_with_the_fronts_consent() {
-    let bed = Bed::new();
-    let holder = bed.held(&["--name", "x"]);
-    let waiter = bed.start(&mut bed.run(["--name", "x", "--ttl", "3s", "--", "touch", "started"]));
-    bed.await_waiters("x", 1);
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let waiter = env.start(&mut env.run(["--name", "x", "--ttl", "3s", "--", "touch", "started"]));
+    env.await_waiters("x", 1);
     waiter.signal(Signal::STOP);
     until_true("a stopped front", || process::is_stopped(waiter.pid()));
     holder.release().silently(0);
     // Unacknowledged before its deadline, the keeper leaves the line, and others go on.
-    let next = bed.start(&mut bed.run(["--name", "x", "--", "true"]));
+    let next = env.start(&mut env.run(["--name", "x", "--", "true"]));
     assert_eq!(next.finish().code(), Some(0));
-    assert!(!bed.exists("started"));
+    assert!(!env.exists("started"));
     waiter.signal(Signal::CONT);
     let ended = waiter.finish();
     assert!(ended.code().is_some_and(|c| c == 0 || c == 76 || c == 75), "{:?} {}", ended.status, ended.err);
     if ended.code() != Some(0) {
-        assert!(!bed.exists("started"));
+        assert!(!env.exists("started"));
     }
 }

@@ -1,8 +1,7 @@
-//! What the system tests share: a bed per test, processes, terminals and bounded waits.
+//! What the system tests share: an environment per test, processes, terminals and bounded waits.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
 
-pub(crate) mod bed;
 pub(crate) mod bounds;
 pub(crate) mod chance;
 pub(crate) mod choice;
@@ -15,13 +14,14 @@ pub(crate) mod running;
 pub(crate) mod scripts;
 pub(crate) mod service;
 pub(crate) mod terminal;
+pub(crate) mod test_env;
 pub(crate) mod unread;
 pub(crate) mod wait;
 pub(crate) mod way;
 pub(crate) mod witness;
 
-pub(crate) use bed::Bed;
 pub(crate) use bounds::within;
 pub(crate) use running::{Finished, Running};
 pub(crate) use service::Service;
+pub(crate) use test_env::TestEnv;
 pub(crate) use wait::until;

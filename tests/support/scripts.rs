@@ -1,7 +1,7 @@
 //! Scripts that several tests run as their commands.
 
-use super::bed::Bed;
 use super::process::{self, Process};
+use super::test_env::TestEnv;
 
 /// A process whose first thread has ended, which the process table shows as a zombie. `$1` gets a line when that is so.
 pub(crate) const ZOMBIE_LEADER: &str = r#"
@@ -72,21 +72,21 @@ pub(crate) struct Tree {
 
 impl Tree {
     /// The words of the command that grows the tree called `name`.
-    pub(crate) fn words(bed: &Bed, name: &str) -> (Self, Vec<String>) {
-        let script = bed.write("tree.sh", TREE);
+    pub(crate) fn words(env: &TestEnv, name: &str) -> (Self, Vec<String>) {
+        let script = env.write("tree.sh", TREE);
         let ready = format!("{name}.tree");
-        let tag = bed.path(&ready).display().to_string();
-        let (script, leader) = (script.display().to_string(), bed.write("zombie-leader.py", ZOMBIE_LEADER));
+        let tag = env.path(&ready).display().to_string();
+        let (script, leader) = (script.display().to_string(), env.write("zombie-leader.py", ZOMBIE_LEADER));
         let leader = leader.display().to_string();
-        let words = ["env", &format!("TEST_TREE={tag}"), "sh", &script, &tag, Bed::python(), &leader];
+        let words = ["env", &format!("TEST_TREE={tag}"), "sh", &script, &tag, TestEnv::python(), &leader];
         let words = words.iter().map(ToString::to_string).collect();
         (Self { tag, ready }, words)
     }
 
     /// Waits until the whole tree stands; returns its members.
     #[track_caller]
-    pub(crate) fn await_grown(&self, bed: &Bed) -> Vec<Process> {
-        bed.await_line(&self.ready);
+    pub(crate) fn await_grown(&self, env: &TestEnv) -> Vec<Process> {
+        env.await_line(&self.ready);
         let members = self.members();
         assert!(members.len() >= 12, "the tree is small: {members:?}");
         members
@@ -104,11 +104,11 @@ pub(crate) struct Overlap {
 }
 
 impl Overlap {
-    pub(crate) fn words(bed: &Bed, members: &[Process]) -> (Self, Vec<String>) {
-        let script = bed.write("overlap.sh", OVERLAP);
+    pub(crate) fn words(env: &TestEnv, members: &[Process]) -> (Self, Vec<String>) {
+        let script = env.write("overlap.sh", OVERLAP);
         let pids: Vec<String> = members.iter().map(|p| p.pid.to_string()).collect();
-        let pids = bed.write("members", &pids.join("\n"));
-        let report = bed.path("overlap");
+        let pids = env.write("members", &pids.join("\n"));
+        let report = env.path("overlap");
         let words = [&"sh".into(), &script, &pids, &report];
         let words = words.iter().map(|w| w.display().to_string()).collect();
         (Self { report: "overlap".to_owned() }, words)
@@ -116,8 +116,8 @@ impl Overlap {
 
     /// It has looked and seen nobody alive.
     #[track_caller]
-    pub(crate) fn assert_none(&self, bed: &Bed) {
-        assert_eq!(bed.read(&self.report), "looked\n");
+    pub(crate) fn assert_none(&self, env: &TestEnv) {
+        assert_eq!(env.read(&self.report), "looked\n");
     }
 }
 
@@ -128,41 +128,41 @@ pub(crate) struct Logger {
 
 impl Logger {
     /// The words of a logger called `name` that ends on the signals `ends`.
-    pub(crate) fn words(bed: &Bed, name: &str, ends: &[i32]) -> (Self, Vec<String>) {
-        let script = bed.write("logger.py", LOGGER);
+    pub(crate) fn words(env: &TestEnv, name: &str, ends: &[i32]) -> (Self, Vec<String>) {
+        let script = env.write("logger.py", LOGGER);
         let log = format!("{name}.signals");
-        let mut words = vec![Bed::python().to_owned(), script.display().to_string()];
-        words.push(bed.path(&log).display().to_string());
+        let mut words = vec![TestEnv::python().to_owned(), script.display().to_string()];
+        words.push(env.path(&log).display().to_string());
         words.extend(ends.iter().map(ToString::to_string));
         (Self { log }, words)
     }
 
     /// Waits until it listens; returns its pid.
     #[track_caller]
-    pub(crate) fn await_ready(&self, bed: &Bed) -> i32 {
+    pub(crate) fn await_ready(&self, env: &TestEnv) -> i32 {
         let line = super::until(&format!("a listener {}", self.log), || {
-            bed.read(&self.log).lines().next().map(str::to_owned)
+            env.read(&self.log).lines().next().map(str::to_owned)
         });
         line.trim_start_matches("ready ").parse().expect("its pid")
     }
 
     /// The signals that came, in order.
-    pub(crate) fn signals(&self, bed: &Bed) -> Vec<i32> {
-        let text = bed.read(&self.log);
+    pub(crate) fn signals(&self, env: &TestEnv) -> Vec<i32> {
+        let text = env.read(&self.log);
         let lines = text.lines().filter(|line| !line.starts_with("ready"));
         lines.map(|line| line.split(' ').next().expect("a word").parse().expect("a number")).collect()
     }
 
     /// How often `signal` came.
-    pub(crate) fn count(&self, bed: &Bed, signal: i32) -> usize {
-        self.signals(bed).into_iter().filter(|s| *s == signal).count()
+    pub(crate) fn count(&self, env: &TestEnv, signal: i32) -> usize {
+        self.signals(env).into_iter().filter(|s| *s == signal).count()
     }
 
     /// Waits until `signal` came.
     #[track_caller]
-    pub(crate) fn await_signal(&self, bed: &Bed, signal: i32) {
-        super::until(&format!("signal {signal} in {}: {:?}", self.log, self.signals(bed)), || {
-            (self.count(bed, signal) > 0).then_some(())
+    pub(crate) fn await_signal(&self, env: &TestEnv, signal: i32) {
+        super::until(&format!("signal {signal} in {}: {:?}", self.log, self.signals(env)), || {
+            (self.count(env, signal) > 0).then_some(())
         });
     }
 }

@@ -11,8 +11,8 @@ use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::bed::Bed;
 use super::process;
+use super::test_env::TestEnv;
 use super::wait::{until, until_or_else, until_true};
 
 /// What bash prompts with; no command under test prints it.
@@ -29,7 +29,7 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// A terminal on which `program` leads the session.
-    pub(crate) fn start(bed: &Bed, program: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start(env: &TestEnv, program: &str, arguments: &[&str]) -> Self {
         let ours =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&ours).expect("a terminal of our own");
@@ -40,7 +40,7 @@ impl Terminal {
         resize(&ours, 24, 80);
         let mut command = Command::new("env");
         command.args(["--default-signal", "setsid", "--ctty", program]).args(arguments);
-        bed.dress(&mut command);
+        env.dress(&mut command);
         command.env("TERM", "vt100").env("LESS", "").env("PAGER", "less");
         command.stdin(theirs.try_clone().expect("a descriptor"));
         command.stdout(theirs.try_clone().expect("a descriptor"));
@@ -53,11 +53,11 @@ impl Terminal {
     }
 
     /// A terminal with an interactive bash that is ready for a command; `run` is `dlock run --endpoint LOCKS`.
-    pub(crate) fn bash(bed: &Bed) -> Self {
+    pub(crate) fn bash(env: &TestEnv) -> Self {
         let settings = format!("bind 'set enable-bracketed-paste off' 2>/dev/null\nPS1='{PROMPT}'\n");
-        bed.write("bashrc", &settings);
-        let rc = bed.path("bashrc").display().to_string();
-        let mut terminal = Self::start(bed, "bash", &["--noprofile", "--rcfile", &rc, "-i"]);
+        env.write("bashrc", &settings);
+        let rc = env.path("bashrc").display().to_string();
+        let mut terminal = Self::start(env, "bash", &["--noprofile", "--rcfile", &rc, "-i"]);
         terminal.expect_prompt();
         terminal.type_line(r#"alias run='"$dlock" run --endpoint "$locks"'"#);
         terminal.expect_prompt();
@@ -195,11 +195,11 @@ fn record(mut from: File, screen: Arc<Mutex<Vec<u8>>>) {
 }
 
 /// A bash in whose foreground dlock runs `script` under the lock x; the script writes its pid to `pid`.
-pub(crate) fn running(bed: &Bed, options: &str, script: &str) -> (Terminal, i32) {
-    bed.write("command.sh", &format!("echo $$ >pid\n{script}\n"));
-    let mut terminal = Terminal::bash(bed);
+pub(crate) fn running(env: &TestEnv, options: &str, script: &str) -> (Terminal, i32) {
+    env.write("command.sh", &format!("echo $$ >pid\n{script}\n"));
+    let mut terminal = Terminal::bash(env);
     terminal.type_line(&format!("run --name x {options} -- sh command.sh"));
-    let command = bed.await_line("pid").parse().expect("a pid");
+    let command = env.await_line("pid").parse().expect("a pid");
     (terminal, command)
 }
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use super::bed::Bed;
 use super::process;
 use super::running::{Finished, Running};
+use super::test_env::TestEnv;
 
 /// By which subcommand a command gets its lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,18 +27,18 @@ impl Way {
     pub(crate) const OTHERS: [Self; 3] = [Self::Acquire, Self::Elect, Self::Forever];
 
     /// What runs `words` under the lock that the options describe.
-    pub(crate) fn command<W: AsRef<str>>(self, bed: &Bed, options: &[&str], words: &[W]) -> Command {
+    pub(crate) fn command<W: AsRef<str>>(self, env: &TestEnv, options: &[&str], words: &[W]) -> Command {
         let words = words.iter().map(AsRef::as_ref);
         let verb = match self {
             Self::Acquire => {
-                let mut command = bed.command("bash");
+                let mut command = env.command("bash");
                 command.args(["-c", SCRIPT, &options.len().to_string()]).args(options).args(words);
                 return command;
             }
             Self::Run => "run",
             Self::Elect | Self::Forever => "elect",
         };
-        let mut command = bed.verb(verb, options);
+        let mut command = env.verb(verb, options);
         if self == Self::Forever {
             command.arg("--forever");
         }

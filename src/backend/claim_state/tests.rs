@@ -187,7 +187,7 @@ async fn one_looks_when_told_or_when_it_is_due_until_it_differs() {
     source.due = clock.now() + TTL;
     source.told.notify_one();
     assert_eq!(publisher.follow(Some(&seen), &source).await.expect("found"), waiting(1));
-    assert_eq!(source.looks(), [Cause::Told, Cause::Due]);
+    assert_eq!(source.looks(), [Cause::Notified, Cause::Due]);
     assert_eq!(clock.now(), source.due);
 }
 

@@ -322,7 +322,7 @@ impl Source for Shared {
     async fn look(&self, cause: Cause) -> Result<()> {
         let looked = match cause {
             Cause::Asked => self.find_out(self.soon()).await.map(drop),
-            Cause::Told | Cause::Due => self.trouble.borrow().clone().map_or(Ok(()), Err),
+            Cause::Notified | Cause::Due => self.trouble.borrow().clone().map_or(Ok(()), Err),
         };
         self.named(looked, "follow the queue")
     }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::server::{Call, NAME};
-use super::{Fault, MemoryServer};
+use super::{MemoryServer, Mutation};
 use crate::backend::Claim;
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Moment, Request, Result};
@@ -24,7 +24,7 @@ pub(super) struct MemoryClaim {
     news: watch::Receiver<ClaimState>,
     last_good: Mutex<Moment>,
     left: AtomicBool,
-    /// What `changed` told last, for the fault that compares with this instead of with `seen`.
+    /// What `changed` told last, for the mutation that compares with this instead of with `seen`.
     told: Mutex<Option<ClaimState>>,
 }
 
@@ -60,7 +60,7 @@ impl MemoryClaim {
 
     /// Whether `state` is news to one who has seen `seen`.
     fn is_news(&self, state: &ClaimState, seen: Option<&ClaimState>) -> bool {
-        if self.server.has(Fault::LosesWakeUps) {
+        if self.server.has(Mutation::LosesWakeUps) {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             let last = told.replace(state.clone());
             return seen.is_none() || last.as_ref() != Some(state);
@@ -79,7 +79,7 @@ impl Claim for MemoryClaim {
         let mut news = self.news.clone();
         let mut starts = self.server.starts();
         let first = news.borrow().clone();
-        let seen = if self.server.has(Fault::FirstAnswerLate) { seen.or(Some(&first)) } else { seen };
+        let seen = if self.server.has(Mutation::FirstAnswerLate) { seen.or(Some(&first)) } else { seen };
         loop {
             self.server.thawed().await;
             if self.left.load(Ordering::Relaxed) {
@@ -111,7 +111,7 @@ impl Claim for MemoryClaim {
         let end = self.clock.now();
         let mut last_good = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
         if renewed {
-            let from = if self.server.has(Fault::RenewCountsFromEnd) { end } else { begin };
+            let from = if self.server.has(Mutation::RenewCountsFromEnd) { end } else { begin };
             *last_good = (*last_good).max(from);
         }
         Ok(*last_good)

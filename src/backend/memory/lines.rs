@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use super::Fault;
+use super::Mutation;
 use crate::lock::claim::Granted;
 use crate::lock::{
     ClaimId, ClaimState, ErrorKind, FencingToken, Grant, Holder, LockName, LossReason, Mode, Moment, Request,
@@ -50,7 +50,7 @@ pub(super) struct Hold {
 /// All lines of a server. Every method is one step of the service: nothing happens between its parts.
 #[derive(Debug)]
 pub(super) struct Lines {
-    pub(super) fault: Option<Fault>,
+    pub(super) mutation: Option<Mutation>,
     /// In order of arrival.
     pub(super) entries: Vec<Entry>,
     pub(super) ended: HashMap<ClaimId, Entry>,
@@ -62,9 +62,9 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(fault: Option<Fault>) -> Self {
+    pub(super) fn new(mutation: Option<Mutation>) -> Self {
         Self {
-            fault,
+            mutation,
             entries: Vec::new(),
             ended: HashMap::new(),
             successes: HashMap::new(),
@@ -74,8 +74,8 @@ impl Lines {
         }
     }
 
-    pub(super) fn has(&self, fault: Fault) -> bool {
-        self.fault == Some(fault)
+    pub(super) fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
     }
 
     pub(super) fn position(&self, id: ClaimId) -> Option<usize> {
@@ -104,9 +104,9 @@ impl Lines {
     }
 
     fn keeps(&self, entry: &Entry) -> bool {
-        match self.fault {
-            Some(Fault::KeepsAbandonedWaiters) => entry.hold.is_none(),
-            Some(Fault::KeepsAbandonedHolders) => entry.hold.is_some(),
+        match self.mutation {
+            Some(Mutation::KeepsAbandonedWaiters) => entry.hold.is_none(),
+            Some(Mutation::KeepsAbandonedHolders) => entry.hold.is_some(),
             _ => false,
         }
     }
@@ -114,7 +114,7 @@ impl Lines {
     /// Takes the entry out of all lines, for ever.
     pub(super) fn end(&mut self, at: usize, last: ClaimState) {
         let entry = self.entries.remove(at);
-        if !self.has(Fault::TellsNoLoss) {
+        if !self.has(Mutation::TellsNoLoss) {
             entry.news.send_replace(last);
         }
         self.version += 1;
@@ -125,7 +125,7 @@ impl Lines {
     pub(super) fn line(&self, name: &LockName) -> Vec<usize> {
         let in_line = |e: &Entry| e.request.names.iter().any(|n| self.same(n, name));
         let mut line: Vec<usize> = (0..self.entries.len()).filter(|i| in_line(&self.entries[*i])).collect();
-        if self.has(Fault::GrantsOutOfOrder) {
+        if self.has(Mutation::GrantsOutOfOrder) {
             line.sort_by_key(|i| if self.entries[*i].hold.is_some() { *i } else { usize::MAX - i });
         }
         line
@@ -133,9 +133,9 @@ impl Lines {
 
     fn same(&self, a: &LockName, b: &LockName) -> bool {
         let first = |n: &LockName| n.as_str().split('/').next().map(str::to_owned);
-        match self.fault {
-            Some(Fault::FoldsNames) => a.as_str().eq_ignore_ascii_case(b.as_str()),
-            Some(Fault::CutsNamesAtSlash) => first(a) == first(b),
+        match self.mutation {
+            Some(Mutation::FoldsNames) => a.as_str().eq_ignore_ascii_case(b.as_str()),
+            Some(Mutation::CutsNamesAtSlash) => first(a) == first(b),
             _ => a == b,
         }
     }
@@ -149,15 +149,15 @@ impl Lines {
         let mut line = self.line(name);
         let modes = self.modes(&line);
         let held = queue::held(&modes);
-        let extra = match (self.fault, modes.first()) {
-            (Some(Fault::SlotsAdmitOneTooMany), Some(Mode::Slots(_)))
-            | (Some(Fault::TellsHoldEarly), Some(Mode::Exclusive)) => true,
-            (Some(Fault::Reentrant), Some(_)) => {
+        let extra = match (self.mutation, modes.first()) {
+            (Some(Mutation::SlotsAdmitOneTooMany), Some(Mode::Slots(_)))
+            | (Some(Mutation::TellsHoldEarly), Some(Mode::Exclusive)) => true,
+            (Some(Mutation::Reentrant), Some(_)) => {
                 line.get(held).is_some_and(|i| self.holder(*i) == self.holder(line[0]))
             }
             _ => false,
         };
-        if self.has(Fault::SharedPassesExclusive) && modes.first() == Some(&Mode::Shared) {
+        if self.has(Mutation::SharedPassesExclusive) && modes.first() == Some(&Mode::Shared) {
             line.retain(|i| self.entries[*i].request.mode == Mode::Shared);
             return line;
         }
@@ -171,7 +171,7 @@ impl Lines {
 
     fn may_hold(&self, at: usize) -> bool {
         let names = &self.entries[at].request.names;
-        let needed = if self.has(Fault::TellsHoldOnFirstName) { &names[..1] } else { &names[..] };
+        let needed = if self.has(Mutation::TellsHoldOnFirstName) { &names[..1] } else { &names[..] };
         needed.iter().all(|name| self.free(name).contains(&at))
     }
 
@@ -182,21 +182,21 @@ impl Lines {
             .iter()
             .map(|name| Granted { token: self.next_token(mode), slot: self.free_slot(name, mode) })
             .collect();
-        let late = self.has(Fault::GrantCountsFromGrant);
+        let late = self.has(Mutation::GrantCountsFromGrant);
         let entry = &mut self.entries[at];
         let counts_from = if late { now } else { entry.counts_from };
         entry.hold = Some(Hold { grant: Grant { names, counts_from }, at: now, since: SystemTime::now() });
     }
 
     fn next_token(&mut self, mode: Mode) -> FencingToken {
-        let counter = if self.has(Fault::TokensPerMode) && mode == Mode::Shared {
+        let counter = if self.has(Mutation::TokensPerMode) && mode == Mode::Shared {
             &mut self.last_shared_token
         } else {
             &mut self.last_token
         };
         *counter += 1;
-        let number = match self.fault {
-            Some(Fault::RepeatsToken) if *counter % 5 == 0 => *counter - 1,
+        let number = match self.mutation {
+            Some(Mutation::RepeatsToken) if *counter % 5 == 0 => *counter - 1,
             _ => *counter,
         };
         FencingToken::new(number).expect("counts from one")
@@ -224,7 +224,9 @@ impl Lines {
     pub(super) fn state(&self, at: usize) -> ClaimState {
         let entry = &self.entries[at];
         match (&entry.asked, &entry.hold) {
-            (Some(by), _) if !self.has(Fault::AskIsForgotten) => ClaimState::AskedToLeave { by: by.clone() },
+            (Some(by), _) if !self.has(Mutation::AskIsForgotten) => {
+                ClaimState::AskedToLeave { by: by.clone() }
+            }
             (_, Some(hold)) => ClaimState::Held(hold.grant.clone()),
             _ => {
                 let (ahead, first) = self.ahead(at);

@@ -1,12 +1,12 @@
-//! The reference implementation: a service inside one process, with switches for its faults.
+//! The reference implementation: a service inside one process, with switches that break it (mutations).
 //!
 //! It is what the contract means, in the fewest words, and what the contract suite is tried on: with one
-//! [`Fault`] seeded the suite must fail. Nothing outside tests uses it.
+//! [`Mutation`] seeded the suite must fail. Nothing outside tests uses it.
 
 mod claim;
 mod deadlock;
-mod fault;
 mod lines;
+mod mutation;
 mod observe;
 mod server;
 mod steps;
@@ -22,8 +22,8 @@ use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, Risk, To
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use claim::MemoryClaim;
-pub use fault::Fault;
 use lines::Refusal;
+pub use mutation::Mutation;
 pub use server::MemoryServer;
 use server::{Call, NAME};
 

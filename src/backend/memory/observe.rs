@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{Fault, MemoryServer};
+use super::{MemoryServer, Mutation};
 use crate::backend::fault::FaultResult;
 use crate::backend::observe::{Watched, first_expiry};
 use crate::lock::{LockName, LockStatus, Moment};
@@ -29,13 +29,13 @@ impl Watched for WatchedLine {
 
     async fn notified(&mut self) -> FaultResult<()> {
         let changed = self.changes.changed().await;
-        if changed.is_err() || self.server.has(Fault::ObserverSleeps) {
+        if changed.is_err() || self.server.has(Mutation::ObserverSleeps) {
             std::future::pending::<()>().await;
         }
         Ok(())
     }
 
     fn next_look(&mut self, status: &LockStatus, _: bool, now: Moment) -> Moment {
-        if self.server.has(Fault::ObserverSleeps) { Moment::NEVER } else { first_expiry(status, now) }
+        if self.server.has(Mutation::ObserverSleeps) { Moment::NEVER } else { first_expiry(status, now) }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use super::Fault;
+use super::Mutation;
 use super::lines::{Lines, Refusal};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, LossReason, Moment, Result};
@@ -18,7 +18,7 @@ pub(super) const NAME: &str = "memory";
 pub struct MemoryServer {
     number: u64,
     clock: Clock,
-    fault: Option<Fault>,
+    mutation: Option<Mutation>,
     lines: Mutex<Lines>,
     frozen: watch::Sender<bool>,
     starts: watch::Sender<u64>,
@@ -32,17 +32,17 @@ impl MemoryServer {
     }
 
     /// A service with one defect.
-    pub fn with_fault(clock: Clock, fault: Fault) -> Arc<Self> {
-        Self::start(clock, Some(fault))
+    pub fn with_mutation(clock: Clock, mutation: Mutation) -> Arc<Self> {
+        Self::start(clock, Some(mutation))
     }
 
-    fn start(clock: Clock, fault: Option<Fault>) -> Arc<Self> {
+    fn start(clock: Clock, mutation: Option<Mutation>) -> Arc<Self> {
         static SERVERS: AtomicU64 = AtomicU64::new(1);
         Arc::new(Self {
             number: SERVERS.fetch_add(1, Ordering::Relaxed),
             clock,
-            fault,
-            lines: Mutex::new(Lines::new(fault)),
+            mutation,
+            lines: Mutex::new(Lines::new(mutation)),
             frozen: watch::Sender::new(false),
             starts: watch::Sender::new(0),
             changes: watch::Sender::new(0),
@@ -80,8 +80,8 @@ impl MemoryServer {
         self.clock
     }
 
-    pub(super) fn has(&self, fault: Fault) -> bool {
-        self.fault == Some(fault)
+    pub(super) fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
     }
 
     pub(super) fn identity(&self) -> String {
@@ -144,7 +144,7 @@ impl Call<'_> {
             result
         };
         let deadline = async {
-            let never = self.server.has(Fault::IgnoresDeadlines);
+            let never = self.server.has(Mutation::IgnoresDeadlines);
             self.clock.sleep_until(if never { Moment::NEVER } else { self.deadline }).await;
         };
         let refusal = tokio::select! {
@@ -156,7 +156,7 @@ impl Call<'_> {
             _ = starts.changed() => Refusal::new(ErrorKind::Unavailable, "the service restarted"),
             () = deadline => Refusal::new(ErrorKind::Unavailable, "no answer by the deadline"),
         };
-        let lock = self.lock.filter(|_| !self.server.has(Fault::ErrorWithoutLock));
+        let lock = self.lock.filter(|_| !self.server.has(Mutation::ErrorWithoutLock));
         Err(Error::new(refusal.kind, NAME, self.operation, lock, refusal.reason))
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 use super::lines::{Entry, Lines, Refusal};
-use super::{Evict, Fault, deadlock};
+use super::{Evict, Mutation, deadlock};
 use crate::backend::mixing::{Use, mismatch};
 use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Moment, Request};
 
@@ -19,14 +19,14 @@ impl Lines {
         counts_from: Moment,
         now: Moment,
     ) -> Result<News, Refusal> {
-        if !self.has(Fault::EnterNotIdempotent) {
+        if !self.has(Mutation::EnterNotIdempotent) {
             let known = self.position(request.id).map(|at| &self.entries[at]);
             if let Some(entry) = known.or_else(|| self.ended.get(&request.id)) {
                 return Ok(entry.news.subscribe());
             }
         }
         let mismatch = match self.check_kinds(request) {
-            Err(refusal) if !self.has(Fault::MismatchStays) => return Err(refusal),
+            Err(refusal) if !self.has(Mutation::MismatchStays) => return Err(refusal),
             other => other,
         };
         let replaced = self.superseded(request);
@@ -42,18 +42,20 @@ impl Lines {
 
     fn push(&mut self, request: &Request, counts_from: Moment, now: Moment) -> News {
         let mut request = request.clone();
-        match self.fault {
-            Some(Fault::EntersFirstNameOnly) => request.names.truncate(1),
-            Some(Fault::TokensRestartWhenIdle) if self.line(&request.names[0]).is_empty() => {
+        match self.mutation {
+            Some(Mutation::EntersFirstNameOnly) => request.names.truncate(1),
+            Some(Mutation::TokensRestartWhenIdle) if self.line(&request.names[0]).is_empty() => {
                 self.last_token = 0;
             }
-            Some(Fault::TruncatesTexts) => each_text(&mut request.holder, |t| t.chars().take(64).collect()),
-            Some(Fault::CleansTexts) => {
+            Some(Mutation::TruncatesTexts) => {
+                each_text(&mut request.holder, |t| t.chars().take(64).collect());
+            }
+            Some(Mutation::CleansTexts) => {
                 each_text(&mut request.holder, |t| t.chars().filter(|c| !c.is_control()).collect());
             }
             _ => {}
         }
-        let start = if self.has(Fault::TrustsClientClock) { counts_from } else { now };
+        let start = if self.has(Mutation::TrustsClientClock) { counts_from } else { now };
         let (sender, news) = watch::channel(ClaimState::Waiting { ahead: None, holder: None });
         self.entries.push(Entry {
             expires: start + request.ttl,
@@ -74,17 +76,20 @@ impl Lines {
             let odd = |i: &usize| !self.entries[*i].request.mode.mixes_with(request.mode);
             self.line(name).into_iter().find(odd).map(|at| (name, at))
         });
-        let Some((name, at)) = other.filter(|_| !self.has(Fault::MixesKinds)) else { return Ok(()) };
+        let Some((name, at)) = other.filter(|_| !self.has(Mutation::MixesKinds)) else { return Ok(()) };
         let Request { mode, holder, .. } = &self.entries[at].request;
-        let kind =
-            if self.has(Fault::MismatchIsTransient) { ErrorKind::Unavailable } else { ErrorKind::Mismatch };
-        let who = if self.has(Fault::MismatchUnnamed) { "others".to_owned() } else { holder.to_string() };
+        let kind = if self.has(Mutation::MismatchIsTransient) {
+            ErrorKind::Unavailable
+        } else {
+            ErrorKind::Mismatch
+        };
+        let who = if self.has(Mutation::MismatchUnnamed) { "others".to_owned() } else { holder.to_string() };
         Err(Refusal::new(kind, mismatch(Some(name), Some(&who), Use::Mode(*mode), request.mode)))
     }
 
     /// The older waiters whose place `request` takes.
     fn superseded(&self, request: &Request) -> Vec<ClaimId> {
-        let also_holders = self.has(Fault::SupersedeEndsHolder);
+        let also_holders = self.has(Mutation::SupersedeEndsHolder);
         let older = self.entries.iter().filter(|e| {
             request.supersede
                 && e.request.supersede
@@ -92,11 +97,11 @@ impl Lines {
                 && e.request.names.iter().any(|n| request.names.contains(n))
         });
         let ids = older.map(|e| e.request.id).collect();
-        if self.has(Fault::SupersedeIgnored) { Vec::new() } else { ids }
+        if self.has(Mutation::SupersedeIgnored) { Vec::new() } else { ids }
     }
 
     fn check_deadlock(&self, request: &Request, without: &[ClaimId]) -> Result<(), Refusal> {
-        if request.ancestors.is_empty() || self.has(Fault::DeadlockUnseen) {
+        if request.ancestors.is_empty() || self.has(Mutation::DeadlockUnseen) {
             return Ok(());
         }
         let mut claims: Vec<&Request> =
@@ -104,7 +109,7 @@ impl Lines {
         claims.push(request);
         let Some(steps) = deadlock::cycle(&claims) else {
             let waits = request.names.iter().any(|name| !self.line(name).is_empty());
-            return if waits && self.has(Fault::SiblingsCount) {
+            return if waits && self.has(Mutation::SiblingsCount) {
                 Err(Refusal::new(ErrorKind::Deadlock, "a nested wait"))
             } else {
                 Ok(())
@@ -132,14 +137,14 @@ impl Lines {
 
     /// Gives a live entry another ttl; says whether there was one.
     pub(super) fn renew(&mut self, id: ClaimId, counts_from: Moment, now: Moment) -> bool {
-        if self.has(Fault::RevivesExpired)
+        if self.has(Mutation::RevivesExpired)
             && let Some(entry) = self.ended.remove(&id)
         {
             self.entries.insert(0, entry);
         }
         let Some(at) = self.position(id) else { return false };
-        let trusting = self.has(Fault::TrustsClientClock);
-        if !self.has(Fault::RenewDoesNothing) {
+        let trusting = self.has(Mutation::TrustsClientClock);
+        if !self.has(Mutation::RenewDoesNothing) {
             let entry = &mut self.entries[at];
             let start = if trusting { counts_from } else { now };
             entry.expires = start + entry.request.ttl;
@@ -151,20 +156,20 @@ impl Lines {
     /// Takes the entry out of its lines.
     pub(super) fn leave(&mut self, id: ClaimId, succeeded: bool) -> Result<(), Refusal> {
         let Some(at) = self.position(id) else {
-            let strict = self.has(Fault::LeaveNotIdempotent);
+            let strict = self.has(Mutation::LeaveNotIdempotent);
             return if strict { Err(Refusal::new(ErrorKind::Corrupt, "no such entry")) } else { Ok(()) };
         };
-        if self.has(Fault::WaiterCannotLeave) && self.entries[at].hold.is_none() {
+        if self.has(Mutation::WaiterCannotLeave) && self.entries[at].hold.is_none() {
             return Ok(());
         }
-        if (succeeded || self.has(Fault::RecordsFailure))
+        if (succeeded || self.has(Mutation::RecordsFailure))
             && let Some(hold) = &self.entries[at].hold
         {
             let acquired = hold.at;
             let names = self.entries[at].request.names.clone();
             self.successes.extend(names.into_iter().map(|name| (name, acquired)));
         }
-        let cut = self.has(Fault::WithdrawCutsLine) && self.entries[at].hold.is_none();
+        let cut = self.has(Mutation::WithdrawCutsLine) && self.entries[at].hold.is_none();
         let last = ClaimState::Lost(LossReason::Evicted(None));
         self.end(at, last.clone());
         while cut && at < self.entries.len() {
@@ -176,17 +181,17 @@ impl Lines {
     /// Acts on exactly the entry `id` of the line of `name`; says whether there was one to act on.
     pub(super) fn evict(&mut self, name: &LockName, id: ClaimId, how: Evict, by: &Holder) -> bool {
         let line = self.line(name);
-        let found = if self.has(Fault::EvictsHolder) {
+        let found = if self.has(Mutation::EvictsHolder) {
             line.first().copied()
         } else {
             line.into_iter().find(|i| self.entries[*i].request.id == id)
         };
         let Some(at) = found else { return false };
-        if self.has(Fault::UnansweredCannotBeEvicted) && !self.entries[at].answered {
+        if self.has(Mutation::UnansweredCannotBeEvicted) && !self.entries[at].answered {
             return false;
         }
         match how {
-            Evict::Ask if !self.has(Fault::AskRemoves) => {
+            Evict::Ask if !self.has(Mutation::AskRemoves) => {
                 self.entries[at].asked = Some(by.clone());
                 self.version += 1;
             }
@@ -201,7 +206,8 @@ impl Lines {
     pub(super) fn publish(&mut self, name: &LockName, id: ClaimId, value: &str) -> bool {
         let holds = |at: &usize| {
             let entry = &self.entries[*at];
-            entry.request.names.contains(name) && (entry.hold.is_some() || self.has(Fault::WaiterPublishes))
+            entry.request.names.contains(name)
+                && (entry.hold.is_some() || self.has(Mutation::WaiterPublishes))
         };
         let Some(at) = self.position(id).filter(holds) else { return false };
         self.entries[at].request.holder.label = Some(value.to_owned());
@@ -216,9 +222,9 @@ impl Lines {
 
     /// What a restart that keeps the data changes: nothing.
     pub(super) fn restart(&mut self) {
-        match self.fault {
-            Some(Fault::ForgetsTokensOnRestart) => self.last_token = 0,
-            Some(Fault::ForgetsWaitersOnRestart) => {
+        match self.mutation {
+            Some(Mutation::ForgetsTokensOnRestart) => self.last_token = 0,
+            Some(Mutation::ForgetsWaitersOnRestart) => {
                 while let Some(at) = self.entries.iter().position(|e| e.hold.is_none()) {
                     self.end(at, ClaimState::Lost(LossReason::SessionEnded));
                 }

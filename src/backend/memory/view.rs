@@ -1,6 +1,6 @@
 //! The lines as seen from outside.
 
-use super::Fault;
+use super::Mutation;
 use super::lines::Lines;
 use crate::lock::{Entry, LockName, LockStatus, Moment};
 
@@ -8,7 +8,7 @@ impl Lines {
     /// Holders and waiters of one line, in order.
     pub(super) fn inspect(&mut self, name: &LockName, now: Moment) -> LockStatus {
         let status = self.status(name, now);
-        if self.has(Fault::InspectPurges) {
+        if self.has(Mutation::InspectPurges) {
             self.entries.retain(|e| e.hold.is_some());
         }
         status
@@ -17,7 +17,7 @@ impl Lines {
     /// The lines in use whose names start with `prefix`, by name.
     pub(super) fn list(&self, prefix: &str, now: Moment) -> Vec<LockStatus> {
         let mut names: Vec<&LockName> = self.entries.iter().flat_map(|e| &e.request.names).collect();
-        if !self.has(Fault::ListUnsorted) {
+        if !self.has(Mutation::ListUnsorted) {
             names.sort();
         }
         names.dedup();
@@ -25,7 +25,7 @@ impl Lines {
         names.into_iter().map(|name| self.status(name, now)).collect()
     }
 
-    /// As [`Lines::inspect`], without its fault.
+    /// As [`Lines::inspect`], without its mutation.
     pub(super) fn status(&self, name: &LockName, now: Moment) -> LockStatus {
         let with_clock = |i: usize| {
             let ttl = Some(self.entries[i].expires.since(now));

@@ -105,14 +105,14 @@ impl SqlClaim {
     /// From now on the session of `answer` tells of what comes after it.
     fn arm(&self, answer: &Answer, asked: bool) {
         let mut view = self.view();
-        let tells = asked && answer.session.tells();
-        if !tells {
+        let can_notify = asked && answer.session.can_notify();
+        if !can_notify {
             let soon = self.service.clock.now() + POLL;
             view.look_at = view.look_at.min(soon);
         }
         // One that could tell and was not asked is asked with the next look.
-        view.armed = (tells || !answer.session.tells())
-            .then(|| Armed { session: Arc::clone(&answer.session), told: answer.told });
+        view.armed = (can_notify || !answer.session.can_notify())
+            .then(|| Armed { session: Arc::clone(&answer.session), notified: answer.notified });
     }
 
     /// Whether `session` was told already that it is to tell.
@@ -125,7 +125,7 @@ impl SqlClaim {
     async fn find_out(&self, how: Look, listen: bool, deadline: Moment) -> FaultResult<()> {
         let asked = AtomicBool::new(false);
         let batch = |session: &Arc<dyn Session>| {
-            let ask = listen && session.tells() && !self.is_armed(session);
+            let ask = listen && session.can_notify() && !self.is_armed(session);
             asked.store(ask, Ordering::Relaxed);
             match how {
                 Look::Renew => self.steps().renew(self.mode, self.ttl, ask),
@@ -138,16 +138,16 @@ impl SqlClaim {
         let mut answer = self.service.call(deadline, Patience::Once, &batch).await?;
         // What can tell is known only when it has answered something.
         if listen
-            && answer.session.tells()
+            && answer.session.can_notify()
             && !asked.load(Ordering::Relaxed)
             && !self.is_armed(&answer.session)
         {
             answer = self.service.call(deadline, Patience::Once, &batch).await?;
         }
-        let told = asked.load(Ordering::Relaxed) || self.is_armed(&answer.session);
+        let notified = asked.load(Ordering::Relaxed) || self.is_armed(&answer.session);
         self.take(Position::all(&answer.sets, self.names.len())?);
         if listen {
-            self.arm(&answer, told);
+            self.arm(&answer, notified);
         }
         self.collect(deadline).await?;
         if self.publisher.has_ended() {
@@ -219,9 +219,10 @@ impl Source for SqlClaim {
     fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
         let view = self.view();
         let wait = view.wait(self.id);
-        let told = view.armed.clone();
-        let told = told.map(|armed| async move { armed.session.news_after(armed.told, Some(&wait)).await });
-        (told, view.look_at)
+        let notified = view.armed.clone();
+        let notified = notified
+            .map(|armed| async move { armed.session.notified_after(armed.notified, Some(&wait)).await });
+        (notified, view.look_at)
     }
 
     async fn look(&self, cause: Cause) -> Result<()> {
@@ -229,7 +230,7 @@ impl Source for SqlClaim {
             return Ok(());
         }
         // The end of a lease is not in the rows.
-        let how = if cause == Cause::Told { Look::Read } else { Look::Step };
+        let how = if cause == Cause::Notified { Look::Read } else { Look::Step };
         let found = self.find_out(how, true, self.soon()).await;
         if found.is_err() {
             self.view().armed = None;

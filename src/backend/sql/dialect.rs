@@ -32,11 +32,11 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
     fn is_open(&self) -> bool;
 
     /// Whether the server can wake this client; if not (a pooler stands between), one looks every 500 ms.
-    fn tells(&self) -> bool;
+    fn can_notify(&self) -> bool;
 
     /// Whether a change that concerns the claim `own` would be told now; for databases where one is told only as long as
-    /// somebody waits in [`Session::news_after`].
-    fn hears(&self, own: ClaimId) -> bool {
+    /// somebody waits in [`Session::notified_after`].
+    fn will_notify(&self, own: ClaimId) -> bool {
         let _ = own;
         true
     }
@@ -48,29 +48,29 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
     }
 
     /// How often the server has told of something.
-    fn told(&self) -> u64;
+    fn notified_count(&self) -> u64;
 
-    /// What the row of the claim `own` was read to have been given, if that is all that was told since `told`, and
+    /// What the row of the claim `own` was read to have been given, if that is all that was told since `notified`, and
     /// survives a crash of the server; for databases that read the row while they wake somebody.
-    fn given(&self, own: ClaimId, told: u64) -> Option<Granted> {
-        let _ = (own, told);
+    fn given(&self, own: ClaimId, notified: u64) -> Option<Granted> {
+        let _ = (own, notified);
         None
     }
 
-    /// Completes when the server has told more often than `told`, or the session has ended. `wait` says what
+    /// Completes when the server has told more often than `notified`, or the session has ended. `wait` says what
     /// a claim waits for, for databases where one waits for that. Cancel-safe.
-    async fn news_after(&self, told: u64, wait: Option<&Wait>);
+    async fn notified_after(&self, notified: u64, wait: Option<&Wait>);
 }
 
 /// What the server has told of.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Told {
+pub(super) struct Notified {
     /// How often it has told.
     pub(super) count: u64,
     given: Option<(ClaimId, Granted)>,
 }
 
-impl Told {
+impl Notified {
     /// Counts one more; `given` is what it says that a claim was given.
     pub(super) fn add(&mut self, given: Option<(ClaimId, Granted)>) {
         self.count += 1;
@@ -78,8 +78,8 @@ impl Told {
     }
 
     /// As [`Session::given`].
-    pub(super) fn given(&self, own: ClaimId, told: u64) -> Option<Granted> {
-        let (claim, granted) = self.given.filter(|_| self.count == told + 1)?;
+    pub(super) fn given(&self, own: ClaimId, notified: u64) -> Option<Granted> {
+        let (claim, granted) = self.given.filter(|_| self.count == notified + 1)?;
         (claim == own).then_some(granted)
     }
 }
@@ -251,18 +251,18 @@ mod tests {
     fn what_was_given_is_news_only_if_nothing_else_is() {
         let (own, other) = (ClaimId::from_bytes([1; 16]), ClaimId::from_bytes([2; 16]));
         let granted = Granted { token: crate::lock::FencingToken::new(7).expect("not zero"), slot: None };
-        let mut told = Told::default();
-        assert_eq!(told.given(own, 0), None);
-        told.add(Some((own, granted)));
+        let mut notified = Notified::default();
+        assert_eq!(notified.given(own, 0), None);
+        notified.add(Some((own, granted)));
         assert_eq!(
-            (told.given(own, 0), told.given(other, 0), told.given(own, 1)),
+            (notified.given(own, 0), notified.given(other, 0), notified.given(own, 1)),
             (Some(granted), None, None)
         );
         // Somebody may have asked it to leave before or after.
-        told.add(None);
-        assert_eq!((told.given(own, 0), told.given(own, 1)), (None, None));
-        told.add(Some((own, granted)));
-        assert_eq!((told.given(own, 1), told.given(own, 2)), (None, Some(granted)));
+        notified.add(None);
+        assert_eq!((notified.given(own, 0), notified.given(own, 1)), (None, None));
+        notified.add(Some((own, granted)));
+        assert_eq!((notified.given(own, 1), notified.given(own, 2)), (None, Some(granted)));
     }
 
     #[test]

@@ -20,22 +20,22 @@ const AT_LEAST: Duration = Duration::from_secs(10);
 pub(super) struct WatchedLine {
     service: Service,
     /// Over which session changes are told, and how often it had told before the last look.
-    told: Option<(Arc<dyn Session>, u64)>,
+    notified: Option<(Arc<dyn Session>, u64)>,
 }
 
 impl WatchedLine {
     pub(super) fn new(service: &Service) -> Self {
-        Self { service: Service::new(Arc::clone(&service.dialect), service.clock), told: None }
+        Self { service: Service::new(Arc::clone(&service.dialect), service.clock), notified: None }
     }
 
     /// The session that tells of changes. One that a pooler lends must be left as it is, and tells nothing.
     async fn told_by(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Arc<dyn Session>>> {
-        if let Some((session, _)) = self.told.as_ref().filter(|(session, _)| session.is_open()) {
+        if let Some((session, _)) = self.notified.as_ref().filter(|(session, _)| session.is_open()) {
             return Ok(Some(Arc::clone(session)));
         }
         let watch = self.service.dialect.watch(name);
         let first = self.service.read(deadline, "SELECT 1;").await?;
-        if watch.is_empty() || !first.is_some_and(|answer| answer.session.tells()) {
+        if watch.is_empty() || !first.is_some_and(|answer| answer.session.can_notify()) {
             return Ok(None);
         }
         // An exchange of its own: what is told is told from its end on.
@@ -47,25 +47,25 @@ impl Watched for WatchedLine {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let deadline = self.service.clock.now() + LOOK;
         let told_by = self.told_by(name, deadline).await?;
-        self.told = None;
+        self.notified = None;
         let question = steps::line(&*self.service.dialect, Some(name));
         let Some(answer) = self.service.read(deadline, &question).await? else {
             return Ok(inspect::status_of(name, &inspect::Lines::new()));
         };
-        let tells = told_by.is_some_and(|session| Arc::ptr_eq(&session, &answer.session));
-        self.told = tells.then_some((answer.session, answer.told));
+        let can_notify = told_by.is_some_and(|session| Arc::ptr_eq(&session, &answer.session));
+        self.notified = can_notify.then_some((answer.session, answer.notified));
         Ok(inspect::status_of(name, &inspect::lines(&answer.sets)?))
     }
 
     async fn notified(&mut self) -> FaultResult<()> {
-        match &self.told {
-            Some((session, told)) => session.news_after(*told, None).await,
+        match &self.notified {
+            Some((session, notified)) => session.notified_after(*notified, None).await,
             None => std::future::pending().await,
         }
         Ok(())
     }
 
     fn next_look(&mut self, status: &LockStatus, _: bool, now: Moment) -> Moment {
-        first_expiry(status, now).min(now + if self.told.is_some() { AT_LEAST } else { POLL })
+        first_expiry(status, now).min(now + if self.notified.is_some() { AT_LEAST } else { POLL })
     }
 }

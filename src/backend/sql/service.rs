@@ -46,7 +46,7 @@ pub(super) struct Answer {
     pub(super) sets: Sets,
     pub(super) session: Arc<dyn Session>,
     /// How often the session had told before the batch was sent.
-    pub(super) told: u64,
+    pub(super) notified: u64,
     /// When this batch was sent, after whatever came to nothing before.
     pub(super) sent: Moment,
 }
@@ -190,9 +190,9 @@ impl Service {
                 }
             };
             *current = Some(Arc::clone(&session));
-            let (told, sent) = (session.told(), self.clock.now());
+            let (notified, sent) = (session.notified_count(), self.clock.now());
             let fault = match session.run(&batch(&session)).await {
-                Ok(sets) => return Ok(Answer { sets, session, told, sent }),
+                Ok(sets) => return Ok(Answer { sets, session, notified, sent }),
                 Err(fault) => fault,
             };
             match fault.retry {
@@ -242,9 +242,9 @@ impl Service {
             let mut broken = false;
             loop {
                 let session = self.session().await?;
-                let (told, sent) = (session.told(), self.clock.now());
+                let (notified, sent) = (session.notified_count(), self.clock.now());
                 match session.run(batch).await {
-                    Ok(sets) => return Ok(Some(Answer { sets, session, told, sent })),
+                    Ok(sets) => return Ok(Some(Answer { sets, session, notified, sent })),
                     Err(fault) if fault.retry == Retry::Making => return Ok(None),
                     Err(fault) if fault.is_spent() && !broken => {
                         broken = true;

@@ -12,7 +12,7 @@ use crate::lock::{ClaimId, ClaimState, Granted, Mode, Moment};
 #[derive(Clone, Debug)]
 pub(super) struct Armed {
     pub(super) session: Arc<dyn Session>,
-    pub(super) told: u64,
+    pub(super) notified: u64,
 }
 
 /// What a client knows of its claim.
@@ -50,9 +50,9 @@ impl View {
     /// The same with what the news say that the claim was given, if they are that and nothing else; whether they are.
     pub(super) fn take_given(&mut self, own: ClaimId, order: &[usize], publisher: &Publisher) -> bool {
         let (Some(armed), [position]) = (&mut self.armed, &mut self.positions[..]) else { return false };
-        let given = armed.session.given(own, armed.told).filter(|_| position.present);
+        let given = armed.session.given(own, armed.notified).filter(|_| position.present);
         let Some(granted) = given else { return false };
-        armed.told += 1;
+        armed.notified += 1;
         position.give(granted);
         publisher.publish(self.state(order, publisher));
         true
@@ -98,7 +98,10 @@ impl View {
     pub(super) fn is_fresh(&self, id: ClaimId, now: Moment) -> bool {
         self.armed.as_ref().is_some_and(|armed| {
             let session = &armed.session;
-            session.is_open() && session.hears(id) && session.told() == armed.told && now < self.look_at
+            session.is_open()
+                && session.will_notify(id)
+                && session.notified_count() == armed.notified
+                && now < self.look_at
         })
     }
 }

@@ -71,7 +71,7 @@ fn whoever_holds_keeps_the_others_out() {
         line.await_waiters(1);
         assert!(!line.holds("w"));
         peer.release("a");
-        line.bed.await_line("w.held");
+        line.env.await_line("w.held");
         end(waiting);
     }
 }
@@ -124,7 +124,7 @@ fn all_stand_in_one_line() {
         peer.is_silent();
         assert!(!line.holds("m"));
         peer.release("a");
-        line.bed.await_line("m.held");
+        line.env.await_line("m.held");
         peer.is_silent();
         end(middle);
         peer.says("held b");
@@ -148,7 +148,7 @@ fn the_slots_of_a_semaphore_are_shared_out() {
     line.await_waiters(1);
     assert!(!line.holds("t"));
     peer.release("a");
-    line.bed.await_line("t.held");
+    line.env.await_line("t.held");
     assert_eq!(line.tried(&["--slots", "2"]), Some(75));
     end(third);
     peer.release("b");
@@ -166,7 +166,7 @@ fn a_hold_of_curator_is_ended_by_force() {
             line.verb(verb, &[more, options].concat())
         };
         let key = format!("node {}/", line.path);
-        Shared { bed: &line.bed, name: &line.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
+        Shared { env: &line.env, name: &line.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
             let name = names.next().expect("as many as there are ways");
             peer.order(&format!("{kind} {name} {}", line.path));
             peer.says(&format!("held {name}"));

@@ -35,7 +35,7 @@ fn each_keeps_the_other_out() {
         line.await_waiters(2);
         peer.is_silent();
         peer.release("a");
-        line.bed.await_line("w.held");
+        line.env.await_line("w.held");
         peer.is_silent();
         end(waiting);
         peer.says("held b");
@@ -68,7 +68,7 @@ fn a_semaphore_in_its_way_is_refused() {
     }
     let line = Line::new("kazoo");
     let mut command = line.verb("run", &["--name", &line.path, "--slots", "2", "--", "true"]);
-    line.bed.finish(&mut command).failed(64, &["--zk-layout curator"]);
+    line.env.finish(&mut command).failed(64, &["--zk-layout curator"]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_hold_of_kazoo_is_ended_by_force() {
         let mut names = ["a", "b", "c"].map(|name| format!("{name}-{kind}")).into_iter();
         let verb = |verb: &str, options: &[&str]| line.verb(verb, options);
         let key = format!("node {}/", line.path);
-        Shared { bed: &line.bed, name: &line.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
+        Shared { env: &line.env, name: &line.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
             let name = names.next().expect("as many as there are ways");
             peer.order(&format!("{kind} {name} {}", line.path));
             peer.says(&format!("held {name}"));

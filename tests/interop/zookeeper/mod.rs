@@ -11,11 +11,11 @@ use serde_json::Value;
 use crate::peer::Peer;
 use crate::servers::zookeeper;
 use crate::support::gate::Gate;
-use crate::support::{Bed, Running, until};
+use crate::support::{Running, TestEnv, until};
 
 /// A line that no other test has, and dlock in front of it.
 struct Line {
-    bed: Bed,
+    env: TestEnv,
     path: String,
     layout: &'static str,
 }
@@ -24,12 +24,12 @@ impl Line {
     fn new(layout: &'static str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let path = format!("/foreign/line{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { bed: Bed::new(), path, layout }
+        Self { env: TestEnv::new(), path, layout }
     }
 
     fn verb(&self, verb: &str, options: &[&str]) -> Command {
         let endpoint = zookeeper::endpoint();
-        let mut command = self.bed.dlock([verb, "--endpoint", &endpoint, "--prefix", ""]);
+        let mut command = self.env.dlock([verb, "--endpoint", &endpoint, "--prefix", ""]);
         command.args(["--zk-layout", self.layout]).args(options);
         command
     }
@@ -37,30 +37,30 @@ impl Line {
     /// The exit status of a try.
     fn tried(&self, options: &[&str]) -> Option<i32> {
         let mut command = self.verb("run", &["--name", &self.path, "--try", "--quiet"]);
-        self.bed.finish(command.args(options).args(["--", "true"])).code()
+        self.env.finish(command.args(options).args(["--", "true"])).code()
     }
 
     /// A dlock whose command makes `NAME.held` and waits at a gate.
     fn start(&self, name: &str, options: &[&str]) -> (Running, Gate) {
-        let gate = self.bed.gate(&format!("{name}.gate"));
+        let gate = self.env.gate(&format!("{name}.gate"));
         let script = r#"echo "$DLOCK_TOKEN" >"$0.held"; read _ <"$0.gate""#;
         let mut command = self.verb("run", &["--name", &self.path, "--quiet"]);
-        (self.bed.start(command.args(options).args(["--", "sh", "-c", script, name])), gate)
+        (self.env.start(command.args(options).args(["--", "sh", "-c", script, name])), gate)
     }
 
     #[track_caller]
     fn hold(&self, name: &str, options: &[&str]) -> (Running, Gate) {
         let running = self.start(name, options);
-        self.bed.await_line(&format!("{name}.held"));
+        self.env.await_line(&format!("{name}.held"));
         running
     }
 
     fn holds(&self, name: &str) -> bool {
-        self.bed.exists(&format!("{name}.held"))
+        self.env.exists(&format!("{name}.held"))
     }
 
     fn status(&self) -> Value {
-        let finished = self.bed.finish(&mut self.verb("status", &["--json", &self.path]));
+        let finished = self.env.finish(&mut self.verb("status", &["--json", &self.path]));
         serde_json::from_str(&finished.text()).expect("JSON")
     }
 

@@ -6,7 +6,7 @@ use super::scene::{Kind, Scene, Staged};
 use super::secure::admit;
 use crate::servers::etcd::Etcd;
 use crate::servers::{Server, mariadb, memcached, postgres, redis, shared_folder, zookeeper};
-use crate::support::{Bed, Service};
+use crate::support::{Service, TestEnv};
 
 const NO_USERS: Staged = Staged::Never("a directory knows the users of the system, and no password");
 const ZK_USERS: Staged =
@@ -133,9 +133,9 @@ pub(crate) fn powerless(kind: Kind) -> Staged {
         Kind::Zk => {
             let server = zookeeper::start();
             let at = kind.at(&[server.port()]);
-            let bed = Bed::on(Service { backend: "zk", endpoint: at.clone(), prefix: None });
-            let mut owner = bed.run(["--name", "x", "--user", "ann", "--", "true"]);
-            bed.finish(owner.env("DLOCK_PASSWORD", "right")).silently(0);
+            let env = TestEnv::on(Service { backend: "zk", endpoint: at.clone(), prefix: None });
+            let mut owner = env.run(["--name", "x", "--user", "ann", "--", "true"]);
+            env.finish(owner.env("DLOCK_PASSWORD", "right")).silently(0);
             Scene::at(at, server)
         }
         Kind::Mysql => guarded_mysql("SELECT").login("ci", "right"),

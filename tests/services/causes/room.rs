@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::scene::{Kind, Scene, Staged};
 use crate::servers::etcd::Etcd;
 use crate::servers::{Server, mariadb, memcached, postgres, redis, shared_folder};
-use crate::support::{Bed, Service, until};
+use crate::support::{Service, TestEnv, until};
 
 /// How long the nodes of a Redlock do not vote.
 const MAX_TTL: &str = "3s";
@@ -94,9 +94,9 @@ pub(crate) fn full(kind: Kind) -> Staged {
             let once = "CREATE USER ci@'%'; GRANT ALL ON locks.* TO ci@'%' WITH MAX_CONNECTIONS_PER_HOUR 1";
             mariadb::ask(&server, once);
             let at = format!("mysql://ci@127.0.0.1:{}/locks", server.port());
-            let bed = Bed::on(Service { backend: "mysql", endpoint: at.clone(), prefix: None });
+            let env = TestEnv::on(Service { backend: "mysql", endpoint: at.clone(), prefix: None });
             // Its only connection.
-            bed.finish(&mut bed.verb("status", ["x"])).silently(0);
+            env.finish(&mut env.verb("status", ["x"])).silently(0);
             Scene::at(at, server)
         }
         Kind::Postgres => {

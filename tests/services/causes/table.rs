@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::scene::{ALL, Kind, Scene, Staged};
-use crate::support::{Bed, Finished, Service, within};
+use crate::support::{Finished, Service, TestEnv, within};
 
 /// How long a service that asks once may take to say that it cannot.
 const ONCE: Duration = Duration::from_secs(8);
@@ -40,12 +40,12 @@ impl Cause {
 
     fn ask(&self, kind: Kind, scene: &Scene) -> Finished {
         let service = Service { backend: kind.backend(), endpoint: scene.endpoint.clone(), prefix: None };
-        let bed = Bed::on(service);
+        let env = TestEnv::on(service);
         let wait = if self.lasts { ["--wait", "30s"] } else { ["--wait", "0"] };
-        let mut command = scene.dress(bed.run(wait));
+        let mut command = scene.dress(env.run(wait));
         command.args(["--name", "x", "--", "touch", "started"]);
-        let ended = bed.finish(&mut command);
-        assert!(!bed.exists("started"), "{}: the command ran", kind.name());
+        let ended = env.finish(&mut command);
+        assert!(!env.exists("started"), "{}: the command ran", kind.name());
         ended
     }
 

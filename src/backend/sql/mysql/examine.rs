@@ -59,7 +59,7 @@ pub(super) async fn examine(
     if of_version(plain) < least {
         risks.push(Risk::warning(format!("it is older than {text}"), format!("use {text} or newer")));
     }
-    if !session.tells() {
+    if !session.can_notify() {
         risks.push(Risk::warning(
             "a proxy in between gives each statement another connection, so waiters look every 500 ms",
             "connect to the server itself",

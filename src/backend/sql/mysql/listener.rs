@@ -24,7 +24,7 @@ use super::dial::Dialer;
 use super::language;
 use crate::backend::claim_state::POLL;
 use crate::backend::record::granted;
-use crate::backend::sql::dialect::{Row, Told, Wait};
+use crate::backend::sql::dialect::{Notified, Row, Wait};
 use crate::lock::{ClaimId, Granted};
 
 /// How long one wait is. Nothing depends on it but how often a claim looks that nobody tells anything.
@@ -40,14 +40,14 @@ const IDLE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct News {
     /// How often the server has told of something.
-    pub(super) told: watch::Sender<Told>,
+    pub(super) notified: watch::Sender<Notified>,
     /// Whether somebody stands between who gives each statement to another connection.
     pub(super) pooled: AtomicBool,
 }
 
 impl News {
     pub(super) fn tell(&self, given: Option<(ClaimId, Granted)>) {
-        self.told.send_modify(|told| told.add(given));
+        self.notified.send_modify(|notified| notified.add(given));
     }
 }
 
@@ -77,7 +77,7 @@ impl Listener {
             connection: None,
             elsewhere: false,
             free: None,
-            told: None,
+            notified: None,
         };
         Self { wish, needs_relisten, task: tokio::spawn(listener.serve()) }
     }
@@ -133,7 +133,7 @@ struct ListenerTask {
     free: Option<ClaimId>,
     /// Which wait did not begin, or ended for want of an own session, and when. If it is wished for again at once, that
     /// is so still.
-    told: Option<(Wait, Instant)>,
+    notified: Option<(Wait, Instant)>,
 }
 
 /// The next wait that is wished for.
@@ -207,7 +207,7 @@ impl ListenerTask {
             Some(End::Pooled) => self.news.pooled.store(true, Ordering::Relaxed),
             // The own session has lost its connection, or something has changed. Once that is news.
             Some(End::Free | End::Changed) if !self.is_told(wait) => {
-                self.told = Some((wait.clone(), Instant::now()));
+                self.notified = Some((wait.clone(), Instant::now()));
             }
             Some(End::Free | End::Changed) | None => tokio::time::sleep(POLL).await,
         }
@@ -215,7 +215,7 @@ impl ListenerTask {
     }
 
     fn is_told(&self, wait: &Wait) -> bool {
-        self.told.as_ref().is_some_and(|(told, at)| told == wait && at.elapsed() < 2 * POLL)
+        self.notified.as_ref().is_some_and(|(notified, at)| notified == wait && at.elapsed() < 2 * POLL)
     }
 
     async fn hear(&mut self, wait: &Wait) -> Option<End> {

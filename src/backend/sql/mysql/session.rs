@@ -17,7 +17,7 @@ use super::dial::Dialer;
 use super::listener::{Listener, News};
 use super::{fault, language};
 use crate::backend::fault::{Fault, FaultResult};
-use crate::backend::sql::dialect::{Session, Sets, Told, Wait};
+use crate::backend::sql::dialect::{Notified, Session, Sets, Wait};
 use crate::lock::{ClaimId, Granted};
 
 /// What the first batch of a session begins with, after its habits. A lock that is waited for has to come while the client still may
@@ -68,7 +68,7 @@ impl Drop for Unfinished<'_> {
 impl MysqlSession {
     /// Takes over an open connection to the server of that number.
     pub(super) fn over(connection: MySqlConnection, dialer: &Arc<Dialer>, server: usize) -> Self {
-        let news = News { told: watch::Sender::new(Told::default()), pooled: AtomicBool::new(false) };
+        let news = News { notified: watch::Sender::new(Notified::default()), pooled: AtomicBool::new(false) };
         Self {
             dialer: Arc::clone(dialer),
             server,
@@ -151,11 +151,11 @@ impl Session for MysqlSession {
         self.open.load(Ordering::Relaxed)
     }
 
-    fn tells(&self) -> bool {
+    fn can_notify(&self) -> bool {
         !self.news.pooled.load(Ordering::Relaxed)
     }
 
-    fn hears(&self, own: ClaimId) -> bool {
+    fn will_notify(&self, own: ClaimId) -> bool {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.get(&own).is_some_and(Listener::is_waiting)
     }
@@ -165,24 +165,24 @@ impl Session for MysqlSession {
         listeners.get(&own).is_some_and(Listener::needs_relisten)
     }
 
-    fn told(&self) -> u64 {
-        self.news.told.borrow().count
+    fn notified_count(&self) -> u64 {
+        self.news.notified.borrow().count
     }
 
-    fn given(&self, own: ClaimId, told: u64) -> Option<Granted> {
-        self.news.told.borrow().given(own, told)
+    fn given(&self, own: ClaimId, notified: u64) -> Option<Granted> {
+        self.news.notified.borrow().given(own, notified)
     }
 
-    async fn news_after(&self, told: u64, wait: Option<&Wait>) {
-        let mut news = self.news.told.subscribe();
-        if let (Some(wait), true) = (wait, news.borrow().count == told) {
+    async fn notified_after(&self, notified: u64, wait: Option<&Wait>) {
+        let mut news = self.news.notified.subscribe();
+        if let (Some(wait), true) = (wait, news.borrow().count == notified) {
             let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
             let listener = listeners
                 .entry(wait.own)
                 .or_insert_with(|| Listener::new(&self.dialer, self.server, &self.news));
             listener.wait_for(wait);
         }
-        if news.wait_for(|now| now.count != told).await.is_err() {
+        if news.wait_for(|now| now.count != notified).await.is_err() {
             pending::<()>().await;
         }
     }

@@ -69,7 +69,7 @@ pub(super) async fn examine(
             "raise max_connections",
         ));
     }
-    if !session.tells() {
+    if !session.can_notify() {
         risks.push(Risk::warning(
             "a connection pooler in between cannot pass on messages, so waiters look every 500 ms",
             "connect to the server itself",

@@ -26,7 +26,7 @@ pub(super) struct PgSession {
     client: Client,
     peer: String,
     /// How often the server has told of something. Who has sent that, and what it says, proves nothing.
-    told: watch::Sender<u64>,
+    notified: watch::Sender<u64>,
     end: watch::Receiver<Option<Fault>>,
     /// What [`MARK`] is set to, unless who answered refused that.
     mark: Option<String>,
@@ -59,12 +59,12 @@ impl PgSession {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (told, (ended, end)) = (watch::Sender::new(0), watch::channel(None));
-        let tell = told.clone();
+        let (notified, (ended, end)) = (watch::Sender::new(0), watch::channel(None));
+        let tell = notified.clone();
         let task = tokio::spawn(async move {
             let why = loop {
                 match poll_fn(|context| connection.poll_message(context)).await {
-                    Some(Ok(AsyncMessage::Notification(_))) => tell.send_modify(|told| *told += 1),
+                    Some(Ok(AsyncMessage::Notification(_))) => tell.send_modify(|notified| *notified += 1),
                     Some(Ok(_)) => {}
                     Some(Err(error)) => break fault::of(&error),
                     None => break Fault::spent("the connection was closed"),
@@ -73,7 +73,7 @@ impl PgSession {
             ended.send_replace(Some(why));
         });
         let direct = AtomicU8::new(if mark.is_some() { UNKNOWN } else { POOLED });
-        Self { client, peer, told, end, mark, direct, task }
+        Self { client, peer, notified, end, mark, direct, task }
     }
 
     async fn exchange(&self, batch: &str) -> FaultResult<Sets> {
@@ -131,18 +131,18 @@ impl Session for PgSession {
         self.end.borrow().is_none() && !self.client.is_closed()
     }
 
-    fn tells(&self) -> bool {
+    fn can_notify(&self) -> bool {
         self.direct.load(Ordering::Relaxed) == DIRECT
     }
 
-    fn told(&self) -> u64 {
-        *self.told.borrow()
+    fn notified_count(&self) -> u64 {
+        *self.notified.borrow()
     }
 
-    async fn news_after(&self, told: u64, _: Option<&Wait>) {
-        let (mut now, mut end) = (self.told.subscribe(), self.end.clone());
+    async fn notified_after(&self, notified: u64, _: Option<&Wait>) {
+        let (mut now, mut end) = (self.notified.subscribe(), self.end.clone());
         tokio::select! {
-            _ = now.wait_for(|now| *now != told) => {}
+            _ = now.wait_for(|now| *now != notified) => {}
             _ = end.wait_for(Option::is_some) => {}
         }
     }

@@ -1,8 +1,8 @@
-//! Seeded faults.
+//! Seeded faults, as mutation tests have them.
 
 /// A defect that a [`super::MemoryServer`] can be given, each against the clause named with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub enum Mutation {
     /// C01: `--slots N` admits N + 1.
     SlotsAdmitOneTooMany,
     /// C01: tells the next one that it holds before the present hold ended.
@@ -103,8 +103,8 @@ pub enum Fault {
     MismatchUnnamed,
 }
 
-impl Fault {
-    /// Every fault.
+impl Mutation {
+    /// Every mutation.
     pub const ALL: &[Self] = &[
         Self::SlotsAdmitOneTooMany,
         Self::TellsHoldEarly,

@@ -18,24 +18,24 @@ use super::running::{Finished, Running};
 use super::service::Service;
 use super::wait::{LIMIT, until};
 
-/// The variable that marks every process of a bed.
-const MARK: &str = "TEST_BED";
+/// The variable that marks every process of an environment.
+const MARK: &str = "TEST_ENV";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// One test's own folder and processes; both are gone when it is dropped.
-pub(crate) struct Bed {
+pub(crate) struct TestEnv {
     root: PathBuf,
     id: String,
     service: Service,
 }
 
-impl Bed {
+impl TestEnv {
     pub(crate) fn new() -> Self {
         Self::with(crate::service)
     }
 
-    /// A bed whose locks are in `service`.
+    /// An environment whose locks are in `service`.
     pub(crate) fn on(service: Service) -> Self {
         Self::with(|_| service)
     }
@@ -197,7 +197,7 @@ impl Bed {
         Holder { running: self.start(&mut command), ready: self.path(&ready), gate, said: Vec::new() }
     }
 
-    /// As [`Bed::hold`], once the command runs.
+    /// As [`TestEnv::hold`], once the command runs.
     #[track_caller]
     pub(crate) fn held(&self, options: &[&str]) -> Holder {
         let mut holder = self.hold(options);
@@ -277,7 +277,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for TestEnv {
     fn drop(&mut self) {
         // A killed parent's children are found in the next round.
         for _ in 0..200 {
