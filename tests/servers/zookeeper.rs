@@ -208,7 +208,8 @@ fn end_session_of(port: u16, line: &str, node: &String) {
     let owner = raw.owner(&format!("{line}/{node}")).expect("still there");
     // The owner, whose connection is closed for this, may come back before the session is.
     while raw.children(line).contains(node) {
-        end_session(port, owner);
+        // As if its owner had.
+        Raw::connect(port, owner).close();
     }
 }
 
@@ -265,12 +266,6 @@ impl Site for Zk {
         let leases = raw.children(&format!("{line}/leases"));
         raw.children(&line).into_iter().filter(|node| node != "leases").chain(leases).collect()
     }
-}
-
-/// Ends the session `id` as if its owner had.
-pub(crate) fn end_session(port: u16, id: i64) {
-    let mut raw = Raw::connect(port, id);
-    raw.close();
 }
 
 /// The protocol, as far as it is needed here.
