@@ -131,6 +131,11 @@ impl Ender {
         table.look(pid).ok().flatten().map(Process::is_stopped)
     }
 
+    /// Whether `pid` is stopped, or catches the signal `stop`; `None` as above.
+    pub fn takes(&self, pid: i32, stop: Signal) -> Option<bool> {
+        self.table.as_ref().ok()?.takes(pid, stop).ok().flatten()
+    }
+
     /// The command's pid if it is a child of this process, living or not reaped: then the number is its own.
     fn child(&self) -> Option<i32> {
         self.shared.command().filter(|pid| self.adopted.is_none() && wait::is_child(*pid))

@@ -141,6 +141,11 @@ impl Directory {
         Ok(self.any_thread(pid, |thread| self.memory(thread))?.map(|memory| memory.layout))
     }
 
+    /// As [`super::process_table::ProcessTable::takes`].
+    pub(super) fn takes(&self, pid: i32, stop: i32) -> Result<Option<bool>, Errno> {
+        self.read_stat(pid, &mut [0; 1024], |text| parse_takes(text, stop))
+    }
+
     /// As [`super::process_table::ProcessTable::may_ask`].
     pub(super) fn may_ask(&self, pid: i32) -> Result<bool, Errno> {
         let opened = self.file(pid, "environ", OFlags::empty()).map(drop);
@@ -336,6 +341,14 @@ fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     let threads = number(fields.nth(10)?)?;
     let born = number(fields.nth(1)?)?;
     Some(Process { pid, parent, group, state, threads, flags, born })
+}
+
+/// By fields 3 and 34.
+fn parse_takes(text: &[u8], stop: i32) -> Option<bool> {
+    let mut fields = fields_from_state(text)?;
+    let is_stopped = fields.next()? == b"T";
+    let caught: u64 = number(fields.nth(30)?)?;
+    Some(is_stopped || caught & 1 << (stop - 1) != 0)
 }
 
 /// Fields 26 to 28, 50 and 51.

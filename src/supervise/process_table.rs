@@ -17,6 +17,7 @@ use super::descent::{Descent, Layout};
 pub use super::proc_dir::Process;
 use super::proc_dir::{Directory, number};
 use super::proof::{Hidden, prove};
+use super::signals::Signal;
 
 /// How long one look waits, all in all, for processes that end just now, or are just executing a program.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -95,6 +96,11 @@ impl ProcessTable {
     /// How `pid` stands; `None` if there is no such process. An error means that it cannot be told.
     pub fn look(&self, pid: i32) -> Result<Option<Process>, Errno> {
         self.directory.stat(pid)
+    }
+
+    /// Whether `pid` is stopped, or catches the signal `stop`; `None` if there is no such process.
+    pub fn takes(&self, pid: i32, stop: Signal) -> Result<Option<bool>, Errno> {
+        self.directory.takes(pid, stop.number())
     }
 
     /// Calls `act` with a handle on `expected`, if that is still the process it was, born when that was; with `None` where
