@@ -69,6 +69,7 @@ const CONTRACT: &[&str] = &[
     "record",
     "sequence",
     "service",
+    "tcp",
     "tls",
 ];
 

@@ -7,14 +7,17 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::fault::{Fault, Retry};
+use super::tcp::{self, STAGGER};
 use crate::clock::Clock;
 use crate::lock::reason::{About, Reason};
 use crate::lock::{ErrorKind, Moment};
@@ -75,7 +78,7 @@ pub async fn look(at: &str, manner: &Manner) -> Found {
 
 /// What a new connection to `at` answers to `words`.
 async fn try_with(at: &str, manner: &Manner, words: &[u8]) -> Found {
-    let mut stream = match timeout(STEP, TcpStream::connect(at)).await {
+    let mut stream = match connect(at).await {
         Err(_) => return Found::Away,
         Ok(Err(error)) => return Found::Unreached(explained(&error)),
         Ok(Ok(stream)) => stream,
@@ -92,6 +95,15 @@ async fn try_with(at: &str, manner: &Manner, words: &[u8]) -> Found {
             judge(answer, manner)
         }
     }
+}
+
+/// A connection to `at`; nothing in time is an error of its own. A name may have several addresses.
+async fn connect(at: &str) -> Result<io::Result<TcpStream>, Elapsed> {
+    let parts = at.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let Some((host, port)) = parts else { return Ok(Err(io::ErrorKind::InvalidInput.into())) };
+    let host = host.trim_matches(['[', ']']);
+    let length = if host.parse::<IpAddr>().is_ok() { STEP } else { STEP + STAGGER };
+    timeout(length, tcp::connect(host, port)).await
 }
 
 fn judge(answer: Vec<u8>, manner: &Manner) -> Found {

@@ -1,17 +1,13 @@
 //! Connections to servers over TCP, with or without encryption.
 
-use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::select_all;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect as begin_to_connect, socket_with};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
-use tokio::time::sleep;
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -19,10 +15,7 @@ use super::address::HostPort;
 use super::cause;
 use super::fault::{Fault, FaultResult, Retry};
 use super::options::Tls;
-use super::tls;
-
-/// How long an address of several has to answer before the next one is tried beside it.
-pub const STAGGER: Duration = Duration::from_millis(250);
+use super::{tcp, tls};
 
 /// A byte stream to a server.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -39,7 +32,7 @@ pub async fn connect(
 ) -> FaultResult<Box<dyn Stream>> {
     let stream = match begun {
         Some(begun) => end(begun).await,
-        None => tcp(&at.host, at.port).await,
+        None => tcp::connect(&at.host, at.port).await,
     };
     let stream = stream.map_err(|error| Fault::spent(cause::unreached(at, &error)))?;
     // A request is one small write; waiting for more to send would only be late.
@@ -77,55 +70,6 @@ async fn end(begun: std::net::TcpStream) -> io::Result<TcpStream> {
     match stream.take_error()? {
         Some(error) => Err(error),
         None => Ok(stream),
-    }
-}
-
-/// Connects to `port` of `host`, at the first of its addresses that answers. Without asking the system for what needs no asking:
-/// that takes a thread.
-///
-/// Errors: the first that an address gave, or that there is none. Takes as long as the system does where none answers; dropping the
-/// future closes what was begun.
-pub async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let addresses = match host.parse::<IpAddr>() {
-        Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) if host.eq_ignore_ascii_case("localhost") => {
-            let own = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-            own.map(|address| SocketAddr::new(address, port)).to_vec()
-        }
-        Err(_) => lookup_host((host, port)).await?.collect(),
-    };
-    let connected = first_of(addresses.into_iter().map(TcpStream::connect)).await;
-    connected.unwrap_or_else(|| Err(io::Error::other("the host has no address")))
-}
-
-/// The first success of `attempts`, one for each address of a host: while one is silent the next is begun beside it, as in "Happy
-/// Eyeballs" (RFC 8305, section 5).
-///
-/// Errors: the first, once all have failed; `None` if there is no attempt. Dropping the future drops those that were begun.
-pub async fn first_of<T, E>(
-    attempts: impl IntoIterator<Item = impl Future<Output = Result<T, E>>>,
-) -> Option<Result<T, E>> {
-    let mut left = attempts.into_iter();
-    let mut begun = Vec::new();
-    let mut failure = None;
-    loop {
-        let next = left.next();
-        let more = next.is_some();
-        begun.extend(next.map(Box::pin));
-        if begun.is_empty() {
-            return failure.map(Err);
-        }
-        tokio::select! {
-            biased;
-            (answer, at, _) = select_all(&mut begun) => match answer {
-                Ok(done) => return Some(Ok(done)),
-                Err(error) => {
-                    drop(begun.swap_remove(at));
-                    failure.get_or_insert(error);
-                }
-            },
-            () = sleep(STAGGER), if more => {}
-        }
     }
 }
 

@@ -57,6 +57,7 @@ pub mod redis;
 pub mod sequence;
 pub mod service;
 pub mod sql;
+pub mod tcp;
 pub mod tls;
 pub mod zookeeper;
 

@@ -14,7 +14,7 @@ use super::fault::{Fault, FaultResult, kind};
 use super::grants;
 use super::handshake::{Complaint, complaint};
 use super::paths::Paths;
-use crate::backend::connector::STAGGER;
+use crate::backend::tcp::STAGGER;
 use crate::backend::{cause, fault};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Reason};

@@ -12,11 +12,11 @@ use super::batch::ask;
 use super::config::{MysqlConfig, MysqlPlace, MysqlTls};
 use super::fault;
 use super::language::SessionLocks;
-use crate::backend::connector::STAGGER;
+use crate::backend::cause;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::options::Secret;
 use crate::backend::sql::tables::Tables;
-use crate::backend::{cause, connector};
+use crate::backend::tcp::{STAGGER, first_of};
 use crate::lock::ErrorKind;
 
 /// What is wrong with a server of several, which must take writes and be the only one that does.
@@ -88,7 +88,7 @@ impl Dialer {
             let options = options.clone().host(&address.ip().to_string());
             async move { options.connect().await }
         });
-        match connector::first_of(attempts).await {
+        match first_of(attempts).await {
             Some(Ok(connection)) => Ok(connection),
             // What the name comes to is the answer.
             _ => pending().await,

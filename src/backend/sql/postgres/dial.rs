@@ -15,7 +15,7 @@ use super::session::{MARK, PgSession};
 use super::tls::Encryption;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::Session;
-use crate::backend::{cause, connector};
+use crate::backend::{cause, tcp};
 use crate::lock::{ErrorKind, Reason};
 
 /// Opens a connection to the server at `place`, which must take writes.
@@ -82,7 +82,7 @@ async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Resu
     }
     let stream = match place.address {
         Some(address) => TcpStream::connect(SocketAddr::new(address, place.port)).await,
-        None => connector::tcp(&place.host, place.port).await,
+        None => tcp::connect(&place.host, place.port).await,
     };
     let stream = stream.map_err(|error| unreached(&error))?;
     // A request is one small write; waiting for more to send would only be late.
