@@ -1,5 +1,5 @@
-//! A run that is told to end before it hears that it holds. Not where something has to be heard before a claim can be removed:
-//! memcached compares with what was read, and the driver of MySQL sends nothing while an answer is due.
+//! Requests that end a claim, and whose answers do not come. Not where something has to be heard before a claim can be removed: memcached
+//! compares with what was read, and the driver of MySQL sends nothing while an answer is due.
 
 use rustix::process::Signal;
 
@@ -31,4 +31,23 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
         assert_eq!((past.holders("x"), past.waiters("x")), (0, 0), "{mode:?}");
         past.assert_free("x");
     }
+}
+
+/// Also with a ttl after which etcd's lease is ended by a request of its own.
+#[test]
+fn a_release_whose_answer_does_not_come_frees_the_lock() {
+    let site = site::shared();
+    let past = TestEnv::on(site.part());
+    past.finish(&mut past.run(["--name", "x", "-q", "--", "true"])).silently(0);
+    let port = site.servers()[0].port();
+    let way = Proxy::to(port);
+    let over = TestEnv::on(past.service().through(way.port(), port));
+    let holder = over.held(&["--name", "x", "--ttl", "2m", "-q"]);
+    way.set(Conduct::Mute);
+    holder.let_go();
+    until_true("a free lock", || past.holders("x") == 0);
+    past.assert_free("x");
+    let ended = holder.running.finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    ended.said_one_line(&["cannot release x"]);
 }
