@@ -170,4 +170,6 @@ pub mod adr {
     pub mod r0128_a_tree_is_stopped_before_it_is_told_to_end {}
     #[doc = include_str!("adr/0129-the-next-address-of-a-host-is-tried-beside-a-silent-one.md")]
     pub mod r0129_the_next_address_of_a_host_is_tried_beside_a_silent_one {}
+    #[doc = include_str!("adr/0130-one-observer-for-queues-that-are-read.md")]
+    pub mod r0130_one_observer_for_queues_that_are_read {}
 }
