@@ -66,7 +66,8 @@ fn without_proc_a_killed_keeper_takes_the_command_and_its_group_with_it() {
     let (command, member) = (pid_in(&env, "pid"), pid_in(&env, "member"));
     let keeper = process::look(command).expect("a command").parent;
     process::signal(keeper, Signal::KILL);
-    running.finish().failed(76, &["the command was ended"]);
+    // It may not have come to tell the front of the start yet: then "was ended or never started" is all that is known.
+    running.finish().failed(76, &["was ended"]);
     assert!(!is_alive(command) && !is_alive(member));
     env.assert_free("x");
 }
