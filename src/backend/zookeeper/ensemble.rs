@@ -124,13 +124,19 @@ impl Ensemble {
     async fn connect_to_any(&self, ttl: Duration) -> FaultResult<Client> {
         let mut attempts = vec![Box::pin(self.attempt(0, ttl))];
         let mut begun = 1;
+        let mut failure = None;
         loop {
             tokio::select! {
                 biased;
                 (answer, at, _) = select_all(&mut attempts) => match answer {
                     Ok(client) => return Ok(client),
-                    Err(fault) if attempts.len() == 1 => return Err(fault),
-                    Err(_) => drop(attempts.swap_remove(at)),
+                    Err(fault) => {
+                        failure = failure.or(fault);
+                        drop(attempts.swap_remove(at));
+                        if attempts.is_empty() {
+                            return Err(failure.unwrap_or(Fault::Service(ZkError::Timeout)));
+                        }
+                    }
                 },
                 () = tokio::time::sleep(STAGGER), if begun < ATTEMPTS => {
                     attempts.push(Box::pin(self.attempt(begun, ttl)));
@@ -140,16 +146,16 @@ impl Ensemble {
         }
     }
 
-    /// The attempt of that number; a later one only where there is somebody else to ask.
-    async fn attempt(&self, number: usize, ttl: Duration) -> FaultResult<Client> {
+    /// The attempt of that number. A later one fails without a reason where there is nobody else to ask.
+    async fn attempt(&self, number: usize, ttl: Duration) -> std::result::Result<Client, Option<Fault>> {
         let mut servers = self.config.servers.clone();
         if number > 0 {
             servers.extend(self.further_addresses().await);
             if servers.len() < 2 {
-                return Err(Fault::Service(ZkError::Timeout));
+                return Err(None);
             }
         }
-        self.connect_once(&servers, ttl).await
+        self.connect_once(&servers, ttl).await.map_err(Some)
     }
 
     /// The addresses of hosts that have several, all but the first: the client stays with that. Not with encryption: the name is in the
