@@ -64,7 +64,7 @@ impl ExitCode {
             }
             Self::Unavailable => {
                 "The lock service could not be used: it was not reached before the wait ran out, or its reply \
-                 made no sense. A request that reached it unheard may take the lock until its ttl is over."
+                 made no sense. A request whose answer was lost may hold the lock for up to its ttl."
             }
             Self::Defect => "A defect in dlock.",
             Self::System => "The system refused a process, memory or a descriptor.",

@@ -132,8 +132,8 @@ impl Ender {
     }
 
     /// Whether `pid` is stopped, or catches the signal `stop`; `None` as above.
-    pub fn takes(&self, pid: i32, stop: Signal) -> Option<bool> {
-        self.table.as_ref().ok()?.takes(pid, stop).ok().flatten()
+    pub fn acts_on_stop(&self, pid: i32, stop: Signal) -> Option<bool> {
+        self.table.as_ref().ok()?.acts_on_stop(pid, stop).ok().flatten()
     }
 
     /// The command's pid if it is a child of this process, living or not reaped: then the number is its own.

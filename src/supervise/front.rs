@@ -358,7 +358,7 @@ impl Front {
                 drop(watch.channel.tell_keeper(ToKeeper::Suspend));
             }
             // The command stops itself or does not; its stop is followed, not the terminal's signal.
-            if everybody || !self.shared.has_passed() || self.has_taken(info) {
+            if everybody || !self.shared.has_passed() || self.has_the_stop(info) {
                 return;
             }
         } else if signal.is_ending() && self.shared.shut() {
@@ -370,10 +370,10 @@ impl Front {
 
     /// Whether the command has this stop by the terminal too, although it may have come before the command had joined the group: it
     /// is stopped, or runs a program that has said what to do then. Such a one would stop again when it is resumed.
-    fn has_taken(&self, info: SignalInfo) -> bool {
+    fn has_the_stop(&self, info: SignalInfo) -> bool {
         let joined = self.start.reaches_the_group(info) && self.shared.command_is_in_group();
         let command = self.shared.command().filter(|_| joined);
-        command.is_some_and(|pid| self.ender.takes(pid, info.signal) == Some(true))
+        command.is_some_and(|pid| self.ender.acts_on_stop(pid, info.signal) == Some(true))
     }
 
     /// Whether this SIGCONT is not for the command: the keeper undoes a stop that was followed, or somebody has

@@ -141,9 +141,9 @@ impl Directory {
         Ok(self.any_thread(pid, |thread| self.memory(thread))?.map(|memory| memory.layout))
     }
 
-    /// As [`super::process_table::ProcessTable::takes`].
-    pub(super) fn takes(&self, pid: i32, stop: i32) -> Result<Option<bool>, Errno> {
-        self.read_stat(pid, &mut [0; 1024], |text| parse_takes(text, stop))
+    /// As [`super::process_table::ProcessTable::acts_on_stop`].
+    pub(super) fn acts_on_stop(&self, pid: i32, stop: i32) -> Result<Option<bool>, Errno> {
+        self.read_stat(pid, &mut [0; 1024], |text| parse_acts_on_stop(text, stop))
     }
 
     /// As [`super::process_table::ProcessTable::may_ask`].
@@ -344,7 +344,7 @@ fn parse(pid: i32, text: &[u8]) -> Option<Process> {
 }
 
 /// By fields 3 and 34.
-fn parse_takes(text: &[u8], stop: i32) -> Option<bool> {
+fn parse_acts_on_stop(text: &[u8], stop: i32) -> Option<bool> {
     let mut fields = fields_from_state(text)?;
     let is_stopped = fields.next()? == b"T";
     let caught: u64 = number(fields.nth(30)?)?;

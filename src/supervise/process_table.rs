@@ -99,8 +99,8 @@ impl ProcessTable {
     }
 
     /// Whether `pid` is stopped, or catches the signal `stop`; `None` if there is no such process.
-    pub fn takes(&self, pid: i32, stop: Signal) -> Result<Option<bool>, Errno> {
-        self.directory.takes(pid, stop.number())
+    pub fn acts_on_stop(&self, pid: i32, stop: Signal) -> Result<Option<bool>, Errno> {
+        self.directory.acts_on_stop(pid, stop.number())
     }
 
     /// Calls `act` with a handle on `expected`, if that is still the process it was, born when that was; with `None` where
