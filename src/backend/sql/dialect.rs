@@ -158,9 +158,16 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// `lease_until` instead, and the `columns` of the entry are told, if there is one then.
     fn or_renew(&self, lock: &str, claim: &str, columns: &str) -> String;
 
-    /// Removes rows of claims that have been kept out long enough, `most` of them. Whoever does the same at the same time
-    /// is neither waited for in a circle nor undone.
+    /// `parts`, which are expressions, as one text.
+    fn concat(&self, parts: &[&str]) -> String;
+
+    /// Removes notes that have served their time, `most` of them. Whoever does the same at the same time is neither waited
+    /// for in a circle nor undone.
     fn forget(&self, most: u32) -> String;
+
+    /// Removes, from all queues, the claims that were given no fence and said that only the newest should stay, if they
+    /// have an entry `c` for which `condition` holds.
+    fn remove_superseded(&self, condition: &str) -> String;
 
     /// Gives the claim the fence of each of its locks if it is first in all of the lines.
     fn grant_first(&self, claim: &str, locks: &[String]) -> String;

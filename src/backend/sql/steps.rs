@@ -17,7 +17,7 @@ use crate::lock::{ClaimId, Holder, LockName, Mode, Request};
 /// next renewal.
 const KEEP_OUT: Duration = Duration::from_secs(60);
 
-/// How many rows of claims that were kept out long enough one step removes: more than it adds, and few.
+/// How many notes that have served their time one step removes: more than it adds, and few.
 const FORGET: u32 = 20;
 
 /// One claim and the locks that it is about.
@@ -91,7 +91,7 @@ impl<'a> Steps<'a> {
     /// Ends with what [`super::position::Position::own`] reads of the lock of that number.
     fn insert(&self, sql: &mut String, n: usize, lock: &str, request: &Request) {
         let tables = self.dialect.tables();
-        let (claims, locks, gone, now) = (&tables.claim, &tables.lock, &tables.gone, self.dialect.now());
+        let (claims, locks, now) = (&tables.claim, &tables.lock, self.dialect.now());
         let text = |text: &str| self.dialect.text(text);
         let record = text(&ascii(&Record::of(request, request.ttl).to_text()));
         let (mode, kind) = (text(&request.mode.to_string()), text(&kind(request.mode)));
@@ -120,7 +120,8 @@ impl<'a> Steps<'a> {
              SELECT l.name, l.fence, {claim}, {mode}, {kind}, n.now, n.now + {ttl}, {record}, {newest}, {nested}, \
              CASE WHEN {free} THEN l.fence END, CASE WHEN {free} THEN n.now END, {slot} \
              FROM {locks} l CROSS JOIN (SELECT {now} AS now) n {others}WHERE l.name = {lock} {same_kind}\
-             AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim}) {again}",
+             AND {unnoted} {again}",
+            unnoted = self.unnoted(claim),
             again = self.dialect.or_renew(
                 lock,
                 claim,
@@ -132,28 +133,38 @@ impl<'a> Steps<'a> {
     /// Takes older waiters that say so too out of the lines. Who was given no fence has not started a command, also if
     /// the line would let it hold by now.
     fn supersede(&self, sql: &mut String, request: &Request) {
-        let tables = self.dialect.tables();
-        let (claims, gone) = (&tables.claim, &tables.gone);
+        let claims = &self.dialect.tables().claim;
         let by = self.dialect.text(&ascii(&serde_json::to_string(&request.holder).unwrap_or_default()));
-        let (claim, all, until) = (&self.claim, self.locks.join(", "), self.until());
+        let (claim, all) = (&self.claim, self.locks.join(", "));
         let kind = self.dialect.text(&kind(request.mode));
         let older = format!(
             "c.name IN ({all}) AND c.newest = 1 AND c.fence IS NULL AND c.claim <> {claim} AND c.kind = {kind}"
         );
         sql.push_str(&self.dialect.wake(&older));
-        let _ = write!(
-            sql,
-            "{forget}\
-             INSERT INTO {gone} (claim, why, told_by, until) SELECT DISTINCT c.claim, 'superseded', {by}, {until} \
-             FROM {claims} c WHERE {older} AND NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = c.claim);\
-             DELETE FROM {claims} WHERE fence IS NULL AND newest = 1 AND claim <> {claim} \
-             AND claim IN (SELECT g.claim FROM {gone} g WHERE g.why = 'superseded');",
-            forget = self.dialect.forget(FORGET),
-        );
+        let unnoted = self.unnoted("c.claim");
+        let whose =
+            format!("CROSS JOIN (SELECT DISTINCT c.claim FROM {claims} c WHERE {older} AND {unnoted}) o");
+        self.note(sql, "superseded", &by, "o.claim", &whose);
+        sql.push_str(&self.dialect.remove_superseded(&older));
     }
 
-    fn until(&self) -> String {
-        format!("{} + {}", self.dialect.now(), micros(KEEP_OUT))
+    /// That no note keeps out the claim that the expression `claim` gives.
+    fn unnoted(&self, claim: &str) -> String {
+        let claims = &self.dialect.tables().claim;
+        format!("NOT EXISTS (SELECT 1 FROM {claims} g WHERE g.claim = {claim} AND g.seq = 0)")
+    }
+
+    /// Writes that `claim`, in each row of the clause `whose`, must not (re)appear for a while, and why.
+    fn note(&self, sql: &mut String, why: &str, by: &str, claim: &str, whose: &str) {
+        let (claims, now, length) = (&self.dialect.tables().claim, self.dialect.now(), micros(KEEP_OUT));
+        let name = self.dialect.concat(&["'.'", "n.until", "'.'", claim]);
+        sql.push_str(&self.dialect.forget(FORGET));
+        let _ = write!(
+            sql,
+            "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, nested) \
+             SELECT {name}, 0, {claim}, '{why}', '', n.until - {length}, n.until, {by}, 0, 0 \
+             FROM (SELECT {now} + {length} AS until) n {whose};"
+        );
     }
 
     /// Reads how the claim stands, and gives it what is its own if it is the first in all lines; `listen` has the server
@@ -213,8 +224,7 @@ impl<'a> Steps<'a> {
 
     /// One row for each lock; [`super::position::Position`] reads them.
     fn position(&self, sql: &mut String, mode: Mode) {
-        let tables = self.dialect.tables();
-        let (claims, gone, now, claim) = (&tables.claim, &tables.gone, self.dialect.now(), &self.claim);
+        let (claims, now, claim) = (&self.dialect.tables().claim, self.dialect.now(), &self.claim);
         // Of those ahead, whose end may let this one hold: the last that must end, or with slots whoever ends first.
         let last = match mode {
             Mode::Exclusive => "ORDER BY p.seq DESC LIMIT 1",
@@ -228,10 +238,10 @@ impl<'a> Steps<'a> {
             let _ = write!(
                 sql,
                 "SELECT m.seq, m.fence, m.slot, m.asked, m.lease_until - {now}, {count}, {others}, {who}, \
-                 {left} - {now}, g.why, g.told_by, h.mode, h.about, h.label, h.fence, h.slot, h.held \
+                 {left} - {now}, g.mode, g.about, h.mode, h.about, h.label, h.fence, h.slot, h.held \
                  FROM (SELECT {claim} AS claim) one \
                  LEFT JOIN {claims} m ON m.claim = one.claim AND m.name = {lock} \
-                 LEFT JOIN {gone} g ON g.claim = one.claim \
+                 LEFT JOIN {claims} g ON g.claim = one.claim AND g.seq = 0 \
                  LEFT JOIN (SELECT * FROM {claims} WHERE name = {lock} ORDER BY seq LIMIT 1) h ON h.claim <> one.claim;",
                 count = ahead("count(*)", ""),
                 others = ahead("count(*)", "AND p.mode <> 'shared'"),
@@ -267,7 +277,8 @@ impl<'a> Steps<'a> {
             let _ = write!(sql, "DELETE FROM {claims} WHERE name = {lock} AND claim = {claim};");
         }
         if keep_out {
-            self.keep_out(&mut sql, "left", None);
+            let unless = format!("WHERE {}", self.unnoted(claim));
+            self.note(&mut sql, "left", "''", claim, &unless);
         }
         for lock in &self.locks {
             sql.push_str(&self.dialect.hand_over(lock, claim));
@@ -281,23 +292,10 @@ impl<'a> Steps<'a> {
         sql
     }
 
-    /// Writes why the claim is gone, unless that is written already.
-    fn keep_out(&self, sql: &mut String, why: &str, by: Option<&str>) {
-        let (gone, claim, forget) = (&self.dialect.tables().gone, &self.claim, self.dialect.forget(FORGET));
-        let by = by.map_or_else(|| "NULL".to_owned(), |by| self.dialect.text(by));
-        let _ = write!(
-            sql,
-            "{forget}\
-             INSERT INTO {gone} (claim, why, told_by, until) SELECT {claim}, '{why}', {by}, {until} \
-             FROM (SELECT 1 AS one) x WHERE NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim});",
-            until = self.until(),
-        );
-    }
-
     /// Which locks the claim is about, and in which mode.
     pub(super) fn names(&self) -> String {
         let claims = &self.dialect.tables().claim;
-        format!("SELECT name, mode FROM {claims} WHERE claim = {};", self.claim)
+        format!("SELECT name, mode FROM {claims} WHERE claim = {} AND seq > 0;", self.claim)
     }
 
     /// Removes the claim, which is in `mode`, or asks it to leave. The first row says how many of its entries were there.
@@ -313,28 +311,15 @@ impl<'a> Steps<'a> {
             let _ = write!(sql, "UPDATE {claims} SET asked = {by} WHERE {own};");
         } else {
             let _ = write!(sql, "DELETE FROM {claims} WHERE {own};");
-            self.keep_out_if_absent(&mut sql, &by);
+            // Neither twice, nor where it stands in other queues.
+            let unless = format!("WHERE NOT EXISTS (SELECT 1 FROM {claims} g WHERE g.claim = {claim})");
+            self.note(&mut sql, "evicted", &self.dialect.text(&by), claim, &unless);
             for lock in &self.locks {
                 sql.push_str(&self.dialect.wake_next(lock, claim, slots(mode)));
             }
         }
         sql.push_str("COMMIT;");
         sql
-    }
-
-    fn keep_out_if_absent(&self, sql: &mut String, by: &str) {
-        let tables = self.dialect.tables();
-        let (claims, gone, claim, forget) =
-            (&tables.claim, &tables.gone, &self.claim, self.dialect.forget(FORGET));
-        let _ = write!(
-            sql,
-            "{forget}\
-             INSERT INTO {gone} (claim, why, told_by, until) SELECT {claim}, 'evicted', {by}, {until} \
-             FROM (SELECT 1 AS one) x WHERE NOT EXISTS (SELECT 1 FROM {gone} g WHERE g.claim = {claim}) \
-             AND NOT EXISTS (SELECT 1 FROM {claims} c WHERE c.claim = {claim});",
-            by = self.dialect.text(by),
-            until = self.until(),
-        );
     }
 
     /// Changes the label of a claim that holds. The first row says how many entries have it now.
@@ -374,9 +359,13 @@ const ENTRY: &str =
 /// The living entries of one line, or with `None` of all lines; changes nothing.
 pub(super) fn line(dialect: &dyn Dialect, name: Option<&LockName>) -> String {
     let (claims, now) = (&dialect.tables().claim, dialect.now());
-    let only = name.map(|name| format!("c.name = {} AND ", dialect.text(&stored(name)))).unwrap_or_default();
+    // Those of one lock are no notes.
+    let only = match name {
+        Some(name) => format!("c.name = {}", dialect.text(&stored(name))),
+        None => "c.seq > 0".to_owned(),
+    };
     format!(
-        "SELECT {ENTRY} - {now} FROM {claims} c WHERE {only}c.lease_until > {now} ORDER BY c.name, c.seq;"
+        "SELECT {ENTRY} - {now} FROM {claims} c WHERE {only} AND c.lease_until > {now} ORDER BY c.name, c.seq;"
     )
 }
 

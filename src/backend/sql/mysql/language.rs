@@ -52,8 +52,18 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
 
 /// In the order of their index, so that nobody waits in a circle.
 pub(super) fn forget(tables: &Tables, most: u32) -> String {
-    let gone = &tables.gone;
-    format!("DELETE FROM {gone} WHERE until <= {NOW} ORDER BY until, claim LIMIT {most};")
+    let claims = &tables.claim;
+    format!(
+        "DELETE FROM {claims} WHERE name > '.' AND name < CONCAT('.', {NOW}) ORDER BY name LIMIT {most};"
+    )
+}
+
+pub(super) fn remove_superseded(tables: &Tables, condition: &str) -> String {
+    let claims = &tables.claim;
+    format!(
+        "DELETE e FROM {claims} c JOIN {claims} e ON e.claim = c.claim \
+         WHERE e.fence IS NULL AND e.newest = 1 AND {condition};"
+    )
 }
 
 pub(super) fn grant_first(tables: &Tables, claim: &str, locks: &[String]) -> String {
@@ -237,7 +247,7 @@ pub(super) fn wake(tables: &Tables, session_locks: &SessionLocks, condition: &st
 
 /// Texts are bytes: no collation makes two names equal, and no character set is in the way.
 pub(super) fn schema(tables: &Tables) -> Vec<String> {
-    let Tables { lock, claim, gone, .. } = tables;
+    let Tables { lock, claim, .. } = tables;
     let (name, id) = ("varbinary(700) NOT NULL", "varbinary(40) NOT NULL");
     vec![
         format!(
@@ -251,20 +261,16 @@ pub(super) fn schema(tables: &Tables) -> Vec<String> {
              given_by varbinary(40), \
              PRIMARY KEY (name, seq), UNIQUE KEY claim_name (claim, name)) ENGINE=InnoDB;"
         ),
-        format!(
-            "CREATE TABLE IF NOT EXISTS {gone} (claim {id} PRIMARY KEY, why varbinary(40) NOT NULL, \
-             told_by mediumblob, until bigint NOT NULL, KEY until_when (until)) ENGINE=InnoDB;"
-        ),
     ]
 }
 
 /// The rights that users of locks need where somebody else makes the tables, as statements to take over.
 pub(super) fn rights(config: &MysqlConfig) -> Vec<String> {
-    let Tables { lock, claim, gone, .. } = &config.tables;
+    let Tables { lock, claim, .. } = &config.tables;
     let grant =
         |table: &String| format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO 'SOMEBODY'@'%';");
     let mut lines = vec!["-- Who uses locks needs:".to_owned()];
-    lines.extend([lock, claim, gone].map(grant));
+    lines.extend([lock, claim].map(grant));
     lines
 }
 

@@ -41,10 +41,17 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
 
 /// Two statements that delete the same rows in different orders would wait for each other in a circle.
 pub(super) fn forget(tables: &Tables, most: u32) -> String {
-    let gone = &tables.gone;
+    let claims = &tables.claim;
     format!(
-        "DELETE FROM {gone} WHERE claim IN (SELECT claim FROM {gone} WHERE until <= {NOW} LIMIT {most} \
-         FOR UPDATE SKIP LOCKED);"
+        "DELETE FROM {claims} WHERE name IN (SELECT g.name FROM {claims} g WHERE g.name > '.' AND g.name < '.' || {NOW} \
+         LIMIT {most} FOR UPDATE SKIP LOCKED);"
+    )
+}
+
+pub(super) fn remove_superseded(tables: &Tables, condition: &str) -> String {
+    let claims = &tables.claim;
+    format!(
+        "DELETE FROM {claims} e USING {claims} c WHERE e.claim = c.claim AND e.fence IS NULL AND e.newest = 1 AND {condition};"
     )
 }
 
@@ -166,7 +173,7 @@ pub(super) fn watch(tables: &Tables, name: &LockName) -> String {
 }
 
 pub(super) fn schema(tables: &Tables) -> Vec<String> {
-    let Tables { lock, claim, gone, .. } = tables;
+    let Tables { lock, claim, .. } = tables;
     let name = "text COLLATE \"C\" NOT NULL";
     vec![
         format!(
@@ -180,11 +187,7 @@ pub(super) fn schema(tables: &Tables) -> Vec<String> {
              PRIMARY KEY (name, seq), UNIQUE (claim, name)) WITH (fillfactor = 70);"
         ),
         format!(
-            "CREATE TABLE IF NOT EXISTS {gone} (claim {name} PRIMARY KEY, why text NOT NULL, told_by text, \
-             until bigint NOT NULL);"
-        ),
-        format!(
-            "-- Who uses locks needs: GRANT SELECT, INSERT, UPDATE, DELETE ON {lock}, {claim}, {gone} TO somebody;"
+            "-- Who uses locks needs: GRANT SELECT, INSERT, UPDATE, DELETE ON {lock}, {claim} TO somebody;"
         ),
     ]
 }

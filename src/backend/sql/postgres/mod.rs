@@ -122,8 +122,16 @@ impl Dialect for Postgres {
         )
     }
 
+    fn concat(&self, parts: &[&str]) -> String {
+        parts.join(" || ")
+    }
+
     fn forget(&self, most: u32) -> String {
         language::forget(&self.tables, most)
+    }
+
+    fn remove_superseded(&self, condition: &str) -> String {
+        language::remove_superseded(&self.tables, condition)
     }
 
     fn grant_first(&self, claim: &str, locks: &[String]) -> String {
