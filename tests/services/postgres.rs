@@ -297,3 +297,34 @@ fn a_server_that_is_not_there_is_said_with_its_address() {
         env.finish(&mut env.run(["--wait", "1s", "--name", "x", "--", "true"])).failed(69, &["127.0.0.1"]);
     within(waited.took, Duration::from_secs(3));
 }
+
+/// The planner takes a table that was empty when it was last cleaned for an empty one. Then two indexes are as good to it, and
+/// it read the whole of that which does not begin with the name, in each statement about one lock.
+#[test]
+fn a_step_does_not_read_the_entries_of_other_locks() {
+    let server = postgres::start_with(&["autovacuum=off"]);
+    let env = env_on(&server);
+    env.finish(&mut env.run(["-q", "--name", "x", "--", "true"])).silently(0);
+    let others = "INSERT INTO dlock_claim (name, seq, claim, mode, kind, since, lease_until, about, newest, nested) \
+                  SELECT 'other' || n, 1, lpad(n::text, 32, '0'), 'exclusive', '', 0, 9e18, '', 0, 0 \
+                  FROM generate_series(1, 20000) n";
+    server.sql(others);
+    server.sql("DELETE FROM dlock_claim");
+    // A table in use is not made shorter.
+    server.sql("VACUUM (ANALYZE, TRUNCATE off) dlock_claim");
+    server.sql(others);
+    // A session's counts are seen when it has ended.
+    let counts = "SELECT sum(idx_scan), sum(idx_blks_hit + idx_blks_read) \
+                  FROM pg_stat_user_indexes JOIN pg_statio_user_indexes USING (indexrelid) \
+                  WHERE pg_stat_user_indexes.relname = 'dlock_claim'";
+    let count = || {
+        let text = server.sql(counts);
+        let (scans, pages) = text.split_once('|').expect("two numbers");
+        (scans.parse::<u64>().expect("a number"), pages.parse::<u64>().expect("a number"))
+    };
+    let before = count();
+    env.finish(&mut env.run(["-q", "--name", "x", "--", "true"])).silently(0);
+    until_true("the counts of that run", || count().0 >= before.0 + 3);
+    let read = count().1 - before.1;
+    assert!(read < 100, "{read} pages of indexes were read for a run on a free lock");
+}

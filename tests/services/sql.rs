@@ -88,7 +88,7 @@ impl Database {
 
     /// Makes all notes as old as they need to be to be forgotten.
     fn age_notes(&self, prefix: &str) {
-        let name = self.either("'.1.' || claim", "CONCAT('.1.', claim)");
+        let name = self.either("'~1.' || claim", "CONCAT('~1.', claim)");
         self.ask(&format!("UPDATE {prefix}claim SET name = {name} WHERE seq = 0"));
     }
 
@@ -214,7 +214,7 @@ fn a_run_on_a_free_lock_hands_over_to_nobody_and_keeps_nobody_out() {
     }
     let log = database.log();
     let hand_over = database.either("WITH given AS", "SET @dlock_next");
-    let note = database.either("'.' || n.until", "CONCAT('.', n.until");
+    let note = database.either("'~' || n.until", "CONCAT('~', n.until");
     assert_eq!(log.matches(note).count(), 0, "{log}");
     // A run that takes longer than a tenth of a second, on a busy machine, expects others.
     assert!(log.matches(hand_over).count() < 10, "{log}");

@@ -216,6 +216,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     fn watch(&self, name: &LockName) -> String;
 }
 
+/// What the names of notes begin with. Those of locks, as [`stored`] makes them, come before it.
+pub(super) const NOTE: char = '~';
+
 /// A name as it is kept: ASCII, compared as bytes.
 pub(super) fn stored(name: &LockName) -> String {
     name.percent_encoded()
@@ -274,9 +277,9 @@ mod tests {
 
     #[test]
     fn names_come_back() {
-        for name in ["deploy", ".a b%/ü", "日本", "'; DROP TABLE x --"] {
+        for name in ["deploy", ".a b%/ü", "日本", "'; DROP TABLE x --", "~"] {
             let name = LockName::new(name).expect("valid");
-            assert!(stored(&name).is_ascii() && !stored(&name).contains('\''));
+            assert!(stored(&name).is_ascii() && !stored(&name).contains('\'') && *stored(&name) < *"~");
             assert_eq!(unstored(&stored(&name)), Some(name));
         }
         assert_eq!(unstored("%4"), None);

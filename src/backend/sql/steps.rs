@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::dialect::{Dialect, LEFT, Sets, ascii, micros, stored};
+use super::dialect::{Dialect, LEFT, NOTE, Sets, ascii, micros, stored};
 use crate::backend::Evict;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Request};
@@ -125,7 +125,8 @@ impl<'a> Steps<'a> {
             again = self.dialect.or_renew(
                 lock,
                 claim,
-                &format!("{n}, seq, fence, slot, asked, lease_until - {now}")
+                // It has the whole ttl, whether it is new or was there.
+                &format!("{n}, seq, fence, slot, asked, {ttl}")
             ),
         );
     }
@@ -151,13 +152,13 @@ impl<'a> Steps<'a> {
     /// That no note keeps out the claim that the expression `claim` gives.
     fn unnoted(&self, claim: &str) -> String {
         let claims = &self.dialect.tables().claim;
-        format!("NOT EXISTS (SELECT 1 FROM {claims} g WHERE g.claim = {claim} AND g.seq = 0)")
+        format!("NOT EXISTS (SELECT 1 FROM {claims} g WHERE g.claim = {claim} AND g.name > '{NOTE}')")
     }
 
     /// Writes that `claim`, in each row of the clause `whose`, must not (re)appear for a while, and why.
     fn note(&self, sql: &mut String, why: &str, by: &str, claim: &str, whose: &str) {
         let (claims, now, length) = (&self.dialect.tables().claim, self.dialect.now(), micros(KEEP_OUT));
-        let name = self.dialect.concat(&["'.'", "n.until", "'.'", claim]);
+        let name = self.dialect.concat(&[&format!("'{NOTE}'"), "n.until", "'.'", claim]);
         sql.push_str(&self.dialect.forget(FORGET));
         let _ = write!(
             sql,
@@ -241,7 +242,7 @@ impl<'a> Steps<'a> {
                  {left} - {now}, g.mode, g.about, h.mode, h.about, h.label, h.fence, h.slot, h.held \
                  FROM (SELECT {claim} AS claim) one \
                  LEFT JOIN {claims} m ON m.claim = one.claim AND m.name = {lock} \
-                 LEFT JOIN {claims} g ON g.claim = one.claim AND g.seq = 0 \
+                 LEFT JOIN {claims} g ON g.claim = one.claim AND g.name > '{NOTE}' \
                  LEFT JOIN (SELECT * FROM {claims} WHERE name = {lock} ORDER BY seq LIMIT 1) h ON h.claim <> one.claim;",
                 count = ahead("count(*)", ""),
                 others = ahead("count(*)", "AND p.mode <> 'shared'"),
@@ -295,7 +296,7 @@ impl<'a> Steps<'a> {
     /// Which locks the claim is about, and in which mode.
     pub(super) fn names(&self) -> String {
         let claims = &self.dialect.tables().claim;
-        format!("SELECT name, mode FROM {claims} WHERE claim = {} AND seq > 0;", self.claim)
+        format!("SELECT name, mode FROM {claims} WHERE claim = {} AND name < '{NOTE}';", self.claim)
     }
 
     /// Removes the claim, which is in `mode`, or asks it to leave. The first row says how many of its entries were there.
@@ -362,7 +363,7 @@ pub(super) fn line(dialect: &dyn Dialect, name: Option<&LockName>) -> String {
     // Those of one lock are no notes.
     let only = match name {
         Some(name) => format!("c.name = {}", dialect.text(&stored(name))),
-        None => "c.seq > 0".to_owned(),
+        None => format!("c.name < '{NOTE}'"),
     };
     format!(
         "SELECT {ENTRY} - {now} FROM {claims} c WHERE {only} AND c.lease_until > {now} ORDER BY c.name, c.seq;"

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 
 use super::config::MysqlConfig;
-use crate::backend::sql::dialect::LEFT;
+use crate::backend::sql::dialect::{LEFT, NOTE};
 use crate::backend::sql::tables::Tables;
 use crate::lock::ClaimId;
 
@@ -54,7 +54,7 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
 pub(super) fn forget(tables: &Tables, most: u32) -> String {
     let claims = &tables.claim;
     format!(
-        "DELETE FROM {claims} WHERE name > '.' AND name < CONCAT('.', {NOW}) ORDER BY name LIMIT {most};"
+        "DELETE FROM {claims} WHERE name > '{NOTE}' AND name < CONCAT('{NOTE}', {NOW}) ORDER BY name LIMIT {most};"
     )
 }
 

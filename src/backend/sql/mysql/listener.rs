@@ -24,7 +24,7 @@ use super::dial::Dialer;
 use super::language;
 use crate::backend::claim_state::POLL;
 use crate::backend::record::granted;
-use crate::backend::sql::dialect::{Notified, Row, Wait};
+use crate::backend::sql::dialect::{NOTE, Notified, Row, Wait};
 use crate::lock::{ClaimId, Granted};
 
 /// How long one wait is. Nothing depends on it but how often a claim looks that nobody tells anything.
@@ -270,7 +270,7 @@ impl ListenerTask {
         let (entries, crowd, longest, gone) = (wait.entries, wait.crowd, LONGEST.as_secs(), GONE.as_secs());
         format!(
             "SET @dlock_says = GET_LOCK('{says}', {gone});\
-             SET @dlock_same = @dlock_says = 1 AND (SELECT COUNT(*) = {entries} AND {asked} FROM {claims} c WHERE c.claim = {own} AND c.seq > 0) \
+             SET @dlock_same = @dlock_says = 1 AND (SELECT COUNT(*) = {entries} AND {asked} FROM {claims} c WHERE c.claim = {own} AND c.name < '{NOTE}') \
              AND (SELECT COUNT(*) = {crowd} FROM {claims} m JOIN {claims} p ON p.name = m.name AND p.seq < m.seq \
              WHERE m.claim = {own});\
              SELECT IF(@dlock_session <=> CONNECTION_ID(), IF(@dlock_same, \

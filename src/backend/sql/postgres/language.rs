@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::backend::sql::dialect::{LEFT, stored};
+use crate::backend::sql::dialect::{LEFT, NOTE, stored};
 use crate::backend::sql::tables::Tables;
 use crate::lock::{ClaimId, LockName};
 
-/// Microseconds since 1970, now and not at the beginning of the transaction.
-pub(super) const NOW: &str = "(extract(epoch from clock_timestamp()) * 1000000)::bigint";
+/// Microseconds since 1970, now and not at the beginning of the transaction. With a factor of the same type a new process of
+/// the server need not search for the operator.
+pub(super) const NOW: &str = "(extract(epoch from clock_timestamp()) * 1000000::numeric)::bigint";
 
 /// A literal that means the same whatever `standard_conforming_strings` says.
 pub(super) fn text(text: &str) -> String {
@@ -43,7 +44,7 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
 pub(super) fn forget(tables: &Tables, most: u32) -> String {
     let claims = &tables.claim;
     format!(
-        "DELETE FROM {claims} WHERE name IN (SELECT g.name FROM {claims} g WHERE g.name > '.' AND g.name < '.' || {NOW} \
+        "DELETE FROM {claims} WHERE name IN (SELECT g.name FROM {claims} g WHERE g.name > '{NOTE}' AND g.name < '{NOTE}' || {NOW} \
          LIMIT {most} FOR UPDATE SKIP LOCKED);"
     )
 }
@@ -51,7 +52,8 @@ pub(super) fn forget(tables: &Tables, most: u32) -> String {
 pub(super) fn remove_superseded(tables: &Tables, condition: &str) -> String {
     let claims = &tables.claim;
     format!(
-        "DELETE FROM {claims} e USING {claims} c WHERE e.claim = c.claim AND e.fence IS NULL AND e.newest = 1 AND {condition};"
+        "DELETE FROM {claims} e USING {claims} c WHERE e.claim = c.claim AND e.claim <> '' AND e.fence IS NULL \
+         AND e.newest = 1 AND {condition};"
     )
 }
 
@@ -116,7 +118,7 @@ pub(super) fn hand_over(tables: &Tables, lock: &str) -> String {
         "WITH given AS (UPDATE {claims} c SET fence = (SELECT l.fence FROM {locks} l WHERE l.name = {lock}), held = {NOW} \
          WHERE c.name = {lock} AND c.seq = (SELECT f.seq FROM {claims} f WHERE f.name = {lock} ORDER BY f.seq LIMIT 1) \
          AND c.fence IS NULL AND c.kind = '' AND c.lease_until > {NOW} \
-         AND (SELECT count(*) FROM {claims} o WHERE o.claim = c.claim) = 1 \
+         AND (SELECT count(*) FROM {claims} o WHERE o.claim = c.claim AND o.claim <> '') = 1 \
          RETURNING c.claim) \
          SELECT set_config('synchronous_commit', 'on', true), pg_notify('{CHANNEL}' || given.claim, '') FROM given;"
     )
@@ -172,8 +174,18 @@ pub(super) fn watch(tables: &Tables, name: &LockName) -> String {
     )
 }
 
+/// Entries by their claim. A statement about one lock must never use this index, which it could only read as a whole: to the
+/// planner that is as good as the primary key where it takes the table for empty, as it does when the table was empty
+/// while it was last cleaned. It cannot use this one, since its condition does not follow from that of the statement.
+const BY_CLAIM: &str = "(claim, name) WHERE claim <> ''";
+
+/// The end of an INSERT of an entry: one that is there already gets its `lease_until` instead; returns `columns`.
+pub(super) fn or_renew(columns: &str) -> String {
+    format!("ON CONFLICT {BY_CLAIM} DO UPDATE SET lease_until = EXCLUDED.lease_until RETURNING {columns};")
+}
+
 pub(super) fn schema(tables: &Tables) -> Vec<String> {
-    let Tables { lock, claim, .. } = tables;
+    let Tables { lock, claim, by_claim, .. } = tables;
     let name = "text COLLATE \"C\" NOT NULL";
     vec![
         format!(
@@ -184,8 +196,9 @@ pub(super) fn schema(tables: &Tables) -> Vec<String> {
             "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {name}, mode {name}, \
              kind {name}, since bigint NOT NULL, lease_until bigint NOT NULL, about text NOT NULL, label text, \
              newest integer NOT NULL, nested integer NOT NULL, fence bigint, held bigint, slot bigint, asked text, \
-             PRIMARY KEY (name, seq), UNIQUE (claim, name)) WITH (fillfactor = 70);"
+             PRIMARY KEY (name, seq)) WITH (fillfactor = 70);"
         ),
+        format!("CREATE UNIQUE INDEX IF NOT EXISTS {by_claim} ON {claim} {BY_CLAIM};"),
         format!(
             "-- Who uses locks needs: GRANT SELECT, INSERT, UPDATE, DELETE ON {lock}, {claim} TO somebody;"
         ),

@@ -117,9 +117,7 @@ impl Dialect for Postgres {
     }
 
     fn or_renew(&self, _lock: &str, _claim: &str, columns: &str) -> String {
-        format!(
-            "ON CONFLICT (claim, name) DO UPDATE SET lease_until = EXCLUDED.lease_until RETURNING {columns};"
-        )
+        language::or_renew(columns)
     }
 
     fn concat(&self, parts: &[&str]) -> String {
