@@ -65,6 +65,7 @@ pub struct Front {
 impl Front {
     /// Takes over the process: blocks signals, becomes a subreaper. Must be called before any thread exists.
     pub fn new() -> io::Result<Self> {
+        inherited::look();
         let terminal = Terminal::controlling();
         let mut taken = SignalSet::empty();
         let mut restore_ignored = Vec::new();
