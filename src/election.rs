@@ -13,8 +13,8 @@ const WHOLE_TERM: Duration = Duration::from_secs(10);
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Who leads, if somebody does: who holds the lock alone.
-pub fn leader(line: &LockStatus) -> Option<&Entry> {
-    line.holders.first().filter(|entry| entry.mode.is_none_or(|mode| mode == Mode::Exclusive))
+pub fn leader(queue: &LockStatus) -> Option<&Entry> {
+    queue.holders.first().filter(|entry| entry.mode.is_none_or(|mode| mode == Mode::Exclusive))
 }
 
 /// How long to wait before standing again after a term of the length `term`, where the pause before that was `before`.
@@ -41,15 +41,15 @@ mod tests {
     #[test]
     fn who_holds_alone_leads() {
         let of = |mode, label: &str| Entry { mode, label: Some(label.into()), ..Entry::default() };
-        let line = |holders| LockStatus {
+        let queue = |holders| LockStatus {
             name: LockName::new("a").expect("valid"),
             holders,
             waiters: vec![of(None, "w")],
         };
-        assert_eq!(leader(&line(vec![])), None);
+        assert_eq!(leader(&queue(vec![])), None);
         let (exclusive, foreign) = (of(Some(Mode::Exclusive), "x"), of(None, "y"));
-        assert_eq!(leader(&line(vec![exclusive.clone()])), Some(&exclusive));
-        assert_eq!(leader(&line(vec![foreign.clone()])), Some(&foreign));
-        assert_eq!(leader(&line(vec![of(Some(Mode::Shared), "z")])), None);
+        assert_eq!(leader(&queue(vec![exclusive.clone()])), Some(&exclusive));
+        assert_eq!(leader(&queue(vec![foreign.clone()])), Some(&foreign));
+        assert_eq!(leader(&queue(vec![of(Some(Mode::Shared), "z")])), None);
     }
 }

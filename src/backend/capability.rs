@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Capabilities {
     /// The backend's name, as given to `--backend`.
     pub backend: &'static str,
-    /// Whether the names of one request enter their lines in one step.
+    /// Whether the names of one request enter their queues in one step.
     pub atomic_names: bool,
     /// Whether waiters hold in order of arrival (C02); if not, order is best effort and `ahead` unknown.
     pub ordered: bool,

@@ -84,7 +84,7 @@ pub enum Evict {
     Force,
 }
 
-/// A service that keeps lines of claims (C01, C02, C03, C04, C13, C14, C15).
+/// A service that keeps queues of claims (C01, C02, C03, C04, C13, C14, C15).
 #[async_trait]
 pub trait Backend: Debug + Send + Sync {
     /// Fixed facts; never a request to the service.
@@ -123,7 +123,7 @@ pub trait Backend: Debug + Send + Sync {
     /// holds by then or not, and what is still in flight ends with its ttl (C05).
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>>;
 
-    /// Reads holders and waiters in order; changes nothing (C10). A name never used is an empty line.
+    /// Reads holders and waiters in order; changes nothing (C10). A name never used is an empty queue.
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus>;
 
     /// The queues with holders or waiters whose names start with `prefix`, sorted by name; changes nothing.

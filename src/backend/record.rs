@@ -70,7 +70,7 @@ impl Record {
         self.ancestors.iter().filter_map(|id| id.parse().ok()).collect()
     }
 
-    /// The claim's names; `only` is the one in whose line it was found.
+    /// The claim's names; `only` is the one in whose queue it was found.
     pub fn names(&self, only: &LockName) -> Vec<LockName> {
         let names: Vec<LockName> = self.names.iter().filter_map(|name| name.parse().ok()).collect();
         if names.is_empty() { vec![only.clone()] } else { names }

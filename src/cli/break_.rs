@@ -33,13 +33,13 @@ async fn act(
     out: &mut dyn Out,
     ask: Ask<'_>,
 ) -> Result<(), Ended> {
-    let line = connect::ask(|deadline| backend.inspect(&settings.name, deadline)).await?;
+    let queue = connect::ask(|deadline| backend.inspect(&settings.name, deadline)).await?;
     let lock = sanitise::text(settings.name.as_str());
-    nameless(&line, settings, &lock)?;
+    nameless(&queue, settings, &lock)?;
     let service = out::service(backend);
-    let chosen = choose(&line, &settings.target, &service)?;
+    let chosen = choose(&queue, &settings.target, &service)?;
     let shown = |chosen: &[(ClaimId, &Entry)], layout| {
-        status::lock(&subset(&line, chosen), &service, Detail::Usual, layout)
+        status::lock(&subset(&queue, chosen), &service, Detail::Usual, layout)
     };
     if settings.target == Target::Only && chosen.len() > 1 {
         out.write(&shown(&chosen, &out.layout()))?;
@@ -61,7 +61,7 @@ async fn act(
     for (id, entry) in &chosen {
         let party = Party::of(entry, SystemTime::now());
         // As long as it waits, the process that is to get the lease looks after it.
-        let holds = line.holders.iter().any(|holder| holder.claim == Some(*id));
+        let holds = queue.holders.iter().any(|holder| holder.claim == Some(*id));
         let nobodys = holds && entry.verb == Verb::Detach && !backend.needs_keeper();
         let how = if settings.force || nobodys { Evict::Force } else { Evict::Ask };
         let there = if entry.foreign {
@@ -91,8 +91,8 @@ async fn act(
 }
 
 /// Not every entry of another program can be told from others of it, as where dlock may not read enough.
-fn nameless(line: &LockStatus, settings: &BreakSettings, lock: &str) -> Result<(), Failure> {
-    let found = line.holders.iter().chain(&line.waiters).find(|entry| entry.claim.is_none());
+fn nameless(queue: &LockStatus, settings: &BreakSettings, lock: &str) -> Result<(), Failure> {
+    let found = queue.holders.iter().chain(&queue.waiters).find(|entry| entry.claim.is_none());
     match found.filter(|_| !matches!(settings.target, Target::Claim(_))) {
         Some(entry) => {
             let party = Party::of(entry, SystemTime::now());
@@ -117,13 +117,13 @@ fn gone(reason: String) -> Failure {
 
 /// The claims to end, waiters first, so that none of them starts in between; at least one.
 fn choose<'a>(
-    line: &'a LockStatus,
+    queue: &'a LockStatus,
     target: &Target,
     service: &Service,
 ) -> Result<Vec<(ClaimId, &'a Entry)>, Failure> {
-    let entries = line.waiters.iter().chain(&line.holders);
+    let entries = queue.waiters.iter().chain(&queue.holders);
     let claims: Vec<_> = entries.filter_map(|entry| entry.claim.map(|id| (id, entry))).collect();
-    let lock = sanitise::text(line.name.as_str());
+    let lock = sanitise::text(queue.name.as_str());
     if claims.is_empty() {
         return Err(gone(format!("nobody holds or waits for {lock} ({})", service.looked())));
     }
@@ -142,12 +142,12 @@ fn ambiguous(claims: usize, lock: &str) -> Failure {
     Failure::usage(format!("{claims} claims hold or wait for {lock}; say which with --claim ID, or --all"))
 }
 
-fn subset(line: &LockStatus, chosen: &[(ClaimId, &Entry)]) -> LockStatus {
+fn subset(queue: &LockStatus, chosen: &[(ClaimId, &Entry)]) -> LockStatus {
     let among = |entries: &[Entry]| {
         let chosen = |entry: &&Entry| chosen.iter().any(|(id, _)| entry.claim == Some(*id));
         entries.iter().filter(chosen).cloned().collect()
     };
-    LockStatus { name: line.name.clone(), holders: among(&line.holders), waiters: among(&line.waiters) }
+    LockStatus { name: queue.name.clone(), holders: among(&queue.holders), waiters: among(&queue.waiters) }
 }
 
 /// Asks on the terminal, whatever standard input and output are.

@@ -1,7 +1,7 @@
 //! Breaking claims, against the reference backend.
 
 use super::*;
-use crate::cli::testing::{Lines, Page, by, line, viewing};
+use crate::cli::testing::{Page, Queues, by, queue, viewing};
 
 fn settings(target: Target) -> BreakSettings {
     let name = "a".parse().expect("valid");
@@ -9,7 +9,7 @@ fn settings(target: Target) -> BreakSettings {
 }
 
 /// What was printed, or the failure's code and sentence.
-async fn outcome(backend: &Lines, settings: &BreakSettings, answer: bool) -> Result<String, (u8, String)> {
+async fn outcome(backend: &Queues, settings: &BreakSettings, answer: bool) -> Result<String, (u8, String)> {
     let mut page = Page::default();
     let mut asked = Vec::new();
     let mut ask = |text: &str| {
@@ -27,15 +27,15 @@ async fn outcome(backend: &Lines, settings: &BreakSettings, answer: bool) -> Res
 
 #[tokio::test]
 async fn one_claim_is_asked_to_leave() {
-    let backend = Lines::new(vec![line("a", 1, 1)]);
+    let backend = Queues::new(vec![queue("a", 1, 1)]);
     let text = outcome(&backend, &settings(Target::Claim("0000000001".into())), true).await.expect("done");
     assert_eq!(text, "asked ci@host7 pid 1 (./x) to leave a\n");
-    assert_eq!(backend.evicted(), [(line("a", 1, 1).holders[0].claim.expect("known"), Evict::Ask)]);
+    assert_eq!(backend.evicted(), [(queue("a", 1, 1).holders[0].claim.expect("known"), Evict::Ask)]);
 }
 
 #[tokio::test]
 async fn all_go_waiters_first_and_force_warns() {
-    let backend = Lines::new(vec![line("a", 1, 1)]);
+    let backend = Queues::new(vec![queue("a", 1, 1)]);
     let all = BreakSettings { force: true, ..settings(Target::All) };
     let text = outcome(&backend, &all, true).await.expect("done");
     assert_eq!(
@@ -48,7 +48,7 @@ async fn all_go_waiters_first_and_force_warns() {
 
 #[tokio::test]
 async fn no_is_no() {
-    let backend = Lines::new(vec![line("a", 1, 1)]);
+    let backend = Queues::new(vec![queue("a", 1, 1)]);
     let asking = BreakSettings { yes: false, ..settings(Target::All) };
     assert_eq!(outcome(&backend, &asking, false).await, Ok("nothing was changed\n".into()));
     assert!(backend.evicted().is_empty());
@@ -56,19 +56,19 @@ async fn no_is_no() {
 
 #[tokio::test]
 async fn a_claim_that_is_not_there_is_76() {
-    let backend = Lines::new(vec![line("a", 1, 0)]);
+    let backend = Queues::new(vec![queue("a", 1, 0)]);
     let missing = outcome(&backend, &settings(Target::Claim("ffffffff".into())), true).await;
     assert_eq!(missing, Err((76, "a has no claim ffffffff".into())));
     backend.all_left();
     let left = outcome(&backend, &settings(Target::Claim("0000000001".into())), true).await;
     assert_eq!(left, Err((76, "ci@host7 pid 1 (./x) is gone from a".into())));
-    let nobody = outcome(&Lines::new(vec![]), &settings(Target::All), true).await;
+    let nobody = outcome(&Queues::new(vec![]), &settings(Target::All), true).await;
     assert_eq!(nobody, Err((76, "nobody holds or waits for a (fake)".into())));
 }
 
 #[tokio::test]
 async fn ambiguous_digits_are_told() {
-    let backend = Lines::new(vec![line("a", 2, 0)]);
+    let backend = Queues::new(vec![queue("a", 2, 0)]);
     let zeros = settings(Target::Claim("00000000".into()));
     assert_eq!(
         outcome(&backend, &zeros, true).await,
@@ -79,21 +79,21 @@ async fn ambiguous_digits_are_told() {
 #[tokio::test]
 async fn without_a_choice_the_only_claim_is_meant() {
     for (holders, waiters) in [(1, 0), (0, 1)] {
-        let backend = Lines::new(vec![line("a", holders, waiters)]);
+        let backend = Queues::new(vec![queue("a", holders, waiters)]);
         let text = outcome(&backend, &settings(Target::Only), true).await;
         assert_eq!(text, Ok("asked ci@host7 pid 1 (./x) to leave a\n".into()));
     }
-    let backend = Lines::new(vec![line("a", 1, 1)]);
+    let backend = Queues::new(vec![queue("a", 1, 1)]);
     let several = outcome(&backend, &settings(Target::Only), true).await;
     assert_eq!(several, Err((64, "2 claims hold or wait for a; say which with --claim ID, or --all".into())));
     assert!(backend.evicted().is_empty());
-    let nobody = outcome(&Lines::new(vec![]), &settings(Target::Only), true).await;
+    let nobody = outcome(&Queues::new(vec![]), &settings(Target::Only), true).await;
     assert_eq!(nobody, Err((76, "nobody holds or waits for a (fake)".into())));
 }
 
 #[tokio::test]
 async fn several_claims_are_listed_so_that_one_can_be_chosen() {
-    let backend = Lines::new(vec![line("a", 1, 1)]);
+    let backend = Queues::new(vec![queue("a", 1, 1)]);
     let mut page = Page::default();
     let mut ask = |_: &str| panic!("nothing to ask");
     let ended = act(&backend, &settings(Target::Only), &by(), &mut page, &mut ask).await;
@@ -104,7 +104,7 @@ async fn several_claims_are_listed_so_that_one_can_be_chosen() {
 
 #[tokio::test]
 async fn the_question_shows_and_counts_what_would_go() {
-    let backend = Lines::new(vec![line("a", 1, 3)]);
+    let backend = Queues::new(vec![queue("a", 1, 3)]);
     let asking = BreakSettings { yes: false, ..settings(Target::All) };
     let mut asked = String::new();
     let mut ask = |text: &str| {
@@ -120,11 +120,11 @@ async fn the_question_shows_and_counts_what_would_go() {
 
 #[tokio::test]
 async fn entries_of_other_programs_need_force_or_nothing_is_changed() {
-    let mut mixed = line("a", 1, 1);
+    let mut mixed = queue("a", 1, 1);
     (mixed.holders[0].foreign, mixed.holders[0].user) = (true, None);
     let claim = Target::Claim(mixed.holders[0].claim.expect("known").to_string());
     for target in [Target::All, claim] {
-        let backend = Lines::new(vec![mixed.clone()]);
+        let backend = Queues::new(vec![mixed.clone()]);
         let asked = outcome(&backend, &settings(target.clone()), true).await;
         let sentence = "another client on host7 pid 1 (./x) uses a, and cannot be asked to end its command";
         assert_eq!(asked, Err((64, sentence.into())));

@@ -129,7 +129,7 @@ fn with_this_host(mut found: Examination) -> Examination {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::testing::{Lines, Page, viewing};
+    use crate::cli::testing::{Page, Queues, viewing};
 
     fn resolved(option: &'static str, text: &str) -> Resolved {
         Resolved { option, texts: vec![text.to_owned()], source: Source::Environment("DLOCK_X".into()) }
@@ -159,7 +159,7 @@ mod tests {
             viewing: viewing(false),
         };
         let mut page = Page::default();
-        let ended = examine(&Lines::new(vec![]), &settings, &mut page).await;
+        let ended = examine(&Queues::new(vec![]), &settings, &mut page).await;
         assert!(matches!(ended, Err(Ended::Failed(_))));
         assert_eq!(page.text, "configuration\n  OPTION  VALUE  FROM\n  ttl     30s    default\n");
     }

@@ -68,11 +68,11 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::testing::{Lines, Page, line, viewing};
+    use crate::cli::testing::{Page, Queues, queue, viewing};
     use crate::lock::{Error, ErrorKind};
 
     fn led_by(n: u8, value: &str) -> LockStatus {
-        let mut led = line("a", 1, 1);
+        let mut led = queue("a", 1, 1);
         led.holders[0].claim = Some(ClaimId::from_bytes([n; 16]));
         led.holders[0].label = Some(value.to_owned());
         led
@@ -82,7 +82,7 @@ mod tests {
         LeaderSettings { name: "a".parse().expect("valid"), follow, viewing: viewing(json) }
     }
 
-    async fn page(backend: &Lines, settings: &LeaderSettings) -> (String, Result<(), Ended>) {
+    async fn page(backend: &Queues, settings: &LeaderSettings) -> (String, Result<(), Ended>) {
         let mut page = Page::default();
         let ended = look(backend, settings, &mut page, &Printer::default()).await;
         (page.text, ended)
@@ -90,13 +90,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_value_of_the_leader_is_the_whole_output() {
-        let backend = Lines::new(vec![led_by(1, "10.0.0.1:80\n")]);
+        let backend = Queues::new(vec![led_by(1, "10.0.0.1:80\n")]);
         let (text, ended) = page(&backend, &settings(false, false)).await;
         assert!(ended.is_ok());
         assert_eq!(text, "10.0.0.1:80\\n\n", "one line, whatever others write");
-        let (text, _) = page(&Lines::new(vec![line("a", 0, 1)]), &settings(false, false)).await;
+        let (text, _) = page(&Queues::new(vec![queue("a", 0, 1)]), &settings(false, false)).await;
         assert_eq!(text, "");
-        let (text, _) = page(&Lines::new(vec![]), &settings(false, true)).await;
+        let (text, _) = page(&Queues::new(vec![]), &settings(false, true)).await;
         assert_eq!(text, "null\n");
     }
 
@@ -108,14 +108,14 @@ mod tests {
         let seen = [
             led_by(1, "x"),
             led_by(1, "y"),
-            line("a", 0, 0),
+            queue("a", 0, 0),
             led_by(2, "y"),
             led_by(2, "x"),
             more,
             led_by(3, "x"),
         ];
         for (json, lines) in [(false, "x y y x x"), (true, "x y null y x x")] {
-            let backend = Lines::new(vec![]);
+            let backend = Queues::new(vec![]);
             let observed = seen.iter().cloned().map(Ok).chain([Err(over())]).collect();
             backend.will_observe(vec![observed]);
             let (text, ended) = page(&backend, &settings(true, json)).await;

@@ -37,11 +37,11 @@ async fn show(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::testing::{Lines, Page, line, viewing};
+    use crate::cli::testing::{Page, Queues, queue, viewing};
 
     #[tokio::test]
     async fn only_names_that_start_so() {
-        let backend = Lines::new(vec![line("a", 1, 0), line("ab", 1, 1), line("c", 1, 0)]);
+        let backend = Queues::new(vec![queue("a", 1, 0), queue("ab", 1, 1), queue("c", 1, 0)]);
         let mut settings = ListSettings { starting_with: "a".into(), viewing: viewing(true) };
         let mut page = Page::default();
         show(&backend, &settings, &mut page, &Printer::default()).await.expect("shown");

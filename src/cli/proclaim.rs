@@ -71,7 +71,7 @@ impl Own {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::testing::{Lines, line};
+    use crate::cli::testing::{Queues, queue};
 
     const CLAIM: &str = "abababababababababababababababab";
 
@@ -92,7 +92,7 @@ mod tests {
     }
 
     async fn outcome(own: Own) -> (Vec<String>, Option<Failure>) {
-        let backend = Lines::new(vec![line("a", 1, 1)]);
+        let backend = Queues::new(vec![queue("a", 1, 1)]);
         let failure = match proclaim(&backend, &own, "v").await {
             Ok(()) => None,
             Err(Ended::Failed(failure)) => Some(failure),
@@ -103,7 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_who_leads_there_proclaims() {
-        let claims = line("a", 1, 1);
+        let claims = queue("a", 1, 1);
         let [leads, waits] =
             [&claims.holders[0], &claims.waiters[0]].map(|entry| entry.claim.expect("a claim"));
         let names = || vec!["a".parse().expect("valid")];

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cli::exit_code::ExitCode;
 use crate::cli::settings::Connection;
-use crate::cli::testing::{Lines, by, line};
+use crate::cli::testing::{Queues, by, queue};
 use crate::output::{LogFormat, Verbosity};
 
 fn settings(claim: &str, names: &[&str]) -> ClaimSettings {
@@ -17,7 +17,7 @@ fn settings(claim: &str, names: &[&str]) -> ClaimSettings {
 }
 
 fn of(name: &str, verb: Verb) -> LockStatus {
-    let mut line = line(name, 1, 1);
+    let mut line = queue(name, 1, 1);
     line.holders[0].verb = verb;
     line.waiters[0].verb = verb;
     line
@@ -27,7 +27,7 @@ fn digits(line: &LockStatus) -> String {
     line.holders[0].claim.expect("a claim").to_string()
 }
 
-async fn refused(lines: &Lines, settings: &ClaimSettings) -> u8 {
+async fn refused(lines: &Queues, settings: &ClaimSettings) -> u8 {
     let ended = give_back(lines, settings, &by()).await;
     assert_eq!(lines.evicted(), [], "something was touched");
     match (ended, prolong(lines, settings).await) {
@@ -40,26 +40,29 @@ async fn refused(lines: &Lines, settings: &ClaimSettings) -> u8 {
 async fn what_is_no_claim_of_acquire_is_not_touched() {
     let (lost, usage) = (ExitCode::Lost.number(), ExitCode::Usage.number());
     let run = of("a", Verb::Run);
-    assert_eq!(refused(&Lines::new(vec![run.clone()]), &settings(&digits(&run), &["a"])).await, lost);
+    assert_eq!(refused(&Queues::new(vec![run.clone()]), &settings(&digits(&run), &["a"])).await, lost);
     let mut foreign = of("a", Verb::Acquire);
     foreign.holders[0].foreign = true;
-    assert_eq!(refused(&Lines::new(vec![foreign.clone()]), &settings(&digits(&foreign), &["a"])).await, lost);
+    assert_eq!(
+        refused(&Queues::new(vec![foreign.clone()]), &settings(&digits(&foreign), &["a"])).await,
+        lost
+    );
     let acquired = of("a", Verb::Acquire);
-    let lines = Lines::new(vec![acquired.clone()]);
+    let lines = Queues::new(vec![acquired.clone()]);
     assert_eq!(refused(&lines, &settings("0123456789abcdef", &["a"])).await, lost);
     // On one of its locks only, and a waiter's.
     assert_eq!(refused(&lines, &settings(&digits(&acquired), &["a", "b"])).await, lost);
     let waiter = acquired.waiters[0].claim.expect("a claim").to_string();
     assert_eq!(refused(&lines, &settings(&waiter, &["a"])).await, lost);
-    let mut shared = line("a", 2, 0);
+    let mut shared = queue("a", 2, 0);
     shared.holders.iter_mut().for_each(|entry| entry.verb = Verb::Acquire);
-    assert_eq!(refused(&Lines::new(vec![shared]), &settings("00000000", &["a"])).await, usage);
+    assert_eq!(refused(&Queues::new(vec![shared]), &settings("00000000", &["a"])).await, usage);
 }
 
 #[tokio::test]
 async fn a_keeper_is_asked_and_waited_for() {
     let line = of("a", Verb::Acquire);
-    let lines = Lines::new(vec![line.clone()]);
+    let lines = Queues::new(vec![line.clone()]);
     let free = LockStatus { holders: vec![], ..line.clone() };
     lines.will_observe(vec![vec![Ok(line.clone()), Ok(line.clone()), Ok(free)]]);
     give_back(&lines, &settings(&digits(&line)[..10], &["a"]), &by()).await.expect("released");
@@ -69,7 +72,7 @@ async fn a_keeper_is_asked_and_waited_for() {
 #[tokio::test]
 async fn a_lease_of_nobody_is_removed() {
     let line = of("a", Verb::Detach);
-    let lines = Lines::new(vec![line.clone()]);
+    let lines = Queues::new(vec![line.clone()]);
     give_back(&lines, &settings(&digits(&line), &["a"]), &by()).await.expect("released");
     assert_eq!(lines.evicted(), [(line.holders[0].claim.expect("a claim"), Evict::Force)]);
 }
@@ -77,7 +80,7 @@ async fn a_lease_of_nobody_is_removed() {
 #[tokio::test]
 async fn a_claim_that_does_not_leave_is_not_waited_for_for_ever() {
     let line = of("a", Verb::Acquire);
-    let lines = Lines::new(vec![line.clone()]);
+    let lines = Queues::new(vec![line.clone()]);
     lines.will_observe(vec![vec![Ok(line.clone())]]);
     let settings = settings(&digits(&line), &["a"]);
     let found = find(&lines, &settings).await.expect("it holds");
@@ -91,10 +94,10 @@ async fn a_claim_that_does_not_leave_is_not_waited_for_for_ever() {
 #[tokio::test]
 async fn what_no_observer_was_told_of_is_asked_for_before_it_is_said() {
     let line = of("a", Verb::Acquire);
-    let found_in = Lines::new(vec![line.clone()]);
+    let found_in = Queues::new(vec![line.clone()]);
     let settings = settings(&digits(&line), &["a"]);
     let found = find(&found_in, &settings).await.expect("it holds");
-    let free = Lines::new(vec![]);
+    let free = Queues::new(vec![]);
     free.will_observe(vec![vec![]]);
     await_end(&free, &found, Duration::ZERO).await.expect("it has left");
 }

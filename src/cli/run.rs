@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
             && clock::now() < self.plan.give_up_at()
     }
 
-    /// Takes the claim of a keeper that is gone out of the line. What cannot be reached ends with its ttl.
+    /// Takes the claim of a keeper that is gone out of the queue. What cannot be reached ends with its ttl.
     fn evict(&self, number: u128) {
         let (Ok(runtime), Ok(backend)) = (connect::runtime(), self.address.open()) else { return };
         let id = ClaimId::from_number(number);

@@ -57,21 +57,21 @@ fn show(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::testing::{Lines, Page, line, viewing};
+    use crate::cli::testing::{Page, Queues, queue, viewing};
 
     fn settings(names: &[&str], json: bool) -> StatusSettings {
         let names = names.iter().map(|n| n.parse().expect("valid")).collect();
         StatusSettings { names, wide: false, exit_code: false, viewing: viewing(json) }
     }
 
-    async fn shown(backend: &Lines, settings: &StatusSettings, page: &mut Page) -> Result<(), Ended> {
+    async fn shown(backend: &Queues, settings: &StatusSettings, page: &mut Page) -> Result<(), Ended> {
         let locks = look(backend, settings).await?;
         show(&locks, &out::service(backend), settings, page, Printer::default())
     }
 
     #[tokio::test]
     async fn several_names_come_one_after_another() {
-        let backend = Lines::new(vec![line("a", 1, 1)]);
+        let backend = Queues::new(vec![queue("a", 1, 1)]);
         let mut page = Page::default();
         shown(&backend, &settings(&["b", "a"], false), &mut page).await.expect("shown");
         assert!(
@@ -89,7 +89,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_name_all_that_are_taken_come() {
-        let backend = Lines::new(vec![line("a", 1, 1), line("c", 0, 1)]);
+        let backend = Queues::new(vec![queue("a", 1, 1), queue("c", 0, 1)]);
         let mut page = Page::default();
         shown(&backend, &settings(&[], false), &mut page).await.expect("shown");
         assert!(page.text.starts_with("a: held, 1 waiting"), "{}", page.text);
@@ -99,7 +99,7 @@ mod tests {
     #[tokio::test]
     async fn a_reader_that_has_gone_ends_it_quietly() {
         let mut page = Page { gone: true, ..Page::default() };
-        let ended = shown(&Lines::new(vec![]), &settings(&["a"], true), &mut page).await;
+        let ended = shown(&Queues::new(vec![]), &settings(&["a"], true), &mut page).await;
         assert!(matches!(ended, Err(Ended::ReaderGone)));
     }
 }

@@ -1,4 +1,4 @@
-//! Lines that stand still, for tests of the commands that look at them.
+//! Queues that stand still, for tests of the commands that look at them.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -17,21 +17,21 @@ use crate::output::{LogFormat, Verbosity};
 
 type Observed = Vec<Result<LockStatus>>;
 
-/// A backend whose lines are given.
+/// A backend whose queues are given.
 #[derive(Debug)]
-#[expect(clippy::struct_field_names, reason = "the lines are what it is about")]
-pub(crate) struct Lines {
-    lines: Vec<LockStatus>,
+#[expect(clippy::struct_field_names, reason = "the queues are what it is about")]
+pub(crate) struct Queues {
+    queues: Vec<LockStatus>,
     observations: Mutex<Vec<Observed>>,
     evicted: Mutex<Vec<(ClaimId, Evict)>>,
     left: Mutex<bool>,
     published: Mutex<Vec<String>>,
 }
 
-impl Lines {
-    pub(crate) fn new(lines: Vec<LockStatus>) -> Self {
+impl Queues {
+    pub(crate) fn new(queues: Vec<LockStatus>) -> Self {
         Self {
-            lines,
+            queues,
             observations: Mutex::default(),
             evicted: Mutex::default(),
             left: Mutex::default(),
@@ -70,7 +70,7 @@ impl Observer for Recorded {
 }
 
 #[async_trait]
-impl Backend for Lines {
+impl Backend for Queues {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: "fake",
@@ -89,16 +89,16 @@ impl Backend for Lines {
     }
 
     async fn enter(&self, _: &Request, _: Moment) -> Result<Arc<dyn Claim>> {
-        Err(Error::new(ErrorKind::Unsupported, "fake", "join the queue", None, "these lines stand still"))
+        Err(Error::new(ErrorKind::Unsupported, "fake", "join the queue", None, "these queues stand still"))
     }
 
     async fn inspect(&self, name: &LockName, _: Moment) -> Result<LockStatus> {
-        let known = self.lines.iter().find(|line| line.name == *name).cloned();
+        let known = self.queues.iter().find(|queue| queue.name == *name).cloned();
         Ok(known.unwrap_or(LockStatus { name: name.clone(), holders: vec![], waiters: vec![] }))
     }
 
     async fn list(&self, prefix: &str, _: Moment) -> Result<Vec<LockStatus>> {
-        Ok(self.lines.iter().filter(|line| line.name.as_str().starts_with(prefix)).cloned().collect())
+        Ok(self.queues.iter().filter(|queue| queue.name.as_str().starts_with(prefix)).cloned().collect())
     }
 
     async fn observe(&self, _: &LockName) -> Result<Box<dyn Observer>> {
@@ -112,8 +112,8 @@ impl Backend for Lines {
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, _: Moment) -> Result<bool> {
-        let line = self.lines.iter().find(|line| line.name == *name);
-        let holds = line.is_some_and(|line| line.holders.iter().any(|entry| entry.claim == Some(id)));
+        let queue = self.queues.iter().find(|queue| queue.name == *name);
+        let holds = queue.is_some_and(|queue| queue.holders.iter().any(|entry| entry.claim == Some(id)));
         if holds {
             self.published.lock().expect("not poisoned").push(value.to_owned());
         }
@@ -134,8 +134,8 @@ impl Backend for Lines {
     }
 }
 
-/// A line; the entries' pids and the last digits of their claims count from 1.
-pub(crate) fn line(name: &str, holders: u8, waiters: u8) -> LockStatus {
+/// A queue; the entries' pids and the last digits of their claims count from 1.
+pub(crate) fn queue(name: &str, holders: u8, waiters: u8) -> LockStatus {
     let entry = |n: u8| {
         let mut id = [0; 16];
         // The first eight digits are alike, so that they are ambiguous.

@@ -98,19 +98,19 @@ fn show(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::testing::{Lines, Page, line, viewing};
+    use crate::cli::testing::{Page, Queues, queue, viewing};
     use crate::output::Verbosity;
 
     #[tokio::test(start_paused = true)]
     async fn each_change_is_shown_once_and_an_outage_is_survived() {
-        let backend = Lines::new(vec![line("a", 1, 0)]);
+        let backend = Queues::new(vec![queue("a", 1, 0)]);
         let gone = || Error::new(ErrorKind::Unavailable, "fake", "watch the queue", None, "gone");
         // Two observations: the first breaks off, the second ends with what nobody can repair.
         backend.will_observe(vec![
-            vec![Ok(line("a", 1, 0)), Ok(line("a", 1, 0)), Ok(line("a", 1, 1)), Err(gone())],
+            vec![Ok(queue("a", 1, 0)), Ok(queue("a", 1, 0)), Ok(queue("a", 1, 1)), Err(gone())],
             vec![Err(gone())],
             vec![
-                Ok(line("a", 0, 0)),
+                Ok(queue("a", 0, 0)),
                 Err(Error::new(ErrorKind::Corrupt, "fake", "watch the queue", None, "broken")),
             ],
         ]);

@@ -22,7 +22,7 @@ pub mod adr {
     pub mod r0006_signals_from_a_descriptor {}
     #[doc = include_str!("adr/0007-finding-the-tree.md")]
     pub mod r0007_finding_the_tree {}
-    #[doc = include_str!("adr/0008-file-line.md")]
+    #[doc = include_str!("adr/0008-file-queue.md")]
     pub mod r0008_file_line {}
     #[doc = include_str!("adr/0009-fencing-counter.md")]
     pub mod r0009_fencing_counter {}
@@ -52,7 +52,7 @@ pub mod adr {
     pub mod r0024_claims_of_dead_keepers {}
     #[doc = include_str!("adr/0025-one-suite-for-every-service.md")]
     pub mod r0025_one_suite_for_every_service {}
-    #[doc = include_str!("adr/0031-redis-line.md")]
+    #[doc = include_str!("adr/0031-redis-queue.md")]
     pub mod r0031_redis_line {}
     #[doc = include_str!("adr/0032-redis-tracking.md")]
     pub mod r0032_redis_tracking {}
@@ -64,7 +64,7 @@ pub mod adr {
     pub mod r0042_zookeeper_two_nodes_per_claim {}
     #[doc = include_str!("adr/0043-zookeeper-renewal-is-a-write.md")]
     pub mod r0043_zookeeper_renewal_is_a_write {}
-    #[doc = include_str!("adr/0044-zookeeper-success-beside-the-lines.md")]
+    #[doc = include_str!("adr/0044-zookeeper-success-beside-the-queues.md")]
     pub mod r0044_zookeeper_success_beside_the_lines {}
     #[doc = include_str!("adr/0051-redlock-same-order-everywhere.md")]
     pub mod r0051_redlock_same_order_everywhere {}

@@ -39,7 +39,7 @@ pub fn ancestors(outer: &[HeldRecord], identity: &str) -> Vec<ClaimId> {
 pub struct Entered {
     /// The claim on all names.
     pub claim: Arc<dyn Claim>,
-    /// The names in whose lines the request's own claim stands; not those held by outer runs.
+    /// The names in whose queues the request's own claim stands; not those held by outer runs.
     pub own: Vec<LockName>,
     /// The outer claim under which the first name is held, if it is.
     pub under: Option<ClaimId>,

@@ -99,12 +99,12 @@ async fn ask(
 ) -> Result<Vec<ClaimId>> {
     let mut asked = Vec::new();
     for name in names {
-        let line = backend.inspect(name, deadline).await?;
-        if !line.waiters.iter().any(|waiter| waiter.claim == Some(id)) {
+        let queue = backend.inspect(name, deadline).await?;
+        if !queue.waiters.iter().any(|waiter| waiter.claim == Some(id)) {
             continue;
         }
         let making_way =
-            line.holders.iter().filter(|holder| holder.replace).filter_map(|holder| holder.claim);
+            queue.holders.iter().filter(|holder| holder.replace).filter_map(|holder| holder.claim);
         for holder in making_way.filter(|holder| !before.contains(holder)) {
             backend.evict(name, holder, Evict::Ask, by, deadline).await?;
             asked.push(holder);

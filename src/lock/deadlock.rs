@@ -10,8 +10,8 @@ use super::{ClaimId, LockName, Mode, queue};
 /// Why one claim waits for another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Reason {
-    /// It stands behind it in this line.
-    Line(LockName),
+    /// It stands behind it in this queue.
+    Queue(LockName),
     /// Its command waits with it.
     Nested,
 }
@@ -49,10 +49,10 @@ pub struct Graph {
 
 impl Graph {
     /// Adds a queue: its living entries in order.
-    pub fn add(&mut self, lock: &LockName, line: Vec<Member>) {
-        let modes: Vec<Mode> = line.iter().map(|member| member.mode).collect();
-        let ids: Vec<ClaimId> = line.iter().map(|member| member.id).collect();
-        for member in line {
+    pub fn add(&mut self, lock: &LockName, queue: Vec<Member>) {
+        let modes: Vec<Mode> = queue.iter().map(|member| member.mode).collect();
+        let ids: Vec<ClaimId> = queue.iter().map(|member| member.id).collect();
+        for member in queue {
             self.nested.extend(member.ancestors.iter().map(|ancestor| (*ancestor, member.id)));
             self.owners.insert(member.id, member.owner);
         }
@@ -63,7 +63,7 @@ impl Graph {
                 _ => on.len(),
             };
             if needed > 0 {
-                let wait = Wait { reason: Reason::Line(lock.clone()), on, needed };
+                let wait = Wait { reason: Reason::Queue(lock.clone()), on, needed };
                 self.waits.entry(ids[index]).or_default().push(wait);
             }
         }
@@ -110,7 +110,7 @@ impl Graph {
         self.waits.keys().filter(|c| !ended.contains(c)).copied().collect()
     }
 
-    /// The sentence about the cycle of waits that `start` closes, if there is one. All lines must have been
+    /// The sentence about the cycle of waits that `start` closes, if there is one. All queues must have been
     /// added.
     pub fn cycle(&mut self, start: ClaimId) -> Option<String> {
         self.nest();
@@ -125,7 +125,7 @@ impl Graph {
         let steps: Vec<String> = path
             .iter()
             .map(|(from, reason, to)| match reason {
-                Reason::Line(lock) => format!("{} waits for {lock} behind {}", owner(from), owner(to)),
+                Reason::Queue(lock) => format!("{} waits for {lock} behind {}", owner(from), owner(to)),
                 Reason::Nested => format!("{} runs {}", owner(from), owner(to)),
             })
             .collect();
@@ -160,16 +160,16 @@ mod tests {
         ClaimId::from_bytes([n; 16])
     }
 
-    fn line(on: &[u8], needed: usize) -> Wait {
+    fn queue(on: &[u8], needed: usize) -> Wait {
         let name = LockName::new("a").expect("valid");
-        Wait { reason: Reason::Line(name), on: on.iter().map(|n| id(*n)).collect(), needed }
+        Wait { reason: Reason::Queue(name), on: on.iter().map(|n| id(*n)).collect(), needed }
     }
 
     #[test]
     fn a_slot_that_may_come_free_is_no_deadlock() {
         let mut graph = Graph::default();
         // 3 waits for a slot that 1 and 2 have, and runs under 1.
-        graph.waits.insert(id(3), vec![line(&[1, 2], 1)]);
+        graph.waits.insert(id(3), vec![queue(&[1, 2], 1)]);
         graph.nested.push((id(1), id(3)));
         assert_eq!(graph.cycle(id(3)), None);
         // With both slots above it there is no way out.
@@ -181,7 +181,7 @@ mod tests {
     fn a_long_line_without_nesting_is_no_deadlock() {
         let mut graph = Graph::default();
         for n in 1..200 {
-            graph.waits.insert(id(n), vec![line(&(0..n).collect::<Vec<_>>(), usize::from(n))]);
+            graph.waits.insert(id(n), vec![queue(&(0..n).collect::<Vec<_>>(), usize::from(n))]);
         }
         assert_eq!(graph.cycle(id(199)), None);
     }

@@ -6,25 +6,25 @@ use super::mode::Mode;
 ///
 /// First come, first served: the holders are always a prefix of the queue, and an entry that could hold by
 /// its mode still waits behind one that cannot. This is the only place where "who holds" is decided.
-pub fn held(line: &[Mode]) -> usize {
-    match line.first() {
+pub fn held(queue: &[Mode]) -> usize {
+    match queue.first() {
         None => 0,
         Some(Mode::Exclusive) => 1,
-        Some(Mode::Shared) => line.iter().take_while(|m| **m == Mode::Shared).count(),
+        Some(Mode::Shared) => queue.iter().take_while(|m| **m == Mode::Shared).count(),
         Some(Mode::Slots(n)) => {
             let most = usize::try_from(n.get()).unwrap_or(usize::MAX);
-            line.iter().take(most).take_while(|m| **m == Mode::Slots(*n)).count()
+            queue.iter().take(most).take_while(|m| **m == Mode::Slots(*n)).count()
         }
     }
 }
 
-/// The indices of the entries ahead of `line[index]` that must end before it can hold: all of them for an
+/// The indices of the entries ahead of `queue[index]` that must end before it can hold: all of them for an
 /// exclusive entry, the exclusive ones for a shared entry. An entry with slots waits for any one of the
 /// entries ahead when there are as many as slots, and for none of them before.
-pub fn blockers(line: &[Mode], index: usize) -> Vec<usize> {
-    match line[index] {
+pub fn blockers(queue: &[Mode], index: usize) -> Vec<usize> {
+    match queue[index] {
         Mode::Exclusive => (0..index).collect(),
-        Mode::Shared => (0..index).filter(|i| line[*i] != Mode::Shared).collect(),
+        Mode::Shared => (0..index).filter(|i| queue[*i] != Mode::Shared).collect(),
         Mode::Slots(n) => {
             let most = usize::try_from(n.get()).unwrap_or(usize::MAX);
             if index < most { Vec::new() } else { (0..index).collect() }
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn table() {
         use Mode::{Exclusive as X, Shared as S};
-        for (line, holders) in [
+        for (queue, holders) in [
             (vec![], 0),
             (vec![X], 1),
             (vec![X, X], 1),
@@ -59,51 +59,51 @@ mod tests {
             (vec![slots(2), slots(2), slots(2)], 2),
             (vec![slots(1), slots(1)], 1),
         ] {
-            assert_eq!(held(&line), holders, "{line:?}");
+            assert_eq!(held(&queue), holders, "{queue:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn holders_are_compatible(line in mixed()) {
-            let holders = &line[..held(&line)];
+        fn holders_are_compatible(queue in mixed()) {
+            let holders = &queue[..held(&queue)];
             prop_assert!(holders.len() <= 1 || holders.iter().all(|m| *m == Mode::Shared));
         }
 
         #[test]
-        fn a_line_with_entries_has_a_holder(line in mixed()) {
-            prop_assert_eq!(held(&line) == 0, line.is_empty());
+        fn a_line_with_entries_has_a_holder(queue in mixed()) {
+            prop_assert_eq!(held(&queue) == 0, queue.is_empty());
         }
 
         #[test]
-        fn an_arrival_changes_no_holder(line in mixed(), new in prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared)]) {
-            let mut longer = line.clone();
+        fn an_arrival_changes_no_holder(queue in mixed(), new in prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared)]) {
+            let mut longer = queue.clone();
             longer.push(new);
-            let before = held(&line);
-            prop_assert!(held(&longer) == before || (held(&longer) == before + 1 && before == line.len()));
+            let before = held(&queue);
+            prop_assert!(held(&longer) == before || (held(&longer) == before + 1 && before == queue.len()));
         }
 
         #[test]
-        fn a_departure_takes_no_hold_away(line in mixed(), at in any::<prop::sample::Index>()) {
-            prop_assume!(!line.is_empty());
-            let gone = at.index(line.len());
-            let before = held(&line);
-            let mut shorter = line.clone();
+        fn a_departure_takes_no_hold_away(queue in mixed(), at in any::<prop::sample::Index>()) {
+            prop_assume!(!queue.is_empty());
+            let gone = at.index(queue.len());
+            let before = held(&queue);
+            let mut shorter = queue.clone();
             shorter.remove(gone);
             prop_assert!(held(&shorter) >= before - usize::from(gone < before));
         }
 
         #[test]
-        fn who_has_no_blocker_holds(line in mixed()) {
-            for i in 0..line.len() {
-                prop_assert_eq!(blockers(&line, i).is_empty(), i < held(&line));
+        fn who_has_no_blocker_holds(queue in mixed()) {
+            for i in 0..queue.len() {
+                prop_assert_eq!(blockers(&queue, i).is_empty(), i < held(&queue));
             }
         }
 
         #[test]
         fn slots_admit_their_number(n in 1u32..10, waiting in 0usize..30) {
-            let line = vec![slots(n); waiting];
-            prop_assert_eq!(held(&line), waiting.min(n as usize));
+            let queue = vec![slots(n); waiting];
+            prop_assert_eq!(held(&queue), waiting.min(n as usize));
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct Entry {
     pub verb: Verb,
 }
 
-/// One line: holders and waiters in order of arrival.
+/// One queue: holders and waiters in order of arrival.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LockStatus {
     /// The lock.

@@ -13,7 +13,7 @@ use crate::clock::now;
 use crate::lock::Moment;
 
 /// What a keeper still has when its time has run out: so many chances until it speaks again, and how long each is while
-/// it is on its way into or out of the line. They are counted from when the front ran: if the machine stands still the
+/// it is on its way into or out of the queue. They are counted from when the front ran: if the machine stands still the
 /// keeper does too.
 pub const CHANCES: (u32, Duration) = (8, Duration::from_millis(100));
 

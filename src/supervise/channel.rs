@@ -32,7 +32,7 @@ pub enum ToKeeper {
         /// not undo that.
         stops: u8,
     },
-    /// The job is to be suspended while it waits: leave the line and end.
+    /// The job is to be suspended while it waits: leave the queue and end.
     Suspend,
 }
 
@@ -64,7 +64,7 @@ pub enum ToFront {
         /// Its place.
         ahead: i32,
     },
-    /// Out of the line, as asked by [`ToKeeper::Suspend`].
+    /// Out of the queue, as asked by [`ToKeeper::Suspend`].
     Suspended,
 }
 

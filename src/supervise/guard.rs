@@ -14,12 +14,12 @@ use crate::clock::now;
 
 /// How long a keeper that has closed its end may take to say why and end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a keeper may take to leave the line after an ending signal: the time a release may take and, with the
+/// How long a keeper may take to leave the queue after an ending signal: the time a release may take and, with the
 /// chances below, a second.
 const LEAVING: Duration = Duration::from_millis(5_200);
 
 impl Front {
-    /// From now on the keeper has only so long to leave the line.
+    /// From now on the keeper has only so long to leave the queue.
     pub(super) fn leave_by(watch: &mut Watch) {
         watch.act_by = watch.act_by.min(now() + LEAVING);
         watch.fault = WhyFailed::Stalled;

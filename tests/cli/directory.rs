@@ -169,12 +169,12 @@ fn a_directory_on_a_full_device_is_said_and_leaves_the_lock_usable() {
 
 #[test]
 fn a_line_that_somebody_keeps_shut_is_no_busy_lock() {
-    // As if another dlock had been stopped in the middle of a change of the line.
+    // As if another dlock had been stopped in the middle of a change of the queue.
     let env = TestEnv::new();
     env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
     for wait in [&["--wait", "1s"][..], &["--try", "--ttl", "3s"]] {
         let script = format!(
-            r#"flock "$locks/.x.line" sh -c '"$dlock" run --endpoint "$locks" --name x {} -- touch started'"#,
+            r#"flock "$locks/.x.queue" sh -c '"$dlock" run --endpoint "$locks" --name x {} -- touch started'"#,
             wait.join(" ")
         );
         env.finish(&mut env.bash(&script)).failed(69, &["x"]);
@@ -264,7 +264,7 @@ fn a_watch_of_a_lock_directory_that_is_not_there_sees_it_come() {
     command.stdout(fs::File::create(&out).expect("a file")).stderr(std::process::Stdio::null());
     let watch = Running::new(command.spawn().expect("starts"), out.clone(), err);
     let holders = |count: usize| {
-        until(&format!("a line with {count} holders"), || {
+        until(&format!("a queue with {count} holders"), || {
             let text = fs::read_to_string(&out).ok()?;
             let last: serde_json::Value = serde_json::from_str(text.lines().last()?).ok()?;
             (last["holders"].as_array()?.len() == count).then_some(())

@@ -16,10 +16,10 @@ fn plant_fifo(env: &TestEnv, name: &str) {
 #[test]
 fn a_planted_fifo_hangs_nobody() {
     let env = TestEnv::new();
-    plant_fifo(&env, ".x.line");
+    plant_fifo(&env, ".x.queue");
     plant_fifo(&env, "y");
     assert!(env.finish(&mut env.verb::<&str>("list", [])).code() == Some(0));
-    env.finish(&mut env.verb("status", ["x"])).failed(73, &[".x.line", "FIFO"]);
+    env.finish(&mut env.verb("status", ["x"])).failed(73, &[".x.queue", "FIFO"]);
     for name in ["x", "y"] {
         env.finish(&mut env.run(["--name", name, "--", "touch", "started"])).failed(73, &["FIFO"]);
     }
@@ -43,7 +43,7 @@ fn a_planted_mark_is_not_waited_for() {
 
 #[test]
 fn a_removed_lock_file_ends_the_command_at_once_and_before_anybody_else_could_know() {
-    for file in ["x", ".x.line"] {
+    for file in ["x", ".x.queue"] {
         let env = TestEnv::new();
         let holder = env.held(&["--name", "x", "--grace", "1h"]);
         // Settled or not.
@@ -94,7 +94,7 @@ fn a_waiter_whose_writes_fail_leaves_with_73_and_the_next_one_runs() {
     let ended = sick.finish();
     assert_eq!(ended.code(), Some(73), "{}", ended.err);
     let last = ended.err.lines().last().unwrap_or_default();
-    assert!(last.contains(".x.line") && !last.contains("trying again"), "{}", ended.err);
+    assert!(last.contains(".x.queue") && !last.contains("trying again"), "{}", ended.err);
     // That it waits, that it has failed for now, and that it has failed.
     assert!(ended.err.lines().count() <= 3, "{}", ended.err);
     assert!(!env.exists("started"));

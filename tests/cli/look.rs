@@ -192,7 +192,7 @@ fn watch_shows_each_change_until_it_is_interrupted() {
         texts.filter(|t| t.starts_with('{')).collect::<String>()
     };
     let holders = |count: usize| {
-        until(&format!("a line with {count} holders"), || {
+        until(&format!("a queue with {count} holders"), || {
             let text = out(&env);
             let last: Value = serde_json::from_str(text.lines().last()?).ok()?;
             (last["holders"].as_array()?.len() == count).then_some(())

@@ -54,7 +54,7 @@ fn every_odd_name_is_a_lock_of_its_own() {
         "&",
         "CON",
         "x.lock",
-        "x.line",
+        "x.queue",
         "x.token",
         "x~",
         &long,

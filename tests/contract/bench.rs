@@ -190,7 +190,7 @@ impl Member {
             match self.claim.changed(seen).await {
                 Ok(state) => return state,
                 Err(e) if e.is_transient() => self.bench.sleep(Duration::from_millis(1)).await,
-                Err(e) => panic!("cannot follow the line: {e}"),
+                Err(e) => panic!("cannot follow the queue: {e}"),
             }
         }
     }

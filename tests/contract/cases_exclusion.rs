@@ -101,7 +101,7 @@ async fn c01_slots_exhausted_and_returned(b: Bench) {
     fifth.waits().await;
 }
 
-/// Of those who may hold, the first in line need not be the first to notice.
+/// Of those who may hold, the first in the queue need not be the first to notice.
 async fn c01_slots_are_all_different_whoever_looks_first(b: Bench) {
     let lock = b.name("a");
     let mut members = Vec::new();
@@ -163,7 +163,7 @@ async fn c01_exclusive_and_shared_contenders_never_overlap(b: Bench) {
     }
 }
 
-/// Wherever the service keeps its lines, at the same moment they may be told of different claims first.
+/// Wherever the service keeps its queues, at the same moment they may be told of different claims first.
 async fn c01_claims_that_come_at_once_hold_one_by_one(b: Bench) {
     let mut clients = Vec::new();
     for _ in 0..5 {

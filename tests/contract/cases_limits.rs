@@ -120,7 +120,7 @@ async fn c15_pairs_of_kinds(b: Bench) {
             let answer = b.try_enter(&b.ask_as(&lock, second)).await;
             let kind = answer.map_err(|e| e.kind).map(|_| ());
             let expected = if first.mixes_with(second) { Ok(()) } else { Err(ErrorKind::Mismatch) };
-            assert_eq!(kind, expected, "{second} on a line of {first}");
+            assert_eq!(kind, expected, "{second} on a queue of {first}");
         }
     }
 }

@@ -22,7 +22,7 @@ cases![
     c02_nested_waits_without_a_cycle_are_none[],
 ];
 
-/// Modes drawn at random; the line is drained from the front, compared with the rule at each step.
+/// Modes drawn at random; the queue is drained from the front, compared with the rule at each step.
 async fn c02_ten_of_mixed_modes_hold_in_order(b: Bench) {
     let lock = b.name("a");
     let mut members: Vec<Member> = Vec::new();
@@ -68,7 +68,7 @@ async fn c02_ahead_only_falls_and_ends_with_the_hold(b: Bench) {
     let mut fewest = u32::MAX;
     let mut falls = 0;
     while let ClaimState::Waiting { ahead, .. } = &state {
-        let ahead = ahead.expect("a line in order knows");
+        let ahead = ahead.expect("a queue in order knows");
         assert!(ahead <= fewest && ahead as usize <= before.len(), "{ahead} after {fewest}");
         falls += u32::from(ahead < fewest);
         fewest = ahead;

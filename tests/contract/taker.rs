@@ -28,7 +28,7 @@ pub(crate) struct Taker {
 }
 
 impl Taker {
-    /// Starts a process that enters the line of `lock` and stays; with `count` it adds to the number in that
+    /// Starts a process that enters the queue of `lock` and stays; with `count` it adds to the number in that
     /// file instead, each time under the lock.
     pub(crate) fn start(b: &Bench, lock: &LockName, count: Option<&Path>) -> Self {
         // It renews nothing. Nobody waits for the lease of one that counts.

@@ -179,7 +179,10 @@ impl<'a> Scene<'a> {
             return;
         }
         let there = if self.shape.held {
-            tracer.last_event.elapsed() > QUIET || self.begun.elapsed() > EVENT_AT
+            // A busy machine is quiet, too, before it has begun to wait; and a fault may keep it from saying that it does.
+            let waits = self.site.read("run.err").contains("waiting for ");
+            let faulty = self.fault.is_some();
+            (waits && tracer.last_event.elapsed() > QUIET) || (faulty && self.begun.elapsed() > EVENT_AT)
         } else {
             let terms = if self.shape.stands_again() { 2 } else { 1 };
             self.site.times_noted("start run") >= terms && tracer.last_event.elapsed() > QUIET

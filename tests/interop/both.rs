@@ -1,4 +1,4 @@
-//! What is the same whoever else is in the line.
+//! What is the same whoever else is in the queue.
 
 use crate::support::TestEnv;
 

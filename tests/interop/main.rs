@@ -1,4 +1,4 @@
-//! Foreign clients and dlock in the same lines: flock(1) of util-linux on the same file, etcdctl, redis-py, pottery,
+//! Foreign clients and dlock in the same queues: flock(1) of util-linux on the same file, etcdctl, redis-py, pottery,
 //! Curator, kazoo and pymemcache.
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]

@@ -33,7 +33,7 @@ pub(crate) static KIND: Kind = Kind {
     },
     protocol: || Box::<messages::Postgres>::default(),
     facts: Facts {
-        // Who has just entered the line may have yet to ask to be told.
+        // Who has just entered the queue may have yet to ask to be told.
         besides: |_| 1.0,
         ..Facts::USUAL
     },

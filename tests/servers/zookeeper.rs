@@ -193,7 +193,7 @@ pub(crate) fn endpoint() -> String {
     format!("zk://127.0.0.1:{}", shared_port())
 }
 
-/// Takes the claim of whoever is first in the line of `name` away: closes its session in its stead.
+/// Takes the claim of whoever is first in the queue of `name` away: closes its session in its stead.
 pub(crate) fn lose(name: &str) {
     let name = dlock::lock::LockName::new(name).expect("a name").percent_encoded();
     let line = format!("/dlock/{name}");

@@ -183,7 +183,7 @@ fn a_restart_changes_nothing_for_holder_and_waiter() {
     let waiter = env.hold(&["--name", "x", "--ttl", "6s"]);
     env.await_waiters("x", 1);
     etcd.restart();
-    until_true("the line is as before", || (env.holders("x"), env.waiters("x")) == (1, 1));
+    until_true("the queue is as before", || (env.holders("x"), env.waiters("x")) == (1, 1));
     let first = holder.token();
     assert_eq!(holder.release().code(), Some(0));
     let mut waiter = waiter;

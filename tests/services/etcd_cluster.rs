@@ -9,10 +9,10 @@ use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, quiet, within};
 
-/// The command of the holder runs, and the line is as long as before.
+/// The command of the holder runs, and the queue is as long as before.
 #[track_caller]
 fn unchanged(env: &TestEnv, command: i32, token: u64) {
-    until_true("a line as before", || {
+    until_true("a queue as before", || {
         let status = env.status("x");
         status["holders"][0]["token"].as_str() == Some(token.to_string().as_str())
             && status["waiters"].as_array().is_some_and(|waiters| waiters.len() == 2)
@@ -139,7 +139,7 @@ fn a_server_without_space_refuses_the_new_and_keeps_the_old() {
     assert!(is_alive(holder.command()), "the command was ended");
     let token = holder.token();
     holder.release().silently(0);
-    until_true("a line without its holder", || env.holders("x") + env.waiters("x") == 1);
+    until_true("a queue without its holder", || env.holders("x") + env.waiters("x") == 1);
     assert!(!waiter.has_started(), "a hold was proved without space for the proof");
     let revision = etcd.ask(&["get", "ballast", "-w", "fields"]);
     let revision =

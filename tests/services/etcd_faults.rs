@@ -162,7 +162,7 @@ fn entries(etcd: &Etcd, env: &TestEnv, name: &str) -> String {
     etcd.ask(&["get", "--prefix", "--keys-only", &format!("{prefix}{name}/")]).trim().to_owned()
 }
 
-/// Has `proxy` pass on what it has held up: nothing of it enters the line of `x`.
+/// Has `proxy` pass on what it has held up: nothing of it enters the queue of `x`.
 #[track_caller]
 fn pass_on(etcd: &Etcd, env: &TestEnv, proxy: &Proxy) {
     assert_eq!(entries(etcd, env, "x"), "", "the end leaves nothing");

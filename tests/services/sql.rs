@@ -102,7 +102,7 @@ impl Database {
         self.log().matches(self.either(postgres, mysql)).count()
     }
 
-    /// How many steps on a line it was asked for.
+    /// How many steps on a queue it was asked for.
     fn steps(&self) -> usize {
         self.asked("statement: BEGIN", "START TRANSACTION")
     }

@@ -63,7 +63,7 @@ fn a_killed_waiter_is_out_of_line_at_once_whichever_process_it_was() {
 
 #[test]
 fn a_stopped_waiter_stands_in_nobodys_way() {
-    // A keeper that is stopped while it waits is replaced by its front, at the end of the line.
+    // A keeper that is stopped while it waits is replaced by its front, at the end of the queue.
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let script = "echo $0 >>order";
@@ -92,7 +92,7 @@ fn a_waiter_whose_front_is_stopped_takes_the_lock_only_with_the_fronts_consent()
     waiter.signal(Signal::STOP);
     until_true("a stopped front", || process::is_stopped(waiter.pid()));
     holder.release().silently(0);
-    // Unacknowledged before its deadline, the keeper leaves the line, and others go on.
+    // Unacknowledged before its deadline, the keeper leaves the queue, and others go on.
     let next = env.start(&mut env.run(["--name", "x", "--", "true"]));
     assert_eq!(next.finish().code(), Some(0));
     assert!(!env.exists("started"));

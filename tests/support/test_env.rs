@@ -220,7 +220,7 @@ impl TestEnv {
         self.status(name)["waiters"].as_array().expect("a list of waiters").len()
     }
 
-    /// Waits until so many wait in line for `name`.
+    /// Waits until so many wait in the queue for `name`.
     #[track_caller]
     pub(crate) fn await_waiters(&self, name: &str, count: usize) {
         until(&format!("{count} waiters for {name}"), || (self.waiters(name) == count).then_some(()));
@@ -230,7 +230,7 @@ impl TestEnv {
     #[track_caller]
     pub(crate) fn assert_free(&self, name: &str) {
         self.finish(&mut self.run(["-n", "--name", name, "--", "true"])).silently(0);
-        assert_eq!((self.holders(name), self.waiters(name)), (0, 0), "somebody is left in line");
+        assert_eq!((self.holders(name), self.waiters(name)), (0, 0), "somebody is left in the queue");
     }
 
     /// The lock cannot be had at once.

@@ -29,11 +29,11 @@ pub(super) struct EtcdClaim {
 }
 
 impl EtcdClaim {
-    /// Begins to follow the line.
+    /// Begins to follow the queue.
     pub(super) fn new(joined: Joined) -> Self {
         let core = joined.core;
         let task = tokio::spawn(follow(Arc::clone(&core), joined.place, joined.revision));
-        let name = core.lines.first().map(|line| line.name.clone());
+        let name = core.queues.first().map(|queue| queue.name.clone());
         Self { core, name, follower: task.abort_handle() }
     }
 
@@ -46,22 +46,22 @@ impl EtcdClaim {
     async fn leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         let core = &self.core;
         core.publisher.begin_leaving();
-        self.leave_line(succeeded, deadline).await?;
+        self.leave_queue(succeeded, deadline).await?;
         core.strays.keep_out(&core.wire, &core.layout, core.id, deadline).await?;
         core.publisher.leave();
         Ok(())
     }
 
-    async fn leave_line(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
+    async fn leave_queue(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         let core = &self.core;
         let acquired = *lock(&core.acquired_ms);
         let Some(acquired) = acquired.filter(|_| succeeded) else {
             return revoke(&core.wire, core.lease, deadline).await;
         };
         let mut steps: Vec<TxnOp> =
-            core.lines.iter().map(|line| TxnOp::put(line.done(), acquired.to_string(), None)).collect();
+            core.queues.iter().map(|queue| TxnOp::put(queue.done(), acquired.to_string(), None)).collect();
         let removal = self.removal();
-        // Where all of it fits, the success is told and the line left in one request.
+        // Where all of it fits, the success is told and the queue left in one request.
         let at_once = steps.len() + removal.len() <= look::MOST_OPERATIONS;
         if at_once {
             steps.extend(removal);
@@ -74,7 +74,7 @@ impl EtcdClaim {
         let has_left = match answer.await {
             Ok(answer) => at_once && answer.succeeded(),
             // A server without space takes no success down. Others wait, and none of them can run before there is
-            // space again, so the line is left without it.
+            // space again, so the queue is left without it.
             Err(Fault::Full(_)) => false,
             Err(fault) => return Err(fault),
         };
@@ -92,11 +92,11 @@ impl EtcdClaim {
         let core = &self.core;
         let slots = lock(&core.slots).clone();
         let mut steps = Vec::new();
-        for (at, line) in core.lines.iter().enumerate() {
-            let keys = [core.entry(line), line.record(core.mode, core.lease), line.hold(core.lease)];
+        for (at, queue) in core.queues.iter().enumerate() {
+            let keys = [core.entry(queue), queue.record(core.mode, core.lease), queue.hold(core.lease)];
             steps.extend(keys.map(|key| TxnOp::delete(key, None)));
             if let Some(slot) = slots.get(at).copied().flatten() {
-                steps.push(TxnOp::delete(line.slot(slot), None));
+                steps.push(TxnOp::delete(queue.slot(slot), None));
             }
         }
         steps.push(TxnOp::delete(core.layout.nested(core.lease), None));

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::fault::{Fault, FaultResult};
 use super::keep_alive::Kept;
-use super::keys::{Layout, Line};
+use super::keys::{Layout, Queue};
 use super::look::{self, Answers, Seen, Target};
 use super::stored::{Note, wall_clock};
 use super::stray::Strays;
@@ -26,7 +26,7 @@ pub(super) struct Core {
     pub(super) layout: Layout,
     pub(super) strays: Arc<Strays>,
     pub(super) id: ClaimId,
-    pub(super) lines: Vec<Line>,
+    pub(super) queues: Vec<Queue>,
     pub(super) mode: Mode,
     pub(super) lease: i64,
     /// What the server granted.
@@ -40,7 +40,7 @@ pub(super) struct Core {
     pub(super) acquired_ms: Mutex<Option<u64>>,
     /// The slots that it was given, in the order of the names.
     pub(super) slots: Mutex<Vec<Option<u32>>>,
-    /// The way may be free: whoever follows the line looks.
+    /// The way may be free: whoever follows the queue looks.
     pub(super) look: Notify,
     /// The stream of keep-alives, between two renewals.
     pub(super) kept: Mutex<Option<Kept>>,
@@ -51,7 +51,7 @@ pub(super) struct Core {
 pub(super) enum Place {
     /// It holds all its names: published.
     Held,
-    /// It waits for one of these, in the lines of these names, after this revision.
+    /// It waits for one of these, in the queues of these names, after this revision.
     Waits(Vec<(usize, Target)>, i64),
     /// The entry is not there.
     Gone,
@@ -62,9 +62,9 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Core {
-    /// The key of the entry in a line.
-    pub(super) fn entry(&self, line: &Line) -> String {
-        line.entry(self.mode, self.lease)
+    /// The key of the entry in a queue.
+    pub(super) fn entry(&self, queue: &Queue) -> String {
+        queue.entry(self.mode, self.lease)
     }
 
     pub(super) fn is_held(&self) -> bool {
@@ -80,14 +80,14 @@ impl Core {
 
     /// The compares that say: all entries stand.
     pub(super) fn all_stand(&self) -> Vec<etcd_client::Compare> {
-        self.lines.iter().map(|line| look::stands(self.entry(line), self.created)).collect()
+        self.queues.iter().map(|queue| look::stands(self.entry(queue), self.created)).collect()
     }
 
     pub(super) fn granted(&self, revision: i64, slots: Option<&[u32]>) -> FaultResult<Vec<Granted>> {
         let token = u64::try_from(revision).ok().and_then(FencingToken::new);
         let token = token.ok_or_else(|| Fault::corrupt("a revision below one"))?;
         let slot = |at: usize| slots.and_then(|slots| slots.get(at).copied());
-        Ok((0..self.lines.len()).map(|at| Granted { token, slot: slot(at) }).collect())
+        Ok((0..self.queues.len()).map(|at| Granted { token, slot: slot(at) }).collect())
     }
 
     /// Finds out how the claim stands and tells it. For an exclusive or shared claim one transaction also
@@ -114,8 +114,8 @@ impl Core {
     }
 
     pub(super) fn targets(&self, seen: &[Seen]) -> Vec<(usize, Target)> {
-        let each = self.lines.iter().zip(seen).enumerate();
-        each.filter_map(|(at, (line, seen))| Some((at, seen.target(line, self.mode)?))).collect()
+        let each = self.queues.iter().zip(seen).enumerate();
+        each.filter_map(|(at, (queue, seen))| Some((at, seen.target(queue, self.mode)?))).collect()
     }
 
     /// Tells its place as it was at `revision`.
@@ -133,15 +133,15 @@ impl Core {
         self.publisher.publish(ClaimState::Waiting { ahead, holder: longest.first.clone() });
     }
 
-    /// Looks at all lines at one revision, putting proofs if asked to; `None` if the entry is gone.
+    /// Looks at all queues at one revision, putting proofs if asked to; `None` if the entry is gone.
     async fn look(&self, proving: bool, deadline: Moment) -> FaultResult<Option<(Vec<Seen>, i64)>> {
-        let rich = look::has_room(self.lines.len());
+        let rich = look::has_room(self.queues.len());
         let mut operations = Vec::new();
-        for line in &self.lines {
+        for queue in &self.queues {
             if proving {
-                operations.push(look::proof(line, self.lease, None));
+                operations.push(look::proof(queue, self.lease, None));
             }
-            operations.extend(look::reads(line, self.mode, Some(self.created), rich));
+            operations.extend(look::reads(queue, self.mode, Some(self.created), rich));
         }
         let txn = Txn::new().when(self.all_stand()).and_then(operations);
         let answer = self.wire.call(deadline, |mut c| {
@@ -157,7 +157,7 @@ impl Core {
         }
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         let mut answers = Answers::of(&answer);
-        let seen = self.lines.iter().map(|_| answers.seen(self.mode, self.created, rich));
+        let seen = self.queues.iter().map(|_| answers.seen(self.mode, self.created, rich));
         Ok(Some((seen.collect::<FaultResult<Vec<_>>>()?, revision)))
     }
 
@@ -165,30 +165,30 @@ impl Core {
     async fn take_slots(&self, seen: &[Seen], n: u32, deadline: Moment) -> FaultResult<bool> {
         let mut compares = self.all_stand();
         let (mut operations, mut slots) = (Vec::new(), Vec::new());
-        for (line, seen) in self.lines.iter().zip(seen) {
+        for (queue, seen) in self.queues.iter().zip(seen) {
             let mut free = seen.free_slot(n, &[]);
             if matches!(free, Some((_, Some(_)))) {
                 // Of those behind, who may hold as well, nothing is known yet.
-                let all = super::line::read(&self.wire, line, deadline).await?;
+                let all = super::queue::read(&self.wire, queue, deadline).await?;
                 let slotted = all.members.iter().filter(|member| matches!(member.mode, Mode::Slots(_)));
                 let standing: Vec<i64> = slotted.map(|member| member.lease).collect();
                 free = seen.free_slot(n, &standing);
             }
             let Some((slot, left)) = free else { return Ok(false) };
-            let key = line.slot(slot);
+            let key = queue.slot(slot);
             match left {
                 None => compares.push(look::stands(key.clone(), 0)),
                 Some(left) => {
                     compares.push(look::unchanged(key.clone(), left.revision));
-                    compares.push(look::stands(line.entry(self.mode, left.lease), 0));
+                    compares.push(look::stands(queue.entry(self.mode, left.lease), 0));
                 }
             }
             operations.push(look::put(key, "", self.lease));
-            operations.push(look::proof(line, self.lease, Some(slot)));
+            operations.push(look::proof(queue, self.lease, Some(slot)));
             slots.push(slot);
         }
         // If an answer was lost, the slots of the first attempt are found here.
-        let own = self.lines.iter().map(|line| etcd_client::TxnOp::get(line.hold(self.lease), None));
+        let own = self.queues.iter().map(|queue| etcd_client::TxnOp::get(queue.hold(self.lease), None));
         let txn = Txn::new().when(compares).and_then(operations).or_else(own.collect::<Vec<_>>());
         let answer = self.wire.call(deadline, |mut c| {
             let txn = txn.clone();
@@ -206,13 +206,13 @@ impl Core {
         let mut answers = Answers::of(&answer);
         let mut earlier = Vec::new();
         let mut revision = 0;
-        for _ in &self.lines {
+        for _ in &self.queues {
             let kvs = answers.read()?.take_kvs();
             let Some(kv) = kvs.first() else { return Ok(false) };
             revision = kv.mod_revision();
             earlier.extend(super::stored::Hold::parse(kv.value()).and_then(|hold| hold.slot));
         }
-        let all = earlier.len() == self.lines.len();
+        let all = earlier.len() == self.queues.len();
         if all {
             self.publish_held(self.granted(revision, Some(&earlier))?);
         }

@@ -7,8 +7,8 @@ use etcd_client::GetOptions;
 
 use super::core::Core;
 use super::fault::{Fault, FaultResult};
-use super::keys::Line;
-use super::line::{self, Member as Entry};
+use super::keys::Queue;
+use super::queue::{self, Member as Entry};
 use super::stored::Stored;
 use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::record::Record;
@@ -43,8 +43,8 @@ impl Queues for Reading<'_> {
     }
 
     async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<i64>>>> {
-        let lines: Vec<Line> = names.iter().map(|name| self.core.layout.line(name)).collect();
-        let snapshots = line::read_all(&self.core.wire, &lines, self.deadline).await?;
+        let queues: Vec<Queue> = names.iter().map(|name| self.core.layout.queue(name)).collect();
+        let snapshots = queue::read_all(&self.core.wire, &queues, self.deadline).await?;
         Ok(snapshots.iter().map(|snapshot| snapshot.members.iter().map(queued).collect()).collect())
     }
 

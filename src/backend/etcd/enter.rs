@@ -1,4 +1,4 @@
-//! Joining the line: the lease and the entries, sent together.
+//! Joining the queue: the lease and the entries, sent together.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tokio::sync::Notify;
 use super::core::{Core, Place, lock};
 use super::evict::{self, Taken};
 use super::fault::{Fault, FaultResult, NAME};
-use super::keys::{Layout, Line};
+use super::keys::{Layout, Queue};
 use super::look::{self, Answers, Seen};
 use super::stored::{Note, Stored};
 use super::stray::Strays;
 use super::wire::{Wire, revoke};
-use super::{deadlock, line, rights};
+use super::{deadlock, queue, rights};
 use crate::backend::claim_state::Publisher;
 use crate::backend::mixing::mismatch;
 use crate::clock::{self, Clock};
@@ -36,7 +36,7 @@ struct Attempt<'a> {
     wire: &'a Arc<Wire>,
     layout: &'a Layout,
     strays: &'a Arc<Strays>,
-    lines: Vec<Line>,
+    queues: Vec<Queue>,
     request: &'a Request,
     lease: i64,
     stored: Stored,
@@ -70,7 +70,7 @@ pub(super) async fn enter(
         wire,
         layout,
         strays,
-        lines: request.names.iter().map(|name| layout.line(name)).collect(),
+        queues: request.names.iter().map(|name| layout.queue(name)).collect(),
         request,
         lease: layout.lease_of(request.id),
         stored: Stored::of(request, request.ttl),
@@ -79,7 +79,7 @@ pub(super) async fn enter(
     attempt.check_size()?;
     let (ttl, entered) = match attempt.join().await {
         Ok(joined) => joined,
-        Err(fault) => return Err(rights::explain(wire, layout, &attempt.lines, fault, deadline).await),
+        Err(fault) => return Err(rights::explain(wire, layout, &attempt.queues, fault, deadline).await),
     };
     let (created, seen) = match entered {
         Entered::New(created, seen) => (created, seen),
@@ -132,8 +132,8 @@ async fn stand(core: Arc<Core>, seen: Option<Vec<Seen>>, deadline: Moment) -> Fa
 
 impl Attempt<'_> {
     fn check_size(&self) -> FaultResult<()> {
-        let names = self.lines.len();
-        let kinds = self.lines.first().map_or(0, |line| line.other_kinds(self.request.mode).len());
+        let names = self.queues.len();
+        let kinds = self.queues.first().map_or(0, |queue| queue.other_kinds(self.request.mode).len());
         let operations = (names * kinds.max(2)) + 2;
         if operations <= look::MOST_OPERATIONS {
             return Ok(());
@@ -201,7 +201,7 @@ impl Attempt<'_> {
         let answer = self.wire.call(self.deadline, |mut c| {
             let txn = txn.clone();
             async move {
-                let sent = self.strays.sent(self.lines.first(), self.request);
+                let sent = self.strays.sent(self.queues.first(), self.request);
                 let answer = c.client.txn(txn).await;
                 sent.heard(&answer);
                 answer
@@ -214,28 +214,28 @@ impl Attempt<'_> {
     /// removed the claim already: it may have been given up on its way, and arrive late.
     fn entries(&self) -> Txn {
         let (mode, lease) = (self.request.mode, self.lease);
-        let rich = look::has_room(self.lines.len());
+        let rich = look::has_room(self.queues.len());
         let record = self.stored.to_text();
         let label = self.request.holder.label.clone().unwrap_or_default();
         let note = self.layout.note(lease);
         let mut compares = vec![look::stands(note.clone(), 0)];
         let (mut make, mut read) = (Vec::new(), Vec::new());
-        if let Some(first) = self.lines.first() {
+        if let Some(first) = self.queues.first() {
             compares.push(look::stands(first.entry(mode, lease), 0));
         }
-        for line in &self.lines {
-            compares.extend(line.other_kinds(mode).into_iter().map(look::empty));
-            make.push(look::put(line.entry(mode, lease), label.clone(), lease));
-            make.push(look::put(line.record(mode, lease), record.clone(), lease));
+        for queue in &self.queues {
+            compares.extend(queue.other_kinds(mode).into_iter().map(look::empty));
+            make.push(look::put(queue.entry(mode, lease), label.clone(), lease));
+            make.push(look::put(queue.record(mode, lease), record.clone(), lease));
             if rich {
-                make.extend(look::reads(line, mode, None, rich));
+                make.extend(look::reads(queue, mode, None, rich));
             }
-            read.push(TxnOp::get(line.entry(mode, lease), None));
-            read.push(look::range(line.records(), look::created_first(GetOptions::new()).with_limit(1)));
+            read.push(TxnOp::get(queue.entry(mode, lease), None));
+            read.push(look::range(queue.records(), look::created_first(GetOptions::new()).with_limit(1)));
         }
         if !self.request.ancestors.is_empty() {
             let mut nested = self.stored.clone();
-            // Whoever looks for it there does not know in which line it stands.
+            // Whoever looks for it there does not know in which queue it stands.
             nested.record.names = self.request.names.iter().map(ToString::to_string).collect();
             make.push(look::put(self.layout.nested(lease), nested.to_text(), lease));
         }
@@ -249,18 +249,18 @@ impl Attempt<'_> {
         let revision = answer.header().map_or(0, ResponseHeader::revision);
         if answer.succeeded() {
             let created = revision;
-            let rich = look::has_room(self.lines.len());
-            let seen = self.lines.iter().map(|_| answers.seen(mode, created, rich));
+            let rich = look::has_room(self.queues.len());
+            let seen = self.queues.iter().map(|_| answers.seen(mode, created, rich));
             let seen = if rich { Some(seen.collect::<FaultResult<Vec<_>>>()?) } else { None };
             return Ok(Entered::New(created, seen));
         }
-        for line in &self.lines {
+        for queue in &self.queues {
             if let Some(own) = answers.read()?.kvs().first() {
                 return Ok(Entered::Before(own.create_revision()));
             }
             let other = answers.read()?.kvs().first().and_then(|kv| Stored::parse(kv.value()));
             if let Some(other) = other.filter(|o| o.record.mode().is_some_and(|m| !m.mixes_with(mode))) {
-                return Ok(Entered::Mismatch(line.name.clone(), Box::new(other)));
+                return Ok(Entered::Mismatch(queue.name.clone(), Box::new(other)));
             }
         }
         let removed = !answers.read()?.kvs().is_empty();
@@ -283,7 +283,7 @@ impl Attempt<'_> {
             layout: self.layout.clone(),
             strays: Arc::clone(self.strays),
             id: self.request.id,
-            lines: self.lines,
+            queues: self.queues,
             mode: self.request.mode,
             lease: self.lease,
             ttl,
@@ -309,8 +309,8 @@ fn length(seconds: i64) -> FaultResult<Duration> {
 /// Takes the place of the older waiters that said so too; whether there were any.
 async fn supersede(core: &Core, request: &Request, deadline: Moment) -> FaultResult<bool> {
     let mut any = false;
-    for at in &core.lines {
-        let older: Vec<_> = line::read(&core.wire, at, deadline).await?.members;
+    for at in &core.queues {
+        let older: Vec<_> = queue::read(&core.wire, at, deadline).await?.members;
         let older = older.into_iter().filter(|m| m.created < core.created && m.lease != core.lease);
         for member in older {
             let Some(id) = member.stored.as_ref().filter(|s| s.record.supersede).and_then(|s| s.record.id())

@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
 
 use super::fault::{Fault, FaultResult};
-use super::keys::{Layout, Line};
-use super::line::{self, Member, Snapshot};
+use super::keys::{Layout, Queue};
 use super::look::{self, Ahead};
+use super::queue::{self, Member, Snapshot};
 use super::stored::Note;
 use super::wire::{Wire, revoke};
 use crate::backend::Evict;
@@ -22,25 +22,25 @@ const KEEP_OUT: i64 = 930;
 pub(super) async fn evict(
     wire: &Wire,
     layout: &Layout,
-    line: &Line,
+    queue: &Queue,
     id: ClaimId,
     how: Evict,
     by: &Holder,
     deadline: Moment,
 ) -> FaultResult<bool> {
     match how {
-        Evict::Ask => ask(wire, layout, line, id, by, deadline).await,
+        Evict::Ask => ask(wire, layout, queue, id, by, deadline).await,
         Evict::Force => {
             wire.persist();
             let note = Note::Evicted(by.clone());
             let (mut out, mut unread) = (false, None);
             loop {
-                match take_out(wire, layout, line, id, false, &note, deadline).await? {
+                match take_out(wire, layout, queue, id, false, &note, deadline).await? {
                     Taken::Out { unread: lease } => (out, unread) = (true, lease),
                     Taken::Holds => return Ok(out),
                     Taken::Absent => {}
                 }
-                match keep_out(wire, layout, line, layout.lease_of(id), &note, deadline).await {
+                match keep_out(wire, layout, queue, layout.lease_of(id), &note, deadline).await {
                     Ok(true) if out => {
                         if let Some(lease) = unread {
                             // If that fails, what is left on it ends with its ttl.
@@ -74,8 +74,8 @@ pub(super) async fn withdraw(
     let lease = layout.lease_of(request.id);
     let rest = async {
         for name in &request.names {
-            let line = layout.line(name);
-            evict(wire, layout, &line, request.id, Evict::Force, &request.holder, deadline).await?;
+            let queue = layout.queue(name);
+            evict(wire, layout, &queue, request.id, Evict::Force, &request.holder, deadline).await?;
         }
         Ok(())
     };
@@ -87,11 +87,11 @@ pub(super) async fn withdraw(
 /// As [`crate::backend::Backend::evict_foreign`].
 pub(super) async fn evict_foreign(
     wire: &Wire,
-    line: &Line,
+    queue: &Queue,
     id: ClaimId,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let snapshot = line::read(wire, line, deadline).await?;
+    let snapshot = queue::read(wire, queue, deadline).await?;
     let mut foreign = snapshot.members.into_iter().filter(|member| member.stored.is_none());
     let Some(member) = foreign.find(|member| member.foreign_identity() == id) else { return Ok(false) };
     // Its lease may carry other things of that client.
@@ -102,12 +102,12 @@ pub(super) async fn evict_foreign(
 async fn ask(
     wire: &Wire,
     layout: &Layout,
-    line: &Line,
+    queue: &Queue,
     id: ClaimId,
     by: &Holder,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let snapshot = line::read(wire, line, deadline).await?;
+    let snapshot = queue::read(wire, queue, deadline).await?;
     let Some(member) = snapshot.position(id).map(|at| &snapshot.members[at]) else { return Ok(false) };
     // It goes with the claim.
     let note = look::put(layout.note(member.lease), Note::Ask(by.clone()).to_text(), member.lease);
@@ -134,21 +134,21 @@ pub(super) enum Taken {
 pub(super) async fn take_out(
     wire: &Wire,
     layout: &Layout,
-    line: &Line,
+    queue: &Queue,
     id: ClaimId,
     only_waiting: bool,
     note: &Note,
     deadline: Moment,
 ) -> FaultResult<Taken> {
     while clock::now() < deadline {
-        let snapshot = line::read(wire, line, deadline).await?;
+        let snapshot = queue::read(wire, queue, deadline).await?;
         let Some(at) = snapshot.position(id) else { return Ok(Taken::Absent) };
         let member = &snapshot.members[at];
-        let names = member.stored.as_ref().map(|s| s.record.names(&line.name)).unwrap_or_default();
-        let lines: Vec<Line> = names.iter().map(|name| layout.line(name)).collect();
-        let all = line::read_all(wire, &lines, deadline).await?;
+        let names = member.stored.as_ref().map(|s| s.record.names(&queue.name)).unwrap_or_default();
+        let queues: Vec<Queue> = names.iter().map(|name| layout.queue(name)).collect();
+        let all = queue::read_all(wire, &queues, deadline).await?;
         let mut compares = vec![look::stands(member.key.clone(), member.created)];
-        let guards = guards(&lines, &all, id);
+        let guards = guards(&queues, &all, id);
         let holds = guards.is_empty();
         if only_waiting {
             if holds {
@@ -156,7 +156,7 @@ pub(super) async fn take_out(
             }
             compares.extend(guards.into_iter().map(|a| look::stands(a.key, a.created)));
         }
-        let mut steps = removal(layout, &lines, &all, member);
+        let mut steps = removal(layout, &queues, &all, member);
         steps.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
         if act(wire, Txn::new().when(compares).and_then(steps), deadline).await? {
             let verb = member.stored.as_ref().map(|stored| stored.record.holder.verb);
@@ -167,25 +167,25 @@ pub(super) async fn take_out(
     Err(Fault::late())
 }
 
-/// Entries before the claim in one of its lines that keep it waiting.
-fn guards(lines: &[Line], all: &[Snapshot], id: ClaimId) -> Vec<Ahead> {
-    let each = lines.iter().zip(all).map(|(line, snapshot)| {
+/// Entries before the claim in one of its queues that keep it waiting.
+fn guards(queues: &[Queue], all: &[Snapshot], id: ClaimId) -> Vec<Ahead> {
+    let each = queues.iter().zip(all).map(|(queue, snapshot)| {
         let Some(at) = snapshot.position(id) else { return Vec::new() };
-        snapshot.before(at).guards(line, snapshot.members[at].mode)
+        snapshot.before(at).guards(queue, snapshot.members[at].mode)
     });
     each.into_iter().find(|guards| !guards.is_empty()).unwrap_or_default()
 }
 
 /// The steps that remove all entries of a claim. What else hangs on the lease means nothing without them.
-fn removal(layout: &Layout, lines: &[Line], all: &[Snapshot], member: &Member) -> Vec<TxnOp> {
+fn removal(layout: &Layout, queues: &[Queue], all: &[Snapshot], member: &Member) -> Vec<TxnOp> {
     let (mode, lease) = (member.mode, member.lease);
     let mut steps = Vec::new();
-    for (line, snapshot) in lines.iter().zip(all) {
-        steps.push(TxnOp::delete(line.entry(mode, lease), None));
-        steps.push(TxnOp::delete(line.record(mode, lease), None));
+    for (queue, snapshot) in queues.iter().zip(all) {
+        steps.push(TxnOp::delete(queue.entry(mode, lease), None));
+        steps.push(TxnOp::delete(queue.record(mode, lease), None));
         let own = snapshot.members.iter().find(|m| m.lease == lease);
         if let Some(slot) = own.and_then(|m| m.hold).and_then(|(hold, _)| hold.slot) {
-            steps.push(TxnOp::delete(line.slot(slot), None));
+            steps.push(TxnOp::delete(queue.slot(slot), None));
         }
     }
     if member.stored.as_ref().is_some_and(|s| !s.record.ancestors.is_empty()) {
@@ -214,7 +214,7 @@ pub(super) async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> FaultResult<
 async fn keep_out(
     wire: &Wire,
     layout: &Layout,
-    line: &Line,
+    queue: &Queue,
     lease: i64,
     note: &Note,
     deadline: Moment,
@@ -229,7 +229,7 @@ async fn keep_out(
     let granted = wire.call(deadline, |mut c| async move { c.client.lease_grant(KEEP_OUT, None).await });
     let of_note = granted.await?.id();
     let kinds = [Mode::Exclusive, Mode::Shared, Mode::Slots(NonZeroU32::MIN)];
-    let absent: Vec<_> = kinds.map(|mode| look::stands(line.entry(mode, lease), 0)).into();
+    let absent: Vec<_> = kinds.map(|mode| look::stands(queue.entry(mode, lease), 0)).into();
     let left = look::put(key, told.to_text(), of_note);
     let kept_out = act(wire, Txn::new().when(absent).and_then([left]), deadline).await?;
     if !kept_out {

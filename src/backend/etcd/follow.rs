@@ -1,4 +1,4 @@
-//! Following the line: one task for each claim, which the server tells what happens.
+//! Following the queue: one task for each claim, which the server tells what happens.
 //!
 //! It watches the own entries, what others have to say to the claim, and, while it waits, only the entry before
 //! it: one departure wakes one waiter, or the readers behind a writer.
@@ -195,8 +195,8 @@ async fn begin(
     if let Place::Waits(targets, _) = place {
         aim(&mut stream, core, targets, revision).await?;
     }
-    for line in &core.lines {
-        stream.watch(core.entry(line), Some(deletes(revision))).await?;
+    for queue in &core.queues {
+        stream.watch(core.entry(queue), Some(deletes(revision))).await?;
     }
     Ok(stream)
 }
@@ -209,17 +209,17 @@ async fn aim(
     revision: i64,
 ) -> Result<(), etcd_client::Error> {
     for (at, target) in targets {
-        let line = &core.lines[*at];
+        let queue = &core.queues[*at];
         match target {
             Target::Gone(key) => stream.watch(key.clone(), Some(deletes(revision))).await?,
             Target::GoneOrHolds(key) => {
                 stream.watch(key.clone(), Some(deletes(revision))).await?;
                 let lease = std::str::from_utf8(keys::last_part(key)).unwrap_or_default();
                 let lease = u64::from_str_radix(lease, 16).unwrap_or_default();
-                stream.watch(line.hold(lease.cast_signed()), Some(puts(revision))).await?;
+                stream.watch(queue.hold(lease.cast_signed()), Some(puts(revision))).await?;
             }
             Target::AnySlot => {
-                let (first, end) = line.slot_entries();
+                let (first, end) = queue.slot_entries();
                 stream.watch(first, Some(deletes(revision).with_range(end))).await?;
             }
         }
@@ -236,7 +236,7 @@ fn news(core: &Core, message: &WatchResponse) -> News {
     let mut told = None;
     for event in message.events() {
         let Some(kv) = event.kv() else { continue };
-        let own = core.lines.iter().any(|line| core.entry(line).as_bytes() == kv.key());
+        let own = core.queues.iter().any(|queue| core.entry(queue).as_bytes() == kv.key());
         if own && is_delete(event) {
             return News::Gone;
         }

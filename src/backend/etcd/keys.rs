@@ -46,7 +46,7 @@ pub(super) struct Layout {
 
 /// The keys of one lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Line {
+pub(super) struct Queue {
     /// The lock.
     pub(super) name: LockName,
     base: String,
@@ -96,10 +96,10 @@ impl Layout {
         if self.encoded { '%' } else { '\u{1}' }
     }
 
-    pub(super) fn line(&self, name: &LockName) -> Line {
+    pub(super) fn queue(&self, name: &LockName) -> Queue {
         let text = if self.encoded { name.percent_encoded() } else { name.to_string() };
         let base = format!("{}{text}", self.prefix);
-        Line { name: name.clone(), side: format!("{base}{}", self.mark()), base }
+        Queue { name: name.clone(), side: format!("{base}{}", self.mark()), base }
     }
 
     /// What somebody has to say to the claim on this lease.
@@ -138,7 +138,7 @@ impl Layout {
         (from, end)
     }
 
-    /// The lock to whose line the key of an entry belongs, if it is one: its last part is its lease.
+    /// The lock to whose queue the key of an entry belongs, if it is one: its last part is its lease.
     pub(super) fn name_of(&self, key: &[u8], lease: i64) -> Option<LockName> {
         let key = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
         let (rest, last) = key.rsplit_once('/')?;
@@ -150,8 +150,8 @@ impl Layout {
     }
 }
 
-impl Line {
-    /// The key by which an entry stands in the line.
+impl Queue {
+    /// The key by which an entry stands in the queue.
     pub(super) fn entry(&self, mode: Mode, lease: i64) -> String {
         let place = match mode {
             Mode::Exclusive => "",
@@ -232,7 +232,7 @@ impl Line {
         format!("{}d", self.side)
     }
 
-    /// Everything beside the line.
+    /// Everything beside the queue.
     pub(super) fn beside(&self) -> Span {
         prefixed(&self.side)
     }
@@ -258,22 +258,22 @@ mod tests {
 
     #[test]
     fn entries_lie_where_go_puts_them() {
-        let line = raw("").line(&name("deploy"));
-        assert_eq!(line.entry(Mode::Exclusive, 0x694d), "deploy/694d");
-        assert_eq!(line.entries(), ("deploy/".to_owned(), "deploy0".to_owned()));
+        let queue = raw("").queue(&name("deploy"));
+        assert_eq!(queue.entry(Mode::Exclusive, 0x694d), "deploy/694d");
+        assert_eq!(queue.entries(), ("deploy/".to_owned(), "deploy0".to_owned()));
         assert_eq!(
-            Layout::new(&Prefix::default()).line(&name("a/b")).entry(Mode::Shared, 1),
+            Layout::new(&Prefix::default()).queue(&name("a/b")).entry(Mode::Shared, 1),
             "dlock/a%2Fb/read/1"
         );
-        assert_eq!(raw("").line(&name("a")).done(), "a\u{1}d");
+        assert_eq!(raw("").queue(&name("a")).done(), "a\u{1}d");
     }
 
     #[test]
     fn other_kinds_leave_out_the_own_one_only() {
-        let line = Layout::new(&Prefix::default()).line(&name("a"));
+        let queue = Layout::new(&Prefix::default()).queue(&name("a"));
         let two = Mode::Slots(std::num::NonZeroU32::new(2).expect("positive"));
         let inside = |key: &str, mode| {
-            line.other_kinds(mode).iter().any(|(a, z)| a.as_str() <= key && key < z.as_str())
+            queue.other_kinds(mode).iter().any(|(a, z)| a.as_str() <= key && key < z.as_str())
         };
         for (record, mode, odd) in [
             ("dlock/a%m/1", two, true),
@@ -295,14 +295,14 @@ mod tests {
             for layout in [Layout::new(&Prefix::default()), raw("p/")] {
                 let (lock, other) = (name(&text), lease ^ 1);
                 for mode in [Mode::Exclusive, Mode::Shared] {
-                    let key = layout.line(&lock).entry(mode, lease);
+                    let key = layout.queue(&lock).entry(mode, lease);
                     let raw_tail = text.ends_with("/read") || text.ends_with("/slot");
                     if layout.encoded || !raw_tail {
                         prop_assert_eq!(layout.name_of(key.as_bytes(), lease), Some(lock.clone()));
                     }
                     prop_assert_eq!(layout.name_of(key.as_bytes(), other), None);
                 }
-                prop_assert_eq!(layout.name_of(layout.line(&lock).hold(lease).as_bytes(), lease).filter(|n| *n == lock), None);
+                prop_assert_eq!(layout.name_of(layout.queue(&lock).hold(lease).as_bytes(), lease).filter(|n| *n == lock), None);
             }
         }
 
@@ -310,7 +310,7 @@ mod tests {
         fn nothing_of_a_lock_lies_in_the_line_of_another(a in "[^\\p{Cc}]{1,9}", b in "[^\\p{Cc}]{1,9}") {
             prop_assume!(a != b && a.trim() == a && b.trim() == b);
             let layout = Layout::new(&Prefix::default());
-            let (x, y) = (layout.line(&name(&a)), layout.line(&name(&b)));
+            let (x, y) = (layout.queue(&name(&a)), layout.queue(&name(&b)));
             let inside = |(from, to): Span, key: &str| from.as_str() <= key && key < to.as_str();
             for key in [x.entry(Mode::Exclusive, 7), x.hold(7), x.slot(1), x.done(), x.record(Mode::Shared, 7)] {
                 prop_assert!(!inside(y.entries(), &key) && !inside(y.records(), &key) && !inside(y.holds(), &key));

@@ -1,4 +1,4 @@
-//! How the line stands around one claim.
+//! How the queue stands around one claim.
 
 use etcd_client::{
     Compare, CompareOp, GetOptions, GetResponse, KeyValue, PutOptions, SortOrder, SortTarget, TxnOp,
@@ -6,19 +6,19 @@ use etcd_client::{
 };
 
 use super::fault::{Fault, FaultResult};
-use super::keys::{self, Line, Span};
+use super::keys::{self, Queue, Span};
 use super::stored::{Hold, Stored, instant};
 use crate::lock::{Entry, Mode};
 
 /// How many operations one transaction may have, unless the server was told otherwise.
 pub(super) const MOST_OPERATIONS: usize = 128;
-/// The most operations that a line needs in one transaction.
+/// The most operations that a queue needs in one transaction.
 const PER_LINE: usize = 5;
 
-/// Whether a transaction has room for a look at each of so many lines besides what it does.
-pub(super) fn has_room(lines: usize) -> bool {
+/// Whether a transaction has room for a look at each of so many queues besides what it does.
+pub(super) fn has_room(queues: usize) -> bool {
     // One more for what is said once for the whole claim.
-    lines * PER_LINE < MOST_OPERATIONS
+    queues * PER_LINE < MOST_OPERATIONS
 }
 
 /// An entry ahead.
@@ -28,7 +28,7 @@ pub(super) struct Ahead {
     pub(super) created: i64,
 }
 
-/// What stands before a claim in one line.
+/// What stands before a claim in one queue.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Seen {
     /// In order of arrival.
@@ -49,7 +49,7 @@ pub(super) struct Slot {
     pub(super) revision: i64,
 }
 
-/// What a waiter waits for in one line.
+/// What a waiter waits for in one queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Target {
     /// That this key goes.
@@ -89,17 +89,17 @@ pub(super) fn put(key: String, value: impl Into<Vec<u8>>, lease: i64) -> TxnOp {
 }
 
 /// The reads of one look; `created` is the claim's own revision, or `None` in the transaction that makes it.
-pub(super) fn reads(line: &Line, mode: Mode, created: Option<i64>, rich: bool) -> Vec<TxnOp> {
+pub(super) fn reads(queue: &Queue, mode: Mode, created: Option<i64>, rich: bool) -> Vec<TxnOp> {
     let mut options = created_first(GetOptions::new()).with_keys_only();
     if let Some(created) = created {
         options = options.with_max_create_revision(created - 1);
     }
-    let mut reads = vec![range(line.entries(), options)];
+    let mut reads = vec![range(queue.entries(), options)];
     if rich {
-        reads.push(range(line.records(), created_first(GetOptions::new()).with_limit(1)));
+        reads.push(range(queue.records(), created_first(GetOptions::new()).with_limit(1)));
     }
     if matches!(mode, Mode::Slots(_)) {
-        reads.push(range(line.slots(), GetOptions::new().with_keys_only()));
+        reads.push(range(queue.slots(), GetOptions::new().with_keys_only()));
     }
     reads
 }
@@ -162,14 +162,14 @@ fn slot(kv: &KeyValue) -> Option<Slot> {
 
 impl Seen {
     /// What an entry of `mode` waits for; `None` if it holds. See [`crate::lock::queue::held`].
-    pub(super) fn target(&self, line: &Line, mode: Mode) -> Option<Target> {
+    pub(super) fn target(&self, queue: &Queue, mode: Mode) -> Option<Target> {
         let newest = |blocks: &dyn Fn(&[u8]) -> bool| {
             self.ahead.iter().rev().find(|a| blocks(&a.key)).map(|a| Target::Gone(a.key.clone()))
         };
         match mode {
             Mode::Exclusive => newest(&|_| true),
-            Mode::Shared => newest(&|key| !line.is_shared(key)),
-            Mode::Slots(n) => newest(&|key| !line.is_slot(key)).or_else(|| {
+            Mode::Shared => newest(&|key| !queue.is_shared(key)),
+            Mode::Slots(n) => newest(&|key| !queue.is_slot(key)).or_else(|| {
                 let most = usize::try_from(n.get()).unwrap_or(usize::MAX);
                 let last = self.ahead.last()?;
                 match self.ahead.len().cmp(&most) {
@@ -184,8 +184,8 @@ impl Seen {
 
     /// Entries ahead of which one at least must go before an entry of `mode` holds: as long as all of them
     /// stand, it waits.
-    pub(super) fn guards(&self, line: &Line, mode: Mode) -> Vec<Ahead> {
-        match self.target(line, mode) {
+    pub(super) fn guards(&self, queue: &Queue, mode: Mode) -> Vec<Ahead> {
+        match self.target(queue, mode) {
             None => Vec::new(),
             Some(Target::Gone(key)) => self.ahead.iter().filter(|a| a.key == key).cloned().collect(),
             Some(Target::AnySlot | Target::GoneOrHolds(_)) => {
@@ -211,8 +211,8 @@ impl Seen {
 }
 
 /// The put that proves a hold, whose revision is the token.
-pub(super) fn proof(line: &Line, lease: i64, slot: Option<u32>) -> TxnOp {
-    put(line.hold(lease), Hold::now(slot).to_text(), lease)
+pub(super) fn proof(queue: &Queue, lease: i64, slot: Option<u32>) -> TxnOp {
+    put(queue.hold(lease), Hold::now(slot).to_text(), lease)
 }
 
 #[cfg(test)]
@@ -222,14 +222,14 @@ mod tests {
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 
-    fn line() -> Line {
-        keys::Layout::new(&keys::Prefix::default()).line(&LockName::new("a").expect("valid"))
+    fn queue() -> Queue {
+        keys::Layout::new(&keys::Prefix::default()).queue(&LockName::new("a").expect("valid"))
     }
 
     fn seen(modes: &[Mode]) -> Seen {
         let entry = |(at, mode): (usize, &Mode)| {
             let lease = i64::try_from(at).expect("small") + 1;
-            Ahead { key: line().entry(*mode, lease).into_bytes(), created: lease }
+            Ahead { key: queue().entry(*mode, lease).into_bytes(), created: lease }
         };
         Seen { ahead: modes.iter().enumerate().map(entry).collect(), ..Seen::default() }
     }
@@ -260,7 +260,7 @@ mod tests {
         #[test]
         fn whoever_waits_for_nothing_holds_by_the_grant_rule(modes in some()) {
             for (at, mode) in modes.iter().enumerate() {
-                let target = seen(&modes[..at]).target(&line(), *mode);
+                let target = seen(&modes[..at]).target(&queue(), *mode);
                 prop_assert_eq!(target.is_none(), at < queue::held(&modes), "{} of {:?}", at, modes);
             }
         }
@@ -269,10 +269,10 @@ mod tests {
         fn as_long_as_the_guards_stand_it_waits(modes in some()) {
             let (mode, ahead) = (modes[modes.len() - 1], &modes[..modes.len() - 1]);
             let around = seen(ahead);
-            let guards = around.guards(&line(), mode);
-            prop_assert_eq!(guards.is_empty(), around.target(&line(), mode).is_none());
+            let guards = around.guards(&queue(), mode);
+            prop_assert_eq!(guards.is_empty(), around.target(&queue(), mode).is_none());
             let alone = Seen { ahead: guards.clone(), ..Seen::default() };
-            prop_assert!(guards.is_empty() || alone.target(&line(), mode).is_some());
+            prop_assert!(guards.is_empty() || alone.target(&queue(), mode).is_some());
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Lines in etcd.
+//! Queues in etcd.
 //!
 //! Entries stand under `NAME/` as Go's `concurrency.Mutex` puts them there, so that `etcdctl lock`, `etcdctl
-//! elect` and programs with that library queue in the same line; what only dlock needs lies beside. An entry hangs
+//! elect` and programs with that library queue in the same queue; what only dlock needs lies beside. An entry hangs
 //! on a lease whose id follows from the claim's id. Order is that of the create revisions.
 //!
 //! After Go's client (<https://github.com/etcd-io/etcd>, client/v3/concurrency), with what it leaves out: the own
@@ -20,10 +20,10 @@ mod fault;
 mod follow;
 mod keep_alive;
 mod keys;
-mod line;
 mod look;
 mod observe;
 mod publish;
+mod queue;
 mod renew;
 mod rights;
 mod stored;
@@ -105,7 +105,7 @@ impl EtcdBackend {
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
-        let key = self.layout.line(name).done();
+        let key = self.layout.queue(name).done();
         let answer = self.wire.call(deadline, |mut c| {
             let key = key.clone();
             async move { c.client.get(key, None).await }
@@ -162,17 +162,17 @@ impl Backend for EtcdBackend {
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let status = line::inspect(&self.wire, &self.layout.line(name), deadline).await;
+        let status = queue::inspect(&self.wire, &self.layout.queue(name), deadline).await;
         status.during(NAME, "inspect the queue", Some(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let lines = line::list(&self.wire, &self.layout, prefix, deadline).await;
-        lines.during(NAME, "list the queues", None)
+        let queues = queue::list(&self.wire, &self.layout, prefix, deadline).await;
+        queues.during(NAME, "list the queues", None)
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        Ok(Box::new(observe::EtcdObserver::new(Arc::clone(&self.wire), self.layout.line(name))))
+        Ok(Box::new(observe::EtcdObserver::new(Arc::clone(&self.wire), self.layout.queue(name))))
     }
 
     async fn evict(
@@ -183,8 +183,8 @@ impl Backend for EtcdBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let line = self.layout.line(name);
-        let done = evict::evict(&self.wire, &self.layout, &line, id, how, by, deadline).await;
+        let queue = self.layout.queue(name);
+        let done = evict::evict(&self.wire, &self.layout, &queue, id, how, by, deadline).await;
         if how != Evict::Ask && done.is_ok() {
             self.strays.forget(id);
         }
@@ -200,12 +200,12 @@ impl Backend for EtcdBackend {
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        let published = publish::publish(&self.wire, &self.layout.line(name), id, value, deadline).await;
+        let published = publish::publish(&self.wire, &self.layout.queue(name), id, value, deadline).await;
         published.during(NAME, "publish a value in the queue", Some(name))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let done = evict::evict_foreign(&self.wire, &self.layout.line(name), id, deadline).await;
+        let done = evict::evict_foreign(&self.wire, &self.layout.queue(name), id, deadline).await;
         done.during(NAME, "evict from the queue", Some(name))
     }
 
@@ -214,8 +214,8 @@ impl Backend for EtcdBackend {
     }
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let line = self.layout.line(name);
-        let lives = renew::renew_alone(&self.wire, &self.layout, &line, id, deadline).await;
+        let queue = self.layout.queue(name);
+        let lives = renew::renew_alone(&self.wire, &self.layout, &queue, id, deadline).await;
         lives.during(NAME, "renew the claim", Some(name))
     }
 

@@ -1,4 +1,4 @@
-//! Watching a line from outside.
+//! Watching a queue from outside.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use etcd_client::{Event, WatchOptions, WatchStream};
 
 use super::fault::{Fault, FaultResult, NAME};
 use super::follow::{opened_in_time, renew_token};
-use super::keys::Line;
-use super::line::{self, Member, TIMED};
+use super::keys::Queue;
+use super::queue::{self, Member, TIMED};
 use super::wire::{Connection, Wire};
 use crate::backend::Observer;
 use crate::backend::fault::During;
@@ -20,10 +20,10 @@ use std::time::Duration;
 /// How long one look may take.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// A view of one line.
+/// A view of one queue.
 pub(super) struct EtcdObserver {
     wire: Arc<Wire>,
-    line: Line,
+    queue: Queue,
     name: LockName,
     stream: Option<(Connection, WatchStream)>,
     /// What happened up to this revision is known.
@@ -44,16 +44,16 @@ impl std::fmt::Debug for EtcdObserver {
 }
 
 impl EtcdObserver {
-    pub(super) fn new(wire: Arc<Wire>, line: Line) -> Self {
-        let name = line.name.clone();
+    pub(super) fn new(wire: Arc<Wire>, queue: Queue) -> Self {
+        let name = queue.name.clone();
         let events = VecDeque::new();
-        Self { wire, line, name, stream: None, seen: 0, stale: true, events, front: None, last: None }
+        Self { wire, queue, name, stream: None, seen: 0, stale: true, events, front: None, last: None }
     }
 
-    /// Reads the line as it was at `revision`; 0 is the newest one. Returns it if it differs from what was shown.
+    /// Reads the queue as it was at `revision`; 0 is the newest one. Returns it if it differs from what was shown.
     async fn look(&mut self, revision: i64) -> FaultResult<Option<LockStatus>> {
         let deadline = clock::now() + LOOK;
-        let snapshot = line::read_at(&self.wire, &self.line, revision, deadline).await?;
+        let snapshot = queue::read_at(&self.wire, &self.queue, revision, deadline).await?;
         let mut settled = snapshot.status(&self.name);
         if let Some(last) = &self.last {
             hide_unproved(&snapshot.members, &mut settled, last);
@@ -62,7 +62,7 @@ impl EtcdObserver {
         if self.last.as_ref() != Some(&settled) {
             // The times to live change all the time: they are shown, and no change.
             let mut timed = settled.clone();
-            line::add_times(&self.wire, &snapshot.members, &mut timed, TIMED, deadline).await?;
+            queue::add_times(&self.wire, &snapshot.members, &mut timed, TIMED, deadline).await?;
             shown = Some(timed);
         }
         self.last = Some(settled);
@@ -103,7 +103,7 @@ impl EtcdObserver {
     async fn listen(&mut self) -> FaultResult<()> {
         if self.stream.is_none() {
             let connection = self.wire.ready(clock::now() + LOOK).await?;
-            let opening = begin(&connection, &self.line, self.seen + 1);
+            let opening = begin(&connection, &self.queue, self.seen + 1);
             let opened = opened_in_time(&self.wire, &connection, opening).await;
             self.stream = Some((connection, opened.ok_or_else(Fault::late)?));
         }
@@ -137,9 +137,9 @@ impl EtcdObserver {
 }
 
 /// The token of a holder that had to wait is that of the proof of its hold, which comes a moment after its turn.
-fn hide_unproved(members: &[Member], line: &mut LockStatus, last: &LockStatus) {
+fn hide_unproved(members: &[Member], queue: &mut LockStatus, last: &LockStatus) {
     let is = |entry: &Entry, other: &Entry| entry.claim.is_some() && entry.claim == other.claim;
-    for (member, entry) in members.iter().zip(&mut line.holders) {
+    for (member, entry) in members.iter().zip(&mut queue.holders) {
         let waited = last.waiters.iter().any(|waiter| is(waiter, entry))
             || last.holders.iter().any(|holder| is(holder, entry) && holder.token.is_none());
         entry.token = entry.token.filter(|_| member.hold.is_some() || !waited);
@@ -148,11 +148,11 @@ fn hide_unproved(members: &[Member], line: &mut LockStatus, last: &LockStatus) {
 
 async fn begin(
     connection: &Connection,
-    line: &Line,
+    queue: &Queue,
     revision: i64,
 ) -> std::result::Result<WatchStream, etcd_client::Error> {
     let of = |end: String| Some(WatchOptions::new().with_start_revision(revision).with_range(end));
-    let ((first, end), (side, side_end)) = (line.entries(), line.beside());
+    let ((first, end), (side, side_end)) = (queue.entries(), queue.beside());
     let mut client = connection.client.clone();
     let mut stream = Box::pin(client.watch(first, of(end))).await?;
     stream.watch(side, of(side_end)).await?;

@@ -4,9 +4,9 @@ use etcd_client::{PutOptions, Txn, TxnOp};
 
 use super::evict::act;
 use super::fault::FaultResult;
-use super::keys::Line;
-use super::line;
+use super::keys::Queue;
 use super::look;
+use super::queue;
 use super::wire::Wire;
 use crate::lock::{ClaimId, Moment};
 
@@ -14,19 +14,19 @@ use crate::lock::{ClaimId, Moment};
 /// record. An entry that was seen to hold does so until it goes, and the transaction needs it.
 pub(super) async fn publish(
     wire: &Wire,
-    line: &Line,
+    queue: &Queue,
     id: ClaimId,
     value: &str,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let snapshot = line::read(wire, line, deadline).await?;
+    let snapshot = queue::read(wire, queue, deadline).await?;
     let Some(member) = snapshot.holder(id) else { return Ok(false) };
     let Some(mut stored) = member.stored.clone() else { return Ok(false) };
     stored.record.holder.label = Some(value.to_owned());
     let same_lease = || Some(PutOptions::new().with_ignore_lease());
     let steps = [
         TxnOp::put(member.key.clone(), value, same_lease()),
-        TxnOp::put(line.record(member.mode, member.lease), stored.to_text(), same_lease()),
+        TxnOp::put(queue.record(member.mode, member.lease), stored.to_text(), same_lease()),
     ];
     let stands = look::stands(member.key.clone(), member.created);
     act(wire, Txn::new().when([stands]).and_then(steps), deadline).await

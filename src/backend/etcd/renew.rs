@@ -13,9 +13,9 @@ use etcd_client::{ResponseHeader, Txn, TxnOp, TxnResponse};
 use super::core::{Core, lock};
 use super::fault::{Fault, FaultResult};
 use super::keep_alive::{keep_and_check, term};
-use super::keys::{Layout, Line};
-use super::line;
+use super::keys::{Layout, Queue};
 use super::look::{self, Answers, Seen};
+use super::queue;
 use super::wire::{Connection, Wire};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, Moment};
@@ -55,11 +55,11 @@ impl Core {
     fn check(&self) -> Txn {
         let mut operations = Vec::new();
         if self.is_held() {
-            operations.push(TxnOp::get(self.entry(&self.lines[0]), None));
+            operations.push(TxnOp::get(self.entry(&self.queues[0]), None));
         } else {
-            let rich = look::has_room(self.lines.len());
-            for line in &self.lines {
-                operations.extend(look::reads(line, self.mode, Some(self.created), rich));
+            let rich = look::has_room(self.queues.len());
+            for queue in &self.queues {
+                operations.extend(look::reads(queue, self.mode, Some(self.created), rich));
             }
         }
         Txn::new().when(self.all_stand()).and_then(operations)
@@ -79,12 +79,12 @@ impl Core {
     fn confirmed(&self, begun: Moment, answer: &TxnResponse) -> FaultResult<()> {
         self.publisher.prove(begun);
         let mut answers = Answers::of(answer);
-        let rich = look::has_room(self.lines.len());
+        let rich = look::has_room(self.queues.len());
         // The hold may have been proved meanwhile; then the answer may be to either question.
         if self.is_held() {
             return Ok(());
         }
-        let seen = self.lines.iter().map(|_| answers.seen(self.mode, self.created, rich));
+        let seen = self.queues.iter().map(|_| answers.seen(self.mode, self.created, rich));
         let seen: Vec<Seen> = seen.collect::<FaultResult<_>>()?;
         let targets = self.targets(&seen);
         if targets.is_empty() {
@@ -97,22 +97,22 @@ impl Core {
     }
 }
 
-/// As [`crate::backend::Backend::renew`], in `line` of the claim `id`.
+/// As [`crate::backend::Backend::renew`], in `queue` of the claim `id`.
 pub(super) async fn renew_alone(
     wire: &Wire,
     layout: &Layout,
-    line: &Line,
+    queue: &Queue,
     id: ClaimId,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let snapshot = line::read(wire, line, deadline).await?;
+    let snapshot = queue::read(wire, queue, deadline).await?;
     let Some(member) = snapshot.position(id).map(|at| &snapshot.members[at]) else { return Ok(false) };
-    let holders = snapshot.status(&line.name).holders;
+    let holders = snapshot.status(&queue.name).holders;
     if !holders.iter().any(|entry| entry.claim == Some(id)) {
         return Ok(false);
     }
-    let names = member.stored.as_ref().map(|stored| stored.record.names(&line.name)).unwrap_or_default();
-    let entries = names.iter().map(|name| layout.line(name).entry(member.mode, member.lease));
+    let names = member.stored.as_ref().map(|stored| stored.record.names(&queue.name)).unwrap_or_default();
+    let entries = names.iter().map(|name| layout.queue(name).entry(member.mode, member.lease));
     let stand: Vec<_> = entries.map(|entry| look::stands(entry, member.created)).collect();
     let txn = Txn::new().when(stand).and_then([TxnOp::get(member.key.clone(), None)]);
     while clock::now() < deadline {

@@ -6,7 +6,7 @@
 use etcd_client::GetOptions;
 
 use super::fault::{Fault, FaultResult};
-use super::keys::{Layout, Line};
+use super::keys::{Layout, Queue};
 use super::wire::Wire;
 use crate::backend::cause;
 use crate::lock::{ErrorKind, Moment};
@@ -15,12 +15,12 @@ use crate::lock::{ErrorKind, Moment};
 pub(super) async fn explain(
     wire: &Wire,
     layout: &Layout,
-    lines: &[Line],
+    queues: &[Queue],
     fault: Fault,
     deadline: Moment,
 ) -> Fault {
     let Fault::NotPermitted(text) = &fault else { return fault };
-    let each = lines.iter().flat_map(|line| [line.entries().0, line.beside().0]);
+    let each = queues.iter().flat_map(|queue| [queue.entries().0, queue.beside().0]);
     let needed: Vec<String> = each.chain([layout.notes()]).collect();
     for keys in &needed {
         match may_read(wire, keys, deadline).await {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::evict;
 use super::fault::{FaultResult, is_refusal};
-use super::keys::{Layout, Line};
+use super::keys::{Layout, Queue};
 use super::wire::Wire;
 use crate::backend::Evict;
 use crate::lock::{ClaimId, Moment, Request};
@@ -21,7 +21,7 @@ pub(super) struct Strays(Mutex<HashMap<ClaimId, Arc<Stray>>>);
 
 #[derive(Debug)]
 struct Stray {
-    line: Line,
+    queue: Queue,
     request: Request,
 }
 
@@ -36,9 +36,9 @@ impl Strays {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the entries of `request` are asked for, the first in `line`.
-    pub(super) fn sent(&self, line: Option<&Line>, request: &Request) -> Sent<'_> {
-        let stray = line.map(|line| Stray { line: line.clone(), request: request.clone() });
+    /// Notes that the entries of `request` are asked for, the first in `queue`.
+    pub(super) fn sent(&self, queue: Option<&Queue>, request: &Request) -> Sent<'_> {
+        let stray = queue.map(|queue| Stray { queue: queue.clone(), request: request.clone() });
         Sent { strays: self, stray }
     }
 
@@ -63,7 +63,7 @@ impl Strays {
         let stray = self.all().get(&id).cloned();
         if let Some(stray) = stray {
             let by = &stray.request.holder;
-            evict::evict(wire, layout, &stray.line, id, Evict::Force, by, deadline).await?;
+            evict::evict(wire, layout, &stray.queue, id, Evict::Force, by, deadline).await?;
             self.forget(id);
         }
         Ok(())

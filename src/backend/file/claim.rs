@@ -16,9 +16,9 @@ use super::fault::{BACKEND, FaultResult};
 use super::fifo::{self, Listener};
 use super::grant::{self, Place};
 use super::guard::Flock;
-use super::line::Fixed;
 use super::presence::Presence;
 use super::promote::{Step, removed};
+use super::queue::Fixed;
 use super::reserve::{guards, reserve};
 use crate::backend::Claim;
 use crate::backend::fault::During;
@@ -27,11 +27,11 @@ use crate::lock::{ClaimState, LossReason, Moment, Result};
 
 /// The path of a file of `place` that is no longer there, or no longer the one that is held.
 fn gone(inner: &Inner, place: &Place) -> FaultResult<Option<PathBuf>> {
-    if place.line.is_replaced()? {
-        return Ok(Some(place.line.path()));
+    if place.queue.is_replaced()? {
+        return Ok(Some(place.queue.path()));
     }
     if inner.grant.is_some() {
-        let directory = &place.line.directory;
+        let directory = &place.queue.directory;
         for hold in place.holds() {
             if hold.is_replaced(directory)? {
                 return Ok(Some(directory.path_of(&hold.name)));
@@ -48,16 +48,16 @@ impl FileClaim {
         if self.stands_unchanged()? {
             return Ok(());
         }
-        let mut guards = guards(&self.lines(), deadline).await?;
+        let mut guards = guards(&self.queues(), deadline).await?;
         loop {
             match self.review(began)? {
                 Step::Settled => return Ok(()),
-                Step::Reserve(line) => guards = reserve(line, guards, deadline).await?,
+                Step::Reserve(queue) => guards = reserve(queue, guards, deadline).await?,
             }
         }
     }
 
-    /// Brings the state up to date, then looks at the files by `check`. Those of a hold are looked at also while its line
+    /// Brings the state up to date, then looks at the files by `check`. Those of a hold are looked at also while its queue
     /// cannot be read, and a loss that is found counts whatever cannot be told.
     async fn look_with(
         &self,
@@ -84,7 +84,7 @@ impl FileClaim {
         let known = matches!(inner.state, ClaimState::AskedToLeave { .. });
         for place in &inner.places {
             let expected = Fixed { asked: known, ..place.fixed };
-            if Fixed::read(&place.line.read_fixed(place.at)?) != Some(expected) {
+            if Fixed::read(&place.queue.read_fixed(place.at)?) != Some(expected) {
                 return Ok(false);
             }
         }
@@ -130,7 +130,7 @@ impl FileClaim {
 
     /// As [`Claim::expire_if_due`]. Whoever renews does so under a guard of these.
     async fn end_after(&self, ttl: Duration, deadline: Moment) -> FaultResult<Option<Moment>> {
-        let guards = guards(&self.lines(), deadline).await?;
+        let guards = guards(&self.queues(), deadline).await?;
         let now = clock::now();
         {
             let inner = &mut *self.inner();
@@ -140,7 +140,7 @@ impl FileClaim {
             }
             let mut marks = Vec::new();
             for place in &inner.places {
-                marks.push(expiry::renewed(&place.line.read(None)?.image, self.id));
+                marks.push(expiry::renewed(&place.queue.read(None)?.image, self.id));
             }
             let until = inner.lease.get_or_insert_with(|| Lease::begin(now)).until(marks, now, ttl);
             if until > now {
@@ -152,7 +152,7 @@ impl FileClaim {
 
     /// `answer`, as what came of `operation`.
     fn named<T>(&self, answer: FaultResult<T>, operation: &'static str) -> Result<T> {
-        answer.during(BACKEND, operation, self.inner().places.first().map(|place| &place.line.lock))
+        answer.during(BACKEND, operation, self.inner().places.first().map(|place| &place.queue.lock))
     }
 
     /// Begins to watch the files of a hold, if it can; they are looked at once more after that.
@@ -163,11 +163,11 @@ impl FileClaim {
         }
         let mut paths = Vec::new();
         for place in &inner.places {
-            paths.push(place.line.path());
-            paths.extend(place.holds().map(|hold| place.line.directory.path_of(&hold.name)));
+            paths.push(place.queue.path());
+            paths.extend(place.holds().map(|hold| place.queue.directory.path_of(&hold.name)));
         }
         let Some(place) = inner.places.first() else { return };
-        inner.presence = Presence::watch(&place.line.directory, &paths).ok().map(Arc::new);
+        inner.presence = Presence::watch(&place.queue.directory, &paths).ok().map(Arc::new);
         inner.disturbed = true;
         self.news.notify_waiters();
     }
@@ -217,7 +217,7 @@ impl FileClaim {
             let success = (succeeded && inner.acquired > 0).then_some(inner.acquired);
             if guards.is_some() {
                 for place in &inner.places {
-                    result = result.and(place.line.remove(self.id, place.at, place.end, success));
+                    result = result.and(place.queue.remove(self.id, place.at, place.end, success));
                 }
             }
             grant::release(&mut inner.places);
@@ -241,7 +241,7 @@ impl FileClaim {
         }
         let inner = self.inner();
         if let (Some(place), Some(fifo)) = (inner.places.first(), &inner.fifo.0) {
-            place.line.directory.unlink(fifo);
+            place.queue.directory.unlink(fifo);
         }
         result
     }
@@ -295,7 +295,7 @@ impl Claim for FileClaim {
             return Ok(());
         }
         self.rouse();
-        let left = match guards(&self.lines(), deadline).await {
+        let left = match guards(&self.queues(), deadline).await {
             Ok(guards) => self.go(Some(guards), succeeded),
             Err(fault) => self.go(None, false).and(if succeeded { Err(fault) } else { Ok(()) }),
         };
@@ -307,8 +307,8 @@ impl Claim for FileClaim {
         let mut anchors = Vec::new();
         for place in &inner.places {
             for hold in place.holds() {
-                let anchor = hold.anchor(&place.line.directory);
-                anchors.push(anchor.during(BACKEND, "anchor the lock", Some(&place.line.lock))?);
+                let anchor = hold.anchor(&place.queue.directory);
+                anchors.push(anchor.during(BACKEND, "anchor the lock", Some(&place.queue.lock))?);
             }
         }
         Ok(anchors)

@@ -11,11 +11,11 @@ use super::fifo::{Listener, Watch};
 use super::grant::Place;
 use super::guard::Pending;
 use super::presence::Presence;
-use super::storage::LineFile;
+use super::storage::QueueFile;
 use crate::lock::claim::Granted;
 use crate::lock::{ClaimId, ClaimState, FencingToken, Grant, Moment, Request};
 
-/// How long a claim may stand in the line at most without being able to do its part.
+/// How long a claim may stand in the queue at most without being able to do its part.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A claim of this process.
@@ -23,7 +23,7 @@ const LONGEST_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct FileClaim {
     pub(super) id: ClaimId,
     inner: Mutex<Inner>,
-    /// How long it may stand in the line without being able to do its part.
+    /// How long it may stand in the queue without being able to do its part.
     pub(super) patience: Duration,
     /// The state may have changed by another call.
     pub(super) news: Notify,
@@ -138,10 +138,10 @@ impl FileClaim {
         self.inner().grant.is_some()
     }
 
-    /// Its lines, in the order in which guards are taken.
-    pub(super) fn lines(&self) -> Vec<Arc<LineFile>> {
-        let mut lines: Vec<_> = self.inner().places.iter().map(|p| Arc::clone(&p.line)).collect();
-        lines.sort_by(|a, b| a.files.cmp(&b.files));
-        lines
+    /// Its queues, in the order in which guards are taken.
+    pub(super) fn queues(&self) -> Vec<Arc<QueueFile>> {
+        let mut queues: Vec<_> = self.inner().places.iter().map(|p| Arc::clone(&p.queue)).collect();
+        queues.sort_by(|a, b| a.files.cmp(&b.files));
+        queues
     }
 }

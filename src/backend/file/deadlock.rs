@@ -1,4 +1,4 @@
-//! The search for waits that would never end, in all lines of a directory.
+//! The search for waits that would never end, in all queues of a directory.
 //!
 //! Claims with ancestors enter one at a time, so that of two that close a cycle together the later one sees it.
 
@@ -11,7 +11,7 @@ use super::fault::{Fault, FaultResult};
 use super::fifo::Life;
 use super::guard::{self, Failed, Flock};
 use super::inspect;
-use super::storage::LineFile;
+use super::storage::QueueFile;
 use crate::backend::deadlock::{self, Queued};
 use crate::lock::deadlock::Member;
 use crate::lock::{ClaimId, ErrorKind, Moment};
@@ -40,7 +40,7 @@ pub(super) async fn search(
 ) -> FaultResult<Option<String>> {
     let mut queues = BTreeMap::new();
     for name in inspect::names(directory)? {
-        if let Some(file) = LineFile::open(directory, &name, false)? {
+        if let Some(file) = QueueFile::open(directory, &name, false)? {
             let _guard = file.guard(false, deadline).await?;
             queues.insert(file.lock.clone(), queue(&file)?);
         }
@@ -48,19 +48,19 @@ pub(super) async fn search(
     Ok(deadlock::cycle(&queues, id))
 }
 
-/// The living entries of a line. They came no later: nested claims enter one at a time.
-fn queue(file: &LineFile) -> FaultResult<Vec<Queued<()>>> {
-    let line = file.read(None)?;
-    let mut queue = Vec::new();
-    for record in line.image.records.iter().filter(|r| r.fixed.state.in_line()) {
-        let Life::Alive(_) = file.life(&line, record)? else { continue };
-        let Some(details) = line.image.details(record) else { continue };
+/// The living entries of a queue. They came no later: nested claims enter one at a time.
+fn queue(file: &QueueFile) -> FaultResult<Vec<Queued<()>>> {
+    let queue = file.read(None)?;
+    let mut queued = Vec::new();
+    for record in queue.image.records.iter().filter(|r| r.fixed.state.in_queue()) {
+        let Life::Alive(_) = file.life(&queue, record)? else { continue };
+        let Some(details) = queue.image.details(record) else { continue };
         let (id, mode, owner) = (record.fixed.id, record.fixed.mode, details.holder.to_string());
         let ancestors = details.ancestors.iter().filter_map(|a| a.parse().ok()).collect();
         let member = Some(Member { id, mode, owner, ancestors });
-        queue.push(Queued { id, place: (), names: Vec::new(), member });
+        queued.push(Queued { id, place: (), names: Vec::new(), member });
     }
-    Ok(queue)
+    Ok(queued)
 }
 
 /// Whether `claim` waits.

@@ -10,10 +10,10 @@ use super::fifo::{self, Life};
 use super::grant::{self, Place};
 use super::guard::Flock;
 use super::hold::Hold;
-use super::line::{Details, FIXED, Fixed, Mark, Record, State, Which, mark_line, record_line};
 use super::promote::waiting;
+use super::queue::{Details, FIXED, Fixed, Mark, Record, State, Which, mark_line, record_line};
 use super::reserve::{guards, reserve};
-use super::storage::{Line, LineFile};
+use super::storage::{Queue, QueueFile};
 use super::token;
 use crate::backend::mixing::{Use, mismatch};
 use crate::clock;
@@ -22,7 +22,7 @@ use crate::lock::{ErrorKind, Moment, Request, Verb};
 /// What entering came to.
 enum Step {
     Joined(Box<FileClaim>),
-    /// Tokens must be reserved in the line of this index first.
+    /// Tokens must be reserved in the queue of this index first.
     Reserve(usize),
 }
 
@@ -34,27 +34,27 @@ pub(super) async fn enter(
 ) -> FaultResult<FileClaim> {
     let began = clock::now();
     loop {
-        let mut lines = Vec::with_capacity(request.names.len());
+        let mut queues = Vec::with_capacity(request.names.len());
         for name in &request.names {
             let files = directory.naming.of(name)?;
-            lines.push(Arc::new(LineFile::open_or_make(directory, name, files)?));
+            queues.push(Arc::new(QueueFile::open_or_make(directory, name, files)?));
         }
-        let mut ordered = lines.clone();
+        let mut ordered = queues.clone();
         ordered.sort_by(|a, b| a.files.cmp(&b.files));
         let mut guards: Vec<Flock> = guards(&ordered, deadline).await?;
         // One that was removed between opening and locking leads to nobody.
         let mut unlinked = false;
-        for line in &lines {
-            unlinked |= line.is_unlinked()?;
+        for queue in &queues {
+            unlinked |= queue.is_unlinked()?;
         }
         if unlinked {
             continue;
         }
         loop {
-            match try_enter(&lines, request, began)? {
+            match try_enter(&queues, request, began)? {
                 Step::Joined(claim) => return Ok(*claim),
                 Step::Reserve(index) => {
-                    guards = reserve(Arc::clone(&lines[index]), guards, deadline).await?;
+                    guards = reserve(Arc::clone(&queues[index]), guards, deadline).await?;
                 }
             }
         }
@@ -62,36 +62,36 @@ pub(super) async fn enter(
 }
 
 /// Under the guards: all of it, or nothing.
-fn try_enter(files: &[Arc<LineFile>], request: &Request, began: Moment) -> FaultResult<Step> {
-    let mut lines = Vec::with_capacity(files.len());
+fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> FaultResult<Step> {
+    let mut queues = Vec::with_capacity(files.len());
     for file in files {
-        let mut line = file.read(None)?;
-        check_kinds(file, &mut line, request)?;
-        grant::bury_front(file, &mut line)?;
-        lines.push(line);
+        let mut queue = file.read(None)?;
+        check_kinds(file, &mut queue, request)?;
+        grant::bury_front(file, &mut queue)?;
+        queues.push(queue);
     }
     let mut victims = Vec::new();
     if request.supersede {
-        for (file, line) in files.iter().zip(&mut lines) {
-            victims.push(supersede(file, line, request)?);
+        for (file, queue) in files.iter().zip(&mut queues) {
+            victims.push(supersede(file, queue, request)?);
         }
     }
     let mut waits = false;
-    for (file, line) in files.iter().zip(&mut lines) {
-        waits |= grant::ahead(file, line, request.mode, u64::MAX)?.waits;
+    for (file, queue) in files.iter().zip(&mut queues) {
+        waits |= grant::ahead(file, queue, request.mode, u64::MAX)?.waits;
     }
     let mut places = Vec::with_capacity(files.len());
     for file in files {
         let hold = Hold::open(&file.directory, file.files.canonical().to_owned())?;
         let fixed = first_record(request);
-        places.push(Place { line: Arc::clone(file), hold, slot: None, at: 0, end: 0, fixed });
+        places.push(Place { queue: Arc::clone(file), hold, slot: None, at: 0, end: 0, fixed });
     }
-    let busy = if waits { None } else { grant::take(&mut places, &lines)? };
+    let busy = if waits { None } else { grant::take(&mut places, &queues)? };
     let holds = !waits && busy.is_none();
     if holds {
-        if let Some(index) = lines.iter().position(|l| !token::ready(&l.header, files[0].directory.boot())) {
-            // They are out of the line already and would not be found again.
-            tell(files, &lines, &victims)?;
+        if let Some(index) = queues.iter().position(|l| !token::ready(&l.header, files[0].directory.boot())) {
+            // They are out of the queue already and would not be found again.
+            tell(files, &queues, &victims)?;
             return Ok(Step::Reserve(index));
         }
     } else {
@@ -102,39 +102,39 @@ fn try_enter(files: &[Arc<LineFile>], request: &Request, began: Moment) -> Fault
     if let Some(index) = busy {
         places[index].fixed.state = State::Blocked;
     }
-    let kept = kept_fifo(files, &lines);
+    let kept = kept_fifo(files, &queues);
     if kept.is_some() {
         places[0].fixed.fifo = Which::Kept;
     }
-    write(&mut places, &mut lines, request, holds).inspect_err(|_| undo(&places))?;
+    write(&mut places, &mut queues, request, holds).inspect_err(|_| undo(&places))?;
     let fifo = match kept {
         Some(fifo) => (None, Some(fifo)),
         None => own_fifo(&files[0], request, &places)?,
     };
-    tell(files, &lines, &victims).inspect_err(|_| undo(&places))?;
+    tell(files, &queues, &victims).inspect_err(|_| undo(&places))?;
     let mut inner = Inner::new(places, fifo, began);
     if holds {
         inner.hold(began);
     } else {
-        inner.state = waiting(&inner, &lines);
+        inner.state = waiting(&inner, &queues);
     }
     Ok(Step::Joined(Box::new(FileClaim::new(request, inner))))
 }
 
-/// The lock's own FIFO, for a claim on one name that finds no record in its line. So nobody can take another
+/// The lock's own FIFO, for a claim on one name that finds no record in its queue. So nobody can take another
 /// claim's end for this one's, or the reverse: whoever knows of the FIFO knows it by a record.
 ///
 /// It saves an inode made and deleted by every run that meets nobody; ext4 does not reuse a deleted one for
 /// seconds, and searches longer and longer for another.
-fn kept_fifo(files: &[Arc<LineFile>], lines: &[Line]) -> Option<Arc<OwnedFd>> {
-    let ([file], [line]) = (files, lines) else { return None };
-    let empty = line.image.records.iter().all(|r| r.fixed.state == State::Gone);
+fn kept_fifo(files: &[Arc<QueueFile>], queues: &[Queue]) -> Option<Arc<OwnedFd>> {
+    let ([file], [queue]) = (files, queues) else { return None };
+    let empty = queue.image.records.iter().all(|r| r.fixed.state == State::Gone);
     if empty { fifo::keep(&file.directory, &file.files.kept_fifo()) } else { None }
 }
 
 /// A FIFO of the claim's own. Its record is written before, so that none is left that nobody knows of.
 fn own_fifo(
-    file: &LineFile,
+    file: &QueueFile,
     request: &Request,
     places: &[Place],
 ) -> FaultResult<(Option<String>, Option<Arc<OwnedFd>>)> {
@@ -147,12 +147,12 @@ fn own_fifo(
 }
 
 /// Wakes the superseded and those who stood behind them.
-fn tell(files: &[Arc<LineFile>], lines: &[Line], victims: &[Vec<Record>]) -> FaultResult<()> {
+fn tell(files: &[Arc<QueueFile>], queues: &[Queue], victims: &[Vec<Record>]) -> FaultResult<()> {
     let mut told = Ok(());
-    for (file, (line, victims)) in files.iter().zip(lines.iter().zip(victims)) {
+    for (file, (queue, victims)) in files.iter().zip(queues.iter().zip(victims)) {
         for victim in victims {
-            told = told.and(file.wake(line, victim));
-            told = told.and(grant::wake_behind(file, line, victim));
+            told = told.and(file.wake(queue, victim));
+            told = told.and(grant::wake_behind(file, queue, victim));
         }
     }
     told
@@ -172,26 +172,26 @@ fn first_record(request: &Request) -> Fixed {
     }
 }
 
-/// Refuses a line of another kind (C15), and a claim that is there already.
-fn check_kinds(file: &LineFile, line: &mut Line, request: &Request) -> FaultResult<()> {
+/// Refuses a queue of another kind (C15), and a claim that is there already.
+fn check_kinds(file: &QueueFile, queue: &mut Queue, request: &Request) -> FaultResult<()> {
     let suspicious = |r: &Record| {
-        r.fixed.id == request.id || (r.fixed.state.in_line() && !r.fixed.mode.mixes_with(request.mode))
+        r.fixed.id == request.id || (r.fixed.state.in_queue() && !r.fixed.mode.mixes_with(request.mode))
     };
-    for index in (0..line.image.records.len()).rev() {
-        let record = &line.image.records[index];
+    for index in (0..queue.image.records.len()).rev() {
+        let record = &queue.image.records[index];
         if !suspicious(record) {
             continue;
         }
-        if let Life::Dead = file.life(line, record)? {
-            file.bury(line, record)?;
-            line.image.records.remove(index);
+        if let Life::Dead = file.life(queue, record)? {
+            file.bury(queue, record)?;
+            queue.image.records.remove(index);
             continue;
         }
         if record.fixed.id == request.id {
             let reason = format!("the claim {} is already in the queue, from another process", request.id);
             return Err(Fault::said(ErrorKind::Invalid, reason));
         }
-        let who = line.image.details(record).map(|details| details.holder.to_string());
+        let who = queue.image.details(record).map(|details| details.holder.to_string());
         let used = Use::Mode(record.fixed.mode);
         let reason = mismatch(Some(&file.lock), who.as_deref(), used, request.mode);
         return Err(Fault::said(ErrorKind::Mismatch, reason));
@@ -199,28 +199,28 @@ fn check_kinds(file: &LineFile, line: &mut Line, request: &Request) -> FaultResu
     Ok(())
 }
 
-/// Takes older waiters that also said so out of the line, each with who did it.
-fn supersede(file: &LineFile, line: &mut Line, request: &Request) -> FaultResult<Vec<Record>> {
-    let holders = grant::holders(file, line)?;
+/// Takes older waiters that also said so out of the queue, each with who did it.
+fn supersede(file: &QueueFile, queue: &mut Queue, request: &Request) -> FaultResult<Vec<Record>> {
+    let holders = grant::holders(file, queue)?;
     let holds = |r: &Record| r.fixed.state != State::Blocked && holders.iter().any(|h| h.at == r.at);
     let mut victims = Vec::new();
-    for index in 0..line.image.records.len() {
-        let record = line.image.records[index].clone();
+    for index in 0..queue.image.records.len() {
+        let record = queue.image.records[index].clone();
         let waiting = matches!(record.fixed.state, State::Waiting | State::Blocked) && !holds(&record);
         if !record.fixed.supersede || !waiting {
             continue;
         }
         let mark = mark_line(Mark::Superseded, record.fixed.id, &request.holder, 0);
-        file.append(line, &mark, 0, false)?;
+        file.append(queue, &mark, 0, false)?;
         file.set_state(record.at, State::Superseded)?;
-        line.image.records[index].fixed.state = State::Superseded;
+        queue.image.records[index].fixed.state = State::Superseded;
         victims.push(record);
     }
     Ok(victims)
 }
 
-/// Writes the record into all lines, as a hold if the locks were taken.
-fn write(places: &mut [Place], lines: &mut [Line], request: &Request, holds: bool) -> FaultResult<()> {
+/// Writes the record into all queues, as a hold if the locks were taken.
+fn write(places: &mut [Place], queues: &mut [Queue], request: &Request, holds: bool) -> FaultResult<()> {
     let several = request.names.len() > 1;
     let details = Details {
         holder: request.holder.clone(),
@@ -229,15 +229,15 @@ fn write(places: &mut [Place], lines: &mut [Line], request: &Request, holds: boo
         ttl_ms: (request.holder.verb == Verb::Detach)
             .then(|| u64::try_from(request.ttl.as_millis()).unwrap_or(u64::MAX)),
     };
-    for (place, line) in places.iter_mut().zip(lines) {
+    for (place, queue) in places.iter_mut().zip(queues) {
         if holds {
             place.fixed.state = State::Held;
             place.fixed.slot = place.slot.as_ref().map_or(0, |(k, _)| *k);
             place.fixed.token =
-                token::take(&mut line.header, place.line.directory.boot()).unwrap_or_default();
+                token::take(&mut queue.header, place.queue.directory.boot()).unwrap_or_default();
         }
         let text = record_line(&place.fixed, &details);
-        place.at = place.line.append(line, &text, FIXED, holds)?;
+        place.at = place.queue.append(queue, &text, FIXED, holds)?;
         place.end = place.at + text.len() as u64;
     }
     Ok(())
@@ -246,6 +246,6 @@ fn write(places: &mut [Place], lines: &mut [Line], request: &Request, holds: boo
 /// Takes back what was written.
 fn undo(places: &[Place]) {
     for place in places.iter().filter(|p| p.end > 0) {
-        let _ = place.line.remove(place.fixed.id, place.at, place.end, None);
+        let _ = place.queue.remove(place.fixed.id, place.at, place.end, None);
     }
 }

@@ -6,9 +6,9 @@ use super::directory::Directory;
 use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
 use super::grant;
-use super::line::{Mark, Record, State, mark_line};
+use super::queue::{Mark, Record, State, mark_line};
 use super::reserve::guards;
-use super::storage::{Line, LineFile};
+use super::storage::{Queue, QueueFile};
 use crate::backend::Evict;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
@@ -19,10 +19,10 @@ pub(super) struct Eviction<'a> {
     pub(super) by: &'a Holder,
 }
 
-/// One of the claim's lines, as read.
+/// One of the claim's queues, as read.
 struct Found {
-    file: Arc<LineFile>,
-    line: Line,
+    file: Arc<QueueFile>,
+    queue: Queue,
     record: Record,
 }
 
@@ -37,16 +37,16 @@ impl Eviction<'_> {
         let Some(names) = self.names(directory, lock, deadline).await? else { return Ok(false) };
         let mut files = Vec::new();
         for name in &names {
-            files.extend(LineFile::open(directory, name, true)?.map(Arc::new));
+            files.extend(QueueFile::open(directory, name, true)?.map(Arc::new));
         }
         files.sort_by(|a, b| a.files.cmp(&b.files));
         let _guards = guards(&files, deadline).await?;
         let mut found = Vec::new();
         for file in files {
-            let line = file.read(None)?;
-            let own = line.image.records.iter().find(|r| r.fixed.id == self.id && r.fixed.state.in_line());
+            let queue = file.read(None)?;
+            let own = queue.image.records.iter().find(|r| r.fixed.id == self.id && r.fixed.state.in_queue());
             if let Some(record) = own.cloned() {
-                found.push(Found { file, line, record });
+                found.push(Found { file, queue, record });
             }
         }
         self.act(found)
@@ -59,10 +59,10 @@ impl Eviction<'_> {
         lock: &LockName,
         deadline: Moment,
     ) -> FaultResult<Option<Vec<LockName>>> {
-        let Some(file) = LineFile::open(directory, lock, true)? else { return Ok(None) };
+        let Some(file) = QueueFile::open(directory, lock, true)? else { return Ok(None) };
         let _guard = file.guard(true, deadline).await?;
-        let line = file.read(None)?;
-        let own = line.image.records.iter().find(|r| r.fixed.id == self.id && r.fixed.state.in_line());
+        let queue = file.read(None)?;
+        let own = queue.image.records.iter().find(|r| r.fixed.id == self.id && r.fixed.state.in_queue());
         let Some(record) = own else {
             // Whoever took its record away may not have come to its FIFO.
             let fifo = file.files.fifo(self.id);
@@ -71,7 +71,7 @@ impl Eviction<'_> {
             }
             return Ok(None);
         };
-        let names = line.image.details(record).map(|d| d.names).unwrap_or_default();
+        let names = queue.image.details(record).map(|d| d.names).unwrap_or_default();
         let mut names: Vec<_> = names.into_iter().filter_map(|n| LockName::new(n).ok()).collect();
         if names.is_empty() {
             names.push(lock.clone());
@@ -81,9 +81,9 @@ impl Eviction<'_> {
 
     fn act(&self, mut found: Vec<Found>) -> FaultResult<bool> {
         let Some(first) = found.first() else { return Ok(false) };
-        if let Life::Dead = first.file.life(&first.line, &first.record)? {
+        if let Life::Dead = first.file.life(&first.queue, &first.record)? {
             for found in &found {
-                found.file.bury(&found.line, &found.record)?;
+                found.file.bury(&found.queue, &found.record)?;
             }
             return Ok(false);
         }
@@ -92,9 +92,9 @@ impl Eviction<'_> {
         }
         let mut woken = Ok(());
         for found in &found {
-            woken = woken.and(found.file.wake(&found.line, &found.record));
+            woken = woken.and(found.file.wake(&found.queue, &found.record));
             if self.how != Evict::Ask {
-                woken = woken.and(grant::wake_behind(&found.file, &found.line, &found.record));
+                woken = woken.and(grant::wake_behind(&found.file, &found.queue, &found.record));
             }
         }
         woken.map(|()| true)
@@ -103,7 +103,7 @@ impl Eviction<'_> {
     fn mark(&self, found: &mut Found) -> FaultResult<()> {
         let kind = if self.how == Evict::Ask { Mark::Asked } else { Mark::Evicted };
         let text = mark_line(kind, self.id, self.by, 0);
-        found.file.append(&mut found.line, &text, 0, false)?;
+        found.file.append(&mut found.queue, &text, 0, false)?;
         if self.how == Evict::Ask {
             found.record.fixed.asked = true;
         } else {

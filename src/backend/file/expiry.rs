@@ -1,6 +1,6 @@
 //! A lease of nobody's process: whoever keeps the claim lets it end one ttl after its last renewal.
 //!
-//! A renewal is a mark in the line, written under its guard, and the end is decided under the same guard. So whichever comes
+//! A renewal is a mark in the queue, written under its guard, and the end is decided under the same guard. So whichever comes
 //! second sees the first: a renewal that was confirmed counts, and one that comes too late finds no claim.
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::directory::Directory;
 use super::fault::FaultResult;
-use super::line::{Image, Mark, Record};
 use super::publish;
+use super::queue::{Image, Mark, Record};
 use super::token;
 use crate::clock;
 use crate::lock::{ClaimId, LockName, Moment};
@@ -21,7 +21,7 @@ use crate::lock::{ClaimId, LockName, Moment};
 pub(super) struct Lease {
     /// When it was renewed last, or began.
     from: Moment,
-    /// The marks of renewals that are known, one for each of its lines.
+    /// The marks of renewals that are known, one for each of its queues.
     known: Vec<Option<u64>>,
     /// When those were read.
     looked: Moment,
@@ -32,13 +32,13 @@ impl Lease {
         Self { from: now, known: Vec::new(), looked: now }
     }
 
-    /// Until when it lasts, given the marks that stand in its lines at `now`.
+    /// Until when it lasts, given the marks that stand in its queues at `now`.
     pub(super) fn until(&mut self, marks: Vec<Option<u64>>, now: Moment, ttl: Duration) -> Moment {
         self.look(marks, now);
         self.from + ttl
     }
 
-    /// Takes over the marks that stand in its lines at `now`.
+    /// Takes over the marks that stand in its queues at `now`.
     fn look(&mut self, marks: Vec<Option<u64>>, now: Moment) {
         for (at, mark) in marks.iter().enumerate() {
             let (Some(set), true) = (mark, self.known.get(at) != Some(mark)) else { continue };
@@ -51,7 +51,7 @@ impl Lease {
     }
 }
 
-/// As [`crate::backend::Backend::renew`]. The mark in the line of `lock` renews the claim; the others show it.
+/// As [`crate::backend::Backend::renew`]. The mark in the queue of `lock` renews the claim; the others show it.
 pub(super) async fn renew(
     directory: &Arc<Directory>,
     lock: &LockName,
@@ -59,9 +59,9 @@ pub(super) async fn renew(
     deadline: Moment,
 ) -> FaultResult<bool> {
     let mut others = Vec::new();
-    let content = |line: &Image, record: &Record| {
-        others = line.details(record).map(|details| details.names).unwrap_or_default();
-        renewal(line, record)
+    let content = |queue: &Image, record: &Record| {
+        others = queue.details(record).map(|details| details.names).unwrap_or_default();
+        renewal(queue, record)
     };
     if !publish::mark(directory, lock, id, deadline, content).await? {
         return Ok(false);
@@ -74,24 +74,24 @@ pub(super) async fn renew(
 }
 
 /// A mark of this moment, always as long, so that the next one is written over it.
-fn renewal(line: &Image, record: &Record) -> (Mark, Value, usize) {
+fn renewal(queue: &Image, record: &Record) -> (Mark, Value, usize) {
     // Never the same as the last one, whoever's clock that was of.
-    let last = renewed(line, record.fixed.id).unwrap_or(0);
+    let last = renewed(queue, record.fixed.id).unwrap_or(0);
     let stamp = clock::now().as_nanos().max(last + 1);
     (Mark::Renewed, Value::from(format!("{stamp:020}")), 0)
 }
 
-/// The mark of the last renewal of the claim `id` in its line: nanoseconds of the host's clock since it was started.
-pub(super) fn renewed(line: &Image, id: ClaimId) -> Option<u64> {
-    let stamp: String = serde_json::from_slice(line.mark(Mark::Renewed, id)?.2).ok()?;
+/// The mark of the last renewal of the claim `id` in its queue: nanoseconds of the host's clock since it was started.
+pub(super) fn renewed(queue: &Image, id: ClaimId) -> Option<u64> {
+    let stamp: String = serde_json::from_slice(queue.mark(Mark::Renewed, id)?.2).ok()?;
     stamp.parse().ok()
 }
 
 /// What is left of the lease of `record`, which holds, if it has one: since its last renewal, or by the wall clock since it
 /// held.
-pub(super) fn left(line: &Image, record: &Record) -> Option<Duration> {
-    let ttl = Duration::from_millis(line.details(record)?.ttl_ms?);
-    Some(match renewed(line, record.fixed.id) {
+pub(super) fn left(queue: &Image, record: &Record) -> Option<Duration> {
+    let ttl = Duration::from_millis(queue.details(record)?.ttl_ms?);
+    Some(match renewed(queue, record.fixed.id) {
         Some(at) => (Moment::from_nanos(at) + ttl).since(clock::now()).min(ttl),
         None => ttl.saturating_sub(Duration::from_micros(token::wall().saturating_sub(record.fixed.since))),
     })

@@ -6,10 +6,10 @@ use super::grant;
 use crate::clock;
 
 impl FileClaim {
-    /// Takes what a look at the line came to.
+    /// Takes what a look at the queue came to.
     ///
     /// A failure of a waiter is one for now at first, and nothing of the lock is kept meanwhile. After a while it is for
-    /// good: the claim leaves the line, without the guards and whatever cannot be written, since with its FIFO closed it
+    /// good: the claim leaves the queue, without the guards and whatever cannot be written, since with its FIFO closed it
     /// stands in nobody's way. A hold stays; the kernel keeps it.
     pub(super) fn falter(&self, looked: FaultResult<()>) -> FaultResult<()> {
         let Err(fault) = looked else {

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use super::fault::FaultResult;
 use super::fifo::Life;
 use super::hold::Hold;
-use super::line::{Fixed, Record, State};
-use super::storage::{Line, LineFile};
+use super::queue::{Fixed, Record, State};
+use super::storage::{Queue, QueueFile};
 use crate::lock::{Mode, queue};
 
-/// A claim in one of its lines.
+/// A claim in one of its queues.
 #[derive(Debug)]
 pub(super) struct Place {
-    pub(super) line: Arc<LineFile>,
+    pub(super) queue: Arc<QueueFile>,
     /// The lock file.
     pub(super) hold: Hold,
     /// With slots: the slot file that it has or waits for.
     pub(super) slot: Option<(u32, Hold)>,
-    /// Where its record begins and its line ends.
+    /// Where its record begins and its queue ends.
     pub(super) at: u64,
     pub(super) end: u64,
     /// Its record's fixed part.
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-/// What stands ahead of a claim in one line.
+/// What stands ahead of a claim in one queue.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     /// Whether something must end first.
@@ -53,59 +53,59 @@ fn slots_of(mode: Mode) -> usize {
 
 /// Whom a claim of `mode` waits for, of the records before `at`; buries the dead ones it comes across.
 ///
-/// That is [`queue::held`] without looking at every record: who holds is a prefix of the line, and each
+/// That is [`queue::held`] without looking at every record: who holds is a prefix of the queue, and each
 /// waiter watches the one before it (or, at the head of the waiters for slots, every holder), so that any
 /// death is noticed by the one whom it concerns.
-pub(super) fn ahead(file: &LineFile, line: &mut Line, mode: Mode, at: u64) -> FaultResult<Ahead> {
+pub(super) fn ahead(file: &QueueFile, queue: &mut Queue, mode: Mode, at: u64) -> FaultResult<Ahead> {
     loop {
-        let before: Vec<usize> = (0..line.image.records.len())
-            .filter(|i| line.image.records[*i].at < at && line.image.records[*i].fixed.state.in_line())
+        let before: Vec<usize> = (0..queue.image.records.len())
+            .filter(|i| queue.image.records[*i].at < at && queue.image.records[*i].fixed.state.in_queue())
             .collect();
         let slots = slots_of(mode);
         if slots > 0 && before.len() <= slots {
-            return among_holders(file, line, &before, slots);
+            return among_holders(file, queue, &before, slots);
         }
         let conflicts =
-            |i: &usize| mode != Mode::Shared || line.image.records[*i].fixed.mode == Mode::Exclusive;
+            |i: &usize| mode != Mode::Shared || queue.image.records[*i].fixed.mode == Mode::Exclusive;
         let Some(nearest) = before.into_iter().rev().find(conflicts) else { return Ok(Ahead::default()) };
-        if let Some(fifo) = alive(file, line, nearest)? {
+        if let Some(fifo) = alive(file, queue, nearest)? {
             return Ok(Ahead { waits: true, watch: vec![fifo] });
         }
     }
 }
 
-fn among_holders(file: &LineFile, line: &mut Line, before: &[usize], slots: usize) -> FaultResult<Ahead> {
+fn among_holders(file: &QueueFile, queue: &mut Queue, before: &[usize], slots: usize) -> FaultResult<Ahead> {
     let mut watch = Vec::with_capacity(before.len());
     for index in before.iter().rev() {
-        watch.extend(alive(file, line, *index)?);
+        watch.extend(alive(file, queue, *index)?);
     }
     Ok(Ahead { waits: watch.len() >= slots, watch })
 }
 
 /// The FIFO of the record at `index` if its claim lives; else buries it, in the image too.
-fn alive(file: &LineFile, line: &mut Line, index: usize) -> FaultResult<Option<OwnedFd>> {
-    let record = &line.image.records[index];
-    match file.life(line, record)? {
+fn alive(file: &QueueFile, queue: &mut Queue, index: usize) -> FaultResult<Option<OwnedFd>> {
+    let record = &queue.image.records[index];
+    match file.life(queue, record)? {
         Life::Alive(fifo) => Ok(Some(fifo)),
         Life::Dead => {
-            file.bury(line, record)?;
-            line.image.records.remove(index);
+            file.bury(queue, record)?;
+            queue.image.records.remove(index);
             Ok(None)
         }
     }
 }
 
-/// Buries the dead at the front of the line: readers that were killed are in nobody's way, and would stay.
-pub(super) fn bury_front(file: &LineFile, line: &mut Line) -> FaultResult<()> {
-    while !line.image.records.is_empty() && alive(file, line, 0)?.is_none() {}
+/// Buries the dead at the front of the queue: readers that were killed are in nobody's way, and would stay.
+pub(super) fn bury_front(file: &QueueFile, queue: &mut Queue) -> FaultResult<()> {
+    while !queue.image.records.is_empty() && alive(file, queue, 0)?.is_none() {}
     Ok(())
 }
 
 /// How many of the first live records hold by the rule; stops probing at the first that does not.
-pub(super) fn holders(file: &LineFile, line: &Line) -> FaultResult<Vec<Record>> {
+pub(super) fn holders(file: &QueueFile, queue: &Queue) -> FaultResult<Vec<Record>> {
     let (mut modes, mut holders) = (Vec::new(), Vec::new());
-    for record in line.image.records.iter().filter(|r| r.fixed.state.in_line()) {
-        if let Life::Alive(_) = file.life(line, record)? {
+    for record in queue.image.records.iter().filter(|r| r.fixed.state.in_queue()) {
+        if let Life::Alive(_) = file.life(queue, record)? {
             modes.push(record.fixed.mode);
             if queue::held(&modes) < modes.len() {
                 break;
@@ -117,11 +117,11 @@ pub(super) fn holders(file: &LineFile, line: &Line) -> FaultResult<Vec<Record>> 
 }
 
 /// Wakes those whom the record behind which they stand no longer holds up: all that can be, also after a failure.
-pub(super) fn wake_behind(file: &LineFile, line: &Line, gone: &Record) -> FaultResult<()> {
+pub(super) fn wake_behind(file: &QueueFile, queue: &Queue, gone: &Record) -> FaultResult<()> {
     let mut result = Ok(());
     let waiting = |r: &&Record| r.at > gone.at && matches!(r.fixed.state, State::Waiting | State::Blocked);
-    for record in line.image.records.iter().filter(waiting) {
-        result = result.and(file.wake(line, record));
+    for record in queue.image.records.iter().filter(waiting) {
+        result = result.and(file.wake(queue, record));
         if record.fixed.mode != Mode::Shared {
             break;
         }
@@ -129,11 +129,11 @@ pub(super) fn wake_behind(file: &LineFile, line: &Line, gone: &Record) -> FaultR
     result
 }
 
-/// Takes the lock files of all places, or none; says which place it was that somebody outside of the line
+/// Takes the lock files of all places, or none; says which place it was that somebody outside of the queue
 /// has.
-pub(super) fn take(places: &mut [Place], lines: &[Line]) -> FaultResult<Option<usize>> {
+pub(super) fn take(places: &mut [Place], queues: &[Queue]) -> FaultResult<Option<usize>> {
     for index in 0..places.len() {
-        let taken = take_one(&mut places[index], &lines[index]);
+        let taken = take_one(&mut places[index], &queues[index]);
         if !matches!(taken, Ok(true)) {
             release(places);
             return taken.map(|_| Some(index));
@@ -156,18 +156,18 @@ pub(super) fn release(places: &mut [Place]) {
 pub(super) fn withdraw(places: &mut [Place]) -> FaultResult<()> {
     release(places);
     for place in places {
-        place.hold.give_up(&place.line.directory)?;
+        place.hold.give_up(&place.queue.directory)?;
         place.slot = None;
     }
     Ok(())
 }
 
-fn take_one(place: &mut Place, line: &Line) -> FaultResult<bool> {
-    let directory = Arc::clone(&place.line.directory);
+fn take_one(place: &mut Place, queue: &Queue) -> FaultResult<bool> {
+    let directory = Arc::clone(&place.queue.directory);
     let exclusive = place.fixed.mode == Mode::Exclusive;
     if !place.hold.try_lock(&directory, exclusive)? {
         // A claim that was removed by force may still have it: it no longer counts.
-        if !discount_evicted(place, line, None)? {
+        if !discount_evicted(place, queue, None)? {
             return Ok(false);
         }
         place.hold.replace(&directory)?;
@@ -176,13 +176,13 @@ fn take_one(place: &mut Place, line: &Line) -> FaultResult<bool> {
         }
     }
     match place.fixed.mode {
-        Mode::Slots(n) => take_slot(place, line, n.get()),
+        Mode::Slots(n) => take_slot(place, queue, n.get()),
         _ => Ok(true),
     }
 }
 
-fn take_slot(place: &mut Place, line: &Line, slots: u32) -> FaultResult<bool> {
-    let directory = Arc::clone(&place.line.directory);
+fn take_slot(place: &mut Place, queue: &Queue, slots: u32) -> FaultResult<bool> {
+    let directory = Arc::clone(&place.queue.directory);
     if let Some((_, slot)) = &mut place.slot
         && slot.try_lock(&directory, true)?
     {
@@ -190,13 +190,13 @@ fn take_slot(place: &mut Place, line: &Line, slots: u32) -> FaultResult<bool> {
     }
     let used = |k: u32| {
         let held = |r: &Record| r.fixed.state == State::Held && r.fixed.slot == k;
-        line.image.records.iter().any(held)
+        queue.image.records.iter().any(held)
     };
     let mut first = None;
     for number in (1..=slots).filter(|k| !used(*k)) {
-        let mut slot = Hold::open(&directory, place.line.files.slot(number))?;
+        let mut slot = Hold::open(&directory, place.queue.files.slot(number))?;
         let mut taken = slot.try_lock(&directory, true)?;
-        if !taken && discount_evicted(place, line, Some(number))? {
+        if !taken && discount_evicted(place, queue, Some(number))? {
             slot.replace(&directory)?;
             taken = slot.try_lock(&directory, true)?;
         }
@@ -214,15 +214,15 @@ fn take_slot(place: &mut Place, line: &Line, slots: u32) -> FaultResult<bool> {
 
 /// Whether a claim that was evicted (from `slot`) still has the file, which the caller replaces then. Each
 /// counts once: the file in place of the one that it has may be somebody else's later.
-fn discount_evicted(place: &Place, line: &Line, slot: Option<u32>) -> FaultResult<bool> {
+fn discount_evicted(place: &Place, queue: &Queue, slot: Option<u32>) -> FaultResult<bool> {
     let evicted = |r: &&Record| {
         r.fixed.state == State::Evicted && r.fixed.token > 0 && slot.is_none_or(|s| s == r.fixed.slot)
     };
     let mut any = false;
-    for record in line.image.records.iter().filter(evicted) {
-        if let Life::Alive(_) = place.line.life(line, record)? {
+    for record in queue.image.records.iter().filter(evicted) {
+        if let Life::Alive(_) = place.queue.life(queue, record)? {
             let fixed = Fixed { token: 0, ..record.fixed };
-            place.line.overwrite(record.at, fixed.print().as_bytes())?;
+            place.queue.overwrite(record.at, fixed.print().as_bytes())?;
             any = true;
         }
     }

@@ -1,11 +1,11 @@
-//! The header of a line file, pure.
+//! The header of a queue file, pure.
 
 /// The length of the header.
 pub(super) const HEADER: usize = 1024;
 /// Digits of the header's check sum, and the newline behind them.
 const SUM: usize = 17;
 
-/// The header of a line.
+/// The header of a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     /// The lock's name.
@@ -22,7 +22,7 @@ pub(super) struct Header {
     pub(super) boot: String,
 }
 
-/// A line file of a format that this dlock does not know.
+/// A queue file of a format that this dlock does not know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NewerFormat;
 

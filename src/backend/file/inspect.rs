@@ -1,4 +1,4 @@
-//! Looking at lines from outside.
+//! Looking at queues from outside.
 
 use std::cell::LazyCell;
 use std::path::Path;
@@ -13,10 +13,10 @@ use super::fault::{Fault, FaultResult};
 use super::fifo::Life;
 use super::grant::Place;
 use super::guard;
-use super::line::{Mark, Record, State};
 use super::locker::{Locker, Locks, lockers};
-use super::names::base_of_line;
-use super::storage::{Line, LineFile};
+use super::names::base_of_queue;
+use super::queue::{Mark, Record, State};
+use super::storage::{Queue, QueueFile};
 use crate::backend::foreign;
 use crate::lock::{Entry, FencingToken, Holder, LockName, LockStatus, Mode, Moment, queue};
 
@@ -25,18 +25,18 @@ fn time(micros: u64) -> SystemTime {
 }
 
 /// The owner of `record`, with its latest label.
-pub(super) fn holder_of(line: &Line, record: &Record) -> Option<Holder> {
-    let mut holder = line.image.details(record)?.holder;
-    if let Some((_, _, label)) = line.image.mark(Mark::Label, record.fixed.id) {
+pub(super) fn holder_of(queue: &Queue, record: &Record) -> Option<Holder> {
+    let mut holder = queue.image.details(record)?.holder;
+    if let Some((_, _, label)) = queue.image.mark(Mark::Label, record.fixed.id) {
         holder.label = serde_json::from_slice(label).ok().or(holder.label);
     }
     Some(holder)
 }
 
 /// `record` as seen from outside; `ahead` if it waits.
-pub(super) fn entry(line: &Line, record: &Record, ahead: Option<u32>) -> Entry {
+pub(super) fn entry(queue: &Queue, record: &Record, ahead: Option<u32>) -> Entry {
     let fixed = &record.fixed;
-    let holder = holder_of(line, record);
+    let holder = holder_of(queue, record);
     let text = |get: fn(&Holder) -> &String| holder.as_ref().map(get).cloned();
     Entry {
         claim: Some(fixed.id),
@@ -83,11 +83,11 @@ fn stranger(path: &Path, file: Identity, locker: Option<Locker>) -> Entry {
 /// Who has the lock file of `place`, on which its claim waits, as far as the kernel tells.
 pub(super) fn foreign_holder(place: &Place) -> Entry {
     let file = place.slot.as_ref().map_or_else(|| place.hold.identity(), |(_, slot)| slot.identity());
-    let path = place.line.directory.path_of(place.line.files.canonical());
+    let path = place.queue.directory.path_of(place.queue.files.canonical());
     stranger(&path, file, lockers(file).first().copied())
 }
 
-/// The line of `lock`. `probe` looks also for holders of other PID namespaces, by a lock of a moment.
+/// The queue of `lock`. `probe` looks also for holders of other PID namespaces, by a lock of a moment.
 pub(super) async fn status(
     directory: &Arc<Directory>,
     lock: &LockName,
@@ -95,24 +95,24 @@ pub(super) async fn status(
     deadline: Moment,
 ) -> FaultResult<LockStatus> {
     let mut status = LockStatus::empty(lock);
-    let file = LineFile::open(directory, lock, false)?;
+    let file = QueueFile::open(directory, lock, false)?;
     let Some(file) = file else {
         status.holders.extend(strangers(directory, lock, &LazyCell::new(Locks::read), &[], probe)?);
         return Ok(status);
     };
     let _guard = file.guard(false, deadline).await?;
-    let line = file.read(None)?;
+    let queue = file.read(None)?;
     let locks: LazyCell<Locks> = LazyCell::new(Locks::read);
     let mut present = Vec::new();
     // Processes that have the lock file by right of a claim: their pids as this namespace sees them.
     let mut owners = Vec::new();
-    for record in &line.image.records {
-        let Life::Alive(fifo) = file.life(&line, record)? else { continue };
+    for record in &queue.image.records {
+        let Life::Alive(fifo) = file.life(&queue, record)? else { continue };
         if record.fixed.token > 0 {
             let stat = fstat(&fifo).map_err(Fault::os("examine", file.path()))?;
             owners.push(locks.lockers(identity_of(&stat)).first().map(|l| l.pid));
         }
-        if record.fixed.state.in_line() {
+        if record.fixed.state.in_queue() {
             present.push(record);
         }
     }
@@ -120,10 +120,10 @@ pub(super) async fn status(
     let holding = queue::held(&modes);
     for (index, record) in present.iter().enumerate() {
         if index < holding && record.fixed.state != State::Blocked {
-            let ttl = expiry::left(&line.image, record);
-            status.holders.push(Entry { ttl, ..entry(&line, record, None) });
+            let ttl = expiry::left(&queue.image, record);
+            status.holders.push(Entry { ttl, ..entry(&queue, record, None) });
         } else {
-            status.waiters.push(entry(&line, record, u32::try_from(index).ok()));
+            status.waiters.push(entry(&queue, record, u32::try_from(index).ok()));
         }
     }
     status.holders.extend(strangers(directory, lock, &locks, &owners, probe)?);
@@ -158,7 +158,7 @@ fn strangers(
     Ok(lockers.into_iter().map(|l| stranger(&path, identity, Some(l))).collect())
 }
 
-/// The names of the lines, and of the lock files that somebody has flocked, in no order.
+/// The names of the queues, and of the lock files that somebody has flocked, in no order.
 pub(super) fn names(directory: &Directory) -> FaultResult<Vec<LockName>> {
     let at = || directory.path().to_owned();
     let Some(opened) = directory.open_listing()? else { return Ok(Vec::new()) };
@@ -167,7 +167,7 @@ pub(super) fn names(directory: &Directory) -> FaultResult<Vec<LockName>> {
     for found in Dir::read_from(&opened).map_err(Fault::os("list", at()))? {
         let found = found.map_err(Fault::os("list", at()))?;
         let Ok(file) = found.file_name().to_str() else { continue };
-        if base_of_line(file).is_some() {
+        if base_of_queue(file).is_some() {
             match name_in(directory, file) {
                 Err(fault) if fault.is_of_others() => {}
                 found => names.extend(found?),
@@ -185,7 +185,7 @@ pub(super) fn names(directory: &Directory) -> FaultResult<Vec<LockName>> {
     Ok(names)
 }
 
-/// The lock whose line is in `file`, if the header says one whose line is there.
+/// The lock whose queue is in `file`, if the header says one whose queue is there.
 fn name_in(directory: &Directory, file: &str) -> FaultResult<Option<LockName>> {
     let Some((opened, _)) = directory.open(file, OFlags::RDONLY)? else { return Ok(None) };
     let mut bytes = vec![0; super::header::HEADER];
@@ -193,7 +193,7 @@ fn name_in(directory: &Directory, file: &str) -> FaultResult<Option<LockName>> {
         rustix::io::pread(&opened, &mut bytes, 0).map_err(Fault::os("read", directory.path_of(file)))?;
     let header = super::header::Header::parse(&bytes[..got]).ok().flatten();
     let lock = header.and_then(|h| LockName::new(h.name).ok());
-    Ok(lock.filter(|l| directory.naming.of(l).is_ok_and(|f| f.line() == file)))
+    Ok(lock.filter(|l| directory.naming.of(l).is_ok_and(|f| f.queue() == file)))
 }
 
 /// When the last successful run under `lock` acquired.
@@ -202,7 +202,7 @@ pub(super) async fn last_success(
     lock: &LockName,
     deadline: Moment,
 ) -> FaultResult<Option<Duration>> {
-    let Some(file) = LineFile::open(directory, lock, false)? else { return Ok(None) };
+    let Some(file) = QueueFile::open(directory, lock, false)? else { return Ok(None) };
     let _guard = file.guard(false, deadline).await?;
     let success = file.read(Some(0))?.header.success;
     Ok((success > 0).then(|| Duration::from_micros(super::token::wall().saturating_sub(success))))

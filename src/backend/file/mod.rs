@@ -3,9 +3,9 @@
 //! | file | what |
 //! |---|---|
 //! | `DIR/NAME` | the lock file, empty, never unlinked: `flock(2)` on it is the hold (shared for shared and slots) |
-//! | `DIR/.NAME.line` | the line: a header, then one record a claim; changed under a flock on itself, the guard |
+//! | `DIR/.NAME.queue` | the queue: a header, then one record a claim; changed under a flock on itself, the guard |
 //! | `DIR/.NAME.CLAIM` | the claim's FIFO, open and flocked while its owner lives; its closing wakes the successor |
-//! | `DIR/.NAME.fifo` | the same for a claim that found the line empty; it stays |
+//! | `DIR/.NAME.fifo` | the same for a claim that found the queue empty; it stays |
 //! | `DIR/.NAME.slot.K` | slot K, flocked by who has it |
 //! | `DIR/.dlock-deadlock` | flocked by who enters under another claim |
 //!
@@ -30,13 +30,13 @@ mod header;
 mod hold;
 mod inotify;
 mod inspect;
-mod line;
 mod locker;
 mod names;
 mod observe;
 mod presence;
 mod promote;
 mod publish;
+mod queue;
 mod reserve;
 mod site;
 mod storage;
@@ -222,21 +222,21 @@ impl Backend for FileBackend {
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let Some(directory) = self.found()? else { return Ok(Vec::new()) };
         let names = inspect::names(directory).during(BACKEND, "list the queues", None)?;
-        let mut lines = Vec::new();
+        let mut queues = Vec::new();
         for name in names.iter().filter(|n| n.as_str().starts_with(prefix)) {
             let status = inspect::status(directory, name, false, deadline).await;
             let status = status.during(BACKEND, "inspect the queue", Some(name))?;
             if !status.is_empty() {
-                lines.push(status);
+                queues.push(status);
             }
         }
-        Ok(lines)
+        Ok(queues)
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         self.found()?;
-        let line = observe::WatchedLine::new(&self.site);
-        Ok(Box::new(QueueObserver::new(BACKEND, Clock::Boot, name.clone(), line)))
+        let queue = observe::WatchedLine::new(&self.site);
+        Ok(Box::new(QueueObserver::new(BACKEND, Clock::Boot, name.clone(), queue)))
     }
 
     async fn evict(

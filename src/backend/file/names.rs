@@ -60,15 +60,15 @@ impl FileNames {
         &self.base
     }
 
-    pub(super) fn line(&self) -> String {
-        format!(".{}.line", self.base)
+    pub(super) fn queue(&self) -> String {
+        format!(".{}.queue", self.base)
     }
 
     pub(super) fn slot(&self, number: u32) -> String {
         format!(".{}.slot.{number}", self.base)
     }
 
-    /// The FIFO that stays, for a claim that finds the line empty.
+    /// The FIFO that stays, for a claim that finds the queue empty.
     pub(super) fn kept_fifo(&self) -> String {
         format!(".{}.fifo", self.base)
     }
@@ -83,13 +83,13 @@ impl FileNames {
         file == self.base
             || side
                 .and_then(|s| s.strip_prefix('.'))
-                .is_some_and(|s| s == "line" || s == "fifo" || s.parse::<ClaimId>().is_ok())
+                .is_some_and(|s| s == "queue" || s == "fifo" || s.parse::<ClaimId>().is_ok())
     }
 }
 
-/// The lock file to which the line file `file` belongs.
-pub(super) fn base_of_line(file: &str) -> Option<&str> {
-    file.strip_prefix('.')?.strip_suffix(".line").filter(|base| !base.is_empty())
+/// The lock file to which the queue file `file` belongs.
+pub(super) fn base_of_queue(file: &str) -> Option<&str> {
+    file.strip_prefix('.')?.strip_suffix(".queue").filter(|base| !base.is_empty())
 }
 
 fn shorten(encoded: String) -> String {
@@ -133,11 +133,11 @@ mod tests {
     #[test]
     fn without_a_prefix_names_are_encoded_and_come_back() {
         let naming = Naming { prefix: None };
-        for text in ["deploy", ".x", "a/b c%é", "a.line", "a.slot.1"] {
+        for text in ["deploy", ".x", "a/b c%é", "a.queue", "a.slot.1"] {
             let files = naming.of(&name(text)).expect("expressible");
             assert_eq!(files.canonical(), name(text).percent_encoded());
             assert_eq!(naming.lock_of(files.canonical()), Some(name(text)));
-            assert_eq!(base_of_line(&files.line()), Some(files.canonical()));
+            assert_eq!(base_of_queue(&files.queue()), Some(files.canonical()));
         }
         assert_eq!(naming.lock_of("a b"), None);
     }
@@ -146,7 +146,7 @@ mod tests {
     fn a_prefix_takes_names_raw_and_refuses_what_is_no_file_name() {
         let naming = Naming { prefix: Some(String::new()) };
         assert_eq!(naming.of(&name("a b")).expect("expressible").canonical(), "a b");
-        for text in ["a/b", ".a", ".a.line", &"x".repeat(200)] {
+        for text in ["a/b", ".a", ".a.queue", &"x".repeat(200)] {
             let naming =
                 Naming { prefix: Some(if text.len() > 100 { "p".repeat(30) } else { String::new() }) };
             assert!(
@@ -169,9 +169,9 @@ mod tests {
     #[test]
     fn a_lock_knows_its_own_files_only() {
         let naming = Naming { prefix: None };
-        let (a, b) = (naming.of(&name("a")).expect("fits"), naming.of(&name("a.line")).expect("fits"));
+        let (a, b) = (naming.of(&name("a")).expect("fits"), naming.of(&name("a.queue")).expect("fits"));
         let fifo = ClaimId::from_bytes([1; 16]);
-        assert!(a.owns("a") && a.owns(&a.line()) && a.owns(&a.fifo(fifo)));
-        assert!(!a.owns(&b.line()) && !a.owns(&b.fifo(fifo)) && !a.owns("b"));
+        assert!(a.owns("a") && a.owns(&a.queue()) && a.owns(&a.fifo(fifo)));
+        assert!(!a.owns(&b.queue()) && !a.owns(&b.fifo(fifo)) && !a.owns("b"));
     }
 }

@@ -1,4 +1,4 @@
-//! Observing one line: inotify says that something happened, the line itself what.
+//! Observing one queue: inotify says that something happened, the queue itself what.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use crate::backend::fault;
 use crate::backend::observe::Watched;
 use crate::lock::{ErrorKind, LockName, LockStatus, Moment};
 
-/// One line, in a lock directory that may not be made yet.
+/// One queue, in a lock directory that may not be made yet.
 #[derive(Debug)]
 pub(super) struct WatchedLine {
     site: Arc<Site>,
@@ -40,7 +40,7 @@ impl Events {
     fn of(directory: &Arc<Directory>, lock: &LockName) -> FaultResult<Self> {
         let files = directory.naming.of(lock)?;
         let events = inotify::instance(directory.path())?;
-        // A FIFO's closing is all that shows of an owner that was killed; whoever looks at a line opens
+        // A FIFO's closing is all that shows of an owner that was killed; whoever looks at a queue opens
         // files for reading only, so closing those is news of the lock file alone.
         let what = WatchFlags::MODIFY
             | WatchFlags::CREATE
@@ -55,7 +55,7 @@ impl Events {
         Ok(Self { directory: Arc::clone(directory), files, inotify: fifo::register(events)? })
     }
 
-    /// Reads all events; says whether one concerns this line.
+    /// Reads all events; says whether one concerns this queue.
     fn drain(&self) -> FaultResult<bool> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(self.inotify.get_ref(), &mut buffer);
@@ -77,7 +77,7 @@ impl Events {
         }
     }
 
-    /// Completes when something has happened that concerns the line.
+    /// Completes when something has happened that concerns the queue.
     async fn changed(&self) -> FaultResult<()> {
         loop {
             let closed = |e| Fault::said(ErrorKind::System, format!("cannot wait for changes: {e}"));

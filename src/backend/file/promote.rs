@@ -8,16 +8,16 @@ use super::fault::FaultResult;
 use super::fifo::Watch;
 use super::grant;
 use super::inspect;
-use super::line::{Fixed, Mark, Record, State};
-use super::storage::{Line, LineFile};
+use super::queue::{Fixed, Mark, Record, State};
+use super::storage::{Queue, QueueFile};
 use super::token;
 use crate::lock::{ClaimState, Holder, LossReason, Mode, Moment};
 
 /// What a review came to.
 pub(super) enum Step {
     Settled,
-    /// Tokens must be reserved in this line first.
-    Reserve(Arc<LineFile>),
+    /// Tokens must be reserved in this queue first.
+    Reserve(Arc<QueueFile>),
 }
 
 impl FileClaim {
@@ -27,15 +27,15 @@ impl FileClaim {
         if inner.is_over() {
             return Ok(Step::Settled);
         }
-        let mut lines = Vec::with_capacity(inner.places.len());
+        let mut queues = Vec::with_capacity(inner.places.len());
         for place in &inner.places {
-            if place.line.is_unlinked()? {
-                inner.state = ClaimState::Lost(removed(&place.line.path()));
+            if place.queue.is_unlinked()? {
+                inner.state = ClaimState::Lost(removed(&place.queue.path()));
                 return Ok(Step::Settled);
             }
-            lines.push(place.line.read(Some(place.end))?);
+            queues.push(place.queue.read(Some(place.end))?);
         }
-        if let Some(state) = self.verdict(inner, &lines)? {
+        if let Some(state) = self.verdict(inner, &queues)? {
             if inner.grant.is_none() {
                 grant::withdraw(&mut inner.places)?;
                 inner.pending = None;
@@ -47,19 +47,19 @@ impl FileClaim {
         if inner.grant.is_some() {
             return Ok(Step::Settled);
         }
-        self.try_take(inner, &mut lines, began)
+        self.try_take(inner, &mut queues, began)
     }
 
     /// What others did to the claim, if anything.
-    fn verdict(&self, inner: &Inner, lines: &[Line]) -> FaultResult<Option<ClaimState>> {
+    fn verdict(&self, inner: &Inner, queues: &[Queue]) -> FaultResult<Option<ClaimState>> {
         let mut asked = None;
-        for (place, line) in inner.places.iter().zip(lines) {
-            let own = line.image.records.iter().find(|r| r.at == place.at && r.fixed.id == self.id);
+        for (place, queue) in inner.places.iter().zip(queues) {
+            let own = queue.image.records.iter().find(|r| r.at == place.at && r.fixed.id == self.id);
             let Some(own) = own else { return Ok(Some(ClaimState::Lost(LossReason::Evicted(None)))) };
-            if own.fixed.state.in_line() && !own.fixed.asked {
+            if own.fixed.state.in_queue() && !own.fixed.asked {
                 continue;
             }
-            let whole = place.line.read(None)?;
+            let whole = place.queue.read(None)?;
             let by = |mark| whole.image.marked_by(mark, self.id);
             match own.fixed.state {
                 State::Superseded => {
@@ -75,37 +75,37 @@ impl FileClaim {
         Ok(asked.map(|by| ClaimState::AskedToLeave { by }))
     }
 
-    fn try_take(&self, inner: &mut Inner, lines: &mut [Line], began: Moment) -> FaultResult<Step> {
+    fn try_take(&self, inner: &mut Inner, queues: &mut [Queue], began: Moment) -> FaultResult<Step> {
         let (mut waits, mut watch) = (false, Vec::new());
-        for (place, line) in inner.places.iter().zip(lines.iter_mut()) {
-            let ahead = grant::ahead(&place.line, line, place.fixed.mode, place.at)?;
+        for (place, queue) in inner.places.iter().zip(queues.iter_mut()) {
+            let ahead = grant::ahead(&place.queue, queue, place.fixed.mode, place.at)?;
             waits |= ahead.waits;
             watch.extend(ahead.watch);
         }
         if waits {
             grant::withdraw(&mut inner.places)?;
             inner.pending = None;
-            inner.state = waiting(inner, lines);
+            inner.state = waiting(inner, queues);
         } else {
-            let Some(busy) = grant::take(&mut inner.places, lines)? else {
-                return self.publish_hold(inner, lines, began);
+            let Some(busy) = grant::take(&mut inner.places, queues)? else {
+                return self.publish_hold(inner, queues, began);
             };
-            Self::block(inner, lines, busy)?;
+            Self::block(inner, queues, busy)?;
         }
         inner.watches = watch.into_iter().map(|f| Watch::new(f).map(Arc::new)).collect::<FaultResult<_>>()?;
         // Read while there is time, for the token of the hold.
         for place in &inner.places {
-            let _ = place.line.directory.boot();
+            let _ = place.queue.directory.boot();
         }
         Ok(Step::Settled)
     }
 
-    /// Waits, in a thread, for somebody outside of the line to let go of the lock file.
-    fn block(inner: &mut Inner, lines: &[Line], busy: usize) -> FaultResult<()> {
+    /// Waits, in a thread, for somebody outside of the queue to let go of the lock file.
+    fn block(inner: &mut Inner, queues: &[Queue], busy: usize) -> FaultResult<()> {
         let place = &mut inner.places[busy];
-        let directory = Arc::clone(&place.line.directory);
+        let directory = Arc::clone(&place.queue.directory);
         if place.fixed.state != State::Blocked {
-            place.line.set_state(place.at, State::Blocked)?;
+            place.queue.set_state(place.at, State::Blocked)?;
             place.fixed.state = State::Blocked;
         }
         let exclusive = place.fixed.mode == Mode::Exclusive;
@@ -116,7 +116,7 @@ impl FileClaim {
         };
         inner.pending = Some(pending);
         let foreign = inspect::foreign_holder(&inner.places[busy]);
-        let mut state = waiting(inner, lines);
+        let mut state = waiting(inner, queues);
         if let ClaimState::Waiting { holder, .. } = &mut state {
             *holder = Some(Box::new(foreign));
         }
@@ -124,30 +124,30 @@ impl FileClaim {
         Ok(())
     }
 
-    fn publish_hold(&self, inner: &mut Inner, lines: &mut [Line], began: Moment) -> FaultResult<Step> {
-        for (place, line) in inner.places.iter().zip(lines.iter()) {
-            if !token::ready(&line.header, place.line.directory.boot()) {
-                return Ok(Step::Reserve(Arc::clone(&place.line)));
+    fn publish_hold(&self, inner: &mut Inner, queues: &mut [Queue], began: Moment) -> FaultResult<Step> {
+        for (place, queue) in inner.places.iter().zip(queues.iter()) {
+            if !token::ready(&queue.header, place.queue.directory.boot()) {
+                return Ok(Step::Reserve(Arc::clone(&place.queue)));
             }
         }
         let since = token::wall();
-        for (place, line) in inner.places.iter_mut().zip(lines.iter_mut()) {
-            let token = token::take(&mut line.header, place.line.directory.boot()).unwrap_or_default();
+        for (place, queue) in inner.places.iter_mut().zip(queues.iter_mut()) {
+            let token = token::take(&mut queue.header, place.queue.directory.boot()).unwrap_or_default();
             let slot = place.slot.as_ref().map_or(0, |(k, _)| *k);
-            let start = line.image.records.first().map_or(place.at, |r| r.at);
-            place.line.advance(&mut line.header, start);
-            place.line.write_header(&line.header)?;
+            let start = queue.image.records.first().map_or(place.at, |r| r.at);
+            place.queue.advance(&mut queue.header, start);
+            place.queue.write_header(&queue.header)?;
             let fixed = Fixed { state: State::Held, slot, token, since, ..place.fixed };
-            place.line.overwrite(place.at, fixed.print().as_bytes())?;
+            place.queue.overwrite(place.at, fixed.print().as_bytes())?;
             place.fixed = fixed;
         }
         inner.hold(began);
         if let (Mode::Slots(_), Some(place)) = (inner.places[0].fixed.mode, inner.places.first()) {
             // The next one is at the head of the waiters now and must watch every holder.
-            let line = place.line.read(None)?;
+            let queue = place.queue.read(None)?;
             let own = Record { at: place.at, end: place.end, fixed: place.fixed };
             // It looks again when the next one leaves, should there be nothing to wake it with.
-            let _ = grant::wake_behind(&place.line, &line, &own);
+            let _ = grant::wake_behind(&place.queue, &queue, &own);
         }
         self.news.notify_waiters();
         Ok(Step::Settled)
@@ -155,22 +155,23 @@ impl FileClaim {
 }
 
 /// The state of a claim that waits: where, and behind whom.
-pub(super) fn waiting(inner: &Inner, lines: &[Line]) -> ClaimState {
+pub(super) fn waiting(inner: &Inner, queues: &[Queue]) -> ClaimState {
     let mut most: Option<(usize, usize)> = None;
-    for (index, (place, line)) in inner.places.iter().zip(lines).enumerate() {
-        let ahead = line.image.records.iter().filter(|r| r.at < place.at && r.fixed.state.in_line()).count();
+    for (index, (place, queue)) in inner.places.iter().zip(queues).enumerate() {
+        let ahead =
+            queue.image.records.iter().filter(|r| r.at < place.at && r.fixed.state.in_queue()).count();
         if most.is_none_or(|(_, m)| ahead > m) {
             most = Some((index, ahead));
         }
     }
     let (index, count) = most.unwrap_or((0, 0));
-    let holder = lines.get(index).and_then(|line| {
+    let holder = queues.get(index).and_then(|queue| {
         let place = inner.places.get(index)?;
-        let first = line.image.records.iter().find(|r| r.fixed.state.in_line())?;
-        // One that waits for somebody outside of the line is not the one that is waited for.
+        let first = queue.image.records.iter().find(|r| r.fixed.state.in_queue())?;
+        // One that waits for somebody outside of the queue is not the one that is waited for.
         let shown = || match first.fixed.state {
             State::Blocked => inspect::foreign_holder(place),
-            _ => inspect::entry(line, first, None),
+            _ => inspect::entry(queue, first, None),
         };
         (first.at < place.at).then(|| Box::new(shown()))
     });

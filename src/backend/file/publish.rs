@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::directory::Directory;
 use super::fault::FaultResult;
 use super::fifo::Life;
-use super::line::{Image, Mark, Record, State, in_one_page, mark_line};
-use super::storage::LineFile;
+use super::queue::{Image, Mark, Record, State, in_one_page, mark_line};
+use super::storage::QueueFile;
 use crate::lock::{ClaimId, LockName, Moment};
 
 /// As [`crate::backend::Backend::publish`].
@@ -35,7 +35,7 @@ pub(super) async fn mark(
     deadline: Moment,
     content: impl FnOnce(&Image, &Record) -> (Mark, Value, usize),
 ) -> FaultResult<bool> {
-    let Some(file) = LineFile::open(directory, lock, true)? else { return Ok(false) };
+    let Some(file) = QueueFile::open(directory, lock, true)? else { return Ok(false) };
     let _guard = file.guard(true, deadline).await?;
     let mut read = file.read(None)?;
     let own = read.image.records.iter().find(|r| r.fixed.id == id && r.fixed.state == State::Held);

@@ -1,4 +1,4 @@
-//! The guards of several lines, and the one thing done under them that takes long.
+//! The guards of several queues, and the one thing done under them that takes long.
 
 use std::sync::Arc;
 
@@ -6,36 +6,36 @@ use tokio::sync::oneshot;
 
 use super::fault::{Fault, FaultResult};
 use super::guard::Flock;
-use super::storage::LineFile;
+use super::storage::QueueFile;
 use super::token;
 use crate::clock::Clock;
 use crate::lock::reason::About;
 use crate::lock::{ErrorKind, Moment, Reason};
 
-/// Takes the guards of `lines`, which must be in the order of their files.
-pub(super) async fn guards(lines: &[Arc<LineFile>], deadline: Moment) -> FaultResult<Vec<Flock>> {
-    let mut guards = Vec::with_capacity(lines.len());
-    for line in lines {
-        guards.push(line.guard(true, deadline).await?);
+/// Takes the guards of `queues`, which must be in the order of their files.
+pub(super) async fn guards(queues: &[Arc<QueueFile>], deadline: Moment) -> FaultResult<Vec<Flock>> {
+    let mut guards = Vec::with_capacity(queues.len());
+    for queue in queues {
+        guards.push(queue.guard(true, deadline).await?);
     }
     Ok(guards)
 }
 
-/// Reserves tokens in `line`, in a thread since it waits for the disk. The thread has the guards meanwhile.
+/// Reserves tokens in `queue`, in a thread since it waits for the disk. The thread has the guards meanwhile.
 pub(super) async fn reserve(
-    line: Arc<LineFile>,
+    queue: Arc<QueueFile>,
     guards: Vec<Flock>,
     deadline: Moment,
 ) -> FaultResult<Vec<Flock>> {
     let (done, result) = oneshot::channel();
-    let path = line.path();
+    let path = queue.path();
     let work = move || {
-        let reserved = line.read(Some(0)).and_then(|mut read| {
+        let reserved = queue.read(Some(0)).and_then(|mut read| {
             let before = read.header.clone();
-            token::reserve(&mut read.header, line.directory.boot());
-            line.sync_header(&read.header).inspect_err(|_| {
+            token::reserve(&mut read.header, queue.directory.boot());
+            queue.sync_header(&read.header).inspect_err(|_| {
                 // Nobody may take for reserved what may not be on the disk.
-                let _ = line.write_header(&before);
+                let _ = queue.write_header(&before);
             })
         });
         let _ = done.send(reserved.map(|()| guards));

@@ -1,4 +1,4 @@
-//! The line file on disk, read and changed under its guard.
+//! The queue file on disk, read and changed under its guard.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
 use super::guard::{self, Failed, Flock};
 use super::header::{HEADER, Header};
-use super::line::{FIXED, Image, Record, State, Which, in_one_page, padding};
 use super::names::FileNames;
+use super::queue::{FIXED, Image, Record, State, Which, in_one_page, padding};
 use super::token;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
 
-/// What is read at once: the whole of a short line.
+/// What is read at once: the whole of a short queue.
 const CHUNK: usize = 8192;
 /// How much of a dead front is given back to the file system at once.
 const HOLE: u64 = 64 * 1024;
@@ -30,9 +30,9 @@ pub(super) enum Call {
     Sync,
 }
 
-/// The line file of one lock, opened.
+/// The queue file of one lock, opened.
 #[derive(Debug)]
-pub(super) struct LineFile {
+pub(super) struct QueueFile {
     pub(super) directory: Arc<Directory>,
     pub(super) lock: LockName,
     pub(super) files: FileNames,
@@ -40,9 +40,9 @@ pub(super) struct LineFile {
     identity: Identity,
 }
 
-/// A line as read under its guard.
+/// A queue as read under its guard.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct Queue {
     pub(super) header: Header,
     /// Whether the header on disk is not this one in what matters for finding records.
     pub(super) unwritten: bool,
@@ -51,18 +51,18 @@ pub(super) struct Line {
     pub(super) whole: bool,
 }
 
-impl LineFile {
-    /// Opens the line of `lock`, makes it if it is missing.
+impl QueueFile {
+    /// Opens the queue of `lock`, makes it if it is missing.
     pub(super) fn open_or_make(
         directory: &Arc<Directory>,
         lock: &LockName,
         files: FileNames,
     ) -> FaultResult<Self> {
-        let opened = directory.open_or_make(&files.line())?;
+        let opened = directory.open_or_make(&files.queue())?;
         Ok(Self::opened(directory, lock, files, opened))
     }
 
-    /// Opens the line of `lock` for changes or for reading, if there is one.
+    /// Opens the queue of `lock` for changes or for reading, if there is one.
     pub(super) fn open(
         directory: &Arc<Directory>,
         lock: &LockName,
@@ -70,7 +70,7 @@ impl LineFile {
     ) -> FaultResult<Option<Self>> {
         let files = directory.naming.of(lock)?;
         let flags = if write { OFlags::RDWR } else { OFlags::RDONLY };
-        let Some(opened) = directory.open(&files.line(), flags)? else { return Ok(None) };
+        let Some(opened) = directory.open(&files.queue(), flags)? else { return Ok(None) };
         Ok(Some(Self::opened(directory, lock, files, opened)))
     }
 
@@ -80,7 +80,7 @@ impl LineFile {
     }
 
     pub(super) fn path(&self) -> PathBuf {
-        self.directory.path_of(&self.files.line())
+        self.directory.path_of(&self.files.queue())
     }
 
     /// Takes the guard, which every reader (shared) and every change (exclusive) needs.
@@ -102,19 +102,19 @@ impl LineFile {
         }
     }
 
-    /// Whether the line file was unlinked since it was opened; cheap.
+    /// Whether the queue file was unlinked since it was opened; cheap.
     pub(super) fn is_unlinked(&self) -> FaultResult<bool> {
         let stat = fstat(&self.file).map_err(Fault::os("examine", self.path()))?;
         Ok(stat.st_nlink == 0)
     }
 
-    /// Whether the line file is no longer the one at its path.
+    /// Whether the queue file is no longer the one at its path.
     pub(super) fn is_replaced(&self) -> FaultResult<bool> {
-        Ok(self.directory.present(&self.files.line())? != Some(self.identity))
+        Ok(self.directory.present(&self.files.queue())? != Some(self.identity))
     }
 
-    /// Reads the line, up to the first record that ends behind the offset `until`, or all of it.
-    pub(super) fn read(&self, until: Option<u64>) -> FaultResult<Line> {
+    /// Reads the queue, up to the first record that ends behind the offset `until`, or all of it.
+    pub(super) fn read(&self, until: Option<u64>) -> FaultResult<Queue> {
         let mut bytes = vec![0; CHUNK];
         let got = self.pread(&mut bytes, 0)?;
         bytes.truncate(got);
@@ -146,7 +146,7 @@ impl LineFile {
         }
         let image = Image::parse(header.start, bytes, until);
         let whole = end && !image.cut;
-        Ok(Line { header, unwritten, image, whole })
+        Ok(Queue { header, unwritten, image, whole })
     }
 
     fn pread(&self, buffer: &mut [u8], at: u64) -> FaultResult<usize> {
@@ -224,46 +224,46 @@ impl LineFile {
     /// unwritten or `header_too`. Says where it begins.
     pub(super) fn append(
         &self,
-        line: &mut Line,
+        queue: &mut Queue,
         text: &[u8],
         whole: usize,
         header_too: bool,
     ) -> FaultResult<u64> {
-        if line.image.records.is_empty() && line.image.end > HEADER as u64 {
+        if queue.image.records.is_empty() && queue.image.end > HEADER as u64 {
             self.truncate(HEADER as u64)?;
-            line.unwritten |= line.header.start != HEADER as u64;
-            line.header.start = HEADER as u64;
-            line.image.end = HEADER as u64;
-        } else if line.image.torn {
-            self.truncate(line.image.end)?;
+            queue.unwritten |= queue.header.start != HEADER as u64;
+            queue.header.start = HEADER as u64;
+            queue.image.end = HEADER as u64;
+        } else if queue.image.torn {
+            self.truncate(queue.image.end)?;
         }
-        line.image.torn = false;
-        let header_too = header_too || line.unwritten;
-        if let (true, Some(first)) = (header_too, line.image.records.first()) {
-            self.advance(&mut line.header, first.at);
+        queue.image.torn = false;
+        let header_too = header_too || queue.unwritten;
+        if let (true, Some(first)) = (header_too, queue.image.records.first()) {
+            self.advance(&mut queue.header, first.at);
         }
-        let pad = padding(line.image.end, whole);
-        let at = line.image.end + pad as u64;
+        let pad = padding(queue.image.end, whole);
+        let at = queue.image.end + pad as u64;
         let mut bytes = vec![b' '; pad];
         if pad > 0 {
             bytes[pad - 1] = b'\n';
         }
         bytes.extend_from_slice(text);
-        let written = if header_too && line.image.end == HEADER as u64 && in_one_page(0, HEADER + bytes.len())
-        {
-            let mut both = line.header.print();
-            both.extend(bytes);
-            self.write(&both, 0)
-        } else {
-            let header = if header_too { self.write_header(&line.header) } else { Ok(()) };
-            header.and_then(|()| self.write(&bytes, line.image.end))
-        };
+        let written =
+            if header_too && queue.image.end == HEADER as u64 && in_one_page(0, HEADER + bytes.len()) {
+                let mut both = queue.header.print();
+                both.extend(bytes);
+                self.write(&both, 0)
+            } else {
+                let header = if header_too { self.write_header(&queue.header) } else { Ok(()) };
+                header.and_then(|()| self.write(&bytes, queue.image.end))
+            };
         if let Err(fault) = written {
-            let _ = self.truncate(line.image.end);
+            let _ = self.truncate(queue.image.end);
             return Err(fault);
         }
-        line.unwritten = false;
-        line.image.end = at + text.len() as u64;
+        queue.unwritten = false;
+        queue.image.end = at + text.len() as u64;
         Ok(at)
     }
 
@@ -285,26 +285,26 @@ impl LineFile {
         Ok(bytes)
     }
 
-    /// Removes the record at `at`; the last one leaves an empty line. `succeeded` is the time of a success to
+    /// Removes the record at `at`; the last one leaves an empty queue. `succeeded` is the time of a success to
     /// record.
     pub(super) fn remove(&self, id: ClaimId, at: u64, end: u64, succeeded: Option<u64>) -> FaultResult<()> {
-        let mut line = self.read(Some(end + 1))?;
-        let others = line.image.records.iter().any(|r| r.fixed.id != id);
-        let own = line.image.records.iter().any(|r| r.fixed.id == id && r.at == at);
+        let mut queue = self.read(Some(end + 1))?;
+        let others = queue.image.records.iter().any(|r| r.fixed.id != id);
+        let own = queue.image.records.iter().any(|r| r.fixed.id == id && r.at == at);
         if let Some(when) = succeeded {
-            line.header.success = when;
+            queue.header.success = when;
         }
-        if own && line.whole && !others {
-            line.header.start = HEADER as u64;
+        if own && queue.whole && !others {
+            queue.header.start = HEADER as u64;
             if succeeded.is_some() {
-                self.write_header(&line.header)?;
+                self.write_header(&queue.header)?;
             }
             return self.truncate(HEADER as u64);
         }
-        // Whoever is last gives its room back; else a line that is never empty would grow for ever.
-        let kept = (own && line.whole).then(|| line.image.end_without(id)).filter(|kept| *kept <= at);
-        if succeeded.is_some() || line.unwritten {
-            self.write_header(&line.header)?;
+        // Whoever is last gives its room back; else a queue that is never empty would grow for ever.
+        let kept = (own && queue.whole).then(|| queue.image.end_without(id)).filter(|kept| *kept <= at);
+        if succeeded.is_some() || queue.unwritten {
+            self.write_header(&queue.header)?;
         }
         match kept {
             Some(kept) => self.truncate(kept),
@@ -314,14 +314,14 @@ impl LineFile {
     }
 
     /// The name of the FIFO of `record`'s claim.
-    pub(super) fn fifo_of(&self, line: &Line, record: &Record) -> FaultResult<String> {
+    pub(super) fn fifo_of(&self, queue: &Queue, record: &Record) -> FaultResult<String> {
         let id = record.fixed.id;
         match record.fixed.fifo {
             Which::Kept => return Ok(self.files.kept_fifo()),
             Which::Own => return Ok(self.files.fifo(id)),
             Which::First => {}
         }
-        let names = line.image.details(record).map(|d| d.names).unwrap_or_default();
+        let names = queue.image.details(record).map(|d| d.names).unwrap_or_default();
         match names.first().and_then(|n| LockName::new(n.as_str()).ok()) {
             Some(first) => Ok(self.directory.naming.of(&first)?.fifo(id)),
             None => Ok(self.files.fifo(id)),
@@ -329,20 +329,20 @@ impl LineFile {
     }
 
     /// Whether the claim of `record` lives.
-    pub(super) fn life(&self, line: &Line, record: &Record) -> FaultResult<Life> {
-        fifo::probe(&self.directory, &self.fifo_of(line, record)?)
+    pub(super) fn life(&self, queue: &Queue, record: &Record) -> FaultResult<Life> {
+        fifo::probe(&self.directory, &self.fifo_of(queue, record)?)
     }
 
     /// Takes a dead claim's record and FIFO away.
-    pub(super) fn bury(&self, line: &Line, record: &Record) -> FaultResult<()> {
+    pub(super) fn bury(&self, queue: &Queue, record: &Record) -> FaultResult<()> {
         if record.fixed.fifo != Which::Kept {
-            self.directory.unlink(&self.fifo_of(line, record)?);
+            self.directory.unlink(&self.fifo_of(queue, record)?);
         }
         self.set_state(record.at, State::Gone)
     }
 
     /// Tells the claim of `record` to look again.
-    pub(super) fn wake(&self, line: &Line, record: &Record) -> FaultResult<()> {
-        fifo::wake(&self.directory, &self.fifo_of(line, record)?)
+    pub(super) fn wake(&self, queue: &Queue, record: &Record) -> FaultResult<()> {
+        fifo::wake(&self.directory, &self.fifo_of(queue, record)?)
     }
 }

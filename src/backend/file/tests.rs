@@ -1,4 +1,4 @@
-//! The line: who holds, in what order, and what others do to it.
+//! The queue: who holds, in what order, and what others do to it.
 
 use super::testing::*;
 use super::*;
@@ -31,8 +31,8 @@ async fn c02_two_hundred_hold_in_order_with_rising_tokens() {
     for task in tasks {
         task.await.expect("no panic");
     }
-    assert_eq!(files(&fixture), [".a.fifo", ".a.line", "a"]);
-    assert_eq!(std::fs::metadata(fixture.temp.path().join(".a.line")).expect("there").len(), 1024);
+    assert_eq!(files(&fixture), [".a.fifo", ".a.queue", "a"]);
+    assert_eq!(std::fs::metadata(fixture.temp.path().join(".a.queue")).expect("there").len(), 1024);
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
 }
 
 #[tokio::test]
-async fn slots_are_numbered_and_pass_to_the_next_in_line() {
+async fn slots_are_numbered_and_pass_to_the_next_in_queue() {
     let f = fixture();
     let mut claims = Vec::new();
     for id in 0..6 {
@@ -121,7 +121,7 @@ async fn several_names_are_all_or_none_in_one_order() {
     leave(&reverse).await;
     held(&single).await;
     leave(&single).await;
-    assert_eq!(files(&f), [".a.line", ".b.line", "a", "b"]);
+    assert_eq!(files(&f), [".a.queue", ".b.queue", "a", "b"]);
 }
 
 #[tokio::test]
@@ -255,7 +255,7 @@ async fn a_success_is_remembered() {
 #[tokio::test]
 async fn c14_texts_come_back_and_a_label_can_be_replaced() {
     let f = fixture();
-    let odd = "a/b \"é\\ .line";
+    let odd = "a/b \"é\\ .queue";
     let mut request = request(1, &[odd], Mode::Shared);
     request.holder.command = "tab\tnew\nline \u{1b}[0m".to_owned();
     let claim = enter(&f.backend, &request).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, FileType, Mode as Bits, mknodat};
 use rustix::io::Errno;
 
-use super::storage::{Call, LineFile};
+use super::storage::{Call, QueueFile};
 use super::testing::*;
 use super::*;
 use crate::clock;
@@ -41,24 +41,24 @@ fn promptly<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -
 fn what_was_planted_as_a_line_is_passed_over_by_a_list_and_named_by_everybody_else() {
     for plant in plants() {
         let f = fixture();
-        plant(&f.temp.path().join(".a.line"));
+        plant(&f.temp.path().join(".a.queue"));
         let backend = Arc::new(f.backend);
         let b = Arc::clone(&backend);
         assert_eq!(promptly(async move { b.list("", soon()).await }).expect("a list"), []);
         let b = Arc::clone(&backend);
         let named = |error: Error| {
             assert!(
-                error.kind == ErrorKind::Unwritable && error.reason.to_string().contains(".a.line"),
+                error.kind == ErrorKind::Unwritable && error.reason.to_string().contains(".a.queue"),
                 "{error}"
             );
         };
-        named(promptly(async move { b.inspect(&name("a"), soon()).await }).expect_err("no line"));
+        named(promptly(async move { b.inspect(&name("a"), soon()).await }).expect_err("no queue"));
         let b = Arc::clone(&backend);
         named(
             promptly(async move { b.enter(&request(1, &["a"], Mode::Exclusive), soon()).await })
-                .expect_err("no line"),
+                .expect_err("no queue"),
         );
-        // A search for deadlocks reads every line.
+        // A search for deadlocks reads every queue.
         let nested =
             Request { ancestors: vec![ClaimId::from_bytes([9; 16])], ..request(2, &["b"], Mode::Exclusive) };
         let b = Arc::clone(&backend);
@@ -126,7 +126,7 @@ async fn a_waiter_that_cannot_do_its_part_keeps_nothing_and_leaves() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
         assert!(
-            error.kind == ErrorKind::Unwritable && error.reason.to_string().contains(".a.line"),
+            error.kind == ErrorKind::Unwritable && error.reason.to_string().contains(".a.queue"),
             "{error}"
         );
         held(&behind).await;
@@ -182,14 +182,14 @@ async fn a_hold_whose_line_cannot_be_read_stays_and_a_leave_lets_go_all_the_same
 async fn c03_tokens_whose_reservation_did_not_reach_the_disk_are_given_to_nobody() {
     let f = fixture();
     leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
-    let line =
-        LineFile::open(f.backend.made().expect("there"), &name("a"), true).expect("opens").expect("there");
-    let mut header = line.read(None).expect("reads").header;
+    let queue =
+        QueueFile::open(f.backend.made().expect("there"), &name("a"), true).expect("opens").expect("there");
+    let mut header = queue.read(None).expect("reads").header;
     header.next = header.limit;
-    line.write_header(&header).expect("written");
+    queue.write_header(&header).expect("written");
     f.backend.made().expect("there").faults.add(Call::Sync, Errno::IO);
     f.backend.enter(&request(2, &["a"], Mode::Exclusive), soon()).await.expect_err("no disk");
-    assert_eq!(line.read(None).expect("reads").header.limit, header.limit);
+    assert_eq!(queue.read(None).expect("reads").header.limit, header.limit);
     f.backend.made().expect("there").faults.clear();
     let claim = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
     assert_eq!(token(&held(&claim).await), header.limit);

@@ -14,7 +14,7 @@ use crate::lock::{ClaimState, LossReason, Mode};
 async fn a_line_that_is_never_empty_stays_short() {
     let f = fixture();
     let long = enter(&f.backend, &request(250, &["a"], Mode::Shared)).await;
-    let length = || std::fs::metadata(f.temp.path().join(".a.line")).expect("there").len();
+    let length = || std::fs::metadata(f.temp.path().join(".a.queue")).expect("there").len();
     let before = length();
     for _ in 0..50 {
         leave(&enter(&f.backend, &request(1, &["a"], Mode::Shared)).await).await;
@@ -28,8 +28,8 @@ async fn a_line_that_is_never_empty_stays_short() {
         last = next;
     }
     let directory = Arc::clone(f.backend.made().expect("there"));
-    let line = storage::LineFile::open(&directory, &name("a"), false).expect("opens").expect("there");
-    let read = line.read(None).expect("reads");
+    let queue = storage::QueueFile::open(&directory, &name("a"), false).expect("opens").expect("there");
+    let read = queue.read(None).expect("reads");
     assert_eq!(read.image.records.len(), 1);
     assert!(read.header.start + 1024 > length(), "{} of {}", read.header.start, length());
     leave(&last).await;
@@ -38,7 +38,7 @@ async fn a_line_that_is_never_empty_stays_short() {
 
 #[tokio::test]
 async fn a_removed_lock_file_is_a_loss() {
-    for file in ["a", ".a.line"] {
+    for file in ["a", ".a.queue"] {
         let f = fixture();
         let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
         let hold = state(&claim).await;
@@ -59,7 +59,7 @@ async fn c03_a_lost_header_costs_no_order() {
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     let before = token(&held(&claim).await);
     leave(&claim).await;
-    let file = std::fs::OpenOptions::new().write(true).open(f.temp.path().join(".a.line")).expect("there");
+    let file = std::fs::OpenOptions::new().write(true).open(f.temp.path().join(".a.queue")).expect("there");
     (&file).write_all(&[0; 1024]).expect("written");
     let claim = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
     assert!(token(&held(&claim).await) > before);
@@ -71,15 +71,15 @@ async fn c03_after_another_boot_tokens_go_on_at_the_limit() {
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     held(&claim).await;
     leave(&claim).await;
-    let line = storage::LineFile::open(f.backend.made().expect("there"), &name("a"), true)
+    let queue = storage::QueueFile::open(f.backend.made().expect("there"), &name("a"), true)
         .expect("opens")
         .expect("there");
-    let mut header = line.read(None).expect("reads").header;
+    let mut header = queue.read(None).expect("reads").header;
     header.boot = "another".to_owned();
-    line.write_header(&header).expect("written");
+    queue.write_header(&header).expect("written");
     let claim = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
     assert_eq!(token(&held(&claim).await), header.limit);
-    let header = line.read(None).expect("reads").header;
+    let header = queue.read(None).expect("reads").header;
     assert!(header.boot == f.backend.made().expect("there").boot() && header.limit > header.next);
 }
 
@@ -87,7 +87,7 @@ async fn c03_after_another_boot_tokens_go_on_at_the_limit() {
 async fn a_record_torn_by_a_kill_is_cut_off() {
     let f = fixture();
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    let path = f.temp.path().join(".a.line");
+    let path = f.temp.path().join(".a.queue");
     let mut file = std::fs::OpenOptions::new().append(true).open(&path).expect("there");
     file.write_all(b"w--- x0000000000 00000").expect("written");
     let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
@@ -115,7 +115,7 @@ async fn c03_tokens_rise_over_reservations() {
 async fn c11_a_stopped_process_that_has_the_guard_is_named() {
     let f = fixture();
     leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
-    let file = std::fs::File::open(f.temp.path().join(".a.line")).expect("there");
+    let file = std::fs::File::open(f.temp.path().join(".a.queue")).expect("there");
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("locked");
     let deadline = clock::now() + Duration::from_millis(20);
     let error = f.backend.enter(&request(2, &["a"], Mode::Exclusive), deadline).await.expect_err("late");
@@ -142,7 +142,7 @@ async fn anchors_keep_the_lock_until_it_is_left() {
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     let anchors = claim.anchors().expect("anchors");
     assert_eq!(anchors.len(), 1);
-    // Without its owner the claim is out of the line, and what inherited the descriptor has the lock.
+    // Without its owner the claim is out of the queue, and what inherited the descriptor has the lock.
     abandon(claim);
     let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
     assert_eq!(waits(&behind).await, 0);
@@ -174,20 +174,20 @@ async fn descriptors_are_not_inherited() {
 async fn the_fifo_that_stays_serves_only_who_finds_the_line_empty() {
     let f = fixture();
     let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    assert_eq!(files(&f), [".a.fifo", ".a.line", "a"]);
+    assert_eq!(files(&f), [".a.fifo", ".a.queue", "a"]);
     let second = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
     assert_eq!(files(&f).len(), 4, "{:?}", files(&f));
     // The end of the first is seen through it, though nobody unlinks it.
     abandon(first);
     held(&second).await;
-    // While it is free the line is not empty, so it is left alone.
+    // While it is free the queue is not empty, so it is left alone.
     let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
     assert_eq!(files(&f).len(), 5, "{:?}", files(&f));
     assert_eq!(waits(&third).await, 1);
     leave(&second).await;
     held(&third).await;
     leave(&third).await;
-    assert_eq!(files(&f), [".a.fifo", ".a.line", "a"]);
+    assert_eq!(files(&f), [".a.fifo", ".a.queue", "a"]);
 }
 
 #[tokio::test]
@@ -201,5 +201,5 @@ async fn a_fifo_that_stays_and_is_in_use_is_done_without() {
     held(&claim).await;
     assert_eq!(files(&f).len(), 4, "{:?}", files(&f));
     leave(&claim).await;
-    assert_eq!(files(&f), [".a.fifo", ".a.line", "a"]);
+    assert_eq!(files(&f), [".a.fifo", ".a.queue", "a"]);
 }

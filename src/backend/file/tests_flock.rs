@@ -1,4 +1,4 @@
-//! In one line with `flock(1)`.
+//! In one queue with `flock(1)`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -31,7 +31,7 @@ async fn lost(claim: &TestClaim, hold: &ClaimState, file: &str) {
 #[tokio::test]
 async fn a_settled_hold_whose_file_is_removed_replaced_or_moved_is_lost_without_a_renewal() {
     for way in ways() {
-        for file in ["a", ".a.line", ".a.slot.1"] {
+        for file in ["a", ".a.queue", ".a.slot.1"] {
             let f = fixture();
             let claim = enter(&f.backend, &request(1, &["a"], slots(1))).await;
             let hold = state(&claim).await;
@@ -91,7 +91,7 @@ async fn a_directory_out_of_reach_is_a_blip_and_another_in_its_place_a_loss() {
     claim.renew(soon()).await.expect("renews");
     fs::rename(&at, &away).expect("moved");
     fs::create_dir(&at).expect("another one");
-    lost(&claim, &hold, ".a.line").await;
+    lost(&claim, &hold, ".a.queue").await;
     fs::remove_dir_all(&away).expect("removed");
 }
 

@@ -18,7 +18,7 @@ pub(super) fn wall() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The header of a line without one: its counter starts from the clock.
+/// The header of a queue without one: its counter starts from the clock.
 pub(super) fn fresh(name: &str, boot: &str) -> Header {
     let next = wall().max(1);
     Header {

@@ -36,7 +36,7 @@ impl MemoryClaim {
         news: watch::Receiver<ClaimState>,
         counts_from: Moment,
     ) -> Self {
-        server.step(|lines, _| lines.answer(request.id));
+        server.step(|queues, _| queues.answer(request.id));
         Self {
             server,
             clock,
@@ -85,7 +85,7 @@ impl Claim for MemoryClaim {
             if self.left.load(Ordering::Relaxed) {
                 return Err(self.error(ErrorKind::Invalid, "the claim has left it"));
             }
-            let next = self.server.step(|lines, now| lines.next_expiry(self.id, now));
+            let next = self.server.step(|queues, now| queues.next_expiry(self.id, now));
             let state = news.borrow_and_update().clone();
             if self.is_news(&state, seen) {
                 // The answer travels: the future can be dropped here, with nothing lost.
@@ -106,7 +106,7 @@ impl Claim for MemoryClaim {
         let begin = self.clock.now();
         let renewed = self
             .call("renew the claim", deadline)
-            .run(|lines, now| Ok(lines.renew(self.id, begin, now)))
+            .run(|queues, now| Ok(queues.renew(self.id, begin, now)))
             .await?;
         let end = self.clock.now();
         let mut last_good = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,8 +119,8 @@ impl Claim for MemoryClaim {
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         let call = self.call("leave the queue", deadline);
-        call.run(|lines, _| {
-            lines.leave(self.id, succeeded)?;
+        call.run(|queues, _| {
+            queues.leave(self.id, succeeded)?;
             // In the same step, so that one who listens meanwhile takes it for no loss.
             self.left.store(true, Ordering::Relaxed);
             Ok(())

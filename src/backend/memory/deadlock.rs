@@ -63,10 +63,10 @@ fn walk(
 fn edges(claims: &[&Request], stuck: &[bool], from: usize) -> Vec<(Option<LockName>, usize)> {
     let mut edges = Vec::new();
     for name in &claims[from].names {
-        let line: Vec<usize> = (0..=from).filter(|i| claims[*i].names.contains(name)).collect();
-        let modes: Vec<_> = line.iter().map(|i| claims[*i].mode).collect();
-        let blockers = queue::blockers(&modes, line.len() - 1);
-        edges.extend(blockers.into_iter().map(|at| (Some(name.clone()), line[at])));
+        let queue: Vec<usize> = (0..=from).filter(|i| claims[*i].names.contains(name)).collect();
+        let modes: Vec<_> = queue.iter().map(|i| claims[*i].mode).collect();
+        let blockers = queue::blockers(&modes, queue.len() - 1);
+        edges.extend(blockers.into_iter().map(|at| (Some(name.clone()), queue[at])));
     }
     let inside = (0..claims.len()).filter(|i| claims[*i].ancestors.contains(&claims[from].id));
     edges.extend(inside.map(|i| (None, i)));

@@ -5,9 +5,9 @@
 
 mod claim;
 mod deadlock;
-mod lines;
 mod mutation;
 mod observe;
+mod queues;
 mod server;
 mod steps;
 mod view;
@@ -22,8 +22,8 @@ use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, Risk, To
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use claim::MemoryClaim;
-use lines::Refusal;
 pub use mutation::Mutation;
+use queues::Refusal;
 pub use server::MemoryServer;
 use server::{Call, NAME};
 
@@ -73,9 +73,9 @@ impl Backend for MemoryBackend {
         let counts_from = self.clock.now();
         let call = self.call("join the queue", request.names.first(), deadline);
         let news = call
-            .run(|lines, now| match request.names.first() {
+            .run(|queues, now| match request.names.first() {
                 None => Err(Refusal::new(ErrorKind::Invalid, "a claim needs a name")),
-                Some(_) => lines.enter(request, counts_from, now),
+                Some(_) => queues.enter(request, counts_from, now),
             })
             .await?;
         Ok(Arc::new(MemoryClaim::new(Arc::clone(&self.server), self.clock, request, news, counts_from)))
@@ -83,16 +83,16 @@ impl Backend for MemoryBackend {
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let call = self.call("inspect the queue", Some(name), deadline);
-        call.run(|lines, now| Ok(lines.inspect(name, now))).await
+        call.run(|queues, now| Ok(queues.inspect(name, now))).await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        self.call("list the queues", None, deadline).run(|lines, now| Ok(lines.list(prefix, now))).await
+        self.call("list the queues", None, deadline).run(|queues, now| Ok(queues.list(prefix, now))).await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let line = observe::WatchedLine::new(&self.server);
-        Ok(Box::new(QueueObserver::new(NAME, self.server.clock(), name.clone(), line)))
+        let queue = observe::WatchedLine::new(&self.server);
+        Ok(Box::new(QueueObserver::new(NAME, self.server.clock(), name.clone(), queue)))
     }
 
     async fn evict(
@@ -104,12 +104,12 @@ impl Backend for MemoryBackend {
         deadline: Moment,
     ) -> Result<bool> {
         let call = self.call("evict from the queue", Some(name), deadline);
-        call.run(|lines, _| Ok(lines.evict(name, id, how, by))).await
+        call.run(|queues, _| Ok(queues.evict(name, id, how, by))).await
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let call = self.call("publish a value in the queue", Some(name), deadline);
-        call.run(|lines, _| Ok(lines.publish(name, id, value))).await
+        call.run(|queues, _| Ok(queues.publish(name, id, value))).await
     }
 
     async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {
@@ -129,6 +129,6 @@ impl Backend for MemoryBackend {
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let call = self.call("read the last success", Some(name), deadline);
-        call.run(|lines, now| Ok(lines.last_success(name, now))).await
+        call.run(|queues, now| Ok(queues.last_success(name, now))).await
     }
 }

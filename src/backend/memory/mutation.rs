@@ -11,13 +11,13 @@ pub enum Mutation {
     Reentrant,
     /// C01: a claim on several names holds as soon as the first name is its own.
     TellsHoldOnFirstName,
-    /// C01: a claim on several names enters only the first line.
+    /// C01: a claim on several names enters only the first queue.
     EntersFirstNameOnly,
     /// C02: the newest waiter comes first.
     GrantsOutOfOrder,
     /// C02: a shared claim passes a waiting exclusive one.
     SharedPassesExclusive,
-    /// C02: withdrawing from the middle takes the rest of the line along.
+    /// C02: withdrawing from the middle takes the rest of the queue along.
     WithdrawCutsLine,
     /// C02: `--supersede` does nothing.
     SupersedeIgnored,
@@ -29,7 +29,7 @@ pub enum Mutation {
     SiblingsCount,
     /// C03: every fifth token is the one before.
     RepeatsToken,
-    /// C03: tokens start again when the line was empty.
+    /// C03: tokens start again when the queue was empty.
     TokensRestartWhenIdle,
     /// C03: shared claims count on their own.
     TokensPerMode,
@@ -73,7 +73,7 @@ pub enum Mutation {
     AskIsForgotten,
     /// C09: a value is published for whoever waits, too.
     WaiterPublishes,
-    /// C10: looking at a line removes its waiters.
+    /// C10: looking at a queue removes its waiters.
     InspectPurges,
     /// C10: `list` is in no order.
     ListUnsorted,

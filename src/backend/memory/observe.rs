@@ -1,4 +1,4 @@
-//! Observing one line.
+//! Observing one queue.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl WatchedLine {
 impl Watched for WatchedLine {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         self.server.thawed().await;
-        Ok(self.server.step(|lines, now| lines.status(name, now)))
+        Ok(self.server.step(|queues, now| queues.status(name, now)))
     }
 
     async fn notified(&mut self) -> FaultResult<()> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 use super::Mutation;
-use super::lines::{Lines, Refusal};
+use super::queues::{Queues, Refusal};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, LossReason, Moment, Result};
 
@@ -19,7 +19,7 @@ pub struct MemoryServer {
     number: u64,
     clock: Clock,
     mutation: Option<Mutation>,
-    lines: Mutex<Lines>,
+    queues: Mutex<Queues>,
     frozen: watch::Sender<bool>,
     starts: watch::Sender<u64>,
     changes: watch::Sender<u64>,
@@ -42,7 +42,7 @@ impl MemoryServer {
             number: SERVERS.fetch_add(1, Ordering::Relaxed),
             clock,
             mutation,
-            lines: Mutex::new(Lines::new(mutation)),
+            queues: Mutex::new(Queues::new(mutation)),
             frozen: watch::Sender::new(false),
             starts: watch::Sender::new(0),
             changes: watch::Sender::new(0),
@@ -61,16 +61,16 @@ impl MemoryServer {
 
     /// Restarts with all data kept; calls under way fail.
     pub fn restart(&self) {
-        self.step(|lines, _| lines.restart());
+        self.step(|queues, _| queues.restart());
         self.starts.send_modify(|n| *n += 1);
     }
 
     /// Ends the session of one claim; says whether there was such a claim.
     pub fn sever(&self, id: ClaimId) -> bool {
-        self.step(|lines, _| {
-            let found = lines.position(id);
+        self.step(|queues, _| {
+            let found = queues.position(id);
             if let Some(at) = found {
-                lines.end(at, ClaimState::Lost(LossReason::SessionEnded));
+                queues.end(at, ClaimState::Lost(LossReason::SessionEnded));
             }
             found.is_some()
         })
@@ -89,14 +89,14 @@ impl MemoryServer {
     }
 
     /// One step of the service, now, whatever the switches say.
-    pub(super) fn step<T>(&self, f: impl FnOnce(&mut Lines, Moment) -> T) -> T {
+    pub(super) fn step<T>(&self, f: impl FnOnce(&mut Queues, Moment) -> T) -> T {
         let (result, version) = {
-            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
             let now = self.clock.now();
-            lines.settle(now);
-            let result = f(&mut lines, now);
-            lines.settle(now);
-            (result, lines.version)
+            queues.settle(now);
+            let result = f(&mut queues, now);
+            queues.settle(now);
+            (result, queues.version)
         };
         self.changes.send_if_modified(|seen| std::mem::replace(seen, version) != version);
         result
@@ -132,7 +132,7 @@ impl Call<'_> {
     /// It can be dropped before the step, and between the step and the answer.
     pub(super) async fn run<T>(
         self,
-        f: impl FnOnce(&mut Lines, Moment) -> std::result::Result<T, Refusal>,
+        f: impl FnOnce(&mut Queues, Moment) -> std::result::Result<T, Refusal>,
     ) -> Result<T> {
         let mut starts = self.server.starts();
         let work = async {

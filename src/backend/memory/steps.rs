@@ -1,18 +1,18 @@
-//! The steps that change lines.
+//! The steps that change queues.
 
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
-use super::lines::{Entry, Lines, Refusal};
+use super::queues::{Entry, Queues, Refusal};
 use super::{Evict, Mutation, deadlock};
 use crate::backend::mixing::{Use, mismatch};
 use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Moment, Request};
 
 type News = watch::Receiver<ClaimState>;
 
-impl Lines {
-    /// Joins the lines of all names, or refuses and changes nothing.
+impl Queues {
+    /// Joins the queues of all names, or refuses and changes nothing.
     pub(super) fn enter(
         &mut self,
         request: &Request,
@@ -44,7 +44,7 @@ impl Lines {
         let mut request = request.clone();
         match self.mutation {
             Some(Mutation::EntersFirstNameOnly) => request.names.truncate(1),
-            Some(Mutation::TokensRestartWhenIdle) if self.line(&request.names[0]).is_empty() => {
+            Some(Mutation::TokensRestartWhenIdle) if self.queue(&request.names[0]).is_empty() => {
                 self.last_token = 0;
             }
             Some(Mutation::TruncatesTexts) => {
@@ -74,7 +74,7 @@ impl Lines {
     fn check_kinds(&self, request: &Request) -> Result<(), Refusal> {
         let other = request.names.iter().find_map(|name| {
             let odd = |i: &usize| !self.entries[*i].request.mode.mixes_with(request.mode);
-            self.line(name).into_iter().find(odd).map(|at| (name, at))
+            self.queue(name).into_iter().find(odd).map(|at| (name, at))
         });
         let Some((name, at)) = other.filter(|_| !self.has(Mutation::MixesKinds)) else { return Ok(()) };
         let Request { mode, holder, .. } = &self.entries[at].request;
@@ -108,7 +108,7 @@ impl Lines {
             self.entries.iter().map(|e| &e.request).filter(|r| !without.contains(&r.id)).collect();
         claims.push(request);
         let Some(steps) = deadlock::cycle(&claims) else {
-            let waits = request.names.iter().any(|name| !self.line(name).is_empty());
+            let waits = request.names.iter().any(|name| !self.queue(name).is_empty());
             return if waits && self.has(Mutation::SiblingsCount) {
                 Err(Refusal::new(ErrorKind::Deadlock, "a nested wait"))
             } else {
@@ -153,7 +153,7 @@ impl Lines {
         true
     }
 
-    /// Takes the entry out of its lines.
+    /// Takes the entry out of its queues.
     pub(super) fn leave(&mut self, id: ClaimId, succeeded: bool) -> Result<(), Refusal> {
         let Some(at) = self.position(id) else {
             let strict = self.has(Mutation::LeaveNotIdempotent);
@@ -178,13 +178,13 @@ impl Lines {
         Ok(())
     }
 
-    /// Acts on exactly the entry `id` of the line of `name`; says whether there was one to act on.
+    /// Acts on exactly the entry `id` of the queue of `name`; says whether there was one to act on.
     pub(super) fn evict(&mut self, name: &LockName, id: ClaimId, how: Evict, by: &Holder) -> bool {
-        let line = self.line(name);
+        let queue = self.queue(name);
         let found = if self.has(Mutation::EvictsHolder) {
-            line.first().copied()
+            queue.first().copied()
         } else {
-            line.into_iter().find(|i| self.entries[*i].request.id == id)
+            queue.into_iter().find(|i| self.entries[*i].request.id == id)
         };
         let Some(at) = found else { return false };
         if self.has(Mutation::UnansweredCannotBeEvicted) && !self.entries[at].answered {

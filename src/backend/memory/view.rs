@@ -1,11 +1,11 @@
-//! The lines as seen from outside.
+//! The queues as seen from outside.
 
 use super::Mutation;
-use super::lines::Lines;
+use super::queues::Queues;
 use crate::lock::{Entry, LockName, LockStatus, Moment};
 
-impl Lines {
-    /// Holders and waiters of one line, in order.
+impl Queues {
+    /// Holders and waiters of one queue, in order.
     pub(super) fn inspect(&mut self, name: &LockName, now: Moment) -> LockStatus {
         let status = self.status(name, now);
         if self.has(Mutation::InspectPurges) {
@@ -14,7 +14,7 @@ impl Lines {
         status
     }
 
-    /// The lines in use whose names start with `prefix`, by name.
+    /// The queues in use whose names start with `prefix`, by name.
     pub(super) fn list(&self, prefix: &str, now: Moment) -> Vec<LockStatus> {
         let mut names: Vec<&LockName> = self.entries.iter().flat_map(|e| &e.request.names).collect();
         if !self.has(Mutation::ListUnsorted) {
@@ -25,14 +25,14 @@ impl Lines {
         names.into_iter().map(|name| self.status(name, now)).collect()
     }
 
-    /// As [`Lines::inspect`], without its mutation.
+    /// As [`Queues::inspect`], without its mutation.
     pub(super) fn status(&self, name: &LockName, now: Moment) -> LockStatus {
         let with_clock = |i: usize| {
             let ttl = Some(self.entries[i].expires.since(now));
             Entry { ttl, ..self.entry_without_clock(i, name) }
         };
         let (holders, waiters): (Vec<usize>, _) =
-            self.line(name).into_iter().partition(|i| self.entries[*i].hold.is_some());
+            self.queue(name).into_iter().partition(|i| self.entries[*i].hold.is_some());
         LockStatus {
             name: name.clone(),
             holders: holders.into_iter().map(with_clock).collect(),
@@ -40,7 +40,7 @@ impl Lines {
         }
     }
 
-    /// An entry of the line of `name` without its remaining ttl, which changes all the time.
+    /// An entry of the queue of `name` without its remaining ttl, which changes all the time.
     pub(super) fn entry_without_clock(&self, at: usize, name: &LockName) -> Entry {
         let entry = &self.entries[at];
         let given = self.granted(at, name);

@@ -16,7 +16,7 @@ use super::row::{Row, integer};
 use super::script::{FREE, HOLD, LEAVE, LOOK, RENEW, Script, Step, millis};
 use super::service::{Patience, Service};
 use super::view::{Armed, View};
-use super::wire::{on_lines, one};
+use super::wire::{on_queues, one};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, Source, patience};
 use crate::backend::fault::{During, Fault, FaultResult, Retry};
@@ -79,7 +79,7 @@ impl RedisClaim {
     }
 
     fn step(&self, script: &'static Script, more: &[String]) -> Step {
-        on_lines(script, &self.names, self.id, more)
+        on_queues(script, &self.names, self.id, more)
     }
 
     /// Takes over what the service said.
@@ -134,27 +134,27 @@ impl RedisClaim {
         let deadline = self.service.clock.now() + patience(self.ttl);
         for _ in 0..MOST_LOOKS {
             let arming = self.arming();
-            let told = Mutex::new((0, 0));
+            let notified = Mutex::new((0, 0));
             let steps = |connection: &Connection| {
-                let asks = connection.tells.get().is_none();
-                *told.lock().unwrap_or_else(PoisonError::into_inner) =
-                    (connection.told(), if asks { 2 } else { 0 });
+                let asks = connection.can_notify.get().is_none();
+                *notified.lock().unwrap_or_else(PoisonError::into_inner) =
+                    (connection.notified_count(), if asks { 2 } else { 0 });
                 let mut steps = Vec::new();
                 if asks {
                     steps.push(Step::command(["HELLO", "3"]));
                     steps.push(Step::command(["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"]));
                 }
                 steps.push(self.step(&LOOK, &[]));
-                if connection.tells.get() != Some(&false) {
+                if connection.can_notify.get() != Some(&false) {
                     steps.extend(arming.iter().cloned());
                 }
                 steps
             };
             let answer = self.service.call(Some(self.slot()), deadline, Patience::Once, steps).await?;
-            let (told, asked) = *told.lock().unwrap_or_else(PoisonError::into_inner);
+            let (notified, asked) = *notified.lock().unwrap_or_else(PoisonError::into_inner);
             if asked > 0 {
                 // Another claim of this client may have asked meanwhile; the answer is the same.
-                let _ = answer.connection.tells.set(answer.replies.get(1) == Some(&Value::Okay));
+                let _ = answer.connection.can_notify.set(answer.replies.get(1) == Some(&Value::Okay));
             }
             let rows = answer.replies.get(asked).ok_or_else(|| fault::nonsense("no reply"))?;
             self.take(Row::all(rows, &self.names)?);
@@ -162,23 +162,23 @@ impl RedisClaim {
                 self.withdraw_rest().await;
                 return Ok(());
             }
-            if answer.detour || answer.connection.tells.get() == Some(&false) {
+            if answer.detour || answer.connection.can_notify.get() == Some(&false) {
                 let soon = self.service.clock.now() + POLL;
                 let mut view = self.view();
                 view.look_at = view.look_at.min(soon);
-                view.armed = Some(Armed { connection: answer.connection, told });
+                view.armed = Some(Armed { connection: answer.connection, notified });
                 return Ok(());
             }
             // What is to be watched may have become another while it was read.
             if self.arming().len() == arming.len() && self.agrees(&answer.replies[asked + 1..]) {
-                self.view().armed = Some(Armed { connection: answer.connection, told });
+                self.view().armed = Some(Armed { connection: answer.connection, notified });
                 return Ok(());
             }
         }
         Err(Fault::unavailable("the queue changes faster than it can be read"))
     }
 
-    /// A claim that is gone from one of its lines leaves the others; after a hold its command has to end first.
+    /// A claim that is gone from one of its queues leaves the others; after a hold its command has to end first.
     async fn withdraw_rest(&self) {
         if self.names.len() > 1 && self.publisher.held_at().is_none() {
             let deadline = self.service.clock.now() + patience(self.ttl);
@@ -220,7 +220,8 @@ impl RedisClaim {
         let steps = |connection: &Connection| {
             let same =
                 armed.as_ref().is_some_and(|armed| std::ptr::eq(&raw const *armed.connection, connection));
-            let arming = if same && connection.tells.get() == Some(&true) { arming.as_slice() } else { &[] };
+            let arming =
+                if same && connection.can_notify.get() == Some(&true) { arming.as_slice() } else { &[] };
             std::iter::once(renewal.clone()).chain(arming.iter().cloned()).collect()
         };
         let patience = if exclusive_hold { Patience::Answer } else { Patience::Once };
@@ -272,9 +273,11 @@ impl Source for RedisClaim {
 
     fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
         let view = self.view();
-        let told =
-            view.armed.clone().map(|armed| async move { armed.connection.news_after(armed.told).await });
-        (told, view.look_at)
+        let notified = view
+            .armed
+            .clone()
+            .map(|armed| async move { armed.connection.notified_after(armed.notified).await });
+        (notified, view.look_at)
     }
 
     async fn look(&self, _: Cause) -> Result<()> {

@@ -1,4 +1,4 @@
--- What lines of one server and lines of the nodes of a Redlock have in common.
+-- What queues of one server and queues of the nodes of a Redlock have in common.
 local function claim_of(n, who) return ARGV[2 * n] .. who .. ARGV[2 * n + 1] end
 
 -- The lock's value; a key that is no string belongs to another kind of client, and is taken.

@@ -24,9 +24,9 @@ static MADE: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(super) struct Connection {
     pipeline: Pipeline<Resp>,
-    news: watch::Sender<u64>,
+    notified: watch::Sender<u64>,
     /// Whether the server tells of keys that change: not asked yet, or its answer.
-    pub(super) tells: OnceLock<bool>,
+    pub(super) can_notify: OnceLock<bool>,
     /// Which one of this process it is.
     pub(super) number: u64,
 }
@@ -34,12 +34,12 @@ pub(super) struct Connection {
 impl Connection {
     /// Takes over `stream`, which leads to `peer`.
     pub(super) fn over(stream: Box<dyn Stream>, peer: String) -> Self {
-        let news = watch::Sender::new(0);
-        let resp = Resp { codec: ValueCodec::default(), tell: news.clone() };
+        let notified = watch::Sender::new(0);
+        let resp = Resp { codec: ValueCodec::default(), tell: notified.clone() };
         Self {
             pipeline: Pipeline::over(resp, stream, peer),
-            news,
-            tells: OnceLock::new(),
+            notified,
+            can_notify: OnceLock::new(),
             number: MADE.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -63,29 +63,31 @@ impl Connection {
     }
 
     /// How often the server has told of a changed key.
-    pub(super) fn told(&self) -> u64 {
-        *self.news.borrow()
+    pub(super) fn notified_count(&self) -> u64 {
+        *self.notified.borrow()
     }
 
     /// Has everybody look who listens on this connection: the server tells it nothing of what it did itself.
     pub(super) fn nudge(&self) {
-        self.news.send_modify(|told| *told += 1);
+        self.notified.send_modify(|notified| *notified += 1);
     }
 
-    /// Completes when the server has told more often than `told`, or the connection has ended.
-    pub(super) async fn news_after(&self, told: u64) {
-        let mut news = self.news.subscribe();
+    /// Completes when the server has told more often than `notified`, or the connection has ended.
+    pub(super) async fn notified_after(&self, notified: u64) {
+        let mut count = self.notified.subscribe();
         tokio::select! {
-            _ = news.wait_for(|now| *now != told) => {}
+            _ = count.wait_for(|now| *now != notified) => {}
             () = self.pipeline.ended() => {}
         }
     }
 }
 
 /// Completes when one of these has told more often than that, or has ended; never if there is none.
-pub(super) async fn any_news(told: &[(Arc<Connection>, u64)]) {
-    let mut all: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> =
-        told.iter().map(|(connection, told)| Box::pin(connection.news_after(*told)) as Pin<Box<_>>).collect();
+pub(super) async fn any_notified(notified: &[(Arc<Connection>, u64)]) {
+    let mut all: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = notified
+        .iter()
+        .map(|(connection, notified)| Box::pin(connection.notified_after(*notified)) as Pin<Box<_>>)
+        .collect();
     poll_fn(|context| {
         let ready = all.iter_mut().any(|one| one.as_mut().poll(context).is_ready());
         if ready { Poll::Ready(()) } else { Poll::Pending }
@@ -110,7 +112,7 @@ impl Protocol for Resp {
     fn sort(&mut self, reply: Value) -> Option<Value> {
         let Value::Push { kind, .. } = reply else { return Some(reply) };
         if kind == PushKind::Invalidate {
-            self.tell.send_modify(|told| *told += 1);
+            self.tell.send_modify(|notified| *notified += 1);
         }
         None
     }

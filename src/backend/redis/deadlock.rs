@@ -80,8 +80,8 @@ impl Queues for Reading<'_> {
     async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<Self::Place>>>> {
         let mut queues = Vec::with_capacity(names.len());
         for name in names {
-            let line = inspect::entries(self.service, self.naming, name, self.deadline).await?;
-            queues.push(line.entries.iter().filter_map(|found| queued(found, name)).collect());
+            let queue = inspect::entries(self.service, self.naming, name, self.deadline).await?;
+            queues.push(queue.entries.iter().filter_map(|found| queued(found, name)).collect());
         }
         Ok(queues)
     }

@@ -7,7 +7,7 @@ end
 if not known then
   for n = 1, names do
     settle(n)
-    local head = redis.call('ZRANGE', line_key(n), 0, 0)[1]
+    local head = redis.call('ZRANGE', queue_key(n), 0, 0)[1]
     if head then
       local c = redis.call('HMGET', claim_of(n, head), 'mode', 'about')
       if c[1] and kind_of(c[1]) ~= kind_of(mode) then return { 'mismatch', n, c[1], c[2] } end
@@ -15,16 +15,16 @@ if not known then
   end
   for n = 1, names do
     if newest == '1' then
-      for _, who in ipairs(redis.call('ZRANGE', line_key(n), 0, -1)) do
+      for _, who in ipairs(redis.call('ZRANGE', queue_key(n), 0, -1)) do
         local c = redis.call('HMGET', claim_of(n, who), 'token', 'newest')
         if not c[1] and c[2] == '1' then remove(n, who, 'superseded', by) end
       end
     end
-    local last = redis.call('ZRANGE', line_key(n), -1, -1, 'WITHSCORES')[2]
+    local last = redis.call('ZRANGE', queue_key(n), -1, -1, 'WITHSCORES')[2]
     redis.call('HSET', claim_key(n), 'mode', mode, 'about', about, 'since', string.format('%.0f', now), 'newest', newest)
     redis.call('PEXPIRE', claim_key(n), ttl)
-    redis.call('ZADD', line_key(n), tonumber(last or 0) + 1, id)
-    keep(line_key(n), ttl)
+    redis.call('ZADD', queue_key(n), tonumber(last or 0) + 1, id)
+    keep(queue_key(n), ttl)
   end
 end
 for n = 1, names do settle(n) end
@@ -34,11 +34,11 @@ if known then
     local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'gone')
     if c[1] and not c[3] and (not c[2] or value_of(n) == proof(c[1], id)) then
       redis.call('PEXPIRE', claim_key(n), ttl)
-      keep(line_key(n), ttl)
+      keep(queue_key(n), ttl)
       if c[2] and (c[1] == 'exclusive' or redis.call('PTTL', lock_key(n)) < ttl) then
         redis.call('PEXPIRE', lock_key(n), ttl)
       end
     end
   end
 end
-return { 'in', standings() }
+return { 'in', positions() }

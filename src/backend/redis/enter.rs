@@ -1,4 +1,4 @@
-//! Entering the lines.
+//! Entering the queues.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,13 +14,13 @@ use super::keys::{LockKeys, Naming};
 use super::row::{Row, integer};
 use super::script::{ENTER, LEAVE, Step, millis};
 use super::service::{Patience, Service};
-use super::wire::{keys_of, on_lines, one};
+use super::wire::{keys_of, on_queues, one};
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
 
-/// Enters the lines of all names of `request` in one step; they lie in one slot. `all` are the names of the whole
+/// Enters the queues of all names of `request` in one step; they lie in one slot. `all` are the names of the whole
 /// claim, of which this may be a part.
 pub(super) async fn enter(
     service: &Arc<Service>,
@@ -43,7 +43,7 @@ pub(super) async fn enter(
         serde_json::to_string(&request.holder).unwrap_or_default(),
         if request.supersede { "1" } else { "0" }.to_owned(),
     ];
-    let step = on_lines(&ENTER, &names, request.id, &more);
+    let step = on_queues(&ENTER, &names, request.id, &more);
     let (reply, entered) = ask(service, first.slot, deadline, step).await?;
     let rows = match entered_rows(&reply, &names, request) {
         Ok(rows) => rows,
@@ -83,7 +83,7 @@ async fn ask(service: &Service, slot: u16, deadline: Moment, step: Step) -> Faul
 
 /// A request that was not answered before the claim was refused may still arrive, and would make an entry of nobody.
 async fn keep_out(service: &Service, names: &[LockKeys], id: ClaimId, deadline: Moment) -> FaultResult<()> {
-    let step = on_lines(&LEAVE, names, id, &["0".to_owned(), millis(KEEP_OUT)]);
+    let step = on_queues(&LEAVE, names, id, &["0".to_owned(), millis(KEEP_OUT)]);
     one(service, names[0].slot, deadline, Patience::Deadline, step).await.map(drop)
 }
 

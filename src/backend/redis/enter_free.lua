@@ -4,7 +4,7 @@ local about, mode, ttl, by, newest = ARGV[more], ARGV[more + 1], tonumber(ARGV[m
 -- The usual case, ahead of all that it does not need: nobody is there.
 local free = true
 for n = 1, names do
-  if redis.call('EXISTS', lock_key(n), line_key(n), claim_key(n)) > 0 then free = false end
+  if redis.call('EXISTS', lock_key(n), queue_key(n), claim_key(n)) > 0 then free = false end
 end
 if free then
   local rows, stamp = {}, string.format('%.0f', now)
@@ -19,8 +19,8 @@ if free then
       'held', stamp)
     if slot then redis.call('HSET', claim_key(n), 'slot', slot) end
     redis.call('PEXPIRE', claim_key(n), ttl)
-    redis.call('ZADD', line_key(n), 1, id)
-    redis.call('PEXPIRE', line_key(n), ttl + 86400000)
+    redis.call('ZADD', queue_key(n), 1, id)
+    redis.call('PEXPIRE', queue_key(n), ttl + 86400000)
     rows[n] = { token, slot, false, false, false, false, value, 0, ttl }
   end
   return { 'in', rows }

@@ -1,4 +1,4 @@
--- Reads a line and changes nothing. Keys: the lock, its line. Arguments: what claims' keys begin and end with.
+-- Reads a queue and changes nothing. Keys: the lock, its queue. Arguments: what claims' keys begin and end with.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then value = '?' end
 local function entry(who)
@@ -11,7 +11,7 @@ for _, who in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
   entries[#entries + 1] = entry(who)
   found = found or who == value
 end
--- redis-py's tokens look like claims, but no record and no line knows them.
+-- redis-py's tokens look like claims, but no record and no queue knows them.
 if value and not found and #value == 32 and redis.call('EXISTS', ARGV[1] .. value .. ARGV[2]) == 1 then
   table.insert(entries, 1, entry(value))
 end

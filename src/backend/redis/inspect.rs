@@ -1,4 +1,4 @@
-//! Reading lines.
+//! Reading queues.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,10 +18,10 @@ use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
 
 /// How many keys the server looks at in one step of listing.
 const AT_ONCE: &str = "1000";
-/// How many lines are read in one exchange.
+/// How many queues are read in one exchange.
 pub(super) const LINES_AT_ONCE: usize = 64;
 
-/// One claim in a line.
+/// One claim in a queue.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) id: Option<ClaimId>,
@@ -33,9 +33,9 @@ pub(super) struct Found {
     ttl: Option<Duration>,
 }
 
-/// A line as it was read.
+/// A queue as it was read.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct Queue {
     /// The lock's key.
     key: String,
     /// What the lock's key says, and what is left of its life.
@@ -49,8 +49,8 @@ pub(super) struct Line {
 fn step(naming: &Naming, name: &LockName) -> FaultResult<(u16, Step)> {
     let keys = naming.of(name)?;
     let arguments = vec![keys.claim_prefix(), keys.claim_suffix().to_owned()];
-    let line = keys.line();
-    Ok((keys.slot, Step::Script { script: &INSPECT, keys: vec![keys.lock, line], arguments }))
+    let queue = keys.queue();
+    Ok((keys.slot, Step::Script { script: &INSPECT, keys: vec![keys.lock, queue], arguments }))
 }
 
 pub(super) async fn entries(
@@ -58,12 +58,12 @@ pub(super) async fn entries(
     naming: &Naming,
     name: &LockName,
     deadline: Moment,
-) -> FaultResult<Line> {
+) -> FaultResult<Queue> {
     let (slot, step) = step(naming, name)?;
-    Line::parse(&one(service, slot, deadline, Patience::Once, step).await?, naming.of(name)?.lock)
+    Queue::parse(&one(service, slot, deadline, Patience::Once, step).await?, naming.of(name)?.lock)
 }
 
-pub(super) async fn line(
+pub(super) async fn queue(
     service: &Service,
     naming: &Naming,
     name: &LockName,
@@ -72,8 +72,8 @@ pub(super) async fn line(
     Ok(entries(service, naming, name, deadline).await?.status(name))
 }
 
-/// The lines with claims whose names start with `prefix`.
-pub(super) async fn lines(
+/// The queues with claims whose names start with `prefix`.
+pub(super) async fn queues(
     service: &Service,
     naming: &Naming,
     prefix: &str,
@@ -81,7 +81,7 @@ pub(super) async fn lines(
 ) -> FaultResult<Vec<LockStatus>> {
     let mut names = Vec::new();
     for slot in service.slots_of_all_nodes(deadline).await? {
-        names.extend(scan(service, naming, slot, &naming.lines(), Naming::name_of_line, deadline).await?);
+        names.extend(scan(service, naming, slot, &naming.queues(), Naming::name_of_queue, deadline).await?);
     }
     names.retain(|name| name.as_str().starts_with(prefix));
     names.sort();
@@ -89,7 +89,7 @@ pub(super) async fn lines(
     let mut found = Vec::new();
     if service.config.is_cluster() {
         for name in &names {
-            found.push(line(service, naming, name, deadline).await?);
+            found.push(queue(service, naming, name, deadline).await?);
         }
     } else {
         for some in names.chunks(LINES_AT_ONCE) {
@@ -100,7 +100,7 @@ pub(super) async fn lines(
             let answer =
                 service.call(None, deadline, Patience::Once, move |_: &Connection| steps.clone()).await?;
             for (name, reply) in some.iter().zip(&answer.replies) {
-                found.push(Line::parse(reply, naming.of(name)?.lock)?.status(name));
+                found.push(Queue::parse(reply, naming.of(name)?.lock)?.status(name));
             }
         }
     }
@@ -132,7 +132,7 @@ pub(super) async fn scan(
     }
 }
 
-impl Line {
+impl Queue {
     fn parse(reply: &Value, key: String) -> FaultResult<Self> {
         let Value::Array(parts) = reply else { return Err(fault::nonsense("no queue")) };
         let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {

@@ -13,7 +13,7 @@ const SLOTS: u16 = 16_384;
 pub(super) struct Naming {
     /// The wish of the user: the key is this and the raw name. Without it braces are percent-encoded.
     pub(super) prefix: Option<String>,
-    /// What the names of side keys begin with: lines of another kind lie beside each other.
+    /// What the names of side keys begin with: queues of another kind lie beside each other.
     pub(super) group: &'static str,
 }
 
@@ -32,11 +32,11 @@ pub(super) struct LockKeys {
 
 impl LockKeys {
     /// The sorted set of the claims in the queue.
-    pub(super) fn line(&self) -> String {
-        format!("{}line{}", self.before(), self.suffix)
+    pub(super) fn queue(&self) -> String {
+        format!("{}queue{}", self.before(), self.suffix)
     }
 
-    /// The sorted set of the claims that hold, where the line has only those that wait.
+    /// The sorted set of the claims that hold, where the queue has only those that wait.
     pub(super) fn holders(&self) -> String {
         format!("{}holders{}", self.before(), self.suffix)
     }
@@ -100,9 +100,9 @@ impl Naming {
         self.pattern("*")
     }
 
-    /// The pattern that the keys of all lines match.
-    pub(super) fn lines(&self) -> String {
-        self.pattern("line")
+    /// The pattern that the keys of all queues match.
+    pub(super) fn queues(&self) -> String {
+        self.pattern("queue")
     }
 
     fn pattern(&self, part: &str) -> String {
@@ -119,14 +119,14 @@ impl Naming {
         }
     }
 
-    /// The name of the lock whose line has this key, if it is one of these.
-    pub(super) fn name_of_line(&self, key: &str) -> Option<LockName> {
-        self.name_of(key, "line")
+    /// The name of the lock whose queue has this key, if it is one of these.
+    pub(super) fn name_of_queue(&self, key: &str) -> Option<LockName> {
+        self.name_of(key, "queue")
     }
 
-    /// The name of the lock whose holders or line have this key, if it is one of these.
+    /// The name of the lock whose holders or queue have this key, if it is one of these.
     pub(super) fn name_of_either(&self, key: &str) -> Option<LockName> {
-        self.name_of(key, "line").or_else(|| self.name_of(key, "holders"))
+        self.name_of(key, "queue").or_else(|| self.name_of(key, "holders"))
     }
 
     fn name_of(&self, key: &str, part: &str) -> Option<LockName> {
@@ -139,7 +139,7 @@ impl Naming {
         };
         let name = LockName::new(name).ok()?;
         let keys = self.of(&name).ok()?;
-        (keys.line() == key || keys.holders() == key).then_some(name)
+        (keys.queue() == key || keys.holders() == key).then_some(name)
     }
 }
 
@@ -210,15 +210,18 @@ mod tests {
     #[test]
     fn keys_read_well() {
         let keys = Naming::default().of(&name("deploy")).expect("has keys");
-        assert_eq!((keys.lock.as_str(), keys.line().as_str()), ("dlock:deploy", "{dlock:deploy}:dlock:line"));
+        assert_eq!(
+            (keys.lock.as_str(), keys.queue().as_str()),
+            ("dlock:deploy", "{dlock:deploy}:dlock:queue")
+        );
         let keys = raw("").of(&name("a{b}c")).expect("has keys");
-        assert_eq!(keys.line(), "{b}:dlock:line:a{b}c");
+        assert_eq!(keys.queue(), "{b}:dlock:queue:a{b}c");
     }
 
     #[test]
     fn side_keys_are_no_names() {
-        assert!(raw("").of(&name("{x}:dlock:line")).is_err());
-        assert!(Naming::default().of(&name("{x}:dlock:line")).is_ok());
+        assert!(raw("").of(&name("{x}:dlock:queue")).is_err());
+        assert!(Naming::default().of(&name("{x}:dlock:queue")).is_ok());
     }
 
     proptest! {
@@ -227,10 +230,10 @@ mod tests {
             let naming = if with { raw("") } else { Naming::default() };
             if let Ok(keys) = naming.of(&name(&text)) {
                 let id = ClaimId::from_bytes([7; 16]);
-                for key in [keys.line(), keys.counters(), keys.claim(id)] {
+                for key in [keys.queue(), keys.counters(), keys.claim(id)] {
                     prop_assert_eq!(slot_of(key.as_bytes()), keys.slot, "{}", key);
                 }
-                prop_assert_eq!(naming.name_of_line(&keys.line()), Some(name(&text)));
+                prop_assert_eq!(naming.name_of_queue(&keys.queue()), Some(name(&text)));
             }
         }
     }

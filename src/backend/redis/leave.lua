@@ -2,7 +2,7 @@ for n = 1, names do
   local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'held')
   local value = value_of(n)
   local holds = c[1] and c[2] and value == proof(c[1], id)
-  redis.call('ZREM', line_key(n), id)
+  redis.call('ZREM', queue_key(n), id)
   if value == id then redis.call('DEL', lock_key(n)) end
   redis.call('DEL', claim_key(n))
   if ARGV[more + 1] ~= '0' then

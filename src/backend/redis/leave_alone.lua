@@ -4,14 +4,14 @@ local alone = ARGV[more + 1] == '0'
 for n = 1, names do
   if alone then
     local value = redis.pcall('GET', lock_key(n))
-    local line = redis.call('ZRANGE', line_key(n), 0, 1)
-    alone = value == id and #line == 1 and line[1] == id
+    local queue = redis.call('ZRANGE', queue_key(n), 0, 1)
+    alone = value == id and #queue == 1 and queue[1] == id
   end
 end
 if alone then
   for n = 1, names do
     local held = ARGV[more] == '1' and redis.call('HGET', claim_key(n), 'held')
-    redis.call('DEL', lock_key(n), line_key(n), claim_key(n))
+    redis.call('DEL', lock_key(n), queue_key(n), claim_key(n))
     if held then redis.call('HSET', counters_key(n), 'success', held) end
   end
   return 1

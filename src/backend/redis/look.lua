@@ -1,2 +1,2 @@
 for n = 1, names do settle(n) end
-return standings()
+return positions()

@@ -1,8 +1,8 @@
-//! Locks in Redis: a string key that any client understands, and a fair line beside it.
+//! Locks in Redis: a string key that any client understands, and a fair queue beside it.
 //!
 //! The lock itself is the key that redis-py, redsync and their like use: an exclusive hold is that key with the
 //! claim's id as its value and what is left of the ttl as its life; shared and slot holds together keep it set to a
-//! marker. Beside it, in the same cluster slot, the line is a sorted set in order of arrival with one hash for each
+//! marker. Beside it, in the same cluster slot, the queue is a sorted set in order of arrival with one hash for each
 //! claim, which lives as long as the claim. Every step is one script on the server's clock, and every script that
 //! may free something also gives it, to whoever is next: a grant needs no request of the one who gets it, and
 //! counts from that one's last renewal. Who waits or holds is told by the server's tracking of keys, which is a
@@ -146,18 +146,18 @@ impl Backend for RedisBackend {
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let status = inspect::line(&self.service, &self.naming, name, deadline).await;
+        let status = inspect::queue(&self.service, &self.naming, name, deadline).await;
         status.during(NAME, "inspect the queue", Some(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let lines = inspect::lines(&self.service, &self.naming, prefix, deadline).await;
-        lines.during(NAME, "list the queues", None)
+        let queues = inspect::queues(&self.service, &self.naming, prefix, deadline).await;
+        queues.during(NAME, "list the queues", None)
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let line = observe::WatchedLine::new(&self.service, self.naming.clone());
-        Ok(Box::new(QueueObserver::new(NAME, self.service.clock, name.clone(), line)))
+        let queue = observe::WatchedLine::new(&self.service, self.naming.clone());
+        Ok(Box::new(QueueObserver::new(NAME, self.service.clock, name.clone(), queue)))
     }
 
     async fn evict(

@@ -1,10 +1,10 @@
-//! Observing one line: the server tells of changed keys, the line itself says what changed.
+//! Observing one queue: the server tells of changed keys, the queue itself says what changed.
 
 use std::sync::Arc;
 
 use redis::Value;
 
-use super::connection::{Connection, any_news};
+use super::connection::{Connection, any_notified};
 use super::inspect;
 use super::keys::Naming;
 use super::script::Step;
@@ -14,20 +14,20 @@ use crate::backend::fault::FaultResult;
 use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::lock::{LockName, LockStatus, Moment};
 
-/// One line, on a connection of its own.
+/// One queue, on a connection of its own.
 #[derive(Debug)]
 pub(super) struct WatchedLine {
     service: Service,
     naming: Naming,
     /// What was told before the last look, and over which connection.
-    told: Option<(Arc<Connection>, u64)>,
+    notified: Option<(Arc<Connection>, u64)>,
 }
 
 impl WatchedLine {
     pub(super) fn new(service: &Service, naming: Naming) -> Self {
         // Tracking everything that is read is a matter of a whole connection.
         let service = Service::new(service.config.clone(), service.clock);
-        Self { service, naming, told: None }
+        Self { service, naming, notified: None }
     }
 }
 
@@ -39,36 +39,37 @@ pub(super) async fn tracking(
     deadline: Moment,
 ) -> FaultResult<(Arc<Connection>, u64)> {
     let connection = service.connection(slot).await?;
-    if connection.tells.get().is_none() {
+    if connection.can_notify.get().is_none() {
         let steps =
             |_: &Connection| vec![Step::command(["HELLO", "3"]), Step::command(["CLIENT", "TRACKING", "ON"])];
         let answer = service.call(slot, deadline, Patience::Once, steps).await?;
         // Set once; whoever was first heard the same.
-        let _ = answer.connection.tells.set(answer.replies.get(1) == Some(&Value::Okay));
+        let _ = answer.connection.can_notify.set(answer.replies.get(1) == Some(&Value::Okay));
     }
     // A cluster may have sent the question elsewhere meanwhile: what counts is who answers now.
     let connection = service.connection(slot).await?;
-    let told = connection.told();
-    Ok((connection, told))
+    let notified = connection.notified_count();
+    Ok((connection, notified))
 }
 
 impl Watched for WatchedLine {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let deadline = self.service.clock.now() + LOOK;
         let slot = self.naming.of(name)?.slot;
-        let told = tracking(&self.service, Some(slot), deadline).await?;
-        let status = inspect::line(&self.service, &self.naming, name, deadline).await?;
-        self.told = Some(told);
+        let notified = tracking(&self.service, Some(slot), deadline).await?;
+        let status = inspect::queue(&self.service, &self.naming, name, deadline).await?;
+        self.notified = Some(notified);
         Ok(status)
     }
 
     async fn notified(&mut self) -> FaultResult<()> {
-        any_news(self.told.as_slice()).await;
+        any_notified(self.notified.as_slice()).await;
         Ok(())
     }
 
     fn next_look(&mut self, status: &LockStatus, _: bool, now: Moment) -> Moment {
-        let tells = self.told.as_ref().is_some_and(|(connection, _)| connection.tells.get() == Some(&true));
-        first_expiry(status, now).min(if tells { Moment::NEVER } else { now + POLL })
+        let can_notify =
+            self.notified.as_ref().is_some_and(|(connection, _)| connection.can_notify.get() == Some(&true));
+        first_expiry(status, now).min(if can_notify { Moment::NEVER } else { now + POLL })
     }
 }

@@ -1,4 +1,4 @@
--- Further argument: ttl. A claim that is gone in one line is gone.
+-- Further argument: ttl. A claim that is gone in one queue is gone.
 local ttl = tonumber(ARGV[more])
 local alive = 1
 local holds = {}
@@ -10,11 +10,11 @@ end
 for n = 1, names do
   if alive == 1 then
     redis.call('PEXPIRE', claim_key(n), ttl)
-    keep(line_key(n), ttl)
+    keep(queue_key(n), ttl)
     if holds[n] and (holds[n] == 'exclusive' or redis.call('PTTL', lock_key(n)) < ttl) then
       redis.call('PEXPIRE', lock_key(n), ttl)
     end
   end
   if not holds[n] then settle(n) end
 end
-return { alive, standings() }
+return { alive, positions() }

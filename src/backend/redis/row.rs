@@ -1,4 +1,4 @@
-//! What the server says of a claim in one line.
+//! What the server says of a claim in one queue.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::backend::fault::FaultResult;
 use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::{ClaimId, Entry, Granted, Holder, Mode};
 
-/// One line's row of `standing` in `line.lua`.
+/// One queue's row of `position` in `queue.lua`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Row {
     pub(super) granted: Option<Granted>,

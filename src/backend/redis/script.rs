@@ -63,33 +63,33 @@ macro_rules! text {
     ($($file:literal),+) => { concat!($(include_str!($file)),+) };
 }
 
-/// What follows on the library for lines.
-macro_rules! on_lines {
-    ($($file:literal),+) => { text!("head.lua", "clock.lua", "common.lua", "line.lua", $($file),+) };
+/// What follows on the library for queues.
+macro_rules! on_queues {
+    ($($file:literal),+) => { text!("head.lua", "clock.lua", "common.lua", "queue.lua", $($file),+) };
 }
 
 pub(super) static ENTER: Script = Script::entering(
-    "149126ad36bbe73f9cae467567f363a3b039a2f6",
-    text!("head.lua", "clock.lua", "enter_free.lua", "common.lua", "line.lua", "enter.lua"),
+    "8a47e76dd37def1d9896bfc0d8c90e0147bab2d1",
+    text!("head.lua", "clock.lua", "enter_free.lua", "common.lua", "queue.lua", "enter.lua"),
 );
 pub(super) static LOOK: Script =
-    Script::new("779d1be0c81c3c413bd0b4db0e2d7f47be379916", on_lines!("look.lua"));
+    Script::new("b720d235a6125cbdb3a967137b9d808a32dce303", on_queues!("look.lua"));
 pub(super) static RENEW: Script =
-    Script::new("28c87f58c5f2d4693b7acb6076fc6d565d901031", on_lines!("renew.lua"));
+    Script::new("80a68de4ed1c8570d3e043e9a0a487621806edcc", on_queues!("renew.lua"));
 pub(super) static LEAVE: Script = Script::leaving(
-    "26eb94160c7acf6e89f610ef3c3a10998a8891d6",
-    text!("head.lua", "leave_alone.lua", "clock.lua", "common.lua", "line.lua", "leave.lua"),
+    "2e20e5fc1d7d01dc99832052d13b82500aacc979",
+    text!("head.lua", "leave_alone.lua", "clock.lua", "common.lua", "queue.lua", "leave.lua"),
 );
-pub(super) static EVICT: Script = Script::in_full(on_lines!("evict.lua"));
+pub(super) static EVICT: Script = Script::in_full(on_queues!("evict.lua"));
 pub(super) static EVICT_FOREIGN: Script =
-    Script::new("53bffdd9aa6734fb01a2a1e644b4ed42a41b1b25", on_lines!("foreign.lua", "evict_foreign.lua"));
+    Script::new("0957be6d6a8f79767f6a5a856c702453e6bc1b40", on_queues!("foreign.lua", "evict_foreign.lua"));
 pub(super) static PUBLISH: Script =
-    Script::new("acb6a5e82c0bd4a927bad6366f478a9732f024bb", on_lines!("publish.lua"));
+    Script::new("55fa4df8ec5d4d2527077abb360aa84d3b3f85d9", on_queues!("publish.lua"));
 pub(super) static HOLD: Script = Script::new("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", text!("hold.lua"));
 pub(super) static FREE: Script =
     Script::leaving("bc9af1942289349a90631c15e1a4388c58792907", text!("free.lua"));
 pub(super) static INSPECT: Script =
-    Script::new("01f6f562060257c081cd870143adfb0c8905ab74", text!("foreign.lua", "inspect.lua"));
+    Script::new("7db1daa1ccd6b30fbf04291a41a492d7ce9c0026", text!("foreign.lua", "inspect.lua"));
 
 /// A command, or a script with its keys and arguments.
 #[derive(Clone, Debug)]

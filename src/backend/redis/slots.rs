@@ -14,7 +14,7 @@ use crate::backend::sequence::{self, PartBackend};
 use crate::backend::{Claim, Evict};
 use crate::lock::{LockName, Moment, Request, Result};
 
-/// Enters the lines of a cluster, slot by slot.
+/// Enters the queues of a cluster, slot by slot.
 #[derive(Debug)]
 struct BySlot {
     service: Arc<Service>,
@@ -41,7 +41,7 @@ impl PartBackend for BySlot {
     }
 }
 
-/// Enters the lines of all names of `request`: those of one slot in one step, one slot after another.
+/// Enters the queues of all names of `request`: those of one slot in one step, one slot after another.
 pub(super) async fn enter(
     service: &Arc<Service>,
     naming: &Naming,

@@ -12,7 +12,7 @@ use crate::lock::{ClaimState, Mode, Moment};
 #[derive(Clone, Debug)]
 pub(super) struct Armed {
     pub(super) connection: Arc<Connection>,
-    pub(super) told: u64,
+    pub(super) notified: u64,
 }
 
 /// What a client knows of its claim.
@@ -63,7 +63,9 @@ impl View {
     /// Whether nothing can have changed since the service last answered.
     pub(super) fn is_fresh(&self, now: Moment) -> bool {
         self.armed.as_ref().is_some_and(|armed| {
-            armed.connection.is_open() && armed.connection.told() == armed.told && now < self.look_at
+            armed.connection.is_open()
+                && armed.connection.notified_count() == armed.notified
+                && now < self.look_at
         })
     }
 }

@@ -17,12 +17,12 @@ use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
-/// `script` on the lines of `names`, about the claim `id`.
-pub(super) fn on_lines(script: &'static Script, names: &[LockKeys], id: ClaimId, more: &[String]) -> Step {
+/// `script` on the queues of `names`, about the claim `id`.
+pub(super) fn on_queues(script: &'static Script, names: &[LockKeys], id: ClaimId, more: &[String]) -> Step {
     let mut arguments = vec![id.to_string()];
     let mut keys = Vec::with_capacity(names.len() * 4);
     for name in names {
-        keys.extend([name.lock.clone(), name.line(), name.counters(), name.claim(id)]);
+        keys.extend([name.lock.clone(), name.queue(), name.counters(), name.claim(id)]);
         arguments.extend([name.claim_prefix(), name.claim_suffix().to_owned()]);
     }
     arguments.extend_from_slice(more);
@@ -69,7 +69,7 @@ pub(super) async fn evict(
         // The last first: whoever takes its names slot by slot waits if it has not got the last one.
         for keys in slots(service, &keys).into_iter().rev() {
             let more = [word.to_owned(), by.clone(), millis(KEEP_OUT), names.len().to_string()];
-            let step = on_lines(&EVICT, &keys, id, &more);
+            let step = on_queues(&EVICT, &keys, id, &more);
             match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
                 Value::Int(found) => any |= found == 1,
                 // The claim has more names than are known: it goes from all of them.
@@ -89,7 +89,7 @@ pub(super) async fn evict(
     }
 }
 
-/// Has `script` change what is kept of the claim `id` in the line of `name`; says whether it has found it.
+/// Has `script` change what is kept of the claim `id` in the queue of `name`; says whether it has found it.
 async fn change(
     service: &Service,
     naming: &Naming,
@@ -100,7 +100,7 @@ async fn change(
     deadline: Moment,
 ) -> FaultResult<bool> {
     let keys = naming.of(name)?;
-    let step = on_lines(script, std::slice::from_ref(&keys), id, more);
+    let step = on_queues(script, std::slice::from_ref(&keys), id, more);
     match one(service, keys.slot, deadline, Patience::Deadline, step).await? {
         Value::Int(found) => Ok(found == 1),
         _ => Err(fault::nonsense("not a number")),
@@ -153,7 +153,7 @@ pub(super) async fn renew(
     let keys = keys_of(naming, &record.names(name))?;
     let mut lives = true;
     for keys in slots(service, &keys) {
-        let step = on_lines(&RENEW, &keys, id, std::slice::from_ref(&ttl));
+        let step = on_queues(&RENEW, &keys, id, std::slice::from_ref(&ttl));
         match one(service, keys[0].slot, deadline, Patience::Once, step).await? {
             Value::Array(parts) if parts.len() == 2 => lives &= integer(&parts[0]) == Some(1),
             _ => return Err(fault::nonsense("no answer to a renewal")),

@@ -21,7 +21,7 @@ pub trait PartBackend: Debug + Send + Sync {
     /// The backend's name.
     fn backend(&self) -> &'static str;
 
-    /// Joins the lines of one part; as [`crate::backend::Backend::enter`], and as idempotent.
+    /// Joins the queues of one part; as [`crate::backend::Backend::enter`], and as idempotent.
     async fn enter(&self, part: &Request, deadline: Moment) -> Result<Arc<dyn Claim>>;
 
     /// Removes, by `deadline`, what an attempt to enter this part that failed or was dropped may have left, and

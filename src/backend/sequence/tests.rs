@@ -56,7 +56,7 @@ impl Services {
         enter(Arc::clone(self) as Arc<dyn PartBackend>, parts, self.clock, self.soon()).await
     }
     /// Who holds and who waits, after everything that happens by itself has happened.
-    async fn line(&self, text: &str) -> (Vec<ClaimId>, Vec<ClaimId>) {
+    async fn queue(&self, text: &str) -> (Vec<ClaimId>, Vec<ClaimId>) {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let status = self.client(&name(text)).inspect(&name(text), self.soon()).await.expect("inspects");
         let ids = |entries: &[crate::lock::Entry]| entries.iter().filter_map(|e| e.claim).collect();
@@ -114,7 +114,7 @@ async fn what_is_free_is_held_at_once_in_the_order_of_the_keys() {
     assert!(tokens[0] > tokens[1] && tokens[1] == tokens[2], "in the order asked for: {tokens:?}");
     claim.leave(false, services.soon()).await.expect("leaves");
     for text in ["a", "b", "c"] {
-        assert_eq!(services.line(text).await, (vec![], vec![]));
+        assert_eq!(services.queue(text).await, (vec![], vec![]));
     }
     let error = claim.changed(None).await.expect_err("it has left");
     assert_eq!((error.backend, error.lock), ("memory", Some(name("a"))), "C12");
@@ -127,11 +127,11 @@ async fn a_part_is_asked_for_only_when_the_former_ones_are_held() {
     let claim = services.take(&request(1, &["a", "b", "c"])).await.expect("enters");
     let state = claim.changed(None).await.expect("answers");
     assert!(matches!(state, ClaimState::Waiting { ahead: Some(1), holder: Some(_) }), "{state:?}");
-    assert_eq!(services.line("a").await.0, [id(1)]);
-    assert_eq!(services.line("c").await, (vec![], vec![]));
+    assert_eq!(services.queue("a").await.0, [id(1)]);
+    assert_eq!(services.queue("c").await, (vec![], vec![]));
     other.leave(false, services.soon()).await.expect("leaves");
     held(&claim).await;
-    assert_eq!(services.line("c").await.0, [id(1)]);
+    assert_eq!(services.queue("c").await.0, [id(1)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,9 +162,9 @@ async fn a_loss_while_holding_frees_nothing_before_it_leaves() {
     assert!(services.servers[&name("b")].sever(id(1)));
     let lost = claim.changed(Some(&state)).await.expect("answers");
     assert_eq!(lost, ClaimState::Lost(LossReason::SessionEnded));
-    assert_eq!(services.line("a").await.0, [id(1)], "its command may still run");
+    assert_eq!(services.queue("a").await.0, [id(1)], "its command may still run");
     claim.leave(false, services.soon()).await.expect("leaves");
-    assert_eq!(services.line("a").await.0, []);
+    assert_eq!(services.queue("a").await.0, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,7 +176,7 @@ async fn a_loss_while_waiting_gives_back_the_rest() {
     assert!(services.servers[&name("b")].sever(id(1)));
     let lost = claim.changed(Some(&state)).await.expect("answers");
     assert_eq!(lost, ClaimState::Lost(LossReason::SessionEnded));
-    assert_eq!(services.line("a").await, (vec![], vec![]));
+    assert_eq!(services.queue("a").await, (vec![], vec![]));
     drop(other);
 }
 
@@ -211,7 +211,7 @@ async fn a_part_that_is_refused_at_once_leaves_nothing() {
     let _other = services.client(&name("b")).enter(&asked, services.soon()).await.expect("enters");
     let refused = services.take(&request(1, &["a", "b"])).await.expect_err("kinds do not mix");
     assert_eq!(refused.kind, ErrorKind::Mismatch);
-    assert_eq!(services.line("a").await, (vec![], vec![]));
+    assert_eq!(services.queue("a").await, (vec![], vec![]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,7 +232,7 @@ async fn a_part_that_is_refused_later_is_an_error_and_leaves_the_rest() {
         }
     };
     assert_eq!(refused.kind, ErrorKind::Mismatch);
-    assert_eq!(services.line("a").await, (vec![], vec![]));
+    assert_eq!(services.queue("a").await, (vec![], vec![]));
     claim.leave(false, services.soon()).await.expect("leaves");
 }
 
@@ -275,7 +275,7 @@ async fn giving_up_while_entering_leaves_nothing() {
         assert!(tokio::time::timeout(Duration::from_millis(10), entering).await.is_err());
         services.servers[&name(at)].thaw();
         for text in ["a", "b", "c"] {
-            assert_eq!(services.line(text).await, (vec![], vec![]), "{at}, {text}");
+            assert_eq!(services.queue(text).await, (vec![], vec![]), "{at}, {text}");
         }
     }
 }
@@ -287,13 +287,13 @@ async fn leaving_while_a_part_is_entered_leaves_nothing() {
     let claim = services.take(&request(1, &["a", "b"])).await.expect("waits");
     services.servers[&name("b")].freeze();
     first.leave(false, services.soon()).await.expect("leaves");
-    assert_eq!(services.line("a").await.0, [id(1)]);
+    assert_eq!(services.queue("a").await.0, [id(1)]);
     let late = services.clock.now() + Duration::from_secs(1);
     assert!(claim.leave(false, late).await.expect_err("b does not answer").is_transient());
-    assert_eq!(services.line("a").await, (vec![], vec![]));
+    assert_eq!(services.queue("a").await, (vec![], vec![]));
     services.servers[&name("b")].thaw();
     claim.leave(false, services.soon()).await.expect("leaves");
-    assert_eq!(services.line("b").await, (vec![], vec![]));
+    assert_eq!(services.queue("b").await, (vec![], vec![]));
 }
 
 #[test]

@@ -33,11 +33,11 @@ pub(super) struct SqlClaim {
     service: Arc<Service>,
     id: ClaimId,
     names: Vec<LockName>,
-    /// Where the names are in the order in which lines are locked.
+    /// Where the names are in the order in which queues are locked.
     order: Vec<usize>,
     mode: Mode,
     ttl: Duration,
-    /// Whether nobody else was in any of the lines when it entered.
+    /// Whether nobody else was in any of the queues when it entered.
     alone: bool,
     publisher: Publisher,
     view: Mutex<View>,
@@ -172,7 +172,7 @@ impl SqlClaim {
         Ok(())
     }
 
-    /// A claim that is gone from one of its lines leaves the others; after a hold its command has to end first.
+    /// A claim that is gone from one of its queues leaves the others; after a hold its command has to end first.
     async fn withdraw_rest(&self) {
         if self.names.len() > 1 && self.publisher.held_at().is_none() {
             // If this fails, the entries end with their ttl.

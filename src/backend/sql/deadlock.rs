@@ -12,10 +12,10 @@ pub(super) async fn search(
     request: &Request,
     deadline: Moment,
 ) -> FaultResult<Option<String>> {
-    let lines = inspect::all(service, deadline).await?;
-    let queues = lines.iter().map(|(name, line)| {
+    let queues = inspect::all(service, deadline).await?;
+    let queues = queues.iter().map(|(name, queue)| {
         let queued =
-            line.iter().map(|found| Queued::of(&found.record, found.id, (found.since, found.id), name));
+            queue.iter().map(|found| Queued::of(&found.record, found.id, (found.since, found.id), name));
         (name.clone(), queued.collect())
     });
     Ok(deadlock::cycle(&queues.collect(), request.id))

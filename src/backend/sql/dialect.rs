@@ -169,27 +169,27 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// have an entry `c` for which `condition` holds.
     fn remove_superseded(&self, condition: &str) -> String;
 
-    /// Gives the claim the fence of each of its locks if it is first in all of the lines.
+    /// Gives the claim the fence of each of its locks if it is first in all of the queues.
     fn grant_first(&self, claim: &str, locks: &[String]) -> String;
 
-    /// Gives the claim, which is known to hold in all lines, the fence of each of its locks, and a slot.
+    /// Gives the claim, which is known to hold in all queues, the fence of each of its locks, and a slot.
     fn grant(&self, claim: &str, locks: &[String]) -> String;
 
-    /// Removes the entries of the claim if nobody else is in any of the lines, and says [`LEFT`] if it did.
+    /// Removes the entries of the claim if nobody else is in any of the queues, and says [`LEFT`] if it did.
     fn remove_if_alone(&self, claim: &str, locks: &[String]) -> String;
 
-    /// Within the transaction in which the claim `from` leaves the line of `lock`: gives the first one its fence, and
+    /// Within the transaction in which the claim `from` leaves the queue of `lock`: gives the first one its fence, and
     /// wakes its client when that is on disk; who may find more than a fence, and whoever has expired, is left out.
     fn hand_over(&self, lock: &str, from: &str) -> String;
 
-    /// After the claim `from` has left the line of `lock`, which is of `slots`, or zero: wakes those who may hold now and
+    /// After the claim `from` has left the queue of `lock`, which is of `slots`, or zero: wakes those who may hold now and
     /// were told nothing, and who watches. A hint.
     fn wake_next(&self, lock: &str, from: &str, slots: u32) -> String;
 
     /// Wakes the clients of the claims `c` for which `condition` holds. A hint.
     fn wake(&self, condition: &str) -> String;
 
-    /// Wakes who watches the line. A hint.
+    /// Wakes who watches the queue. A hint.
     fn wake_watchers(&self, lock: &str) -> String;
 
     /// Within a transaction, before the claim can be seen: that its client is there; empty if that needs no
@@ -211,7 +211,7 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Within a transaction: this session is to be told what concerns the claim; empty if that needs no statement.
     fn listen(&self, claim: ClaimId) -> String;
 
-    /// The session is to be told of every change in the line; empty if that cannot be, and then one looks every
+    /// The session is to be told of every change in the queue; empty if that cannot be, and then one looks every
     /// 500 ms.
     fn watch(&self, name: &LockName) -> String;
 }
@@ -250,7 +250,7 @@ pub(super) fn micros(length: Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4)
 }
 
-/// What the database says when a claim has left lines in which nobody else was.
+/// What the database says when a claim has left queues in which nobody else was.
 pub(super) const LEFT: &str = "left";
 
 #[cfg(test)]

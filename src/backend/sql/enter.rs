@@ -1,4 +1,4 @@
-//! Entering the lines.
+//! Entering the queues.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::mixing::mismatch;
 use crate::lock::{Entry, ErrorKind, Holder, Moment, Request};
 
-/// Enters the lines of all names of `request` in one step; whoever has to wait asks in another how those ahead stand.
+/// Enters the queues of all names of `request` in one step; whoever has to wait asks in another how those ahead stand.
 pub(super) async fn enter(
     service: &Arc<Service>,
     request: &Request,

@@ -9,7 +9,7 @@ use crate::backend::Evict;
 use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Moment, Request};
 
-/// Does to the claim `id`, of which an entry may stand in the line of `name`, what `how` says; on all of its locks.
+/// Does to the claim `id`, of which an entry may stand in the queue of `name`, what `how` says; on all of its locks.
 pub(super) async fn evict(
     service: &Service,
     name: &LockName,
@@ -25,7 +25,7 @@ pub(super) async fn evict(
     let names: Vec<LockName> = column(0).filter_map(unstored).collect();
     // Nobody waits for a claim that is not there.
     let mode = column(1).find_map(|mode| mode.parse().ok()).unwrap_or(Mode::Exclusive);
-    // A claim that is in other lines only is not the one that is meant.
+    // A claim that is in other queues only is not the one that is meant.
     let names = if names.contains(name) { names } else { only.to_vec() };
     let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).evict(mode, how, by);
     let answer = service.call(deadline, Patience::Deadline, batch).await?;

@@ -1,4 +1,4 @@
-//! Reading lines.
+//! Reading queues.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::queue::held;
 use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
 
-/// One claim in a line.
+/// One claim in a queue.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) id: ClaimId,
@@ -24,49 +24,49 @@ pub(super) struct Found {
     ttl: Option<Duration>,
 }
 
-/// Lines by name.
-pub(super) type Lines = BTreeMap<LockName, Vec<Found>>;
+/// Queues by name.
+pub(super) type Queues = BTreeMap<LockName, Vec<Found>>;
 
-pub(super) fn lines(sets: &Sets) -> FaultResult<Lines> {
-    let mut lines = Lines::new();
+pub(super) fn queues(sets: &Sets) -> FaultResult<Queues> {
+    let mut queues = Queues::new();
     for row in sets.iter().flatten() {
         let (name, found) = Found::parse(row).ok_or_else(|| Fault::nonsense("no entry of a queue"))?;
-        lines.entry(name).or_default().push(found);
+        queues.entry(name).or_default().push(found);
     }
-    Ok(lines)
+    Ok(queues)
 }
 
-/// All lines, as they are at one moment.
-pub(super) async fn all(service: &Service, deadline: Moment) -> FaultResult<Lines> {
-    let answer = service.read(deadline, &steps::line(&*service.dialect, None)).await?;
-    answer.map_or_else(|| Ok(Lines::new()), |answer| lines(&answer.sets))
+/// All queues, as they are at one moment.
+pub(super) async fn all(service: &Service, deadline: Moment) -> FaultResult<Queues> {
+    let answer = service.read(deadline, &steps::queue(&*service.dialect, None)).await?;
+    answer.map_or_else(|| Ok(Queues::new()), |answer| queues(&answer.sets))
 }
 
-/// The status of one line.
+/// The status of one queue.
 pub(super) async fn one(service: &Service, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
-    let answer = service.read(deadline, &steps::line(&*service.dialect, Some(name))).await?;
-    answer.map_or_else(|| Ok(status(name, &[])), |answer| Ok(status_of(name, &lines(&answer.sets)?)))
+    let answer = service.read(deadline, &steps::queue(&*service.dialect, Some(name))).await?;
+    answer.map_or_else(|| Ok(status(name, &[])), |answer| Ok(status_of(name, &queues(&answer.sets)?)))
 }
 
-/// The status of the line of `name` among `lines`.
-pub(super) fn status_of(name: &LockName, lines: &Lines) -> LockStatus {
-    status(name, lines.get(name).map(Vec::as_slice).unwrap_or_default())
+/// The status of the queue of `name` among `queues`.
+pub(super) fn status_of(name: &LockName, queues: &Queues) -> LockStatus {
+    status(name, queues.get(name).map(Vec::as_slice).unwrap_or_default())
 }
 
-/// The lines with claims whose names start with `prefix`.
+/// The queues with claims whose names start with `prefix`.
 pub(super) async fn starting_with(
     service: &Service,
     prefix: &str,
     deadline: Moment,
 ) -> FaultResult<Vec<LockStatus>> {
-    let lines = all(service, deadline).await?;
-    let wanted = lines.iter().filter(|(name, _)| name.as_str().starts_with(prefix));
-    Ok(wanted.map(|(name, line)| status(name, line)).collect())
+    let queues = all(service, deadline).await?;
+    let wanted = queues.iter().filter(|(name, _)| name.as_str().starts_with(prefix));
+    Ok(wanted.map(|(name, queue)| status(name, queue)).collect())
 }
 
-fn status(name: &LockName, line: &[Found]) -> LockStatus {
-    let modes: Vec<Mode> = line.iter().map(|found| found.record.mode().unwrap_or(Mode::Exclusive)).collect();
-    let (holders, waiters) = line.split_at(held(&modes));
+fn status(name: &LockName, queue: &[Found]) -> LockStatus {
+    let modes: Vec<Mode> = queue.iter().map(|found| found.record.mode().unwrap_or(Mode::Exclusive)).collect();
+    let (holders, waiters) = queue.split_at(held(&modes));
     let entries = |found: &[Found]| found.iter().map(Found::entry).collect();
     LockStatus::of(name, entries(holders), entries(waiters))
 }

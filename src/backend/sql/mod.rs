@@ -2,7 +2,7 @@
 //!
 //! A lock is a row with a counter, a claim is one row for each of its locks. Every step is one batch of statements in
 //! one exchange and one transaction: it counts up the rows of its locks, which locks those rows, deletes what has
-//! expired, and does its work; so no transaction ever waits for a client. The counter gives the place in the line and
+//! expired, and does its work; so no transaction ever waits for a client. The counter gives the place in the queue and
 //! the fencing token. Who waits is woken by the database's own means, which are hints only: the state is read.
 //!
 //! What is common is here; what a kind of database is like is behind the trait `Dialect`.
@@ -141,13 +141,13 @@ impl Backend for SqlBackend {
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let lines = inspect::starting_with(&self.service, prefix, deadline).await;
-        lines.during(self.dialect().name(), "list the queues", None)
+        let queues = inspect::starting_with(&self.service, prefix, deadline).await;
+        queues.during(self.dialect().name(), "list the queues", None)
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let line = observe::WatchedLine::new(&self.service);
-        Ok(Box::new(QueueObserver::new(self.dialect().name(), self.service.clock, name.clone(), line)))
+        let queue = observe::WatchedLine::new(&self.service);
+        Ok(Box::new(QueueObserver::new(self.dialect().name(), self.service.clock, name.clone(), queue)))
     }
 
     async fn evict(

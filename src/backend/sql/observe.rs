@@ -1,4 +1,4 @@
-//! Observing one line: the database tells of changes, the line itself says what changed.
+//! Observing one queue: the database tells of changes, the queue itself says what changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::lock::{LockName, LockStatus, Moment};
 /// Between two looks where no change is told and none can be foreseen: a lost message costs no more.
 const AT_LEAST: Duration = Duration::from_secs(10);
 
-/// One line, on a session of its own.
+/// One queue, on a session of its own.
 #[derive(Debug)]
 pub(super) struct WatchedLine {
     service: Service,
@@ -48,13 +48,13 @@ impl Watched for WatchedLine {
         let deadline = self.service.clock.now() + LOOK;
         let told_by = self.told_by(name, deadline).await?;
         self.notified = None;
-        let question = steps::line(&*self.service.dialect, Some(name));
+        let question = steps::queue(&*self.service.dialect, Some(name));
         let Some(answer) = self.service.read(deadline, &question).await? else {
-            return Ok(inspect::status_of(name, &inspect::Lines::new()));
+            return Ok(inspect::status_of(name, &inspect::Queues::new()));
         };
         let can_notify = told_by.is_some_and(|session| Arc::ptr_eq(&session, &answer.session));
         self.notified = can_notify.then_some((answer.session, answer.notified));
-        Ok(inspect::status_of(name, &inspect::lines(&answer.sets)?))
+        Ok(inspect::status_of(name, &inspect::queues(&answer.sets)?))
     }
 
     async fn notified(&mut self) -> FaultResult<()> {

@@ -1,4 +1,4 @@
-//! How a claim stands in one line, as the database says.
+//! How a claim stands in one queue, as the database says.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::queue::held;
 use crate::lock::{ClaimId, Entry, Granted, Holder, Mode};
 
-/// How a claim stands in one line.
+/// How a claim stands in one queue.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Position {
-    /// Whether it is in the line.
+    /// Whether it is in the queue.
     pub(super) present: bool,
     /// What it was given.
     pub(super) granted: Option<Granted>,
@@ -27,12 +27,12 @@ pub(super) struct Position {
     /// Why it is gone, if that was written, and who did it.
     pub(super) gone: Option<String>,
     pub(super) by: Option<Holder>,
-    /// The first of the line, if that is another claim.
+    /// The first of the queue, if that is another claim.
     pub(super) lead: Option<Entry>,
 }
 
 impl Position {
-    /// The positions in all `locks` lines, with which `sets` ends; in the order in which lines are locked.
+    /// The positions in all `locks` queues, with which `sets` ends; in the order in which queues are locked.
     pub(super) fn all(sets: &Sets, locks: usize) -> FaultResult<Vec<Self>> {
         last(sets, locks)?.map(|row| row.and_then(Self::parse)).collect()
     }
@@ -77,20 +77,20 @@ impl Position {
         })
     }
 
-    /// Whether the claim holds here by its place in the line, whether or not it was given its token yet.
+    /// Whether the claim holds here by its place in the queue, whether or not it was given its token yet.
     pub(super) fn holds(&self, mode: Mode) -> bool {
         if !self.present {
             return false;
         }
         // Of those ahead only this matters to the rule, not their order.
         let others = if let Mode::Slots(_) = mode { mode } else { Mode::Exclusive };
-        let mut line = vec![Mode::Shared; self.ahead - self.others.min(self.ahead)];
-        line.resize(self.ahead, others);
-        line.push(mode);
-        held(&line) > self.ahead
+        let mut queue = vec![Mode::Shared; self.ahead - self.others.min(self.ahead)];
+        queue.resize(self.ahead, others);
+        queue.push(mode);
+        held(&queue) > self.ahead
     }
 
-    /// It is the first of its line and was given this.
+    /// It is the first of its queue and was given this.
     pub(super) fn give(&mut self, granted: Granted) {
         (self.granted, self.ahead, self.others) = (Some(granted), 0, 0);
         (self.behind, self.lead) = (None, None);
@@ -120,7 +120,7 @@ fn columns(row: &Row) -> Fault {
     Fault::nonsense(format!("{} columns", row.len()))
 }
 
-/// Who is first in the line.
+/// Who is first in the queue.
 fn lead(row: &Row) -> Option<Entry> {
     let text = |n: usize| row[n].as_deref();
     let entry = Record::parse(text(12)?.as_bytes())?.entry();
@@ -146,24 +146,24 @@ mod tests {
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 
-    fn position(line: &[Mode]) -> Position {
-        let others = line.iter().filter(|mode| **mode != Mode::Shared).count();
-        Position { present: true, ahead: line.len(), others, ..Position::default() }
+    fn position(queue: &[Mode]) -> Position {
+        let others = queue.iter().filter(|mode| **mode != Mode::Shared).count();
+        Position { present: true, ahead: queue.len(), others, ..Position::default() }
     }
 
-    fn agrees(line: &[Mode]) {
-        for index in 0..line.len() {
-            let holds = index < held(line);
-            assert_eq!(position(&line[..index]).holds(line[index]), holds, "{line:?} at {index}");
+    fn agrees(queue: &[Mode]) {
+        for index in 0..queue.len() {
+            let holds = index < held(queue);
+            assert_eq!(position(&queue[..index]).holds(queue[index]), holds, "{queue:?} at {index}");
         }
     }
 
     proptest! {
         #[test]
         fn counting_those_ahead_agrees_with_the_rule(
-            line in prop::collection::vec(prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared)], 0..20)
+            queue in prop::collection::vec(prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared)], 0..20)
         ) {
-            agrees(&line);
+            agrees(&queue);
         }
 
         #[test]

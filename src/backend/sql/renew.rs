@@ -18,15 +18,15 @@ pub(super) async fn renew(
     id: ClaimId,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let Some(answer) = service.read(deadline, &steps::line(&*service.dialect, Some(name))).await? else {
+    let Some(answer) = service.read(deadline, &steps::queue(&*service.dialect, Some(name))).await? else {
         return Ok(false);
     };
-    let lines = inspect::lines(&answer.sets)?;
-    let holders = inspect::status_of(name, &lines).holders;
+    let queues = inspect::queues(&answer.sets)?;
+    let holders = inspect::status_of(name, &queues).holders;
     if !holders.iter().any(|entry| entry.claim == Some(id)) {
         return Ok(false);
     }
-    let Some(found) = lines.get(name).and_then(|line| line.iter().find(|found| found.id == id)) else {
+    let Some(found) = queues.get(name).and_then(|queue| queue.iter().find(|found| found.id == id)) else {
         return Ok(false);
     };
     let (names, mode) = (found.record.names(name), found.record.mode().unwrap_or(Mode::Exclusive));

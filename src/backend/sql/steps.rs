@@ -1,7 +1,7 @@
 //! The batches: each is one exchange and one transaction, so that no transaction ever waits for a client.
 //!
-//! Every step that decides about a line counts up the row of its lock first, which locks that row until the commit,
-//! and reads the line in later statements, which see what was committed before. What is found expired under that row
+//! Every step that decides about a queue counts up the row of its lock first, which locks that row until the commit,
+//! and reads the queue in later statements, which see what was committed before. What is found expired under that row
 //! lock is deleted in the same transaction, so that nothing that somebody has judged expired is ever revived. Several
 //! locks are locked in the order of their names. A renewal decides about nobody else, and locks its own entries alone.
 
@@ -31,7 +31,7 @@ pub(super) struct Steps<'a> {
     id: ClaimId,
 }
 
-/// The kind of a line: claims of different kinds do not mix.
+/// The kind of a queue: claims of different kinds do not mix.
 pub(super) fn kind(mode: Mode) -> String {
     if let Mode::Slots(_) = mode { mode.to_string() } else { String::new() }
 }
@@ -54,7 +54,7 @@ impl<'a> Steps<'a> {
         Self { dialect, locks, claim: dialect.text(&id.to_string()), id }
     }
 
-    /// Begins, and locks and cleans the lines.
+    /// Begins, and locks and cleans the queues.
     fn begin(&self, durable: bool) -> String {
         let mut sql = self.dialect.begin(durable).to_owned();
         for lock in &self.locks {
@@ -71,8 +71,8 @@ impl<'a> Steps<'a> {
         let _ = write!(sql, "DELETE FROM {claims} WHERE name = {lock} AND lease_until <= {now};");
     }
 
-    /// Joins the lines at the end; holds at once if nobody else is in any of them. If it stands there already, since an
-    /// answer was lost, it gets another ttl. Ends with a row for each lock whose line it is in, which
+    /// Joins the queues at the end; holds at once if nobody else is in any of them. If it stands there already, since an
+    /// answer was lost, it gets another ttl. Ends with a row for each lock whose queue it is in, which
     /// [`super::position::Position::own`] reads: how those ahead stand is asked by whoever has to wait.
     pub(super) fn enter(&self, request: &Request) -> String {
         let mut sql = self.begin(true);
@@ -98,10 +98,10 @@ impl<'a> Steps<'a> {
         let flag = |flag: bool| i32::from(flag);
         let (newest, nested) = (flag(request.supersede), flag(!request.ancestors.is_empty()));
         let (claim, ttl) = (&self.claim, micros(request.ttl));
-        // Any other one of each line: it shows the kind of all, and whether there is any.
+        // Any other one of each queue: it shows the kind of all, and whether there is any.
         let (mut others, mut free, mut same_kind) = (String::new(), String::new(), String::new());
         for (n, lock) in self.locks.iter().enumerate() {
-            // No order: all claims of a line are of one kind.
+            // No order: all claims of a queue are of one kind.
             let _ = write!(
                 others,
                 "LEFT JOIN (SELECT c.kind FROM {claims} c WHERE c.name = {lock} AND c.claim <> {claim} LIMIT 1) p{n} ON TRUE "
@@ -131,8 +131,8 @@ impl<'a> Steps<'a> {
         );
     }
 
-    /// Takes older waiters that say so too out of the lines. Who was given no fence has not started a command, also if
-    /// the line would let it hold by now.
+    /// Takes older waiters that say so too out of the queues. Who was given no fence has not started a command, also if
+    /// the queue would let it hold by now.
     fn supersede(&self, sql: &mut String, request: &Request) {
         let claims = &self.dialect.tables().claim;
         let by = self.dialect.text(&ascii(&serde_json::to_string(&request.holder).unwrap_or_default()));
@@ -168,7 +168,7 @@ impl<'a> Steps<'a> {
         );
     }
 
-    /// Reads how the claim stands, and gives it what is its own if it is the first in all lines; `listen` has the server
+    /// Reads how the claim stands, and gives it what is its own if it is the first in all queues; `listen` has the server
     /// tell from now on.
     pub(super) fn look(&self, mode: Mode, listen: bool) -> String {
         let mut sql = self.begin(true);
@@ -186,7 +186,7 @@ impl<'a> Steps<'a> {
     }
 
     /// Gives the claim another `ttl`, unless it has expired, and reads how it stands. This decides about nobody else, so
-    /// it locks its own entries alone: renewals of a long line commit side by side, and none waits for whoever has the
+    /// it locks its own entries alone: renewals of a long queue commit side by side, and none waits for whoever has the
     /// row of the lock. Who judges an entry expired deletes it, and so has its lock.
     pub(super) fn renew(&self, mode: Mode, ttl: Duration, listen: bool) -> String {
         let mut sql = self.dialect.begin(true).to_owned();
@@ -252,7 +252,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Leaves the lines, if nobody else is in any of them: then there is nobody to hand over to, and what that would be
+    /// Leaves the queues, if nobody else is in any of them: then there is nobody to hand over to, and what that would be
     /// is not planned. [`has_left`] says whether it did; if not, nothing has changed.
     pub(super) fn leave_if_alone(&self, succeeded: bool) -> String {
         let mut sql = self.dialect.begin(false).to_owned();
@@ -266,7 +266,7 @@ impl<'a> Steps<'a> {
         sql
     }
 
-    /// Leaves the lines, and hands over. The release itself need not survive a crash of the database, which would only
+    /// Leaves the queues, and hands over. The release itself need not survive a crash of the database, which would only
     /// give the rest of the lease back. `keep_out` says that something sent earlier may still arrive.
     pub(super) fn leave(&self, mode: Mode, succeeded: bool, keep_out: bool) -> String {
         let mut sql = self.dialect.begin(false).to_owned();
@@ -357,8 +357,8 @@ pub(super) fn has_left(sets: &Sets) -> bool {
 const ENTRY: &str =
     "c.name, c.seq, c.claim, c.about, c.label, c.fence, c.slot, c.held, c.since, c.lease_until";
 
-/// The living entries of one line, or with `None` of all lines; changes nothing.
-pub(super) fn line(dialect: &dyn Dialect, name: Option<&LockName>) -> String {
+/// The living entries of one queue, or with `None` of all queues; changes nothing.
+pub(super) fn queue(dialect: &dyn Dialect, name: Option<&LockName>) -> String {
     let (claims, now) = (&dialect.tables().claim, dialect.now());
     // Those of one lock are no notes.
     let only = match name {

@@ -75,13 +75,13 @@ impl View {
         ClaimState::Waiting { ahead, holder: holder.map(Box::new) }
     }
 
-    /// Whether it holds in all lines and was not given its tokens yet.
+    /// Whether it holds in all queues and was not given its tokens yet.
     pub(super) fn is_due(&self) -> bool {
         self.positions.iter().all(|position| position.holds(self.mode))
             && self.positions.iter().any(|position| position.granted.is_none())
     }
 
-    /// What the claim waits for: the end of one ahead, in the first line where it must wait.
+    /// What the claim waits for: the end of one ahead, in the first queue where it must wait.
     pub(super) fn wait(&self, own: ClaimId) -> Wait {
         let waits = self.positions.iter().find(|position| !position.holds(self.mode));
         let anybody = matches!(self.mode, Mode::Slots(_));

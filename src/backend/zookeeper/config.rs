@@ -53,7 +53,7 @@ impl ZkConfig {
         self.servers.iter().find(open).filter(|_| is_said).map(String::as_str)
     }
 
-    /// Which lines this configuration means.
+    /// Which queues this configuration means.
     pub fn identity(&self) -> String {
         let prefix = self.prefix.as_ref().map_or_else(String::new, |p| format!("?{p}"));
         let layout = if self.layout == ZkLayout::Kazoo { "#kazoo" } else { "" };

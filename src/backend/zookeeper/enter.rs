@@ -1,4 +1,4 @@
-//! Joining the lines of a claim's names.
+//! Joining the queues of a claim's names.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, Mu
 use super::ensemble::Ensemble;
 use super::fault::{Fault, FaultResult, is_ambiguous, is_over};
 use super::grants::Grants;
-use super::line::Place;
 use super::node::{Node, Part, stem};
 use super::note::{Note, called, token};
+use super::queue::Place;
 use super::shared::{Memory, Own, Proofs, Shared};
 use super::snapshot::{Snapshot, leases, tickets};
 use super::wire::{connected, data_of, make_folders};
@@ -23,10 +23,10 @@ use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request, Verb};
 /// How often a folder may vanish under a claim that enters it.
 const VANISHING: usize = 20;
 
-/// The line of a name, and what the claim has in it.
+/// The queue of a name, and what the claim has in it.
 struct Site {
     name: LockName,
-    line: String,
+    queue: String,
     stems: Vec<String>,
 }
 
@@ -50,9 +50,10 @@ fn sites(ensemble: &Ensemble, request: &Request) -> FaultResult<Vec<Site>> {
         return Err(Fault::Refusal(ErrorKind::Unsupported, reason.into()));
     }
     let site = |name: &LockName| {
-        let line = ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))?;
+        let queue =
+            ensemble.paths.queue(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))?;
         let stems = parts(layout, request.mode).iter().map(|part| stem(layout, request.id, *part)).collect();
-        Ok(Site { name: name.clone(), line, stems })
+        Ok(Site { name: name.clone(), queue, stems })
     };
     request.names.iter().map(site).collect()
 }
@@ -130,26 +131,26 @@ async fn join(
     let mut denied = false;
     for _ in 0..VANISHING {
         // Ahead of the writes, whose answers take longer.
-        let memory = success::look(ensemble, client, sites.iter().map(|site| site.line.as_str()));
+        let memory = success::look(ensemble, client, sites.iter().map(|site| site.queue.as_str()));
         // A container that nobody uses is removed within minutes, so that it is missing more often than not. Made
         // on the way it costs no exchange; what becomes of this the step shows.
         for site in sites {
-            drop(client.create(&site.line, b"", &folder));
+            drop(client.create(&site.queue, b"", &folder));
             if slots {
-                drop(client.create(&leases(&site.line), b"", &folder));
+                drop(client.create(&leases(&site.queue), b"", &folder));
             }
         }
-        let before: Vec<_> = sites.iter().map(|site| client.check_stat(&site.line)).collect();
+        let before: Vec<_> = sites.iter().map(|site| client.check_stat(&site.queue)).collect();
         let mut step = client.new_multi_writer();
         for site in sites {
             for (index, stem) in site.stems.iter().enumerate() {
                 let data = if index == 0 { note } else { b"" };
-                step.add_create(&format!("{}/{stem}", site.line), data, &ensemble.ephemeral())?;
+                step.add_create(&format!("{}/{stem}", site.queue), data, &ensemble.ephemeral())?;
             }
         }
         let made = step.commit();
-        let after: Vec<_> = sites.iter().map(|site| client.check_stat(&site.line)).collect();
-        let listed: Vec<_> = sites.iter().map(|site| super::wire::children(client, &site.line)).collect();
+        let after: Vec<_> = sites.iter().map(|site| client.check_stat(&site.queue)).collect();
+        let listed: Vec<_> = sites.iter().map(|site| super::wire::children(client, &site.queue)).collect();
         match made.await {
             Ok(results) => {
                 let mut zxids = Vec::with_capacity(sites.len());
@@ -165,7 +166,7 @@ async fn join(
             }
             Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
                 for site in sites {
-                    denied |= make_folders(client, ensemble.acls(), &site.line).await?;
+                    denied |= make_folders(client, ensemble.acls(), &site.queue).await?;
                 }
             }
             Err(error) => return Err(ZkError::from(error).into()),
@@ -218,7 +219,7 @@ async fn own(
 
 fn one(site: &Site, nodes: Vec<String>, stat: &Stat) -> FaultResult<Own> {
     let token = token(stat).ok_or_else(nonsense)?;
-    Ok(Own { name: site.name.clone(), line: site.line.clone(), nodes, token, slot: None })
+    Ok(Own { name: site.name.clone(), queue: site.queue.clone(), nodes, token, slot: None })
 }
 
 fn nonsense() -> Fault {
@@ -237,13 +238,13 @@ async fn adopt(
     let mut listed = Vec::new();
     for site in sites {
         // This server may lag behind the one that took the step.
-        match client.sync(&site.line).await {
+        match client.sync(&site.queue).await {
             Ok(()) | Err(ZkError::NoNode) => {}
             Err(error) => return Err(error.into()),
         }
-        let children = super::wire::children(client, &site.line).await?;
+        let children = super::wire::children(client, &site.queue).await?;
         let paths: Vec<String> =
-            of_id(&children, id).map(|node| format!("{}/{}", site.line, node.name)).collect();
+            of_id(&children, id).map(|node| format!("{}/{}", site.queue, node.name)).collect();
         let data = data_of(client, &paths).await?;
         let mine = |stat: &Stat| stat.ephemeral_owner == client.session_id().0;
         let found: Vec<(String, Stat)> = paths
@@ -259,7 +260,7 @@ async fn adopt(
         own.push(one(site, found.into_iter().map(|(path, _)| path).collect(), &stat)?);
         listed.push(children);
     }
-    let memory = success::look(ensemble, client, sites.iter().map(|site| site.line.as_str())).await;
+    let memory = success::look(ensemble, client, sites.iter().map(|site| site.queue.as_str())).await;
     Ok(Some(Joined { own, listed, memory }))
 }
 
@@ -271,7 +272,7 @@ fn of_id(children: &[String], id: ClaimId) -> impl Iterator<Item = Node> {
     nodes.into_iter()
 }
 
-/// What stands in the lines, without what the claim itself removes from them.
+/// What stands in the queues, without what the claim itself removes from them.
 async fn snapshots(
     client: &Client,
     request: &Request,
@@ -280,16 +281,16 @@ async fn snapshots(
 ) -> FaultResult<Vec<Snapshot>> {
     let mut snapshots = Vec::with_capacity(own.len());
     for (own, listed) in own.iter().zip(listed) {
-        let line = position::queue_of(client, request.id, own, listed);
+        let queue = position::queue_of(client, request.id, own, listed);
         snapshots.push(match request.mode {
-            Mode::Slots(_) => Snapshot { line, ..Snapshot::default() },
-            _ => Snapshot { line, ..Snapshot::complete(client, &own.line, listed).await? },
+            Mode::Slots(_) => Snapshot { queue, ..Snapshot::default() },
+            _ => Snapshot { queue, ..Snapshot::complete(client, &own.queue, listed).await? },
         });
     }
     Ok(snapshots)
 }
 
-/// Refuses a claim of a kind that does not mix with one ahead of it in any of its lines. One behind finds this claim
+/// Refuses a claim of a kind that does not mix with one ahead of it in any of its queues. One behind finds this claim
 /// there and is refused itself; a foreign client of a semaphore never is.
 async fn check_kinds(
     client: &Client,
@@ -299,11 +300,11 @@ async fn check_kinds(
 ) -> FaultResult<()> {
     for (own, snapshot) in own.iter().zip(snapshots) {
         let wanted = request.mode;
-        let index = snapshot.line.position(own.record()).unwrap_or_default();
-        let ahead = snapshot.line.places[..index].iter().filter(|place| !place.mode().mixes_with(wanted));
-        let ahead = ahead.map(|place| (place, own.line.clone(), Use::Mode(place.mode())));
-        let leases = snapshot.leases.places.iter().map(|place| (place, leases(&own.line)));
-        let tickets = snapshot.foreign_tickets().map(|place| (place, tickets(&own.line)));
+        let index = snapshot.queue.position(own.record()).unwrap_or_default();
+        let ahead = snapshot.queue.places[..index].iter().filter(|place| !place.mode().mixes_with(wanted));
+        let ahead = ahead.map(|place| (place, own.queue.clone(), Use::Mode(place.mode())));
+        let leases = snapshot.leases.places.iter().map(|place| (place, leases(&own.queue)));
+        let tickets = snapshot.foreign_tickets().map(|place| (place, tickets(&own.queue)));
         let semaphores = leases.chain(tickets).map(|(place, folder)| (place, folder, Use::Semaphore));
         for (place, folder, used) in ahead.chain(semaphores) {
             let Some(owner) = owner_of(client, &folder, place).await? else { continue };

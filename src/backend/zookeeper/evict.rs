@@ -38,7 +38,7 @@ fn busy() -> Fault {
     Fault::Refusal(ErrorKind::Unavailable, "others change the entry all the time".into())
 }
 
-/// An entry of a claim in one of its lines.
+/// An entry of a claim in one of its queues.
 struct Target {
     seen: Seen,
     /// All its nodes: the entry's, its slot, its place in the queue of Curator's semaphore.
@@ -55,18 +55,18 @@ enum Waits {
     WithoutSlot(String, i32),
 }
 
-/// Finds the entry of `id` in the line of `name`.
+/// Finds the entry of `id` in the queue of `name`.
 async fn find(
     ensemble: &Ensemble,
     client: &Client,
     name: &LockName,
     id: ClaimId,
 ) -> FaultResult<Option<Target>> {
-    let line = ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))?;
-    let snapshot = Snapshot::read(client, &line, true).await?;
-    let Some(index) = snapshot.line.find(id) else { return Ok(None) };
-    let place = &snapshot.line.places[index];
-    let record = format!("{line}/{}", place.record().name);
+    let queue = ensemble.paths.queue(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))?;
+    let snapshot = Snapshot::read(client, &queue, true).await?;
+    let Some(index) = snapshot.queue.find(id) else { return Ok(None) };
+    let place = &snapshot.queue.places[index];
+    let record = format!("{queue}/{}", place.record().name);
     let Some((data, stat)) =
         data_of(client, std::slice::from_ref(&record)).await?.into_iter().flatten().next()
     else {
@@ -77,20 +77,20 @@ async fn find(
     let waits = match place.mode() {
         Mode::Slots(_) if slot.is_some() => None,
         Mode::Slots(_) => Some(Waits::WithoutSlot(record, stat.version)),
-        _ => queue::blockers(&snapshot.line.modes(), index)
+        _ => queue::blockers(&snapshot.queue.modes(), index)
             .last()
-            .map(|at| Waits::Behind(format!("{line}/{}", snapshot.line.places[*at].watched().name))),
+            .map(|at| Waits::Behind(format!("{queue}/{}", snapshot.queue.places[*at].watched().name))),
     };
-    let mut nodes: Vec<String> = place.nodes.iter().map(|node| format!("{line}/{}", node.name)).collect();
-    nodes.extend(slot.map(|number| slot_path(&line, number)));
+    let mut nodes: Vec<String> = place.nodes.iter().map(|node| format!("{queue}/{}", node.name)).collect();
+    nodes.extend(slot.map(|number| slot_path(&queue, number)));
     let queued =
         snapshot.tickets.places.iter().flat_map(|ticket| &ticket.nodes).filter(|node| node.guid == Some(id));
-    nodes.extend(queued.map(|node| format!("{}/{}", tickets(&line), node.name)));
-    let seen = Seen { place: place.clone(), folder: line, kind: Folder::Line, note, stat };
+    nodes.extend(queued.map(|node| format!("{}/{}", tickets(&queue), node.name)));
+    let seen = Seen { place: place.clone(), folder: queue, kind: Folder::Queue, note, stat };
     Ok(Some(Target { seen, nodes, waits }))
 }
 
-/// The entry of `id` in the line of `name`, and those that the same claim has in other lines.
+/// The entry of `id` in the queue of `name`, and those that the same claim has in other queues.
 async fn find_all(
     ensemble: &Ensemble,
     client: &Client,
@@ -106,7 +106,7 @@ async fn find_all(
     Ok(targets)
 }
 
-/// Does `how` to the claim `id`, if it stands in the line of `name`.
+/// Does `how` to the claim `id`, if it stands in the queue of `name`.
 pub(super) async fn evict(
     ensemble: &Ensemble,
     client: &Client,
@@ -124,7 +124,7 @@ pub(super) async fn evict(
     }
 }
 
-/// Removes the claim `id` from all its lines, if it stands in the line of `name`, and with `only_waiting` if it does not hold.
+/// Removes the claim `id` from all its queues, if it stands in the queue of `name`, and with `only_waiting` if it does not hold.
 async fn remove(
     ensemble: &Ensemble,
     client: &Client,
@@ -184,7 +184,7 @@ pub(super) async fn renew(
     if targets.len() < names.len() || targets.iter().any(|target| target.waits.is_some()) {
         return Ok(false);
     }
-    let first = names.first().and_then(|first| ensemble.paths.line(first).ok());
+    let first = names.first().and_then(|first| ensemble.paths.queue(first).ok());
     let Some(target) = targets.iter().find(|target| Some(&target.seen.folder) == first.as_ref()) else {
         return Ok(false);
     };
@@ -205,7 +205,7 @@ async fn is_done(mut step: MultiWriter<'_>) -> FaultResult<bool> {
     }
 }
 
-/// As [`crate::backend::Backend::evict_foreign`], in the line at `path`.
+/// As [`crate::backend::Backend::evict_foreign`], in the queue at `path`.
 pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> FaultResult<bool> {
     for _ in 0..RACES {
         let snapshot = Snapshot::read(client, path, true).await?;
@@ -229,8 +229,8 @@ pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> F
 pub(super) async fn supersede(ensemble: &Ensemble, client: &Client, own: &[Own]) -> FaultResult<bool> {
     let mut any = false;
     for own in own {
-        let snapshot = Snapshot::read(client, &own.line, false).await?;
-        for seen in snapshot.entries(client, &own.line).await? {
+        let snapshot = Snapshot::read(client, &own.queue, false).await?;
+        for seen in snapshot.entries(client, &own.queue).await? {
             let Some(note) = &seen.note else { continue };
             let earlier = super::note::token(&seen.stat).is_some_and(|token| token < own.token);
             let Some(id) = note.record.id().filter(|_| earlier && note.record.supersede) else { continue };
@@ -246,8 +246,8 @@ async fn successor(shared: &Shared, client: &Client) -> Option<Holder> {
         return None;
     }
     for own in shared.own() {
-        let snapshot = Snapshot::read(client, &own.line, false).await.ok()?;
-        let entries = snapshot.entries(client, &own.line).await.ok()?;
+        let snapshot = Snapshot::read(client, &own.queue, false).await.ok()?;
+        let entries = snapshot.entries(client, &own.queue).await.ok()?;
         let newer = entries.into_iter().rev().find(|seen| {
             let later = super::note::token(&seen.stat).is_some_and(|token| token > own.token);
             later && seen.note.as_ref().is_some_and(|note| note.record.supersede)

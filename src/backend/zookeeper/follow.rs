@@ -8,9 +8,9 @@ use zookeeper_client::{Client, Error as ZkError, EventType};
 use super::evict::be_gone;
 use super::fault::{FaultResult, is_ambiguous};
 use super::grants::Grants;
-use super::line::Line;
 use super::note::{self, Note};
 use super::position::{Hint, Position, look};
+use super::queue::Queue;
 use super::renew::renew;
 use super::shared::{Own, RETRY, Shared};
 use super::slots::{self, Taken};
@@ -187,8 +187,8 @@ async fn turn_of(client: &Client, path: &str) -> FaultResult<()> {
             }
             Err(ZkError::NoNode) => return Ok(()),
             Err(ZkError::NoAuth) => {
-                let is_admitted = |line: &Line, name: &str| {
-                    line.position(name).is_none_or(|index| index < queue::held(&line.modes()))
+                let is_admitted = |queue: &Queue, name: &str| {
+                    queue.position(name).is_none_or(|index| index < queue::held(&queue.modes()))
                 };
                 return moved(client, path, is_admitted).await;
             }
@@ -199,16 +199,16 @@ async fn turn_of(client: &Client, path: &str) -> FaultResult<()> {
 
 /// A change of the queue in which the node at `path` stands, which only its user may read: servers tell nobody else what
 /// becomes of it. None is waited for if the queue shows that `is_past`.
-async fn moved(client: &Client, path: &str, is_past: impl Fn(&Line, &str) -> bool) -> FaultResult<()> {
+async fn moved(client: &Client, path: &str, is_past: impl Fn(&Queue, &str) -> bool) -> FaultResult<()> {
     let (folder, name) = path.rsplit_once('/').unwrap_or_default();
     let (names, watcher) = client.list_and_watch_children(folder).await?;
-    if names.iter().any(|one| one == name) && !is_past(&Line::of(&names), name) {
+    if names.iter().any(|one| one == name) && !is_past(&Queue::of(&names), name) {
         watcher.changed().await;
     }
     Ok(())
 }
 
-/// Tells those who look at the line that it holds, and since when.
+/// Tells those who look at the queue that it holds, and since when.
 async fn mark_held(shared: &Shared, client: &Client, waited: Duration) {
     let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
     for own in shared.own() {

@@ -1,4 +1,4 @@
-//! All lines of a configuration.
+//! All queues of a configuration.
 
 use zookeeper_client::Client;
 
@@ -9,14 +9,14 @@ use super::snapshot::{Seen, Snapshot};
 use super::wire::children;
 use crate::lock::LockName;
 
-/// A line that is not empty.
+/// A queue that is not empty.
 pub(super) struct Found {
     pub(super) name: LockName,
     pub(super) entries: Vec<Seen>,
 }
 
-/// The lines with entries whose names start with `prefix`, by name.
-pub(super) async fn lines(ensemble: &Ensemble, client: &Client, prefix: &str) -> FaultResult<Vec<Found>> {
+/// The queues with entries whose names start with `prefix`, by name.
+pub(super) async fn queues(ensemble: &Ensemble, client: &Client, prefix: &str) -> FaultResult<Vec<Found>> {
     let mut found = Vec::new();
     let mut folders = vec![ensemble.paths.folder()];
     while !folders.is_empty() {
@@ -54,8 +54,8 @@ fn or_root(folder: &str) -> &str {
     if folder.is_empty() { "/" } else { folder }
 }
 
-/// Whether a child of `folder` may be a line or have lines below it: not what is kept beside them, not what the
-/// service keeps for itself, and no node of a line.
+/// Whether a child of `folder` may be a queue or have queues below it: not what is kept beside them, not what the
+/// service keeps for itself, and no node of a queue.
 fn goes_on(folder: &str, name: &str) -> bool {
     let own = is_aside(name) || (folder.is_empty() && name == "zookeeper");
     !own && super::node::Node::parse(name).is_none()

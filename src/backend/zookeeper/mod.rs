@@ -15,13 +15,13 @@ mod fault;
 mod follow;
 mod grants;
 mod handshake;
-mod line;
 mod list;
 mod node;
 mod note;
 mod observe;
 mod paths;
 mod position;
+mod queue;
 mod renew;
 mod shared;
 mod slots;
@@ -172,8 +172,8 @@ impl ZkBackend {
         }
     }
 
-    fn line(&self, name: &LockName) -> FaultResult<String> {
-        self.ensemble.paths.line(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))
+    fn queue(&self, name: &LockName) -> FaultResult<String> {
+        self.ensemble.paths.queue(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))
     }
 
     async fn try_enter(&self, request: &Request) -> FaultResult<Arc<ZkClaim>> {
@@ -181,7 +181,7 @@ impl ZkBackend {
             return Err(Fault::Refusal(ErrorKind::Invalid, "a claim needs a name".into()));
         }
         for name in &request.names {
-            self.line(name)?;
+            self.queue(name)?;
         }
         self.left_behind(request.id).await;
         let begun = self.ensemble.clock.now();
@@ -252,10 +252,10 @@ impl Backend for ZkBackend {
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let call = self.call("inspect the queue", Some(name), deadline);
         call.run(async {
-            let line = self.line(name)?;
+            let queue = self.queue(name)?;
             let client = self.looking().await?;
-            let snapshot = Snapshot::read(&client, &line, true).await?;
-            Ok(snapshot::status(name, &snapshot.entries(&client, &line).await?))
+            let snapshot = Snapshot::read(&client, &queue, true).await?;
+            Ok(snapshot::status(name, &snapshot.entries(&client, &queue).await?))
         })
         .await
     }
@@ -264,17 +264,17 @@ impl Backend for ZkBackend {
         let call = self.call("list the queues", None, deadline);
         call.run(async {
             let client = self.looking().await?;
-            let found = list::lines(&self.ensemble, &client, prefix).await?;
-            Ok(found.iter().map(|line| snapshot::status(&line.name, &line.entries)).collect())
+            let found = list::queues(&self.ensemble, &client, prefix).await?;
+            Ok(found.iter().map(|queue| snapshot::status(&queue.name, &queue.entries)).collect())
         })
         .await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         let call = self.call("observe the queue", Some(name), Moment::NEVER);
-        let path = self.line(name).map_err(|fault| call.error(fault))?;
-        let line = observe::WatchedLine::new(Arc::clone(&self.ensemble), path);
-        Ok(Box::new(QueueObserver::new(NAME, self.ensemble.clock, name.clone(), line)))
+        let path = self.queue(name).map_err(|fault| call.error(fault))?;
+        let queue = observe::WatchedLine::new(Arc::clone(&self.ensemble), path);
+        Ok(Box::new(QueueObserver::new(NAME, self.ensemble.clock, name.clone(), queue)))
     }
 
     async fn evict(
@@ -322,9 +322,9 @@ impl Backend for ZkBackend {
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let call = self.call("evict from the queue", Some(name), deadline);
         call.run(async {
-            let line = self.line(name)?;
+            let queue = self.queue(name)?;
             let client = self.looking().await?;
-            evict::evict_foreign(&client, &line, id).await
+            evict::evict_foreign(&client, &queue, id).await
         })
         .await
     }
@@ -341,9 +341,9 @@ impl Backend for ZkBackend {
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let call = self.call("read the last success", Some(name), deadline);
         call.run(async {
-            let line = self.line(name)?;
+            let queue = self.queue(name)?;
             let client = self.looking().await?;
-            success::last(&self.ensemble, &client, &line).await
+            success::last(&self.ensemble, &client, &queue).await
         })
         .await
     }

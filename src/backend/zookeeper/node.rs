@@ -1,4 +1,4 @@
-//! The names of nodes in a line, as Curator and kazoo make them.
+//! The names of nodes in a queue, as Curator and kazoo make them.
 
 use std::num::NonZeroU32;
 
@@ -20,7 +20,7 @@ pub(super) enum Part {
     Lease,
 }
 
-/// A node that stands in a line.
+/// A node that stands in a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Node {
     /// Its name, without the path.
@@ -50,7 +50,7 @@ const MARKS: [(&str, Part); 7] = [
 ];
 
 impl Node {
-    /// Reads a child's name; `None` for what stands in no line. Any name that ends in a sequence number does.
+    /// Reads a child's name; `None` for what stands in no queue. Any name that ends in a sequence number does.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let known = MARKS.iter().find_map(|(mark, part)| {
             let at = name.rfind(mark)?;
@@ -155,7 +155,7 @@ mod tests {
             ("_c_x-slots0-lock-0000000003", Part::Mutex, 3),
             ("slots-2-lock-0000000003", Part::Mutex, 3),
         ] {
-            let node = Node::parse(name).expect("stands in line");
+            let node = Node::parse(name).expect("stands in the queue");
             assert_eq!((node.part, node.sequence, node.guid), (part, sequence, None), "{name}");
         }
         for name in ["locks", "leases", "", "é", "~dlock", "lock-", "lock-12", "0123456789abcdef"] {

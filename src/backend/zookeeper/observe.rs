@@ -1,4 +1,4 @@
-//! Watching one line.
+//! Watching one queue.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ type Change = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The life of a session that only looks.
 const SESSION: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// One line, and what tells that it may have changed since it was read.
+/// One queue, and what tells that it may have changed since it was read.
 pub(super) struct WatchedLine {
     ensemble: Arc<Ensemble>,
     path: String,
@@ -38,7 +38,7 @@ impl WatchedLine {
         Self { ensemble, path, client: None, changes: Vec::new() }
     }
 
-    /// The line as it is, with watches on everything that it was made of.
+    /// The queue as it is, with watches on everything that it was made of.
     async fn read(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let client = match &self.client {
             Some(client) if !client.state().is_terminated() => client.clone(),

@@ -1,10 +1,10 @@
-//! Where the line of a name stands in the tree.
+//! Where the queue of a name stands in the tree.
 
 use crate::lock::LockName;
 
 /// What stands before names unless `--prefix` says otherwise.
 const PREFIX: &str = "/dlock/";
-/// Beside the lines: what outlives claims. No encoded name looks like it, and none is given it raw.
+/// Beside the queues: what outlives claims. No encoded name looks like it, and none is given it raw.
 const ASIDE: &str = "~dlock";
 
 /// The paths of one configuration.
@@ -19,8 +19,8 @@ impl Paths {
         Self { chroot: chroot.to_owned(), prefix: prefix.map(str::to_owned) }
     }
 
-    /// The path of the line of `name`, or why it cannot have one.
-    pub(super) fn line(&self, name: &LockName) -> Result<String, String> {
+    /// The path of the queue of `name`, or why it cannot have one.
+    pub(super) fn queue(&self, name: &LockName) -> Result<String, String> {
         let path = match &self.prefix {
             None => format!("{PREFIX}{}", name.percent_encoded()),
             Some(prefix) => absolute(&format!("{prefix}{name}")),
@@ -33,19 +33,19 @@ impl Paths {
         Ok(format!("{}{path}", self.chroot))
     }
 
-    /// The folder in which all lines are, without a trailing slash: empty is the root.
+    /// The folder in which all queues are, without a trailing slash: empty is the root.
     pub(super) fn folder(&self) -> String {
         let prefix = absolute(self.prefix.as_deref().unwrap_or(PREFIX));
         let folder = prefix.rfind('/').map_or("", |at| &prefix[..at]);
         format!("{}{folder}", self.chroot)
     }
 
-    /// Whether lines stand directly in the folder, and nowhere below.
+    /// Whether queues stand directly in the folder, and nowhere below.
     pub(super) fn is_flat(&self) -> bool {
         self.prefix.is_none()
     }
 
-    /// The name whose line is at `path`; `None` if it is no line of this configuration.
+    /// The name whose queue is at `path`; `None` if it is no queue of this configuration.
     pub(super) fn name(&self, path: &str) -> Option<LockName> {
         let path = path.strip_prefix(self.chroot.as_str())?;
         match &self.prefix {
@@ -62,15 +62,15 @@ impl Paths {
         format!("{}/{ASIDE}", self.folder())
     }
 
-    /// Where the last success under the line at `line` is kept.
-    pub(super) fn success(&self, line: &str) -> String {
-        let below = line.strip_prefix(self.folder().as_str()).unwrap_or(line).trim_start_matches('/');
+    /// Where the last success under the queue at `queue` is kept.
+    pub(super) fn success(&self, queue: &str) -> String {
+        let below = queue.strip_prefix(self.folder().as_str()).unwrap_or(queue).trim_start_matches('/');
         let name = LockName::new(below).map_or_else(|_| below.replace('/', "%2F"), |n| n.percent_encoded());
         format!("{}/{name}", self.aside())
     }
 }
 
-/// Whether `name`, a node's, is not that of a line but the one beside them.
+/// Whether `name`, a node's, is not that of a queue but the one beside them.
 pub(super) fn is_aside(name: &str) -> bool {
     name == ASIDE
 }
@@ -121,10 +121,10 @@ mod tests {
             ("", Some("x/"), "a b", "/x/a b", "/x/~dlock/a%20b"),
         ] {
             let paths = Paths::new(chroot, prefix);
-            assert_eq!(paths.line(&name(text)).as_deref(), Ok(path), "{prefix:?} {text}");
+            assert_eq!(paths.queue(&name(text)).as_deref(), Ok(path), "{prefix:?} {text}");
             assert_eq!(paths.success(path), success, "{prefix:?} {text}");
             let back = paths.name(path).expect("a name");
-            assert_eq!(paths.line(&back).as_deref(), Ok(path));
+            assert_eq!(paths.queue(&back).as_deref(), Ok(path));
         }
     }
 
@@ -132,10 +132,10 @@ mod tests {
     fn what_cannot_be_expressed_is_refused() {
         let raw = Paths::new("", Some(""));
         for text in ["a//b", "a/", "..", "a/./b", "\u{e000}", "🦀", "\u{fff0}", "~dlock/x", "zookeeper/x"] {
-            assert!(raw.line(&name(text)).is_err(), "{text:?}");
-            assert!(Paths::new("", None).line(&name(text)).is_ok(), "{text:?}");
+            assert!(raw.queue(&name(text)).is_err(), "{text:?}");
+            assert!(Paths::new("", None).queue(&name(text)).is_ok(), "{text:?}");
         }
-        assert!(Paths::new("/c", Some("")).line(&name("zookeeper")).is_ok());
+        assert!(Paths::new("/c", Some("")).queue(&name("zookeeper")).is_ok());
     }
 
     proptest! {
@@ -143,7 +143,7 @@ mod tests {
         fn every_name_has_a_line_and_comes_back(text in "[^\\p{Cc}]{1,30}") {
             if let Ok(name) = LockName::new(text) {
                 let paths = Paths::new("", None);
-                let path = paths.line(&name).expect("a path");
+                let path = paths.queue(&name).expect("a path");
                 prop_assert_eq!(paths.name(&path), Some(name));
             }
         }

@@ -19,12 +19,12 @@ use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason
 /// Between a request that a connection lost and its repetition.
 pub(super) const RETRY: Duration = Duration::from_millis(20);
 
-/// What a claim has in the line of one of its names.
+/// What a claim has in the queue of one of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Own {
     pub(super) name: LockName,
-    /// The path of the line.
-    pub(super) line: String,
+    /// The path of the queue.
+    pub(super) queue: String,
     /// The paths of its nodes, the one with the record first.
     pub(super) nodes: Vec<String>,
     pub(super) token: FencingToken,
@@ -39,7 +39,7 @@ impl Own {
 
     /// The paths of all nodes that must be there for the claim to hold: those of its entry, and its slot.
     pub(super) fn all(&self) -> impl Iterator<Item = String> {
-        let slot = self.slot.map(|number| slot_path(&self.line, number));
+        let slot = self.slot.map(|number| slot_path(&self.queue, number));
         self.nodes.iter().cloned().chain(slot)
     }
 }

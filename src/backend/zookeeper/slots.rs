@@ -14,10 +14,10 @@ use std::time::Duration;
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError};
 
 use super::fault::{Fault, FaultResult};
-use super::line::Line;
 use super::node::ticket_stem;
 use super::note::Note;
 use super::position::{Hint, queue_of};
+use super::queue::Queue;
 use super::shared::{Own, RETRY, Shared};
 use super::snapshot::{SLOT, leases, slot_path, tickets};
 use super::wire::{children, make_folders};
@@ -43,13 +43,13 @@ pub(super) enum Taken {
 struct Place {
     note: Note,
     version: i32,
-    queue: Line,
+    queue: Queue,
     leases: Vec<String>,
     tickets: Vec<String>,
 }
 
 /// Whether all claims ahead of `own` have their slots, given the queue and what was among the leases not before that.
-pub(super) fn those_ahead_have_theirs(own: &Own, queue: &Line, leases: &[String]) -> bool {
+pub(super) fn those_ahead_have_theirs(own: &Own, queue: &Queue, leases: &[String]) -> bool {
     let taken = leases.iter().filter(|name| name.starts_with(SLOT)).count();
     queue.position(own.record()).is_none_or(|ahead| taken >= ahead)
 }
@@ -101,7 +101,7 @@ pub(super) async fn take(shared: &Shared, client: &Client) -> FaultResult<Taken>
             match (1..=slots.get()).find(is_free) {
                 Some(number) => numbers.push(number),
                 // Whoever had it has left the queue, and the node goes with the session.
-                None => return Ok(Taken::After(Hint::Room(leases(&own.line), place.leases.len()), None)),
+                None => return Ok(Taken::After(Hint::Room(leases(&own.queue), place.leases.len()), None)),
             }
         }
         match commit(shared, client, &own, &places, &numbers).await {
@@ -115,7 +115,7 @@ pub(super) async fn take(shared: &Shared, client: &Client) -> FaultResult<Taken>
             }) => {}
             Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
                 for own in &own {
-                    make_folders(client, shared.ensemble.acls(), &leases(&own.line)).await?;
+                    make_folders(client, shared.ensemble.acls(), &leases(&own.queue)).await?;
                 }
             }
             Err(error) => return Err(ZkError::from(error).into()),
@@ -131,9 +131,9 @@ async fn read(shared: &Shared, client: &Client, own: &[Own]) -> FaultResult<Opti
         .iter()
         .map(|own| {
             let record = client.get_data(&own.nodes[0]);
-            let queue = children(client, &own.line);
-            let tickets = joins.then(|| children(client, &tickets(&own.line)));
-            (record, queue, children(client, &leases(&own.line)), tickets)
+            let queue = children(client, &own.queue);
+            let tickets = joins.then(|| children(client, &tickets(&own.queue)));
+            (record, queue, children(client, &leases(&own.queue)), tickets)
         })
         .collect();
     let mut places = Vec::with_capacity(own.len());
@@ -160,7 +160,7 @@ async fn read(shared: &Shared, client: &Client, own: &[Own]) -> FaultResult<Opti
 fn own_tickets(shared: &Shared, own: &Own, place: &Place) -> Vec<String> {
     let stem = ticket_stem(shared.request.id);
     let mine = place.tickets.iter().filter(|name| name.starts_with(&stem));
-    mine.map(|name| format!("{}/{name}", tickets(&own.line))).collect()
+    mine.map(|name| format!("{}/{name}", tickets(&own.queue))).collect()
 }
 
 /// Joins the queues of Curator's semaphores where the claim does not stand in them, in one step, so that any two claims
@@ -170,7 +170,7 @@ async fn make_tickets(shared: &Shared, client: &Client, own: &[Own], places: &[P
     let mut any = false;
     for (own, place) in own.iter().zip(places) {
         if own_tickets(shared, own, place).is_empty() {
-            let ticket = format!("{}/{}", tickets(&own.line), ticket_stem(shared.request.id));
+            let ticket = format!("{}/{}", tickets(&own.queue), ticket_stem(shared.request.id));
             step.add_create(&ticket, b"", &shared.ensemble.ephemeral())?;
             any = true;
         }
@@ -182,7 +182,7 @@ async fn make_tickets(shared: &Shared, client: &Client, own: &[Own], places: &[P
         Ok(_) => Ok(true),
         Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
             for own in own {
-                make_folders(client, shared.ensemble.acls(), &tickets(&own.line)).await?;
+                make_folders(client, shared.ensemble.acls(), &tickets(&own.queue)).await?;
             }
             Ok(true)
         }
@@ -193,15 +193,15 @@ async fn make_tickets(shared: &Shared, client: &Client, own: &[Own], places: &[P
 /// What the claim must wait for among Curator's clients.
 fn behind(shared: &Shared, own: &[Own], places: &[Place], slots: u32) -> Option<Hint> {
     own.iter().zip(places).find_map(|(own, place)| {
-        let queue = Line::of(&place.tickets);
+        let queue = Queue::of(&place.tickets);
         let index = queue.find(shared.request.id)?;
         if let Some(before) = index.checked_sub(1) {
             let name = &queue.places[before].watched().name;
-            return Some(Hint::Node(format!("{}/{name}", tickets(&own.line))));
+            return Some(Hint::Node(format!("{}/{name}", tickets(&own.queue))));
         }
         let taken = place.leases.len();
         let full = u32::try_from(taken).unwrap_or(u32::MAX) >= slots;
-        full.then(|| Hint::Room(leases(&own.line), taken))
+        full.then(|| Hint::Room(leases(&own.queue), taken))
     })
 }
 
@@ -209,7 +209,7 @@ fn behind(shared: &Shared, own: &[Own], places: &[Place], slots: u32) -> Option<
 fn foreign_holder(own: &[Own], places: &[Place]) -> Option<String> {
     own.iter().zip(places).find_map(|(own, place)| {
         let foreign = place.leases.iter().find(|name| !name.starts_with(SLOT))?;
-        Some(format!("{}/{foreign}", leases(&own.line)))
+        Some(format!("{}/{foreign}", leases(&own.queue)))
     })
 }
 
@@ -224,7 +224,7 @@ async fn commit(
     let mut step = client.new_multi_writer();
     for ((own, place), number) in own.iter().zip(places).zip(numbers) {
         let note = Note { slot: Some(*number), ..place.note.clone() };
-        step.add_create(&slot_path(&own.line, *number), b"", &options)?;
+        step.add_create(&slot_path(&own.queue, *number), b"", &options)?;
         step.add_set_data(&own.nodes[0], &note.to_bytes(), Some(place.version))?;
         for ticket in own_tickets(shared, own, place) {
             step.add_delete(&ticket, None)?;
@@ -238,7 +238,7 @@ async fn commit(
 /// missing, in the queue.
 pub(super) async fn one_freed(shared: &Shared, client: &Client, own: &Own, slots: u32) -> FaultResult<()> {
     let all_there = |leases: &[String]| u32::try_from(leases.len()).unwrap_or(u32::MAX) >= slots;
-    let is_admitted = |queue: &Line, _: &[String]| {
+    let is_admitted = |queue: &Queue, _: &[String]| {
         queue.position(own.record()).is_none_or(|index| index < queue::held(&queue.modes()))
     };
     changed(shared, client, own, all_there, is_admitted).await
@@ -246,7 +246,7 @@ pub(super) async fn one_freed(shared: &Shared, client: &Client, own: &Own, slots
 
 /// All claims ahead of `own` have their slots.
 pub(super) async fn all_ahead_taken(shared: &Shared, client: &Client, own: &Own) -> FaultResult<()> {
-    let have_theirs = |queue: &Line, leases: &[String]| those_ahead_have_theirs(own, queue, leases);
+    let have_theirs = |queue: &Queue, leases: &[String]| those_ahead_have_theirs(own, queue, leases);
     changed(shared, client, own, |_| false, have_theirs).await
 }
 
@@ -257,9 +257,9 @@ async fn changed(
     client: &Client,
     own: &Own,
     enough: impl Fn(&[String]) -> bool,
-    is_past: impl Fn(&Line, &[String]) -> bool,
+    is_past: impl Fn(&Queue, &[String]) -> bool,
 ) -> FaultResult<()> {
-    let folder = leases(&own.line);
+    let folder = leases(&own.queue);
     let (names, lease) = match client.list_and_watch_children(&folder).await {
         Err(ZkError::NoNode) => {
             // Servers remove one that nobody uses. What is not there cannot be watched.
@@ -272,7 +272,7 @@ async fn changed(
         lease.changed().await;
         return Ok(());
     }
-    let (listed, moved) = client.list_and_watch_children(&own.line).await?;
+    let (listed, moved) = client.list_and_watch_children(&own.queue).await?;
     let queue = queue_of(client, shared.request.id, own, &listed);
     if is_past(&queue, &names) {
         return Ok(());

@@ -1,11 +1,11 @@
-//! What stands in the line of a name.
+//! What stands in the queue of a name.
 
 use zookeeper_client::{Client, Stat};
 
 use super::fault::FaultResult;
-use super::line::{Line, Place};
 use super::node::is_own_ticket;
 use super::note::{self, Note};
+use super::queue::{Place, Queue};
 use super::wire::{children, data_of};
 use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Mode, queue};
@@ -17,36 +17,36 @@ const TICKETS: &str = "locks";
 const LEASES: &str = "leases";
 
 /// Where those stand who wait for a lease of Curator's semaphore.
-pub(super) fn tickets(line: &str) -> String {
-    format!("{line}/{TICKETS}")
+pub(super) fn tickets(queue: &str) -> String {
+    format!("{queue}/{TICKETS}")
 }
 
 /// Where those stand who have one, and the slots of dlock's claims.
-pub(super) fn leases(line: &str) -> String {
-    format!("{line}/{LEASES}")
+pub(super) fn leases(queue: &str) -> String {
+    format!("{queue}/{LEASES}")
 }
 
-/// The path of the node for slot `number` of the queue at `line`.
-pub(super) fn slot_path(line: &str, number: u32) -> String {
-    format!("{}/{SLOT}{number}", leases(line))
+/// The path of the node for slot `number` of the queue at `queue`.
+pub(super) fn slot_path(queue: &str, number: u32) -> String {
+    format!("{}/{SLOT}{number}", leases(queue))
 }
 
-/// The line of one name, as the nodes' names tell it.
+/// The queue of one name, as the nodes' names tell it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshot {
     /// All claims of dlock, and foreign mutexes and read/write locks.
-    pub(super) line: Line,
+    pub(super) queue: Queue,
     /// Who waits for a lease of Curator's semaphore.
-    pub(super) tickets: Line,
+    pub(super) tickets: Queue,
     /// Which foreign clients have one.
-    pub(super) leases: Line,
+    pub(super) leases: Queue,
 }
 
 /// What the folder of an entry's nodes is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Folder {
     /// The queue of dlock's claims and of foreign mutexes and read/write locks.
-    Line,
+    Queue,
     /// Those who hold a foreign semaphore.
     Leases,
     /// Those who wait for one.
@@ -89,7 +89,7 @@ impl Seen {
 
     /// Whether it is a foreign client's entry in a semaphore.
     pub(super) fn in_semaphore(&self) -> bool {
-        self.kind != Folder::Line
+        self.kind != Folder::Queue
     }
 
     /// Who it belongs to, for a sentence.
@@ -102,7 +102,7 @@ impl Seen {
 }
 
 impl Snapshot {
-    /// Reads all folders of a line in one exchange. `fresh` has the server catch up with the others first.
+    /// Reads all folders of a queue in one exchange. `fresh` has the server catch up with the others first.
     pub(super) async fn read(client: &Client, path: &str, fresh: bool) -> FaultResult<Self> {
         let (under, waiting, holding) = (path.to_owned(), tickets(path), leases(path));
         let sync = fresh.then(|| client.sync(path));
@@ -113,18 +113,18 @@ impl Snapshot {
                 Err(error) => return Err(error.into()),
             }
         }
-        let (line, tickets, leases) = (asked.0.await?, asked.1.await?, asked.2.await?);
-        Ok(Self { line: Line::of(&line), tickets: Line::of(&tickets), leases: Line::of(&leases) })
+        let (queue, tickets, leases) = (asked.0.await?, asked.1.await?, asked.2.await?);
+        Ok(Self { queue: Queue::of(&queue), tickets: Queue::of(&tickets), leases: Queue::of(&leases) })
     }
 
-    /// As [`Snapshot::read`] of an exclusive or shared line whose children are known.
+    /// As [`Snapshot::read`] of an exclusive or shared queue whose children are known.
     pub(super) async fn complete(client: &Client, path: &str, listed: &[String]) -> FaultResult<Self> {
-        let mut snapshot = Self { line: Line::of(listed), ..Self::default() };
+        let mut snapshot = Self { queue: Queue::of(listed), ..Self::default() };
         if listed.iter().any(|name| name == TICKETS || name == LEASES) {
             let (waiting, holding) = (tickets(path), leases(path));
             let asked = (children(client, &waiting), children(client, &holding));
-            snapshot.tickets = Line::of(&asked.0.await?);
-            snapshot.leases = Line::of(&asked.1.await?);
+            snapshot.tickets = Queue::of(&asked.0.await?);
+            snapshot.leases = Queue::of(&asked.1.await?);
         }
         Ok(snapshot)
     }
@@ -139,7 +139,7 @@ impl Snapshot {
     pub(super) async fn entries(&self, client: &Client, path: &str) -> FaultResult<Vec<Seen>> {
         let mut places = Vec::new();
         places.extend(self.leases.places.iter().map(|place| (place.clone(), leases(path), Folder::Leases)));
-        places.extend(self.line.places.iter().map(|place| (place.clone(), path.to_owned(), Folder::Line)));
+        places.extend(self.queue.places.iter().map(|place| (place.clone(), path.to_owned(), Folder::Queue)));
         places.extend(self.foreign_tickets().map(|place| (place.clone(), tickets(path), Folder::Tickets)));
         let paths: Vec<String> =
             places.iter().map(|(place, folder, _)| format!("{folder}/{}", place.record().name)).collect();
@@ -152,13 +152,13 @@ impl Snapshot {
     }
 }
 
-/// The modes of a line's entries, in their order.
+/// The modes of a queue's entries, in their order.
 pub(super) fn modes(entries: &[Seen]) -> Vec<Mode> {
     let of_slots = entries.iter().map(|seen| seen.place.mode()).find(|mode| matches!(mode, Mode::Slots(_)));
     entries.iter().map(|seen| seen.mode(of_slots)).collect()
 }
 
-/// What others are shown of the line of `name`.
+/// What others are shown of the queue of `name`.
 pub(super) fn status(name: &LockName, entries: &[Seen]) -> LockStatus {
     let queue: Vec<Mode> =
         entries.iter().filter(|seen| !seen.in_semaphore()).map(|s| s.place.mode()).collect();

@@ -17,10 +17,10 @@ type Looking = Pin<Box<dyn Future<Output = Memory> + Send>>;
 pub(super) fn look<'a>(
     ensemble: &Ensemble,
     client: &Client,
-    lines: impl Iterator<Item = &'a str>,
+    queues: impl Iterator<Item = &'a str>,
 ) -> Looking {
     let folder = client.check_stat(&ensemble.paths.aside());
-    let asked: Vec<_> = lines.map(|line| client.check_stat(&ensemble.paths.success(line))).collect();
+    let asked: Vec<_> = queues.map(|queue| client.check_stat(&ensemble.paths.success(queue))).collect();
     Box::pin(async move {
         let folder = matches!(folder.await, Ok(Some(_)));
         let mut nodes = true;
@@ -34,12 +34,12 @@ pub(super) fn look<'a>(
 /// Looks once more, for a claim that has waited.
 pub(super) async fn prepare(shared: &Shared, client: &Client) {
     let own = shared.own();
-    let found = look(&shared.ensemble, client, own.iter().map(|own| own.line.as_str()));
+    let found = look(&shared.ensemble, client, own.iter().map(|own| own.queue.as_str()));
     shared.set_memory(found.await);
 }
 
 fn paths(shared: &Shared) -> Vec<String> {
-    shared.own().iter().map(|own| shared.ensemble.paths.success(&own.line)).collect()
+    shared.own().iter().map(|own| shared.ensemble.paths.success(&own.queue)).collect()
 }
 
 /// How long the claim holds. The time of a write is the server's; how long before it the hold began is a length,
@@ -59,7 +59,7 @@ pub(super) fn send(shared: &Shared) -> Option<Vec<Answer>> {
     let acls = shared.ensemble.acls();
     let mut answers: Vec<Answer> = Vec::new();
     for own in shared.own() {
-        let path = shared.ensemble.paths.success(&own.line);
+        let path = shared.ensemble.paths.success(&own.queue);
         if !memory.nodes {
             // What is there already is left as it is; what follows shows whether this was enough.
             if !memory.folder {
@@ -93,7 +93,7 @@ pub(super) async fn leave(shared: &Shared, client: &Client) -> bool {
     let options = CreateMode::Persistent.with_acls(shared.ensemble.acls());
     let mut step = client.new_multi_writer();
     for own in shared.own() {
-        let path = shared.ensemble.paths.success(&own.line);
+        let path = shared.ensemble.paths.success(&own.queue);
         let removed = own.all().all(|node| step.add_delete(&node, None).is_ok());
         let written = if memory.nodes {
             step.add_set_data(&path, held.as_bytes(), None)
@@ -136,10 +136,10 @@ async fn write(ensemble: &Ensemble, client: &Client, path: &str, data: &[u8]) ->
     }
 }
 
-/// How long ago the last successful run under `line` acquired: the server's time now is that of a node made now
+/// How long ago the last successful run under `queue` acquired: the server's time now is that of a node made now
 /// and gone in the same step.
-pub(super) async fn last(ensemble: &Ensemble, client: &Client, line: &str) -> FaultResult<Option<Duration>> {
-    let path = ensemble.paths.success(line);
+pub(super) async fn last(ensemble: &Ensemble, client: &Client, queue: &str) -> FaultResult<Option<Duration>> {
+    let path = ensemble.paths.success(queue);
     client.sync(&path).await.or_else(|error| if error == ZkError::NoNode { Ok(()) } else { Err(error) })?;
     let (data, stat) = match client.get_data(&path).await {
         Ok(found) => found,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::{Line, Peer, end};
+use super::{Peer, Queue, end};
 use crate::breaking::Shared;
 use crate::servers::{shared_folder, zookeeper};
 
@@ -62,16 +62,16 @@ fn curator() -> Option<Peer> {
 fn whoever_holds_keeps_the_others_out() {
     let Some(mut peer) = curator() else { return };
     for (kind, exclusive, shared) in [("mutex", 75, 75), ("write", 75, 75), ("read", 75, 0)] {
-        let line = Line::new("curator");
-        peer.order(&format!("{kind} a {}", line.path));
+        let queue = Queue::new("curator");
+        peer.order(&format!("{kind} a {}", queue.path));
         peer.says("held a");
-        assert_eq!(line.tried(&[]), Some(exclusive), "exclusive against {kind}");
-        assert_eq!(line.tried(&["--shared"]), Some(shared), "shared against {kind}");
-        let waiting = line.start("w", &[]);
-        line.await_waiters(1);
-        assert!(!line.holds("w"));
+        assert_eq!(queue.tried(&[]), Some(exclusive), "exclusive against {kind}");
+        assert_eq!(queue.tried(&["--shared"]), Some(shared), "shared against {kind}");
+        let waiting = queue.start("w", &[]);
+        queue.await_waiters(1);
+        assert!(!queue.holds("w"));
         peer.release("a");
-        line.env.await_line("w.held");
+        queue.env.await_line("w.held");
         end(waiting);
     }
 }
@@ -83,19 +83,19 @@ fn a_hold_of_dlock_keeps_curator_out() {
         [(&[][..], &["mutex", "write", "read"][..], false), (&["--shared"], &["mutex", "write"], true)]
     {
         for kind in kinds {
-            let line = Line::new("curator");
-            let holder = line.hold("h", options);
-            peer.order(&format!("{kind} a {}", line.path));
-            line.await_waiters(1);
+            let queue = Queue::new("curator");
+            let holder = queue.hold("h", options);
+            peer.order(&format!("{kind} a {}", queue.path));
+            queue.await_waiters(1);
             peer.is_silent();
             end(holder);
             peer.says("held a");
             peer.release("a");
         }
         if reader {
-            let line = Line::new("curator");
-            let holder = line.hold("h", options);
-            peer.order(&format!("read a {}", line.path));
+            let queue = Queue::new("curator");
+            let holder = queue.hold("h", options);
+            peer.order(&format!("read a {}", queue.path));
             peer.says("held a");
             peer.release("a");
             end(holder);
@@ -107,24 +107,24 @@ fn a_hold_of_dlock_keeps_curator_out() {
 fn all_stand_in_one_line() {
     let Some(mut peer) = curator() else { return };
     for kind in ["mutex", "write"] {
-        let line = Line::new("curator");
-        let holder = line.hold("h", &[]);
-        peer.order(&format!("{kind} a {}", line.path));
-        line.await_waiters(1);
-        let middle = line.start("m", &[]);
-        line.await_waiters(2);
-        peer.order(&format!("{kind} b {}", line.path));
-        line.await_waiters(3);
-        let shown = line.status();
+        let queue = Queue::new("curator");
+        let holder = queue.hold("h", &[]);
+        peer.order(&format!("{kind} a {}", queue.path));
+        queue.await_waiters(1);
+        let middle = queue.start("m", &[]);
+        queue.await_waiters(2);
+        peer.order(&format!("{kind} b {}", queue.path));
+        queue.await_waiters(3);
+        let shown = queue.status();
         let foreign: Vec<bool> =
             shown["waiters"].as_array().expect("a list").iter().map(|w| w["foreign"] == true).collect();
         assert_eq!(foreign, [true, false, true], "{shown}");
         end(holder);
         peer.says("held a");
         peer.is_silent();
-        assert!(!line.holds("m"));
+        assert!(!queue.holds("m"));
         peer.release("a");
-        line.env.await_line("m.held");
+        queue.env.await_line("m.held");
         peer.is_silent();
         end(middle);
         peer.says("held b");
@@ -135,21 +135,21 @@ fn all_stand_in_one_line() {
 #[test]
 fn the_slots_of_a_semaphore_are_shared_out() {
     let Some(mut peer) = curator() else { return };
-    let line = Line::new("curator");
-    peer.order(&format!("semaphore=2 a {}", line.path));
+    let queue = Queue::new("curator");
+    peer.order(&format!("semaphore=2 a {}", queue.path));
     peer.says("held a");
-    let second = line.hold("s", &["--slots", "2"]);
-    assert_eq!(line.tried(&["--slots", "2"]), Some(75));
-    peer.order(&format!("semaphore=2 b {}", line.path));
+    let second = queue.hold("s", &["--slots", "2"]);
+    assert_eq!(queue.tried(&["--slots", "2"]), Some(75));
+    peer.order(&format!("semaphore=2 b {}", queue.path));
     peer.is_silent();
     end(second);
     peer.says("held b");
-    let third = line.start("t", &["--slots", "2"]);
-    line.await_waiters(1);
-    assert!(!line.holds("t"));
+    let third = queue.start("t", &["--slots", "2"]);
+    queue.await_waiters(1);
+    assert!(!queue.holds("t"));
     peer.release("a");
-    line.env.await_line("t.held");
-    assert_eq!(line.tried(&["--slots", "2"]), Some(75));
+    queue.env.await_line("t.held");
+    assert_eq!(queue.tried(&["--slots", "2"]), Some(75));
     end(third);
     peer.release("b");
 }
@@ -158,17 +158,17 @@ fn the_slots_of_a_semaphore_are_shared_out() {
 fn a_hold_of_curator_is_ended_by_force() {
     let Some(mut peer) = curator() else { return };
     for kind in ["mutex", "write", "read", "semaphore=1"] {
-        let line = Line::new("curator");
+        let queue = Queue::new("curator");
         let mut names = ["a", "b", "c"].map(|name| format!("{name}-{kind}")).into_iter();
         let slots: &[&str] = if kind == "semaphore=1" { &["--slots", "1"] } else { &[] };
         let verb = |verb: &str, options: &[&str]| {
             let more = if verb == "run" { slots } else { &[] };
-            line.verb(verb, &[more, options].concat())
+            queue.verb(verb, &[more, options].concat())
         };
-        let key = format!("node {}/", line.path);
-        Shared { env: &line.env, name: &line.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
+        let key = format!("node {}/", queue.path);
+        Shared { env: &queue.env, name: &queue.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
             let name = names.next().expect("as many as there are ways");
-            peer.order(&format!("{kind} {name} {}", line.path));
+            peer.order(&format!("{kind} {name} {}", queue.path));
             peer.says(&format!("held {name}"));
         });
     }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{Line, Peer, end};
+use super::{Peer, Queue, end};
 use crate::breaking::Shared;
 use crate::peer::{python_with, words};
 use crate::servers::zookeeper;
@@ -24,18 +24,18 @@ fn each_keeps_the_other_out() {
     for (layout, kind, shared) in
         [("kazoo", "lock", 75), ("kazoo", "write", 75), ("kazoo", "read", 0), ("curator", "curator", 75)]
     {
-        let line = Line::new(layout);
-        peer.order(&format!("{kind} a {}", line.path));
+        let queue = Queue::new(layout);
+        peer.order(&format!("{kind} a {}", queue.path));
         peer.says("held a");
-        assert_eq!(line.tried(&[]), Some(75), "exclusive against {kind}");
-        assert_eq!(line.tried(&["--shared"]), Some(shared), "shared against {kind}");
-        let waiting = line.start("w", &[]);
-        line.await_waiters(1);
-        peer.order(&format!("{kind} b {}", line.path));
-        line.await_waiters(2);
+        assert_eq!(queue.tried(&[]), Some(75), "exclusive against {kind}");
+        assert_eq!(queue.tried(&["--shared"]), Some(shared), "shared against {kind}");
+        let waiting = queue.start("w", &[]);
+        queue.await_waiters(1);
+        peer.order(&format!("{kind} b {}", queue.path));
+        queue.await_waiters(2);
         peer.is_silent();
         peer.release("a");
-        line.env.await_line("w.held");
+        queue.env.await_line("w.held");
         peer.is_silent();
         end(waiting);
         peer.says("held b");
@@ -46,18 +46,18 @@ fn each_keeps_the_other_out() {
 #[test]
 fn readers_hold_together() {
     let Some(mut peer) = kazoo() else { return };
-    let line = Line::new("kazoo");
-    let reader = line.hold("r", &["--shared"]);
-    peer.order(&format!("read a {}", line.path));
+    let queue = Queue::new("kazoo");
+    let reader = queue.hold("r", &["--shared"]);
+    peer.order(&format!("read a {}", queue.path));
     peer.says("held a");
-    peer.order(&format!("write b {}", line.path));
-    line.await_waiters(1);
+    peer.order(&format!("write b {}", queue.path));
+    queue.await_waiters(1);
     peer.is_silent();
     peer.release("a");
     peer.is_silent();
     end(reader);
     peer.says("held b");
-    assert_eq!(line.tried(&["--shared"]), Some(75));
+    assert_eq!(queue.tried(&["--shared"]), Some(75));
     peer.release("b");
 }
 
@@ -66,22 +66,22 @@ fn a_semaphore_in_its_way_is_refused() {
     if let Some(reason) = zookeeper::missing() {
         return crate::skip("zookeeper", &reason);
     }
-    let line = Line::new("kazoo");
-    let mut command = line.verb("run", &["--name", &line.path, "--slots", "2", "--", "true"]);
-    line.env.finish(&mut command).failed(64, &["--zk-layout curator"]);
+    let queue = Queue::new("kazoo");
+    let mut command = queue.verb("run", &["--name", &queue.path, "--slots", "2", "--", "true"]);
+    queue.env.finish(&mut command).failed(64, &["--zk-layout curator"]);
 }
 
 #[test]
 fn a_hold_of_kazoo_is_ended_by_force() {
     let Some(mut peer) = kazoo() else { return };
     for kind in ["lock", "read"] {
-        let line = Line::new("kazoo");
+        let queue = Queue::new("kazoo");
         let mut names = ["a", "b", "c"].map(|name| format!("{name}-{kind}")).into_iter();
-        let verb = |verb: &str, options: &[&str]| line.verb(verb, options);
-        let key = format!("node {}/", line.path);
-        Shared { env: &line.env, name: &line.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
+        let verb = |verb: &str, options: &[&str]| queue.verb(verb, options);
+        let key = format!("node {}/", queue.path);
+        Shared { env: &queue.env, name: &queue.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
             let name = names.next().expect("as many as there are ways");
-            peer.order(&format!("{kind} {name} {}", line.path));
+            peer.order(&format!("{kind} {name} {}", queue.path));
             peer.says(&format!("held {name}"));
         });
     }

@@ -1,4 +1,4 @@
-//! Curator and kazoo in the same lines as dlock.
+//! Curator and kazoo in the same queues as dlock.
 
 mod curator;
 mod kazoo;
@@ -13,17 +13,17 @@ use crate::servers::zookeeper;
 use crate::support::gate::Gate;
 use crate::support::{Running, TestEnv, until};
 
-/// A line that no other test has, and dlock in front of it.
-struct Line {
+/// A queue that no other test has, and dlock in front of it.
+struct Queue {
     env: TestEnv,
     path: String,
     layout: &'static str,
 }
 
-impl Line {
+impl Queue {
     fn new(layout: &'static str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        let path = format!("/foreign/line{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = format!("/foreign/queue{}", NEXT.fetch_add(1, Ordering::Relaxed));
         Self { env: TestEnv::new(), path, layout }
     }
 
@@ -67,8 +67,8 @@ impl Line {
     #[track_caller]
     fn await_waiters(&self, count: usize) {
         until(&format!("{count} waiters"), || {
-            let line = self.status();
-            (line["waiters"].as_array().map(Vec::len) == Some(count)).then_some(())
+            let queue = self.status();
+            (queue["waiters"].as_array().map(Vec::len) == Some(count)).then_some(())
         });
     }
 }

@@ -3,7 +3,7 @@
 -- token by which it was given what it has here, or nothing.
 for n = 1, names do
   local token, slot, given = ARGV[more + 3 * n - 3], ARGV[more + 3 * n - 2], ARGV[more + 3 * n - 1]
-  local line, holds, counters, key = line_key(n), holders_key(n), counters_key(n), claim_key(n)
+  local queue, holds, counters, key = queue_key(n), holders_key(n), counters_key(n), claim_key(n)
   -- First what a server without memory takes: then it takes the rest, and lets others in.
   redis.call('HDEL', key, 'behind')
   if tonumber(redis.call('HGET', counters, 'fence') or 0) < tonumber(token) then
@@ -14,8 +14,8 @@ for n = 1, names do
     redis.call('HSET', key, 'fence', token)
     -- It counts no slot but that of its hold, and may have another here.
     if slot ~= '' and c[4] and c[3] == given and c[4] ~= slot then give_back(n, given, slot) end
-    if redis.call('ZSCORE', line, id) then
-      redis.call('ZADD', line, 0, id)
+    if redis.call('ZSCORE', queue, id) then
+      redis.call('ZADD', queue, 0, id)
       if slot ~= '' then redis.call('HSET', key, 'wish', slot) end
     elseif c[3] and c[3] == given then
       redis.call('ZADD', holds, 0, id)

@@ -116,9 +116,9 @@ impl Core {
         claim_state::patience(self.ttl)
     }
 
-    /// `script` about this claim in all its lines. What it may give to others has `hint` for a token.
+    /// `script` about this claim in all its queues. What it may give to others has `hint` for a token.
     pub(super) fn step(&self, script: &'static Script, hint: u64, more: &[String]) -> Step {
-        on_lines(script, &self.names, self.id, hint, more)
+        on_queues(script, &self.names, self.id, hint, more)
     }
 
     /// A token for whoever comes next.
@@ -233,8 +233,8 @@ fn is_the_same_wait(old: &ClaimState, new: &ClaimState) -> bool {
     new.is_none() || old.as_deref().map(who) == new.as_deref().map(who)
 }
 
-/// `script` on the lines of `names`, about the claim `id`; tokens that it gives are `hint` where that is possible.
-pub(super) fn on_lines(
+/// `script` on the queues of `names`, about the claim `id`; tokens that it gives are `hint` where that is possible.
+pub(super) fn on_queues(
     script: &'static Script,
     names: &[LockKeys],
     id: ClaimId,
@@ -244,7 +244,7 @@ pub(super) fn on_lines(
     let mut arguments = vec![id.to_string()];
     let mut keys = Vec::with_capacity(names.len() * 5);
     for name in names {
-        keys.extend([name.lock.clone(), name.line(), name.holders(), name.counters(), name.claim(id)]);
+        keys.extend([name.lock.clone(), name.queue(), name.holders(), name.counters(), name.claim(id)]);
         arguments.extend([name.claim_prefix(), name.claim_suffix().to_owned()]);
     }
     arguments.push(hint.to_string());

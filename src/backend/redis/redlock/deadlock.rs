@@ -72,9 +72,9 @@ impl Queues for Reading<'_> {
         let (nodes, naming) = (&self.backend.nodes, &self.backend.naming);
         let mut queues = Vec::with_capacity(names.len());
         for name in names {
-            let line = inspect::line(nodes, naming, name, self.deadline).await?;
+            let queue = inspect::queue(nodes, naming, name, self.deadline).await?;
             let entry = |found: &Found| Queued::of(&found.record, found.id, (found.score, found.id), name);
-            queues.push(line.entries.iter().map(entry).collect());
+            queues.push(queue.entries.iter().map(entry).collect());
         }
         Ok(queues)
     }

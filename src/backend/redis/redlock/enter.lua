@@ -11,7 +11,7 @@ end
 -- The usual case first, in as few steps as it can be: nobody is there.
 local free = true
 for n = 1, names do
-  if redis.call('EXISTS', lock_key(n), line_key(n), holders_key(n), claim_key(n)) > 0 then free = false end
+  if redis.call('EXISTS', lock_key(n), queue_key(n), holders_key(n), claim_key(n)) > 0 then free = false end
 end
 if free then
   local rows, stamp = {}, string.format('%.0f', now)
@@ -47,20 +47,20 @@ if known then
   return answer('in')
 end
 for n = 1, names do
-  local other = redis.call('ZRANGE', holders_key(n), 0, 0)[1] or redis.call('ZRANGE', line_key(n), 0, 0)[1]
+  local other = redis.call('ZRANGE', holders_key(n), 0, 0)[1] or redis.call('ZRANGE', queue_key(n), 0, 0)[1]
   local c = other and redis.call('HMGET', claim_of(n, other), 'mode', 'about')
   if c and c[1] and kind_of(c[1]) ~= kind_of(mode) then return { 'mismatch', n, c[1], c[2] } end
 end
 for n = 1, names do
   local at = score
   if at == '' then
-    local last = redis.call('ZRANGE', line_key(n), -1, -1, 'WITHSCORES')[2]
+    local last = redis.call('ZRANGE', queue_key(n), -1, -1, 'WITHSCORES')[2]
     local held = redis.call('ZRANGE', holders_key(n), -1, -1, 'WITHSCORES')[2]
     at = string.format('%.0f', math.max(now, tonumber(last or 0) + 1, tonumber(held or 0) + 1))
   end
   describe(n)
-  redis.call('ZADD', line_key(n), at, id)
-  keep(line_key(n), ttl)
+  redis.call('ZADD', queue_key(n), at, id)
+  keep(queue_key(n), ttl)
   settle(n)
 end
 return answer('in')

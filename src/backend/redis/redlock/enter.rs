@@ -1,4 +1,4 @@
-//! Entering the lines of all nodes.
+//! Entering the queues of all nodes.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ const CONTEST: Duration = Duration::from_millis(250);
 /// How long before the deadline of all the nodes have to answer.
 const EARLIER: Duration = Duration::from_millis(25);
 
-/// Enters the lines of all names of `request` at all nodes, each in one step.
+/// Enters the queues of all names of `request` at all nodes, each in one step.
 pub(super) async fn enter(
     backend: &RedlockBackend,
     request: &Request,

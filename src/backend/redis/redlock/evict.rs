@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::client::RedlockBackend;
-use super::core::{Nodes, on_lines, proposal};
+use super::core::{Nodes, on_queues, proposal};
 use super::fan_out::{self, STRAGGLE};
 use super::inspect;
 use super::script::{EVICT, EVICT_FOREIGN, PUBLISH};
@@ -66,7 +66,7 @@ async fn ask(
     deadline: Moment,
 ) -> FaultResult<Finds> {
     let more = [how.to_owned(), by.to_owned(), millis(KEEP_OUT), keys.len().to_string()];
-    let step = on_lines(&EVICT, keys, id, proposal(), &more);
+    let step = on_queues(&EVICT, keys, id, proposal(), &more);
     let mut finds = Finds::default();
     for reply in fan_out::from_all(nodes, STRAGGLE, deadline, step, Ok).await?.into_iter().flatten() {
         match reply {
@@ -88,7 +88,7 @@ pub(super) async fn evict_foreign(
     deadline: Moment,
 ) -> FaultResult<bool> {
     let keys = keys_of(&backend.naming, std::slice::from_ref(name))?;
-    let step = on_lines(&EVICT_FOREIGN, &keys, id, proposal(), &[]);
+    let step = on_queues(&EVICT_FOREIGN, &keys, id, proposal(), &[]);
     let answers = fan_out::from_all(&backend.nodes, STRAGGLE, deadline, step, |reply| match reply {
         Value::Int(removed) => Ok(removed == 1),
         _ => Err(fault::nonsense("not a number")),
@@ -106,11 +106,11 @@ pub(super) async fn publish(
     deadline: Moment,
 ) -> FaultResult<bool> {
     let only = std::slice::from_ref(name);
-    let line = inspect::entries(&backend.nodes, &backend.naming, only, deadline).await?.remove(0);
-    if !line.status(name).holders.iter().any(|holder| holder.claim == Some(id)) {
+    let queue = inspect::entries(&backend.nodes, &backend.naming, only, deadline).await?.remove(0);
+    if !queue.status(name).holders.iter().any(|holder| holder.claim == Some(id)) {
         return Ok(false);
     }
-    let step = on_lines(&PUBLISH, &keys_of(&backend.naming, only)?, id, proposal(), &[value.to_owned()]);
+    let step = on_queues(&PUBLISH, &keys_of(&backend.naming, only)?, id, proposal(), &[value.to_owned()]);
     let answers = fan_out::from_all(&backend.nodes, STRAGGLE, deadline, step, |reply| match reply {
         Value::Int(found) => Ok(found == 1),
         _ => Err(fault::nonsense("not a number")),

@@ -24,7 +24,7 @@ struct Sent {
     /// Its number among those to this node.
     number: u64,
     /// How often the node had told of a change before.
-    told: u64,
+    notified: u64,
     /// How many replies come before its own.
     before: usize,
     /// Whether the node was asked to tell of the next change.
@@ -125,7 +125,7 @@ impl Core {
         let sending = Mutex::new(Sent::default());
         let steps = |connection: &Connection| {
             let mut steps = Vec::new();
-            if listens && connection.tells.get().is_none() {
+            if listens && connection.can_notify.get().is_none() {
                 steps.push(Step::command(["HELLO", "3"]));
                 steps.push(Step::command(["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"]));
             }
@@ -140,14 +140,14 @@ impl Core {
                 }
                 _ => step,
             });
-            if listens && connection.tells.get() != Some(&false) {
+            if listens && connection.can_notify.get() != Some(&false) {
                 steps.extend(self.arming(&rows));
             }
             let mut inner = self.inner();
             inner.node_claims[at].sent += 1;
             let sent = Sent {
                 number: inner.node_claims[at].sent,
-                told: connection.told(),
+                notified: connection.notified_count(),
                 before,
                 listens,
                 at: Some(self.clock.now()),
@@ -159,7 +159,7 @@ impl Core {
         let sent = *sending.lock().unwrap_or_else(PoisonError::into_inner);
         if sent.before > 0 {
             // Another claim of this client may have asked meanwhile; the answer is the same.
-            let _ = answer.connection.tells.set(answer.replies.get(1) == Some(&Value::Okay));
+            let _ = answer.connection.can_notify.set(answer.replies.get(1) == Some(&Value::Okay));
         }
         let armed = answer.replies.split_off((sent.before + 1).min(answer.replies.len()));
         let reply = answer.replies.get(sent.before).ok_or_else(|| fault::nonsense("no reply"))?;
@@ -180,11 +180,12 @@ impl Core {
                     node_claim.from = node_claim.from.max(back.sent.at.unwrap_or(begin));
                 }
                 node_claim.take(back.sent.number, position.clone(), self.nodes.max_ttl, now);
-                let tells = back.connection.tells.get() != Some(&false);
-                let agrees = !tells || self.agrees(&node_claim.rows, &back.armed);
-                let armed = || Armed { connection: Arc::clone(&back.connection), told: back.sent.told };
+                let can_notify = back.connection.can_notify.get() != Some(&false);
+                let agrees = !can_notify || self.agrees(&node_claim.rows, &back.armed);
+                let armed =
+                    || Armed { connection: Arc::clone(&back.connection), notified: back.sent.notified };
                 node_claim.armed = (back.sent.listens && agrees).then(armed);
-                if !tells {
+                if !can_notify {
                     node_claim.look_at = node_claim.look_at.min(now + POLL);
                 }
             }

@@ -1,4 +1,4 @@
--- Reads a line and changes nothing. Keys: the lock, its line, its holders. Arguments: what claims' keys begin and
+-- Reads a queue and changes nothing. Keys: the lock, its queue, its holders. Arguments: what claims' keys begin and
 -- end with.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then value = '?' end

@@ -1,4 +1,4 @@
-//! Reading lines: what the nodes say together.
+//! Reading queues: what the nodes say together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::lock::{ClaimId, Entry, FencingToken, LockName, LockStatus, Mode, Mome
 pub(super) struct Found {
     pub(super) id: ClaimId,
     pub(super) record: Record,
-    /// Its place in the line, comparable between claims.
+    /// Its place in the queue, comparable between claims.
     pub(super) score: u64,
     /// How many nodes have which label of it: one that was away when it was published has an older one.
     labels: BTreeMap<Option<String>, usize>,
@@ -54,9 +54,9 @@ struct KeyValue {
     foreign: Option<ClaimId>,
 }
 
-/// A line as the nodes know it together.
+/// A queue as the nodes know it together.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct Queue {
     /// The lock's key.
     key: String,
     nodes: usize,
@@ -69,38 +69,38 @@ pub(super) struct Line {
 pub(super) fn step(naming: &Naming, name: &LockName) -> FaultResult<Step> {
     let keys = naming.of(name)?;
     let arguments = vec![keys.claim_prefix(), keys.claim_suffix().to_owned()];
-    let all = vec![keys.lock.clone(), keys.line(), keys.holders()];
+    let all = vec![keys.lock.clone(), keys.queue(), keys.holders()];
     Ok(Step::Script { script: &INSPECT, keys: all, arguments })
 }
 
-/// The lines of `names`.
+/// The queues of `names`.
 pub(super) async fn entries(
     nodes: &Arc<Nodes>,
     naming: &Naming,
     names: &[LockName],
     deadline: Moment,
-) -> FaultResult<Vec<Line>> {
+) -> FaultResult<Vec<Queue>> {
     let steps: Vec<Step> = names.iter().map(|name| step(naming, name)).collect::<FaultResult<_>>()?;
     let answers = fan_out::answers(nodes, STRAGGLE, deadline, steps).await?;
-    let line = |(n, name)| {
+    let queue = |(n, name)| {
         let of_this = answers.iter().flatten().filter_map(|replies| replies.get(n));
-        Line::merge(naming.of(name)?.lock, nodes.services.len(), of_this)
+        Queue::merge(naming.of(name)?.lock, nodes.services.len(), of_this)
     };
-    names.iter().enumerate().map(line).collect()
+    names.iter().enumerate().map(queue).collect()
 }
 
-/// The line of `name`.
-pub(super) async fn line(
+/// The queue of `name`.
+pub(super) async fn queue(
     nodes: &Arc<Nodes>,
     naming: &Naming,
     name: &LockName,
     deadline: Moment,
-) -> FaultResult<Line> {
+) -> FaultResult<Queue> {
     Ok(entries(nodes, naming, std::slice::from_ref(name), deadline).await?.remove(0))
 }
 
-/// The lines with claims whose names start with `prefix`.
-pub(super) async fn lines(
+/// The queues with claims whose names start with `prefix`.
+pub(super) async fn queues(
     backend: &RedlockBackend,
     prefix: &str,
     deadline: Moment,
@@ -114,33 +114,33 @@ pub(super) async fn lines(
     let names: Vec<LockName> = names.into_iter().filter(|name| name.as_str().starts_with(prefix)).collect();
     let mut found = Vec::new();
     for some in names.chunks(LINES_AT_ONCE) {
-        let lines = entries(&backend.nodes, &backend.naming, some, deadline).await?;
-        found.extend(some.iter().zip(lines).map(|(name, line)| line.status(name)));
+        let queues = entries(&backend.nodes, &backend.naming, some, deadline).await?;
+        found.extend(some.iter().zip(queues).map(|(name, queue)| queue.status(name)));
     }
     found.retain(|status| !status.is_empty());
     Ok(found)
 }
 
-impl Line {
+impl Queue {
     fn merge<'a>(key: String, nodes: usize, replies: impl Iterator<Item = &'a Value>) -> FaultResult<Self> {
-        let mut line = Self { key, nodes, answered: 0, values: Vec::new(), entries: Vec::new() };
+        let mut queue = Self { key, nodes, answered: 0, values: Vec::new(), entries: Vec::new() };
         let mut found: BTreeMap<ClaimId, Found> = BTreeMap::new();
         for reply in replies {
             let Value::Array(parts) = reply else { return Err(fault::nonsense("no queue")) };
             let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
                 return Err(fault::nonsense("no queue"));
             };
-            line.answered += 1;
+            queue.answered += 1;
             let value = value_of(value);
             for entry in entries {
                 Found::add(&mut found, entry, value.as_deref());
             }
             let foreign = text(foreign).and_then(|id| id.parse().ok());
-            line.values.extend(value.map(|says| KeyValue { says, left: life(left), foreign }));
+            queue.values.extend(value.map(|says| KeyValue { says, left: life(left), foreign }));
         }
-        line.entries = found.into_values().collect();
-        line.entries.sort_by_key(|found| (found.score, found.id));
-        Ok(line)
+        queue.entries = found.into_values().collect();
+        queue.entries.sort_by_key(|found| (found.score, found.id));
+        Ok(queue)
     }
 
     /// Whether so many nodes, and those that have not answered, could be a majority.
@@ -267,8 +267,8 @@ mod tests {
     fn a_node_to_which_the_claim_came_back_changes_neither_its_token_nor_since_when_it_holds() {
         let name: LockName = "x".parse().expect("a name");
         let status = |nodes: &[Value]| {
-            let line = Line::merge("x".to_owned(), nodes.len(), nodes.iter()).expect("a line");
-            line.status(&name).holders.remove(0)
+            let queue = Queue::merge("x".to_owned(), nodes.len(), nodes.iter()).expect("a queue");
+            queue.status(&name).holders.remove(0)
         };
         let held = |micros: u64| Some(SystemTime::UNIX_EPOCH + Duration::from_micros(micros));
         let back = node("70", "60", None);

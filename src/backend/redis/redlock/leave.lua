@@ -2,15 +2,15 @@
 -- script has written, a server without memory lets it write the rest.
 for n = 1, names do
   local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'held', 'gone')
-  local value, line, holds = value_of(n), line_key(n), holders_key(n)
+  local value, queue, holds = value_of(n), queue_key(n), holders_key(n)
   local only = redis.call('ZRANGE', holds, 0, 1)
   local alone = c[2] and value == proof(c[1], id) and #only == 1 and only[1] == id and ARGV[more + 1] == '0'
-    and redis.call('EXISTS', line) == 0
+    and redis.call('EXISTS', queue) == 0
   if alone then
     -- The usual case, in as few steps as it can be: nobody else is there.
     redis.call('DEL', lock_key(n), holds, claim_key(n))
   else
-    redis.call('ZREM', line, id)
+    redis.call('ZREM', queue, id)
     redis.call('ZREM', holds, id)
     if value == id then redis.call('DEL', lock_key(n)) end
     -- What keeps the id out stays: whoever withdraws may not be the last who says something of it.

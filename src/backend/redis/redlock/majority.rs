@@ -60,7 +60,7 @@ pub(super) fn won(
     Some(won)
 }
 
-/// How many node claims are in all their lines, with a part of the hold if there is one, and have not run out.
+/// How many node claims are in all their queues, with a part of the hold if there is one, and have not run out.
 pub(super) fn alive(node_claims: &[NodeClaim], hold: Option<&Grant>, ttl: Duration, now: Moment) -> usize {
     let carries = |node_claim: &NodeClaim| {
         hold.is_none_or(|hold| {

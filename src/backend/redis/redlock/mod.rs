@@ -1,7 +1,7 @@
 //! Redlock: locks on several independent Redis servers, of which a majority decides.
 //!
-//! A claim enters the lines of all nodes at once and holds when more than half of them have given it the lock, for as
-//! long as the shortest-lived of these lasts, counted from when each was asked. Each node keeps its line as one server
+//! A claim enters the queues of all nodes at once and holds when more than half of them have given it the lock, for as
+//! long as the shortest-lived of these lasts, counted from when each was asked. Each node keeps its queue as one server
 //! does, but in an order that all nodes come to: by the time of arrival by which a majority knew of it. Whoever holds at a
 //! minority gives that back as soon as somebody waits there who comes first, so that of claims that came at the same
 //! moment exactly one gets the lock. A node's word counts only if it has run for longer than any ttl: a restarted one
@@ -82,20 +82,20 @@ impl Backend for RedlockBackend {
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let line = inspect::line(&self.nodes, &self.naming, name, deadline).await;
-        Ok(line.during(NAME, "inspect the queue", Some(name))?.status(name))
+        let queue = inspect::queue(&self.nodes, &self.naming, name, deadline).await;
+        Ok(queue.during(NAME, "inspect the queue", Some(name))?.status(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let lines = inspect::lines(self, prefix, deadline).await;
-        lines.during(NAME, "list the queues", None)
+        let queues = inspect::queues(self, prefix, deadline).await;
+        queues.during(NAME, "list the queues", None)
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         // Tracking everything that is read is a matter of whole connections.
         let own = nodes(&self.config, self.clock);
-        let line = observe::WatchedLine::new(own, self.naming.clone());
-        Ok(Box::new(QueueObserver::new(NAME, self.clock, name.clone(), line)))
+        let queue = observe::WatchedLine::new(own, self.naming.clone());
+        Ok(Box::new(QueueObserver::new(NAME, self.clock, name.clone(), queue)))
     }
 
     async fn evict(

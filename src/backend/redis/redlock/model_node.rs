@@ -40,7 +40,7 @@ struct Part {
 /// One node.
 #[derive(Default)]
 pub(super) struct Node {
-    line: BTreeSet<(u64, usize)>,
+    queue: BTreeSet<(u64, usize)>,
     holds: BTreeMap<usize, Part>,
     wishes: BTreeMap<usize, u32>,
     fence: u64,
@@ -56,7 +56,7 @@ impl Node {
         let wish = self.wishes.get(&who).copied().filter(|slot| self.used(*slot).is_none());
         let lowest = || (1..=u32::MAX).find(|slot| self.used(*slot).is_none()).filter(|_| score != 0);
         let slot = wish.or_else(lowest);
-        self.line.remove(&(score, who));
+        self.queue.remove(&(score, who));
         self.holds.insert(who, Part { score, token: self.fence, slot, behind: false });
     }
 
@@ -71,7 +71,7 @@ impl Node {
                 told.insert(who);
             }
         }
-        while let Some((score, who)) = self.line.first().copied() {
+        while let Some((score, who)) = self.queue.first().copied() {
             let open = rules.door && self.holds.values().any(|part| part.score != 0);
             if self.holds.len() < slots as usize && (!open || score == 0) {
                 self.grant(who, score, hint);
@@ -91,7 +91,7 @@ impl Node {
 
     fn put_back(&mut self, who: usize, score: u64, wish: Option<u32>) {
         self.holds.remove(&who);
-        self.line.insert((score, who));
+        self.queue.insert((score, who));
         self.wishes.remove(&who);
         self.wishes.extend(wish.map(|slot| (who, slot)));
     }
@@ -99,9 +99,9 @@ impl Node {
     fn place(&mut self, who: usize, score: u64) {
         if let Some(part) = self.holds.get_mut(&who) {
             part.score = if part.score == 0 { 0 } else { score };
-        } else if let Some(at) = self.line.iter().find(|(at, id)| *id == who && *at != 0).copied() {
-            self.line.remove(&at);
-            self.line.insert((score, who));
+        } else if let Some(at) = self.queue.iter().find(|(at, id)| *id == who && *at != 0).copied() {
+            self.queue.remove(&at);
+            self.queue.insert((score, who));
         }
     }
 
@@ -121,9 +121,9 @@ impl Node {
         } else if let Some(part) = self.holds.get_mut(&who).filter(|part| Some(part.token) == given) {
             (part.score, part.behind) = (0, false);
         }
-        if let Some(at) = self.line.iter().find(|(_, id)| *id == who).copied() {
-            self.line.remove(&at);
-            self.line.insert((0, who));
+        if let Some(at) = self.queue.iter().find(|(_, id)| *id == who).copied() {
+            self.queue.remove(&at);
+            self.queue.insert((0, who));
             self.wishes.insert(who, slot);
         }
     }
@@ -131,9 +131,9 @@ impl Node {
     pub(super) fn take(&mut self, rules: Rules, slots: u32, who: usize, request: Request, time: u64) {
         match request {
             Request::Enter => {
-                let last = self.line.iter().map(|(at, _)| *at).chain(self.holds.values().map(|p| p.score));
+                let last = self.queue.iter().map(|(at, _)| *at).chain(self.holds.values().map(|p| p.score));
                 let at = time.max(last.max().unwrap_or(0) + 1);
-                self.line.insert((at, who));
+                self.queue.insert((at, who));
             }
             Request::Order(score) => self.place(who, score),
             Request::GiveBack { token, wish } => {
@@ -150,7 +150,7 @@ impl Node {
             Request::Move(_) => {}
             Request::Confirm { token, slot, given } => self.confirm(rules, who, token, slot, given),
             Request::Leave => {
-                self.line.retain(|(_, id)| *id != who);
+                self.queue.retain(|(_, id)| *id != who);
                 self.holds.remove(&who);
                 self.wishes.remove(&who);
             }
@@ -163,7 +163,7 @@ impl Node {
         let granted = part
             .and_then(|part| FencingToken::new(part.token).map(|token| Granted { token, slot: part.slot }));
         let base = row::Row { granted, ..row::Row::default() };
-        let waits = self.line.iter().find(|(_, id)| *id == who).map(|(at, _)| *at);
+        let waits = self.queue.iter().find(|(_, id)| *id == who).map(|(at, _)| *at);
         Row {
             base,
             score: part.map(|part| part.score).or(waits),

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) enum Phase {
     /// The node has not said yet.
     Unknown,
-    /// In all its lines, waiting or holding.
+    /// In all its queues, waiting or holding.
     In,
     /// The node knows nothing of it: it expired, or the node lost its data.
     Missing,
@@ -138,10 +138,9 @@ impl NodeClaim {
     }
 
     pub(super) fn is_due(&self, now: Moment) -> bool {
-        let told = self
-            .armed
-            .as_ref()
-            .is_none_or(|armed| !armed.connection.is_open() || armed.connection.told() != armed.told);
-        !self.looking && (now >= self.look_at || (told && self.fault.is_none()))
+        let notified = self.armed.as_ref().is_none_or(|armed| {
+            !armed.connection.is_open() || armed.connection.notified_count() != armed.notified
+        });
+        !self.looking && (now >= self.look_at || (notified && self.fault.is_none()))
     }
 }

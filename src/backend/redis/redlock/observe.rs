@@ -1,4 +1,4 @@
-//! Observing one line: the nodes tell of changed keys, the line itself says what changed.
+//! Observing one queue: the nodes tell of changed keys, the queue itself says what changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::inspect;
 use crate::backend::claim_state::POLL;
 use crate::backend::fault::FaultResult;
 use crate::backend::observe::{LOOK, Watched, first_expiry};
-use crate::backend::redis::connection::{Connection, any_news};
+use crate::backend::redis::connection::{Connection, any_notified};
 use crate::backend::redis::keys::Naming;
 use crate::backend::redis::observe::tracking;
 use crate::lock::{LockName, LockStatus, Moment};
@@ -16,18 +16,18 @@ use crate::lock::{LockName, LockStatus, Moment};
 /// How long a look waits for nodes to say that they will tell of changes.
 const LISTEN: Duration = Duration::from_millis(250);
 
-/// One line, on connections of its own.
+/// One queue, on connections of its own.
 #[derive(Debug)]
 pub(super) struct WatchedLine {
     nodes: Arc<Nodes>,
     naming: Naming,
     /// What each node that tells of changes had told before the last look.
-    told: Vec<(Arc<Connection>, u64)>,
+    notified: Vec<(Arc<Connection>, u64)>,
 }
 
 impl WatchedLine {
     pub(super) fn new(nodes: Arc<Nodes>, naming: Naming) -> Self {
-        Self { nodes, naming, told: Vec::new() }
+        Self { nodes, naming, notified: Vec::new() }
     }
 
     /// Has each node tell of what is read from then on.
@@ -36,13 +36,13 @@ impl WatchedLine {
             let service = Arc::clone(service);
             tokio::spawn(async move { tracking(&service, None, deadline).await })
         });
-        self.told.clear();
+        self.notified.clear();
         for one in listening.collect::<Vec<_>>() {
             let asked = tokio::select! {
                 asked = one => asked.ok().and_then(FaultResult::ok),
                 () = self.nodes.services[0].clock.sleep_until(deadline) => None,
             };
-            self.told.extend(asked.filter(|(connection, _)| connection.tells.get() == Some(&true)));
+            self.notified.extend(asked.filter(|(connection, _)| connection.can_notify.get() == Some(&true)));
         }
     }
 }
@@ -51,16 +51,16 @@ impl Watched for WatchedLine {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let begin = self.nodes.services[0].clock.now();
         self.listen(begin + LISTEN).await;
-        Ok(inspect::line(&self.nodes, &self.naming, name, begin + LOOK).await?.status(name))
+        Ok(inspect::queue(&self.nodes, &self.naming, name, begin + LOOK).await?.status(name))
     }
 
     async fn notified(&mut self) -> FaultResult<()> {
-        any_news(&self.told).await;
+        any_notified(&self.notified).await;
         Ok(())
     }
 
     fn next_look(&mut self, status: &LockStatus, _: bool, now: Moment) -> Moment {
-        let all_tell = self.told.len() == self.nodes.services.len();
-        first_expiry(status, now).min(if all_tell { Moment::NEVER } else { now + POLL })
+        let all_notify = self.notified.len() == self.nodes.services.len();
+        first_expiry(status, now).min(if all_notify { Moment::NEVER } else { now + POLL })
     }
 }

@@ -2,20 +2,20 @@
 -- place of older waiters that say so too. Only claims that have their place are compared.
 local score, by, newest = ARGV[more], ARGV[more + 1], ARGV[more + 2]
 for n = 1, names do
-  local line, holds = line_key(n), holders_key(n)
-  for _, key in ipairs({ line, holds }) do
+  local queue, holds = queue_key(n), holders_key(n)
+  for _, key in ipairs({ queue, holds }) do
     local at = redis.call('ZSCORE', key, id)
     -- One that holds a majority has its place; this has come late.
     if at and at ~= '0' then redis.call('ZADD', key, score, id) end
   end
   if newest == '1' and redis.call('EXISTS', claim_key(n)) == 1 then
     redis.call('HSET', claim_key(n), 'newest', score, 'who', by)
-    for _, who in ipairs(redis.call('ZRANGE', line, 0, -1)) do
+    for _, who in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
       local c = redis.call('HMGET', claim_of(n, who), 'newest', 'who')
       if who ~= id and c[1] then
         if tonumber(c[1]) < tonumber(score) then
           remove(n, who, 'superseded', by)
-        elseif redis.call('ZSCORE', line, id) then
+        elseif redis.call('ZSCORE', queue, id) then
           remove(n, id, 'superseded', c[2])
         end
       end

@@ -1,4 +1,4 @@
--- What the lines of one node are, and what keeps them in order.
+-- What the queues of one node are, and what keeps them in order.
 -- The proposal, unless it would fall back or is far from this node's clock.
 local function next_token(n)
   local last = tonumber(redis.call('HGET', counters_key(n), 'fence') or 0)
@@ -26,7 +26,7 @@ local function grant(n, who, score, mode, used)
   local left = math.max(redis.call('PTTL', key), 1)
   redis.call('HSET', key, 'token', token, 'held', string.format('%.0f', now))
   redis.call('HDEL', key, 'top', 'behind')
-  redis.call('ZREM', line_key(n), who)
+  redis.call('ZREM', queue_key(n), who)
   redis.call('ZADD', holders_key(n), score, who)
   keep(holders_key(n), left)
   if mode ~= 'exclusive' then left = math.max(left, redis.call('PTTL', lock)) end
@@ -81,7 +81,7 @@ end
 -- Takes out who is gone, gives what is free in order, tells the first who still waits that it is the first, and
 -- those who hold here out of their order that somebody before them waits.
 local function settle(n)
-  local lock, line, value = lock_key(n), line_key(n), value_of(n)
+  local lock, queue, value = lock_key(n), queue_key(n), value_of(n)
   local here = holders(n, value)
   if here.kept == 0 and is_marker(value) then
     redis.call('DEL', lock)
@@ -95,13 +95,13 @@ local function settle(n)
     end
   end
   while true do
-    local head = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+    local head = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
     local who, score = head[1], head[2]
     if not who then break end
     local key = claim_of(n, who)
     local c = redis.call('HMGET', key, 'mode', 'gone')
     if not c[1] or c[2] then
-      redis.call('ZREM', line, who)
+      redis.call('ZREM', queue, who)
     elseif may_hold(c[1], score, value, here) then
       grant(n, who, score, c[1], here.used)
       value, here.kept, here.kind = proof(c[1], who), here.kept + 1, c[1]
@@ -125,15 +125,15 @@ local function give_back(n, token, wish)
   local score = redis.call('ZSCORE', holds, id)
   if not score or redis.call('HGET', key, 'token') ~= token then return end
   redis.call('ZREM', holds, id)
-  redis.call('ZADD', line_key(n), score, id)
+  redis.call('ZADD', queue_key(n), score, id)
   redis.call('HDEL', key, 'token', 'slot', 'held', 'behind', 'wish')
   if wish ~= '' then redis.call('HSET', key, 'wish', wish) end
   if value_of(n) == id then redis.call('DEL', lock_key(n)) end
 end
 
--- Takes a claim out of the line for good and leaves word of why.
+-- Takes a claim out of the queue for good and leaves word of why.
 local function remove(n, who, why, by)
-  redis.call('ZREM', line_key(n), who)
+  redis.call('ZREM', queue_key(n), who)
   redis.call('ZREM', holders_key(n), who)
   if value_of(n) == who then redis.call('DEL', lock_key(n)) end
   local key = claim_of(n, who)
@@ -144,7 +144,7 @@ end
 local function horizon(n, top, mode, rank)
   local own = redis.call('PTTL', claim_key(n))
   if not top and rank > 0 then
-    local before = redis.call('ZRANGE', line_key(n), rank - 1, rank - 1)[1]
+    local before = redis.call('ZRANGE', queue_key(n), rank - 1, rank - 1)[1]
     return least(own, redis.call('PTTL', claim_of(n, before)))
   end
   if string.sub(mode, 1, 6) == 'slots:' then
@@ -155,7 +155,7 @@ local function horizon(n, top, mode, rank)
   return least(own, redis.call('PTTL', lock_key(n)))
 end
 
--- How the claim stands in one line of this node.
+-- How the claim stands in one queue of this node.
 local function standing(n)
   local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top', 'behind')
   local mode, token, gone = c[1], c[2], c[4]
@@ -166,7 +166,7 @@ local function standing(n)
   for part = 8, 18 do row[part] = false end
   row[18] = redis.call('HGET', counters_key(n), 'fence')
   if gone then return row end
-  row[15] = redis.call('ZSCORE', token and holders_key(n) or line_key(n), id)
+  row[15] = redis.call('ZSCORE', token and holders_key(n) or queue_key(n), id)
   row[16] = c[8]
   if string.sub(mode, 1, 6) == 'slots:' then
     -- Of those who hold a majority; 0 is one whose slot another has here.
@@ -180,13 +180,13 @@ local function standing(n)
     row[8], row[9] = 0, redis.call('PTTL', claim_key(n))
     return row
   end
-  local rank = redis.call('ZRANK', line_key(n), id)
+  local rank = redis.call('ZRANK', queue_key(n), id)
   if not rank then
     row[3] = 'lost'
     return row
   end
   row[8], row[9] = rank, horizon(n, c[7], mode, rank)
-  local lead = redis.call('ZRANGE', holders_key(n), 0, 0)[1] or redis.call('ZRANGE', line_key(n), 0, 0)[1]
+  local lead = redis.call('ZRANGE', holders_key(n), 0, 0)[1] or redis.call('ZRANGE', queue_key(n), 0, 0)[1]
   local l = redis.call('HMGET', claim_of(n, lead), 'about', 'label', 'token', 'slot', 'held')
   row[10], row[11], row[12], row[13], row[14] = l[1], l[2], l[3], l[4], l[5]
   return row

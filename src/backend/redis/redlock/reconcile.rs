@@ -8,7 +8,7 @@ use super::node_claim::{NodeClaim, Phase};
 use super::reply::Row;
 use super::script::{ADJUST, CONFIRM, LOOK, ORDER};
 use crate::backend::claim_state::{POLL, SHORT_HOLD};
-use crate::backend::redis::connection::{Connection, any_news};
+use crate::backend::redis::connection::{Connection, any_notified};
 use crate::backend::redis::script::Step;
 use crate::clock::Alarm;
 use crate::lock::{Grant, Granted, Mode, Moment};
@@ -113,7 +113,7 @@ impl Core {
         Some(self.step(&CONFIRM, hint, &words))
     }
 
-    /// Without a majority: everywhere the same place in the line; everything goes back for which somebody waits who comes
+    /// Without a majority: everywhere the same place in the queue; everything goes back for which somebody waits who comes
     /// first; and of slots that differ those go back that are not the one to be had everywhere.
     fn make_way(&self, inner: &mut Inner, now: Moment, hint: u64) -> Plan {
         let names = 0..self.names.len();
@@ -250,7 +250,7 @@ impl Core {
             }
             if !node_claim.looking {
                 next = Some(next.map_or(node_claim.look_at, |next| next.min(node_claim.look_at)));
-                listened.extend(node_claim.armed.as_ref().map(|a| (Arc::clone(&a.connection), a.told)));
+                listened.extend(node_claim.armed.as_ref().map(|a| (Arc::clone(&a.connection), a.notified)));
             }
         }
         (next.unwrap_or(Moment::NEVER), listened)
@@ -264,7 +264,7 @@ impl Core {
             let (next, listened) = self.look_around();
             tokio::select! {
                 () = self.stir.notified() => {}
-                () = any_news(&listened) => {}
+                () = any_notified(&listened) => {}
                 () = alarm.sleep_until(self.clock, next) => {}
             }
             // Time alone may have changed it, where a node abstained.

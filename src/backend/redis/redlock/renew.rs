@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::client::RedlockBackend;
-use super::core::{on_lines, proposal};
+use super::core::{on_queues, proposal};
 use super::fan_out::{self, STRAGGLE};
 use super::inspect;
 use super::reply::{Position, Reply};
@@ -23,15 +23,15 @@ pub(super) async fn renew(
     deadline: Moment,
 ) -> FaultResult<bool> {
     let nodes = &backend.nodes;
-    let line = inspect::line(nodes, &backend.naming, name, deadline).await?;
-    let holds = line.status(name).holders.iter().any(|holder| holder.claim == Some(id));
-    let Some(found) = line.entries.iter().find(|found| found.id == id).filter(|_| holds) else {
+    let queue = inspect::queue(nodes, &backend.naming, name, deadline).await?;
+    let holds = queue.status(name).holders.iter().any(|holder| holder.claim == Some(id));
+    let Some(found) = queue.entries.iter().find(|found| found.id == id).filter(|_| holds) else {
         return Ok(false);
     };
     let names = found.record.names(name);
     let keys = keys_of(&backend.naming, &names)?;
     let ttl = millis(Duration::from_millis(found.record.ttl_ms));
-    let step = on_lines(&RENEW, &keys, id, proposal(), &[ttl]);
+    let step = on_queues(&RENEW, &keys, id, proposal(), &[ttl]);
     let parse = |reply| match Reply::parse(&reply, &keys)? {
         Reply::Position(position) => Ok(position),
         Reply::Mismatch(_) | Reply::Number(_) => Err(fault::nonsense("no answer to a renewal")),

@@ -12,7 +12,7 @@ use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::row;
 use crate::lock::{Granted, Mode};
 
-/// One line's row of `position` in `quorum.lua`.
+/// One queue's row of `position` in `quorum.lua`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Row {
     pub(super) base: row::Row,

@@ -6,34 +6,34 @@ macro_rules! text {
     ($($file:literal),+) => { concat!($(include_str!($file)),+) };
 }
 
-/// What follows on the library for lines.
-macro_rules! on_lines {
+/// What follows on the library for queues.
+macro_rules! on_queues {
     ($($file:literal),+) => { text!("head.lua", "../clock.lua", "../common.lua", "quorum.lua", $($file),+) };
 }
 
 pub(super) static ENTER: Script =
-    Script::entering("8dbf38073adfb58de60d70602a0bc1a293027d43", on_lines!("enter.lua"));
+    Script::entering("9d7a95a9efc8ace39cab59cc08c96254d846e481", on_queues!("enter.lua"));
 pub(super) static ORDER: Script =
-    Script::new("8255b2a3d48cff7b694dc4001ed7c8310eeb4b4a", on_lines!("order.lua"));
+    Script::new("dd15c2409e019ea289287f75a4cabb75574734c8", on_queues!("order.lua"));
 pub(super) static ADJUST: Script =
-    Script::new("a0ee1247a8837561e8bd54804037f5b6531dec3c", on_lines!("adjust.lua"));
+    Script::new("c78dfde4eae50aa5b365ce6349c2de4cfa89961c", on_queues!("adjust.lua"));
 pub(super) static CONFIRM: Script =
-    Script::new("a12820af394c3dd21cb20f1984caa802f361d7d2", on_lines!("confirm.lua"));
+    Script::new("8f79897c0df518674c3c101bd1efd5d5a911608a", on_queues!("confirm.lua"));
 pub(super) static LOOK: Script =
-    Script::new("35ed4d6614446663bd117c87c1e0034a8b7765da", on_lines!("look.lua"));
+    Script::new("cfad04e5f6eebb89b0084f60c5e0d9857dbe4107", on_queues!("look.lua"));
 pub(super) static RENEW: Script =
-    Script::new("b2daa56b27e7825664ea8a4d647b65a4def66941", on_lines!("renew.lua"));
+    Script::new("9eb5e0039da780d9247631c8e969a17c17b697a8", on_queues!("renew.lua"));
 pub(super) static LEAVE: Script =
-    Script::leaving("1533c40426cb53c5f2af74f397d2b1165b7e1107", on_lines!("leave.lua"));
+    Script::leaving("b37d0ee122750e41d27c2fd80a8d0e796b60dcd5", on_queues!("leave.lua"));
 pub(super) static PUBLISH: Script =
-    Script::new("1831da8a5064c27fd08c252fc4a0faf49f248964", on_lines!("../publish.lua"));
-pub(super) static EVICT: Script = Script::in_full(on_lines!("../evict.lua"));
+    Script::new("7bb073a980bc54cfac75fef1d13be2a0096d9b8e", on_queues!("../publish.lua"));
+pub(super) static EVICT: Script = Script::in_full(on_queues!("../evict.lua"));
 pub(super) static EVICT_FOREIGN: Script = Script::new(
-    "94f10a079fb104ea458b93f311228afbbbb7c73e",
-    on_lines!("../foreign.lua", "../evict_foreign.lua"),
+    "b0d864c9ff6eb579d4f9dde40b5d7529e6d3b49c",
+    on_queues!("../foreign.lua", "../evict_foreign.lua"),
 );
 pub(super) static INSPECT: Script =
-    Script::new("1092b2a60f3574980f4ad494094c6a58ca293227", text!("../foreign.lua", "inspect.lua"));
+    Script::new("97f308fdf3abddf624cb543495340e3fac26ee11", text!("../foreign.lua", "inspect.lua"));
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use crate::backend::sql::dialect::Session;
 use crate::backend::sql::examine::of_backup;
 use crate::backend::{Examination, Risk};
 
-/// So few connections are left that a line of waiters may use them up.
+/// So few connections are left that a queue of waiters may use them up.
 const FEW: u64 = 20;
 
 const QUESTION: &str = "SELECT @@version;\

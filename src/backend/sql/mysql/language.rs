@@ -107,7 +107,7 @@ pub(super) fn remove_if_alone(tables: &Tables, claim: &str, locks: &[String]) ->
 }
 
 /// Gives the first one its fence, and notes from whom: the presence lock of that claim is free when this is on disk, whereas a
-/// row that can be read need not be. Who has a slot to find, or stands in other lines too, is woken and fetches it.
+/// row that can be read need not be. Who has a slot to find, or stands in other queues too, is woken and fetches it.
 pub(super) fn hand_over(tables: &Tables, lock: &str, from: &str) -> String {
     let (claims, fences) = (&tables.claim, &tables.lock);
     format!(
@@ -223,13 +223,13 @@ pub(super) fn wake_next(
     slots: u32,
 ) -> String {
     let claims = &tables.claim;
-    let (bed, listener) = (session_locks.used('s', "w.claim"), session_locks.used('e', "w.claim"));
+    let (sleeping, listening) = (session_locks.used('s', "w.claim"), session_locks.used('e', "w.claim"));
     let living = |c: &str| format!("FROM {claims} {c} WHERE {c}.name = {lock} AND {c}.lease_until > {NOW}");
     format!(
         "SET @dlock_last = GREATEST((SELECT f.seq {first} ORDER BY f.seq LIMIT 1), COALESCE(\
          (SELECT x.seq - 1 {beyond} AND x.mode <> 'shared' ORDER BY x.seq LIMIT 1 OFFSET {slots}), \
          9223372036854775807));\
-         SELECT COALESCE({bed}, IF(@dlock_presence = 1, NULL, {listener})) AS {WAKE} FROM {claims} w \
+         SELECT COALESCE({sleeping}, IF(@dlock_presence = 1, NULL, {listening})) AS {WAKE} FROM {claims} w \
          WHERE w.name = {lock} AND w.seq <= @dlock_last AND (w.fence IS NULL OR w.given_by = {from});",
         first = living("f"),
         beyond = living("x"),
@@ -238,10 +238,10 @@ pub(super) fn wake_next(
 
 pub(super) fn wake(tables: &Tables, session_locks: &SessionLocks, condition: &str) -> String {
     let claims = &tables.claim;
-    let (bed, listener) = (session_locks.used('s', "c.claim"), session_locks.used('e', "c.claim"));
+    let (sleeping, listening) = (session_locks.used('s', "c.claim"), session_locks.used('e', "c.claim"));
     // What a departure has left there must not matter.
     format!(
-        "SET @dlock_presence = NULL;SELECT COALESCE({listener}, {bed}) AS {WAKE} FROM {claims} c WHERE {condition};"
+        "SET @dlock_presence = NULL;SELECT COALESCE({listening}, {sleeping}) AS {WAKE} FROM {claims} c WHERE {condition};"
     )
 }
 
@@ -269,9 +269,9 @@ pub(super) fn rights(config: &MysqlConfig) -> Vec<String> {
     let Tables { lock, claim, .. } = &config.tables;
     let grant =
         |table: &String| format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO 'SOMEBODY'@'%';");
-    let mut lines = vec!["-- Who uses locks needs:".to_owned()];
-    lines.extend([lock, claim].map(grant));
-    lines
+    let mut queues = vec!["-- Who uses locks needs:".to_owned()];
+    queues.extend([lock, claim].map(grant));
+    queues
 }
 
 #[cfg(test)]

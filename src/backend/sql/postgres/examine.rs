@@ -11,7 +11,7 @@ use crate::backend::{Examination, Risk};
 
 /// The first version with everything that is used, as the server counts.
 const LEAST: u64 = 130_000;
-/// So few connections are left that a line of waiters may use them up.
+/// So few connections are left that a queue of waiters may use them up.
 const FEW: u64 = 10;
 
 const QUESTION: &str = "SELECT current_setting('server_version'), current_setting('server_version_num'), \

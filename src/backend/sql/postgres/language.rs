@@ -72,7 +72,7 @@ pub(super) fn grant_first(tables: &Tables, claim: &str, locks: &[String]) -> Str
     sql
 }
 
-/// The lowest slot that nobody in the line has.
+/// The lowest slot that nobody in the queue has.
 fn lowest_slot(claims: &str) -> String {
     let free = |slot: &str| {
         format!("NOT EXISTS (SELECT 1 FROM {claims} v WHERE v.name = c.name AND v.slot = {slot})")
@@ -110,7 +110,7 @@ pub(super) fn remove_if_alone(tables: &Tables, claim: &str, locks: &[String]) ->
 }
 
 /// Gives the first one its fence, in the commit that lets it hold, which then has to reach the disk before the message
-/// goes out. Who has a slot to find, or stands in other lines too, is woken and fetches it. The message says nothing:
+/// goes out. Who has a slot to find, or stands in other queues too, is woken and fetches it. The message says nothing:
 /// whoever may connect can send any, so that whoever gets one reads its row.
 pub(super) fn hand_over(tables: &Tables, lock: &str) -> String {
     let (claims, locks) = (&tables.claim, &tables.lock);
@@ -147,7 +147,7 @@ pub(super) fn listen(claim: ClaimId) -> String {
     format!("LISTEN \"{CHANNEL}{claim}\";")
 }
 
-/// The channel of those who watch a line, and the advisory lock by which they are known to be there.
+/// The channel of those who watch a queue, and the advisory lock by which they are known to be there.
 fn watchers(tables: &Tables, lock: &str) -> (String, i64) {
     let mut hash = Sha256::new();
     hash.update(tables.claim.as_bytes());

@@ -1,4 +1,4 @@
--- What lines are, and what keeps them in order.
+-- What queues are, and what keeps them in order.
 local function grant(n, who, mode, used)
   local key, lock = claim_of(n, who), lock_key(n)
   local last = tonumber(redis.call('HGET', counters_key(n), 'fence') or 0)
@@ -23,13 +23,13 @@ local function may_hold(mode, value, kept, kind)
   return kept < tonumber(string.sub(mode, 7))
 end
 
--- Takes out who is gone at the front of the line, gives what is free in order of arrival, and tells the first who
+-- Takes out who is gone at the front of the queue, gives what is free in order of arrival, and tells the first who
 -- still waits that it is the first. Looks at nobody behind that one.
 local function settle(n)
-  local lock, line, value = lock_key(n), line_key(n), value_of(n)
+  local lock, queue, value = lock_key(n), queue_key(n), value_of(n)
   local at, kept, kind, longest, used = 0, 0, false, 0, {}
   while true do
-    local who = redis.call('ZRANGE', line, at, at)[1]
+    local who = redis.call('ZRANGE', queue, at, at)[1]
     if not who then break end
     local key, keep = claim_of(n, who), false
     local c = redis.call('HMGET', key, 'mode', 'token', 'slot')
@@ -38,7 +38,7 @@ local function settle(n)
     if not c[1] or c[2] then
       keep = value == proof(mode, who)
       if not keep then
-        redis.call('ZREM', line, who)
+        redis.call('ZREM', queue, who)
         if c[1] then redis.call('HSET', key, 'gone', 'lost') end
       end
     else
@@ -65,9 +65,9 @@ local function settle(n)
   end
 end
 
--- Takes a claim out of the line for good and leaves word of why.
+-- Takes a claim out of the queue for good and leaves word of why.
 local function remove(n, who, why, by)
-  redis.call('ZREM', line_key(n), who)
+  redis.call('ZREM', queue_key(n), who)
   if value_of(n) == who then redis.call('DEL', lock_key(n)) end
   local key = claim_of(n, who)
   if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'gone', why, 'by', by) end
@@ -77,20 +77,20 @@ end
 local function horizon(n, top, mode, value, ahead)
   local own = redis.call('PTTL', claim_key(n))
   if not top and ahead > 0 then
-    local before = redis.call('ZRANGE', line_key(n), ahead - 1, ahead - 1)[1]
+    local before = redis.call('ZRANGE', queue_key(n), ahead - 1, ahead - 1)[1]
     return least(own, redis.call('PTTL', claim_of(n, before)))
   end
   if string.sub(mode, 1, 6) ~= 'slots:' or not is_marker(value) then
     return least(own, redis.call('PTTL', lock_key(n)))
   end
-  for _, who in ipairs(redis.call('ZRANGE', line_key(n), 0, ahead - 1)) do
+  for _, who in ipairs(redis.call('ZRANGE', queue_key(n), 0, ahead - 1)) do
     own = least(own, redis.call('PTTL', claim_of(n, who)))
   end
   return own
 end
 
--- How the claim stands in one line.
-local function standing(n)
+-- How the claim stands in one queue.
+local function position(n)
   local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top')
   local mode, token, gone = c[1], c[2], c[4]
   local value = value_of(n)
@@ -105,20 +105,20 @@ local function standing(n)
     row[8], row[9] = 0, redis.call('PTTL', claim_key(n))
     return row
   end
-  row[8] = redis.call('ZRANK', line_key(n), id)
+  row[8] = redis.call('ZRANK', queue_key(n), id)
   if not row[8] then
     row[3] = 'lost'
     return row
   end
   row[9] = horizon(n, c[7], mode, value, row[8])
-  local lead = redis.call('ZRANGE', line_key(n), 0, 0)[1]
+  local lead = redis.call('ZRANGE', queue_key(n), 0, 0)[1]
   local l = redis.call('HMGET', claim_of(n, lead), 'about', 'label', 'token', 'slot', 'held')
   row[10], row[11], row[12], row[13], row[14] = l[1], l[2], l[3], l[4], l[5]
   return row
 end
 
-local function standings()
+local function positions()
   local rows = {}
-  for n = 1, names do rows[n] = standing(n) end
+  for n = 1, names do rows[n] = position(n) end
   return rows
 end

@@ -1,4 +1,4 @@
-//! The text of a line file, pure: a header of one kilobyte, then one record a line.
+//! The text of the file of a queue, pure: a header of one kilobyte, then one record a line.
 //!
 //! ```text
 //! dlock 1 START NEXT LIMIT SUCCESS BOOT "NAME" ... SUM
@@ -23,7 +23,7 @@ const PAGE: u64 = 4096;
 pub(super) enum State {
     /// In the queue, without a hold of its own making.
     Waiting,
-    /// At the head of the line, but somebody outside of it has the lock file.
+    /// At the head of the queue, but somebody outside of it has the lock file.
     Blocked,
     /// Has the lock file, and its token is published.
     Held,
@@ -54,7 +54,7 @@ impl State {
     }
 
     /// Whether the record counts in the queue.
-    pub(super) fn in_line(self) -> bool {
+    pub(super) fn in_queue(self) -> bool {
         matches!(self, Self::Waiting | Self::Blocked | Self::Held)
     }
 }
@@ -62,11 +62,11 @@ impl State {
 /// The FIFO of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Which {
-    /// One of its own, in this line.
+    /// One of its own, in this queue.
     Own,
-    /// One of its own in the line of its first name; the claim is on several.
+    /// One of its own in the queue of its first name; the claim is on several.
     First,
-    /// That of the line, which stays.
+    /// That of the queue, which stays.
     Kept,
 }
 

@@ -1,9 +1,9 @@
-//! A line, put together from the nodes that stand in it.
+//! A queue, put together from the nodes that stand in it.
 
 use super::node::{Node, Part};
 use crate::lock::{ClaimId, Mode, queue};
 
-/// One entry: a node, or the two nodes that a claim of dlock has in a line that Curator's mutex and its
+/// One entry: a node, or the two nodes that a claim of dlock has in a queue that Curator's mutex and its
 /// read/write lock share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Place {
@@ -38,12 +38,12 @@ impl Place {
 
 /// The entries of all claims, whatever their kind, in order; or of one folder of Curator's semaphore.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct Queue {
     pub(super) places: Vec<Place>,
 }
 
-impl Line {
-    /// Puts a line together from the names of children; what stands in no line is passed over.
+impl Queue {
+    /// Puts a queue together from the names of children; what stands in no queue is passed over.
     pub(super) fn of(children: &[String]) -> Self {
         let mut nodes: Vec<Node> = children.iter().filter_map(|name| Node::parse(name)).collect();
         // Sequence numbers wrap: the first is the one that all others are less than half the range after.
@@ -124,7 +124,7 @@ mod tests {
 
     /// The guid and mode of each entry.
     fn read(children: &[String]) -> Vec<(Option<ClaimId>, Mode)> {
-        Line::of(children).places.iter().map(|p| (p.guid(), p.mode())).collect()
+        Queue::of(children).places.iter().map(|p| (p.guid(), p.mode())).collect()
     }
 
     #[test]
@@ -174,13 +174,13 @@ mod tests {
             node(4, Part::Mutex, 6),
             node(4, Part::Writer, 7),
         ];
-        let line = Line::of(&children);
-        let blocker = |at| line.blocker(at).map(|p| p.watched().name.clone());
+        let queue = Queue::of(&children);
+        let blocker = |at| queue.blocker(at).map(|p| p.watched().name.clone());
         assert_eq!(blocker(0), None);
         assert_eq!(blocker(1), Some(children[1].clone()), "a writer waits for the reader's second node");
         assert_eq!(blocker(2), Some(children[3].clone()), "a reader waits for the writer");
         assert_eq!(blocker(3), Some(children[5].clone()));
-        assert_eq!(line.position(&children[4]), Some(2));
-        assert_eq!(line.find(id(4)), Some(3));
+        assert_eq!(queue.position(&children[4]), Some(2));
+        assert_eq!(queue.find(id(4)), Some(3));
     }
 }

@@ -25,7 +25,7 @@ impl Refusal {
     }
 }
 
-/// One claim, in the lines of all its names.
+/// One claim, in the queues of all its names.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) request: Request,
@@ -47,9 +47,9 @@ pub(super) struct Hold {
     pub(super) since: SystemTime,
 }
 
-/// All lines of a server. Every method is one step of the service: nothing happens between its parts.
+/// All queues of a server. Every method is one step of the service: nothing happens between its parts.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct Queues {
     pub(super) mutation: Option<Mutation>,
     /// In order of arrival.
     pub(super) entries: Vec<Entry>,
@@ -61,7 +61,7 @@ pub(super) struct Lines {
     last_shared_token: u64,
 }
 
-impl Lines {
+impl Queues {
     pub(super) fn new(mutation: Option<Mutation>) -> Self {
         Self {
             mutation,
@@ -111,7 +111,7 @@ impl Lines {
         }
     }
 
-    /// Takes the entry out of all lines, for ever.
+    /// Takes the entry out of all queues, for ever.
     pub(super) fn end(&mut self, at: usize, last: ClaimState) {
         let entry = self.entries.remove(at);
         if !self.has(Mutation::TellsNoLoss) {
@@ -121,14 +121,14 @@ impl Lines {
         self.ended.insert(entry.request.id, entry);
     }
 
-    /// The indices of the entries in the line of `name`, in order.
-    pub(super) fn line(&self, name: &LockName) -> Vec<usize> {
-        let in_line = |e: &Entry| e.request.names.iter().any(|n| self.same(n, name));
-        let mut line: Vec<usize> = (0..self.entries.len()).filter(|i| in_line(&self.entries[*i])).collect();
+    /// The indices of the entries in the queue of `name`, in order.
+    pub(super) fn queue(&self, name: &LockName) -> Vec<usize> {
+        let in_queue = |e: &Entry| e.request.names.iter().any(|n| self.same(n, name));
+        let mut queue: Vec<usize> = (0..self.entries.len()).filter(|i| in_queue(&self.entries[*i])).collect();
         if self.has(Mutation::GrantsOutOfOrder) {
-            line.sort_by_key(|i| if self.entries[*i].hold.is_some() { *i } else { usize::MAX - i });
+            queue.sort_by_key(|i| if self.entries[*i].hold.is_some() { *i } else { usize::MAX - i });
         }
-        line
+        queue
     }
 
     fn same(&self, a: &LockName, b: &LockName) -> bool {
@@ -140,29 +140,29 @@ impl Lines {
         }
     }
 
-    pub(super) fn modes(&self, line: &[usize]) -> Vec<Mode> {
-        line.iter().map(|i| self.entries[*i].request.mode).collect()
+    pub(super) fn modes(&self, queue: &[usize]) -> Vec<Mode> {
+        queue.iter().map(|i| self.entries[*i].request.mode).collect()
     }
 
-    /// The entries of the line of `name` that nothing ahead keeps from holding.
+    /// The entries of the queue of `name` that nothing ahead keeps from holding.
     pub(super) fn free(&self, name: &LockName) -> Vec<usize> {
-        let mut line = self.line(name);
-        let modes = self.modes(&line);
+        let mut queue = self.queue(name);
+        let modes = self.modes(&queue);
         let held = queue::held(&modes);
         let extra = match (self.mutation, modes.first()) {
             (Some(Mutation::SlotsAdmitOneTooMany), Some(Mode::Slots(_)))
             | (Some(Mutation::TellsHoldEarly), Some(Mode::Exclusive)) => true,
             (Some(Mutation::Reentrant), Some(_)) => {
-                line.get(held).is_some_and(|i| self.holder(*i) == self.holder(line[0]))
+                queue.get(held).is_some_and(|i| self.holder(*i) == self.holder(queue[0]))
             }
             _ => false,
         };
         if self.has(Mutation::SharedPassesExclusive) && modes.first() == Some(&Mode::Shared) {
-            line.retain(|i| self.entries[*i].request.mode == Mode::Shared);
-            return line;
+            queue.retain(|i| self.entries[*i].request.mode == Mode::Shared);
+            return queue;
         }
-        line.truncate(held + usize::from(extra));
-        line
+        queue.truncate(held + usize::from(extra));
+        queue
     }
 
     fn holder(&self, at: usize) -> &Holder {
@@ -204,7 +204,7 @@ impl Lines {
 
     fn free_slot(&self, name: &LockName, mode: Mode) -> Option<u32> {
         let Mode::Slots(_) = mode else { return None };
-        let taken: Vec<u32> = self.line(name).into_iter().filter_map(|i| self.slot(i, name)).collect();
+        let taken: Vec<u32> = self.queue(name).into_iter().filter_map(|i| self.slot(i, name)).collect();
         (1..=u32::MAX).find(|slot| !taken.contains(slot))
     }
 
@@ -242,15 +242,15 @@ impl Lines {
         names.iter().find(|name| !self.free(name).contains(&at)).unwrap_or(&names[0]).clone()
     }
 
-    /// How many entries stand ahead in any of an entry's lines, and the first of the line it waits in.
+    /// How many entries stand ahead in any of an entry's queues, and the first of the queue it waits in.
     pub(super) fn ahead(&self, at: usize) -> (u32, Option<usize>) {
         let mut all: Vec<usize> = Vec::new();
         for name in &self.entries[at].request.names {
-            all.extend(self.line(name).into_iter().take_while(|i| *i != at));
+            all.extend(self.queue(name).into_iter().take_while(|i| *i != at));
         }
         all.sort_unstable();
         all.dedup();
-        let first = self.line(&self.waited_for(at)).first().copied().filter(|i| *i != at);
+        let first = self.queue(&self.waited_for(at)).first().copied().filter(|i| *i != at);
         (u32::try_from(all.len()).unwrap_or(u32::MAX), first)
     }
 

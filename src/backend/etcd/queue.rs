@@ -1,11 +1,11 @@
-//! A line as others see it.
+//! A queue as others see it.
 
 use std::collections::HashMap;
 
 use etcd_client::{GetOptions, KeyValue, ResponseHeader, Txn};
 
 use super::fault::{Fault, FaultResult};
-use super::keys::{self, Layout, Line};
+use super::keys::{self, Layout, Queue};
 use super::look::{self, Ahead, Answers, Seen};
 use super::stored::{Hold, Stored, instant};
 use super::wire::Wire;
@@ -32,7 +32,7 @@ pub(super) struct Member {
     pub(super) hold: Option<(Hold, i64)>,
 }
 
-/// A line at one revision, in order.
+/// A queue at one revision, in order.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) members: Vec<Member>,
@@ -40,9 +40,9 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    fn of(entries: &[KeyValue], beside: &[KeyValue], line: &Line, revision: i64) -> Self {
-        let (first, end) = line.records();
-        let (hold_first, hold_end) = line.holds();
+    fn of(entries: &[KeyValue], beside: &[KeyValue], queue: &Queue, revision: i64) -> Self {
+        let (first, end) = queue.records();
+        let (hold_first, hold_end) = queue.holds();
         let within = |key: &[u8], a: &str, z: &str| key >= a.as_bytes() && key < z.as_bytes();
         let mut records = HashMap::new();
         let mut holds = HashMap::new();
@@ -61,7 +61,7 @@ impl Snapshot {
                 let record = records.get(lease).filter(|r| r.create_revision() == kv.create_revision());
                 let stored = record.and_then(|r| Stored::parse(r.value()));
                 let hold = holds.get(lease).filter(|_| stored.is_some());
-                let shared = if line.is_shared(kv.key()) { Mode::Shared } else { Mode::Exclusive };
+                let shared = if queue.is_shared(kv.key()) { Mode::Shared } else { Mode::Exclusive };
                 Member {
                     key: kv.key().to_vec(),
                     lease: kv.lease(),
@@ -130,32 +130,33 @@ impl Member {
     }
 }
 
-/// Reads a line at one revision.
-pub(super) async fn read(wire: &Wire, line: &Line, deadline: Moment) -> FaultResult<Snapshot> {
-    read_at(wire, line, 0, deadline).await
+/// Reads a queue at one revision.
+pub(super) async fn read(wire: &Wire, queue: &Queue, deadline: Moment) -> FaultResult<Snapshot> {
+    read_at(wire, queue, 0, deadline).await
 }
 
-/// Reads several lines, as many at one revision as one transaction can.
-pub(super) async fn read_all(wire: &Wire, lines: &[Line], deadline: Moment) -> FaultResult<Vec<Snapshot>> {
-    read_all_at(wire, lines, 0, deadline).await
+/// Reads several queues, as many at one revision as one transaction can.
+pub(super) async fn read_all(wire: &Wire, queues: &[Queue], deadline: Moment) -> FaultResult<Vec<Snapshot>> {
+    read_all_at(wire, queues, 0, deadline).await
 }
 
-/// Reads a line as it was at `revision`; 0 is the newest one.
+/// Reads a queue as it was at `revision`; 0 is the newest one.
 pub(super) async fn read_at(
     wire: &Wire,
-    line: &Line,
+    queue: &Queue,
     revision: i64,
     deadline: Moment,
 ) -> FaultResult<Snapshot> {
-    let snapshots = read_all_at(wire, std::slice::from_ref(line), revision, deadline).await?;
+    let snapshots = read_all_at(wire, std::slice::from_ref(queue), revision, deadline).await?;
     snapshots.into_iter().next().ok_or_else(|| Fault::corrupt("an answer is missing"))
 }
 
-async fn read_all_at(wire: &Wire, lines: &[Line], at: i64, deadline: Moment) -> FaultResult<Vec<Snapshot>> {
-    let mut snapshots = Vec::with_capacity(lines.len());
-    for lines in lines.chunks(look::MOST_OPERATIONS / 2) {
-        let each = lines.iter().flat_map(|line| {
-            [line.entries(), line.beside()].map(|span| look::range(span, GetOptions::new().with_revision(at)))
+async fn read_all_at(wire: &Wire, queues: &[Queue], at: i64, deadline: Moment) -> FaultResult<Vec<Snapshot>> {
+    let mut snapshots = Vec::with_capacity(queues.len());
+    for queues in queues.chunks(look::MOST_OPERATIONS / 2) {
+        let each = queues.iter().flat_map(|queue| {
+            [queue.entries(), queue.beside()]
+                .map(|span| look::range(span, GetOptions::new().with_revision(at)))
         });
         let txn = Txn::new().and_then(each.collect::<Vec<_>>());
         let answer = wire.call(deadline, |mut c| {
@@ -166,18 +167,18 @@ async fn read_all_at(wire: &Wire, lines: &[Line], at: i64, deadline: Moment) -> 
         let newest = answer.header().map_or(0, ResponseHeader::revision);
         let revision = if at > 0 { at } else { newest };
         let mut answers = Answers::of(&answer);
-        for line in lines {
+        for queue in queues {
             let (entries, beside) = (answers.read()?, answers.read()?);
-            snapshots.push(Snapshot::of(entries.kvs(), beside.kvs(), line, revision));
+            snapshots.push(Snapshot::of(entries.kvs(), beside.kvs(), queue, revision));
         }
     }
     Ok(snapshots)
 }
 
 /// As [`crate::backend::Backend::inspect`].
-pub(super) async fn inspect(wire: &Wire, line: &Line, deadline: Moment) -> FaultResult<LockStatus> {
-    let snapshot = read(wire, line, deadline).await?;
-    let mut status = snapshot.status(&line.name);
+pub(super) async fn inspect(wire: &Wire, queue: &Queue, deadline: Moment) -> FaultResult<LockStatus> {
+    let snapshot = read(wire, queue, deadline).await?;
+    let mut status = snapshot.status(&queue.name);
     add_times(wire, &snapshot.members, &mut status, TIMED, deadline).await?;
     Ok(status)
 }
@@ -217,11 +218,11 @@ pub(super) async fn list(
     let mut names = names(wire, layout, beginning, deadline).await?;
     names.sort();
     names.dedup();
-    let lines: Vec<Line> = names.iter().map(|name| layout.line(name)).collect();
-    let mut statuses = Vec::with_capacity(lines.len());
+    let queues: Vec<Queue> = names.iter().map(|name| layout.queue(name)).collect();
+    let mut statuses = Vec::with_capacity(queues.len());
     let mut left = TIMED;
-    for (line, snapshot) in lines.iter().zip(read_all(wire, &lines, deadline).await?) {
-        let mut status = snapshot.status(&line.name);
+    for (queue, snapshot) in queues.iter().zip(read_all(wire, &queues, deadline).await?) {
+        let mut status = snapshot.status(&queue.name);
         left -= add_times(wire, &snapshot.members, &mut status, left, deadline).await?;
         if !status.is_empty() {
             statuses.push(status);
