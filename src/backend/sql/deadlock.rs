@@ -14,9 +14,9 @@ pub(super) async fn search(
 ) -> FaultResult<Option<String>> {
     let queues = inspect::all(service, deadline).await?;
     let queues = queues.iter().map(|(name, queue)| {
-        let queued =
+        let members =
             queue.iter().map(|found| Queued::of(&found.record, found.id, (found.since, found.id), name));
-        (name.clone(), queued.collect())
+        (name.clone(), members.collect())
     });
     Ok(deadlock::cycle(&queues.collect(), request.id))
 }
