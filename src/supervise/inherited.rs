@@ -8,8 +8,6 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags, RawDir};
-use rustix::io::fcntl_getfd;
-use rustix::stdio;
 
 use super::sys;
 
@@ -31,9 +29,8 @@ pub fn keep(descriptor: RawFd) {
 /// Linux 6.2): to list them takes a new process five times as long. To be called while the program has none of its own.
 pub fn look() {
     let count = rustix::fs::stat(c"/proc/self/fd").map_or(0, |found| found.st_size);
-    let streams = [stdio::stdin(), stdio::stdout(), stdio::stderr()];
-    let all_there = streams.into_iter().all(|stream| fcntl_getfd(stream).is_ok());
-    NOTHING_ELSE.store(all_there && count == 3, Ordering::Relaxed);
+    let streams_alone = count == 3 && (0..3).all(sys::is_open);
+    NOTHING_ELSE.store(streams_alone, Ordering::Relaxed);
 }
 
 fn bit(descriptor: RawFd) -> u64 {
@@ -49,9 +46,9 @@ fn is_needed(descriptor: RawFd) -> bool {
 pub fn let_go() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         // Should the table of descriptors be full, they stay open until dlock ends; nothing is lost.
-        let _ = stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdin(&null);
         if !is_needed(1) {
-            let _ = stdio::dup2_stdout(&null);
+            let _ = rustix::stdio::dup2_stdout(&null);
         }
     }
     if NOTHING_ELSE.load(Ordering::Relaxed) {
@@ -67,7 +64,7 @@ pub fn let_go() {
 /// Puts /dev/null in the place of standard error, too, where nobody is left to read it.
 pub fn let_go_of_errors() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
-        let _ = stdio::dup2_stderr(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
     }
 }
 

@@ -49,12 +49,9 @@ pub fn take_over() {
     SIGPIPE_IGNORED.store(is_ignored(Signal::PIPE), Ordering::Relaxed);
     set_disposition(Signal::PIPE, libc::SIG_IGN);
     for fd in 0..3 {
-        // SAFETY: F_GETFD only reads the flags of a number that may or may not be a descriptor; open gives the
-        // lowest free number, which is this one, since those below are open.
-        unsafe {
-            if libc::fcntl(fd, libc::F_GETFD) == -1 && libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) == fd {
-                CLOSED_STREAMS.fetch_or(1 << fd, Ordering::Relaxed);
-            }
+        // SAFETY: open gives the lowest free number, which is this one, since those below are open.
+        if !is_open(fd) && unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) } == fd {
+            CLOSED_STREAMS.fetch_or(1 << fd, Ordering::Relaxed);
         }
     }
 }
@@ -253,6 +250,12 @@ pub const IN_GROUP: u64 = 1 << 32;
 pub fn step_aside() {
     // SAFETY: a plain system call.
     unsafe { libc::sched_yield() };
+}
+
+/// Whether `fd` is a descriptor.
+pub(super) fn is_open(fd: RawFd) -> bool {
+    // SAFETY: F_GETFD only reads the flags of a number that may or may not be a descriptor.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
 
 /// Closes `fd` if it came through the exec of this program: its own descriptors are all close-on-exec, and none that came
