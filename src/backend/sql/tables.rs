@@ -6,8 +6,7 @@
 //! | `dlock_claim` | an entry in a queue | `name`, `seq` (the fence at its arrival), `claim`, `mode`, `kind`, `since`, `lease_until`, `about`, `label`, `newest`, `nested`, and of a hold `fence`, `held`, `slot`; `asked` |
 //! | | or a note: a claim that must not (re)appear until then | `name` (`~`, until when, a dot, the claim: after the names of all locks), `seq` (0), `claim`, `mode` (why), `since`, `lease_until`, `about` (who did it, if anybody) |
 //!
-//! Notes stand beside entries since a statement that has to look for both opens one table, which on PostgreSQL is a
-//! fifteenth of what a run costs the server.
+//! Notes stand beside entries since every claim that enters has to look for both.
 
 /// The names of the tables.
 #[derive(Clone, PartialEq, Eq, Debug)]
