@@ -194,7 +194,7 @@ impl Driver<'_> {
         match heard {
             Some(ToKeeper::Go) => Event::Go,
             Some(ToKeeper::Signal { signal, stops, .. })
-                if self.process.is_undone(signal, stops, &mut self.context, &self.marks) =>
+                if self.process.is_overtaken(signal, stops, &mut self.context, &self.marks) =>
             {
                 Event::Tick
             }

@@ -211,16 +211,17 @@ impl Process {
         }
     }
 
-    /// Whether the signal is a SIGCONT that came before the command stopped once more; `stops` is how often the front
-    /// had been stopped then.
-    pub(super) fn is_undone(
+    /// Whether the command has stopped once more since the front took this SIGCONT, or this stop by the terminal: the one
+    /// would undo the later stop, the other would stop again what somebody has resumed meanwhile. `stops` is how often
+    /// the front had been stopped when it took the signal.
+    pub(super) fn is_overtaken(
         &mut self,
         signal: Signal,
         stops: u8,
         context: &mut Context<'_>,
         marks: &Marks,
     ) -> bool {
-        if signal != Signal::CONT {
+        if signal != Signal::CONT && !signal.is_terminal_stop() {
             return false;
         }
         // The stop may not have been taken yet.
