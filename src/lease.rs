@@ -35,7 +35,7 @@ pub struct Window {
 
 /// What the keeper of a lease has to say.
 #[derive(Debug)]
-pub enum News {
+pub enum RenewalResult {
     /// A renewal was confirmed.
     Renewed(Window),
     /// A renewal failed and will be tried again.
@@ -131,14 +131,14 @@ impl LeaseKeeper {
     }
 
     /// Takes what an attempt, sent at `sent`, came to. A failed one is due again after a thirtieth of the ttl.
-    pub fn conclude(&mut self, (sent, answer): (Moment, Result<Moment>)) -> News {
+    pub fn conclude(&mut self, (sent, answer): (Moment, Result<Moment>)) -> RenewalResult {
         let times = self.times();
         match answer {
             Ok(from) => {
                 // A later answer never moves the promise back, and never beyond the beginning of the call.
                 self.from = self.from.max(from.min(sent));
                 self.next = sent + self.renew_interval();
-                News::Renewed(self.window())
+                RenewalResult::Renewed(self.window())
             }
             Err(error) => {
                 self.next = self.clock.now() + times.ttl / 30;
@@ -146,7 +146,7 @@ impl LeaseKeeper {
                     // The keeper is at work, and the kernel keeps the lock.
                     self.from = self.from.max(sent);
                 }
-                News::Doubtful(error)
+                RenewalResult::Doubtful(error)
             }
         }
     }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     impl LeaseKeeper {
-        async fn next(&mut self) -> News {
+        async fn next(&mut self) -> RenewalResult {
             self.clock.sleep_until(self.due()).await;
             let answer = self.attempt().await;
             self.conclude(answer)
@@ -254,7 +254,7 @@ mod tests {
     async fn renews_every_third_of_the_ttl() {
         let (mut keeper, claim, from, _) = keeper(&[]);
         for _ in 0..4 {
-            assert!(matches!(keeper.next().await, News::Renewed(_)));
+            assert!(matches!(keeper.next().await, RenewalResult::Renewed(_)));
         }
         assert_eq!(seconds_after(from, &claim.asked_at.lock().expect("not poisoned")), [10, 20, 30, 40]);
     }
@@ -262,7 +262,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_late_answer_counts_from_when_it_was_asked_for() {
         let (mut keeper, _, from, _) = keeper(&[Reply::Confirms(Duration::from_secs(4))]);
-        let News::Renewed(window) = keeper.next().await else { panic!("a confirmation was scripted") };
+        let RenewalResult::Renewed(window) = keeper.next().await else {
+            panic!("a confirmation was scripted")
+        };
         let sent = from + Duration::from_secs(10);
         assert_eq!(window.kill_at.since(sent), Duration::from_millis(28_698));
         assert_eq!(window.guard_at.since(window.kill_at), Duration::from_millis(500));
@@ -277,10 +279,10 @@ mod tests {
         let (mut keeper, claim, from, _) = keeper(&[failure, failure]);
         let before = keeper.window();
         for _ in 0..2 {
-            assert!(matches!(keeper.next().await, News::Doubtful(_)));
+            assert!(matches!(keeper.next().await, RenewalResult::Doubtful(_)));
             assert_eq!(keeper.window(), before);
         }
-        assert!(matches!(keeper.next().await, News::Renewed(_)));
+        assert!(matches!(keeper.next().await, RenewalResult::Renewed(_)));
         assert_eq!(seconds_after(from, &claim.asked_at.lock().expect("not poisoned")), [10, 11, 12]);
     }
 
@@ -289,7 +291,7 @@ mod tests {
         let (mut keeper, claim, from, clock) = keeper(&[Reply::Never; 9]);
         let end = keeper.window().terminate_at;
         while clock.now() < end {
-            assert!(matches!(keeper.next().await, News::Doubtful(_)));
+            assert!(matches!(keeper.next().await, RenewalResult::Doubtful(_)));
         }
         let asked = claim.asked_at.lock().expect("not poisoned").iter().filter(|at| **at < end).count();
         assert!(asked >= 3, "asked {asked} times before {:?}", end.since(from));
@@ -301,7 +303,7 @@ mod tests {
         keeper.asked = asked(false);
         let (before, before_due) = (keeper.window(), keeper.due());
         assert!(before.terminate_at.is_never() && before.kill_at.is_never());
-        assert!(matches!(keeper.next().await, News::Doubtful(_)));
+        assert!(matches!(keeper.next().await, RenewalResult::Doubtful(_)));
         let after = keeper.window();
         assert!(after.terminate_at.is_never() && after.kill_at.is_never());
         assert_eq!(after.guard_at.since(before.guard_at), Duration::from_secs(10));
@@ -313,7 +315,7 @@ mod tests {
         let (mut keeper, claim, ..) = keeper(&[Reply::Never]);
         let cut_off = tokio::time::timeout(Duration::from_secs(11), keeper.next());
         assert!(cut_off.await.is_err());
-        assert!(matches!(keeper.next().await, News::Renewed(_)));
+        assert!(matches!(keeper.next().await, RenewalResult::Renewed(_)));
         assert_eq!(claim.asked_at.lock().expect("not poisoned").len(), 2);
     }
 }

@@ -52,7 +52,7 @@ pub struct Manner {
 
 /// What a look at a server found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum ProbeResult {
     /// There is no connection, as the system puts it.
     Unreached(Reason),
     /// Nothing answers, not even to refuse.
@@ -68,28 +68,28 @@ pub enum Found {
 }
 
 /// Looks at the server at `at`, `HOST:PORT`, for a second at most.
-pub async fn look(at: &str, manner: &Manner) -> Found {
+pub async fn look(at: &str, manner: &Manner) -> ProbeResult {
     match try_with(at, manner, manner.hello).await {
         // What one service begins with can make another wait for more.
-        Found::Silent => try_with(at, manner, NUDGE).await,
+        ProbeResult::Silent => try_with(at, manner, NUDGE).await,
         found => found,
     }
 }
 
 /// What a new connection to `at` answers to `words`.
-async fn try_with(at: &str, manner: &Manner, words: &[u8]) -> Found {
+async fn try_with(at: &str, manner: &Manner, words: &[u8]) -> ProbeResult {
     let mut stream = match connect(at).await {
-        Err(_) => return Found::Away,
-        Ok(Err(error)) => return Found::Unreached(explained(&error)),
+        Err(_) => return ProbeResult::Away,
+        Ok(Err(error)) => return ProbeResult::Unreached(explained(&error)),
         Ok(Ok(stream)) => stream,
     };
     if stream.write_all(words).await.is_err() {
-        return Found::Closed;
+        return ProbeResult::Closed;
     }
     let mut answer = vec![0; 512];
     match timeout(STEP, stream.read(&mut answer)).await {
-        Err(_) => Found::Silent,
-        Ok(Ok(0) | Err(_)) => Found::Closed,
+        Err(_) => ProbeResult::Silent,
+        Ok(Ok(0) | Err(_)) => ProbeResult::Closed,
         Ok(Ok(length)) => {
             answer.truncate(length);
             judge(answer, manner)
@@ -106,33 +106,35 @@ async fn connect(at: &str) -> Result<io::Result<TcpStream>, Elapsed> {
     timeout(length, tcp::connect(host, port)).await
 }
 
-fn judge(answer: Vec<u8>, manner: &Manner) -> Found {
+fn judge(answer: Vec<u8>, manner: &Manner) -> ProbeResult {
     match answer.as_slice() {
         // An alert of TLS.
-        [0x15, 0x03, ..] => Found::Closed,
-        bytes if (manner.is_own)(bytes) => Found::Own(answer),
-        _ => Found::Other,
+        [0x15, 0x03, ..] => ProbeResult::Closed,
+        bytes if (manner.is_own)(bytes) => ProbeResult::Own(answer),
+        _ => ProbeResult::Other,
     }
 }
 
 /// What `found` at `at` means for a client that encrypts from the beginning, if `encrypts`; `None` if the server seems to be the
 /// one that was meant.
-pub fn complaint(at: &str, manner: &Manner, encrypts: bool, found: &Found) -> Option<Reason> {
+pub fn complaint(at: &str, manner: &Manner, encrypts: bool, found: &ProbeResult) -> Option<Reason> {
     let of = |what: &str, about| Reason::of(&at, what).about(about);
     let foreign = || {
         let what = format!("accepts connections but does not answer as {} does", manner.service);
         of(&what, About::Stranger)
     };
     match found {
-        Found::Unreached(why) => Some(why.clone().at(&at)),
-        Found::Away => Some(of("does not answer", About::Service).asking(RUNNING)),
-        Found::Silent => Some(of("accepts connections but does not answer", About::Service).asking(PORT)),
-        Found::Own(_) if encrypts => Some(no_tls(Reason::of(&at, NO_TLS))),
-        Found::Own(_) => None,
+        ProbeResult::Unreached(why) => Some(why.clone().at(&at)),
+        ProbeResult::Away => Some(of("does not answer", About::Service).asking(RUNNING)),
+        ProbeResult::Silent => {
+            Some(of("accepts connections but does not answer", About::Service).asking(PORT))
+        }
+        ProbeResult::Own(_) if encrypts => Some(no_tls(Reason::of(&at, NO_TLS))),
+        ProbeResult::Own(_) => None,
         // What it says to a client that does encrypt is better.
-        Found::Closed | Found::Other if encrypts => None,
-        Found::Closed => Some(foreign().asking(manner.encryption)),
-        Found::Other => Some(foreign().asking(PORT)),
+        ProbeResult::Closed | ProbeResult::Other if encrypts => None,
+        ProbeResult::Closed => Some(foreign().asking(manner.encryption)),
+        ProbeResult::Other => Some(foreign().asking(PORT)),
     }
 }
 
@@ -141,7 +143,7 @@ pub fn complaint(at: &str, manner: &Manner, encrypts: bool, found: &Found) -> Op
 pub async fn of_all(servers: &[String], manner: &Manner, encrypts: bool) -> Option<Fault> {
     let looks = servers.iter().map(|at| async move {
         let found = look(at, manner).await;
-        Some((complaint(at, manner, encrypts, &found)?, matches!(found, Found::Own(_))))
+        Some((complaint(at, manner, encrypts, &found)?, matches!(found, ProbeResult::Own(_))))
     });
     let found: Option<Vec<_>> = join_all(looks).await.into_iter().collect();
     let (reasons, own): (Vec<Reason>, Vec<bool>) =

@@ -119,7 +119,7 @@ fn silence() -> Fault {
 }
 
 fn stranger() -> Fault {
-    Fault::spent(complaint("h:1", &MANNER, false, &Found::Other).expect("it is something else"))
+    Fault::spent(complaint("h:1", &MANNER, false, &ProbeResult::Other).expect("it is something else"))
 }
 
 /// What is known after at most `wait` of work that takes for ever.

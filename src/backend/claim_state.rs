@@ -84,7 +84,7 @@ enum Leaving {
 }
 
 #[derive(Debug)]
-struct News {
+struct Published {
     state: ClaimState,
     /// Nobody has asked since the claim entered.
     unasked: bool,
@@ -101,14 +101,14 @@ pub struct Publisher {
     backend: &'static str,
     lock: Option<LockName>,
     clock: Clock,
-    news: watch::Sender<News>,
+    news: watch::Sender<Published>,
 }
 
 impl Publisher {
     /// For a claim on `lock` that waits, as far as is known, and whose ttl counts from `proof`.
     pub fn new(backend: &'static str, lock: Option<LockName>, clock: Clock, proof: Moment) -> Self {
         let state = ClaimState::Waiting { ahead: None, holder: None };
-        let news = News { state, unasked: true, held_at: None, proof, leaving: Leaving::No };
+        let news = Published { state, unasked: true, held_at: None, proof, leaving: Leaving::No };
         Self { backend, lock, clock, news: watch::Sender::new(news) }
     }
 

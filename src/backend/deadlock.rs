@@ -38,7 +38,7 @@ impl<P> Queued<P> {
 #[async_trait]
 pub trait Queues: Sync {
     /// The order of arrival.
-    type Place: Ord + Send + Sync;
+    type Order: Ord + Send + Sync;
     /// Why something cannot be read.
     type Fault: Send;
 
@@ -46,7 +46,7 @@ pub trait Queues: Sync {
     async fn nested(&self) -> Result<BTreeMap<ClaimId, Vec<LockName>>, Self::Fault>;
 
     /// The queues of `names`, in their order.
-    async fn read(&self, names: &[LockName]) -> Result<Vec<Vec<Queued<Self::Place>>>, Self::Fault>;
+    async fn read(&self, names: &[LockName]) -> Result<Vec<Vec<Queued<Self::Order>>>, Self::Fault>;
 
     /// Takes a claim that stands in none of its queues off those that run inside others.
     async fn forget(&self, id: ClaimId) -> Result<(), Self::Fault>;
@@ -57,7 +57,7 @@ pub trait Queues: Sync {
 /// Errors: those of reading. Dropping the future leaves nothing behind.
 pub async fn search<Q: Queues>(service: &Q, request: &Request) -> Result<Option<String>, Q::Fault> {
     let nested = service.nested().await?;
-    let mut queues: BTreeMap<LockName, Vec<Queued<Q::Place>>> = BTreeMap::new();
+    let mut queues: BTreeMap<LockName, Vec<Queued<Q::Order>>> = BTreeMap::new();
     let mut unread: BTreeSet<LockName> = request.names.iter().cloned().collect();
     unread.extend(nested.values().flatten().cloned());
     while !unread.is_empty() {
@@ -117,7 +117,7 @@ mod tests {
 
     #[async_trait]
     impl Queues for Fake {
-        type Place = u8;
+        type Order = u8;
         type Fault = Infallible;
 
         async fn nested(&self) -> Result<BTreeMap<ClaimId, Vec<LockName>>, Infallible> {

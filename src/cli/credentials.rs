@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use super::args::ConnectionArgs;
 use super::exit_code::Failure;
 use super::layers::Layers;
-use super::source::Found;
+use super::source::SourcedText;
 use crate::backend::options::{Identity, Pem, Secret, Tls};
 use crate::output::sanitise;
 
@@ -54,7 +54,7 @@ pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Result<Tls,
     Ok(Tls { authority, identity, server_name: server_name.map(|found| found.text) })
 }
 
-fn pem(found: &Found, secret: bool) -> Result<Pem, Failure> {
+fn pem(found: &SourcedText, secret: bool) -> Result<Pem, Failure> {
     let bytes = read(found, secret)?;
     let begins = b"-----BEGIN ";
     if !bytes.windows(begins.len()).any(|window| window == begins) {
@@ -64,7 +64,7 @@ fn pem(found: &Found, secret: bool) -> Result<Pem, Failure> {
 }
 
 /// What the file says. A secret one must not be readable by everybody.
-fn read(found: &Found, secret: bool) -> Result<Vec<u8>, Failure> {
+fn read(found: &SourcedText, secret: bool) -> Result<Vec<u8>, Failure> {
     let cannot = |error: std::io::Error| fault(found, &format!("cannot be read: {error}"));
     let file = File::open(&found.text).map_err(cannot)?;
     let meta = file.metadata().map_err(cannot)?;
@@ -82,6 +82,6 @@ fn read(found: &Found, secret: bool) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-fn fault(found: &Found, what: &str) -> Failure {
+fn fault(found: &SourcedText, what: &str) -> Failure {
     Failure::usage(format!("{}: the file {} {what}", found.source, sanitise::text(&found.text)))
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::args::ConnectionArgs;
 use super::config_file::ConfigFile;
 use super::exit_code::Failure;
-use super::source::{Found, Source, Sources};
+use super::source::{Source, SourcedText, Sources};
 use super::usage::nearest;
 use super::values;
 use crate::output::sanitise;
@@ -125,7 +125,7 @@ impl<'a> Layers<'a> {
     }
 
     fn choose_profile(&mut self, flag: Option<&OsStr>) -> Result<(), Failure> {
-        let Some(Found { text: name, source }) = self.text("profile", flag)? else { return Ok(()) };
+        let Some(SourcedText { text: name, source }) = self.text("profile", flag)? else { return Ok(()) };
         if !self.files.iter().any(|file| file.has_profile(&name)) {
             let failure = Failure::usage(format!(
                 "{source}: no configuration file has a profile {}",
@@ -158,9 +158,13 @@ impl<'a> Layers<'a> {
     }
 
     /// The value of `option`, if anybody said one.
-    pub fn text(&mut self, option: &'static str, flag: Option<&OsStr>) -> Result<Option<Found>, Failure> {
+    pub fn text(
+        &mut self,
+        option: &'static str,
+        flag: Option<&OsStr>,
+    ) -> Result<Option<SourcedText>, Failure> {
         let found = self.texts(option, flag)?;
-        Ok(found.and_then(|(mut texts, source)| texts.pop().map(|text| Found { text, source })))
+        Ok(found.and_then(|(mut texts, source)| texts.pop().map(|text| SourcedText { text, source })))
     }
 
     /// The values of `option`, all from the first layer that says any.

@@ -26,10 +26,10 @@ async fn look(
 ) -> Result<(), Ended> {
     let mut shown = Shown { json: settings.viewing.json, any: false, last: None };
     if settings.follow {
-        return follow(backend, &settings.name, printer, &mut |line| shown.show(line, out)).await;
+        return follow(backend, &settings.name, printer, &mut |status| shown.show(status, out)).await;
     }
-    let line = connect::ask(|deadline| backend.inspect(&settings.name, deadline)).await?;
-    shown.show(&line, out)
+    let status = connect::ask(|deadline| backend.inspect(&settings.name, deadline)).await?;
+    shown.show(&status, out)
 }
 
 /// A leader as those tell one from another who are shown it.
@@ -44,9 +44,9 @@ struct Shown {
 }
 
 impl Shown {
-    /// Shows the leader of `line`, if that is not what was shown last.
-    fn show(&mut self, line: &LockStatus, out: &mut dyn Out) -> Result<(), Ended> {
-        let leader = election::leader(line);
+    /// Shows the leader of `status`, if that is not what was shown last.
+    fn show(&mut self, status: &LockStatus, out: &mut dyn Out) -> Result<(), Ended> {
+        let leader = election::leader(status);
         // The token is not in the bare line: where it comes later than the turn, the line would come twice.
         let token = |entry: &crate::lock::Entry| entry.token.filter(|_| self.json);
         let seen = leader.map(|entry| (entry.claim, entry.label.clone(), token(entry)));

@@ -74,25 +74,25 @@ async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> Result<(), 
 /// Waits until the claim is no longer in the queue, for `longest`: nested runs may keep it there, or a dlock that is stopped where
 /// no lease runs out. An observer that hears nothing tries again without a word, so the service is asked before it is said that
 /// the claim is still there.
-async fn await_end(backend: &dyn Backend, found: &Found<'_>, longest: Duration) -> Result<(), Ended> {
+async fn await_end(backend: &dyn Backend, found: &HeldClaim<'_>, longest: Duration) -> Result<(), Ended> {
     let until = clock::now() + longest;
     tokio::select! {
         biased;
         () = Clock::Boot.sleep_until(until) => {}
         gone = observe_end(backend, found) => return Ok(gone?),
     }
-    let line = connect::ask(|deadline| backend.inspect(found.name, deadline)).await?;
-    if has(&line, found.id) { Err(still_there(found, longest).into()) } else { Ok(()) }
+    let status = connect::ask(|deadline| backend.inspect(found.name, deadline)).await?;
+    if has(&status, found.id) { Err(still_there(found, longest).into()) } else { Ok(()) }
 }
 
 /// Returns when an observer sees the claim no longer; one whose connection breaks is followed by another.
-async fn observe_end(backend: &dyn Backend, found: &Found<'_>) -> Result<(), Error> {
-    let (mut observer, mut line) = watch::begin(backend, found.name).await?;
-    while has(&line, found.id) {
+async fn observe_end(backend: &dyn Backend, found: &HeldClaim<'_>) -> Result<(), Error> {
+    let (mut observer, mut status) = watch::begin(backend, found.name).await?;
+    while has(&status, found.id) {
         match observer.next().await {
-            Ok(next) => line = next,
+            Ok(next) => status = next,
             Err(error) if error.is_transient() => {
-                (observer, line) = watch::begin(backend, found.name).await?;
+                (observer, status) = watch::begin(backend, found.name).await?;
             }
             Err(error) => return Err(error),
         }
@@ -101,12 +101,12 @@ async fn observe_end(backend: &dyn Backend, found: &Found<'_>) -> Result<(), Err
 }
 
 /// Whether the claim `id` is in the queue.
-fn has(line: &LockStatus, id: ClaimId) -> bool {
-    line.holders.iter().chain(&line.waiters).any(|entry| entry.claim == Some(id))
+fn has(status: &LockStatus, id: ClaimId) -> bool {
+    status.holders.iter().chain(&status.waiters).any(|entry| entry.claim == Some(id))
 }
 
 /// A claim of `acquire` that holds.
-struct Found<'a> {
+struct HeldClaim<'a> {
     name: &'a LockName,
     id: ClaimId,
     verb: Verb,
@@ -114,16 +114,16 @@ struct Found<'a> {
 }
 
 /// Finds the claim under every name that it is said to have.
-async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<Found<'a>, Failure> {
-    let mut found: Option<Found<'a>> = None;
+async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<HeldClaim<'a>, Failure> {
+    let mut found: Option<HeldClaim<'a>> = None;
     for name in &settings.names {
-        let line = connect::ask(|deadline| backend.inspect(name, deadline)).await?;
+        let status = connect::ask(|deadline| backend.inspect(name, deadline)).await?;
         let is_meant = |entry: &&Entry| {
             !entry.foreign && entry.claim.is_some_and(|id| id.to_string().starts_with(&settings.claim))
         };
-        let mut meant = line.holders.iter().filter(is_meant);
+        let mut meant = status.holders.iter().filter(is_meant);
         let (Some(entry), None) = (meant.next(), meant.next()) else {
-            return Err(if line.holders.iter().filter(is_meant).count() > 1 {
+            return Err(if status.holders.iter().filter(is_meant).count() > 1 {
                 let (digits, lock) = (&settings.claim, sanitise::text(name.as_str()));
                 Failure::usage(format!("several claims on {lock} start with {digits}; write more digits"))
             } else {
@@ -140,7 +140,7 @@ async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<
         if found.as_ref().is_some_and(|found| found.id != id) {
             return Err(gone(settings));
         }
-        found.get_or_insert(Found { name, id, verb: entry.verb, ttl: entry.ttl });
+        found.get_or_insert(HeldClaim { name, id, verb: entry.verb, ttl: entry.ttl });
     }
     found.ok_or_else(|| gone(settings))
 }
@@ -152,13 +152,13 @@ fn gone(settings: &ClaimSettings) -> Failure {
 
 /// A claim that held a moment ago and is not there any more. A request whose first answer was lost may have ended it itself, so
 /// nothing is said of what was changed.
-fn ended_meanwhile(found: &Found<'_>) -> Failure {
+fn ended_meanwhile(found: &HeldClaim<'_>) -> Failure {
     let lock = sanitise::text(found.name.as_str());
     Failure::new(ExitCode::Lost, format!("claim {} does not hold {lock} any more", found.id))
 }
 
 /// A claim that was renewed, but so long ago that it may have run out.
-fn unheard(found: &Found<'_>) -> Failure {
+fn unheard(found: &HeldClaim<'_>) -> Failure {
     let lock = sanitise::text(found.name.as_str());
     let reason =
         format!("claim {} on {lock}: the service answers too late to tell whether it holds", found.id);
@@ -166,7 +166,7 @@ fn unheard(found: &Found<'_>) -> Failure {
 }
 
 /// A claim that was asked to leave and has not.
-fn still_there(found: &Found<'_>, waited: Duration) -> Failure {
+fn still_there(found: &HeldClaim<'_>, waited: Duration) -> Failure {
     let (lock, waited) = (sanitise::text(found.name.as_str()), duration::short(waited));
     let reason = format!("claim {} was asked to leave and still holds {lock} after {waited}", found.id);
     Failure::new(ExitCode::Unavailable, reason).hint(

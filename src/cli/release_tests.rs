@@ -1,4 +1,4 @@
-//! Giving back, where the lines stand still.
+//! Giving back, where the queues stand still.
 
 use super::*;
 use crate::cli::exit_code::ExitCode;
@@ -17,20 +17,20 @@ fn settings(claim: &str, names: &[&str]) -> ClaimSettings {
 }
 
 fn of(name: &str, verb: Verb) -> LockStatus {
-    let mut line = queue(name, 1, 1);
-    line.holders[0].verb = verb;
-    line.waiters[0].verb = verb;
-    line
+    let mut status = queue(name, 1, 1);
+    status.holders[0].verb = verb;
+    status.waiters[0].verb = verb;
+    status
 }
 
-fn digits(line: &LockStatus) -> String {
-    line.holders[0].claim.expect("a claim").to_string()
+fn digits(status: &LockStatus) -> String {
+    status.holders[0].claim.expect("a claim").to_string()
 }
 
-async fn refused(lines: &Queues, settings: &ClaimSettings) -> u8 {
-    let ended = give_back(lines, settings, &by()).await;
-    assert_eq!(lines.evicted(), [], "something was touched");
-    match (ended, prolong(lines, settings).await) {
+async fn refused(queues: &Queues, settings: &ClaimSettings) -> u8 {
+    let ended = give_back(queues, settings, &by()).await;
+    assert_eq!(queues.evicted(), [], "something was touched");
+    match (ended, prolong(queues, settings).await) {
         (Err(Ended::Failed(one)), Err(Ended::Failed(other))) if one == other => one.code,
         other => panic!("{other:?}"),
     }
@@ -48,12 +48,12 @@ async fn what_is_no_claim_of_acquire_is_not_touched() {
         lost
     );
     let acquired = of("a", Verb::Acquire);
-    let lines = Queues::new(vec![acquired.clone()]);
-    assert_eq!(refused(&lines, &settings("0123456789abcdef", &["a"])).await, lost);
+    let queues = Queues::new(vec![acquired.clone()]);
+    assert_eq!(refused(&queues, &settings("0123456789abcdef", &["a"])).await, lost);
     // On one of its locks only, and a waiter's.
-    assert_eq!(refused(&lines, &settings(&digits(&acquired), &["a", "b"])).await, lost);
+    assert_eq!(refused(&queues, &settings(&digits(&acquired), &["a", "b"])).await, lost);
     let waiter = acquired.waiters[0].claim.expect("a claim").to_string();
-    assert_eq!(refused(&lines, &settings(&waiter, &["a"])).await, lost);
+    assert_eq!(refused(&queues, &settings(&waiter, &["a"])).await, lost);
     let mut shared = queue("a", 2, 0);
     shared.holders.iter_mut().for_each(|entry| entry.verb = Verb::Acquire);
     assert_eq!(refused(&Queues::new(vec![shared]), &settings("00000000", &["a"])).await, usage);
@@ -61,30 +61,30 @@ async fn what_is_no_claim_of_acquire_is_not_touched() {
 
 #[tokio::test]
 async fn a_keeper_is_asked_and_waited_for() {
-    let line = of("a", Verb::Acquire);
-    let lines = Queues::new(vec![line.clone()]);
-    let free = LockStatus { holders: vec![], ..line.clone() };
-    lines.will_observe(vec![vec![Ok(line.clone()), Ok(line.clone()), Ok(free)]]);
-    give_back(&lines, &settings(&digits(&line)[..10], &["a"]), &by()).await.expect("released");
-    assert_eq!(lines.evicted(), [(line.holders[0].claim.expect("a claim"), Evict::Ask)]);
+    let status = of("a", Verb::Acquire);
+    let queues = Queues::new(vec![status.clone()]);
+    let free = LockStatus { holders: vec![], ..status.clone() };
+    queues.will_observe(vec![vec![Ok(status.clone()), Ok(status.clone()), Ok(free)]]);
+    give_back(&queues, &settings(&digits(&status)[..10], &["a"]), &by()).await.expect("released");
+    assert_eq!(queues.evicted(), [(status.holders[0].claim.expect("a claim"), Evict::Ask)]);
 }
 
 #[tokio::test]
 async fn a_lease_of_nobody_is_removed() {
-    let line = of("a", Verb::Detach);
-    let lines = Queues::new(vec![line.clone()]);
-    give_back(&lines, &settings(&digits(&line), &["a"]), &by()).await.expect("released");
-    assert_eq!(lines.evicted(), [(line.holders[0].claim.expect("a claim"), Evict::Force)]);
+    let status = of("a", Verb::Detach);
+    let queues = Queues::new(vec![status.clone()]);
+    give_back(&queues, &settings(&digits(&status), &["a"]), &by()).await.expect("released");
+    assert_eq!(queues.evicted(), [(status.holders[0].claim.expect("a claim"), Evict::Force)]);
 }
 
 #[tokio::test]
 async fn a_claim_that_does_not_leave_is_not_waited_for_for_ever() {
-    let line = of("a", Verb::Acquire);
-    let lines = Queues::new(vec![line.clone()]);
-    lines.will_observe(vec![vec![Ok(line.clone())]]);
-    let settings = settings(&digits(&line), &["a"]);
-    let found = find(&lines, &settings).await.expect("it holds");
-    let Err(Ended::Failed(failure)) = await_end(&lines, &found, Duration::ZERO).await else {
+    let status = of("a", Verb::Acquire);
+    let queues = Queues::new(vec![status.clone()]);
+    queues.will_observe(vec![vec![Ok(status.clone())]]);
+    let settings = settings(&digits(&status), &["a"]);
+    let found = find(&queues, &settings).await.expect("it holds");
+    let Err(Ended::Failed(failure)) = await_end(&queues, &found, Duration::ZERO).await else {
         panic!("it is still there");
     };
     assert_eq!(failure.code, ExitCode::Unavailable.number());
@@ -93,9 +93,9 @@ async fn a_claim_that_does_not_leave_is_not_waited_for_for_ever() {
 
 #[tokio::test]
 async fn what_no_observer_was_told_of_is_asked_for_before_it_is_said() {
-    let line = of("a", Verb::Acquire);
-    let found_in = Queues::new(vec![line.clone()]);
-    let settings = settings(&digits(&line), &["a"]);
+    let status = of("a", Verb::Acquire);
+    let found_in = Queues::new(vec![status.clone()]);
+    let settings = settings(&digits(&status), &["a"]);
     let found = find(&found_in, &settings).await.expect("it holds");
     let free = Queues::new(vec![]);
     free.will_observe(vec![vec![]]);

@@ -41,7 +41,7 @@ impl fmt::Display for Source {
 
 /// A text and where it came from.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct SourcedText {
     /// The text.
     pub text: String,
     /// Where it came from.

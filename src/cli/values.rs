@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::args::NameArgs;
 use super::exit_code::Failure;
-use super::source::{Found, Source};
+use super::source::{Source, SourcedText};
 use crate::backend::options::ZkLayout;
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{LockName, duration};
@@ -26,12 +26,12 @@ pub fn utf8(text: &OsStr, source: &Source) -> Result<String, Failure> {
 }
 
 /// A length of time.
-pub fn length(found: &Found) -> Result<Duration, Failure> {
+pub fn length(found: &SourcedText) -> Result<Duration, Failure> {
     duration::parse(&found.text).map_err(|error| Failure::usage(format!("{}: {error}", found.source)))
 }
 
 /// A length of a lease.
-pub fn ttl(found: &Found) -> Result<Duration, Failure> {
+pub fn ttl(found: &SourcedText) -> Result<Duration, Failure> {
     let ttl = length(found)?;
     match LeaseTimes::new(ttl, Duration::ZERO) {
         Ok(_) => Ok(ttl),
@@ -60,7 +60,7 @@ pub fn one_name(args: &NameArgs) -> Result<LockName, Failure> {
 }
 
 /// A label.
-pub fn label(found: Found) -> Result<String, Failure> {
+pub fn label(found: SourcedText) -> Result<String, Failure> {
     shown_text(found.text, &found.source, "a label")
 }
 
@@ -81,7 +81,7 @@ pub fn shown_text(text: String, place: impl fmt::Display, what: &str) -> Result<
 }
 
 /// The format of messages.
-pub fn log_format(found: &Found) -> Result<LogFormat, Failure> {
+pub fn log_format(found: &SourcedText) -> Result<LogFormat, Failure> {
     match found.text.as_str() {
         "human" => Ok(LogFormat::Human),
         "json" => Ok(LogFormat::Json),
@@ -90,7 +90,7 @@ pub fn log_format(found: &Found) -> Result<LogFormat, Failure> {
 }
 
 /// How ZooKeeper nodes are named.
-pub fn zk_layout(found: &Found) -> Result<ZkLayout, Failure> {
+pub fn zk_layout(found: &SourcedText) -> Result<ZkLayout, Failure> {
     match found.text.as_str() {
         "curator" => Ok(ZkLayout::Curator),
         "kazoo" => Ok(ZkLayout::Kazoo),

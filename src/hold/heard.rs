@@ -9,7 +9,7 @@ use super::event::{Event, Phase};
 use super::health::tell_ttl;
 use super::job::Notice;
 use super::nested::Entered;
-use crate::lease::News;
+use crate::lease::RenewalResult;
 use crate::lock::{ClaimState, Error, ErrorKind, Moment, Result, Verb};
 use crate::supervise::caller::{FromCaller, Heard};
 
@@ -97,12 +97,12 @@ impl Driver<'_> {
             self.context.keeper.guard_until(lease.window().guard_at);
         }
         match news {
-            News::Renewed(window) => {
+            RenewalResult::Renewed(window) => {
                 self.health.answered();
                 self.replacement.look_again_who_holds(&self.context);
                 Some(Event::Renewed(window))
             }
-            News::Doubtful(error) => {
+            RenewalResult::Doubtful(error) => {
                 self.tell_doubt(&error);
                 None
             }

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_without_nesting_is_no_deadlock() {
+    fn a_long_queue_without_nesting_is_no_deadlock() {
         let mut graph = Graph::default();
         for n in 1..200 {
             graph.waits.insert(id(n), vec![queue(&(0..n).collect::<Vec<_>>(), usize::from(n))]);

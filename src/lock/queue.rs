@@ -71,7 +71,7 @@ mod tests {
         }
 
         #[test]
-        fn a_line_with_entries_has_a_holder(queue in mixed()) {
+        fn a_queue_with_entries_has_a_holder(queue in mixed()) {
             prop_assert_eq!(held(&queue) == 0, queue.is_empty());
         }
 

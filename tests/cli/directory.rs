@@ -168,7 +168,7 @@ fn a_directory_on_a_full_device_is_said_and_leaves_the_lock_usable() {
 }
 
 #[test]
-fn a_line_that_somebody_keeps_shut_is_no_busy_lock() {
+fn a_queue_that_somebody_keeps_shut_is_no_busy_lock() {
     // As if another dlock had been stopped in the middle of a change of the queue.
     let env = TestEnv::new();
     env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);

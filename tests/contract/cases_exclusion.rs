@@ -19,7 +19,7 @@ cases![
     c01_freed_slot_number_is_given_again[],
     c01_exclusive_and_shared_contenders_never_overlap[],
     c01_claims_that_come_at_once_hold_one_by_one[],
-    c01_line_always_satisfies_the_grant_rule[],
+    c01_queue_always_satisfies_the_grant_rule[],
     c01_several_names_hold_all_or_none[],
     c01_several_names_exclude_on_each[],
     c01_several_names_in_opposite_orders_never_deadlock[],
@@ -206,7 +206,7 @@ async fn first_of(b: &Bench, members: &[Member]) -> usize {
     }
 }
 
-async fn c01_line_always_satisfies_the_grant_rule(b: Bench) {
+async fn c01_queue_always_satisfies_the_grant_rule(b: Bench) {
     let lock = b.name("a");
     let mut members = Vec::new();
     for _ in 0..40 {

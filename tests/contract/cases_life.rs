@@ -16,8 +16,8 @@ cases![
     c04_abandoned_waiter_is_gone_within_the_bound[Leased, Abandon],
     c04_abandoned_waiter_between_others_is_gone[Leased, Abandon],
     c04_severed_holder_learns_by_its_next_renewal[Sever],
-    c04_severed_holder_is_out_of_the_line[Sever, Leased],
-    c04_severed_waiter_is_out_of_the_line[Sever, Leased],
+    c04_severed_holder_is_out_of_the_queue[Sever, Leased],
+    c04_severed_waiter_is_out_of_the_queue[Sever, Leased],
     c07_renew_keeps_three_ttls[Leased],
     c07_renew_keeps_a_waiter[Leased],
     c07_renew_never_revives_expired[Leased],
@@ -92,7 +92,7 @@ fn is_unexplained(reason: &LossReason) -> bool {
     matches!(reason, LossReason::SessionEnded | LossReason::Evicted(None))
 }
 
-async fn c04_severed_holder_is_out_of_the_line(b: Bench) {
+async fn c04_severed_holder_is_out_of_the_queue(b: Bench) {
     let lock = b.name("a");
     let a = b.hold(b.ask(&lock)).await;
     let next = b.enter(b.ask(&lock)).await;
@@ -102,7 +102,7 @@ async fn c04_severed_holder_is_out_of_the_line(b: Bench) {
     assert!(is_unexplained(&a.lost().await));
 }
 
-async fn c04_severed_waiter_is_out_of_the_line(b: Bench) {
+async fn c04_severed_waiter_is_out_of_the_queue(b: Bench) {
     let lock = b.name("a");
     let holder = b.hold(b.ask(&lock)).await;
     let waiter = b.enter(b.ask(&lock)).await;

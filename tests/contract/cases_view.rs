@@ -9,7 +9,7 @@ use crate::cases::cases;
 cases![
     c10_inspect_shows_holders_and_waiters_in_order[Ordered],
     c10_inspect_shows_slots_and_tokens[],
-    c10_unused_name_is_an_empty_line[],
+    c10_unused_name_is_an_empty_queue[],
     c10_looking_changes_nothing[],
     c10_list_is_sorted_and_keeps_to_the_prefix[],
     c10_observer_sees_each_change[],
@@ -49,7 +49,7 @@ async fn c10_inspect_shows_slots_and_tokens(b: Bench) {
     }
 }
 
-async fn c10_unused_name_is_an_empty_line(b: Bench) {
+async fn c10_unused_name_is_an_empty_queue(b: Bench) {
     let line = b.line(&b.name("never")).await;
     assert!(line.is_empty() && line.name == b.name("never"));
     let client = b.connect().await;

@@ -78,7 +78,7 @@ fn shared_and_slot_holds_keep_etcdctl_out() {
 }
 
 #[test]
-fn all_of_one_line_hold_in_order_of_arrival() {
+fn all_of_one_queue_hold_in_order_of_arrival() {
     let Some(env) = env() else { return };
     let holder = env.held(&["--name", "x"]);
     let mut running = Vec::new();
@@ -97,7 +97,7 @@ fn all_of_one_line_hold_in_order_of_arrival() {
 }
 
 #[test]
-fn candidates_of_an_election_stand_in_the_same_line() {
+fn candidates_of_an_election_stand_in_the_same_queue() {
     let Some(env) = env() else { return };
     let campaign = env.start(&mut etcdctl(&env, &["elect", &key(&env), "somebody"]));
     until_true("somebody leads", || env.holders("x") == 1);

@@ -1,14 +1,16 @@
 //! Clients that add and delete the plain key, as users of pymemcache do, and dlock: each keeps the other out.
 
 use crate::both;
-use crate::peer::Place;
+use crate::peer::PeerEnv;
 use crate::place;
 use crate::servers::memcached;
 use crate::support::until;
 
 /// pymemcache, and an environment on the server that all of these share; `None`, said aloud, where either is missing.
-fn meeting() -> Option<Place> {
-    Place::of("pymemcache", "pymemcache", "memcached_peer.py", &memcached::KIND, |_| vec![port().to_string()])
+fn meeting() -> Option<PeerEnv> {
+    PeerEnv::of("pymemcache", "pymemcache", "memcached_peer.py", &memcached::KIND, |_| {
+        vec![port().to_string()]
+    })
 }
 
 fn port() -> u16 {

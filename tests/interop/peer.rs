@@ -34,13 +34,13 @@ pub(crate) fn words(python: String, script: &str) -> Vec<String> {
 }
 
 /// A client in Python, and an environment on the service that it uses.
-pub(crate) struct Place {
+pub(crate) struct PeerEnv {
     pub(crate) env: TestEnv,
     /// The client and what it is told of the service.
     words: Vec<String>,
 }
 
-impl Place {
+impl PeerEnv {
     /// With `client`, which is a Python `module` and the peer in `script`, and a part of the service that all tests share; `tell`
     /// says what to tell the peer of it. `None`, said aloud, where either is missing.
     pub(crate) fn of(

@@ -2,13 +2,13 @@
 
 use crate::both;
 use crate::breaking::Shared;
-use crate::peer::Place;
+use crate::peer::PeerEnv;
 use crate::place;
 use crate::servers::redis;
 
 /// redis-py, and an environment on the server that all of these share; `None`, said aloud, where either is missing.
-fn meeting() -> Option<Place> {
-    Place::of("redis-py", "redis", "redis_peer.py", &redis::KIND, |_| vec![port().to_string()])
+fn meeting() -> Option<PeerEnv> {
+    PeerEnv::of("redis-py", "redis", "redis_peer.py", &redis::KIND, |_| vec![port().to_string()])
 }
 
 fn port() -> u16 {

@@ -2,7 +2,7 @@
 
 use crate::both;
 use crate::breaking::Shared;
-use crate::peer::Place;
+use crate::peer::PeerEnv;
 use crate::place;
 use crate::servers::{Server, Site, redis};
 use crate::support::{Service, TestEnv};
@@ -12,11 +12,11 @@ fn nodes() -> &'static [Server] {
 }
 
 /// A client of that kind, and an environment on the same servers; `None`, said aloud, where something is missing.
-fn place(kind: &'static str) -> Option<Place> {
+fn place(kind: &'static str) -> Option<PeerEnv> {
     let (client, module) = if kind == "pottery" { ("pottery", "pottery") } else { ("redis-py", "redis") };
     let ports = || nodes().iter().map(|node| node.port().to_string()).collect::<Vec<_>>();
     let tell = |_: &dyn Site| vec![kind.to_owned(), ports().join(",")];
-    let mut place = Place::of(client, module, "redlock_peer.py", &redis::REDLOCK, tell)?;
+    let mut place = PeerEnv::of(client, module, "redlock_peer.py", &redis::REDLOCK, tell)?;
     let service = place.env.service().clone();
     // pottery puts that name before the key itself.
     let prefix = service.prefix.map(|prefix| format!("redlock:{prefix}"));

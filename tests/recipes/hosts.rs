@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::page::{Place, field, is_installed};
+use crate::page::{RecipeEnv, field, is_installed};
 use crate::support::scripts::Tree;
 use crate::support::wait::until_true;
 
 /// The command of the one job of a crontab, as cron starts it.
-fn cron(place: &Place, crontab: &str) -> Command {
+fn cron(place: &RecipeEnv, crontab: &str) -> Command {
     let mut command = place.command("/bin/sh");
     command.env_remove("LANG").env("SHELL", "/bin/sh").env("LOGNAME", "ops");
     for line in crontab.lines() {
@@ -31,7 +31,7 @@ fn cron(place: &Place, crontab: &str) -> Command {
 
 #[test]
 fn a_job_of_cron_is_skipped_without_a_word_while_the_last_one_runs() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let crontab = place.recipe("cron");
     let gate = place.gated("sync");
     let first = place.env.start(&mut cron(&place, &crontab));
@@ -55,7 +55,7 @@ fn a_unit_is_accepted_and_stopped_and_runs_once_for_all_hosts() {
     if !is_installed("systemd-analyze") {
         return;
     }
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let unit = place.recipe("systemd-service");
     let gate = place.gated("report");
     let files = [("report.service", unit.clone()), ("report.timer", place.recipe("systemd-timer"))];
@@ -93,7 +93,7 @@ fn a_unit_is_accepted_and_stopped_and_runs_once_for_all_hosts() {
 
 #[test]
 fn a_task_of_ansible_runs_on_two_hosts_at_a_time() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let recipe = place.recipe("ansible");
     let gate = place.gated("restart");
     let hosts: Vec<_> = (0..3).map(|_| place.start_words(field(&recipe, "cmd:"))).collect();
@@ -113,7 +113,7 @@ fn a_task_of_ansible_runs_on_two_hosts_at_a_time() {
 
 #[test]
 fn the_end_of_the_parent_ends_the_command() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let recipe = place.recipe("pdeathsig");
     // Deaf to every ending signal, and in other sessions.
     let (tree, words) = Tree::words(&place.env, "tree");

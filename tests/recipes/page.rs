@@ -34,11 +34,11 @@ fn blocks() -> Vec<(&'static str, String)> {
 }
 
 /// A folder with a `/usr/local/bin` and a `/srv/example` of its own.
-pub(crate) struct Place {
+pub(crate) struct RecipeEnv {
     pub(crate) env: TestEnv,
 }
 
-impl Place {
+impl RecipeEnv {
     pub(crate) fn new() -> Self {
         let env = TestEnv::new();
         std::fs::create_dir(env.path("bin")).expect("a folder");

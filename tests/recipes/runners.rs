@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::page::{Place, ends_within, field, signal_group};
+use crate::page::{RecipeEnv, ends_within, field, signal_group};
 use crate::support::process;
 use crate::support::scripts::Tree;
 use crate::support::{Running, until};
@@ -15,7 +15,7 @@ const USUAL_SHELL: &str = "bash -e {0}";
 const TRACKING: &str = "RUNNER_TRACKING_ID";
 
 /// Starts a step: the script in a file, the file's name in the place of `{0}`.
-fn start_step(place: &Place, shell: &str, script: &str) -> Running {
+fn start_step(place: &RecipeEnv, shell: &str, script: &str) -> Running {
     let file = place.env.write("step.sh", script).display().to_string();
     let mut words = shell.split_ascii_whitespace().map(|word| word.replace("{0}", &file));
     let mut command = place.command(words.next().expect("a shell"));
@@ -23,14 +23,14 @@ fn start_step(place: &Place, shell: &str, script: &str) -> Running {
 }
 
 /// Cancels it: SIGINT to the first process, 7.5 s, SIGTERM to it, 2.5 s, SIGKILL to all. Returns after which it had ended.
-fn cancel_step(place: &Place, step: &mut Running) -> Option<Signal> {
+fn cancel_step(place: &RecipeEnv, step: &mut Running) -> Option<Signal> {
     step.signal(Signal::INT);
     if ends_within(step, Duration::from_millis(7_500)) {
         return Some(Signal::INT);
     }
     step.signal(Signal::TERM);
     let after = ends_within(step, Duration::from_millis(2_500)).then_some(Signal::TERM);
-    for process in Place::with(TRACKING, &place.env.root().display().to_string()) {
+    for process in RecipeEnv::with(TRACKING, &place.env.root().display().to_string()) {
         process::signal(process.pid, Signal::KILL);
     }
     after
@@ -44,7 +44,7 @@ fn script_of(recipe: &str) -> String {
 
 #[test]
 fn a_cancelled_step_whose_shell_is_dlock_has_its_five_seconds() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let recipe = place.recipe("github");
     let (shell, script) = (field(&recipe, "shell:"), script_of(&recipe));
     let build = place.gated("build");
@@ -63,7 +63,7 @@ fn a_cancelled_step_whose_shell_is_dlock_has_its_five_seconds() {
 
 #[test]
 fn a_step_fails_as_its_script_does() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let recipe = place.recipe("github");
     let (build, deploy) = (place.gated("build"), place.gated("deploy"));
     let start = || start_step(&place, field(&recipe, "shell:"), &script_of(&recipe));
@@ -80,7 +80,7 @@ fn a_step_fails_as_its_script_does() {
 
 #[test]
 fn a_cancelled_step_that_becomes_dlock_ends_at_once() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let recipe = place.recipe("github-exec");
     place.endless("deploy");
     let mut step = start_step(&place, USUAL_SHELL, field(&recipe, "run:"));
@@ -91,7 +91,7 @@ fn a_cancelled_step_that_becomes_dlock_ends_at_once() {
 
 #[test]
 fn a_cancelled_step_that_hears_nothing_leaves_nothing() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let recipe = place.recipe("github-exec");
     let script = field(&recipe, "run:").replace("exec ", "");
     place.endless("deploy");
@@ -108,7 +108,7 @@ fn a_cancelled_step_that_hears_nothing_leaves_nothing() {
 #[test]
 fn a_cancelled_job_of_gitlab_ends_with_its_process_group() {
     for signal in [Signal::TERM, Signal::KILL] {
-        let place = Place::new();
+        let place = RecipeEnv::new();
         let recipe = place.recipe("gitlab");
         let (_, script) = recipe.split_once("script:\n").expect("a script");
         let lines: Vec<&str> = script.lines().map(|line| line.trim_start_matches([' ', '-'])).collect();
@@ -125,7 +125,7 @@ fn a_cancelled_job_of_gitlab_ends_with_its_process_group() {
 #[test]
 fn an_aborted_build_of_jenkins_ends_by_the_variable_in_its_environment() {
     const COOKIE: &str = "JENKINS_SERVER_COOKIE";
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let recipe = place.recipe("jenkins");
     let script = field(&recipe, "sh ").trim_matches('\'');
     let file = place.env.write("script.sh", script);
@@ -133,7 +133,7 @@ fn an_aborted_build_of_jenkins_ends_by_the_variable_in_its_environment() {
     place.endless("deploy");
     let job = place.env.start(place.command("sh").arg("-e").arg(file).env(COOKIE, &cookie));
     place.await_up("deploy", 1);
-    for process in Place::with(COOKIE, &cookie) {
+    for process in RecipeEnv::with(COOKIE, &cookie) {
         process::signal(process.pid, Signal::TERM);
     }
     job.finish();
@@ -143,7 +143,7 @@ fn an_aborted_build_of_jenkins_ends_by_the_variable_in_its_environment() {
 #[test]
 fn a_container_that_is_told_to_end_ends_in_its_grace_period() {
     const ALONE: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let probe = place.env.finish(place.command("unshare").args(ALONE).arg("true"));
     if !probe.status.success() {
         return eprintln!("skipped: no PID namespace may be made here: {}", probe.err.trim());

@@ -2,14 +2,14 @@
 
 use rustix::process::Signal;
 
-use crate::page::Place;
+use crate::page::RecipeEnv;
 use crate::support::process;
 use crate::support::terminal::front_of;
 use crate::support::{Running, until};
 
 #[test]
 fn a_script_with_two_locks_gives_back_the_first_and_keeps_the_second() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let script = place.program("script", &place.recipe("two-locks"));
     let (build, publish) = (place.gated("build"), place.gated("publish"));
     let running = place.env.start(&mut place.command(&script));
@@ -26,7 +26,7 @@ fn a_script_with_two_locks_gives_back_the_first_and_keeps_the_second() {
 
 #[test]
 fn a_script_with_two_locks_that_is_killed_leaves_nothing() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let script = place.program("script", &place.recipe("two-locks"));
     for job in ["build", "publish"] {
         if job == "publish" {
@@ -44,7 +44,7 @@ fn a_script_with_two_locks_that_is_killed_leaves_nothing() {
 
 #[test]
 fn a_migration_runs_until_it_has_succeeded_once_and_all_go_on() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let script = place.program("script", &place.recipe("migrate"));
     let (migrate, serve) = (place.gated("migrate"), place.gated("serve"));
     let mut instances: Vec<Running> = (0..3).map(|_| place.env.start(&mut place.command(&script))).collect();
@@ -69,7 +69,7 @@ fn a_migration_runs_until_it_has_succeeded_once_and_all_go_on() {
 
 #[test]
 fn a_spare_leads_when_the_leader_is_killed() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let (stand, ask) = (place.recipe("leader"), place.recipe("leader-ask"));
     place.endless("serve");
     let first = place.start_shell(&stand);
@@ -90,7 +90,7 @@ fn a_spare_leads_when_the_leader_is_killed() {
 
 #[test]
 fn the_newest_deploy_replaces_those_before_it() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let recipe = place.recipe("replace");
     place.endless("deploy");
     let first = place.start_words(&recipe);

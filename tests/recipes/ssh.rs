@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::page::{Place, is_installed};
+use crate::page::{RecipeEnv, is_installed};
 use crate::support::Running;
 use crate::support::wait::until_true;
 
@@ -17,7 +17,7 @@ struct Server {
 impl Server {
     /// Starts one, and a client in the place's `/usr/local/bin` that takes every host for it; `None`, said aloud, where that
     /// cannot be.
-    fn start(place: &Place) -> Option<Self> {
+    fn start(place: &RecipeEnv) -> Option<Self> {
         if !["sshd", "ssh", "ssh-keygen"].into_iter().all(is_installed) {
             return None;
         }
@@ -67,7 +67,7 @@ impl Server {
     }
 
     /// Only the server itself is left of what serves connections.
-    fn await_no_connection(&self, place: &Place) {
+    fn await_no_connection(&self, place: &RecipeEnv) {
         until_true("the end of the connection", || {
             place
                 .env
@@ -78,7 +78,7 @@ impl Server {
     }
 
     #[track_caller]
-    fn assert_over(self, place: &Place, lock: &str) {
+    fn assert_over(self, place: &RecipeEnv, lock: &str) {
         until_true("the end of everything but the server", || {
             place.env.processes().iter().all(|process| process.pid == self.running.pid())
         });
@@ -91,7 +91,7 @@ impl Server {
 
 #[test]
 fn without_a_terminal_a_command_outlives_its_connection_and_can_be_broken() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let recipe = place.recipe("ssh");
     let Some(server) = Server::start(&place) else { return };
     place.endless("deploy");
@@ -109,7 +109,7 @@ fn without_a_terminal_a_command_outlives_its_connection_and_can_be_broken() {
 
 #[test]
 fn without_a_terminal_the_status_comes_back() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let recipe = place.recipe("ssh");
     let Some(server) = Server::start(&place) else { return };
     let gate = place.gated("deploy");
@@ -120,7 +120,7 @@ fn without_a_terminal_the_status_comes_back() {
 
 #[test]
 fn with_a_terminal_a_command_ends_with_its_connection() {
-    let place = Place::new();
+    let place = RecipeEnv::new();
     let recipe = place.recipe("ssh-terminal");
     let Some(server) = Server::start(&place) else { return };
     place.endless("deploy");

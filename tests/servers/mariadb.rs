@@ -30,7 +30,7 @@ pub(crate) static KIND: Kind = Kind {
     protocol: || Box::<messages::Mysql>::default(),
     facts: Facts {
         news_within: |_| Duration::ZERO,
-        // Who has just entered the line may have yet to ask to be told.
+        // Who has just entered the queue may have yet to ask to be told.
         besides: |_| 1.0,
         ..Facts::USUAL
     },

@@ -196,32 +196,32 @@ pub(crate) fn endpoint() -> String {
 /// Takes the claim of whoever is first in the queue of `name` away: closes its session in its stead.
 pub(crate) fn lose(name: &str) {
     let name = dlock::lock::LockName::new(name).expect("a name").percent_encoded();
-    let line = format!("/dlock/{name}");
-    let mut nodes = Raw::connect(shared_port(), 0).children(&line);
+    let queue = format!("/dlock/{name}");
+    let mut nodes = Raw::connect(shared_port(), 0).children(&queue);
     nodes.sort_by_key(|node| node[node.len() - 10..].to_owned());
-    end_session_of(shared_port(), &line, nodes.first().expect("somebody is in line"));
+    end_session_of(shared_port(), &queue, nodes.first().expect("somebody is in the queue"));
 }
 
-/// Ends the session that the node `node` of the line at the path `line` belongs to.
-fn end_session_of(port: u16, line: &str, node: &String) {
+/// Ends the session that the node `node` of the queue at the path `queue` belongs to.
+fn end_session_of(port: u16, queue: &str, node: &String) {
     let mut raw = Raw::connect(port, 0);
-    let owner = raw.owner(&format!("{line}/{node}")).expect("still there");
+    let owner = raw.owner(&format!("{queue}/{node}")).expect("still there");
     // The owner, whose connection is closed for this, may come back before the session is.
-    while raw.children(line).contains(node) {
+    while raw.children(queue).contains(node) {
         // As if its owner had.
         Raw::connect(port, owner).close();
     }
 }
 
-/// The path of the line of the lock `name` in a part of the service, and the node of the claim `id` in it.
+/// The path of the queue of the lock `name` in a part of the service, and the node of the claim `id` in it.
 fn node(port: u16, service: &Service, name: &str, id: &str) -> (String, String) {
     let address = service.endpoint.trim_start_matches("zk://");
     let chroot = address.find('/').map_or("", |at| &address[at..]);
-    let line = format!("{chroot}/dlock/{name}");
-    let nodes = Raw::connect(port, 0).children(&line);
+    let queue = format!("{chroot}/dlock/{name}");
+    let nodes = Raw::connect(port, 0).children(&queue);
     let node = nodes.into_iter().find(|node| node.replace('-', "").contains(id));
-    let node = node.unwrap_or_else(|| panic!("{id} is in {line}"));
-    (line, node)
+    let node = node.unwrap_or_else(|| panic!("{id} is in {queue}"));
+    (queue, node)
 }
 
 /// Servers that are one service.
@@ -242,13 +242,13 @@ impl Site for Zk {
     }
 
     fn lose(&self, part: &Service, name: &str, id: &str) {
-        let (line, node) = node(self.0[0].port(), part, name, id);
-        Raw::connect(self.0[0].port(), 0).delete(&format!("{line}/{node}"));
+        let (queue, node) = node(self.0[0].port(), part, name, id);
+        Raw::connect(self.0[0].port(), 0).delete(&format!("{queue}/{node}"));
     }
 
     fn sever(&self, part: &Service, name: &str, id: &str) {
-        let (line, node) = node(self.0[0].port(), part, name, id);
-        end_session_of(self.0[0].port(), &line, &node);
+        let (queue, node) = node(self.0[0].port(), part, name, id);
+        end_session_of(self.0[0].port(), &queue, &node);
     }
 
     fn requests(&self) -> u64 {
@@ -261,10 +261,10 @@ impl Site for Zk {
 
     fn remains(&self, name: &str) -> Vec<String> {
         let mut raw = Raw::connect(self.0[0].port(), 0);
-        let line = format!("/dlock/{name}");
+        let queue = format!("/dlock/{name}");
         // Curator's leases are in a container, which the server itself removes in the end.
-        let leases = raw.children(&format!("{line}/leases"));
-        raw.children(&line).into_iter().filter(|node| node != "leases").chain(leases).collect()
+        let leases = raw.children(&format!("{queue}/leases"));
+        raw.children(&queue).into_iter().filter(|node| node != "leases").chain(leases).collect()
     }
 }
 

@@ -32,7 +32,7 @@ fn cost(site: &dyn Site, waiters: u32) -> (f64, f64) {
 }
 
 #[test]
-fn requests_for_one_hand_over_do_not_grow_with_the_line() {
+fn requests_for_one_hand_over_do_not_grow_with_the_queue() {
     let site = site::start();
     // The first contact of a service with a client may cost more.
     cost(&*site, 1);

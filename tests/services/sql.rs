@@ -147,7 +147,7 @@ fn holds_and_waits_outlast_a_connection_that_breaks() {
     waiter.release();
 }
 
-/// In a long line somebody has it nearly always.
+/// In a long queue somebody has it nearly always.
 #[test]
 fn renewals_do_not_wait_for_the_row_of_the_lock() {
     const TTL: Duration = Duration::from_secs(6);
@@ -299,7 +299,7 @@ fn what_was_handed_over_outlasts_a_crash_of_the_database() {
 }
 
 #[test]
-fn a_line_of_forty_holds_in_the_order_of_arrival() {
+fn a_queue_of_forty_holds_in_the_order_of_arrival() {
     let database = Database::roomy();
     let env = database.env();
     let holder = env.held(&["--name", "x", "--ttl", "10m", "-q"]);

@@ -83,7 +83,7 @@ fn a_signal_from_outside_reaches_the_command() {
 }
 
 #[test]
-fn a_signal_while_waiting_leaves_the_line() {
+fn a_signal_while_waiting_leaves_the_queue() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let Some(mut command) = as_init(&env, &["--name", "x", "--", "touch", "started"]) else { return };

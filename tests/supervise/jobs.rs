@@ -104,7 +104,7 @@ fn bg_lets_it_run_behind_the_prompt() {
 }
 
 #[test]
-fn ctrl_z_while_waiting_leaves_the_line_and_fg_joins_it_at_the_end() {
+fn ctrl_z_while_waiting_leaves_the_queue_and_fg_joins_it_at_the_end() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let mut terminal = Terminal::bash(&env);

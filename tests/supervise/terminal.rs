@@ -61,7 +61,7 @@ fn ctrl_c_ends_a_script_around_dlock() {
 }
 
 #[test]
-fn ctrl_c_while_waiting_leaves_the_line() {
+fn ctrl_c_while_waiting_leaves_the_queue() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let mut terminal = Terminal::bash(&env);

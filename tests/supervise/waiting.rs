@@ -6,7 +6,7 @@ use crate::support::wait::until_true;
 use crate::support::{TestEnv, process};
 
 #[test]
-fn each_ending_signal_leaves_the_line_and_the_command_never_starts() {
+fn each_ending_signal_leaves_the_queue_and_the_command_never_starts() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         let env = TestEnv::new();
         let holder = env.held(&["--name", "x"]);
@@ -39,7 +39,7 @@ fn other_signals_neither_end_the_wait_nor_reach_a_command_that_does_not_run() {
 }
 
 #[test]
-fn a_killed_waiter_is_out_of_line_at_once_whichever_process_it_was() {
+fn a_killed_waiter_is_out_of_the_queue_at_once_whichever_process_it_was() {
     for keeper in [false, true] {
         let env = TestEnv::new();
         let holder = env.held(&["--name", "x"]);

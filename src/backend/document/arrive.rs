@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::change::{Found, Known, understand, wall_clock};
+use super::change::{Known, LockItem, understand, wall_clock};
 use super::client::Queues;
 use super::queue::{Document, EMPTY_LIFE, Mismatch};
 use super::view::Note;
@@ -59,9 +59,9 @@ pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> Fau
         // Everybody who ever entered drew a number before the item became what is read here.
         let arrival = store.arrive(&own.name, id, &empty, EMPTY_LIFE, deadline).await?;
         let mut known = match understand(Some(arrival.item))? {
-            Found::Queue(known) => known,
-            Found::Foreign(item) => return Ok(Entered::Behind(item)),
-            Found::Nothing => continue,
+            LockItem::Queue(known) => known,
+            LockItem::Foreign(item) => return Ok(Entered::Behind(item)),
+            LockItem::Nothing => continue,
         };
         if known.document.find(id).is_none()
             && let Some(note) = arrival.gone
@@ -101,7 +101,7 @@ pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> Fau
         let replaced = queues.put(&own.name, &known.version, &known.document, deadline).await?;
         if replaced.done {
             let after = match understand(replaced.item)? {
-                Found::Queue(after) if after.document.find(id).is_some() => Some(after),
+                LockItem::Queue(after) if after.document.find(id).is_some() => Some(after),
                 _ => None,
             };
             return Ok(Entered::In(after, sent));

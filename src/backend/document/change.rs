@@ -37,7 +37,7 @@ pub(super) struct Known {
 
 /// The lock's item, understood.
 #[derive(Clone, Debug)]
-pub(super) enum Found {
+pub(super) enum LockItem {
     Queue(Known),
     Foreign(Item),
     Nothing,
@@ -47,15 +47,15 @@ pub(super) enum Found {
 pub(super) struct Changed<T> {
     /// What the step said; `None` if there is no queue.
     pub(super) said: Option<T>,
-    pub(super) after: Found,
+    pub(super) after: LockItem,
 }
 
 /// Understands an item. Errors: `Unsupported` for what a newer dlock wrote.
-pub(super) fn understand(item: Option<Item>) -> FaultResult<Found> {
-    let Some(item) = item else { return Ok(Found::Nothing) };
+pub(super) fn understand(item: Option<Item>) -> FaultResult<LockItem> {
+    let Some(item) = item else { return Ok(LockItem::Nothing) };
     match Content::parse(&item.bytes) {
-        Content::Queue(document) => Ok(Found::Queue(Known { document, version: item.version })),
-        Content::Foreign => Ok(Found::Foreign(item)),
+        Content::Queue(document) => Ok(LockItem::Queue(Known { document, version: item.version })),
+        Content::Foreign => Ok(LockItem::Foreign(item)),
         Content::Newer => Err(Fault::new(
             ErrorKind::Unsupported,
             "a newer dlock wrote the queue, in a form that this one cannot read; update dlock here",
@@ -71,7 +71,7 @@ pub(super) fn wall_clock() -> u64 {
 
 impl Queues {
     /// Reads the queue of `name`.
-    pub(super) async fn look(&self, name: &LockName, deadline: Moment) -> FaultResult<Found> {
+    pub(super) async fn look(&self, name: &LockName, deadline: Moment) -> FaultResult<LockItem> {
         understand(self.store.read(name, deadline).await?)
     }
 
@@ -99,7 +99,7 @@ impl Queues {
         deadline: Moment,
         mut step: impl FnMut(&mut Document) -> Step<T> + Send,
     ) -> FaultResult<Changed<T>> {
-        let mut known = known.map(Found::Queue);
+        let mut known = known.map(LockItem::Queue);
         loop {
             let fault = match self.attempts(name, known.take(), deadline, &mut step).await {
                 Err(fault) if patience == Patience::Deadline && fault.kind.is_transient() => fault,
@@ -116,7 +116,7 @@ impl Queues {
     async fn attempts<T>(
         &self,
         name: &LockName,
-        known: Option<Found>,
+        known: Option<LockItem>,
         deadline: Moment,
         step: &mut (impl FnMut(&mut Document) -> Step<T> + Send),
     ) -> FaultResult<Changed<T>> {
@@ -125,11 +125,11 @@ impl Queues {
             None => self.look(name, deadline).await?,
         };
         loop {
-            let Found::Queue(known) = found else { return Ok(Changed { said: None, after: found }) };
+            let LockItem::Queue(known) = found else { return Ok(Changed { said: None, after: found }) };
             let mut document = known.document.clone();
             let said = match step(&mut document) {
                 Step::Keep(said) => {
-                    return Ok(Changed { said: Some(said), after: Found::Queue(known) });
+                    return Ok(Changed { said: Some(said), after: LockItem::Queue(known) });
                 }
                 Step::Write(said) => said,
             };

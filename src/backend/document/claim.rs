@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::arrive::{self, Entered, Own};
-use super::change::{Found, Known, Patience, Step, understand, wall_clock};
+use super::change::{Known, LockItem, Patience, Step, understand, wall_clock};
 use super::client::Queues;
 use super::pace::Pace;
 use super::queue::Document;
@@ -171,8 +171,8 @@ impl Shared {
     }
 
     /// Takes over what was found, after taking out whoever is dead.
-    async fn take(&self, mut found: Found, deadline: Moment) -> FaultResult<()> {
-        if let Found::Queue(known) = &found {
+    async fn take(&self, mut found: LockItem, deadline: Moment) -> FaultResult<()> {
+        if let LockItem::Queue(known) = &found {
             let mut tidied = known.document.clone();
             if self.tidy(&mut tidied) && tidied.find(self.own.request.id).is_some() {
                 let replaced = self.queues.put(&self.own.name, &known.version, &tidied, deadline).await?;
@@ -184,16 +184,16 @@ impl Shared {
     }
 
     /// Takes over how the claim stands in what was found.
-    async fn settle(&self, found: Found, deadline: Moment) {
+    async fn settle(&self, found: LockItem, deadline: Moment) {
         let document = match found {
-            Found::Queue(known) => {
+            LockItem::Queue(known) => {
                 let document = known.document.clone();
                 if self.take_known(known) {
                     return;
                 }
                 Some(document)
             }
-            Found::Foreign(_) | Found::Nothing => None,
+            LockItem::Foreign(_) | LockItem::Nothing => None,
         };
         // That it is gone is certain; why, only if it can be read.
         let side = Side::Gone(&self.own.name, self.own.request.id);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Side;
 use super::arrive::Own;
-use super::change::Found;
+use super::change::LockItem;
 use super::client::Queues;
 use crate::backend::deadlock::{self, Queued};
 use crate::backend::fault::{Fault, FaultResult};
@@ -107,7 +107,7 @@ impl Reading<'_> {
 
 #[async_trait]
 impl deadlock::Queues for Reading<'_> {
-    type Place = Option<u64>;
+    type Order = Option<u64>;
     type Fault = Fault;
 
     async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {
@@ -127,7 +127,7 @@ impl deadlock::Queues for Reading<'_> {
         let mut queues = Vec::with_capacity(names.len());
         for name in names {
             let mut queue = Vec::new();
-            if let Found::Queue(known) = self.queues.look(name, self.deadline).await? {
+            if let LockItem::Queue(known) = self.queues.look(name, self.deadline).await? {
                 let entries = known.document.claims.iter().filter_map(|place| {
                     let id = place.id()?;
                     Some(Queued::of(&place.about, id, self.place(id), name))

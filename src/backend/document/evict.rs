@@ -1,7 +1,7 @@
 //! What is done to claims of others: removing them, asking them to leave, publishing what a holder proclaims.
 
 use super::arrive::KEEP_OUT;
-use super::change::{Found, Patience, Step, wall_clock};
+use super::change::{LockItem, Patience, Step, wall_clock};
 use super::client::Queues;
 use super::queue::{Content, Document};
 use super::view::Note;
@@ -86,8 +86,8 @@ async fn one(
         Step::Write(if was_there { Removal::Done } else { Removal::Absent })
     };
     let known = match looked.after {
-        Found::Queue(known) => Some(known),
-        Found::Foreign(_) | Found::Nothing => None,
+        LockItem::Queue(known) => Some(known),
+        LockItem::Foreign(_) | LockItem::Nothing => None,
     };
     let was_there = known.as_ref().is_some_and(|known| known.document.find(id).is_some());
     let removed = queues.change(name, known, Patience::Deadline, deadline, remove).await?;

@@ -28,12 +28,12 @@ pub struct Document {
     /// The claim for which the item was made: another one if the store forgot the item and somebody made it anew.
     pub born: String,
     /// The claims.
-    pub claims: Vec<Place>,
+    pub claims: Vec<QueueEntry>,
 }
 
 /// One claim in the queue.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct QueueEntry {
     /// What the claim says of itself.
     pub about: Record,
     /// Its fencing token, drawn when it arrived.
@@ -68,7 +68,7 @@ pub struct Held {
     /// Its slot, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
-    /// Since when, as [`Place::since`].
+    /// Since when, as [`QueueEntry::since`].
     pub since: u64,
 }
 
@@ -109,7 +109,7 @@ impl Content {
     }
 }
 
-impl Place {
+impl QueueEntry {
     /// The claim's id, if this dlock can read it.
     pub fn id(&self) -> Option<ClaimId> {
         self.about.id()
@@ -145,7 +145,7 @@ impl Document {
 
     /// How long the store must keep it if nobody writes it.
     pub fn life(&self) -> Duration {
-        let longest = self.claims.iter().map(Place::ttl).max();
+        let longest = self.claims.iter().map(QueueEntry::ttl).max();
         longest.map_or(EMPTY_LIFE, |ttl| ttl + KEPT_BEYOND)
     }
 
@@ -156,7 +156,7 @@ impl Document {
     }
 
     /// The claim `id`.
-    pub fn find(&self, id: ClaimId) -> Option<&Place> {
+    pub fn find(&self, id: ClaimId) -> Option<&QueueEntry> {
         self.position(id).map(|at| &self.claims[at])
     }
 
@@ -167,7 +167,7 @@ impl Document {
 
     /// Gives holds to the claims that may hold now and have none. A departure takes no hold away.
     pub fn settle(&mut self, now: u64) {
-        let modes: Vec<Mode> = self.claims.iter().map(Place::mode).collect();
+        let modes: Vec<Mode> = self.claims.iter().map(QueueEntry::mode).collect();
         for (at, mode) in modes.iter().enumerate().take(queue::held(&modes)) {
             if self.claims[at].held.is_some() {
                 continue;
@@ -203,10 +203,18 @@ impl Document {
             let (name, used) = (LockName::new(self.lock.clone()).ok(), Use::Mode(odd.mode()));
             return Err(Mismatch(mismatch(name.as_ref(), Some(&who), used, request.mode)));
         }
-        let older = |place: &&Place| request.supersede && place.about.supersede && place.held.is_none();
-        let superseded: Vec<ClaimId> = self.claims.iter().filter(older).filter_map(Place::id).collect();
+        let older = |place: &&QueueEntry| request.supersede && place.about.supersede && place.held.is_none();
+        let superseded: Vec<ClaimId> = self.claims.iter().filter(older).filter_map(QueueEntry::id).collect();
         self.claims.retain(|place| !older(&place));
-        self.claims.push(Place { about, token, beat: 0, since: now, held: None, asked: None, seen: None });
+        self.claims.push(QueueEntry {
+            about,
+            token,
+            beat: 0,
+            since: now,
+            held: None,
+            asked: None,
+            seen: None,
+        });
         self.settle(now);
         Ok(superseded)
     }
@@ -218,7 +226,7 @@ impl Document {
     /// the item another life.
     pub fn observe(&mut self, own: ClaimId, now: u64, margin: Duration) -> Vec<ClaimId> {
         let mut dead = Vec::new();
-        let others = |place: &&mut Place| place.held.is_some() && place.id() != Some(own);
+        let others = |place: &&mut QueueEntry| place.held.is_some() && place.id() != Some(own);
         for place in self.claims.iter_mut().filter(others) {
             match place.seen.filter(|seen| seen.beat == place.beat) {
                 Some(seen) => {

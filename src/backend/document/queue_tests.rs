@@ -42,7 +42,7 @@ fn slots(n: u32) -> Mode {
 
 /// Those that have a hold are exactly those that may.
 fn is_settled(document: &Document) -> bool {
-    let modes: Vec<Mode> = document.claims.iter().map(Place::mode).collect();
+    let modes: Vec<Mode> = document.claims.iter().map(QueueEntry::mode).collect();
     let holds = document.claims.iter().take_while(|place| place.held.is_some()).count();
     let any_later = document.claims[holds..].iter().any(|place| place.held.is_some());
     holds == queue::held(&modes) && !any_later
@@ -144,7 +144,7 @@ fn superseding_spares_holders_and_those_who_did_not_say_so() {
     enter(&mut document, &request(2, Mode::Exclusive)).expect("enters");
     enter(&mut document, &newest(3)).expect("enters");
     assert_eq!(enter(&mut document, &newest(4)), Ok(vec![id(3)]));
-    let left: Vec<_> = document.claims.iter().filter_map(Place::id).collect();
+    let left: Vec<_> = document.claims.iter().filter_map(QueueEntry::id).collect();
     assert_eq!(left, [id(1), id(2), id(4)]);
 }
 

@@ -6,7 +6,7 @@
 
 use super::change::{Patience, Step};
 use super::client::Queues;
-use super::queue::{Document, Place};
+use super::queue::{Document, QueueEntry};
 use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, LockName, Moment};
 
@@ -45,7 +45,7 @@ async fn held<T: Send>(
     name: &LockName,
     id: ClaimId,
     deadline: Moment,
-    learn: impl Fn(&Place) -> T + Send + Sync,
+    learn: impl Fn(&QueueEntry) -> T + Send + Sync,
 ) -> FaultResult<Option<T>> {
     let look = |document: &mut Document| {
         let place = document.find(id).filter(|place| place.held.is_some());

@@ -1,7 +1,7 @@
 //! Queues as they are shown.
 
 use super::evict::identity_of;
-use super::queue::{Content, Document, Place};
+use super::queue::{Content, Document, QueueEntry};
 use super::view::{entry, foreign_entry};
 use super::watch::Watch;
 use super::{Item, Store};
@@ -47,12 +47,13 @@ pub(super) fn status_of(
 }
 
 fn status(name: &LockName, document: &Document, watch: Option<(&Watch, Moment)>) -> LockStatus {
-    let shown = |place: &Place| {
+    let shown = |place: &QueueEntry| {
         let left = watch.and_then(|(watch, now)| watch.left(place.id()?, now));
         let entry = entry(place);
         Entry { ttl: left.or(entry.ttl), ..entry }
     };
-    let (holders, waiters): (Vec<&Place>, _) = document.claims.iter().partition(|place| place.held.is_some());
-    let entries = |places: Vec<&Place>| places.into_iter().map(shown).collect();
+    let (holders, waiters): (Vec<&QueueEntry>, _) =
+        document.claims.iter().partition(|place| place.held.is_some());
+    let entries = |places: Vec<&QueueEntry>| places.into_iter().map(shown).collect();
     LockStatus::of(name, entries(holders), entries(waiters))
 }

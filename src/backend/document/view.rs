@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::change::Known;
-use super::queue::{Document, Place};
+use super::queue::{Document, QueueEntry};
 use super::watch::Watch;
 use crate::backend::claim_state::Publisher;
 use crate::lock::{ClaimId, ClaimState, Entry, Holder, LossReason, Moment};
@@ -63,7 +63,7 @@ impl View {
 
     /// The others that are dead.
     pub(super) fn dead(&self, document: &Document, now: Moment) -> Vec<ClaimId> {
-        let others = document.claims.iter().filter_map(Place::id).filter(|id| *id != self.id);
+        let others = document.claims.iter().filter_map(QueueEntry::id).filter(|id| *id != self.id);
         others.filter(|id| self.watch.is_dead(*id, now)).collect()
     }
 
@@ -102,7 +102,7 @@ impl View {
 }
 
 /// What others are shown of a claim.
-pub(super) fn entry(place: &Place) -> Entry {
+pub(super) fn entry(place: &QueueEntry) -> Entry {
     let mut entry = place.about.entry();
     let mut since = place.since;
     if let (Some(granted), Some(held)) = (place.granted(), place.held) {

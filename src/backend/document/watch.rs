@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::queue::{Document, Place};
+use super::queue::{Document, QueueEntry};
 use crate::lock::{ClaimId, Moment};
 
 /// How much longer than its ttl an entry must have stood still. It makes up for clocks that do not go at the same rate; with
@@ -34,7 +34,7 @@ impl Seen {
 impl Watch {
     /// Takes over `document`, which was read before `now`; with `None` there is none.
     pub fn look(&mut self, document: Option<&Document>, now: Moment) {
-        let places: &[Place] = document.map_or(&[], |document| &document.claims);
+        let places: &[QueueEntry] = document.map_or(&[], |document| &document.claims);
         let present = |id: &ClaimId| document.is_some_and(|document| document.position(*id).is_some());
         self.seen.retain(|id, _| present(id));
         for place in places {

@@ -48,7 +48,7 @@ pub(super) struct Core {
 
 /// How the claim stands.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Position {
     /// It holds all its names: published.
     Held,
     /// It waits for one of these, in the queues of these names, after this revision.
@@ -92,23 +92,23 @@ impl Core {
 
     /// Finds out how the claim stands and tells it. For an exclusive or shared claim one transaction also
     /// proves the hold, if it holds: it puts the key whose revision is the token.
-    pub(super) async fn settle(&self, deadline: Moment) -> FaultResult<Place> {
+    pub(super) async fn settle(&self, deadline: Moment) -> FaultResult<Position> {
         loop {
             let slots = if let Mode::Slots(n) = self.mode { Some(n.get()) } else { None };
             let Some((seen, revision)) = self.look(slots.is_none(), deadline).await? else {
-                return Ok(Place::Gone);
+                return Ok(Position::Gone);
             };
             let targets = self.targets(&seen);
             if !targets.is_empty() {
                 self.publish_waiting(&seen, &targets, revision);
-                return Ok(Place::Waits(targets, revision));
+                return Ok(Position::Waits(targets, revision));
             }
             let Some(slots) = slots else {
                 self.publish_held(self.granted(revision, None)?);
-                return Ok(Place::Held);
+                return Ok(Position::Held);
             };
             if self.take_slots(&seen, slots, deadline).await? {
-                return Ok(Place::Held);
+                return Ok(Position::Held);
             }
         }
     }

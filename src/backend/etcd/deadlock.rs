@@ -28,7 +28,7 @@ struct Reading<'a> {
 #[async_trait]
 impl Queues for Reading<'_> {
     /// The revision that created the entry.
-    type Place = i64;
+    type Order = i64;
     type Fault = Fault;
 
     async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use etcd_client::{GetOptions, LeaseGrantOptions, ResponseHeader, Txn, TxnOp, TxnResponse};
 use tokio::sync::Notify;
 
-use super::core::{Core, Place, lock};
+use super::core::{Core, Position, lock};
 use super::evict::{self, Taken};
 use super::fault::{Fault, FaultResult, NAME};
 use super::keys::{Layout, Queue};
@@ -27,7 +27,7 @@ const HEAD_START: Duration = Duration::from_micros(400);
 /// A claim that has joined, how it stands, and the revision at which it does.
 pub(super) struct Joined {
     pub(super) core: Arc<Core>,
-    pub(super) place: Place,
+    pub(super) place: Position,
     pub(super) revision: i64,
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn enter(
     };
     let core = Arc::new(attempt.core(ttl, created, begun));
     let mut joined = stand(core, seen, deadline).await?;
-    if matches!(joined.place, Place::Gone) {
+    if matches!(joined.place, Position::Gone) {
         joined.core.conclude().await;
         return Ok(joined);
     }
@@ -98,7 +98,7 @@ pub(super) async fn enter(
         joined = stand(joined.core, None, deadline).await?;
     }
     if !request.ancestors.is_empty()
-        && matches!(joined.place, Place::Waits(..))
+        && matches!(joined.place, Position::Waits(..))
         && let Some(sentence) = deadlock::search(&joined.core, request, deadline).await?
     {
         revoke(wire, joined.core.lease, deadline).await?;
@@ -114,18 +114,18 @@ async fn stand(core: Arc<Core>, seen: Option<Vec<Seen>>, deadline: Moment) -> Fa
         let revision = core.created;
         if !targets.is_empty() {
             core.publish_waiting(&seen, &targets, revision);
-            return Ok(Joined { core, place: Place::Waits(targets, revision), revision });
+            return Ok(Joined { core, place: Position::Waits(targets, revision), revision });
         }
         if !matches!(core.mode, Mode::Slots(_)) {
             core.publish_held(core.granted(revision, None)?);
-            return Ok(Joined { core, place: Place::Held, revision });
+            return Ok(Joined { core, place: Position::Held, revision });
         }
     }
     let place = core.settle(deadline).await?;
     let revision = match &place {
-        Place::Waits(_, revision) => *revision,
+        Position::Waits(_, revision) => *revision,
         // From the entry on: what happened meanwhile is told again.
-        Place::Held | Place::Gone => core.created,
+        Position::Held | Position::Gone => core.created,
     };
     Ok(Joined { core, place, revision })
 }

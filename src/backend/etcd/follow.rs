@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use etcd_client::{Client, Event, EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
 
-use super::core::{Core, Place};
+use super::core::{Core, Position};
 use super::keys;
 use super::look::Target;
 use super::stored::Note;
@@ -23,7 +23,7 @@ const OPEN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What one watched response means.
-enum News {
+enum WatchEvent {
     /// Nothing.
     None,
     /// An own entry is gone, or is said to be.
@@ -37,15 +37,15 @@ enum News {
 }
 
 /// Follows until the claim is over or left. `place` is how it stands at `revision`.
-pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64) {
-    if matches!(place, Place::Gone) {
+pub(super) async fn follow(core: Arc<Core>, mut place: Position, mut revision: i64) {
+    if matches!(place, Position::Gone) {
         return core.conclude().await;
     }
-    if matches!(place, Place::Held) {
+    if matches!(place, Position::Held) {
         Clock::Boot.sleep_until(clock::now() + SHORT_HOLD).await;
     }
     loop {
-        if let Place::Waits(_, at) = &place {
+        if let Position::Waits(_, at) = &place {
             revision = *at;
         }
         if let Some((connection, mut stream)) = Box::pin(open(&core, &place, revision)).await {
@@ -57,10 +57,10 @@ pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64)
                 }
                 match look(&core, &mut revision).await {
                     None => return,
-                    Some(Place::Gone) => return core.conclude().await,
+                    Some(Position::Gone) => return core.conclude().await,
                     // What waits for nothing any more keeps the stream: the rest of it is still of use.
-                    Some(Place::Held) => {}
-                    Some(Place::Waits(targets, at)) => {
+                    Some(Position::Held) => {}
+                    Some(Position::Waits(targets, at)) => {
                         if aim(&mut stream, &core, &targets, at + 1).await.is_err() {
                             break;
                         }
@@ -72,7 +72,7 @@ pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64)
             Clock::Boot.sleep_until(clock::now() + PAUSE).await;
         }
         place = match look(&core, &mut revision).await {
-            Some(Place::Gone) => return core.conclude().await,
+            Some(Position::Gone) => return core.conclude().await,
             Some(place) => place,
             None => return,
         };
@@ -80,7 +80,7 @@ pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64)
 }
 
 /// How the claim stands now, as soon as a server tells; `None` once it has left.
-async fn look(core: &Core, revision: &mut i64) -> Option<Place> {
+async fn look(core: &Core, revision: &mut i64) -> Option<Position> {
     loop {
         if core.publisher.is_over() {
             return None;
@@ -88,9 +88,9 @@ async fn look(core: &Core, revision: &mut i64) -> Option<Place> {
         let deadline = clock::now() + core.ttl;
         let place = if core.is_held() {
             core.still_stands(deadline).await.map(|at| {
-                at.map_or(Place::Gone, |at| {
+                at.map_or(Position::Gone, |at| {
                     *revision = at;
-                    Place::Held
+                    Position::Held
                 })
             })
         } else {
@@ -113,7 +113,7 @@ enum End {
     Failed,
 }
 
-async fn open(core: &Core, place: &Place, revision: i64) -> Option<(Connection, WatchStream)> {
+async fn open(core: &Core, place: &Position, revision: i64) -> Option<(Connection, WatchStream)> {
     let connection = core.wire.ready(clock::now() + OPEN).await.ok()?;
     let opening = begin(&connection.client, core, place, revision + 1);
     let stream = opened_in_time(&core.wire, &connection, opening).await?;
@@ -133,12 +133,12 @@ async fn next(core: &Core, connection: &Connection, stream: &mut WatchStream) ->
             return End::Failed;
         };
         match news(core, &message) {
-            News::None => {}
-            News::Gone => return End::Gone,
-            News::Told(Note::Ask(by)) => core.publisher.publish(ClaimState::AskedToLeave { by }),
+            WatchEvent::None => {}
+            WatchEvent::Gone => return End::Gone,
+            WatchEvent::Told(Note::Ask(by)) => core.publisher.publish(ClaimState::AskedToLeave { by }),
             // The note alone proves nothing: it also keeps out a claim that was looked for elsewhere.
-            News::Turn | News::Told(Note::Evicted(_) | Note::Superseded(_)) => return End::Turn,
-            News::Ended => {
+            WatchEvent::Turn | WatchEvent::Told(Note::Evicted(_) | Note::Superseded(_)) => return End::Turn,
+            WatchEvent::Ended => {
                 renew_token(connection, &message).await;
                 return End::Failed;
             }
@@ -186,13 +186,13 @@ fn puts(revision: i64) -> WatchOptions {
 async fn begin(
     client: &Client,
     core: &Core,
-    place: &Place,
+    place: &Position,
     revision: i64,
 ) -> Result<WatchStream, etcd_client::Error> {
     let note = core.layout.note(core.lease);
     let mut client = client.clone();
     let mut stream = Box::pin(client.watch(note, Some(puts(revision)))).await?;
-    if let Place::Waits(targets, _) = place {
+    if let Position::Waits(targets, _) = place {
         aim(&mut stream, core, targets, revision).await?;
     }
     for queue in &core.queues {
@@ -227,9 +227,9 @@ async fn aim(
     Ok(())
 }
 
-fn news(core: &Core, message: &WatchResponse) -> News {
+fn news(core: &Core, message: &WatchResponse) -> WatchEvent {
     if message.canceled() {
-        return News::Ended;
+        return WatchEvent::Ended;
     }
     let note = core.layout.note(core.lease);
     let mut turn = false;
@@ -238,7 +238,7 @@ fn news(core: &Core, message: &WatchResponse) -> News {
         let Some(kv) = event.kv() else { continue };
         let own = core.queues.iter().any(|queue| core.entry(queue).as_bytes() == kv.key());
         if own && is_delete(event) {
-            return News::Gone;
+            return WatchEvent::Gone;
         }
         if kv.key() == note.as_bytes() {
             told = Note::parse(kv.value()).or(told);
@@ -247,9 +247,9 @@ fn news(core: &Core, message: &WatchResponse) -> News {
         }
     }
     match told {
-        Some(note) => News::Told(note),
-        None if turn => News::Turn,
-        None => News::None,
+        Some(note) => WatchEvent::Told(note),
+        None if turn => WatchEvent::Turn,
+        None => WatchEvent::None,
     }
 }
 

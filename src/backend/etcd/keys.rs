@@ -307,7 +307,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_of_a_lock_lies_in_the_line_of_another(a in "[^\\p{Cc}]{1,9}", b in "[^\\p{Cc}]{1,9}") {
+        fn nothing_of_a_lock_lies_in_the_queue_of_another(a in "[^\\p{Cc}]{1,9}", b in "[^\\p{Cc}]{1,9}") {
             prop_assume!(a != b && a.trim() == a && b.trim() == b);
             let layout = Layout::new(&Prefix::default());
             let (x, y) = (layout.queue(&name(&a)), layout.queue(&name(&b)));

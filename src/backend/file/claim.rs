@@ -14,7 +14,7 @@ use super::core::{FileClaim, Inner};
 use super::expiry::{self, Lease};
 use super::fault::{BACKEND, FaultResult};
 use super::fifo::{self, Listener};
-use super::grant::{self, Place};
+use super::grant::{self, QueuedClaim};
 use super::guard::Flock;
 use super::presence::Presence;
 use super::promote::{Step, removed};
@@ -26,7 +26,7 @@ use crate::clock;
 use crate::lock::{ClaimState, LossReason, Moment, Result};
 
 /// The path of a file of `place` that is no longer there, or no longer the one that is held.
-fn gone(inner: &Inner, place: &Place) -> FaultResult<Option<PathBuf>> {
+fn gone(inner: &Inner, place: &QueuedClaim) -> FaultResult<Option<PathBuf>> {
     if place.queue.is_replaced()? {
         return Ok(Some(place.queue.path()));
     }
@@ -221,7 +221,7 @@ impl FileClaim {
                 }
             }
             grant::release(&mut inner.places);
-            inner.places.iter_mut().for_each(Place::stop_waiting);
+            inner.places.iter_mut().for_each(QueuedClaim::stop_waiting);
             inner.pending = None;
             if !inner.state.is_final() {
                 inner.state = ClaimState::Lost(LossReason::SessionEnded);

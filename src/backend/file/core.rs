@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::expiry::Lease;
 use super::fifo::{Listener, Watch};
-use super::grant::Place;
+use super::grant::QueuedClaim;
 use super::guard::Pending;
 use super::presence::Presence;
 use super::storage::QueueFile;
@@ -32,7 +32,7 @@ pub(super) struct FileClaim {
 #[derive(Debug)]
 pub(super) struct Inner {
     /// In the order of the request's names.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<QueuedClaim>,
     /// The name of the own FIFO, and the FIFO until it leaves.
     pub(super) fifo: (Option<String>, Option<Arc<OwnedFd>>),
     pub(super) state: ClaimState,
@@ -59,7 +59,7 @@ pub(super) struct Inner {
 
 impl Inner {
     pub(super) fn new(
-        places: Vec<Place>,
+        places: Vec<QueuedClaim>,
         fifo: (Option<String>, Option<Arc<OwnedFd>>),
         began: Moment,
     ) -> Self {
@@ -89,7 +89,7 @@ impl Inner {
 
     /// Notes that the records say held.
     pub(super) fn hold(&mut self, began: Moment) {
-        let granted = |p: &Place| {
+        let granted = |p: &QueuedClaim| {
             let token = FencingToken::new(p.fixed.token)?;
             Some(Granted { token, slot: (p.fixed.slot > 0).then_some(p.fixed.slot) })
         };

@@ -7,7 +7,7 @@ use super::core::{FileClaim, Inner};
 use super::directory::Directory;
 use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
-use super::grant::{self, Place};
+use super::grant::{self, QueuedClaim};
 use super::guard::Flock;
 use super::hold::Hold;
 use super::promote::waiting;
@@ -84,7 +84,7 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
     for file in files {
         let hold = Hold::open(&file.directory, file.files.canonical().to_owned())?;
         let fixed = first_record(request);
-        places.push(Place { queue: Arc::clone(file), hold, slot: None, at: 0, end: 0, fixed });
+        places.push(QueuedClaim { queue: Arc::clone(file), hold, slot: None, at: 0, end: 0, fixed });
     }
     let busy = if waits { None } else { grant::take(&mut places, &queues)? };
     let holds = !waits && busy.is_none();
@@ -136,7 +136,7 @@ fn kept_fifo(files: &[Arc<QueueFile>], queues: &[Queue]) -> Option<Arc<OwnedFd>>
 fn own_fifo(
     file: &QueueFile,
     request: &Request,
-    places: &[Place],
+    places: &[QueuedClaim],
 ) -> FaultResult<(Option<String>, Option<Arc<OwnedFd>>)> {
     let name = file.files.fifo(request.id);
     let fifo = fifo::make(&file.directory, &name).inspect_err(|_| {
@@ -220,7 +220,12 @@ fn supersede(file: &QueueFile, queue: &mut Queue, request: &Request) -> FaultRes
 }
 
 /// Writes the record into all queues, as a hold if the locks were taken.
-fn write(places: &mut [Place], queues: &mut [Queue], request: &Request, holds: bool) -> FaultResult<()> {
+fn write(
+    places: &mut [QueuedClaim],
+    queues: &mut [Queue],
+    request: &Request,
+    holds: bool,
+) -> FaultResult<()> {
     let several = request.names.len() > 1;
     let details = Details {
         holder: request.holder.clone(),
@@ -244,7 +249,7 @@ fn write(places: &mut [Place], queues: &mut [Queue], request: &Request, holds: b
 }
 
 /// Takes back what was written.
-fn undo(places: &[Place]) {
+fn undo(places: &[QueuedClaim]) {
     for place in places.iter().filter(|p| p.end > 0) {
         let _ = place.queue.remove(place.fixed.id, place.at, place.end, None);
     }

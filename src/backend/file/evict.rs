@@ -20,7 +20,7 @@ pub(super) struct Eviction<'a> {
 }
 
 /// One of the claim's queues, as read.
-struct Found {
+struct ClaimQueue {
     file: Arc<QueueFile>,
     queue: Queue,
     record: Record,
@@ -46,7 +46,7 @@ impl Eviction<'_> {
             let queue = file.read(None)?;
             let own = queue.image.records.iter().find(|r| r.fixed.id == self.id && r.fixed.state.in_queue());
             if let Some(record) = own.cloned() {
-                found.push(Found { file, queue, record });
+                found.push(ClaimQueue { file, queue, record });
             }
         }
         self.act(found)
@@ -79,7 +79,7 @@ impl Eviction<'_> {
         Ok(Some(names))
     }
 
-    fn act(&self, mut found: Vec<Found>) -> FaultResult<bool> {
+    fn act(&self, mut found: Vec<ClaimQueue>) -> FaultResult<bool> {
         let Some(first) = found.first() else { return Ok(false) };
         if let Life::Dead = first.file.life(&first.queue, &first.record)? {
             for found in &found {
@@ -100,7 +100,7 @@ impl Eviction<'_> {
         woken.map(|()| true)
     }
 
-    fn mark(&self, found: &mut Found) -> FaultResult<()> {
+    fn mark(&self, found: &mut ClaimQueue) -> FaultResult<()> {
         let kind = if self.how == Evict::Ask { Mark::Asked } else { Mark::Evicted };
         let text = mark_line(kind, self.id, self.by, 0);
         found.file.append(&mut found.queue, &text, 0, false)?;

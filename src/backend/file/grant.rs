@@ -12,7 +12,7 @@ use crate::lock::{Mode, queue};
 
 /// A claim in one of its queues.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct QueuedClaim {
     pub(super) queue: Arc<QueueFile>,
     /// The lock file.
     pub(super) hold: Hold,
@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub(super) fixed: Fixed,
 }
 
-impl Place {
+impl QueuedClaim {
     /// The files that carry the hold.
     pub(super) fn holds(&self) -> impl Iterator<Item = &Hold> {
         std::iter::once(&self.hold).chain(self.slot.as_ref().map(|(_, slot)| slot))
@@ -131,7 +131,7 @@ pub(super) fn wake_behind(file: &QueueFile, queue: &Queue, gone: &Record) -> Fau
 
 /// Takes the lock files of all places, or none; says which place it was that somebody outside of the queue
 /// has.
-pub(super) fn take(places: &mut [Place], queues: &[Queue]) -> FaultResult<Option<usize>> {
+pub(super) fn take(places: &mut [QueuedClaim], queues: &[Queue]) -> FaultResult<Option<usize>> {
     for index in 0..places.len() {
         let taken = take_one(&mut places[index], &queues[index]);
         if !matches!(taken, Ok(true)) {
@@ -143,7 +143,7 @@ pub(super) fn take(places: &mut [Place], queues: &[Queue]) -> FaultResult<Option
 }
 
 /// Lets go of what was taken; a thread that waits goes on.
-pub(super) fn release(places: &mut [Place]) {
+pub(super) fn release(places: &mut [QueuedClaim]) {
     for place in places {
         place.hold.unlock();
         if let Some((_, slot)) = &mut place.slot {
@@ -153,7 +153,7 @@ pub(super) fn release(places: &mut [Place]) {
 }
 
 /// Lets go of what was taken and stops waiting in threads.
-pub(super) fn withdraw(places: &mut [Place]) -> FaultResult<()> {
+pub(super) fn withdraw(places: &mut [QueuedClaim]) -> FaultResult<()> {
     release(places);
     for place in places {
         place.hold.give_up(&place.queue.directory)?;
@@ -162,7 +162,7 @@ pub(super) fn withdraw(places: &mut [Place]) -> FaultResult<()> {
     Ok(())
 }
 
-fn take_one(place: &mut Place, queue: &Queue) -> FaultResult<bool> {
+fn take_one(place: &mut QueuedClaim, queue: &Queue) -> FaultResult<bool> {
     let directory = Arc::clone(&place.queue.directory);
     let exclusive = place.fixed.mode == Mode::Exclusive;
     if !place.hold.try_lock(&directory, exclusive)? {
@@ -181,7 +181,7 @@ fn take_one(place: &mut Place, queue: &Queue) -> FaultResult<bool> {
     }
 }
 
-fn take_slot(place: &mut Place, queue: &Queue, slots: u32) -> FaultResult<bool> {
+fn take_slot(place: &mut QueuedClaim, queue: &Queue, slots: u32) -> FaultResult<bool> {
     let directory = Arc::clone(&place.queue.directory);
     if let Some((_, slot)) = &mut place.slot
         && slot.try_lock(&directory, true)?
@@ -214,7 +214,7 @@ fn take_slot(place: &mut Place, queue: &Queue, slots: u32) -> FaultResult<bool> 
 
 /// Whether a claim that was evicted (from `slot`) still has the file, which the caller replaces then. Each
 /// counts once: the file in place of the one that it has may be somebody else's later.
-fn discount_evicted(place: &Place, queue: &Queue, slot: Option<u32>) -> FaultResult<bool> {
+fn discount_evicted(place: &QueuedClaim, queue: &Queue, slot: Option<u32>) -> FaultResult<bool> {
     let evicted = |r: &&Record| {
         r.fixed.state == State::Evicted && r.fixed.token > 0 && slot.is_none_or(|s| s == r.fixed.slot)
     };

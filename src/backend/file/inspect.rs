@@ -11,7 +11,7 @@ use super::directory::{Directory, Identity, identity_of};
 use super::expiry;
 use super::fault::{Fault, FaultResult};
 use super::fifo::Life;
-use super::grant::Place;
+use super::grant::QueuedClaim;
 use super::guard;
 use super::locker::{Locker, Locks, lockers};
 use super::names::base_of_queue;
@@ -81,7 +81,7 @@ fn stranger(path: &Path, file: Identity, locker: Option<Locker>) -> Entry {
 }
 
 /// Who has the lock file of `place`, on which its claim waits, as far as the kernel tells.
-pub(super) fn foreign_holder(place: &Place) -> Entry {
+pub(super) fn foreign_holder(place: &QueuedClaim) -> Entry {
     let file = place.slot.as_ref().map_or_else(|| place.hold.identity(), |(_, slot)| slot.identity());
     let path = place.queue.directory.path_of(place.queue.files.canonical());
     stranger(&path, file, lockers(file).first().copied())

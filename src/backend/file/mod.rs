@@ -235,7 +235,7 @@ impl Backend for FileBackend {
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         self.found()?;
-        let queue = observe::WatchedLine::new(&self.site);
+        let queue = observe::WatchedQueue::new(&self.site);
         Ok(Box::new(QueueObserver::new(BACKEND, Clock::Boot, name.clone(), queue)))
     }
 

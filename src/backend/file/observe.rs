@@ -22,7 +22,7 @@ use crate::lock::{ErrorKind, LockName, LockStatus, Moment};
 
 /// One queue, in a lock directory that may not be made yet.
 #[derive(Debug)]
-pub(super) struct WatchedLine {
+pub(super) struct WatchedQueue {
     site: Arc<Site>,
     events: Option<Events>,
 }
@@ -89,13 +89,13 @@ impl Events {
     }
 }
 
-impl WatchedLine {
+impl WatchedQueue {
     pub(super) fn new(site: &Arc<Site>) -> Self {
         Self { site: Arc::clone(site), events: None }
     }
 }
 
-impl Watched for WatchedLine {
+impl Watched for WatchedQueue {
     async fn look(&mut self, name: &LockName) -> fault::FaultResult<LockStatus> {
         let events = match self.events.take() {
             Some(events) => events,

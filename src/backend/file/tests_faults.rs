@@ -38,7 +38,7 @@ fn promptly<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -
 }
 
 #[test]
-fn what_was_planted_as_a_line_is_passed_over_by_a_list_and_named_by_everybody_else() {
+fn what_was_planted_as_a_queue_is_passed_over_by_a_list_and_named_by_everybody_else() {
     for plant in plants() {
         let f = fixture();
         plant(&f.temp.path().join(".a.queue"));
@@ -164,7 +164,7 @@ async fn what_cannot_be_read_is_an_error_and_not_a_free_lock() {
 }
 
 #[tokio::test]
-async fn a_hold_whose_line_cannot_be_read_stays_and_a_leave_lets_go_all_the_same() {
+async fn a_hold_whose_queue_cannot_be_read_stays_and_a_leave_lets_go_all_the_same() {
     let f = fixture();
     let sick = open(&f.temp);
     let claim = enter(&sick, &request(1, &["a"], Mode::Exclusive)).await;

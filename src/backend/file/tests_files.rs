@@ -11,7 +11,7 @@ use crate::clock;
 use crate::lock::{ClaimState, LossReason, Mode};
 
 #[tokio::test]
-async fn a_line_that_is_never_empty_stays_short() {
+async fn a_queue_that_is_never_empty_stays_short() {
     let f = fixture();
     let long = enter(&f.backend, &request(250, &["a"], Mode::Shared)).await;
     let length = || std::fs::metadata(f.temp.path().join(".a.queue")).expect("there").len();
@@ -171,7 +171,7 @@ async fn descriptors_are_not_inherited() {
 }
 
 #[tokio::test]
-async fn the_fifo_that_stays_serves_only_who_finds_the_line_empty() {
+async fn the_fifo_that_stays_serves_only_who_finds_the_queue_empty() {
     let f = fixture();
     let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     assert_eq!(files(&f), [".a.fifo", ".a.queue", "a"]);

@@ -91,7 +91,7 @@ impl Backend for MemoryBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let queue = observe::WatchedLine::new(&self.server);
+        let queue = observe::WatchedQueue::new(&self.server);
         Ok(Box::new(QueueObserver::new(NAME, self.server.clock(), name.clone(), queue)))
     }
 

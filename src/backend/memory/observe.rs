@@ -10,18 +10,18 @@ use crate::backend::observe::{Watched, first_expiry};
 use crate::lock::{LockName, LockStatus, Moment};
 
 #[derive(Debug)]
-pub(super) struct WatchedLine {
+pub(super) struct WatchedQueue {
     server: Arc<MemoryServer>,
     changes: watch::Receiver<u64>,
 }
 
-impl WatchedLine {
+impl WatchedQueue {
     pub(super) fn new(server: &Arc<MemoryServer>) -> Self {
         Self { server: Arc::clone(server), changes: server.changes() }
     }
 }
 
-impl Watched for WatchedLine {
+impl Watched for WatchedQueue {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         self.server.thawed().await;
         Ok(self.server.step(|queues, now| queues.status(name, now)))

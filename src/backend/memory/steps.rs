@@ -9,7 +9,7 @@ use super::{Evict, Mutation, deadlock};
 use crate::backend::mixing::{Use, mismatch};
 use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Moment, Request};
 
-type News = watch::Receiver<ClaimState>;
+type StateReceiver = watch::Receiver<ClaimState>;
 
 impl Queues {
     /// Joins the queues of all names, or refuses and changes nothing.
@@ -18,7 +18,7 @@ impl Queues {
         request: &Request,
         counts_from: Moment,
         now: Moment,
-    ) -> Result<News, Refusal> {
+    ) -> Result<StateReceiver, Refusal> {
         if !self.has(Mutation::EnterNotIdempotent) {
             let known = self.position(request.id).map(|at| &self.entries[at]);
             if let Some(entry) = known.or_else(|| self.ended.get(&request.id)) {
@@ -40,7 +40,7 @@ impl Queues {
         mismatch.map(|()| news)
     }
 
-    fn push(&mut self, request: &Request, counts_from: Moment, now: Moment) -> News {
+    fn push(&mut self, request: &Request, counts_from: Moment, now: Moment) -> StateReceiver {
         let mut request = request.clone();
         match self.mutation {
             Some(Mutation::EntersFirstNameOnly) => request.names.truncate(1),

@@ -16,7 +16,7 @@ const SENTINEL_PORT: u16 = 26_379;
 
 /// How the server is found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Topology {
     /// It listens there.
     Server(HostPort),
     /// It listens on a socket of this host.
@@ -36,7 +36,7 @@ pub enum Place {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RedisConfig {
     /// Where.
-    pub place: Place,
+    pub topology: Topology,
     /// The number of the database.
     pub database: u32,
     /// The user; without one a password is the default user's.
@@ -58,7 +58,7 @@ impl RedisConfig {
             _ => return Err(SEVERAL.to_owned()),
         };
         let mut config = Self {
-            place: Place::Server(HostPort { host: String::new(), port: 0 }),
+            topology: Topology::Server(HostPort { host: String::new(), port: 0 }),
             database: 0,
             user: options.user.clone(),
             password: options.password.clone(),
@@ -76,7 +76,7 @@ impl RedisConfig {
             if !matches!(database, "" | "0") {
                 return Err("a cluster has only database 0; leave out the number".to_owned());
             }
-            config.place = Place::Cluster(hosts_of(hosts, SERVER_PORT)?);
+            config.topology = Topology::Cluster(hosts_of(hosts, SERVER_PORT)?);
         } else if let Some(rest) = after("rediss://") {
             config.tls = Some(options.tls.clone());
             config.server(rest)?;
@@ -100,7 +100,8 @@ impl RedisConfig {
             return Err(SEVERAL.to_owned());
         }
         self.database = database_of(database)?;
-        self.place = Place::Server(host_of(if host.is_empty() { "localhost" } else { host }, SERVER_PORT)?);
+        self.topology =
+            Topology::Server(host_of(if host.is_empty() { "localhost" } else { host }, SERVER_PORT)?);
         Ok(())
     }
 
@@ -115,7 +116,7 @@ impl RedisConfig {
         }
         self.database = database_of(database)?;
         // The process that connects again later has left the directory that this one was started in.
-        self.place = Place::Socket(std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)));
+        self.topology = Topology::Socket(std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)));
         Ok(())
     }
 
@@ -131,7 +132,7 @@ impl RedisConfig {
         }
         self.database = database_of(database)?;
         let sentinels = hosts_of(hosts, SENTINEL_PORT)?;
-        self.place = Place::Sentinel { sentinels, master: decoded(master)? };
+        self.topology = Topology::Sentinel { sentinels, master: decoded(master)? };
         Ok(())
     }
 
@@ -145,16 +146,16 @@ impl RedisConfig {
 
     /// Whether the keys are spread over nodes.
     pub fn is_cluster(&self) -> bool {
-        matches!(self.place, Place::Cluster(_))
+        matches!(self.topology, Topology::Cluster(_))
     }
 
     /// A place beyond this host to which the password goes unencrypted, if there is one.
     pub(super) fn open_password(&self) -> Option<String> {
         self.password.as_ref().filter(|_| self.tls.is_none())?;
-        let places = match &self.place {
-            Place::Socket(_) => return None,
-            Place::Server(at) => std::slice::from_ref(at),
-            Place::Sentinel { sentinels: places, .. } | Place::Cluster(places) => places,
+        let places = match &self.topology {
+            Topology::Socket(_) => return None,
+            Topology::Server(at) => std::slice::from_ref(at),
+            Topology::Sentinel { sentinels: places, .. } | Topology::Cluster(places) => places,
         };
         places.iter().find(|place| !stays_here(&place.host)).map(ToString::to_string)
     }
@@ -163,13 +164,13 @@ impl RedisConfig {
     pub fn identity(&self) -> String {
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
         let database = self.database;
-        match &self.place {
-            Place::Server(at) => format!("{scheme}://{at}/{database}"),
-            Place::Socket(path) => format!("unix:{}?db={database}", path.display()),
-            Place::Sentinel { master, sentinels } => {
+        match &self.topology {
+            Topology::Server(at) => format!("{scheme}://{at}/{database}"),
+            Topology::Socket(path) => format!("unix:{}?db={database}", path.display()),
+            Topology::Sentinel { master, sentinels } => {
                 format!("{scheme}+sentinel://{}/{master}/{database}", in_any_order(sentinels))
             }
-            Place::Cluster(nodes) => format!("{scheme}+cluster://{}", in_any_order(nodes)),
+            Topology::Cluster(nodes) => format!("{scheme}+cluster://{}", in_any_order(nodes)),
         }
     }
 }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use redis::Value;
 
 use super::dial::text;
-use super::inspect::{self, Found};
+use super::inspect::{self, QueueEntry};
 use super::keys::{Naming, slot_of};
 use super::script::Step;
 use super::service::{Patience, Service};
@@ -69,7 +69,7 @@ struct Reading<'a> {
 
 #[async_trait]
 impl Queues for Reading<'_> {
-    type Place = (Option<SystemTime>, ClaimId);
+    type Order = (Option<SystemTime>, ClaimId);
     type Fault = Fault;
 
     async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {
@@ -77,7 +77,7 @@ impl Queues for Reading<'_> {
         Ok(listed(&command(self.service, self.index, step, self.deadline).await?))
     }
 
-    async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<Self::Place>>>> {
+    async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<Self::Order>>>> {
         let mut queues = Vec::with_capacity(names.len());
         for name in names {
             let queue = inspect::entries(self.service, self.naming, name, self.deadline).await?;
@@ -91,7 +91,7 @@ impl Queues for Reading<'_> {
     }
 }
 
-fn queued(found: &Found, name: &LockName) -> Option<Queued<(Option<SystemTime>, ClaimId)>> {
+fn queued(found: &QueueEntry, name: &LockName) -> Option<Queued<(Option<SystemTime>, ClaimId)>> {
     let (id, since) = (found.id?, found.since);
     Some(match &found.record {
         Some(record) => Queued::of(record, id, (since, id), name),

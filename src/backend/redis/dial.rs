@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::net::UnixStream;
 
-use super::config::{Place, RedisConfig};
+use super::config::{RedisConfig, Topology};
 use super::connection::Connection;
 use super::fault;
 use super::script::Step;
@@ -26,10 +26,10 @@ const MANNER: Manner = Manner {
 
 /// Why nobody answers at the addresses that `config` has; `None` if that cannot be told.
 pub(super) async fn why_silent(config: &RedisConfig) -> Option<Fault> {
-    let hosts = match &config.place {
-        Place::Server(host) => std::slice::from_ref(host),
-        Place::Sentinel { sentinels: hosts, .. } | Place::Cluster(hosts) => hosts,
-        Place::Socket(_) => return None,
+    let hosts = match &config.topology {
+        Topology::Server(host) => std::slice::from_ref(host),
+        Topology::Sentinel { sentinels: hosts, .. } | Topology::Cluster(hosts) => hosts,
+        Topology::Socket(_) => return None,
     };
     let servers: Vec<String> = hosts.iter().map(ToString::to_string).collect();
     cause::of_all(&servers, &MANNER, config.tls.is_some()).await
@@ -41,7 +41,7 @@ const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
 /// Begins to connect to the one server that `config` means, if its address is a number; does not wait, and needs no
 /// runtime.
 pub(super) fn begin(config: &RedisConfig) -> Option<std::net::TcpStream> {
-    let Place::Server(at) = &config.place else { return None };
+    let Topology::Server(at) = &config.topology else { return None };
     connector::begin(at)
 }
 
@@ -52,17 +52,19 @@ pub(super) async fn dial(
     node: Option<&HostPort>,
     begun: Option<std::net::TcpStream>,
 ) -> FaultResult<Arc<Connection>> {
-    let connection = match (node, &config.place) {
-        (None, Place::Server(node)) => to_host(config, node, begun).await?,
+    let connection = match (node, &config.topology) {
+        (None, Topology::Server(node)) => to_host(config, node, begun).await?,
         (Some(node), _) => to_host(config, node, None).await?,
-        (None, Place::Socket(path)) => {
+        (None, Topology::Socket(path)) => {
             let peer = format!("unix:{}", path.display());
             let stream = UnixStream::connect(path).await;
             let stream = stream.map_err(|error| Fault::spent(cause::unreached(&peer, &error)))?;
             Connection::over(Box::new(stream), peer)
         }
-        (None, Place::Sentinel { sentinels, master }) => return first(config, sentinels, Some(master)).await,
-        (None, Place::Cluster(nodes)) => return first(config, nodes, None).await,
+        (None, Topology::Sentinel { sentinels, master }) => {
+            return first(config, sentinels, Some(master)).await;
+        }
+        (None, Topology::Cluster(nodes)) => return first(config, nodes, None).await,
     };
     greet(config, connection).await
 }
@@ -129,7 +131,7 @@ async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Arc<
     if config.database != 0 {
         steps.push(Step::command(["SELECT", &config.database.to_string()]));
     }
-    if matches!(config.place, Place::Sentinel { .. }) {
+    if matches!(config.topology, Topology::Sentinel { .. }) {
         steps.push(Step::command(["ROLE"]));
     }
     if steps.is_empty() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::Value;
 
-use super::config::Place;
+use super::config::Topology;
 use super::connection::Connection;
 use super::dial::text;
 use super::fault;
@@ -38,11 +38,11 @@ pub(super) async fn examine(service: &Service, deadline: Moment) -> FaultResult<
         Some(reply) => (facts(&text(reply).unwrap_or_default()), false),
         None => return Err(fault::nonsense("no reply")),
     };
-    let mut risks = risks(&facts, &service.config.place);
+    let mut risks = risks(&facts, &service.config.topology);
     // Where the master or the nodes of a cluster are, sentinels and other nodes tell.
     let peer = Some(info.connection.peer()).filter(|peer| {
         let is_said = service.config.password.is_some() && service.config.tls.is_none();
-        is_said && !matches!(service.config.place, Place::Socket(_)) && !stays_here_at(peer)
+        is_said && !matches!(service.config.topology, Topology::Socket(_)) && !stays_here_at(peer)
     });
     if let Some(open) = service.config.open_password().or_else(|| peer.map(str::to_owned)) {
         risks.push(Risk::of_open_password(&open, "use rediss:// and enable TLS on the server"));
@@ -77,7 +77,7 @@ pub(super) fn facts(text: &str) -> HashMap<String, String> {
     pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
-fn risks(facts: &HashMap<String, String>, place: &Place) -> Vec<Risk> {
+fn risks(facts: &HashMap<String, String>, topology: &Topology) -> Vec<Risk> {
     let fact = |name: &str| facts.get(name).map(String::as_str);
     let number = |name: &str| fact(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     let mut risks = vec![
@@ -114,7 +114,7 @@ fn risks(facts: &HashMap<String, String>, place: &Place) -> Vec<Risk> {
             "use the address of its master",
         ));
     }
-    let elsewhere = matches!(place, Place::Sentinel { .. } | Place::Cluster(_));
+    let elsewhere = matches!(topology, Topology::Sentinel { .. } | Topology::Cluster(_));
     if number("connected_slaves") > 0 || elsewhere {
         risks.push(Risk::warning(
             "replicas follow later: a failover can lose a lock that was given, and give it a second time",
@@ -144,8 +144,8 @@ mod tests {
     use crate::backend::address::HostPort;
 
     fn warnings(info: &str) -> Vec<String> {
-        let place = Place::Server(HostPort { host: "h".into(), port: 1 });
-        let risks = risks(&facts(info), &place);
+        let topology = Topology::Server(HostPort { host: "h".into(), port: 1 });
+        let risks = risks(&facts(info), &topology);
         risks.into_iter().filter(|risk| risk.weight == Weight::Warning).map(|risk| risk.what).collect()
     }
 

@@ -19,11 +19,11 @@ use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
 /// How many keys the server looks at in one step of listing.
 const AT_ONCE: &str = "1000";
 /// How many queues are read in one exchange.
-pub(super) const LINES_AT_ONCE: usize = 64;
+pub(super) const QUEUES_AT_ONCE: usize = 64;
 
 /// One claim in a queue.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct QueueEntry {
     pub(super) id: Option<ClaimId>,
     pub(super) record: Option<Record>,
     pub(super) since: Option<SystemTime>,
@@ -43,7 +43,7 @@ pub(super) struct Queue {
     left: Option<Duration>,
     /// What it is shown as if no dlock set it.
     foreign: Option<ClaimId>,
-    pub(super) entries: Vec<Found>,
+    pub(super) entries: Vec<QueueEntry>,
 }
 
 fn step(naming: &Naming, name: &LockName) -> FaultResult<(u16, Step)> {
@@ -92,7 +92,7 @@ pub(super) async fn queues(
             found.push(queue(service, naming, name, deadline).await?);
         }
     } else {
-        for some in names.chunks(LINES_AT_ONCE) {
+        for some in names.chunks(QUEUES_AT_ONCE) {
             let steps: Vec<Step> = some
                 .iter()
                 .map(|name| step(naming, name).map(|(_, step)| step))
@@ -138,13 +138,13 @@ impl Queue {
         let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
             return Err(fault::nonsense("no queue"));
         };
-        let entries = entries.iter().filter_map(Found::parse).collect();
+        let entries = entries.iter().filter_map(QueueEntry::parse).collect();
         let foreign = text(foreign).and_then(|id| id.parse().ok());
         Ok(Self { key, value: value_of(value), left: life(left), foreign, entries })
     }
 
     /// Whether the lock's key proves the hold of `found`.
-    fn proves(&self, found: &Found) -> bool {
+    fn proves(&self, found: &QueueEntry) -> bool {
         let Some(value) = &self.value else { return false };
         match found.record.as_ref().and_then(Record::mode) {
             Some(mode @ (Mode::Shared | Mode::Slots(_))) => {
@@ -185,7 +185,7 @@ pub(super) fn value_of(reply: &Value) -> Option<String> {
     }
 }
 
-impl Found {
+impl QueueEntry {
     fn parse(reply: &Value) -> Option<Self> {
         let Value::Array(parts) = reply else { return None };
         let at = |n: usize| parts.get(n).and_then(text);

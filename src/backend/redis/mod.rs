@@ -39,7 +39,7 @@ use crate::backend::service::{self as descriptor, Address, ServiceOption};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
-pub use config::{Place, RedisConfig};
+pub use config::{RedisConfig, Topology};
 use fault::NAME;
 use keys::Naming;
 use redlock::{RedlockBackend, RedlockConfig};
@@ -156,7 +156,7 @@ impl Backend for RedisBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let queue = observe::WatchedLine::new(&self.service, self.naming.clone());
+        let queue = observe::WatchedQueue::new(&self.service, self.naming.clone());
         Ok(Box::new(QueueObserver::new(NAME, self.service.clock, name.clone(), queue)))
     }
 

@@ -16,14 +16,14 @@ use crate::lock::{LockName, LockStatus, Moment};
 
 /// One queue, on a connection of its own.
 #[derive(Debug)]
-pub(super) struct WatchedLine {
+pub(super) struct WatchedQueue {
     service: Service,
     naming: Naming,
     /// What was told before the last look, and over which connection.
     notified: Option<(Arc<Connection>, u64)>,
 }
 
-impl WatchedLine {
+impl WatchedQueue {
     pub(super) fn new(service: &Service, naming: Naming) -> Self {
         // Tracking everything that is read is a matter of a whole connection.
         let service = Service::new(service.config.clone(), service.clock);
@@ -52,7 +52,7 @@ pub(super) async fn tracking(
     Ok((connection, notified))
 }
 
-impl Watched for WatchedLine {
+impl Watched for WatchedQueue {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let deadline = self.service.clock.now() + LOOK;
         let slot = self.naming.of(name)?.slot;

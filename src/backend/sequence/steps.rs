@@ -61,7 +61,7 @@ pub(super) struct Progress {
 
 /// What there is to say of the whole.
 #[derive(Clone, Debug)]
-pub(super) struct News {
+pub(super) struct SequenceState {
     pub(super) state: ClaimState,
     /// Why a part cannot be followed or entered at the moment.
     pub(super) trouble: Option<Error>,
@@ -76,7 +76,7 @@ pub(super) struct Steps {
     pub(super) parts: Vec<Part>,
     pub(super) clock: Clock,
     progress: Mutex<Progress>,
-    pub(super) news: watch::Sender<News>,
+    pub(super) news: watch::Sender<SequenceState>,
 }
 
 impl Progress {
@@ -95,7 +95,7 @@ impl Progress {
 impl Steps {
     pub(super) fn new(backend: Arc<dyn PartBackend>, parts: Vec<Part>, clock: Clock) -> Self {
         let waiting = ClaimState::Waiting { ahead: None, holder: None };
-        let news = News { state: waiting, trouble: None, refused: None, left: false };
+        let news = SequenceState { state: waiting, trouble: None, refused: None, left: false };
         Self { backend, parts, clock, progress: Mutex::default(), news: watch::Sender::new(news) }
     }
 
@@ -168,7 +168,7 @@ impl Steps {
     }
 
     /// Tells how the whole stands, and what else there is to say.
-    pub(super) fn tell(&self, more: impl FnOnce(&mut News)) {
+    pub(super) fn tell(&self, more: impl FnOnce(&mut SequenceState)) {
         let state = self.state();
         self.news.send_modify(|news| {
             if !news.state.is_final() {

@@ -14,7 +14,7 @@ use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
 
 /// One claim in a queue.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct QueueEntry {
     pub(super) id: ClaimId,
     pub(super) record: Record,
     pub(super) since: Option<SystemTime>,
@@ -25,12 +25,12 @@ pub(super) struct Found {
 }
 
 /// Queues by name.
-pub(super) type Queues = BTreeMap<LockName, Vec<Found>>;
+pub(super) type Queues = BTreeMap<LockName, Vec<QueueEntry>>;
 
 pub(super) fn queues(sets: &Sets) -> FaultResult<Queues> {
     let mut queues = Queues::new();
     for row in sets.iter().flatten() {
-        let (name, found) = Found::parse(row).ok_or_else(|| Fault::nonsense("no entry of a queue"))?;
+        let (name, found) = QueueEntry::parse(row).ok_or_else(|| Fault::nonsense("no entry of a queue"))?;
         queues.entry(name).or_default().push(found);
     }
     Ok(queues)
@@ -64,14 +64,14 @@ pub(super) async fn starting_with(
     Ok(wanted.map(|(name, queue)| status(name, queue)).collect())
 }
 
-fn status(name: &LockName, queue: &[Found]) -> LockStatus {
+fn status(name: &LockName, queue: &[QueueEntry]) -> LockStatus {
     let modes: Vec<Mode> = queue.iter().map(|found| found.record.mode().unwrap_or(Mode::Exclusive)).collect();
     let (holders, waiters) = queue.split_at(held(&modes));
-    let entries = |found: &[Found]| found.iter().map(Found::entry).collect();
+    let entries = |found: &[QueueEntry]| found.iter().map(QueueEntry::entry).collect();
     LockStatus::of(name, entries(holders), entries(waiters))
 }
 
-impl Found {
+impl QueueEntry {
     fn parse(row: &Row) -> Option<(LockName, Self)> {
         if row.len() != 10 {
             return None;

@@ -146,7 +146,7 @@ impl Backend for SqlBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let queue = observe::WatchedLine::new(&self.service);
+        let queue = observe::WatchedQueue::new(&self.service);
         Ok(Box::new(QueueObserver::new(self.dialect().name(), self.service.clock, name.clone(), queue)))
     }
 

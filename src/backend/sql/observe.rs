@@ -17,13 +17,13 @@ const AT_LEAST: Duration = Duration::from_secs(10);
 
 /// One queue, on a session of its own.
 #[derive(Debug)]
-pub(super) struct WatchedLine {
+pub(super) struct WatchedQueue {
     service: Service,
     /// Over which session changes are told, and how often it had told before the last look.
     notified: Option<(Arc<dyn Session>, u64)>,
 }
 
-impl WatchedLine {
+impl WatchedQueue {
     pub(super) fn new(service: &Service) -> Self {
         Self { service: Service::new(Arc::clone(&service.dialect), service.clock), notified: None }
     }
@@ -43,7 +43,7 @@ impl WatchedLine {
     }
 }
 
-impl Watched for WatchedLine {
+impl Watched for WatchedQueue {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let deadline = self.service.clock.now() + LOOK;
         let told_by = self.told_by(name, deadline).await?;

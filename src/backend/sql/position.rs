@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_in_the_line_does_not_hold() {
+    fn who_is_not_in_the_queue_does_not_hold() {
         assert!(!Position { present: false, ..position(&[]) }.holds(Mode::Exclusive));
     }
 }

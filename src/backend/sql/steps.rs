@@ -353,7 +353,7 @@ pub(super) fn has_left(sets: &Sets) -> bool {
     sets.iter().flatten().any(|row| row.first().is_some_and(|text| text.as_deref() == Some(LEFT)))
 }
 
-/// The columns of an entry that is shown; [`super::inspect::Found`] reads them.
+/// The columns of an entry that is shown; [`super::inspect::QueueEntry`] reads them.
 const ENTRY: &str =
     "c.name, c.seq, c.claim, c.about, c.label, c.fence, c.slot, c.held, c.since, c.lease_until";
 

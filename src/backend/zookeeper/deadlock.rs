@@ -7,7 +7,7 @@ use zookeeper_client::Client;
 
 use super::ensemble::Ensemble;
 use super::fault::{Fault, FaultResult};
-use super::list::{self, Found};
+use super::list::{self, NamedQueue};
 use super::note::token;
 use super::shared::Own;
 use super::snapshot::{Seen, modes};
@@ -26,7 +26,7 @@ pub(super) async fn search(
 ) -> FaultResult<()> {
     let Some(last) = own.iter().map(|own| own.token).max() else { return Ok(()) };
     let mut queues = BTreeMap::new();
-    for Found { name, entries } in list::queues(ensemble, client, "").await? {
+    for NamedQueue { name, entries } in list::queues(ensemble, client, "").await? {
         let earlier: Vec<Seen> =
             entries.into_iter().filter(|seen| token(&seen.stat).is_some_and(|token| token <= last)).collect();
         let modes: Vec<Mode> = modes(&earlier);

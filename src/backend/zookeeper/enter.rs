@@ -9,7 +9,7 @@ use super::fault::{Fault, FaultResult, is_ambiguous, is_over};
 use super::grants::Grants;
 use super::node::{Node, Part, stem};
 use super::note::{Note, called, token};
-use super::queue::Place;
+use super::queue::QueueEntry;
 use super::shared::{Memory, Own, Proofs, Shared};
 use super::snapshot::{Snapshot, leases, tickets};
 use super::wire::{connected, data_of, make_folders};
@@ -316,7 +316,7 @@ async fn check_kinds(
 }
 
 /// Whose entry it is; `None` if it has gone meanwhile.
-async fn owner_of(client: &Client, folder: &str, place: &Place) -> FaultResult<Option<String>> {
+async fn owner_of(client: &Client, folder: &str, place: &QueueEntry) -> FaultResult<Option<String>> {
     let path = format!("{folder}/{}", place.record().name);
     let found = data_of(client, std::slice::from_ref(&path)).await?;
     let Some((data, _)) = found.into_iter().flatten().next() else { return Ok(None) };

@@ -63,7 +63,7 @@ pub(super) fn start(shared: &Arc<Shared>, client: &Client, position: Option<Posi
     if !shared.publisher.holds() && !shared.publisher.has_ended() {
         let (each, client) = (Arc::clone(shared), client.clone());
         shared.spawn(async move {
-            line_up(&each, &client, position).await;
+            wait_in_queue(&each, &client, position).await;
         });
     }
     let each = Arc::clone(shared);
@@ -117,7 +117,7 @@ async fn keep_grants(shared: &Shared, client: &Client, mut grants: Grants) {
 }
 
 /// Waits until the claim holds.
-async fn line_up(shared: &Arc<Shared>, client: &Client, first: Option<Position>) {
+async fn wait_in_queue(shared: &Arc<Shared>, client: &Client, first: Option<Position>) {
     let begun = shared.ensemble.clock.now();
     let mut known = first;
     loop {

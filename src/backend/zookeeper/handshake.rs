@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::backend::cause::{self, Found, Manner};
+use crate::backend::cause::{self, Manner, ProbeResult};
 use crate::backend::fault::Fault;
 use crate::backend::options::Tls;
 use crate::backend::tls;
@@ -48,7 +48,7 @@ pub(super) enum Complaint {
 /// What there is to say against the ZooKeeper at `server`; `None` if nothing.
 pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<(Complaint, Reason)> {
     let found = cause::look(server, &MANNER).await;
-    if let Found::Own(answer) = &found
+    if let ProbeResult::Own(answer) = &found
         && encryption.is_none()
         && String::from_utf8_lossy(answer).contains(UNABLE)
     {
@@ -56,9 +56,9 @@ pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<
     }
     if let Some(cause) = cause::complaint(server, &MANNER, encryption.is_some(), &found) {
         let complaint = match found {
-            Found::Away | Found::Silent => Complaint::Slow,
+            ProbeResult::Away | ProbeResult::Silent => Complaint::Slow,
             // It answers without encryption, and will so again.
-            Found::Own(_) => Complaint::Refuses(ErrorKind::Denied),
+            ProbeResult::Own(_) => Complaint::Refuses(ErrorKind::Denied),
             _ => Complaint::Absent,
         };
         return Some((complaint, cause));

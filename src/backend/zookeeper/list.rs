@@ -10,13 +10,17 @@ use super::wire::children;
 use crate::lock::LockName;
 
 /// A queue that is not empty.
-pub(super) struct Found {
+pub(super) struct NamedQueue {
     pub(super) name: LockName,
     pub(super) entries: Vec<Seen>,
 }
 
 /// The queues with entries whose names start with `prefix`, by name.
-pub(super) async fn queues(ensemble: &Ensemble, client: &Client, prefix: &str) -> FaultResult<Vec<Found>> {
+pub(super) async fn queues(
+    ensemble: &Ensemble,
+    client: &Client,
+    prefix: &str,
+) -> FaultResult<Vec<NamedQueue>> {
     let mut found = Vec::new();
     let mut folders = vec![ensemble.paths.folder()];
     while !folders.is_empty() {
@@ -39,7 +43,7 @@ pub(super) async fn queues(ensemble: &Ensemble, client: &Client, prefix: &str) -
             let snapshot = Snapshot::complete(client, &path, &listed).await?;
             let entries = snapshot.entries(client, &path).await?;
             if !entries.is_empty() {
-                found.push(Found { name, entries });
+                found.push(NamedQueue { name, entries });
             }
             if !ensemble.paths.is_flat() && !listed.is_empty() {
                 folders.push(path);

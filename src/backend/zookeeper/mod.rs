@@ -273,7 +273,7 @@ impl Backend for ZkBackend {
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         let call = self.call("observe the queue", Some(name), Moment::NEVER);
         let path = self.queue(name).map_err(|fault| call.error(fault))?;
-        let queue = observe::WatchedLine::new(Arc::clone(&self.ensemble), path);
+        let queue = observe::WatchedQueue::new(Arc::clone(&self.ensemble), path);
         Ok(Box::new(QueueObserver::new(NAME, self.ensemble.clock, name.clone(), queue)))
     }
 

@@ -20,20 +20,20 @@ type Change = Pin<Box<dyn Future<Output = ()> + Send>>;
 const SESSION: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// One queue, and what tells that it may have changed since it was read.
-pub(super) struct WatchedLine {
+pub(super) struct WatchedQueue {
     ensemble: Arc<Ensemble>,
     path: String,
     client: Option<Client>,
     changes: Vec<Change>,
 }
 
-impl std::fmt::Debug for WatchedLine {
+impl std::fmt::Debug for WatchedQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WatchedLine").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("WatchedQueue").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-impl WatchedLine {
+impl WatchedQueue {
     pub(super) fn new(ensemble: Arc<Ensemble>, path: String) -> Self {
         Self { ensemble, path, client: None, changes: Vec::new() }
     }
@@ -92,7 +92,7 @@ async fn watch_data(client: &Client, seen: &Seen) -> FaultResult<Option<Change>>
     }
 }
 
-impl Watched for WatchedLine {
+impl Watched for WatchedQueue {
     async fn look(&mut self, name: &LockName) -> fault::FaultResult<LockStatus> {
         loop {
             let fault = match self.read(name).await {

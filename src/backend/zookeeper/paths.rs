@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_has_a_line_and_comes_back(text in "[^\\p{Cc}]{1,30}") {
+        fn every_name_has_a_queue_and_comes_back(text in "[^\\p{Cc}]{1,30}") {
             if let Ok(name) = LockName::new(text) {
                 let paths = Paths::new("", None);
                 let path = paths.queue(&name).expect("a path");

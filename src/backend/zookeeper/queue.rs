@@ -6,12 +6,12 @@ use crate::lock::{ClaimId, Mode, queue};
 /// One entry: a node, or the two nodes that a claim of dlock has in a queue that Curator's mutex and its
 /// read/write lock share.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct QueueEntry {
     /// The node with the record, and the one beside it.
     pub(super) nodes: Vec<Node>,
 }
 
-impl Place {
+impl QueueEntry {
     /// The node that has the record, if a dlock made it.
     pub(super) fn record(&self) -> &Node {
         &self.nodes[0]
@@ -39,7 +39,7 @@ impl Place {
 /// The entries of all claims, whatever their kind, in order; or of one folder of Curator's semaphore.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Queue {
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<QueueEntry>,
 }
 
 impl Queue {
@@ -50,11 +50,11 @@ impl Queue {
         let first = nodes.iter().map(|n| n.sequence).reduce(|a, b| if b.wrapping_sub(a) < 0 { b } else { a });
         let first = first.unwrap_or_default();
         nodes.sort_by_key(|n| n.sequence.wrapping_sub(first).cast_unsigned());
-        let mut places: Vec<Place> = Vec::with_capacity(nodes.len());
+        let mut places: Vec<QueueEntry> = Vec::with_capacity(nodes.len());
         for node in nodes {
             match places.last_mut() {
                 Some(place) if is_other_half(place, &node) => place.nodes.push(node),
-                _ => places.push(Place { nodes: vec![node] }),
+                _ => places.push(QueueEntry { nodes: vec![node] }),
             }
         }
         Self { places }
@@ -85,17 +85,17 @@ impl Queue {
     }
 
     pub(super) fn modes(&self) -> Vec<Mode> {
-        self.places.iter().map(Place::mode).collect()
+        self.places.iter().map(QueueEntry::mode).collect()
     }
 
     /// The nearest entry ahead of `index` that must end before that one can hold.
-    pub(super) fn blocker(&self, index: usize) -> Option<&Place> {
+    pub(super) fn blocker(&self, index: usize) -> Option<&QueueEntry> {
         queue::blockers(&self.modes(), index).last().map(|at| &self.places[*at])
     }
 }
 
 /// Whether `node` was made in one step with the only node of `place`.
-fn is_other_half(place: &Place, node: &Node) -> bool {
+fn is_other_half(place: &QueueEntry, node: &Node) -> bool {
     let [first] = place.nodes.as_slice() else { return false };
     let halves = match first.part {
         Part::Mutex => matches!(node.part, Part::Reader | Part::Writer),

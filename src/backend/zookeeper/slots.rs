@@ -40,7 +40,7 @@ pub(super) enum Taken {
 }
 
 /// What there is of one name.
-struct Place {
+struct SlotQueue {
     note: Note,
     version: i32,
     queue: Queue,
@@ -125,7 +125,7 @@ pub(super) async fn take(shared: &Shared, client: &Client) -> FaultResult<Taken>
 }
 
 /// Reads it all in one exchange; `None` if the claim's own entry is gone.
-async fn read(shared: &Shared, client: &Client, own: &[Own]) -> FaultResult<Option<Vec<Place>>> {
+async fn read(shared: &Shared, client: &Client, own: &[Own]) -> FaultResult<Option<Vec<SlotQueue>>> {
     let joins = shared.ensemble.joins_semaphores();
     let asked: Vec<_> = own
         .iter()
@@ -151,13 +151,13 @@ async fn read(shared: &Shared, client: &Client, own: &[Own]) -> FaultResult<Opti
             Some(tickets) => tickets.await?,
             None => Vec::new(),
         };
-        places.push(Place { note, version: stat.version, queue, leases, tickets });
+        places.push(SlotQueue { note, version: stat.version, queue, leases, tickets });
     }
     Ok(Some(places))
 }
 
 /// The paths of the claim's places in the queue of Curator's semaphore.
-fn own_tickets(shared: &Shared, own: &Own, place: &Place) -> Vec<String> {
+fn own_tickets(shared: &Shared, own: &Own, place: &SlotQueue) -> Vec<String> {
     let stem = ticket_stem(shared.request.id);
     let mine = place.tickets.iter().filter(|name| name.starts_with(&stem));
     mine.map(|name| format!("{}/{name}", tickets(&own.queue))).collect()
@@ -165,7 +165,12 @@ fn own_tickets(shared: &Shared, own: &Own, place: &Place) -> Vec<String> {
 
 /// Joins the queues of Curator's semaphores where the claim does not stand in them, in one step, so that any two claims
 /// come in the same order on all names. Says whether there was anything to do.
-async fn make_tickets(shared: &Shared, client: &Client, own: &[Own], places: &[Place]) -> FaultResult<bool> {
+async fn make_tickets(
+    shared: &Shared,
+    client: &Client,
+    own: &[Own],
+    places: &[SlotQueue],
+) -> FaultResult<bool> {
     let mut step = client.new_multi_writer();
     let mut any = false;
     for (own, place) in own.iter().zip(places) {
@@ -191,7 +196,7 @@ async fn make_tickets(shared: &Shared, client: &Client, own: &[Own], places: &[P
 }
 
 /// What the claim must wait for among Curator's clients.
-fn behind(shared: &Shared, own: &[Own], places: &[Place], slots: u32) -> Option<Hint> {
+fn behind(shared: &Shared, own: &[Own], places: &[SlotQueue], slots: u32) -> Option<Hint> {
     own.iter().zip(places).find_map(|(own, place)| {
         let queue = Queue::of(&place.tickets);
         let index = queue.find(shared.request.id)?;
@@ -206,7 +211,7 @@ fn behind(shared: &Shared, own: &[Own], places: &[Place], slots: u32) -> Option<
 }
 
 /// The node of a foreign client that has a lease.
-fn foreign_holder(own: &[Own], places: &[Place]) -> Option<String> {
+fn foreign_holder(own: &[Own], places: &[SlotQueue]) -> Option<String> {
     own.iter().zip(places).find_map(|(own, place)| {
         let foreign = place.leases.iter().find(|name| !name.starts_with(SLOT))?;
         Some(format!("{}/{foreign}", leases(&own.queue)))
@@ -217,7 +222,7 @@ async fn commit(
     shared: &Shared,
     client: &Client,
     own: &[Own],
-    places: &[Place],
+    places: &[SlotQueue],
     numbers: &[u32],
 ) -> Result<(), MultiWriteError> {
     let options = CreateMode::Ephemeral.with_acls(shared.ensemble.acls());

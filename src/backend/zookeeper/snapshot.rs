@@ -5,7 +5,7 @@ use zookeeper_client::{Client, Stat};
 use super::fault::FaultResult;
 use super::node::is_own_ticket;
 use super::note::{self, Note};
-use super::queue::{Place, Queue};
+use super::queue::{Queue, QueueEntry};
 use super::wire::{children, data_of};
 use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Mode, queue};
@@ -56,7 +56,7 @@ pub(super) enum Folder {
 /// An entry, where its nodes are, and what its record says.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    pub(super) place: Place,
+    pub(super) place: QueueEntry,
     /// The path of the folder that its nodes are in.
     pub(super) folder: String,
     /// What that folder is for.
@@ -130,7 +130,7 @@ impl Snapshot {
     }
 
     /// The foreign clients that wait for a lease of a semaphore.
-    pub(super) fn foreign_tickets(&self) -> impl Iterator<Item = &Place> {
+    pub(super) fn foreign_tickets(&self) -> impl Iterator<Item = &QueueEntry> {
         self.tickets.places.iter().filter(|place| !is_own_ticket(&place.record().name))
     }
 

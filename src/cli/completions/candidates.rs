@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Arg, Command, ValueHint};
 
-use super::place::{Found, Place, find};
+use super::cursor::{Completion, CursorContext, find};
 use crate::backend::Backend;
 use crate::backend::locator::SERVICES;
 use crate::cli::args::{ListArgs, Subcommand};
@@ -28,17 +28,17 @@ type Candidate = (String, String);
 pub fn answer(words: &[String]) -> String {
     let typed = words.last().map_or("", String::as_str);
     let found = find(words);
-    let (candidates, lead) = match &found.place {
-        Place::Subcommand => (subcommands(), ""),
-        Place::Option(command) => (options(command), ""),
-        Place::Command(n) => return format!("command {n}\n"),
-        Place::Value { arg, lead } => match values(arg, &found) {
+    let (candidates, lead) = match &found.expected {
+        Completion::Subcommand => (subcommands(), ""),
+        Completion::Option(command) => (options(command), ""),
+        Completion::Command(n) => return format!("command {n}\n"),
+        Completion::Value { arg, lead } => match values(arg, &found) {
             Some(candidates) => (candidates, lead.as_str()),
             None if arg.get_value_hint() == ValueHint::FilePath => return "files\n".into(),
             None if arg.get_value_hint() == ValueHint::DirPath => return "directories\n".into(),
             None => (Vec::new(), ""),
         },
-        Place::Nothing => (Vec::new(), ""),
+        Completion::Nothing => (Vec::new(), ""),
     };
     let mut out = "words\n".to_owned();
     for (word, meaning) in candidates {
@@ -65,7 +65,7 @@ fn options(command: &Command) -> Vec<Candidate> {
 }
 
 /// The values of `arg`, or `None` if it is not known which there are.
-fn values(arg: &Arg, found: &Found) -> Option<Vec<Candidate>> {
+fn values(arg: &Arg, found: &CursorContext) -> Option<Vec<Candidate>> {
     let known = arg.get_possible_values();
     if !known.is_empty() {
         return Some(known.iter().map(|value| (value.get_name().to_owned(), String::new())).collect());
@@ -82,7 +82,7 @@ fn values(arg: &Arg, found: &Found) -> Option<Vec<Candidate>> {
 }
 
 /// The options that say where the service is, as those of a look.
-fn look(found: &Found) -> Option<ListArgs> {
+fn look(found: &CursorContext) -> Option<ListArgs> {
     let words = std::iter::once("list".to_owned()).chain(found.connection.iter().cloned());
     match parse::parse(words.map(Into::into).collect()) {
         Ok(Invocation::List(args)) => Some(args),
@@ -90,7 +90,7 @@ fn look(found: &Found) -> Option<ListArgs> {
     }
 }
 
-fn profiles(found: &Found) -> Vec<Candidate> {
+fn profiles(found: &CursorContext) -> Vec<Candidate> {
     let around = Environment::real();
     let Some(mut args) = look(found) else { return Vec::new() };
     args.common.connection.profile = None;
@@ -99,13 +99,13 @@ fn profiles(found: &Found) -> Vec<Candidate> {
 }
 
 /// Asks the service, within [`PATIENCE`].
-fn ask<T>(found: &Found, question: impl AsyncFnOnce(&dyn Backend) -> Option<T>) -> Option<T> {
+fn ask<T>(found: &CursorContext, question: impl AsyncFnOnce(&dyn Backend) -> Option<T>) -> Option<T> {
     let settings = ListSettings::resolve(&look(found)?, &Environment::real()).ok()?;
     let backend = connect::open(&settings.viewing.connection).ok()?;
     connect::run_on(connect::runtime().ok()?, question(&*backend))
 }
 
-fn locks(found: &Found) -> Vec<Candidate> {
+fn locks(found: &CursorContext) -> Vec<Candidate> {
     let locks = ask(found, async |backend| backend.list("", clock::now() + PATIENCE).await.ok());
     let count = |n: usize, what: &str| if n == 0 { String::new() } else { format!("{n} {what}") };
     let meaning = |holders: usize, waiters: usize| {
@@ -116,7 +116,7 @@ fn locks(found: &Found) -> Vec<Candidate> {
     locks.map(|lock| (lock.name.to_string(), meaning(lock.holders.len(), lock.waiters.len()))).collect()
 }
 
-fn claims(found: &Found) -> Vec<Candidate> {
+fn claims(found: &CursorContext) -> Vec<Candidate> {
     let Some(name) = found.lock.as_deref().and_then(|name| name.parse::<LockName>().ok()) else {
         return Vec::new();
     };

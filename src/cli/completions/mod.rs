@@ -12,7 +12,7 @@
 //! The other shells have what clap makes of the options.
 
 mod candidates;
-mod place;
+mod cursor;
 
 use clap_complete::Shell;
 

@@ -136,7 +136,7 @@ impl BreakSettings {
     }
 }
 
-/// The first digits of an id. Fewer than eight could by chance be another claim's after a change of the line.
+/// The first digits of an id. Fewer than eight could by chance be another claim's after a change of the queue.
 pub(super) fn claim_digits(place: &str, id: &OsStr) -> Result<String, Failure> {
     let digits = id.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
     if (8..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit()) {

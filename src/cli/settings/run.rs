@@ -8,7 +8,7 @@ use super::{Connection, connection, messages};
 use crate::cli::args::{LockArgs, RunArgs};
 use crate::cli::exit_code::{ExitCode, Failure};
 use crate::cli::layers::{Environment, Layers};
-use crate::cli::source::{Found, Source};
+use crate::cli::source::{Source, SourcedText};
 use crate::cli::{usage, values};
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
@@ -144,7 +144,7 @@ impl RunSettings {
 fn flagged(option: &'static str, flag: Option<&OsStr>) -> Result<Option<Duration>, Failure> {
     let Some(flag) = flag else { return Ok(None) };
     let source = Source::Flag(option);
-    let length = values::length(&Found { text: values::utf8(flag, &source)?, source })?;
+    let length = values::length(&SourcedText { text: values::utf8(flag, &source)?, source })?;
     Ok(Some(length).filter(|length| !length.is_zero()))
 }
 
@@ -192,7 +192,7 @@ fn check_replace(replace: bool, mode: Mode, wait: Wait) -> Result<(), Failure> {
     Err(Failure::usage(reason))
 }
 
-fn wait_of(try_once: bool, wait: Option<&Found>) -> Result<Wait, Failure> {
+fn wait_of(try_once: bool, wait: Option<&SourcedText>) -> Result<Wait, Failure> {
     let Some(found) = wait else { return Ok(if try_once { Wait::Once } else { Wait::Forever }) };
     let length = values::length(found)?;
     match (try_once, &found.source) {

@@ -161,7 +161,7 @@ fn a_refusal_with_a_reason_is_final() {
 }
 
 #[test]
-fn before_the_command_runs_an_ending_signal_leaves_the_line() {
+fn before_the_command_runs_an_ending_signal_leaves_the_queue() {
     for ending in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         for event in [signal(ending), from_terminal(ending)] {
             let mut m = waiting_machine(plan());
@@ -183,7 +183,7 @@ fn other_signals_mean_nothing_while_waiting() {
 }
 
 #[test]
-fn a_suspended_wait_leaves_the_line() {
+fn a_suspended_wait_leaves_the_queue() {
     let mut m = waiting_machine(plan());
     assert_eq!(m.on(Event::Suspend, at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Suspended));

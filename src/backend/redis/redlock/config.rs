@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::backend::Options;
 use crate::backend::address::{after, in_any_order};
-use crate::backend::redis::config::{Place, RedisConfig};
+use crate::backend::redis::config::{RedisConfig, Topology};
 
 /// The least number of nodes of which some may fail.
 const LEAST: usize = 3;
@@ -33,14 +33,14 @@ impl RedlockConfig {
         let mut nodes: Vec<RedisConfig> = Vec::with_capacity(count);
         for endpoint in endpoints {
             let node = RedisConfig::parse(&Options { endpoints: vec![endpoint], ..options.clone() })?;
-            if matches!(node.place, Place::Sentinel { .. } | Place::Cluster(_)) {
+            if matches!(node.topology, Topology::Sentinel { .. } | Topology::Cluster(_)) {
                 return Err(format!(
                     "{} is not one server: several endpoints are the independent masters of a Redlock; give this one \
                      alone, or single servers",
                     node.identity()
                 ));
             }
-            if let Some(same) = nodes.iter().find(|other| other.place == node.place) {
+            if let Some(same) = nodes.iter().find(|other| other.topology == node.topology) {
                 return Err(format!(
                     "{} is there twice: Redlock counts servers; give each server once",
                     same.identity()

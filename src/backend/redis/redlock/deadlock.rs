@@ -10,7 +10,7 @@ use redis::Value;
 use super::client::RedlockBackend;
 use super::core::Nodes;
 use super::fan_out::{self, STRAGGLE};
-use super::inspect::{self, Found};
+use super::inspect::{self, QueueEntry};
 use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::redis::deadlock::{announcement, listed, removal};
@@ -59,7 +59,7 @@ struct Reading<'a> {
 
 #[async_trait]
 impl Queues for Reading<'_> {
-    type Place = (u64, ClaimId);
+    type Order = (u64, ClaimId);
     type Fault = Fault;
 
     async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {
@@ -68,12 +68,13 @@ impl Queues for Reading<'_> {
         Ok(replies.iter().flatten().flat_map(listed).collect())
     }
 
-    async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<Self::Place>>>> {
+    async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<Self::Order>>>> {
         let (nodes, naming) = (&self.backend.nodes, &self.backend.naming);
         let mut queues = Vec::with_capacity(names.len());
         for name in names {
             let queue = inspect::queue(nodes, naming, name, self.deadline).await?;
-            let entry = |found: &Found| Queued::of(&found.record, found.id, (found.score, found.id), name);
+            let entry =
+                |found: &QueueEntry| Queued::of(&found.record, found.id, (found.score, found.id), name);
             queues.push(queue.entries.iter().map(entry).collect());
         }
         Ok(queues)

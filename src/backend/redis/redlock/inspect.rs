@@ -16,7 +16,7 @@ use crate::backend::fault::FaultResult;
 use crate::backend::record::{Record, granted, instant};
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault;
-use crate::backend::redis::inspect::{LINES_AT_ONCE, scan, value_of};
+use crate::backend::redis::inspect::{QUEUES_AT_ONCE, scan, value_of};
 use crate::backend::redis::keys::Naming;
 use crate::backend::redis::row::{foreign_entry, life};
 use crate::backend::redis::script::Step;
@@ -25,7 +25,7 @@ use crate::lock::{ClaimId, Entry, FencingToken, LockName, LockStatus, Mode, Mome
 
 /// One claim as the nodes know it.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct QueueEntry {
     pub(super) id: ClaimId,
     pub(super) record: Record,
     /// Its place in the queue, comparable between claims.
@@ -63,7 +63,7 @@ pub(super) struct Queue {
     answered: usize,
     /// What the lock's key says at each node where it is set.
     values: Vec<KeyValue>,
-    pub(super) entries: Vec<Found>,
+    pub(super) entries: Vec<QueueEntry>,
 }
 
 pub(super) fn step(naming: &Naming, name: &LockName) -> FaultResult<Step> {
@@ -113,7 +113,7 @@ pub(super) async fn queues(
     let names: BTreeSet<LockName> = scans.into_iter().flatten().flatten().collect();
     let names: Vec<LockName> = names.into_iter().filter(|name| name.as_str().starts_with(prefix)).collect();
     let mut found = Vec::new();
-    for some in names.chunks(LINES_AT_ONCE) {
+    for some in names.chunks(QUEUES_AT_ONCE) {
         let queues = entries(&backend.nodes, &backend.naming, some, deadline).await?;
         found.extend(some.iter().zip(queues).map(|(name, queue)| queue.status(name)));
     }
@@ -124,7 +124,7 @@ pub(super) async fn queues(
 impl Queue {
     fn merge<'a>(key: String, nodes: usize, replies: impl Iterator<Item = &'a Value>) -> FaultResult<Self> {
         let mut queue = Self { key, nodes, answered: 0, values: Vec::new(), entries: Vec::new() };
-        let mut found: BTreeMap<ClaimId, Found> = BTreeMap::new();
+        let mut found: BTreeMap<ClaimId, QueueEntry> = BTreeMap::new();
         for reply in replies {
             let Value::Array(parts) = reply else { return Err(fault::nonsense("no queue")) };
             let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
@@ -133,7 +133,7 @@ impl Queue {
             queue.answered += 1;
             let value = value_of(value);
             for entry in entries {
-                Found::add(&mut found, entry, value.as_deref());
+                QueueEntry::add(&mut found, entry, value.as_deref());
             }
             let foreign = text(foreign).and_then(|id| id.parse().ok());
             queue.values.extend(value.map(|says| KeyValue { says, left: life(left), foreign }));
@@ -175,7 +175,7 @@ impl Queue {
     }
 }
 
-impl Found {
+impl QueueEntry {
     /// Adds what one node, at which the lock's key says `value`, knows of a claim.
     fn add(found: &mut BTreeMap<ClaimId, Self>, reply: &Value, value: Option<&str>) {
         let Value::Array(parts) = reply else { return };

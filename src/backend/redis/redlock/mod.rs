@@ -94,7 +94,7 @@ impl Backend for RedlockBackend {
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         // Tracking everything that is read is a matter of whole connections.
         let own = nodes(&self.config, self.clock);
-        let queue = observe::WatchedLine::new(own, self.naming.clone());
+        let queue = observe::WatchedQueue::new(own, self.naming.clone());
         Ok(Box::new(QueueObserver::new(NAME, self.clock, name.clone(), queue)))
     }
 

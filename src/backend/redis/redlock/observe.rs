@@ -18,14 +18,14 @@ const LISTEN: Duration = Duration::from_millis(250);
 
 /// One queue, on connections of its own.
 #[derive(Debug)]
-pub(super) struct WatchedLine {
+pub(super) struct WatchedQueue {
     nodes: Arc<Nodes>,
     naming: Naming,
     /// What each node that tells of changes had told before the last look.
     notified: Vec<(Arc<Connection>, u64)>,
 }
 
-impl WatchedLine {
+impl WatchedQueue {
     pub(super) fn new(nodes: Arc<Nodes>, naming: Naming) -> Self {
         Self { nodes, naming, notified: Vec::new() }
     }
@@ -47,7 +47,7 @@ impl WatchedLine {
     }
 }
 
-impl Watched for WatchedLine {
+impl Watched for WatchedQueue {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let begin = self.nodes.services[0].clock.now();
         self.listen(begin + LISTEN).await;

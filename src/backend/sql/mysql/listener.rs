@@ -38,14 +38,14 @@ const IDLE: Duration = Duration::from_secs(2);
 
 /// What the connections that listen say.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct ListenerState {
     /// How often the server has told of something.
     pub(super) notified: watch::Sender<Notified>,
     /// Whether somebody stands between who gives each statement to another connection.
     pub(super) pooled: AtomicBool,
 }
 
-impl News {
+impl ListenerState {
     pub(super) fn tell(&self, given: Option<(ClaimId, Granted)>) {
         self.notified.send_modify(|notified| notified.add(given));
     }
@@ -66,7 +66,7 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    pub(super) fn new(dialer: &Arc<Dialer>, server: usize, news: &Arc<News>) -> Self {
+    pub(super) fn new(dialer: &Arc<Dialer>, server: usize, news: &Arc<ListenerState>) -> Self {
         let (wish, needs_relisten) = (watch::Sender::new(None), Arc::new(AtomicBool::new(false)));
         let listener = ListenerTask {
             dialer: Arc::clone(dialer),
@@ -122,7 +122,7 @@ enum End {
 struct ListenerTask {
     dialer: Arc<Dialer>,
     server: usize,
-    news: Arc<News>,
+    news: Arc<ListenerState>,
     wish: watch::Sender<Option<Wait>>,
     /// See [`Listener::needs_relisten`].
     needs_relisten: Arc<AtomicBool>,

@@ -14,7 +14,7 @@ use tokio::sync::{Mutex as Gate, watch};
 
 use super::batch::{HABITS, ask, say_goodbye};
 use super::dial::Dialer;
-use super::listener::{Listener, News};
+use super::listener::{Listener, ListenerState};
 use super::{fault, language};
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::{Notified, Session, Sets, Wait};
@@ -36,7 +36,7 @@ pub(super) struct MysqlSession {
     /// Whether nothing was asked yet.
     fresh: AtomicBool,
     open: AtomicBool,
-    news: Arc<News>,
+    news: Arc<ListenerState>,
     listeners: Mutex<HashMap<ClaimId, Listener>>,
 }
 
@@ -68,7 +68,10 @@ impl Drop for Unfinished<'_> {
 impl MysqlSession {
     /// Takes over an open connection to the server of that number.
     pub(super) fn over(connection: MySqlConnection, dialer: &Arc<Dialer>, server: usize) -> Self {
-        let news = News { notified: watch::Sender::new(Notified::default()), pooled: AtomicBool::new(false) };
+        let news = ListenerState {
+            notified: watch::Sender::new(Notified::default()),
+            pooled: AtomicBool::new(false),
+        };
         Self {
             dialer: Arc::clone(dialer),
             server,

@@ -6,7 +6,7 @@ use crate::cli::args::Subcommand;
 
 /// What can stand at the cursor.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Completion {
     /// A subcommand.
     Subcommand,
     /// An option of this subcommand.
@@ -26,9 +26,9 @@ pub(super) enum Place {
 
 /// What a command line was found to say.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct CursorContext {
     /// What can stand at the cursor.
-    pub(super) place: Place,
+    pub(super) expected: Completion,
     /// The options before it that say where the lock service is, with their values.
     pub(super) connection: Vec<String>,
     /// The lock that was named before it, if one was.
@@ -36,26 +36,26 @@ pub(super) struct Found {
 }
 
 /// Finds it out of `words`, which are those behind `dlock`; the cursor is in the last one.
-pub(super) fn find(words: &[String]) -> Found {
-    let mut found = Found { place: Place::Nothing, connection: Vec::new(), lock: None };
+pub(super) fn find(words: &[String]) -> CursorContext {
+    let mut found = CursorContext { expected: Completion::Nothing, connection: Vec::new(), lock: None };
     let Some((current, before)) = words.split_last() else { return found };
     let Some((first, rest)) = before.split_first() else {
-        found.place = Place::Subcommand;
+        found.expected = Completion::Subcommand;
         return found;
     };
     let Some(subcommand) = Subcommand::named(first) else { return found };
     let mut command = subcommand.command();
     command.build();
-    found.place = found.read(&command, rest, current);
-    if let Place::Option(_) = found.place {
-        found.place = Place::Option(command);
+    found.expected = found.read(&command, rest, current);
+    if let Completion::Option(_) = found.expected {
+        found.expected = Completion::Option(command);
     }
     found
 }
 
-impl Found {
+impl CursorContext {
     /// Reads the words behind the subcommand, as clap will.
-    fn read(&mut self, command: &Command, before: &[String], current: &str) -> Place {
+    fn read(&mut self, command: &Command, before: &[String], current: &str) -> Completion {
         let runs = command.get_positionals().any(Arg::is_trailing_var_arg_set);
         let mut expects: Option<&Arg> = None;
         let mut operands = false;
@@ -76,32 +76,32 @@ impl Found {
                 }
             } else if runs {
                 // `dlock` and the subcommand come before.
-                return Place::Command(n + 2);
+                return Completion::Command(n + 2);
             } else {
                 self.lock.get_or_insert_with(|| word.clone());
                 seen += 1;
             }
         }
         if let Some(arg) = expects {
-            return Place::Value { arg: arg.clone(), lead: String::new() };
+            return Completion::Value { arg: arg.clone(), lead: String::new() };
         }
         if !operands && current.starts_with('-') {
             return match current.split_once('=').filter(|_| current.starts_with("--")) {
                 Some((option, _)) => match expecting(command, option) {
-                    Some(arg) => Place::Value { arg: arg.clone(), lead: format!("{option}=") },
-                    None => Place::Nothing,
+                    Some(arg) => Completion::Value { arg: arg.clone(), lead: format!("{option}=") },
+                    None => Completion::Nothing,
                 },
-                None => Place::Option(Command::default()),
+                None => Completion::Option(Command::default()),
             };
         }
         if runs {
-            return Place::Command(before.len() + 2);
+            return Completion::Command(before.len() + 2);
         }
         let operand = command.get_positionals().nth(seen).or_else(|| command.get_positionals().last());
         let takes_more = |arg: &Arg| seen == 0 || arg.get_num_args().is_some_and(|n| n.max_values() > 1);
         match operand.filter(|arg| takes_more(arg)) {
-            Some(arg) => Place::Value { arg: arg.clone(), lead: String::new() },
-            None => Place::Nothing,
+            Some(arg) => Completion::Value { arg: arg.clone(), lead: String::new() },
+            None => Completion::Nothing,
         }
     }
 
@@ -139,15 +139,15 @@ fn expecting<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
 mod tests {
     use super::*;
 
-    fn place(words: &[&str]) -> (String, Found) {
+    fn place(words: &[&str]) -> (String, CursorContext) {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let found = find(&words);
-        let place = match &found.place {
-            Place::Subcommand => "subcommand".to_owned(),
-            Place::Option(_) => "option".to_owned(),
-            Place::Value { arg, lead } => format!("{lead}<{}>", arg.get_id()),
-            Place::Command(n) => format!("command {n}"),
-            Place::Nothing => String::new(),
+        let place = match &found.expected {
+            Completion::Subcommand => "subcommand".to_owned(),
+            Completion::Option(_) => "option".to_owned(),
+            Completion::Value { arg, lead } => format!("{lead}<{}>", arg.get_id()),
+            Completion::Command(n) => format!("command {n}"),
+            Completion::Nothing => String::new(),
         };
         (place, found)
     }
