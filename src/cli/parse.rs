@@ -1,4 +1,4 @@
-//! From the words of the command line to what was invocation for.
+//! From the words of the command line to what was asked for.
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -13,7 +13,7 @@ use super::args::{
 use super::exit_code::Failure;
 use super::usage;
 
-/// What was invocation for.
+/// What was asked for.
 #[derive(Debug)]
 pub enum Invocation {
     /// `dlock run`.

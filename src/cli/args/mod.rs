@@ -35,50 +35,52 @@ impl Subcommand {
             .args_override_self(true)
             .max_term_width(100);
         match self {
-            Self::Run => RunArgs::augment_args(empty)
+            Self::Run => with::<RunArgs>(empty)
                 .about("Run a command under a lock")
                 .after_help(run::EXAMPLES)
                 .override_usage("dlock run [OPTIONS] --name NAME [--name NAME]... [--] COMMAND [ARG]..."),
-            Self::Elect => elect::as_elected(ElectArgs::augment_args(empty))
+            Self::Elect => elect::as_elected(with::<ElectArgs>(empty))
                 .about("Run a command while elected the leader")
                 .after_help(elect::EXAMPLES)
                 .override_usage(
                     "dlock elect [OPTIONS] --name NAME [--value TEXT] [--forever] [--] COMMAND [ARG]...",
                 ),
-            Self::Proclaim => ProclaimArgs::augment_args(empty)
+            Self::Proclaim => with::<ProclaimArgs>(empty)
                 .about("Change the value of the leader, from inside its command")
                 .override_usage("dlock proclaim VALUE"),
-            Self::Leader => elect::of_election(LeaderArgs::augment_args(empty))
+            Self::Leader => elect::of_election(with::<LeaderArgs>(empty))
                 .about("Show the leader of an election and what it proclaims")
                 .override_usage("dlock leader NAME [--follow] [--json]"),
-            Self::Acquire => acquire::as_acquired(AcquireArgs::augment_args(empty))
+            Self::Acquire => acquire::as_acquired(with::<AcquireArgs>(empty))
                 .about("Take a lock for a script that runs already, and print the claim")
                 .after_help(acquire::EXAMPLES)
                 .override_usage(
                     "dlock acquire [OPTIONS] --name NAME [--name NAME]... (--for-pid PID | --detach)",
                 ),
-            Self::Release => ClaimArgs::augment_args(empty).about("Give back a lock that acquire has taken"),
-            Self::Renew => {
-                ClaimArgs::augment_args(empty).about("Give a lease of acquire --detach another ttl")
-            }
-            Self::Status => {
-                StatusArgs::augment_args(empty).about("Show who holds and waits for locks, in order")
-            }
-            Self::List => ListArgs::augment_args(empty).about("List the locks that have holders or waiters"),
-            Self::Watch => WatchArgs::augment_args(empty)
+            Self::Release => with::<ClaimArgs>(empty).about("Give back a lock that acquire has taken"),
+            Self::Renew => with::<ClaimArgs>(empty).about("Give a lease of acquire --detach another ttl"),
+            Self::Status => with::<StatusArgs>(empty).about("Show who holds and waits for locks, in order"),
+            Self::List => with::<ListArgs>(empty).about("List the locks that have holders or waiters"),
+            Self::Watch => with::<WatchArgs>(empty)
                 .about("Show a lock's queue after each change, until interrupted")
                 .override_usage("dlock watch NAME [--json]"),
-            Self::Break => BreakArgs::augment_args(empty)
+            Self::Break => with::<BreakArgs>(empty)
                 .about("End a hold or a wait of somebody else")
                 .override_usage("dlock break NAME [--claim ID | --all] [--yes] [--force]"),
-            Self::Doctor => DoctorArgs::augment_args(empty)
-                .about("Explain the configuration and look for what can cost a lock"),
-            Self::Completions => {
-                CompletionsArgs::augment_args(empty).about("Print the completions for a shell")
+            Self::Doctor => {
+                with::<DoctorArgs>(empty).about("Explain the configuration and look for what can cost a lock")
             }
-            Self::Man => ManArgs::augment_args(empty).about("Show a manual page"),
+            Self::Completions => with::<CompletionsArgs>(empty).about("Print the completions for a shell"),
+            Self::Man => with::<ManArgs>(empty).about("Show a manual page"),
         }
     }
+}
+
+/// The arguments `A`. One by one: in a single function those of all subcommands would take a stack of many pages, each of which
+/// costs every start.
+#[inline(never)]
+fn with<A: Args>(command: Command) -> Command {
+    A::augment_args(command)
 }
 
 /// The whole tree.
