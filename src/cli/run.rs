@@ -1,6 +1,7 @@
 //! `dlock run`: the front's side, and the keeper's duty.
 
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -49,7 +50,8 @@ pub(super) struct Run<'a> {
 pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> Result<Outcome, Failure> {
     check_writable(settings)?;
     let mut run = Run::new(settings, printer, started)?;
-    let mut front = Front::new().map_err(refused)?;
+    // Its room and its descriptors are gone with the process, as soon as one by one.
+    let mut front = ManuallyDrop::new(Front::new().map_err(refused)?);
     if settings.forever {
         front.keep_for_another();
     }

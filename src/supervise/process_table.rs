@@ -41,35 +41,27 @@ impl ProcessTable {
     ///
     /// Errors: the system has no descriptors or memory to spare (`EMFILE`, `ENFILE`, `ENOMEM`).
     pub fn open() -> io::Result<Result<Self, Hidden>> {
-        Self::at(|| openat(CWD, c"/proc", directory_flags(), Mode::empty()))
-    }
-
-    /// The same for a process just forked, since a directory that two share has one position for both.
-    pub fn again(&self) -> io::Result<Result<Self, Hidden>> {
-        Self::at(|| openat(&self.directory.proc, c".", directory_flags(), Mode::empty()))
-    }
-
-    /// What cannot be read is tried once more: without a table the whole run is worse off.
-    fn at(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<Self, Hidden>> {
-        match Self::try_at(&open)? {
-            Err(Hidden::Unreadable(_)) => Self::try_at(&open),
-            table => Ok(table),
-        }
-    }
-
-    fn try_at(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<Self, Hidden>> {
-        let proc = loop {
-            match open() {
-                Err(Errno::INTR) => {}
-                Err(scarce @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(scarce.into()),
-                Err(errno) => return Ok(Err(Hidden::Unreadable(errno))),
-                Ok(directory) => break directory,
-            }
+        let proc = match proved(|| openat(CWD, c"/proc", directory_flags(), Mode::empty()))? {
+            Ok(proc) => proc,
+            Err(hidden) => return Ok(Err(hidden)),
         };
-        if let Err(hidden) = prove(&proc) {
-            return Ok(Err(hidden));
-        }
         let (found, members, before) = (room_for()?, room_for()?, room_for()?);
+        Ok(Ok(Self { directory: Directory::new(proc)?, found, members, before }))
+    }
+
+    /// That of a process just forked, made of its copy of its parent's: a directory that two share has one position for both,
+    /// and the room was copied.
+    ///
+    /// Errors: as for [`ProcessTable::open`].
+    pub fn again(self) -> io::Result<Result<Self, Hidden>> {
+        let Self { directory, mut found, mut members, mut before } = self;
+        let proc = match proved(|| openat(&directory.proc, c".", directory_flags(), Mode::empty()))? {
+            Ok(proc) => proc,
+            Err(hidden) => return Ok(Err(hidden)),
+        };
+        found.clear();
+        members.clear();
+        before.clear();
         Ok(Ok(Self { directory: Directory::new(proc)?, found, members, before }))
     }
 
@@ -264,6 +256,26 @@ impl ProcessTable {
             }
         }
         complete
+    }
+}
+
+/// The directory that `open` opens, if it is a /proc of this process's PID namespace. What cannot be read is tried once more:
+/// without a table the whole run is worse off.
+fn proved(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<OwnedFd, Hidden>> {
+    match try_proved(&open)? {
+        Err(Hidden::Unreadable(_)) => try_proved(&open),
+        proved => Ok(proved),
+    }
+}
+
+fn try_proved(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<OwnedFd, Hidden>> {
+    loop {
+        match open() {
+            Err(Errno::INTR) => {}
+            Err(scarce @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(scarce.into()),
+            Err(errno) => return Ok(Err(Hidden::Unreadable(errno))),
+            Ok(directory) => return Ok(prove(&directory).map(|()| directory)),
+        }
     }
 }
 
