@@ -254,7 +254,7 @@ async fn a_forgotten_item_is_a_loss_that_says_so() {
     let held = state(&holder).await;
     scene.fake.forget("a");
     let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
-    // LockItem by the look that it would have made anyway.
+    // Found by the look that it would have made anyway.
     assert_eq!(holder.changed(Some(&held)).await.ok(), Some(lost));
 }
 

@@ -301,13 +301,13 @@ async fn check_kinds(
     for (own, snapshot) in own.iter().zip(snapshots) {
         let wanted = request.mode;
         let index = snapshot.queue.position(own.record()).unwrap_or_default();
-        let ahead = snapshot.queue.places[..index].iter().filter(|place| !place.mode().mixes_with(wanted));
-        let ahead = ahead.map(|place| (place, own.queue.clone(), Use::Mode(place.mode())));
-        let leases = snapshot.leases.places.iter().map(|place| (place, leases(&own.queue)));
-        let tickets = snapshot.foreign_tickets().map(|place| (place, tickets(&own.queue)));
-        let semaphores = leases.chain(tickets).map(|(place, folder)| (place, folder, Use::Semaphore));
-        for (place, folder, used) in ahead.chain(semaphores) {
-            let Some(owner) = owner_of(client, &folder, place).await? else { continue };
+        let ahead = snapshot.queue.entries[..index].iter().filter(|entry| !entry.mode().mixes_with(wanted));
+        let ahead = ahead.map(|entry| (entry, own.queue.clone(), Use::Mode(entry.mode())));
+        let leases = snapshot.leases.entries.iter().map(|entry| (entry, leases(&own.queue)));
+        let tickets = snapshot.foreign_tickets().map(|entry| (entry, tickets(&own.queue)));
+        let semaphores = leases.chain(tickets).map(|(entry, folder)| (entry, folder, Use::Semaphore));
+        for (entry, folder, used) in ahead.chain(semaphores) {
+            let Some(owner) = owner_of(client, &folder, entry).await? else { continue };
             let reason = mismatch(Some(&own.name), Some(&owner), used, wanted);
             return Err(Fault::Refusal(ErrorKind::Mismatch, reason.into()));
         }
@@ -316,8 +316,8 @@ async fn check_kinds(
 }
 
 /// Whose entry it is; `None` if it has gone meanwhile.
-async fn owner_of(client: &Client, folder: &str, place: &QueueEntry) -> FaultResult<Option<String>> {
-    let path = format!("{folder}/{}", place.record().name);
+async fn owner_of(client: &Client, folder: &str, entry: &QueueEntry) -> FaultResult<Option<String>> {
+    let path = format!("{folder}/{}", entry.record().name);
     let found = data_of(client, std::slice::from_ref(&path)).await?;
     let Some((data, _)) = found.into_iter().flatten().next() else { return Ok(None) };
     Ok(Some(match Note::parse(&data) {

@@ -65,7 +65,7 @@ async fn find(
     let queue = ensemble.paths.queue(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))?;
     let snapshot = Snapshot::read(client, &queue, true).await?;
     let Some(index) = snapshot.queue.find(id) else { return Ok(None) };
-    let place = &snapshot.queue.places[index];
+    let place = &snapshot.queue.entries[index];
     let record = format!("{queue}/{}", place.record().name);
     let Some((data, stat)) =
         data_of(client, std::slice::from_ref(&record)).await?.into_iter().flatten().next()
@@ -79,12 +79,12 @@ async fn find(
         Mode::Slots(_) => Some(Waits::WithoutSlot(record, stat.version)),
         _ => queue::blockers(&snapshot.queue.modes(), index)
             .last()
-            .map(|at| Waits::Behind(format!("{queue}/{}", snapshot.queue.places[*at].watched().name))),
+            .map(|at| Waits::Behind(format!("{queue}/{}", snapshot.queue.entries[*at].watched().name))),
     };
     let mut nodes: Vec<String> = place.nodes.iter().map(|node| format!("{queue}/{}", node.name)).collect();
     nodes.extend(slot.map(|number| slot_path(&queue, number)));
     let queued =
-        snapshot.tickets.places.iter().flat_map(|ticket| &ticket.nodes).filter(|node| node.guid == Some(id));
+        snapshot.tickets.entries.iter().flat_map(|ticket| &ticket.nodes).filter(|node| node.guid == Some(id));
     nodes.extend(queued.map(|node| format!("{}/{}", tickets(&queue), node.name)));
     let seen = Seen { place: place.clone(), folder: queue, kind: Folder::Queue, note, stat };
     Ok(Some(Target { seen, nodes, waits }))

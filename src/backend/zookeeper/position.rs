@@ -64,7 +64,7 @@ fn stand_in(own: &Own, queue: &Queue) -> Option<QueuePosition> {
     if index < queue::held(&modes) {
         return Some(QueuePosition { ahead, blocked: None });
     }
-    let first = queue.places.first().map(|place| path(&place.record().name));
+    let first = queue.entries.first().map(|place| path(&place.record().name));
     // The nearest of those that must end: with slots, the one right before.
     let blocker = queue.blocker(index)?;
     let hint = match modes[index] {

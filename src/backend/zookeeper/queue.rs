@@ -39,7 +39,7 @@ impl QueueEntry {
 /// The entries of all claims, whatever their kind, in order; or of one folder of Curator's semaphore.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Queue {
-    pub(super) places: Vec<QueueEntry>,
+    pub(super) entries: Vec<QueueEntry>,
 }
 
 impl Queue {
@@ -50,29 +50,29 @@ impl Queue {
         let first = nodes.iter().map(|n| n.sequence).reduce(|a, b| if b.wrapping_sub(a) < 0 { b } else { a });
         let first = first.unwrap_or_default();
         nodes.sort_by_key(|n| n.sequence.wrapping_sub(first).cast_unsigned());
-        let mut places: Vec<QueueEntry> = Vec::with_capacity(nodes.len());
+        let mut entries: Vec<QueueEntry> = Vec::with_capacity(nodes.len());
         for node in nodes {
-            match places.last_mut() {
-                Some(place) if is_other_half(place, &node) => place.nodes.push(node),
-                _ => places.push(QueueEntry { nodes: vec![node] }),
+            match entries.last_mut() {
+                Some(entry) if is_other_half(entry, &node) => entry.nodes.push(node),
+                _ => entries.push(QueueEntry { nodes: vec![node] }),
             }
         }
-        Self { places }
+        Self { entries }
     }
 
     /// Where the entry stands whose record node has this name.
     pub(super) fn position(&self, name: &str) -> Option<usize> {
-        self.places.iter().position(|place| place.record().name == name)
+        self.entries.iter().position(|entry| entry.record().name == name)
     }
 
     /// Takes out what `id` has beside the entry whose record node is `own`: what an earlier attempt of the same claim
     /// left. It would wait for itself.
     pub(super) fn take_older_selves(&mut self, id: ClaimId, own: &str) -> Vec<Node> {
         let mut taken = Vec::new();
-        self.places.retain_mut(|place| {
-            let older = place.guid() == Some(id) && place.record().name != own;
+        self.entries.retain_mut(|entry| {
+            let older = entry.guid() == Some(id) && entry.record().name != own;
             if older {
-                taken.append(&mut place.nodes);
+                taken.append(&mut entry.nodes);
             }
             !older
         });
@@ -81,22 +81,22 @@ impl Queue {
 
     /// Where an entry of `id` stands.
     pub(super) fn find(&self, id: ClaimId) -> Option<usize> {
-        self.places.iter().position(|place| place.guid() == Some(id))
+        self.entries.iter().position(|entry| entry.guid() == Some(id))
     }
 
     pub(super) fn modes(&self) -> Vec<Mode> {
-        self.places.iter().map(QueueEntry::mode).collect()
+        self.entries.iter().map(QueueEntry::mode).collect()
     }
 
     /// The nearest entry ahead of `index` that must end before that one can hold.
     pub(super) fn blocker(&self, index: usize) -> Option<&QueueEntry> {
-        queue::blockers(&self.modes(), index).last().map(|at| &self.places[*at])
+        queue::blockers(&self.modes(), index).last().map(|at| &self.entries[*at])
     }
 }
 
-/// Whether `node` was made in one step with the only node of `place`.
-fn is_other_half(place: &QueueEntry, node: &Node) -> bool {
-    let [first] = place.nodes.as_slice() else { return false };
+/// Whether `node` was made in one step with the only node of `entry`.
+fn is_other_half(entry: &QueueEntry, node: &Node) -> bool {
+    let [first] = entry.nodes.as_slice() else { return false };
     let halves = match first.part {
         Part::Mutex => matches!(node.part, Part::Reader | Part::Writer),
         Part::Slots(_) => node.part == Part::Writer,
@@ -124,7 +124,7 @@ mod tests {
 
     /// The guid and mode of each entry.
     fn read(children: &[String]) -> Vec<(Option<ClaimId>, Mode)> {
-        Queue::of(children).places.iter().map(|p| (p.guid(), p.mode())).collect()
+        Queue::of(children).entries.iter().map(|p| (p.guid(), p.mode())).collect()
     }
 
     #[test]

@@ -201,7 +201,7 @@ fn behind(shared: &Shared, own: &[Own], places: &[SlotQueue], slots: u32) -> Opt
         let queue = Queue::of(&place.tickets);
         let index = queue.find(shared.request.id)?;
         if let Some(before) = index.checked_sub(1) {
-            let name = &queue.places[before].watched().name;
+            let name = &queue.entries[before].watched().name;
             return Some(Hint::Node(format!("{}/{name}", tickets(&own.queue))));
         }
         let taken = place.leases.len();

@@ -131,15 +131,15 @@ impl Snapshot {
 
     /// The foreign clients that wait for a lease of a semaphore.
     pub(super) fn foreign_tickets(&self) -> impl Iterator<Item = &QueueEntry> {
-        self.tickets.places.iter().filter(|place| !is_own_ticket(&place.record().name))
+        self.tickets.entries.iter().filter(|place| !is_own_ticket(&place.record().name))
     }
 
     /// Every entry with its record: foreign leases, the queue, foreign clients that wait for a lease. What has gone
     /// meanwhile is left out.
     pub(super) async fn entries(&self, client: &Client, path: &str) -> FaultResult<Vec<Seen>> {
         let mut places = Vec::new();
-        places.extend(self.leases.places.iter().map(|place| (place.clone(), leases(path), Folder::Leases)));
-        places.extend(self.queue.places.iter().map(|place| (place.clone(), path.to_owned(), Folder::Queue)));
+        places.extend(self.leases.entries.iter().map(|place| (place.clone(), leases(path), Folder::Leases)));
+        places.extend(self.queue.entries.iter().map(|place| (place.clone(), path.to_owned(), Folder::Queue)));
         places.extend(self.foreign_tickets().map(|place| (place.clone(), tickets(path), Folder::Tickets)));
         let paths: Vec<String> =
             places.iter().map(|(place, folder, _)| format!("{folder}/{}", place.record().name)).collect();
