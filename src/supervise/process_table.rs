@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 use super::descent::{Descent, Layout};
 pub use super::proc_dir::Process;
 use super::proc_dir::{Directory, number};
-use super::proof::{Hidden, prove};
+use super::proof::{Hidden, proved};
 use super::signals::Signal;
 
 /// How long one look waits, all in all, for processes that end just now, or are just executing a program.
@@ -256,26 +256,6 @@ impl ProcessTable {
             }
         }
         complete
-    }
-}
-
-/// The directory that `open` opens, if it is a /proc of this process's PID namespace. What cannot be read is tried once more:
-/// without a table the whole run is worse off.
-fn proved(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<OwnedFd, Hidden>> {
-    match try_proved(&open)? {
-        Err(Hidden::Unreadable(_)) => try_proved(&open),
-        proved => Ok(proved),
-    }
-}
-
-fn try_proved(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<OwnedFd, Hidden>> {
-    loop {
-        match open() {
-            Err(Errno::INTR) => {}
-            Err(scarce @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(scarce.into()),
-            Err(errno) => return Ok(Err(Hidden::Unreadable(errno))),
-            Ok(directory) => return Ok(prove(&directory).map(|()| directory)),
-        }
     }
 }
 

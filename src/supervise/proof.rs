@@ -1,4 +1,4 @@
-//! Whether a directory is the /proc of this process's PID namespace.
+//! Whether a directory is the /proc of this process's PID namespace, and one that is.
 
 use std::fmt;
 use std::io;
@@ -36,7 +36,7 @@ impl fmt::Display for Hidden {
 }
 
 /// Whether `directory` is a /proc in which this process is what it is to itself.
-pub(super) fn prove(directory: &OwnedFd) -> Result<(), Hidden> {
+fn prove(directory: &OwnedFd) -> Result<(), Hidden> {
     let kind = fstatfs(directory).map_err(Hidden::Unreadable)?.f_type;
     if u32::try_from(kind) != Ok(PROC_MAGIC) {
         return Err(Hidden::NotProc);
@@ -49,6 +49,28 @@ pub(super) fn prove(directory: &OwnedFd) -> Result<(), Hidden> {
         Ok((own, _)) => number(own),
     };
     if own == Some(getpid().as_raw_nonzero().get()) { Ok(()) } else { Err(Hidden::Foreign) }
+}
+
+/// The directory that `open` opens, if it is a /proc of this process's PID namespace. What cannot be read is tried once more:
+/// without a table the whole run is worse off.
+///
+/// Errors: the system has no descriptors or memory to spare (`EMFILE`, `ENFILE`, `ENOMEM`).
+pub(super) fn proved(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<OwnedFd, Hidden>> {
+    match try_proved(&open)? {
+        Err(Hidden::Unreadable(_)) => try_proved(&open),
+        proved => Ok(proved),
+    }
+}
+
+fn try_proved(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<OwnedFd, Hidden>> {
+    loop {
+        match open() {
+            Err(Errno::INTR) => {}
+            Err(scarce @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(scarce.into()),
+            Err(errno) => return Ok(Err(Hidden::Unreadable(errno))),
+            Ok(directory) => return Ok(prove(&directory).map(|()| directory)),
+        }
+    }
 }
 
 #[cfg(test)]
