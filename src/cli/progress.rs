@@ -135,6 +135,7 @@ impl Progress for ProgressPrinter<'_> {
                 let message = Message::Nested { lock: lock(), claim: claim.to_string() };
                 self.say(&message);
             }
+            Notice::KeptByNested => self.say(&Message::KeptByNested { lock: lock() }),
             Notice::EnteringAgain(reason) => self.entering_again(reason),
             Notice::Doubtful(error, Some(left)) => {
                 let message = Message::Doubtful { lock: lock(), reason: text(error), left };

@@ -162,7 +162,7 @@ impl Driver<'_> {
     /// Begins a renewal and the wait for nested runs when it is time, and says when something is due next.
     fn begin_what_is_due(&mut self) -> Moment {
         let renew_at = self.renewal.begin_if_due(self.context.now());
-        self.marks.await_if_needed(&self.context);
+        self.marks.await_if_needed(&mut self.context);
         let ask_at = self.replacement.ask_when_due(&self.context, &self.entry.request);
         let others = [
             self.expiry.begin_if_due(&self.context, self.following.claim.as_ref()),

@@ -96,6 +96,8 @@ pub enum Notice<'a> {
     },
     /// The first name is held by this claim of an outer run.
     Nested(ClaimId),
+    /// dlock was told to end, and has ended what it could; nested runs elsewhere still need the hold.
+    KeptByNested,
     /// The entry was lost before the command ran; a new one goes to the end of the queue.
     EnteringAgain(&'a LossReason),
     /// The service does not answer; said once until it answers again. What the lease still has to go, if the

@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::context::Context;
-use super::event::Event;
+use super::event::{Event, Phase};
+use super::job::Notice;
 use crate::clock::Clock;
 use crate::supervise::mark::MarkBoard;
 
@@ -22,6 +23,8 @@ pub(super) struct Marks {
     board: Option<MarkBoard>,
     /// The wait for the last one.
     pub(super) clearing: Option<Clearing>,
+    /// It is said that they keep a hold that is to end.
+    told: bool,
 }
 
 impl Marks {
@@ -44,9 +47,15 @@ impl Marks {
     }
 
     /// Waits for the last one, if the machine does and this does not yet.
-    pub(super) fn await_if_needed(&mut self, context: &Context<'_>) {
-        if context.machine.waits_for_marks() && self.clearing.is_none() {
+    pub(super) fn await_if_needed(&mut self, context: &mut Context<'_>) {
+        if !context.machine.waits_for_marks() {
+            return;
+        }
+        if self.clearing.is_none() {
             self.await_last(context.clock, Duration::ZERO);
+        }
+        if matches!(context.machine.phase(), Phase::Stopping(_)) && !std::mem::replace(&mut self.told, true) {
+            context.notice(Notice::KeptByNested);
         }
     }
 

@@ -134,8 +134,7 @@ impl Process {
                 Children::Quiet => return,
                 Children::None => {
                     if self.is_over {
-                        self.rounds.are_over();
-                        context.happened(Event::TreeGone);
+                        self.tree_gone(context, marks);
                     }
                     return;
                 }
@@ -155,7 +154,7 @@ impl Process {
         let Some(adopted) = ender.adopted() else {
             // There is nobody to be ended.
             if matches!(context.machine.phase(), Phase::Stopping(_)) {
-                context.happened(Event::TreeGone);
+                self.tree_gone(context, marks);
             }
             return;
         };
@@ -174,10 +173,7 @@ impl Process {
         }
         adopting.look_again_at = Moment::NEVER;
         match ender.left() {
-            Left::Nobody => {
-                self.rounds.are_over();
-                context.happened(Event::TreeGone);
-            }
+            Left::Nobody => self.tree_gone(context, marks),
             Left::Somebody(handle) => {
                 adopting.rest = AwaitedEnd::of(handle).ok();
                 if adopting.rest.is_none() {
@@ -186,6 +182,13 @@ impl Process {
             }
             Left::Unknown => adopting.look_again_at = context.now() + LOOK_AGAIN,
         }
+    }
+
+    /// Nobody is left of the tree, and the marks of those in it are gone with them.
+    fn tree_gone(&mut self, context: &mut Context<'_>, marks: &Marks) {
+        self.rounds.are_over();
+        marks.tell_if_gone(context);
+        context.happened(Event::TreeGone);
     }
 
     fn command_changed(&mut self, pid: i32, change: ChildChange, context: &mut Context<'_>, marks: &Marks) {

@@ -195,6 +195,9 @@ pub enum Message {
         lock: String,
         claim: String,
     },
+    KeptByNested {
+        lock: String,
+    },
     LinesDropped {
         count: u64,
     },
@@ -280,7 +283,8 @@ impl Message {
             | Self::ShorterTtl { .. }
             | Self::NoLocks { .. }
             | Self::PathAsName { .. }
-            | Self::StandsAgain { .. } => Level::Info,
+            | Self::StandsAgain { .. }
+            | Self::KeptByNested { .. } => Level::Info,
             Self::Acquired { .. }
             | Self::Started { .. }
             | Self::Finished { .. }

@@ -205,6 +205,11 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "running under the outer hold of deploy, claim ab",
         ),
         (
+            M::KeptByNested { lock: lock() },
+            Level::Info,
+            "deploy stays locked until the runs nested in it have ended",
+        ),
+        (
             M::NotWritten { what: "report", path: "/x".into(), reason: why() },
             Level::Warning,
             "cannot write the report to /x: reason; the exit status is not changed by it",

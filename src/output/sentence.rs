@@ -28,7 +28,8 @@ impl fmt::Display for Message {
             | Self::WouldDeadlock { .. }
             | Self::StandsAgain { .. }
             | Self::Skipped { .. }
-            | Self::Nested { .. } => self.fmt_waiting(f, None),
+            | Self::Nested { .. }
+            | Self::KeptByNested { .. } => self.fmt_waiting(f, None),
             Self::ReleaseFailed { .. } | Self::LeaveFailed { .. } | Self::WithdrawalFailed { .. } => {
                 self.fmt_release(f)
             }
@@ -132,6 +133,9 @@ impl Message {
             ),
             Self::Nested { lock, claim } => {
                 write!(f, "running under the outer hold of {lock}, claim {claim}")
+            }
+            Self::KeptByNested { lock } => {
+                write!(f, "{lock} stays locked until the runs nested in it have ended")
             }
             _ => Err(fmt::Error),
         }

@@ -1,5 +1,7 @@
 //! Runs inside runs, and waits that would never end.
 
+use rustix::process::Signal;
+
 use crate::support::TestEnv;
 use crate::support::wait::until_true;
 
@@ -48,6 +50,69 @@ fn a_background_nested_run_keeps_the_hold_beyond_its_parent() {
     assert!(!outer.has_ended());
     gate.open();
     outer.finish().silently(4);
+    env.assert_free("x");
+}
+
+/// A nested run whose parent is this test: no member of the tree of the run that it nests under.
+fn nested_elsewhere(env: &TestEnv) -> crate::support::Running {
+    let mut nested = env.run(["--name", "x", "--", "sh", "-c", "echo up >ready; read _ <gate"]);
+    let nested = env.start(nested.env("DLOCK_HELD", env.await_line("held")));
+    env.await_line("ready");
+    nested
+}
+
+#[test]
+fn a_nested_run_elsewhere_keeps_the_hold_when_the_outer_one_is_told_to_end() {
+    for command_ends_first in [false, true] {
+        let env = TestEnv::new();
+        let (gate, own_gate) = (env.gate("gate"), env.gate("own.gate"));
+        let script = r#"echo "$DLOCK_HELD" >held; read _ <own.gate; exit 4"#;
+        let mut outer = env.start(&mut env.run(["--name", "x", "--", "bash", "-c", script]));
+        let nested = nested_elsewhere(&env);
+        let keeper = outer.keeper();
+        let no_command = || {
+            until_true("the end of the outer command", || {
+                crate::support::process::children(keeper).iter().all(|p| p.name == "dlock")
+            });
+        };
+        if command_ends_first {
+            own_gate.open();
+            no_command();
+        }
+        outer.signal(Signal::TERM);
+        no_command();
+        env.assert_busy("x");
+        assert!(!outer.has_ended());
+        gate.open();
+        nested.finish().silently(0);
+        let ended = outer.finish();
+        let own = (ended.code(), ended.signal());
+        let wanted = if command_ends_first { (Some(4), None) } else { (None, Some(15)) };
+        assert_eq!(own, wanted, "{}", ended.err);
+        assert_eq!(ended.err, "dlock: x stays locked until the runs nested in it have ended\n");
+        env.assert_free("x");
+        env.await_no_process();
+    }
+}
+
+#[test]
+fn a_nested_run_elsewhere_keeps_the_hold_beyond_its_front() {
+    let env = TestEnv::new();
+    let (gate, own_gate) = (env.gate("gate"), env.gate("own.gate"));
+    let script = r#"echo "$DLOCK_HELD" >held; read _ <own.gate"#;
+    let outer = env.start(&mut env.run(["--name", "x", "--", "bash", "-c", script]));
+    let nested = nested_elsewhere(&env);
+    let keeper = outer.keeper();
+    own_gate.open();
+    until_true("the end of the outer command", || {
+        crate::support::process::children(keeper).iter().all(|p| p.name == "dlock")
+    });
+    outer.signal(Signal::KILL);
+    drop(outer.finish());
+    env.assert_busy("x");
+    gate.open();
+    nested.finish().silently(0);
+    env.await_no_process();
     env.assert_free("x");
 }
 

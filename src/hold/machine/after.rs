@@ -39,20 +39,10 @@ impl Machine {
 
     pub(super) fn stopping(&mut self, event: Event, reason: Reason, now: Moment) -> Vec<Action> {
         match event {
+            _ if self.tree_gone => self.stopped(event, reason, now),
             Event::CommandEnded(outcome) => {
                 self.command = Some(outcome);
                 if self.killing { Vec::new() } else { vec![Action::TerminateTree] }
-            }
-            Event::TreeGone => {
-                let command = self.command.unwrap_or(Outcome::Signaled(Signal::KILL));
-                self.leave_as(match reason {
-                    Reason::Asked => Verdict::Interrupted(command),
-                    Reason::CommandDied => return self.linger(),
-                    Reason::MaxRun => Verdict::MaxRun,
-                    Reason::Broken(by) => Verdict::Broken { by, ran: true },
-                    Reason::Lost(reason) => Verdict::Lost { reason, tree: TreeState::Gone },
-                    Reason::FrontGone => Verdict::Abandoned,
-                })
             }
             // Renewing goes on for as long as they live, unless there is nothing left to renew.
             Event::TreeRemains(tree) => match reason {
@@ -85,6 +75,27 @@ impl Machine {
         }
     }
 
+    /// The tree has ended. Nested runs that are no part of it can only be waited for, as long as there is a hold.
+    fn stopped(&mut self, event: Event, reason: Reason, now: Moment) -> Vec<Action> {
+        let reason = match (event, reason) {
+            (Event::State(ClaimState::Lost(lost)), _) => Reason::Lost(lost),
+            (Event::Tick, _) if now >= self.kill_at() => Reason::Lost(LossReason::Expired),
+            (Event::FrontGone, _) => Reason::FrontGone,
+            (_, reason) => reason,
+        };
+        self.phase = Phase::Stopping(reason.clone());
+        let command = self.command.unwrap_or(Outcome::Signaled(Signal::KILL));
+        self.leave_as(match reason {
+            Reason::Lost(reason) => Verdict::Lost { reason, tree: TreeState::Gone },
+            Reason::CommandDied => return self.linger(),
+            _ if !self.marks_gone => return Vec::new(),
+            Reason::Asked => Verdict::Interrupted(command),
+            Reason::MaxRun => Verdict::MaxRun,
+            Reason::Broken(by) => Verdict::Broken { by, ran: true },
+            Reason::FrontGone => Verdict::Abandoned,
+        })
+    }
+
     /// The lock was given back under a process that goes on: only nested runs still need it.
     pub(super) fn released(&mut self) -> Vec<Action> {
         self.command = Some(Outcome::Exited(0));
@@ -107,14 +118,14 @@ impl Machine {
                     self.last_ending = Some(now);
                     let mut actions = self.stop(Reason::Asked, signal, now);
                     actions.push(Action::TerminateTree);
-                    return actions;
+                    return self.if_anybody_is_left(actions);
                 }
             }
             Event::State(ClaimState::AskedToLeave { by }) => {
                 self.linger_until = Moment::NEVER;
                 if self.needs_processes() {
                     self.stop_itself(Reason::Broken(by), now);
-                    return vec![Action::TerminateTree];
+                    return self.if_anybody_is_left(vec![Action::TerminateTree]);
                 }
             }
             Event::State(ClaimState::Lost(reason)) => return self.lost_while_lingering(reason),
@@ -125,12 +136,13 @@ impl Machine {
                 self.linger_until = Moment::NEVER;
                 if self.needs_processes() {
                     self.stop_itself(Reason::MaxRun, now);
-                    return vec![Action::TerminateTree];
+                    return self.if_anybody_is_left(vec![Action::TerminateTree]);
                 }
             }
             Event::FrontGone => {
                 if self.needs_processes() {
-                    return self.kill(Reason::FrontGone);
+                    let actions = self.kill(Reason::FrontGone);
+                    return self.if_anybody_is_left(actions);
                 }
                 return self.leave_as(Verdict::Abandoned);
             }
@@ -139,10 +151,18 @@ impl Machine {
         self.leave_if_nothing_is_left()
     }
 
+    /// These actions against the tree, unless all of it has ended: then only nested runs elsewhere need the hold.
+    fn if_anybody_is_left(&self, actions: Vec<Action>) -> Vec<Action> {
+        if self.tree_gone { Vec::new() } else { actions }
+    }
+
     /// What the hold protected besides the command is ended; the command itself is over, so its status stays
     /// if nothing else was protected.
     fn lost_while_lingering(&mut self, reason: LossReason) -> Vec<Action> {
         if self.needs_processes() {
+            if self.tree_gone {
+                return self.leave_as(Verdict::Lost { reason, tree: TreeState::Gone });
+            }
             return self.kill(Reason::Lost(reason));
         }
         let command = self.command.unwrap_or(Outcome::Exited(0));

@@ -7,7 +7,7 @@
 //! | confirming | – | enter again | leave | give up | – |
 //! | asking | – | enter again | leave | leave: the front is stopped | – |
 //! | running | – | SIGKILL the tree | pass on, begin the grace | lease or max-run: begin to stop | linger or leave; died of a signal: stop the rest |
-//! | stopping | – | SIGKILL the tree | a second one: SIGKILL | SIGKILL | SIGTERM the rest |
+//! | stopping | – | SIGKILL the tree | a second one: SIGKILL | SIGKILL | SIGTERM the rest; leave when all, and nested runs, have ended |
 //! | lingering | – | SIGKILL what is left | release | lease or hold-at-least | – |
 //! | leaving | – | – | – | – | – |
 
@@ -141,7 +141,12 @@ impl Machine {
 
     /// Whether nested runs keep the hold from ending.
     pub fn waits_for_marks(&self) -> bool {
-        !self.marks_gone && self.phase == Phase::Lingering
+        let only_they_are_left = match self.phase {
+            Phase::Lingering => true,
+            Phase::Stopping(_) => self.tree_gone,
+            _ => false,
+        };
+        only_they_are_left && !self.marks_gone
     }
 
     /// How it ended, once it is over.
@@ -156,6 +161,7 @@ impl Machine {
             Phase::Waiting | Phase::Confirming => self.plan.give_up_at(),
             Phase::Asking => self.ask_until,
             Phase::Running => self.terminate_at().min(self.max_run_at()),
+            Phase::Stopping(_) if self.tree_gone => self.kill_at(),
             Phase::Stopping(_) if self.killing => Moment::NEVER,
             Phase::Stopping(_) => self.grace_until.min(self.kill_at()),
             Phase::Lingering => self.linger_until.min(self.terminate_at()).min(self.max_run_at()),

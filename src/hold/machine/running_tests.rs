@@ -24,6 +24,7 @@ fn a_signal_goes_to_the_command_once() {
 #[test]
 fn an_ending_signal_starts_the_grace() {
     let mut m = running_machine(plan());
+    m.on(Event::MarksGone, at(10));
     assert_eq!(m.on(signal(Signal::INT), at(1000)), [Action::PassToGroup(Signal::INT)]);
     assert_eq!(m.wake_at(), at(6000));
     assert_eq!(m.on(Event::Tick, at(5999)), []);
@@ -36,6 +37,7 @@ fn an_ending_signal_starts_the_grace() {
 #[test]
 fn what_left_the_group_is_terminated_when_the_command_has_ended() {
     let mut m = running_machine(plan());
+    m.on(Event::MarksGone, at(10));
     m.on(signal(Signal::TERM), at(1000));
     assert_eq!(m.on(exited(0), at(1100)), [Action::TerminateTree]);
     assert_eq!(m.on(Event::Tick, at(6000)), [Action::KillTree]);
@@ -101,6 +103,7 @@ fn a_grace_longer_than_the_lease_is_fine_while_renewals_succeed() {
 #[test]
 fn a_break_terminates_with_the_grace() {
     let mut m = running_machine(plan());
+    m.on(Event::MarksGone, at(10));
     assert_eq!(m.on(asked(), at(1000)), [Action::PassToGroup(Signal::TERM)]);
     assert_eq!(m.on(Event::Tick, at(6000)), [Action::KillTree]);
     m.on(Event::TreeGone, at(6001));
@@ -110,6 +113,7 @@ fn a_break_terminates_with_the_grace() {
 #[test]
 fn max_run_counts_from_the_hold() {
     let mut m = running_machine(Plan { max_run: Some(ms(2000)), ..plan() });
+    m.on(Event::MarksGone, at(10));
     assert_eq!(m.wake_at(), at(2010));
     assert_eq!(m.on(Event::Tick, at(2010)), [Action::PassToGroup(Signal::TERM)]);
     m.on(exited(0), at(2020));
@@ -134,6 +138,7 @@ fn what_dlock_stops_of_itself_gets_the_wanted_signal_first() {
 #[test]
 fn a_dead_front_ends_the_tree() {
     let mut m = running_machine(plan());
+    m.on(Event::MarksGone, at(10));
     assert_eq!(m.on(Event::FrontGone, at(20)), [Action::KillTree]);
     assert_eq!(m.on(Event::TreeGone, at(21)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Abandoned));
@@ -147,6 +152,64 @@ fn nested_runs_keep_the_hold() {
     assert_eq!(m.on(exited(0), at(20)), []);
     assert!(m.waits_for_marks());
     assert_eq!(m.on(Event::MarksGone, at(30)), [Action::Leave { succeeded: true }]);
+}
+
+/// An event that has a hold end, and the verdict that follows.
+type End = (fn() -> Event, u64, fn(&Verdict) -> bool);
+
+const ENDS: [End; 4] = [
+    (|| signal(Signal::TERM), 100, |v| matches!(v, Verdict::Interrupted(Outcome::Exited(0)))),
+    (asked, 100, |v| matches!(v, Verdict::Broken { ran: true, .. })),
+    (|| Event::Tick, 2010, |v| matches!(v, Verdict::MaxRun)),
+    (|| Event::FrontGone, 100, |v| matches!(v, Verdict::Abandoned)),
+];
+
+#[test]
+fn nested_runs_outside_the_tree_keep_the_hold_however_the_command_is_ended() {
+    for (event, when, verdict) in ENDS {
+        let mut m = running_machine(Plan { max_run: Some(ms(2000)), ..plan() });
+        assert_ne!(m.on(event(), at(when)), []);
+        m.on(exited(0), at(2020));
+        assert!(!m.waits_for_marks(), "the tree comes first");
+        assert_eq!(m.on(Event::TreeGone, at(2030)), []);
+        assert!(m.waits_for_marks());
+        assert_eq!(m.wake_at(), at(19_000), "nobody is left to be killed, but the lease may run out");
+        assert_eq!(m.on(signal(Signal::INT), at(3000)), []);
+        assert_eq!(m.on(Event::Tick, at(8000)), []);
+        assert_eq!(m.on(Event::MarksGone, at(9000)), LEAVE);
+        ends_as(m, verdict);
+    }
+}
+
+#[test]
+fn nested_runs_outside_the_tree_keep_the_hold_when_dlock_is_told_to_end_after_the_command() {
+    for (event, when, verdict) in ENDS {
+        let mut m = running_machine(Plan { max_run: Some(ms(2000)), ..plan() });
+        m.on(exited(0), at(20));
+        m.on(Event::TreeGone, at(30));
+        assert_eq!(m.on(event(), at(when)), [], "nobody is left who could be ended");
+        assert!(m.waits_for_marks());
+        assert!(m.wake_at() > at(when), "and nothing is due");
+        assert_eq!(m.on(Event::MarksGone, at(9000)), LEAVE);
+        ends_as(m, verdict);
+    }
+}
+
+#[test]
+fn a_lock_lost_under_nested_runs_outside_the_tree_is_no_hold_any_more() {
+    for (event, when) in [(lost as fn() -> Event, 40), (|| Event::Tick, 19_000)] {
+        let mut m = running_machine(plan());
+        m.on(exited(0), at(20));
+        m.on(Event::TreeGone, at(30));
+        assert_eq!(m.on(event(), at(when)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Lost { tree: TreeState::Gone, .. }));
+        let mut m = running_machine(plan());
+        m.on(signal(Signal::TERM), at(15));
+        m.on(exited(0), at(20));
+        m.on(Event::TreeGone, at(30));
+        assert_eq!(m.on(event(), at(when)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Lost { tree: TreeState::Gone, .. }));
+    }
 }
 
 #[test]
