@@ -16,7 +16,7 @@ pub struct KeeperFailure {
     pub command: CommandFate,
     /// What is known of its tree now.
     pub tree: TreeState,
-    /// The signal that had ended the wait before the command was started.
+    /// The ending signal that came, if the command was not started.
     pub ended_by: Option<Signal>,
 }
 

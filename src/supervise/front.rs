@@ -171,7 +171,8 @@ impl Front {
             if late && self.is_late(watch) {
                 step = step.or_else(|| self.act(watch));
             }
-            match step.or_else(|| self.take_signals(watch, patience)) {
+            let step = step.or_else(|| self.take_signals(watch, patience));
+            match step.or_else(|| self.answer(watch)) {
                 Step::Continue => {}
                 Step::End(end) => return Some(end),
                 Step::Again => return None,
@@ -236,11 +237,7 @@ impl Front {
 
     fn heard(&mut self, watch: &mut Watch, message: ToFront, descriptors: Vec<OwnedFd>) {
         match message {
-            ToFront::Held => {
-                if self.shared.pass() {
-                    drop(watch.channel.tell_keeper(ToKeeper::Go));
-                }
-            }
+            ToFront::Held => watch.asked = true,
             ToFront::Started { handle } => self.command_started(watch, handle, descriptors),
             // The keeper stops this process by a signal that comes behind this.
             ToFront::Stopped { pid } => watch.followed = Some(pid),
@@ -252,6 +249,15 @@ impl Front {
             }
             ToFront::Suspended => Self::last_word(watch, LastWord::Suspended),
         }
+    }
+
+    /// Lets the command start, if the keeper asks. Only after all signals that have come before: one that ends the wait shuts
+    /// the gate.
+    fn answer(&self, watch: &mut Watch) -> Step {
+        if std::mem::take(&mut watch.asked) && watch.last_word.is_none() && self.shared.pass() {
+            drop(watch.channel.tell_keeper(ToKeeper::Go));
+        }
+        Step::Continue
     }
 
     fn command_started(&mut self, watch: &mut Watch, handle: bool, descriptors: Vec<OwnedFd>) {
@@ -335,7 +341,7 @@ impl Front {
                     watch.act_by = watch.act_by.min(now() + patience.stopped);
                     watch.fault = WhyFailed::Stalled;
                 }
-                ChildChange::Continued if !self.shared.has_passed() && watch.ended_by.is_none() => {
+                ChildChange::Continued if !self.shared.has_passed() && watch.told_to_end.is_none() => {
                     watch.act_by = patience.give_up_at;
                     watch.fault = WhyFailed::Mute;
                 }
@@ -363,7 +369,6 @@ impl Front {
                 return;
             }
         } else if signal.is_ending() && self.shared.shut() {
-            watch.ended_by = Some(signal);
             Self::leave_by(watch);
         }
         drop(watch.channel.tell_keeper(ToKeeper::Signal { signal, everybody, stops: stops.number() }));

@@ -39,13 +39,12 @@ impl Front {
             drop(sys::kill(watch.keeper, Signal::KILL));
             wait::end_within(watch.keeper, REAPING[1]);
         }
-        match word {
-            LastWord::Done(outcome) => Step::End(FrontEnd::Done(outcome)),
-            LastWord::Again(pause) => Step::End(match watch.told_to_end {
-                None => FrontEnd::Again(pause),
-                Some(signal) => FrontEnd::Done(Outcome::Signaled(signal)),
-            }),
-            LastWord::Suspended => {
+        match (word, watch.told_to_end) {
+            (LastWord::Done(outcome), _) => Step::End(FrontEnd::Done(outcome)),
+            // The keeper may not have been there any more to hear it.
+            (_, Some(signal)) => Step::End(FrontEnd::Done(Outcome::Signaled(signal))),
+            (LastWord::Again(pause), None) => Step::End(FrontEnd::Again(pause)),
+            (LastWord::Suspended, None) => {
                 match (watch.suspending, self.stays_behind, self.start.parent) {
                     (false, ..) => {}
                     (true, true, Some(caller)) => {
@@ -104,7 +103,7 @@ impl Front {
         }
         let command = self.fate(watch);
         let why = why.or(watch.died).unwrap_or(WhyFailed::Died(None));
-        let ended_by = watch.ended_by.filter(|_| command == CommandFate::NotStarted);
+        let ended_by = watch.told_to_end.filter(|_| command == CommandFate::NotStarted);
         Step::End(FrontEnd::KeeperFailed(KeeperFailure { pid: keeper, why, command, tree, ended_by }))
     }
 

@@ -143,11 +143,11 @@ impl<'a> Keeper<'a> {
         &self.shared
     }
 
-    /// Whether the command may start now: the front is not stopped and has not been told to end. If not, or if that
-    /// cannot be told, the front says what is to be done, once it can.
+    /// Whether the command may start now: the front is not stopped and has not been told to end, nor is it just being told.
+    /// If not, or if that cannot be told, the front says what is to be done, once it can.
     pub fn may_start(&self) -> bool {
-        let awake = self.ender().is_stopped(self.start.front_pid) == Some(false);
-        let passed = awake && self.shared.pass();
+        let clear = self.ender().has_read_ending_signals(self.start.front_pid) == Some(true);
+        let passed = clear && self.shared.pass();
         if passed {
             // The front need not wake for this: its timer is the same object here. It looks at the gate again
             // after setting it itself, so that it does not undo this. Should it fail, the front sets it when

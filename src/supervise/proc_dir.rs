@@ -146,6 +146,12 @@ impl Directory {
         self.read_stat(pid, &mut [0; 1024], |text| parse_acts_on_stop(text, stop))
     }
 
+    /// As [`super::process_table::ProcessTable::has_taken`].
+    pub(super) fn has_taken(&self, pid: i32, signals: u64) -> Result<Option<bool>, Errno> {
+        // Up to the signals, and with them groups: 250 of them have room. Who has more is asked instead.
+        self.read_file(pid, "status", &mut [0; 4096], |text| parse_has_taken(text, signals))
+    }
+
     /// As [`super::process_table::ProcessTable::may_ask`].
     pub(super) fn may_ask(&self, pid: i32) -> Result<bool, Errno> {
         let opened = self.file(pid, "environ", OFlags::empty()).map(drop);
@@ -164,7 +170,18 @@ impl Directory {
         room: &mut [u8],
         parse: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<Option<T>, Errno> {
-        let file = match self.file(pid, "stat", OFlags::empty()) {
+        self.read_file(pid, "stat", room, parse)
+    }
+
+    /// The same of another file of that process.
+    fn read_file<T>(
+        &self,
+        pid: i32,
+        name: &str,
+        room: &mut [u8],
+        parse: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Errno> {
+        let file = match self.file(pid, name, OFlags::empty()) {
             Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
             other => other?,
         };
@@ -351,6 +368,15 @@ fn parse_acts_on_stop(text: &[u8], stop: i32) -> Option<bool> {
     Some(is_stopped || caught & 1 << (stop - 1) != 0)
 }
 
+/// By two lines of /proc/PID/status.
+fn parse_has_taken(text: &[u8], signals: u64) -> Option<bool> {
+    let line = |name: &[u8]| text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(name));
+    let state = *line(b"State:\t")?.first()?;
+    let pending = std::str::from_utf8(line(b"ShdPnd:\t")?.get(..16)?).ok()?;
+    let pending = u64::from_str_radix(pending, 16).ok()?;
+    Some(!matches!(state, b'T' | b't') && pending & signals == 0)
+}
+
 /// Fields 26 to 28, 50 and 51.
 fn parse_memory(text: &[u8]) -> Option<Memory> {
     let mut fields = fields_from_state(text)?;
@@ -387,6 +413,22 @@ mod tests {
         let length = std::fs::read("/proc/self/environ").expect("a /proc").len();
         assert_eq!(usize::try_from(memory.layout.top - memory.environment), Ok(length));
         assert!(memory.is_complete());
+    }
+
+    #[test]
+    fn what_is_on_its_way_to_a_process_is_not_taken() {
+        let term = 1 << (libc::SIGTERM - 1);
+        let status = |state: &str, pending: &str| {
+            format!("Name:\tx\nState:\t{state}\nGroups:\t0 \nSigPnd:\t0000000000000000\nShdPnd:\t{pending}\n")
+        };
+        let taken = |text: String| parse_has_taken(text.as_bytes(), term);
+        assert_eq!(taken(status("S (sleeping)", "0000000000000000")), Some(true));
+        assert_eq!(taken(status("S (sleeping)", "0000000000010000")), Some(true), "SIGCHLD");
+        assert_eq!(taken(status("S (sleeping)", "0000000000004000")), Some(false));
+        assert_eq!(taken(status("T (stopped)", "0000000000000000")), Some(false));
+        assert_eq!(taken(status("S (sleeping)", "00000000000")), None, "cut off");
+        let own = std::fs::read("/proc/self/status").expect("a /proc");
+        assert_eq!(parse_has_taken(&own, term), Some(true));
     }
 
     #[test]

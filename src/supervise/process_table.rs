@@ -95,6 +95,12 @@ impl ProcessTable {
         self.directory.acts_on_stop(pid, stop.number())
     }
 
+    /// Whether `pid` is not stopped, and none of `signals` is on its way to it, which has them all held back; `None` if there
+    /// is no such process.
+    pub fn has_taken(&self, pid: i32, signals: u64) -> Result<Option<bool>, Errno> {
+        self.directory.has_taken(pid, signals)
+    }
+
     /// Calls `act` with a handle on `expected`, if that is still the process it was, born when that was; with `None` where
     /// the kernel has no handles (before Linux 5.3, or a container profile that denies them). Returns `None` if it is gone.
     ///

@@ -30,10 +30,10 @@ pub enum FrontEnd {
 pub(super) struct Watch {
     pub(super) keeper: i32,
     pub(super) channel: Channel,
-    /// The ending signal that came while waiting.
-    pub(super) ended_by: Option<Signal>,
-    /// The last ending signal that came at all: the keeper may have been past hearing of it.
+    /// The last ending signal: the keeper may have been past hearing of it.
     pub(super) told_to_end: Option<Signal>,
+    /// The keeper asks whether the command may start.
+    pub(super) asked: bool,
     /// The keeper must have acted by then, but for its last chances.
     pub(super) act_by: Moment,
     pub(super) chances: u32,
@@ -84,8 +84,8 @@ impl Watch {
         Self {
             keeper,
             channel,
-            ended_by: None,
             told_to_end: None,
+            asked: false,
             act_by,
             chances: CHANCES.0,
             late: Chances::default(),

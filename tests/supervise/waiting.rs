@@ -103,3 +103,53 @@ fn a_waiter_whose_front_is_stopped_takes_the_lock_only_with_the_fronts_consent()
         assert!(!env.exists("started"));
     }
 }
+
+#[test]
+fn an_ending_signal_that_finds_the_front_stopped_is_not_followed_by_the_start() {
+    // Before the keeper's patience with its front is over, and afterwards.
+    for (ttl, too_late) in [("60s", false), ("3s", true)] {
+        let env = TestEnv::new();
+        let holder = env.held(&["--name", "x"]);
+        let waiter = env.start(&mut env.run(["--name", "x", "--ttl", ttl, "--", "touch", "started"]));
+        env.await_waiters("x", 1);
+        waiter.signal(Signal::STOP);
+        until_true("a stopped front", || process::is_stopped(waiter.pid()));
+        holder.release().silently(0);
+        if too_late {
+            let next = env.finish(&mut env.run(["--name", "x", "--", "true"]));
+            assert_eq!(next.code(), Some(0), "{}", next.err);
+        } else {
+            env.await_waiters("x", 0);
+        }
+        waiter.signal(Signal::TERM);
+        waiter.signal(Signal::CONT);
+        let ended = waiter.finish();
+        assert_eq!(ended.signal(), Some(15), "{:?} {}", ended.status, ended.err);
+        assert!(!env.exists("started"), "with {ttl}");
+        env.assert_free("x");
+        env.await_no_process();
+    }
+}
+
+#[test]
+fn an_ending_signal_during_the_withdrawal_of_a_suspended_wait_ends_it() {
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let waiter = env.start(&mut env.run(["--name", "x", "--", "touch", "started"]));
+    env.await_waiters("x", 1);
+    let keeper = waiter.keeper();
+    let before = process::threads(keeper).len();
+    let queue = std::fs::File::open(env.locks().join(".x.queue")).expect("a queue");
+    rustix::fs::flock(&queue, rustix::fs::FlockOperation::LockExclusive).expect("its lock");
+    waiter.signal(Signal::TSTP);
+    until_true("the keeper to wait for the queue", || process::threads(keeper).len() > before);
+    waiter.signal(Signal::TERM);
+    drop(queue);
+    let ended = waiter.finish();
+    assert_eq!(ended.signal(), Some(15), "{:?} {}", ended.status, ended.err);
+    assert_eq!(env.waiters("x"), 0);
+    holder.release().silently(0);
+    env.assert_free("x");
+    assert!(!env.exists("started"));
+    env.await_no_process();
+}
