@@ -18,11 +18,10 @@ use crate::supervise::signals::Signal;
 /// The longest label, in bytes.
 const LABEL_BYTES: usize = 200;
 
-/// `text` as Unicode.
+/// `text` as Unicode. It may be a secret, so that an error names its source alone.
 pub fn utf8(text: &OsStr, source: &Source) -> Result<String, Failure> {
-    text.to_str()
-        .map(str::to_owned)
-        .ok_or_else(|| Failure::usage(format!("{source}: {} is not valid UTF-8", sanitise::os(text))))
+    let text = text.to_str().map(str::to_owned);
+    text.ok_or_else(|| Failure::usage(format!("{source} is not valid UTF-8")))
 }
 
 /// A length of time.

@@ -1,6 +1,8 @@
 //! Passwords, certificates and keys that cannot be used: one line, 64, before anything is connected.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::support::TestEnv;
@@ -51,6 +53,23 @@ fn what_is_not_there_or_no_certificate_says_so() {
     let text = file(&env, "text", "hunter2\n", 0o600);
     refused(&env, &["--cacert", &text], &["--cacert", "not a PEM file"]);
     refused(&env, &["--user", "u", "--password-file", "nowhere"], &["--password-file", "cannot be read"]);
+}
+
+#[test]
+fn what_is_no_unicode_is_not_printed() {
+    let env = TestEnv::new();
+    let odd = OsStr::from_bytes(b"hun\xffter2");
+    let unprinted = |variables: &[&str], flags: &[&OsStr], word: &str| {
+        let mut command = env.dlock(["list"]);
+        command.args(flags).envs(variables.iter().map(|variable| (variable, odd)));
+        let ended = env.finish(&mut command);
+        assert!(!ended.err.contains("hun") && !ended.err.contains("ter2"), "{}", ended.err);
+        ended.failed(64, &[&format!("{word} is not valid UTF-8")]);
+    };
+    unprinted(&["DLOCK_PASSWORD"], &[], "DLOCK_PASSWORD");
+    unprinted(&["DLOCK_ENDPOINT"], &[], "DLOCK_ENDPOINT");
+    unprinted(&["DLOCK_PASSWORD", "DLOCK_ENDPOINT"], &[], "DLOCK_ENDPOINT");
+    unprinted(&[], &[OsStr::new("--endpoint"), odd], "--endpoint");
 }
 
 #[test]

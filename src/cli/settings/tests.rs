@@ -184,20 +184,25 @@ fn texts_that_are_no_unicode_are_errors_or_pass_untouched() {
     let settings = RunSettings::resolve(&args, &around(&[])).expect("valid");
     assert_eq!(settings.command, CommandLine::Argv(vec![bad()]));
     assert_eq!(settings.command.first_word(), "a\\xff");
-    for option in ["--name", "--label", "--wait", "--endpoint"] {
+    for (option, said) in [
+        ("--name", "--name: the name a\\xff is not valid UTF-8"),
+        ("--label", "--label is not valid UTF-8"),
+        ("--wait", "--wait is not valid UTF-8"),
+        ("--endpoint", "--endpoint is not valid UTF-8"),
+    ] {
         let mut words = os(&["run", option]);
         words.push(bad());
         words.extend(os(&["--name", "y", "true"]));
         let Invocation::Run(args) = parse::parse(words).expect("parses") else { panic!("run") };
         let failure = RunSettings::resolve(&args, &around(&[])).expect_err("refused");
-        assert!(failure.to_string().ends_with("a\\xff is not valid UTF-8"), "{failure}");
+        assert_eq!(failure.to_string(), said);
     }
     let odd = Environment {
         variable: Box::new(|name| (name == "DLOCK_TTL").then(|| OsStr::from_bytes(b"\xff").to_owned())),
         ..around(&[])
     };
     let failure = run_in(&["run", "--name", "x", "true"], &odd).expect_err("refused");
-    assert_eq!(failure.to_string(), "DLOCK_TTL: \\xff is not valid UTF-8");
+    assert_eq!(failure.to_string(), "DLOCK_TTL is not valid UTF-8");
 }
 
 #[test]
