@@ -65,6 +65,7 @@ const CONTRACT: &[&str] = &[
     "mixing",
     "observe",
     "options",
+    "passwords",
     "pipeline",
     "record",
     "sequence",

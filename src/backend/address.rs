@@ -1,6 +1,7 @@
 //! Addresses of servers as people write them.
 
 use std::fmt;
+use std::path::Path;
 
 use super::options::Secret;
 use crate::lock::name::percent_decoded;
@@ -42,10 +43,16 @@ pub fn after<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
 /// Takes `USER@` or `USER:PASSWORD@` off the front of `text`, percent-encoded, and returns the rest with it. What is empty is
 /// not said; the last `@` ends a password.
 pub fn login(text: &str) -> Result<(Login, &str), String> {
-    let Some((login, rest)) = text.rsplit_once('@') else { return Ok((Login::default(), text)) };
-    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    let Some((user, password, rest)) = taken_apart(text) else { return Ok((Login::default(), text)) };
     let said = |text: &str| if text.is_empty() { Ok(None) } else { decoded(text).map(Some) };
     Ok((Login { user: said(user)?, password: said(password)?.map(Secret::new) }, rest))
+}
+
+/// The user, the password and the rest of `text` as they stand there, if it has a login.
+pub fn taken_apart(text: &str) -> Option<(&str, &str, &str)> {
+    let (login, rest) = text.rsplit_once('@')?;
+    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    Some((user, password, rest))
 }
 
 /// `text` without user and password.
@@ -77,6 +84,16 @@ pub fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
 pub fn hosts_and_ports(text: &str) -> Result<Vec<(String, Option<u16>)>, String> {
     let hosts = text.split(',').map(str::trim).filter(|host| !host.is_empty()).map(host_and_port);
     hosts.map(|found| found.and_then(|(host, port)| Ok((decoded(host)?, port)))).collect()
+}
+
+/// Whether `endpoint` can only be a directory. `/3` or `/ops` may be a database.
+pub fn is_directory(endpoint: &str) -> bool {
+    let path = endpoint.split('?').next().unwrap_or(endpoint);
+    let is_deep = path.strip_prefix('/').is_some_and(|rest| rest.contains('/'));
+    path.starts_with("./")
+        || path.starts_with("../")
+        || is_deep
+        || (path.starts_with('/') && Path::new(path).is_dir())
 }
 
 /// All of `places` as one text, the same in whatever order they are given.

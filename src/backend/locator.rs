@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
-use super::address::{after, without_login};
+use super::address::{after, is_directory, without_login};
+use super::passwords::{has_password, may_be_quoted, without_passwords};
 use super::service::{Address, LOGIN, Service, ServiceOption};
 use super::{Options, etcd, file, memcached, redis, sql, zookeeper};
 
@@ -33,6 +34,20 @@ impl LocatorError {
     fn new(about: &'static [&'static str], reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), about }
     }
+
+    /// The same, or how to write the password in an endpoint of which it may quote a piece.
+    fn without_password_in(self, endpoints: &[String]) -> Self {
+        match endpoints.iter().find(|endpoint| may_be_quoted(endpoint, &self.reason)) {
+            None => self,
+            Some(endpoint) => {
+                let shown = without_passwords(endpoint);
+                let reason = format!(
+                    "{shown} is not understood: a password stands before the @, with , / ? and # as %2C, %2F, %3F and %23"
+                );
+                Self::new(&["endpoint"], reason)
+            }
+        }
+    }
 }
 
 impl fmt::Display for LocatorError {
@@ -46,8 +61,11 @@ impl std::error::Error for LocatorError {}
 /// Reads the connection options: the service is the one named, else the one that the endpoint's scheme says,
 /// else `file`.
 pub fn parse(options: &Options) -> Result<Box<dyn Address>, LocatorError> {
-    let parse = service_of(options)?.parse;
-    parse(options).map_err(|reason| LocatorError::new(&["endpoint", "backend", "prefix"], reason))
+    let parse = |service: &Service| {
+        let parsed = (service.parse)(options);
+        parsed.map_err(|reason| LocatorError::new(&["endpoint", "backend", "prefix"], reason))
+    };
+    service_of(options).and_then(parse).map_err(|error| error.without_password_in(&options.endpoints))
 }
 
 /// The options of services that count for nothing at `address`.
@@ -91,7 +109,9 @@ fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
         return Ok(DEFAULT);
     };
     // A lock directory named like a server would hide a forgotten scheme, and lock this host alone.
-    if endpoint.is_empty() || endpoint.contains('/') || Path::new(endpoint).is_dir() {
+    // One with a password in it is no directory's.
+    let is_path = endpoint.contains('/') && !has_password(endpoint);
+    if endpoint.is_empty() || is_path || Path::new(endpoint).is_dir() {
         return Ok(DEFAULT);
     }
     // What stands before the host may be a password.
@@ -160,16 +180,6 @@ fn by_name(name: &str) -> Result<&'static Service, LocatorError> {
 fn nearest<'a>(text: &str, all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let scored = all.map(|a| (strsim::jaro_winkler(&text.to_ascii_lowercase(), a), a));
     scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.7).map(|(_, a)| a)
-}
-
-/// Whether `endpoint` can only be a directory. `/3` or `/ops` may be a database.
-fn is_directory(endpoint: &str) -> bool {
-    let path = endpoint.split('?').next().unwrap_or(endpoint);
-    let is_deep = path.strip_prefix('/').is_some_and(|rest| rest.contains('/'));
-    path.starts_with("./")
-        || path.starts_with("../")
-        || is_deep
-        || (path.starts_with('/') && Path::new(path).is_dir())
 }
 
 #[cfg(test)]

@@ -51,6 +51,7 @@ pub mod memory;
 pub mod mixing;
 pub mod observe;
 pub mod options;
+pub mod passwords;
 pub mod pipeline;
 pub mod record;
 pub mod redis;

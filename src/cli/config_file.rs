@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::exit_code::Failure;
 use super::source::Source;
 use super::usage::nearest;
+use crate::backend::passwords::has_password;
 use crate::output::sanitise;
 
 /// What a key's value must be.
@@ -140,8 +141,7 @@ impl ConfigFile {
         let all = self.profiles.iter().map(|(_, settings)| settings).chain([&self.top]);
         all.flatten().any(|setting| {
             KEYS.contains(&(setting.key, Kind::Secret))
-                || (setting.key == "endpoint"
-                    && setting.texts.iter().any(|url| super::values::has_password(url)))
+                || (setting.key == "endpoint" && setting.texts.iter().any(|url| has_password(url)))
         })
     }
 

@@ -1,13 +1,14 @@
 //! `dlock doctor`.
 
 use super::args::DoctorArgs;
+use super::config_file;
 use super::connect;
 use super::exit_code::Failure;
 use super::layers::{Environment, Layers};
 use super::out::{Ended, Out};
 use super::settings::{self, Viewing};
 use super::source::{Resolved, Source};
-use super::{config_file, values};
+use crate::backend::passwords::without_passwords;
 use crate::backend::service::Address;
 use crate::backend::{Backend, Examination, Risk};
 use crate::output::doctor::{Findings, Setting};
@@ -70,7 +71,7 @@ fn setting(option: &'static str, found: Option<&Resolved>) -> Option<Setting> {
     let (value, source) = match found {
         Some(found) if option == "password" => ("(secret)".to_owned(), &found.source),
         Some(found) if option == "endpoint" => {
-            let texts: Vec<String> = found.texts.iter().map(|text| values::without_passwords(text)).collect();
+            let texts: Vec<String> = found.texts.iter().map(|text| without_passwords(text)).collect();
             (texts.join(" "), &found.source)
         }
         Some(found) => (found.texts.join(" "), &found.source),

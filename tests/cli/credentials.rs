@@ -72,6 +72,62 @@ fn what_is_no_unicode_is_not_printed() {
     unprinted(&[], &[OsStr::new("--endpoint"), odd], "--endpoint");
 }
 
+/// Passwords whose separators are not percent-encoded or that stand elsewhere, by the backend that may have to be named.
+const SEPARATED: [(&str, &str); 14] = [
+    ("redis", "redis://u:hun/ter2@127.0.0.1:1"),
+    ("redis", "u:hun/ter2@127.0.0.1:1"),
+    ("redis", "redis://u:hun,ter2@127.0.0.1:1"),
+    ("redis", "redis+sentinel://u:hun,ter2@127.0.0.1:1,127.0.0.1:2/m"),
+    ("etcd", "http://u:hun?ter2@127.0.0.1:1"),
+    ("etcd", "u:hun,ter2@127.0.0.1:1"),
+    ("etcd", "u:hun://ter2@127.0.0.1:1"),
+    ("memcached", "memcached://u:hun#ter2@127.0.0.1:1"),
+    ("postgres", "postgres://u:hun#ter2@127.0.0.1:1/d"),
+    ("postgres", "postgres://u:hun?ter2@127.0.0.1:1/d"),
+    ("mysql", "mysql://u:hun?x=ter2@127.0.0.1:1/d"),
+    ("zk", "zk://u:hun/ter2@127.0.0.1:1"),
+    ("redis", "redis://127.0.0.1:1/0?password=hunter2"),
+    ("etcd", "http://127.0.0.1:1?password=hunter2"),
+];
+
+#[track_caller]
+fn unprinted(endpoint: &str, text: &str) {
+    assert!(!text.contains("hun") && !text.contains("ter2"), "{endpoint}: {text}");
+}
+
+#[test]
+fn a_password_in_an_address_is_one_whatever_is_in_it() {
+    let env = TestEnv::new();
+    for (backend, endpoint) in SEPARATED {
+        let words =
+            ["run", "--backend", backend, "--endpoint", endpoint, "--name", "x", "--", "touch", "started"];
+        let ended = env.finish(&mut env.dlock(words));
+        unprinted(endpoint, &ended.err);
+        ended.failed(64, &["--endpoint", "every user of this host"]);
+        let text = format!("backend = '{backend}'\nendpoint = '{endpoint}'\n");
+        let config = file(&env, "config.toml", &text, 0o644);
+        let words = ["run", "--config", &config, "--name", "x", "--", "touch", "started"];
+        env.finish(&mut env.dlock(words)).failed(64, &["config.toml", "read by others"]);
+    }
+    assert!(!env.exists("started"));
+}
+
+#[test]
+fn a_password_in_an_address_is_shown_by_nothing() {
+    let env = TestEnv::new();
+    for (backend, endpoint) in SEPARATED {
+        for words in [&["doctor"][..], &["doctor", "--json"], &["list"]] {
+            // Without the backend the bare ones could mean a directory.
+            for backend in [backend, ""] {
+                let mut command = env.dlock(words.iter().copied());
+                let ended = env.finish(command.env("DLOCK_BACKEND", backend).env("DLOCK_ENDPOINT", endpoint));
+                unprinted(endpoint, &format!("{}{}", ended.err, ended.text()));
+                assert_ne!(ended.code(), Some(0), "{endpoint}");
+            }
+        }
+    }
+}
+
 #[test]
 fn credentials_for_no_service_do_not_lock_on_this_host_alone() {
     let env = TestEnv::new();

@@ -11,6 +11,7 @@ use super::fault::{Fault, FaultResult};
 use super::names::Naming;
 use crate::backend::Options;
 use crate::backend::address::after;
+use crate::backend::passwords::without_passwords;
 use crate::lock::ErrorKind;
 
 /// Where the `file` backend keeps its locks.
@@ -65,7 +66,8 @@ fn directory_of(endpoint: &str) -> Result<PathBuf, String> {
         // file:///DIR; file://HOST/DIR would be another host's.
         Some(rest) if endpoint.len() != path.len() => {
             if !rest.starts_with('/') {
-                return Err(format!("{endpoint} names a host; write file:/DIRECTORY"));
+                let shown = without_passwords(endpoint);
+                return Err(format!("{shown} names a host; write file:/DIRECTORY"));
             }
             rest
         }

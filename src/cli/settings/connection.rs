@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use crate::backend::Options;
+use crate::backend::passwords::has_password;
 use crate::cli::args::{ConnectionArgs, MessageArgs};
 use crate::cli::exit_code::Failure;
 use crate::cli::layers::Layers;
@@ -43,7 +44,7 @@ pub(in crate::cli) fn connection(
 ) -> Result<Connection, Failure> {
     let endpoints = layers.texts("endpoint", args.endpoint.iter().map(OsString::as_os_str))?;
     if let Some((urls, Source::Flag(_))) = &endpoints
-        && urls.iter().any(|url| values::has_password(url))
+        && urls.iter().any(|url| has_password(url))
     {
         return Err(Failure::usage(
             "--endpoint: a password on the command line can be read by every user of this host",

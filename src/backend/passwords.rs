@@ -1,0 +1,236 @@
+//! Passwords in addresses, as any of the services would read them.
+
+use std::ops::Range;
+
+use super::address::{after, host_and_port, is_directory, taken_apart};
+
+/// Addresses that list their hosts: no comma ends them, and a password may have one.
+const LISTS: [&str; 7] = [
+    "postgres://",
+    "postgresql://",
+    "mysql://",
+    "mariadb://",
+    "zk://",
+    "redis+sentinel://",
+    "redis+cluster://",
+];
+
+/// What ends the part of an address that a login may stand in, where something does.
+const ENDS: [(&str, char); 5] =
+    [("postgres://", '?'), ("postgresql://", '?'), ("mysql://", '?'), ("mariadb://", '?'), ("zk://", '/')];
+
+/// What ends a list of hosts.
+const BEHIND_HOSTS: [char; 3] = ['/', '?', '#'];
+
+/// How a setting of an address begins that is a password, for the programs that know one.
+const SETTING: &str = "password=";
+
+/// Whether one of the addresses in `endpoint` has a password in it.
+pub fn has_password(endpoint: &str) -> bool {
+    !passwords(endpoint).is_empty()
+}
+
+/// The addresses in `endpoint` with `***` in the place of each password.
+pub fn without_passwords(endpoint: &str) -> String {
+    let mut shown = String::with_capacity(endpoint.len());
+    let mut end = 0;
+    for password in passwords(endpoint) {
+        shown.push_str(&endpoint[end..password.start]);
+        shown.push_str("***");
+        end = password.end;
+    }
+    shown.push_str(&endpoint[end..]);
+    shown
+}
+
+/// Whether `reason`, which a service gave for not taking `endpoint`, may quote a password, or a piece of one that it was cut
+/// into.
+pub fn may_be_quoted(endpoint: &str, reason: &str) -> bool {
+    let is_told = |piece: &str| !piece.is_empty() && reason.contains(piece);
+    passwords(endpoint).into_iter().map(|at| &endpoint[at]).any(|password| {
+        let mut pieces = password.split(|c: char| !c.is_ascii_alphanumeric());
+        let may_be_cut = password.contains(',') || password.contains(BEHIND_HOSTS);
+        reason.contains(SETTING) || (may_be_cut && (reason.contains('"') || pieces.any(is_told)))
+    })
+}
+
+/// Where the passwords stand, in order.
+fn passwords(endpoint: &str) -> Vec<Range<usize>> {
+    if is_directory(endpoint) || is_path(endpoint, "file:") {
+        return Vec::new();
+    }
+    let (mut found, mut start) = (Vec::new(), 0);
+    let commas = endpoint.match_indices(',').map(|(at, _)| at);
+    for end in commas.chain([endpoint.len()]) {
+        let address = &endpoint[start..end];
+        if end == endpoint.len() || is_whole(address) {
+            found.extend(in_address(address).into_iter().map(|at| start + at.start..start + at.end));
+            start = end + 1;
+        }
+    }
+    found
+}
+
+/// Whether a comma behind `text` ends an address; else it is one of a password.
+fn is_whole(text: &str) -> bool {
+    let text = text.trim();
+    let is_list = LISTS.iter().any(|scheme| after(text, scheme).is_some());
+    !is_list && (is_path(text, "unix:") || names_hosts(behind_scheme(text)))
+}
+
+/// Where the passwords of one address stand.
+fn in_address(address: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    if is_path(address.trim_start(), "unix:") {
+        return found;
+    }
+    let rest = behind_scheme(address);
+    let start = address.len() - rest.len();
+    let mut behind = 0;
+    if let Some((user, password, _)) = taken_apart(&rest[..end_of_login(address, rest)])
+        && !password.is_empty()
+    {
+        behind = user.len() + 1 + password.len();
+        found.push(start + user.len() + 1..start + behind);
+    }
+    if let Some(query) = rest[behind..].find('?') {
+        let mut at = behind + query + 1;
+        for pair in rest[at..].split('&') {
+            let end = at + pair.len();
+            if let Some(password) = pair.strip_prefix(SETTING).filter(|password| !password.is_empty()) {
+                found.push(start + end - password.len()..start + end);
+            }
+            at = end + 1;
+        }
+    }
+    found
+}
+
+/// Before which byte of `rest`, which follows the scheme of `address`, a login ends. What is no end of a list of hosts is part
+/// of a password.
+fn end_of_login(address: &str, rest: &str) -> usize {
+    let end = ENDS.iter().find(|(scheme, _)| after(address.trim_start(), scheme).is_some());
+    let end = end.and_then(|(_, end)| rest.find(*end)).filter(|at| names_hosts(&rest[..*at]));
+    end.unwrap_or(rest.len())
+}
+
+/// Whether `text` is hosts with their ports, with or without a login before and a path behind them.
+fn names_hosts(text: &str) -> bool {
+    let (has_login, rest) = text.rsplit_once('@').map_or((false, text), |(_, rest)| (true, rest));
+    let hosts = rest.split(BEHIND_HOSTS).next().unwrap_or_default();
+    !(has_login && hosts.is_empty()) && hosts.split(',').all(|host| host_and_port(host.trim()).is_ok())
+}
+
+/// What follows the scheme, if there is one; what has a colon in it is a user with a password.
+fn behind_scheme(address: &str) -> &str {
+    match address.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains([':', '@', '/', '?', ',']) => rest,
+        _ => address,
+    }
+}
+
+/// Whether `address` is a path behind `scheme`, which may contain anything.
+fn is_path(address: &str, scheme: &str) -> bool {
+    let path = after(address, scheme);
+    path.is_some_and(|path| !path.starts_with("//") || path.starts_with("///"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+    use crate::backend::address::{Login, login};
+
+    #[test]
+    fn passwords_in_addresses_are_replaced_and_nothing_else() {
+        for (url, shown) in [
+            ("redis://u:p@h:1/0", "redis://u:***@h:1/0"),
+            ("redis://:p@h", "redis://:***@h"),
+            ("h:1,http://u:p@h", "h:1,http://u:***@h"),
+            ("postgres://h/db?x=1&password=p&y=2", "postgres://h/db?x=1&password=***&y=2"),
+            ("redis://u:p@ss@h", "redis://u:***@h"),
+            ("unix:/run/x?db=2", "unix:/run/x?db=2"),
+            ("/var/tmp/a:b@c", "/var/tmp/a:b@c"),
+            ("redis://u:a/b@h/1", "redis://u:***@h/1"),
+            ("postgres://u:a#b,c@h,i:2/d?user=x@y", "postgres://u:***@h,i:2/d?user=x@y"),
+            ("http://u:a?b@h,http://v@i:1", "http://u:***@h,http://v@i:1"),
+            ("redis://h/0?password=a@b", "redis://h/0?password=***"),
+            ("unix:/run/x,redis://u:a,b@h,i", "unix:/run/x,redis://u:***@h,i"),
+            ("redis+sentinel://u:a,b@h:1,i/m", "redis+sentinel://u:***@h:1,i/m"),
+            ("zk://u:a/b@h:1", "zk://u:***@h:1"),
+            ("u:a://b@h", "u:***@h"),
+        ] {
+            assert_eq!(without_passwords(url), shown);
+            assert!(!has_password(shown) || shown.contains("***"));
+        }
+    }
+
+    #[test]
+    fn passwords_in_addresses_are_seen() {
+        for url in [
+            "redis://u:p@h:1/0",
+            "redis://:p@h",
+            "h:1,http://u:p@h",
+            "postgres://h/db?x=1&password=p",
+            "u:p@h:2379",
+            "redis://u:p@ss@h",
+            "redis://u:a/b@h",
+            "postgres://u:a#b@h/d",
+            "http://u:a?b@h",
+            "mysql://u:a,b@h/d",
+            "redis+cluster://u:a,b@h,i",
+            "memcached://u:a/b@h",
+            "u:a/b@h",
+            "u:a,b@h",
+            "u:a?b@h/d",
+            "zk://u:a/b@h",
+            ".u:p@h",
+            "unix:/run/x,u:p@h",
+            "file://u:p@h/x",
+        ] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in [
+            "redis://u@h:1",
+            "/var/tmp/a:b@c",
+            "../a:b@c",
+            "file:/a:b@c,d:e@f",
+            "file:///a:b@c",
+            "unix:/run/x",
+            "unix:///run/a:b@c?db=2",
+            "h:2379",
+            "redis://u:@h",
+            "p?password=",
+            "http://u@h:1,http://u@i:2",
+            "u@h:1,u@i:2",
+            "zk://h:1,[::1]:2/a@b",
+            "postgres://h:5432,i:5433/d?user=a@b",
+            "mysql://h:3306/d?socket=/run/a@b",
+        ] {
+            assert!(!has_password(url), "{url}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_service_takes_for_a_password_is_seen(
+            scheme in select(&["redis://", "REDISS://", "http://", "memcached://", "", "postgres://",
+                               "mariadb://", "zk://", "redis+sentinel://", "redis+cluster://"][..]),
+            user in "[a-z.@]{0,3}",
+            between in prop_oneof!["[0-9:/?#&=,.;%-]{0,6}", "[0-9:/#@&=.;%-]{0,6}"],
+            rest in "(h|h:1|\\[::1\\]:7)(/d)?(\\?x=1)?",
+        ) {
+            let text = format!("{user}:hun{between}ter2@{rest}");
+            if let Ok((Login { password: Some(_), .. }, found)) = login(&text) {
+                prop_assert_eq!(found, &rest);
+                let url = format!("{scheme}{text}");
+                prop_assert!(has_password(&url), "{}", url);
+                let shown = without_passwords(&url);
+                prop_assert!(!shown.contains("hun") && !shown.contains("ter2"), "{} of {}", shown, url);
+                prop_assert!(shown.ends_with(&rest), "{} of {}", shown, url);
+            }
+        }
+    }
+}
