@@ -14,8 +14,9 @@ use crate::output::sanitise;
 /// No password, certificate or key is longer; a device or a wrong path could be.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The password: one that is said somewhere, else the first line of the password file.
+/// The password, or the first line of the password file where that is what the weightier layer says.
 pub(super) fn password(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Result<Option<Secret>, Failure> {
+    layers.settle("password", "password-file", args.password_file.is_some());
     if let Some(found) = layers.text("password", None)? {
         return Ok(Some(Secret::new(found.text)));
     }

@@ -83,6 +83,8 @@ pub struct Layers<'a> {
     around: &'a Environment,
     files: Vec<ConfigFile>,
     profile: Option<String>,
+    /// Options for which another one counts.
+    overruled: Vec<&'static str>,
     /// Where the values asked for so far came from.
     pub sources: Sources,
 }
@@ -104,7 +106,13 @@ fn user_config(path: &Path, uid: u32) -> Result<Option<ConfigFile>, Failure> {
 impl<'a> Layers<'a> {
     /// Reads the configuration files that there are.
     pub fn load(args: &ConnectionArgs, around: &'a Environment) -> Result<Self, Failure> {
-        let mut layers = Self { around, files: Vec::new(), profile: None, sources: Sources::default() };
+        let mut layers = Self {
+            around,
+            files: Vec::new(),
+            profile: None,
+            overruled: Vec::new(),
+            sources: Sources::default(),
+        };
         let explicit = match &args.config {
             Some(path) => Some((path.clone(), Source::Flag("config"))),
             None => (around.variable)("DLOCK_CONFIG")
@@ -157,6 +165,36 @@ impl<'a> Layers<'a> {
         self.files.iter().map(ConfigFile::path)
     }
 
+    /// Settles which of two options counts that exclude each other: that of the weightier layer, or `first` where one layer says
+    /// both. From here on the other is as good as unsaid.
+    pub fn settle(&mut self, first: &'static str, second: &'static str, second_is_flag: bool) {
+        if let (Some(a), Some(b)) = (self.depth(first, false), self.depth(second, second_is_flag)) {
+            self.overruled.push(if a <= b { second } else { first });
+        }
+    }
+
+    /// How far down the layers the first is that says `option`, if one does. A profile stands above the rest of its file.
+    fn depth(&self, option: &'static str, is_flag: bool) -> Option<usize> {
+        if is_flag {
+            return Some(0);
+        }
+        if self.variable(option).is_some() {
+            return Some(1);
+        }
+        self.files.iter().enumerate().find_map(|(n, file)| {
+            let (_, source) = file.get(option, self.profile.as_deref())?;
+            let is_below_profile = !matches!(source, Source::File { profile: Some(_), .. });
+            Some(2 + 2 * n + usize::from(is_below_profile))
+        })
+    }
+
+    /// What the environment says of `option`, if it can say anything.
+    fn variable(&self, option: &str) -> Option<OsString> {
+        let value = VARIABLES.contains(&option).then(|| (self.around.variable)(&variable_name(option)))?;
+        // An empty variable says nothing, except of the prefix, which can be empty.
+        value.filter(|value| !value.is_empty() || option == "prefix")
+    }
+
     /// The value of `option`, if anybody said one.
     pub fn text(
         &mut self,
@@ -173,6 +211,9 @@ impl<'a> Layers<'a> {
         option: &'static str,
         flags: impl IntoIterator<Item = &'f OsStr>,
     ) -> Result<Option<(Vec<String>, Source)>, Failure> {
+        if self.overruled.contains(&option) {
+            return Ok(None);
+        }
         let source = Source::Flag(option);
         let said =
             flags.into_iter().map(|flag| values::utf8(flag, &source)).collect::<Result<Vec<_>, _>>()?;
@@ -184,17 +225,20 @@ impl<'a> Layers<'a> {
     }
 
     fn unflagged(&self, option: &'static str) -> Result<Option<(Vec<String>, Source)>, Failure> {
-        if VARIABLES.contains(&option) {
-            let name = variable_name(option);
-            // An empty variable says nothing, except of the prefix, which can be empty.
-            let value = (self.around.variable)(&name).filter(|v| !v.is_empty() || option == "prefix");
-            if let Some(value) = value {
-                let source = Source::Environment(name);
-                return Ok(Some((vec![values::utf8(&value, &source)?], source)));
-            }
+        if let Some(value) = self.variable(option) {
+            let source = Source::Environment(variable_name(option));
+            return Ok(Some((vec![values::utf8(&value, &source)?], source)));
         }
-        let mut found = self.files.iter().filter_map(|file| file.get(option, self.profile.as_deref()));
-        Ok(found.next().map(|(texts, source)| (texts.to_vec(), source)))
+        Ok(self.in_files(option).map(|(texts, source)| (texts.to_vec(), source)))
+    }
+
+    fn in_files(&self, option: &'static str) -> Option<(&[String], Source)> {
+        self.files.iter().find_map(|file| file.get(option, self.profile.as_deref()))
+    }
+
+    /// Whether the files switch `option` on.
+    pub fn is_on(&self, option: &'static str) -> bool {
+        self.in_files(option).is_some_and(|(texts, _)| texts == ["true"])
     }
 
     /// Whether `option` is switched on.
@@ -203,14 +247,13 @@ impl<'a> Layers<'a> {
             self.sources.remember(option, vec!["true".to_owned()], Source::Flag(option));
             return true;
         }
-        let found = self.files.iter().find_map(|file| file.get(option, self.profile.as_deref()));
-        match found {
-            Some((texts, source)) => {
-                let on = texts == ["true"];
-                self.sources.remember(option, texts.to_vec(), source);
-                on
-            }
-            None => false,
+        if self.overruled.contains(&option) {
+            return false;
         }
+        let found = self.in_files(option).map(|(texts, source)| (texts.to_vec(), source));
+        let Some((texts, source)) = found else { return false };
+        let on = texts == ["true"];
+        self.sources.remember(option, texts, source);
+        on
     }
 }

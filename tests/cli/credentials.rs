@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
+use serde_json::Value;
+
 use crate::support::TestEnv;
 
 /// A file with these rights in the test's folder.
@@ -126,6 +128,52 @@ fn a_password_in_an_address_is_shown_by_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn the_weightier_layer_says_the_password_or_its_file() {
+    let env = TestEnv::new();
+    let secret = |name: &str| file(&env, name, "hunter2\n", 0o600);
+    let (flag, variable, key) = (secret("flag"), secret("variable"), secret("key"));
+    let config = env.path("config.toml").display().to_string();
+    let both = format!("password = 'hunter2'\npassword-file = '{key}'\n");
+    let at_top = format!("password = 'hunter2'\n[profile.p]\npassword-file = '{key}'\n");
+    // The flag, the two variables, the file, and what counts with where it is from.
+    for (given, password, variable, text, option, from) in [
+        (flag.as_str(), "", "", "password = 'hunter2'", "password-file", "--password-file"),
+        (&flag, "hunter2", "", "", "password-file", "--password-file"),
+        ("", "", variable.as_str(), "password = 'hunter2'", "password-file", "DLOCK_PASSWORD_FILE"),
+        ("", "hunter2", &variable, "", "password", "DLOCK_PASSWORD"),
+        ("", "hunter2", "", &format!("password-file = '{key}'"), "password", "DLOCK_PASSWORD"),
+        ("", "", "", &both, "password", ":1: password"),
+        ("", "", "", &at_top, "password-file", ":3: password-file of profile p"),
+    ] {
+        file(&env, "config.toml", text, 0o600);
+        let mut command =
+            env.dlock(["doctor", "--json", "--endpoint", "redis://127.0.0.1:1", "--config", &config]);
+        if !given.is_empty() {
+            command.args(["--password-file", given]);
+        }
+        if text.contains("profile") {
+            command.args(["--profile", "p"]);
+        }
+        command.env("DLOCK_PASSWORD", password).env("DLOCK_PASSWORD_FILE", variable);
+        let ended = env.finish(&mut command);
+        assert_eq!(ended.code(), Some(69), "{}", ended.err);
+        let findings: Value = serde_json::from_str(&ended.text()).expect("one JSON object");
+        let settings = findings["settings"].as_array().expect("a list");
+        let about =
+            settings.iter().filter(|s| s["option"].as_str().is_some_and(|o| o.starts_with("password")));
+        let said: Vec<_> = about.map(|s| (s["option"].as_str(), s["source"].as_str())).collect();
+        assert!(
+            matches!(said[..], [(Some(o), Some(source))] if o == option && source.ends_with(from)),
+            "{said:?} and not {option} from {from}"
+        );
+    }
+    // It is read, too.
+    let mut command = env.dlock(["list", "--endpoint", "redis://127.0.0.1:1", "--password-file", "nowhere"]);
+    env.finish(command.env("DLOCK_PASSWORD", "hunter2"))
+        .failed(64, &["--password-file", "nowhere", "cannot be read"]);
 }
 
 #[test]

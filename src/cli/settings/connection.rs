@@ -30,12 +30,24 @@ pub(in crate::cli) fn messages(
         }
         (true, false) => Verbosity::Quiet,
         (false, true) => Verbosity::Verbose,
-        (false, false) if layers.switch("quiet", false) => Verbosity::Quiet,
-        (false, false) if layers.switch("verbose", false) => Verbosity::Verbose,
-        (false, false) => Verbosity::Normal,
+        (false, false) => in_files(layers),
     };
     let log_format = layers.text("log-format", args.log_format.as_deref().map(OsStr::new))?;
     Ok((verbosity, log_format.as_ref().map_or(Ok(LogFormat::Human), values::log_format)?))
+}
+
+fn in_files(layers: &mut Layers<'_>) -> Verbosity {
+    // What is not switched on contradicts nothing.
+    if layers.is_on("quiet") && layers.is_on("verbose") {
+        layers.settle("quiet", "verbose", false);
+    }
+    if layers.switch("quiet", false) {
+        Verbosity::Quiet
+    } else if layers.switch("verbose", false) {
+        Verbosity::Verbose
+    } else {
+        Verbosity::Normal
+    }
 }
 
 pub(in crate::cli) fn connection(

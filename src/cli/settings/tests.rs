@@ -261,6 +261,33 @@ fn flags_go_over_environment_over_the_users_file_over_the_systems() {
 }
 
 #[test]
+fn of_quiet_and_verbose_the_weightier_file_says_which() {
+    let folder = Folder::new("settings-verbosity");
+    let (user, system) = (folder.0.join("user.toml"), folder.0.join("system.toml"));
+    let config = format!("--config={}", user.display());
+    for (of_user, of_system, verbosity) in [
+        ("verbose = true", "quiet = true", Verbosity::Verbose),
+        ("quiet = true", "verbose = true", Verbosity::Quiet),
+        ("verbose = true\nquiet = true", "", Verbosity::Quiet),
+        ("[profile.p]\nverbose = true", "quiet = true\n[profile.p]", Verbosity::Verbose),
+        ("quiet = true\n[profile.p]\nverbose = true", "", Verbosity::Verbose),
+        ("quiet = false", "verbose = true", Verbosity::Verbose),
+        ("verbose = false", "quiet = true", Verbosity::Quiet),
+    ] {
+        for (path, text) in [(&user, of_user), (&system, of_system)] {
+            std::fs::write(path, text).expect("written");
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("set");
+        }
+        let around = Environment { system_file: system.clone(), ..around(&[]) };
+        let mut words = vec!["run", &config, "--name", "x"];
+        words.extend(of_user.contains("profile").then_some("--profile=p"));
+        words.push("true");
+        let settings = run_in(&words, &around).expect("valid");
+        assert_eq!(settings.verbosity, verbosity, "{of_user} over {of_system}");
+    }
+}
+
+#[test]
 fn variables_that_are_no_options_are_ignored() {
     let kubernetes = around(&[
         ("DLOCK_PORT", "tcp://192.0.2.1:80"),
