@@ -1,17 +1,25 @@
 //! Writes the report and the metrics: a regular or new file by rename, anything else in place.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Access, OFlags};
+use rustix::fs::{Access, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::writer::{self, Limit};
 
 /// How long whoever reads standard output may take to read a report: less than the front gives the keeper to end.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// As many links one after the other does the kernel follow.
+const MOST_LINKS: u32 = 40;
+
+/// The mode of a folder in which everybody may make files and nobody may touch those of others.
+const FOR_EVERYBODY: u32 = Mode::SVTX.union(Mode::WOTH).as_raw_mode();
 
 /// What a path leads to.
 enum Target {
@@ -27,14 +35,7 @@ fn target(path: &Path) -> io::Result<Target> {
         return Ok(Target::Stream(path.to_owned()));
     }
     // A link stays; what it leads to is replaced.
-    let real = match fs::canonicalize(path) {
-        Ok(real) => real,
-        Err(error) if error.kind() == ErrorKind::NotFound => match fs::read_link(path) {
-            Ok(to) => parent(path).join(to),
-            Err(_) => path.to_owned(),
-        },
-        Err(error) => return Err(error),
-    };
+    let real = followed(path)?;
     match fs::metadata(&real) {
         Ok(meta) if meta.is_file() => Ok(Target::Regular(real)),
         Ok(meta) if meta.is_dir() => Err(ErrorKind::IsADirectory.into()),
@@ -45,6 +46,37 @@ fn target(path: &Path) -> io::Result<Target> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// Where the links lead that `path` is. What another user planted in a folder for everybody is not followed, as the kernel has
+/// it with `fs.protected_symlinks`, which knows nothing of who reads a link and goes there.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let meta = match fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_symlink() => meta,
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => return Ok(path),
+        };
+        let folder = fs::metadata(parent(&path))?;
+        let is_for_everybody = folder.mode() & FOR_EVERYBODY == FOR_EVERYBODY;
+        if is_for_everybody && ![geteuid().as_raw(), folder.uid()].contains(&meta.uid()) {
+            return Err(Errno::ACCESS.into());
+        }
+        path = parent(&path).join(fs::read_link(&path)?);
+    }
+    Err(Errno::LOOP.into())
+}
+
+/// Whether nothing in `folder` may be replaced at `path` by this user: it belongs to another in a sticky folder of another's.
+fn is_kept(path: &Path, folder: &Metadata) -> bool {
+    let own = geteuid();
+    let is_another = |meta: &Metadata| meta.uid() != own.as_raw();
+    let is_sticky = folder.mode() & Mode::SVTX.as_raw_mode() != 0;
+    is_sticky
+        && !own.is_root()
+        && is_another(folder)
+        && fs::symlink_metadata(path).is_ok_and(|m| is_another(&m))
 }
 
 fn is_descriptor(path: &Path) -> bool {
@@ -81,10 +113,14 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     match target(path)? {
         Target::Regular(real) => {
             let directory = parent(&real);
-            if !fs::metadata(directory)?.is_dir() {
+            let folder = fs::metadata(directory)?;
+            if !folder.is_dir() {
                 return Err(ErrorKind::NotADirectory.into());
             }
             rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
+            if is_kept(&real, &folder) {
+                return Err(Errno::PERM.into());
+            }
         }
         Target::Stream(real) if real == Path::new("/dev/stdout") || real == Path::new("/dev/stderr") => {}
         Target::Stream(real) => rustix::fs::access(real, Access::WRITE_OK)?,

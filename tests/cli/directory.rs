@@ -7,10 +7,10 @@ use std::process::Command;
 use crate::support::{Running, TestEnv, until};
 
 /// A uid that no user of this machine has.
-const UID: u32 = 54_871;
+pub(super) const UID: u32 = 54_871;
 
 /// `dlock` as a user that owns nothing here; `None` where this user may not become another.
-fn as_nobody(env: &TestEnv, words: &[&str]) -> Option<Command> {
+pub(super) fn as_nobody(env: &TestEnv, words: &[&str]) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can become another user");
         return None;

@@ -25,6 +25,7 @@ mod replace;
 mod reports;
 mod resolver;
 mod shells;
+mod sticky;
 mod usage;
 
 #[path = "../support/mod.rs"]

@@ -1,0 +1,86 @@
+//! Reports and metrics in a folder where everybody may make files and nobody may touch those of others.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
+
+use crate::directory::{UID, as_nobody};
+use crate::support::TestEnv;
+
+/// A folder as /tmp is.
+fn for_everybody(env: &TestEnv) {
+    fs::create_dir(env.path("tmp")).expect("a folder");
+    fs::set_permissions(env.path("tmp"), fs::Permissions::from_mode(0o1777)).expect("for everybody");
+    fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o777)).expect("for everybody");
+}
+
+#[test]
+fn a_file_of_another_users_in_a_sticky_folder_is_73_before_the_lock() {
+    let env = TestEnv::new();
+    for_everybody(&env);
+    let (locks, path) = (env.locks().display().to_string(), env.path("tmp/r"));
+    let shown = path.display().to_string();
+    env.write("tmp/r", "old");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("for everybody");
+    for option in ["--report", "--metrics-file"] {
+        let words =
+            ["run", "--endpoint", &locks, "--name", "x", option, &shown, "--", "touch", "tmp/started"];
+        let Some(mut command) = as_nobody(&env, &words) else { return };
+        env.finish(&mut command).failed(73, &[&shown, "not permitted"]);
+        assert!(!env.exists("tmp/started"));
+    }
+    assert_eq!(env.read("tmp/r"), "old");
+    // A new one, an own one, and another's in an own folder.
+    let words = ["run", "--endpoint", &locks, "--name", "x", "--report", &shown, "--", "true"];
+    let mut run = as_nobody(&env, &words).expect("another user");
+    fs::remove_file(&path).expect("own file");
+    env.finish(&mut run).silently(0);
+    env.finish(&mut run).silently(0);
+    chown(&path, Some(UID + 1), None).expect("root");
+    chown(env.path("tmp"), Some(UID), None).expect("root");
+    env.finish(&mut run).silently(0);
+    assert_eq!(fs::metadata(&path).expect("there").uid(), UID);
+    // Root may everything.
+    chown(env.path("tmp"), Some(UID + 1), None).expect("root");
+    env.finish(&mut env.run(["--name", "x", "--report", &shown, "--", "true"])).silently(0);
+    assert_eq!(fs::metadata(&path).expect("there").uid(), 0);
+}
+
+#[test]
+fn a_link_that_another_user_planted_is_not_followed() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can make a file another user's");
+    }
+    let env = TestEnv::new();
+    for_everybody(&env);
+    let link = env.path("tmp/r");
+    env.write("precious", "old");
+    let run =
+        |path: &str| env.finish(&mut env.run(["--name", "x", "--report", path, "--", "touch", "started"]));
+    // Also where what it leads to is not there, and by way of an own link.
+    symlink(&link, env.path("way")).expect("a link");
+    for to in ["precious", "missing"] {
+        symlink(env.path(to), &link).expect("a link");
+        lchown(&link, Some(UID), None).expect("root");
+        for path in ["tmp/r", "way"] {
+            run(path).failed(73, &[path, "Permission denied"]);
+        }
+        fs::remove_file(&link).expect("a link");
+    }
+    assert_eq!(env.read("precious"), "old");
+    assert!(!env.exists("started") && !env.exists("missing"));
+    // An own link, and one of the folder's owner, lead on.
+    symlink(env.path("precious"), &link).expect("a link");
+    run("way").silently(0);
+    lchown(&link, Some(UID), None).expect("root");
+    chown(env.path("tmp"), Some(UID), None).expect("root");
+    fs::remove_file(env.path("started")).expect("it ran");
+    run("tmp/r").silently(0);
+    assert!(fs::symlink_metadata(&link).expect("there").is_symlink() && env.exists("started"));
+    assert!(env.read("precious").contains("\"outcome\""));
+    // So does one in a folder of somebody whom nobody else shares it with.
+    chown(env.path("tmp"), Some(0), None).expect("root");
+    fs::set_permissions(env.path("tmp"), fs::Permissions::from_mode(0o755)).expect("own folder");
+    run("tmp/r").silently(0);
+    symlink("loop", env.path("loop")).expect("a link");
+    run("loop").failed(73, &["loop"]);
+}
