@@ -15,6 +15,7 @@ mod hostile;
 mod link;
 mod memcached;
 mod mysql;
+mod mysql_failover;
 mod mysql_many;
 #[path = "../faults/oracle.rs"]
 mod oracle;

@@ -150,6 +150,12 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Begins a transaction, READ COMMITTED, whose commit is on disk when it is answered if it is to be `durable`.
     fn begin(&self, durable: bool) -> &'static str;
 
+    /// After a commit: fails if the server may have stopped taking writes before it, so that the one that takes over
+    /// may lack it; empty if the server itself commits nothing then.
+    fn still_takes_writes(&self) -> &'static str {
+        ""
+    }
+
     /// Makes or counts up the row of the lock, and so locks it until the end of the transaction. When the claim
     /// `succeeded` was given the lock, if it was, is the last success.
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String;

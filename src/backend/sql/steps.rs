@@ -84,8 +84,14 @@ impl<'a> Steps<'a> {
             self.insert(&mut sql, n, lock, request);
         }
         self.wake_watchers(&mut sql);
-        sql.push_str("COMMIT;");
+        self.commit(&mut sql);
         sql
+    }
+
+    /// Commits what somebody will rely on.
+    fn commit(&self, sql: &mut String) {
+        sql.push_str("COMMIT;");
+        sql.push_str(self.dialect.still_takes_writes());
     }
 
     /// Ends with what [`super::position::Position::own`] reads of the lock of that number.
@@ -208,7 +214,7 @@ impl<'a> Steps<'a> {
         if listen {
             sql.push_str(&self.dialect.listen(self.id));
         }
-        sql.push_str("COMMIT;");
+        self.commit(&mut sql);
         sql
     }
 
@@ -219,7 +225,7 @@ impl<'a> Steps<'a> {
         sql.push_str(&self.dialect.grant(&self.claim, &self.locks));
         self.wake_watchers(&mut sql);
         self.position(&mut sql, mode);
-        sql.push_str("COMMIT;");
+        self.commit(&mut sql);
         sql
     }
 

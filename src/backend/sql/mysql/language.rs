@@ -34,6 +34,10 @@ fn digits(bytes: &[u8]) -> impl Iterator<Item = char> {
     halves.map(|half| char::from(b"0123456789abcdef"[usize::from(half)]))
 }
 
+/// Fails where no writes are taken, also for a user whom `read_only` does not bind.
+pub(super) const TAKES_WRITES: &str =
+    "SET @dlock_writes = (SELECT 1 UNION ALL SELECT 2 FROM DUAL WHERE @@global.read_only);";
+
 /// How durable a commit is, is the server's setting alone.
 pub(super) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION;";
 

@@ -274,8 +274,10 @@ impl ListenerTask {
              AND (SELECT COUNT(*) = {crowd} FROM {claims} m JOIN {claims} p ON p.name = m.name AND p.seq < m.seq \
              WHERE m.claim = {own});\
              SELECT IF(@dlock_session <=> CONNECTION_ID(), IF(@dlock_same, \
-             IF(GET_LOCK('{target}', {longest}), RELEASE_LOCK('{target}'), 0), 2), 3);\
-             SELECT {given}, RELEASE_LOCK('{says}');"
+             IF(GET_LOCK('{target}', {longest}), RELEASE_LOCK('{target}'), 0), 2), 3);{takes_writes}\
+             SELECT {given}, RELEASE_LOCK('{says}');",
+            // What was given on a server that has been replaced is found out from the new one.
+            takes_writes = language::TAKES_WRITES,
         )
     }
 }

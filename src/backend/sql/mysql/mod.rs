@@ -112,6 +112,10 @@ impl Dialect for Mysql {
         language::BEGIN
     }
 
+    fn still_takes_writes(&self) -> &'static str {
+        language::TAKES_WRITES
+    }
+
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
         language::bump(self.tables(), lock, succeeded)
     }

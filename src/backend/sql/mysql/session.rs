@@ -21,10 +21,8 @@ use crate::backend::sql::dialect::{Notified, Session, Sets, Wait};
 use crate::lock::{ClaimId, Granted};
 
 /// What the first batch of a session begins with, after its habits. A lock that is waited for has to come while the client still may
-/// be there, and a holder is silent for a third of its ttl. The last of it fails where no writes are taken, before
-/// anything is done there by a user whom `read_only` does not bind.
-const PRELUDE: &str = "SET SESSION wait_timeout = 2000000, SESSION innodb_lock_wait_timeout = 5;\
-     SET @dlock_writes = (SELECT 1 UNION ALL SELECT 2 FROM DUAL WHERE @@global.read_only);";
+/// be there, and a holder is silent for a third of its ttl.
+const PRELUDE: &str = "SET SESSION wait_timeout = 2000000, SESSION innodb_lock_wait_timeout = 5;";
 
 /// A session. Its connections close when it is dropped; what is on its way then may still be done.
 pub(super) struct MysqlSession {
@@ -140,10 +138,10 @@ impl MysqlSession {
 #[async_trait]
 impl Session for MysqlSession {
     async fn run(&self, batch: &str) -> FaultResult<Sets> {
-        if self.fresh.swap(false, Ordering::Relaxed) {
-            return self.exchange(&format!("{HABITS}{PRELUDE}{batch}")).await;
-        }
-        self.exchange(batch).await
+        let (habits, prelude) =
+            if self.fresh.swap(false, Ordering::Relaxed) { (HABITS, PRELUDE) } else { ("", "") };
+        // Another server may have taken over since the last batch.
+        self.exchange(&[habits, prelude, language::TAKES_WRITES, batch].concat()).await
     }
 
     fn peer(&self) -> &str {
