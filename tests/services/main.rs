@@ -94,8 +94,8 @@ macro_rules! tests_of {
 }
 
 tests_of!(on_etcd, addresses, herd, unheard, unkept);
-tests_of!(on_mysql, addresses, herd, sql, sql_late, unkept);
-tests_of!(on_postgres, addresses, herd, sql, sql_late, unheard, unkept);
+tests_of!(on_mysql, addresses, herd, sql, sql_late, sql_rows, unkept);
+tests_of!(on_postgres, addresses, herd, sql, sql_late, sql_rows, unheard, unkept);
 tests_of!(on_redis, addresses, herd, late, unkept);
 tests_of!(on_redlock, herd, late, unkept);
 tests_of!(on_zk, addresses, herd, kept, unheard);

@@ -161,8 +161,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String;
 
     /// The end of a statement that inserts an entry, and what has to follow it: one that is there already gets its
-    /// `lease_until` instead, and the `columns` of the entry are told, if there is one then.
-    fn or_renew(&self, lock: &str, claim: &str, columns: &str) -> String;
+    /// `lease_until` instead, and the `columns` of the claim's entries are told that there are then. `locks` are those
+    /// of the statement, with commas between.
+    fn or_renew(&self, locks: &str, claim: &str, columns: &str) -> String;
 
     /// `parts`, which are expressions, as one text.
     fn concat(&self, parts: &[&str]) -> String;

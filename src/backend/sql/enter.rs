@@ -22,7 +22,7 @@ pub(super) async fn enter(
     let (positions, entered) = loop {
         let answer =
             service.call(deadline, Patience::Once, |_: &Arc<dyn Session>| steps.enter(request)).await?;
-        let own = Position::own(&answer.sets, request.names.len())?;
+        let own = Position::own(&answer.sets, &in_order(&request.names))?;
         if own.iter().all(|position| position.present) {
             break (own, answer.sent);
         }

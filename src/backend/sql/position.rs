@@ -37,15 +37,15 @@ impl Position {
         last(sets, locks)?.map(|row| row.and_then(Self::parse)).collect()
     }
 
-    /// What [`super::steps::Steps::enter`] says of the claim itself. Nothing is known of those ahead, nor of why it is
-    /// not there.
-    pub(super) fn own(sets: &Sets, locks: usize) -> FaultResult<Vec<Self>> {
-        let mut own = vec![Self::default(); locks];
+    /// What [`super::steps::Steps::enter`] says of the claim itself in the queues of `locks`, which are in order. Nothing is
+    /// known of those ahead, nor of why it is not there.
+    pub(super) fn own(sets: &Sets, locks: &[String]) -> FaultResult<Vec<Self>> {
+        let mut own = vec![Self::default(); locks.len()];
         for row in sets.iter().flatten() {
             // What wakes others says less.
-            let [lock, seq, fence, slot, asked, left] = &row[..] else { continue };
-            let lock = lock.as_deref().and_then(|lock| lock.parse::<usize>().ok());
-            *lock.and_then(|lock| own.get_mut(lock)).ok_or_else(|| columns(row))? = Self {
+            let [name, seq, fence, slot, asked, left] = &row[..] else { continue };
+            let place = locks.iter().position(|lock| Some(lock) == name.as_ref());
+            *place.and_then(|place| own.get_mut(place)).ok_or_else(|| columns(row))? = Self {
                 present: seq.is_some(),
                 granted: granted(fence.as_deref(), slot.as_deref()),
                 asked: asked.as_deref().and_then(|text| serde_json::from_str(text).ok()),

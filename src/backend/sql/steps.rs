@@ -80,9 +80,7 @@ impl<'a> Steps<'a> {
         if request.supersede {
             self.supersede(&mut sql, request);
         }
-        for (n, lock) in self.locks.iter().enumerate() {
-            self.insert(&mut sql, n, lock, request);
-        }
+        self.insert(&mut sql, request);
         self.wake_watchers(&mut sql);
         self.commit(&mut sql);
         sql
@@ -94,8 +92,8 @@ impl<'a> Steps<'a> {
         sql.push_str(self.dialect.still_takes_writes());
     }
 
-    /// Ends with what [`super::position::Position::own`] reads of the lock of that number.
-    fn insert(&self, sql: &mut String, n: usize, lock: &str, request: &Request) {
+    /// Ends with what [`super::position::Position::own`] reads. No table is joined for each name: the servers join 61.
+    fn insert(&self, sql: &mut String, request: &Request) {
         let tables = self.dialect.tables();
         let (claims, locks, now) = (&tables.claim, &tables.lock, self.dialect.now());
         let text = |text: &str| self.dialect.text(text);
@@ -103,36 +101,29 @@ impl<'a> Steps<'a> {
         let (mode, kind) = (text(&request.mode.to_string()), text(&kind(request.mode)));
         let flag = |flag: bool| i32::from(flag);
         let (newest, nested) = (flag(request.supersede), flag(!request.ancestors.is_empty()));
-        let (claim, ttl) = (&self.claim, micros(request.ttl));
-        // Any other one of each queue: it shows the kind of all, and whether there is any.
-        let (mut others, mut free, mut same_kind) = (String::new(), String::new(), String::new());
-        for (n, lock) in self.locks.iter().enumerate() {
-            // No order: all claims of a queue are of one kind.
-            let _ = write!(
-                others,
-                "LEFT JOIN (SELECT c.kind FROM {claims} c WHERE c.name = {lock} AND c.claim <> {claim} LIMIT 1) p{n} ON TRUE "
-            );
-            let _ = write!(free, "{}p{n}.kind IS NULL", if n == 0 { "" } else { " AND " });
-            let _ = write!(same_kind, "AND (p{n}.kind IS NULL OR p{n}.kind = {kind}) ");
-        }
+        let (claim, ttl, all) = (&self.claim, micros(request.ttl), self.locks.join(", "));
         let slot = match request.mode {
-            Mode::Slots(_) => format!("CASE WHEN {free} THEN 1 END"),
-            Mode::Exclusive | Mode::Shared => "NULL".to_owned(),
+            Mode::Slots(_) => "CASE WHEN o.queues = 0 THEN 1 END",
+            Mode::Exclusive | Mode::Shared => "NULL",
         };
+        // Any other one of each queue shows the kind of all in it, and whether there is any.
         let _ = write!(
             sql,
             "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, nested, \
              fence, held, slot) \
              SELECT l.name, l.fence, {claim}, {mode}, {kind}, n.now, n.now + {ttl}, {record}, {newest}, {nested}, \
-             CASE WHEN {free} THEN l.fence END, CASE WHEN {free} THEN n.now END, {slot} \
-             FROM {locks} l CROSS JOIN (SELECT {now} AS now) n {others}WHERE l.name = {lock} {same_kind}\
-             AND {unnoted} {again}",
+             CASE WHEN o.queues = 0 THEN l.fence END, CASE WHEN o.queues = 0 THEN n.now END, {slot} \
+             FROM {locks} l CROSS JOIN (SELECT {now} AS now) n CROSS JOIN \
+             (SELECT COUNT(p.kind) AS queues, COUNT(NULLIF(p.kind, {kind})) AS of_other_kinds FROM \
+             (SELECT (SELECT c.kind FROM {claims} c WHERE c.name = q.name AND c.claim <> {claim} LIMIT 1) AS kind \
+             FROM {locks} q WHERE q.name IN ({all})) p) o \
+             WHERE l.name IN ({all}) AND o.of_other_kinds = 0 AND {unnoted} {again}",
             unnoted = self.unnoted(claim),
             again = self.dialect.or_renew(
-                lock,
+                &all,
                 claim,
                 // It has the whole ttl, whether it is new or was there.
-                &format!("{n}, seq, fence, slot, asked, {ttl}")
+                &format!("name, seq, fence, slot, asked, {ttl}")
             ),
         );
     }

@@ -121,10 +121,10 @@ impl Dialect for Mysql {
     }
 
     /// MariaDB could tell in the same statement, MySQL cannot.
-    fn or_renew(&self, lock: &str, claim: &str, columns: &str) -> String {
+    fn or_renew(&self, locks: &str, claim: &str, columns: &str) -> String {
         format!(
             "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until);\
-             SELECT {columns} FROM {claims} WHERE claim = {claim} AND name = {lock};",
+             SELECT {columns} FROM {claims} WHERE claim = {claim} AND name IN ({locks});",
             claims = self.tables().claim
         )
     }

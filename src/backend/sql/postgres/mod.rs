@@ -116,7 +116,7 @@ impl Dialect for Postgres {
         language::bump(&self.tables, lock, succeeded)
     }
 
-    fn or_renew(&self, _lock: &str, _claim: &str, columns: &str) -> String {
+    fn or_renew(&self, _locks: &str, _claim: &str, columns: &str) -> String {
         language::or_renew(columns)
     }
 
