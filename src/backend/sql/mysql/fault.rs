@@ -9,11 +9,13 @@ use crate::backend::sql::fault::{again, no_right, no_tables};
 use crate::backend::tls;
 use crate::lock::ErrorKind;
 
+const PLUGINS: &str = "dlock knows mysql_native_password, caching_sha2_password and sha256_password";
+
 /// What `error` means.
 pub(super) fn of(error: &Error) -> Fault {
     match error {
         Error::Database(said) => match said.try_downcast_ref::<MySqlDatabaseError>() {
-            Some(said) => of_server(said.number(), said.message()),
+            Some(said) => of_server(said.number(), said.code().unwrap_or_default(), said.message()),
             None => Fault::nonsense(said.message()),
         },
         Error::Io(error) => of_stream(error),
@@ -29,10 +31,9 @@ pub(super) fn of(error: &Error) -> Fault {
         Error::Configuration(error) => {
             Fault::new(ErrorKind::Invalid, format!("the certificate or key cannot be used: {error}"))
         }
-        Error::Protocol(text) if text.contains("authentication plugin") => Fault::new(
-            ErrorKind::Denied,
-            format!("{text}; dlock knows mysql_native_password, caching_sha2_password and sha256_password"),
-        ),
+        Error::Protocol(text) if text.contains("authentication plugin") => {
+            Fault::new(ErrorKind::Denied, format!("{text}; {PLUGINS}"))
+        }
         other => nonsense(other),
     }
 }
@@ -47,7 +48,8 @@ pub(super) fn number(error: &Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-fn of_server(number: u16, text: &str) -> Fault {
+/// Of what is in no list the class of its `state`, the SQLSTATE, says whether it may pass.
+fn of_server(number: u16, state: &str, text: &str) -> Fault {
     match number {
         1146 => no_tables(text),
         1044 | 1142 | 1143 | 1227 | 1370 => no_right(text),
@@ -59,7 +61,7 @@ fn of_server(number: u16, text: &str) -> Fault {
         }
         // The transaction was undone for another's sake, or waited too long for its turn; a statement was ended by
         // somebody; somebody has just made what this one was to make.
-        1205 | 1213 | 1317 | 3024 | 1969 | 1020 | 1062 | 1050 | 1412 | 1684 => again(text),
+        1205 | 1213 | 1317 | 3024 | 1969 | 1020 | 1062 | 1050 | 1412 | 1684 | 3101 => again(text),
         // Not a statement that dlock sends: the one that asks whether writes are taken.
         1242 => Fault::spent(cause::read_only("read_only")),
         1290 | 1792 | 1836 | 1874 => Fault::spent(cause::read_only(text)),
@@ -75,7 +77,10 @@ fn of_server(number: u16, text: &str) -> Fault {
         1047 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 2013 | 3032 | 3169 | 4031 => {
             Fault::spent(text)
         }
-        1054 | 1136 | 1366 | 1406 => Fault::new(
+        // Its group of servers did not let it commit; a proxy (ProxySQL) has no server behind it.
+        1180 | 3100 | 9000..=9999 => Fault::spent(text),
+        1251 | 1524 => Fault::new(ErrorKind::Denied, format!("{text}; {PLUGINS}")),
+        1054 | 1136 | 1364 | 1366 | 1406 => Fault::new(
             ErrorKind::Corrupt,
             format!("{text}; the tables are another program's, or another version's: use another --prefix"),
         ),
@@ -86,7 +91,16 @@ fn of_server(number: u16, text: &str) -> Fault {
         1064 | 1305 | 1193 | 1231 => {
             Fault::new(ErrorKind::Corrupt, format!("{text}; dlock needs MySQL 8.0, MariaDB 10.5 or newer"))
         }
-        other => Fault::new(ErrorKind::Corrupt, format!("{text} (error {other})")),
+        other => {
+            let text = format!("{text} (error {other})");
+            match state.get(..2) {
+                Some("08") => Fault::spent(text),
+                Some("40") => again(text),
+                // Whatever else goes wrong in a server, or in what stands between.
+                Some("HY") | None => Fault::unavailable(text),
+                Some(_) => Fault::new(ErrorKind::Corrupt, text),
+            }
+        }
     }
 }
 
@@ -94,4 +108,39 @@ fn of_server(number: u16, text: &str) -> Fault {
 fn of_stream(error: &std::io::Error) -> Fault {
     // Who it was is added by whoever knows.
     tls::refusal(error).unwrap_or_else(|| Fault::spent(cause::explained(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::fault::Retry;
+
+    #[test]
+    fn what_a_failover_says_may_pass_and_a_statement_that_is_wrong_does_not() {
+        let cases = [
+            // Group replication.
+            (3101, "40000", Retry::Again),
+            (3100, "HY000", Retry::OtherConnection),
+            (1180, "HY000", Retry::OtherConnection),
+            // ProxySQL.
+            (9000, "HY000", Retry::OtherConnection),
+            (9001, "HY000", Retry::OtherConnection),
+            // In no list.
+            (1030, "HY000", Retry::Nothing),
+            (1105, "HY000", Retry::Nothing),
+            (4_242, "HY000", Retry::Nothing),
+            (4_242, "", Retry::Nothing),
+            (4_242, "08S01", Retry::OtherConnection),
+            (4_242, "40001", Retry::Again),
+        ];
+        for (number, state, retry) in cases {
+            let fault = of_server(number, state, "text");
+            assert_eq!((fault.kind, fault.retry), (ErrorKind::Unavailable, retry), "{number} {state}");
+        }
+        for (number, state) in [(4_242, "42000"), (4_242, "22001"), (1064, "42000"), (1364, "HY000")] {
+            let fault = of_server(number, state, "text");
+            assert_eq!((fault.kind, fault.retry), (ErrorKind::Corrupt, Retry::Nothing), "{number} {state}");
+        }
+        assert_eq!(of_server(1251, "08004", "text").kind, ErrorKind::Denied);
+    }
 }

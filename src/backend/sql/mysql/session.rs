@@ -31,7 +31,7 @@ pub(super) struct MysqlSession {
     peer: String,
     /// There until the session is dropped.
     connection: Gate<Option<MySqlConnection>>,
-    /// Whether nothing was asked yet.
+    /// Whether nothing was answered yet.
     fresh: AtomicBool,
     open: AtomicBool,
     news: Arc<ListenerState>,
@@ -138,10 +138,12 @@ impl MysqlSession {
 #[async_trait]
 impl Session for MysqlSession {
     async fn run(&self, batch: &str) -> FaultResult<Sets> {
-        let (habits, prelude) =
-            if self.fresh.swap(false, Ordering::Relaxed) { (HABITS, PRELUDE) } else { ("", "") };
+        let (habits, prelude) = if self.fresh.load(Ordering::Relaxed) { (HABITS, PRELUDE) } else { ("", "") };
         // Another server may have taken over since the last batch.
-        self.exchange(&[habits, prelude, language::TAKES_WRITES, batch].concat()).await
+        let sets = self.exchange(&[habits, prelude, language::TAKES_WRITES, batch].concat()).await?;
+        // Of a batch that failed whatever stands between may have passed on nothing.
+        self.fresh.store(false, Ordering::Relaxed);
+        Ok(sets)
     }
 
     fn peer(&self) -> &str {

@@ -3,7 +3,6 @@
 use std::error::Error as _;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::DbError;
 
 use crate::backend::cause;
 use crate::backend::fault::Fault;
@@ -14,17 +13,20 @@ use crate::lock::ErrorKind;
 /// What `error` means.
 pub(super) fn of(error: &Error) -> Fault {
     match error.as_db_error() {
-        Some(said) => of_server(said),
+        Some(said) => {
+            let text = match said.hint() {
+                Some(hint) => format!("{} ({hint})", said.message()),
+                None => said.message().to_owned(),
+            };
+            of_server(said.code().code(), text)
+        }
         None => of_client(error),
     }
 }
 
-fn of_server(said: &DbError) -> Fault {
-    let text = match said.hint() {
-        Some(hint) => format!("{} ({hint})", said.message()),
-        None => said.message().to_owned(),
-    };
-    match said.code().code() {
+/// What the SQLSTATE `code` means.
+fn of_server(code: &str, text: String) -> Fault {
+    match code {
         "42P01" => no_tables(text),
         "42501" => no_right(&text),
         "3F000" => no_right(&format!("{text}: there is no place for the tables")),
@@ -33,7 +35,8 @@ fn of_server(said: &DbError) -> Fault {
             format!("{text}; the tables are another program's, or another version's: use another --prefix"),
         ),
         // The transaction was undone for another's sake, or somebody has just made what this one was to make.
-        "40001" | "40P01" | "23505" | "42P07" | "55P03" => again(text),
+        "23505" | "42P07" | "55P03" => again(text),
+        code if code.starts_with("40") => again(text),
         "25006" => Fault::spent(cause::read_only(&text)),
         "28000" if text.contains("client certificate") => Fault::new(
             ErrorKind::Denied,
@@ -52,6 +55,10 @@ fn of_server(said: &DbError) -> Fault {
         "53100" => Fault::unavailable(cause::full("space", &text, "make room or wait")),
         // Out of memory or disk; cancelled by a time limit of the server's.
         code if code.starts_with("53") || code == "57014" => Fault::unavailable(text),
+        // The system did not do what the server asked; whatever goes wrong in a server, or in a pooler that has none.
+        code if code.starts_with("58") || code == "XX000" => {
+            Fault::unavailable(format!("{text} (SQLSTATE {code})"))
+        }
         code => Fault::new(ErrorKind::Corrupt, format!("{text} (SQLSTATE {code})")),
     }
 }
@@ -83,4 +90,36 @@ fn of_client(error: &Error) -> Fault {
         return Fault::new(ErrorKind::Denied, reason);
     }
     Fault::spent(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::fault::Retry;
+
+    #[test]
+    fn what_a_failover_says_may_pass_and_a_statement_that_is_wrong_does_not() {
+        let cases = [
+            ("40001", Retry::Again),
+            ("40003", Retry::Again),
+            ("40P01", Retry::Again),
+            ("08006", Retry::OtherConnection),
+            ("08P01", Retry::OtherConnection),
+            ("25006", Retry::OtherConnection),
+            ("57P01", Retry::OtherConnection),
+            ("57P03", Retry::OtherConnection),
+            ("53200", Retry::Nothing),
+            ("58000", Retry::Nothing),
+            ("58030", Retry::Nothing),
+            ("XX000", Retry::Nothing),
+        ];
+        for (code, retry) in cases {
+            let fault = of_server(code, "text".to_owned());
+            assert_eq!((fault.kind, fault.retry), (ErrorKind::Unavailable, retry), "{code}");
+        }
+        for code in ["42601", "22003", "XX001"] {
+            let fault = of_server(code, "text".to_owned());
+            assert_eq!((fault.kind, fault.retry), (ErrorKind::Corrupt, Retry::Nothing), "{code}");
+        }
+    }
 }
