@@ -190,3 +190,43 @@ fn messages_of_strangers_start_nothing_and_end_nothing() {
     }
     env.assert_free("x");
 }
+
+/// Advisory locks have no owners either: whoever may connect may take any of them.
+#[test]
+fn advisory_locks_of_strangers_stop_nobody() {
+    let server = start();
+    server.sql("CREATE ROLE stranger LOGIN");
+    let env = env_on(&server);
+    // By which watchers of x are known to be there, and whoever makes the tables.
+    let key = |lock: &str| {
+        format!(
+            "pg_advisory_lock(('x' || left(encode(sha256(convert_to('\"dlock_claim\"', 'UTF8') || '\\x00'::bytea \
+             || convert_to($${lock}$$, 'UTF8')), 'hex'), 16))::bit(64)::bigint)"
+        )
+    };
+    let statements = format!("SELECT {}, {}; SELECT pg_sleep(600)", key("E'x'"), key(""));
+    let mut psql = env.command("psql");
+    psql.args([&format!("postgres://stranger@127.0.0.1:{}/postgres", server.port()), "-Xqc", &statements]);
+    let stranger = env.start(&mut psql);
+    let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
+    until_true("both locks", || server.sql(held) == "2");
+    env.finish(&mut env.run(["-w", "10s", "--name", "x", "--", "true"])).silently(0);
+    let holder = env.held(&["--name", "x"]);
+    let watch = env.start(&mut env.verb("watch", ["--json", "x"]));
+    until_true("a holder", || watch.out_so_far().contains(holder.claim()));
+    holder.release().silently(0);
+    until_true("nobody", || {
+        watch.out_so_far().lines().last().is_some_and(|line| line.contains("\"holders\":[]"))
+    });
+    watch.signal(Signal::INT);
+    let ended = watch.finish();
+    assert!(ended.err.is_empty(), "{}", ended.err);
+    let script = "export DLOCK_ENDPOINT=\"$locks\"\n\
+        c=$(\"$dlock\" acquire --name x --for-pid $$) || exit\neval \"$c\"\n\"$dlock\" release";
+    let released = env.finish(env.command("sh").args(["-c", script]));
+    assert_eq!((released.code(), released.err.as_str()), (Some(0), ""));
+    env.assert_free("x");
+    assert_eq!(server.sql(held), "2", "the stranger has them still");
+    stranger.signal(Signal::KILL);
+    stranger.finish();
+}

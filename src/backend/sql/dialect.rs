@@ -218,8 +218,8 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Within a transaction: this session is to be told what concerns the claim; empty if that needs no statement.
     fn listen(&self, claim: ClaimId) -> String;
 
-    /// The session is to be told of every change in the queue; empty if that cannot be, and then one looks every
-    /// 500 ms.
+    /// The session is to be told of every change in the queue; empty, or undone for another's sake, if that cannot be,
+    /// and then one looks every 500 ms.
     fn watch(&self, name: &LockName) -> String;
 }
 

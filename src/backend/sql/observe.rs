@@ -8,7 +8,7 @@ use super::inspect;
 use super::service::Service;
 use super::steps;
 use crate::backend::claim_state::POLL;
-use crate::backend::fault::FaultResult;
+use crate::backend::fault::{FaultResult, Retry};
 use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::lock::{LockName, LockStatus, Moment};
 
@@ -28,7 +28,8 @@ impl WatchedQueue {
         Self { service: Service::new(Arc::clone(&service.dialect), service.clock), notified: None }
     }
 
-    /// The session that tells of changes. One that a pooler lends must be left as it is, and tells nothing.
+    /// The session that tells of changes; `None` if none does, and then one looks. One that a pooler lends must be left as it is,
+    /// and tells nothing.
     async fn told_by(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Arc<dyn Session>>> {
         if let Some((session, _)) = self.notified.as_ref().filter(|(session, _)| session.is_open()) {
             return Ok(Some(Arc::clone(session)));
@@ -39,7 +40,11 @@ impl WatchedQueue {
             return Ok(None);
         }
         // An exchange of its own: what is told is told from its end on.
-        Ok(self.service.read(deadline, &watch).await?.map(|answer| answer.session))
+        match self.service.read(deadline, &watch).await {
+            // Somebody keeps it from being known that one watches here.
+            Err(fault) if fault.retry == Retry::Again => Ok(None),
+            answer => Ok(answer?.map(|answer| answer.session)),
+        }
     }
 }
 

@@ -35,7 +35,7 @@ fn of_server(code: &str, text: String) -> Fault {
             format!("{text}; the tables are another program's, or another version's: use another --prefix"),
         ),
         // The transaction was undone for another's sake, or somebody has just made what this one was to make.
-        "23505" | "42P07" | "55P03" => again(text),
+        "23505" | "42P07" | "42710" | "55P03" => again(text),
         code if code.starts_with("40") => again(text),
         "25006" => Fault::spent(cause::read_only(&text)),
         "28000" if text.contains("client certificate") => Fault::new(

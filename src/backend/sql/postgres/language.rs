@@ -166,11 +166,12 @@ pub(super) fn wake_watchers(tables: &Tables, lock: &str) -> String {
     format!("SELECT pg_notify('{channel}', '') WHERE NOT pg_try_advisory_xact_lock({key});")
 }
 
+/// Whoever may connect may have that lock, and for ever. A step has it until its commit, so it is waited for, and not for long.
 pub(super) fn watch(tables: &Tables, name: &LockName) -> String {
     let (channel, key) = watchers(tables, &text(&stored(name)));
     format!(
-        "LISTEN \"{channel}\"; SELECT pg_advisory_lock_shared({key}) WHERE NOT EXISTS (\
-         SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid());"
+        "BEGIN;SET LOCAL lock_timeout = '100ms';LISTEN \"{channel}\";SELECT pg_advisory_lock_shared({key}) WHERE NOT EXISTS (\
+         SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid());COMMIT;"
     )
 }
 
@@ -205,10 +206,9 @@ pub(super) fn schema(tables: &Tables) -> Vec<String> {
     ]
 }
 
-/// Makes the tables; who comes at the same time waits.
+/// Makes the tables; who comes at the same time waits for the first of them, and is told that it is there.
 pub(super) fn create(tables: &Tables) -> String {
-    let (_, key) = watchers(tables, "");
     let statements = schema(tables);
     let made: String = statements.iter().filter(|sql| !sql.starts_with("--")).map(String::as_str).collect();
-    format!("BEGIN; SELECT pg_advisory_xact_lock({key}); {made} COMMIT;")
+    format!("BEGIN;{made}COMMIT;")
 }
