@@ -17,14 +17,14 @@ use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, Service};
 
 /// A database.
-enum Database {
+pub(super) enum Database {
     Mysql(Mysql),
     Postgres(Postgres),
 }
 
 impl Database {
     /// One that writes every request down.
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let mysql = ["--general-log=1", "--general-log-file=requests"];
         Self::with(&["fsync=on", "log_statement=all"], &mysql)
     }
@@ -48,7 +48,7 @@ impl Database {
         }
     }
 
-    fn env(&self) -> TestEnv {
+    pub(super) fn env(&self) -> TestEnv {
         TestEnv::on(self.site().part())
     }
 
@@ -70,7 +70,7 @@ impl Database {
         }
     }
 
-    fn ask(&self, statement: &str) -> String {
+    pub(super) fn ask(&self, statement: &str) -> String {
         match self {
             Self::Postgres(postgres) => postgres.sql(statement),
             Self::Mysql(mysql) => mariadb::ask(&mysql.0, &format!("USE {}; {statement}", mariadb::DATABASE)),

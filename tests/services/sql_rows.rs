@@ -1,6 +1,9 @@
-//! As many rows as a claim may have.
+//! As many rows as a claim may have, and rows that nobody can read.
 
-use crate::support::TestEnv;
+use std::time::Duration;
+
+use super::sql::Database;
+use crate::support::{TestEnv, within};
 
 /// Options of a claim on as many names as there may be.
 fn on_all_names<'a>(names: &'a [String], kind: &[&'a str]) -> Vec<&'a str> {
@@ -25,4 +28,38 @@ fn as_many_names_as_there_may_be_are_taken_together() {
         waiter.await_start();
         assert_eq!(waiter.release().code(), Some(0));
     }
+}
+
+/// Another version may write what this one does not know.
+#[test]
+fn an_entry_that_cannot_be_read_is_in_nobodys_way_but_in_its_own_queue() {
+    let database = Database::start();
+    let env = database.env();
+    let prefix = env.service().prefix.clone().expect("a prefix");
+    let holder = env.held(&["-q", "--name", "a"]);
+    let claim = "7".repeat(32);
+    database.ask(&format!(
+        "INSERT INTO {prefix}lock (name, fence) VALUES ('other', 5); \
+         INSERT INTO {prefix}claim (name, seq, claim, mode, kind, since, lease_until, about, newest, nested) \
+         VALUES ('other', 1, '{claim}', 'exclusive', '', 0, 9000000000000000000, 'x', 0, 0)"
+    ));
+    let script = r#""$dlock" run -q --endpoint "$locks" --name a -- true"#;
+    let nested = env.start(&mut env.run(["-q", "--name", "b", "--", "sh", "-c", script]));
+    env.await_waiters("a", 1);
+    let listed = env.finish(&mut env.verb("list", ["--json"])).silently(0).text();
+    for lock in ["a", "b", "other"] {
+        assert!(listed.contains(&format!("\"lock\":\"{lock}\"")), "{lock}: {listed}");
+    }
+    let shown = env.status("other");
+    let entry = &shown["holders"][0];
+    assert_eq!((&entry["claim"], &entry["mode"]), (&claim.as_str().into(), &"exclusive".into()), "{shown}");
+    env.assert_busy("other");
+    let refused = env.finish(&mut env.run(["--wait", "15s", "--slots", "3", "--name", "other", "--", "true"]));
+    within(refused.took, Duration::from_secs(10));
+    refused.failed(64, &["other", "exclusive"]);
+    assert_eq!(holder.release().code(), Some(0));
+    let ended = nested.finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    database.ask(&format!("DELETE FROM {prefix}claim WHERE name = 'other'"));
+    env.assert_free("other");
 }

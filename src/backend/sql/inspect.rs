@@ -15,8 +15,11 @@ use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
 /// One claim in a queue.
 #[derive(Debug)]
 pub(super) struct QueueEntry {
-    pub(super) id: ClaimId,
-    pub(super) record: Record,
+    /// Unless its form is another version's.
+    pub(super) id: Option<ClaimId>,
+    mode: Option<Mode>,
+    /// Unless its form is another version's.
+    pub(super) record: Option<Record>,
     pub(super) since: Option<SystemTime>,
     label: Option<String>,
     granted: Option<Granted>,
@@ -30,8 +33,11 @@ pub(super) type Queues = BTreeMap<LockName, Vec<QueueEntry>>;
 pub(super) fn queues(sets: &Sets) -> FaultResult<Queues> {
     let mut queues = Queues::new();
     for row in sets.iter().flatten() {
-        let (name, found) = QueueEntry::parse(row).ok_or_else(|| Fault::nonsense("no entry of a queue"))?;
-        queues.entry(name).or_default().push(found);
+        let (name, found) = QueueEntry::parse(row)?;
+        // No lock of this version has another name.
+        if let Some(name) = name {
+            queues.entry(name).or_default().push(found);
+        }
     }
     Ok(queues)
 }
@@ -65,33 +71,41 @@ pub(super) async fn starting_with(
 }
 
 fn status(name: &LockName, queue: &[QueueEntry]) -> LockStatus {
-    let modes: Vec<Mode> = queue.iter().map(|found| found.record.mode().unwrap_or(Mode::Exclusive)).collect();
+    let modes: Vec<Mode> = queue.iter().map(QueueEntry::mode).collect();
     let (holders, waiters) = queue.split_at(held(&modes));
     let entries = |found: &[QueueEntry]| found.iter().map(QueueEntry::entry).collect();
     LockStatus::of(name, entries(holders), entries(waiters))
 }
 
 impl QueueEntry {
-    fn parse(row: &Row) -> Option<(LockName, Self)> {
+    /// What cannot be read of an entry is not known; it stands in the queue all the same.
+    fn parse(row: &Row) -> FaultResult<(Option<LockName>, Self)> {
         if row.len() != 10 {
-            return None;
+            return Err(Fault::nonsense("no entry of a queue"));
         }
         let text = |n: usize| row[n].as_deref();
         let found = Self {
-            id: text(2)?.trim().parse().ok()?,
-            record: Record::parse(text(3)?.as_bytes())?,
+            id: text(2).and_then(|id| id.trim().parse().ok()),
+            mode: text(1).and_then(|mode| mode.parse().ok()),
+            record: text(3).and_then(|about| Record::parse(about.as_bytes())),
             label: text(4).and_then(quoted),
             granted: granted(text(5), text(6)),
             held: text(7).and_then(instant),
             since: text(8).and_then(instant),
             ttl: text(9).and_then(length),
         };
-        Some((unstored(text(0)?)?, found))
+        Ok((text(0).and_then(unstored), found))
+    }
+
+    /// Its mode. One that this version does not know lets nobody hold beside it.
+    pub(super) fn mode(&self) -> Mode {
+        self.mode.unwrap_or(Mode::Exclusive)
     }
 
     fn entry(&self) -> Entry {
+        let unread = || Entry { claim: self.id, mode: self.mode, ..Entry::default() };
         with_details(
-            self.record.entry(),
+            self.record.as_ref().map_or_else(unread, Record::entry),
             self.label.clone(),
             self.granted,
             self.held.or(self.since),

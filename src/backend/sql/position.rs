@@ -123,7 +123,10 @@ fn columns(row: &Row) -> Fault {
 /// Who is first in the queue.
 fn lead(row: &Row) -> Option<Entry> {
     let text = |n: usize| row[n].as_deref();
-    let entry = Record::parse(text(12)?.as_bytes())?.entry();
+    let (mode, about) = (text(11)?, text(12)?);
+    // Of one that another version wrote the mode is known.
+    let unread = || Entry { mode: mode.parse().ok(), ..Entry::default() };
+    let entry = Record::parse(about.as_bytes()).map_or_else(unread, |record| record.entry());
     let granted = granted(text(14), text(15));
     let since = granted.and(text(16)).and_then(instant);
     Some(with_details(entry, text(13).and_then(quoted), granted, since, None))

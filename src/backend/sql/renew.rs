@@ -8,8 +8,8 @@ use super::inspect;
 use super::position::Position;
 use super::service::{Patience, Service};
 use super::steps::{self, Steps};
-use crate::backend::fault::FaultResult;
-use crate::lock::{ClaimId, LockName, Mode, Moment};
+use crate::backend::fault::{Fault, FaultResult};
+use crate::lock::{ClaimId, LockName, Moment};
 
 /// As [`crate::backend::Backend::renew`].
 pub(super) async fn renew(
@@ -26,11 +26,12 @@ pub(super) async fn renew(
     if !holders.iter().any(|entry| entry.claim == Some(id)) {
         return Ok(false);
     }
-    let Some(found) = queues.get(name).and_then(|queue| queue.iter().find(|found| found.id == id)) else {
+    let Some(found) = queues.get(name).and_then(|queue| queue.iter().find(|found| found.id == Some(id)))
+    else {
         return Ok(false);
     };
-    let (names, mode) = (found.record.names(name), found.record.mode().unwrap_or(Mode::Exclusive));
-    let ttl = Duration::from_millis(found.record.ttl_ms);
+    let record = found.record.as_ref().ok_or_else(|| Fault::nonsense("no entry of a queue"))?;
+    let (names, mode, ttl) = (record.names(name), found.mode(), Duration::from_millis(record.ttl_ms));
     let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).renew(mode, ttl, false);
     let answer = service.call(deadline, Patience::Once, batch).await?;
     // One that is not in the queue on all of its locks any more holds nothing.

@@ -352,7 +352,7 @@ pub(super) fn has_left(sets: &Sets) -> bool {
 
 /// The columns of an entry that is shown; [`super::inspect::QueueEntry`] reads them.
 const ENTRY: &str =
-    "c.name, c.seq, c.claim, c.about, c.label, c.fence, c.slot, c.held, c.since, c.lease_until";
+    "c.name, c.mode, c.claim, c.about, c.label, c.fence, c.slot, c.held, c.since, c.lease_until";
 
 /// The living entries of one queue, or with `None` of all queues; changes nothing.
 pub(super) fn queue(dialect: &dyn Dialect, name: Option<&LockName>) -> String {
