@@ -15,7 +15,7 @@ use super::expiry::{self, Lease};
 use super::fault::{BACKEND, FaultResult};
 use super::fifo::{self, Listener};
 use super::grant::{self, QueuedClaim};
-use super::guard::Flock;
+use super::guard::Guard;
 use super::presence::Presence;
 use super::promote::{Step, removed};
 use super::queue::Fixed;
@@ -207,7 +207,7 @@ impl FileClaim {
     }
 
     /// Leaves under the guards, or without them if they cannot be had: the locks and the FIFO count.
-    pub(super) fn go(&self, guards: Option<Vec<Flock>>, succeeded: bool) -> FaultResult<()> {
+    pub(super) fn go(&self, guards: Option<Vec<Guard>>, succeeded: bool) -> FaultResult<()> {
         let mut result = Ok(());
         let (fifo, listener, watches, presence) = {
             let inner = &mut *self.inner();

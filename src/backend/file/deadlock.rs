@@ -9,7 +9,7 @@ use super::core::FileClaim;
 use super::directory::Directory;
 use super::fault::{Fault, FaultResult};
 use super::fifo::Life;
-use super::guard::{self, Failed, Flock};
+use super::guard::{Failed, Guard, GuardFile};
 use super::inspect;
 use super::storage::QueueFile;
 use crate::backend::deadlock::{self, Queued};
@@ -19,12 +19,11 @@ use crate::lock::{ClaimId, ErrorKind, Moment};
 const FILE: &str = ".dlock-deadlock";
 
 /// Keeps others with ancestors from entering meanwhile.
-pub(super) async fn turn(directory: &Directory, deadline: Moment) -> FaultResult<Flock> {
+pub(super) async fn turn(directory: &Directory, deadline: Moment) -> FaultResult<Guard> {
     let (file, _) = directory.open_or_make(FILE)?;
-    let file = Arc::new(file);
-    guard::lock(&file, true, deadline).await.map_err(|failed| match failed {
+    GuardFile::new(file, true).lock(deadline).await.map_err(|failed| match failed {
         Failed::Refused(errno) => Fault::os("lock", directory.path_of(FILE))(errno),
-        Failed::Late => {
+        Failed::Late | Failed::TurnLate => {
             let path = directory.path_of(FILE);
             let reason = format!("another dlock process keeps {} locked; it seems stopped", path.display());
             Fault::said(ErrorKind::Unavailable, reason)
@@ -41,7 +40,7 @@ pub(super) async fn search(
     let mut queues = BTreeMap::new();
     for name in inspect::names(directory)? {
         if let Some(file) = QueueFile::open(directory, &name, false)? {
-            let _guard = file.guard(false, deadline).await?;
+            let _guard = file.guard(deadline).await?;
             queues.insert(file.lock.clone(), queue(&file)?);
         }
     }

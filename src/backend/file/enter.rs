@@ -8,7 +8,7 @@ use super::directory::Directory;
 use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
 use super::grant::{self, QueuedClaim};
-use super::guard::Flock;
+use super::guard::Guard;
 use super::hold::Hold;
 use super::promote::waiting;
 use super::queue::{Details, FIXED, Fixed, Mark, Record, State, Which, mark_line, record_line};
@@ -41,7 +41,7 @@ pub(super) async fn enter(
         }
         let mut ordered = queues.clone();
         ordered.sort_by(|a, b| a.files.cmp(&b.files));
-        let mut guards: Vec<Flock> = guards(&ordered, deadline).await?;
+        let mut guards: Vec<Guard> = guards(&ordered, deadline).await?;
         // One that was removed between opening and locking leads to nobody.
         let mut unlinked = false;
         for queue in &queues {

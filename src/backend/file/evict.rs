@@ -60,7 +60,7 @@ impl Eviction<'_> {
         deadline: Moment,
     ) -> FaultResult<Option<Vec<LockName>>> {
         let Some(file) = QueueFile::open(directory, lock, true)? else { return Ok(None) };
-        let _guard = file.guard(true, deadline).await?;
+        let _guard = file.guard(deadline).await?;
         let queue = file.read(None)?;
         let own = queue.image.records.iter().find(|r| r.fixed.id == self.id && r.fixed.state.in_queue());
         let Some(record) = own else {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::backend::{cause, fault};
+use crate::lock::reason::About;
 use crate::lock::{ErrorKind, Reason};
 
 /// The backend's name.
@@ -32,6 +33,12 @@ impl Fault {
 
     pub(super) fn said(kind: ErrorKind, reason: impl Into<Reason>) -> Self {
         Self::Said { kind, reason: reason.into() }
+    }
+
+    /// What is written to `path` takes too long.
+    pub(super) fn silent_disk(path: &Path) -> Self {
+        let silent = format!("the disk of {} does not answer", path.display());
+        Self::said(ErrorKind::Unavailable, Reason::from(silent.as_str()).about(About::Service))
     }
 
     /// Whether a path leads to something that cannot be this user's queue: somebody else put it there.

@@ -1,11 +1,11 @@
 //! flock(2) without blocking the runtime: at once where it is free, else in a thread of its own.
 
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard};
 
 use crate::clock::Clock;
 use crate::lock::Moment;
@@ -56,21 +56,50 @@ pub(super) fn try_lock(file: &OwnedFd, exclusive: bool) -> Result<bool, Errno> {
     }
 }
 
-/// A lock that a thread waits for. Dropping the last handle gives it up: the thread, which nothing can wake
-/// without a signal, lets go of the lock as soon as it gets it.
+/// A lock that a thread waits for. Dropping it gives it up: the thread, which nothing can wake without a signal, lets go
+/// of the lock as soon as it gets it.
 ///
 /// Meanwhile nobody else may lock through the same open file, or that release would hit their lock.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    result: Mutex<Option<Result<Flock, Errno>>>,
+#[derive(Debug)]
+pub(super) struct Pending(Arc<Wait>);
+
+/// What a thread that waits shares with whoever wants its lock.
+#[derive(Debug)]
+struct Wait {
+    stage: Mutex<Stage>,
     ready: Notify,
+}
+
+/// How far a thread is that waits.
+#[derive(Debug)]
+enum Stage {
+    /// It waits, and somebody for it.
+    Wanted,
+    /// It waits, and nobody wants the lock.
+    GivenUp,
+    /// It has ended. What came of it is here, unless it was taken or let go.
+    Over(Option<Result<Flock, Errno>>),
+}
+
+impl Wait {
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread has ended. A lock that nobody wants is let go before anybody can see that.
+    fn end(&self, result: Result<Flock, Errno>) {
+        let stage = &mut *self.stage();
+        let wanted = matches!(stage, Stage::Wanted);
+        *stage = Stage::Over(wanted.then_some(result));
+        self.ready.notify_waiters();
+    }
 }
 
 impl Pending {
     /// Starts to wait for the lock on `file`.
-    pub(super) fn start(file: Arc<OwnedFd>, exclusive: bool) -> Result<Arc<Self>, Errno> {
-        let pending = Arc::new(Self::default());
-        let thread = Arc::clone(&pending);
+    pub(super) fn start(file: Arc<OwnedFd>, exclusive: bool) -> Result<Self, Errno> {
+        let pending = Self(Arc::new(Wait { stage: Mutex::new(Stage::Wanted), ready: Notify::new() }));
+        let thread = Arc::clone(&pending.0);
         let operation = if exclusive { FlockOperation::LockExclusive } else { FlockOperation::LockShared };
         let wait = move || {
             let result = loop {
@@ -79,8 +108,7 @@ impl Pending {
                     other => break other.map(|()| Flock(Some(file))),
                 }
             };
-            *thread.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-            thread.ready.notify_waiters();
+            thread.end(result);
         };
         std::thread::Builder::new()
             .name("flock".to_owned())
@@ -90,19 +118,32 @@ impl Pending {
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))
     }
 
+    /// Waits again for what was given up; `None` if the thread has ended, and so lets go of nothing any more.
+    fn resume(wait: Arc<Wait>) -> Option<Self> {
+        let waits = {
+            let stage = &mut *wait.stage();
+            let waits = matches!(stage, Stage::GivenUp);
+            if waits {
+                *stage = Stage::Wanted;
+            }
+            waits
+        };
+        waits.then_some(Self(wait))
+    }
+
     fn is_done(&self) -> bool {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        matches!(*self.0.stage(), Stage::Over(Some(_)))
     }
 
     /// The result, once, if there is one.
     pub(super) fn take(&self) -> Option<Result<Flock, Errno>> {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
+        if let Stage::Over(result) = &mut *self.0.stage() { result.take() } else { None }
     }
 
     /// Completes when there is a result. Cancel-safe.
     pub(super) async fn done(&self) {
         loop {
-            let ready = self.ready.notified();
+            let ready = self.0.ready.notified();
             if self.is_done() {
                 return;
             }
@@ -111,27 +152,85 @@ impl Pending {
     }
 }
 
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let stage = &mut *self.0.stage();
+        *stage = match stage {
+            Stage::Wanted | Stage::GivenUp => Stage::GivenUp,
+            Stage::Over(_) => Stage::Over(None),
+        };
+    }
+}
+
 /// Why a lock was not taken.
 #[derive(Debug)]
 pub(super) enum Failed {
     /// Somebody had it until the deadline.
     Late,
+    /// Another call of this process had its turn until then.
+    TurnLate,
     /// The system refused it.
     Refused(Errno),
 }
 
-/// Takes the lock on `file` before `deadline`. Cancel-safe: a dropped wait leaves no lock behind.
-pub(super) async fn lock(file: &Arc<OwnedFd>, exclusive: bool, deadline: Moment) -> Result<Flock, Failed> {
-    if try_lock(file, exclusive).map_err(Failed::Refused)? {
-        return Ok(Flock(Some(Arc::clone(file))));
+/// An open file that is locked for a moment at a time: the calls of this process take turns, since one open file does not
+/// exclude itself.
+#[derive(Debug)]
+pub(super) struct GuardFile {
+    file: Arc<OwnedFd>,
+    exclusive: bool,
+    /// Of whose turn it is; in it the thread that a call which was dropped, or late, may have left waiting.
+    turn: Arc<AsyncMutex<Option<Arc<Wait>>>>,
+}
+
+/// The lock on a [`GuardFile`], and the turn. Both end on drop, the lock first.
+#[derive(Debug)]
+pub(super) struct Guard {
+    _lock: Flock,
+    _turn: OwnedMutexGuard<Option<Arc<Wait>>>,
+}
+
+impl GuardFile {
+    /// `file`, to be locked exclusively or shared.
+    pub(super) fn new(file: OwnedFd, exclusive: bool) -> Self {
+        Self { file: Arc::new(file), exclusive, turn: Arc::default() }
     }
-    let pending = Pending::start(Arc::clone(file), exclusive).map_err(Failed::Refused)?;
+
+    /// Takes the lock before `deadline`. Cancel-safe: a dropped call leaves no lock behind, and one thread at most, which the
+    /// next call waits with.
+    pub(super) async fn lock(&self, deadline: Moment) -> Result<Guard, Failed> {
+        let turn = Arc::clone(&self.turn);
+        let mut turn = match turn.try_lock_owned() {
+            Ok(turn) => turn,
+            Err(_) => before(deadline, Arc::clone(&self.turn).lock_owned()).await.ok_or(Failed::TurnLate)?,
+        };
+        let pending = match turn.take().and_then(Pending::resume) {
+            Some(pending) => pending,
+            None if try_lock(&self.file, self.exclusive).map_err(Failed::Refused)? => {
+                return Ok(Guard { _lock: Flock(Some(Arc::clone(&self.file))), _turn: turn });
+            }
+            None => Pending::start(Arc::clone(&self.file), self.exclusive).map_err(Failed::Refused)?,
+        };
+        *turn = Some(Arc::clone(&pending.0));
+        before(deadline, pending.done()).await;
+        let lock = pending.take().ok_or(Failed::Late)?.map_err(Failed::Refused)?;
+        Ok(Guard { _lock: lock, _turn: turn })
+    }
+}
+
+impl AsFd for GuardFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// What `future` comes to, if it does before `deadline`.
+async fn before<T>(deadline: Moment, future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
-        () = pending.done() => {}
-        () = Clock::Boot.sleep_until(deadline) => {}
+        result = future => Some(result),
+        () = Clock::Boot.sleep_until(deadline) => None,
     }
-    pending.take().ok_or(Failed::Late)?.map_err(Failed::Refused)
 }
 
 #[cfg(test)]
@@ -140,20 +239,80 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn opened(temp: &TempDir) -> Arc<OwnedFd> {
-        Arc::new(std::fs::File::create(temp.path().join("f")).expect("made").into())
+    fn opened(temp: &TempDir) -> GuardFile {
+        GuardFile::new(std::fs::File::create(temp.path().join("f")).expect("made").into(), true)
     }
 
     #[tokio::test]
     async fn waits_in_a_thread_and_gives_up_at_the_deadline() {
         let temp = TempDir::new();
         let (a, b) = (opened(&temp), opened(&temp));
-        let held = lock(&a, true, Moment::NEVER).await.expect("free");
+        let held = a.lock(Moment::NEVER).await.expect("free");
         let soon = crate::clock::now() + Duration::from_millis(10);
-        assert!(matches!(lock(&b, true, soon).await, Err(Failed::Late)));
+        assert!(matches!(b.lock(soon).await, Err(Failed::Late)));
         drop(held);
         // The thread that was given up may still get the lock; it lets go of it by itself.
         let c = opened(&temp);
-        drop(lock(&c, true, Moment::NEVER).await.expect("free again"));
+        drop(c.lock(Moment::NEVER).await.expect("free again"));
+    }
+
+    /// Begins a call and drops it, as whoever waits for several things at once does when another one comes first.
+    async fn drop_a_call(file: &GuardFile) {
+        tokio::select! {
+            biased;
+            _ = file.lock(Moment::NEVER) => unreachable!("somebody else has it"),
+            () = std::future::ready(()) => {}
+        }
+    }
+
+    /// Returns when so many have `file`: it, whoever has it locked, and every thread that waits.
+    async fn until_had_by(file: &GuardFile, count: usize) {
+        while Arc::strong_count(&file.file) != count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_was_given_up_does_not_unlock_what_a_later_one_locked() {
+        let temp = TempDir::new();
+        let (a, b, c) = (opened(&temp), opened(&temp), opened(&temp));
+        let held = a.lock(Moment::NEVER).await.expect("free");
+        let soon = crate::clock::now() + Duration::from_millis(10);
+        assert!(matches!(b.lock(soon).await, Err(Failed::Late)));
+        let release = async {
+            tokio::task::yield_now().await;
+            drop(held);
+        };
+        let (got, ()) = tokio::join!(b.lock(Moment::NEVER), release);
+        let got = got.expect("released");
+        until_had_by(&b, 2).await;
+        assert_eq!(try_lock(&c.file, true), Ok(false), "it is locked");
+        drop(got);
+        assert_eq!(try_lock(&c.file, true), Ok(true), "it is free");
+    }
+
+    #[tokio::test]
+    async fn calls_that_are_dropped_leave_one_thread_which_lets_go_of_what_it_gets() {
+        let temp = TempDir::new();
+        let (a, b, c) = (opened(&temp), opened(&temp), opened(&temp));
+        let held = a.lock(Moment::NEVER).await.expect("free");
+        for _ in 0..20 {
+            drop_a_call(&b).await;
+        }
+        assert_eq!(Arc::strong_count(&b.file), 2, "one thread");
+        drop(held);
+        until_had_by(&b, 1).await;
+        assert_eq!(try_lock(&c.file, true), Ok(true), "it is free");
+    }
+
+    #[tokio::test]
+    async fn two_calls_of_one_process_exclude_each_other() {
+        let temp = TempDir::new();
+        let b = opened(&temp);
+        let held = b.lock(Moment::NEVER).await.expect("free");
+        let soon = crate::clock::now() + Duration::from_millis(10);
+        assert!(matches!(b.lock(soon).await, Err(Failed::TurnLate)));
+        drop(held);
+        drop(b.lock(Moment::NEVER).await.expect("free again"));
     }
 }

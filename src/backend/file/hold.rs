@@ -89,6 +89,7 @@ impl Hold {
         }
         let pending = Pending::start(Arc::clone(&self.file), exclusive)
             .map_err(Fault::os("start a thread that waits for", directory.path_of(&self.name)))?;
+        let pending = Arc::new(pending);
         self.pending = Some(Arc::clone(&pending));
         Ok(pending)
     }

@@ -100,7 +100,7 @@ pub(super) async fn status(
         status.holders.extend(strangers(directory, lock, &LazyCell::new(Locks::read), &[], probe)?);
         return Ok(status);
     };
-    let _guard = file.guard(false, deadline).await?;
+    let _guard = file.guard(deadline).await?;
     let queue = file.read(None)?;
     let locks: LazyCell<Locks> = LazyCell::new(Locks::read);
     let mut present = Vec::new();
@@ -203,7 +203,7 @@ pub(super) async fn last_success(
     deadline: Moment,
 ) -> FaultResult<Option<Duration>> {
     let Some(file) = QueueFile::open(directory, lock, false)? else { return Ok(None) };
-    let _guard = file.guard(false, deadline).await?;
+    let _guard = file.guard(deadline).await?;
     let success = file.read(Some(0))?.header.success;
     Ok((success > 0).then(|| Duration::from_micros(super::token::wall().saturating_sub(success))))
 }

@@ -36,7 +36,7 @@ pub(super) async fn mark(
     content: impl FnOnce(&Image, &Record) -> (Mark, Value, usize),
 ) -> FaultResult<bool> {
     let Some(file) = QueueFile::open(directory, lock, true)? else { return Ok(false) };
-    let _guard = file.guard(true, deadline).await?;
+    let _guard = file.guard(deadline).await?;
     let mut read = file.read(None)?;
     let own = read.image.records.iter().find(|r| r.fixed.id == id && r.fixed.state == State::Held);
     let Some(record) = own else { return Ok(false) };

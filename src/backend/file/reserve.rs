@@ -5,18 +5,17 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::fault::{Fault, FaultResult};
-use super::guard::Flock;
+use super::guard::Guard;
 use super::storage::QueueFile;
 use super::token;
 use crate::clock::Clock;
-use crate::lock::reason::About;
-use crate::lock::{ErrorKind, Moment, Reason};
+use crate::lock::{ErrorKind, Moment};
 
 /// Takes the guards of `queues`, which must be in the order of their files.
-pub(super) async fn guards(queues: &[Arc<QueueFile>], deadline: Moment) -> FaultResult<Vec<Flock>> {
+pub(super) async fn guards(queues: &[Arc<QueueFile>], deadline: Moment) -> FaultResult<Vec<Guard>> {
     let mut guards = Vec::with_capacity(queues.len());
     for queue in queues {
-        guards.push(queue.guard(true, deadline).await?);
+        guards.push(queue.guard(deadline).await?);
     }
     Ok(guards)
 }
@@ -24,9 +23,9 @@ pub(super) async fn guards(queues: &[Arc<QueueFile>], deadline: Moment) -> Fault
 /// Reserves tokens in `queue`, in a thread since it waits for the disk. The thread has the guards meanwhile.
 pub(super) async fn reserve(
     queue: Arc<QueueFile>,
-    guards: Vec<Flock>,
+    guards: Vec<Guard>,
     deadline: Moment,
-) -> FaultResult<Vec<Flock>> {
+) -> FaultResult<Vec<Guard>> {
     let (done, result) = oneshot::channel();
     let path = queue.path();
     let work = move || {
@@ -46,9 +45,6 @@ pub(super) async fn reserve(
     tokio::select! {
         biased;
         done = result => done.map_err(|_| Fault::said(ErrorKind::Internal, "a thread ended early"))?,
-        () = Clock::Boot.sleep_until(deadline) => {
-            let silent = format!("the disk of {} does not answer", path.display());
-            Err(Fault::said(ErrorKind::Unavailable, Reason::from(silent.as_str()).about(About::Service)))
-        }
+        () = Clock::Boot.sleep_until(deadline) => Err(Fault::silent_disk(&path)),
     }
 }

@@ -1,6 +1,5 @@
 //! The queue file on disk, read and changed under its guard.
 
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use rustix::io::{Errno, pread, pwrite};
 use super::directory::{Directory, Identity, Opened, identity_of};
 use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
-use super::guard::{self, Failed, Flock};
+use super::guard::{Failed, Guard, GuardFile};
 use super::header::{HEADER, Header};
 use super::names::FileNames;
 use super::queue::{FIXED, Image, Record, State, Which, in_one_page, padding};
@@ -36,7 +35,7 @@ pub(super) struct QueueFile {
     pub(super) directory: Arc<Directory>,
     pub(super) lock: LockName,
     pub(super) files: FileNames,
-    file: Arc<OwnedFd>,
+    file: GuardFile,
     identity: Identity,
 }
 
@@ -59,7 +58,7 @@ impl QueueFile {
         files: FileNames,
     ) -> FaultResult<Self> {
         let opened = directory.open_or_make(&files.queue())?;
-        Ok(Self::opened(directory, lock, files, opened))
+        Ok(Self::opened(directory, lock, files, opened, true))
     }
 
     /// Opens the queue of `lock` for changes or for reading, if there is one.
@@ -71,27 +70,37 @@ impl QueueFile {
         let files = directory.naming.of(lock)?;
         let flags = if write { OFlags::RDWR } else { OFlags::RDONLY };
         let Some(opened) = directory.open(&files.queue(), flags)? else { return Ok(None) };
-        Ok(Some(Self::opened(directory, lock, files, opened)))
+        Ok(Some(Self::opened(directory, lock, files, opened, write)))
     }
 
-    fn opened(directory: &Arc<Directory>, lock: &LockName, files: FileNames, (file, stat): Opened) -> Self {
+    fn opened(
+        directory: &Arc<Directory>,
+        lock: &LockName,
+        files: FileNames,
+        (file, stat): Opened,
+        write: bool,
+    ) -> Self {
         let (directory, lock) = (Arc::clone(directory), lock.clone());
-        Self { directory, lock, files, file: Arc::new(file), identity: identity_of(&stat) }
+        Self { directory, lock, files, file: GuardFile::new(file, write), identity: identity_of(&stat) }
     }
 
     pub(super) fn path(&self) -> PathBuf {
         self.directory.path_of(&self.files.queue())
     }
 
-    /// Takes the guard, which every reader (shared) and every change (exclusive) needs.
-    pub(super) async fn guard(&self, exclusive: bool, deadline: Moment) -> FaultResult<Flock> {
-        match guard::lock(&self.file, exclusive, deadline).await {
+    /// Takes the guard, which every reader needs, and exclusively whoever opened the queue for changes.
+    pub(super) async fn guard(&self, deadline: Moment) -> FaultResult<Guard> {
+        match self.file.lock(deadline).await {
             Ok(guard) => Ok(guard),
             Err(Failed::Refused(errno)) => Err(Fault::os("lock", self.path())(errno)),
-            Err(Failed::Late) => {
-                let owner =
-                    super::locker::lockers(self.identity).first().map(|l| format!(" (pid {})", l.pid));
-                let (path, owner) = (self.path(), owner.unwrap_or_default());
+            Err(failed) => {
+                let owner = super::locker::lockers(self.identity).first().map(|l| l.pid);
+                let path = self.path();
+                if matches!(failed, Failed::TurnLate) && owner == Some(std::process::id()) {
+                    // Nothing else under the guard takes this process long.
+                    return Err(Fault::silent_disk(&path));
+                }
+                let owner = owner.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
                 let reason = format!(
                     "another dlock process{owner} keeps {} locked, which takes microseconds otherwise; it seems \
                      to be stopped: continue or end it",

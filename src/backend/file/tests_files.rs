@@ -123,6 +123,17 @@ async fn c11_a_stopped_process_that_has_the_guard_is_named() {
 }
 
 #[tokio::test]
+async fn c11_a_disk_that_keeps_the_guard_in_this_process_is_named() {
+    let f = fixture();
+    leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
+    let directory = f.backend.made().expect("there");
+    let queue = storage::QueueFile::open(directory, &name("a"), true).expect("opens").expect("there");
+    let _guard = queue.guard(soon()).await.expect("free");
+    let late = queue.guard(clock::now() + Duration::from_millis(20)).await.expect_err("late");
+    assert!(format!("{late:?}").contains("the disk of "), "{late:?}");
+}
+
+#[tokio::test]
 async fn files_have_the_rights_of_a_shared_directory() {
     use std::os::unix::fs::PermissionsExt;
     let f = fixture();
