@@ -2,15 +2,17 @@
 //!
 //! A nested run needs no claim of its own for a lock that it runs under: it registers with the outer keeper by
 //! a mark, has the service confirm that the outer claim still holds, and shares its token. The outer keeper
-//! keeps the hold for as long as the mark exists.
+//! keeps the hold for as long as the mark exists: until the nested run removes it, or all who have it are dead, its command
+//! included.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::environment::HeldRecord;
-use crate::backend::{Backend, Claim};
+use crate::backend::{Backend, Claim, cause};
 use crate::clock::now;
 use crate::lock::{
     ClaimId, ClaimState, Error, ErrorKind, Grant, Granted, LockName, Mode, Moment, Request, Result,
@@ -25,8 +27,9 @@ struct NestedClaim {
     since: Moment,
     /// The claim on the other names, if there are any.
     rest: Option<Arc<dyn Claim>>,
-    #[expect(dead_code, reason = "the marks last as long as the claim")]
     marks: Vec<Mark>,
+    /// The name of the service.
+    backend: &'static str,
 }
 
 /// The claims that a process with these outer holds on the service `identity` runs under.
@@ -84,7 +87,13 @@ pub async fn enter(
     };
     let claim: Arc<dyn Claim> = match rest {
         Some(rest) if marks.is_empty() => rest,
-        rest => Arc::new(NestedClaim { outer: granted, since, rest, marks }),
+        rest => Arc::new(NestedClaim {
+            outer: granted,
+            since,
+            rest,
+            marks,
+            backend: backend.capabilities().backend,
+        }),
     };
     Ok(Entered { claim, own, under })
 }
@@ -185,13 +194,52 @@ impl Claim for NestedClaim {
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        match &self.rest {
+        let left = match &self.rest {
             Some(rest) => rest.leave(succeeded, deadline).await,
             None => Ok(()),
-        }
+        };
+        self.marks.iter().for_each(Mark::remove);
+        left
     }
 
-    fn anchors(&self) -> Result<Vec<std::os::fd::OwnedFd>> {
-        self.rest.as_ref().map_or_else(|| Ok(Vec::new()), |rest| rest.anchors())
+    fn anchors(&self) -> Result<Vec<OwnedFd>> {
+        let mut anchors = self.rest.as_ref().map_or_else(|| Ok(Vec::new()), |rest| rest.anchors())?;
+        for mark in &self.marks {
+            let failed = |error| {
+                let why = cause::said(&error);
+                Error::new(ErrorKind::System, self.backend, "anchor the mark", None, why)
+            };
+            anchors.push(mark.anchor().map_err(failed)?);
+        }
+        Ok(anchors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervise::mark::MarkBoard;
+
+    fn claim_with_a_mark(board: &MarkBoard) -> NestedClaim {
+        let mark = board.address().and_then(|address| address.set()).expect("a mark");
+        NestedClaim { outer: Vec::new(), since: now(), rest: None, marks: vec![mark], backend: "file" }
+    }
+
+    #[tokio::test]
+    async fn anchors_keep_the_mark_until_it_is_left() {
+        let board = MarkBoard::new().expect("a memfd");
+        let killed = claim_with_a_mark(&board);
+        let tree = killed.anchors().expect("anchors");
+        drop(killed);
+        assert!(!board.try_clear(), "its tree lives");
+        drop(tree);
+        board.cleared().await.expect("cleared");
+
+        let board = MarkBoard::new().expect("a memfd");
+        let ended = claim_with_a_mark(&board);
+        let daemon = ended.anchors().expect("anchors");
+        ended.leave(true, Moment::NEVER).await.expect("left");
+        assert!(board.try_clear(), "a daemon does not keep it");
+        drop(daemon);
     }
 }

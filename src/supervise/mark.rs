@@ -1,4 +1,4 @@
-//! Marks that the kernel drops when their process dies.
+//! Marks that the kernel drops when the processes die that have them.
 //!
 //! A keeper owns a [`MarkBoard`]: an anonymous file that other processes of the same user reach through
 //! /proc. A nested dlock sets a mark by taking a shared flock(2) on its own open file description of it; the
@@ -27,9 +27,12 @@ pub struct MarkAddress {
     inode: u64,
 }
 
-/// A mark, until it is dropped or its process dies.
+/// A mark, until it is removed, or until nobody has it or an anchor of it any more.
 #[derive(Debug)]
-pub struct Mark(#[expect(dead_code, reason = "the open descriptor is the mark")] OwnedFd);
+pub struct Mark(OwnedFd);
+
+/// How often removing a mark is tried: one that stays by mistake keeps the hold.
+const REMOVALS: usize = 8;
 
 impl MarkBoard {
     /// A new board without marks.
@@ -63,6 +66,18 @@ impl MarkBoard {
             })?;
             told.await.map_err(io::Error::other)
         }
+    }
+}
+
+impl Mark {
+    /// Another descriptor of it, which keeps it as well.
+    pub fn anchor(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+
+    /// Removes it, whoever has an anchor.
+    pub fn remove(&self) {
+        let _is_removed = (0..REMOVALS).any(|_| flock(&self.0, FlockOperation::Unlock).is_ok());
     }
 }
 

@@ -1,9 +1,13 @@
 //! Runs inside runs, and waits that would never end.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 
 use crate::support::TestEnv;
-use crate::support::wait::until_true;
+use crate::support::process::{self, is_alive, is_stopped, look};
+use crate::support::scripts::Overlap;
+use crate::support::wait::{let_pass, until_true};
 
 const RUN: &str = r#""$dlock" run --endpoint "$locks""#;
 
@@ -44,7 +48,7 @@ fn a_background_nested_run_keeps_the_hold_beyond_its_parent() {
     env.await_line("ready");
     let keeper = outer.keeper();
     until_true("the end of the outer command", || {
-        crate::support::process::children(keeper).iter().all(|p| p.name == "dlock")
+        process::children(keeper).iter().all(|p| p.name == "dlock")
     });
     env.assert_busy("x");
     assert!(!outer.has_ended());
@@ -72,7 +76,7 @@ fn a_nested_run_elsewhere_keeps_the_hold_when_the_outer_one_is_told_to_end() {
         let keeper = outer.keeper();
         let no_command = || {
             until_true("the end of the outer command", || {
-                crate::support::process::children(keeper).iter().all(|p| p.name == "dlock")
+                process::children(keeper).iter().all(|p| p.name == "dlock")
             });
         };
         if command_ends_first {
@@ -105,7 +109,7 @@ fn a_nested_run_elsewhere_keeps_the_hold_beyond_its_front() {
     let keeper = outer.keeper();
     own_gate.open();
     until_true("the end of the outer command", || {
-        crate::support::process::children(keeper).iter().all(|p| p.name == "dlock")
+        process::children(keeper).iter().all(|p| p.name == "dlock")
     });
     outer.signal(Signal::KILL);
     drop(outer.finish());
@@ -122,6 +126,45 @@ fn a_killed_nested_run_does_not_keep_the_hold() {
     let script = "RUN --name x -- sh -c 'echo up >ready; exec sleep 1000' & \
                   until [ -s ready ]; do sleep 0.01; done; { kill -9 $!; wait; } 2>/dev/null; exit 4";
     under_x(&env, &[], script).silently(4);
+    env.assert_free("x");
+}
+
+#[test]
+fn a_nested_tree_that_lives_keeps_the_hold_when_its_keeper_is_dead() {
+    let env = TestEnv::new();
+    let nested = "setsid sleep 1000 & echo $! >member; echo $PPID >keeper; wait";
+    let script = format!(
+        "{RUN} --name x -- sh -c '{nested}' >/dev/null 2>&1 & echo $! >front; \
+         until [ -s keeper ]; do sleep 0.01; done; exit 4"
+    );
+    let outer = env.start(&mut env.run(["--name", "x", "--", "bash", "-c", &script]));
+    let pid_in = |file: &str| env.await_line(file).parse::<i32>().expect("a pid");
+    let (keeper, member, front) = (pid_in("keeper"), pid_in("member"), pid_in("front"));
+    process::await_told(keeper);
+    let outer_keeper = outer.keeper();
+    until_true("the end of the outer command", || {
+        process::children(outer_keeper).iter().all(|p| p.name == "dlock")
+    });
+    let (overlap, words) = Overlap::words(&env, &[look(member).expect("the member")]);
+    let waiter = env.start(env.run(["--name", "x", "--"]).args(words));
+    env.await_waiters("x", 1);
+    // A front that somebody traces is held up where a stopped one would be woken by its keeper's death.
+    let mut tracer = env.start(env.command("strace").args(["-o", "/dev/null", "-p", &front.to_string()]));
+    until_true("a tracer", || tracer.err_so_far().contains("attached") || tracer.has_ended());
+    assert!(!tracer.has_ended(), "strace may not trace here: {}", tracer.err_so_far());
+    tracer.signal(Signal::STOP);
+    until_true("a tracer that holds it up", || is_stopped(tracer.pid()));
+    process::signal(keeper, Signal::KILL);
+    until_true("the end of the keeper", || !is_alive(keeper));
+    // In which the waiter would start.
+    let_pass(Duration::from_millis(300));
+    assert!(is_alive(member), "the front acted");
+    assert!(!env.exists("overlap"), "the waiter started");
+    tracer.signal(Signal::KILL);
+    assert_eq!(waiter.finish().code(), Some(0));
+    overlap.assert_none(&env);
+    outer.finish().silently(4);
+    drop(tracer.finish());
     env.assert_free("x");
 }
 
