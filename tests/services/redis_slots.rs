@@ -96,6 +96,19 @@ fn whoever_waits_for_the_last_keeps_the_first_and_gives_it_back() {
 }
 
 #[test]
+fn what_is_held_is_given_back_though_a_node_does_not_answer() {
+    let nodes = cluster();
+    let env = env_at(format!("redis+cluster://127.0.0.1:{}", nodes[0].port()));
+    let (first, last) = names("silent");
+    nodes[2].freeze();
+    let both = ["--name", &last, "--name", &first, "--ttl", "60s"];
+    let given_up = env.finish(&mut env.run([&both[..], &["--wait", "2s", "--", "true"]].concat()));
+    assert_eq!(given_up.code(), Some(69), "{}", given_up.err);
+    env.assert_free(&first);
+    nodes[2].thaw();
+}
+
+#[test]
 fn opposite_orders_never_wait_for_each_other() {
     let (env, (first, last)) = (env(), names("opposite"));
     let script = r#"for i in 1 2 3 4 5; do run -q --wait 60s --name "$0" --name "$1" -- sh -c 'mkdir in && rmdir in' || exit; done"#;

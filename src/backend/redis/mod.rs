@@ -175,8 +175,8 @@ impl Backend for RedisBackend {
 
     async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
         let Request { names, id, holder, .. } = request;
-        let gone = wire::evict(&self.service, &self.naming, names, *id, Evict::Force, holder, deadline).await;
-        gone.map(drop).during(NAME, "leave the queue", names.first())
+        let gone = wire::withdraw(&self.service, &self.naming, names, *id, holder, deadline).await;
+        gone.during(NAME, "leave the queue", names.first())
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::Value;
 
 use super::astray::KEEP_OUT;
@@ -87,6 +88,25 @@ pub(super) async fn evict(
         }
         return Ok(any);
     }
+}
+
+/// Removes the claim `id` from the queues of all of its `names`, at the same time: where some cannot be reached, the others
+/// are free.
+pub(super) async fn withdraw(
+    service: &Service,
+    naming: &Naming,
+    names: &[LockName],
+    id: ClaimId,
+    by: &Holder,
+    deadline: Moment,
+) -> FaultResult<()> {
+    let by = serde_json::to_string(by).unwrap_or_default();
+    let more = [word_for(Evict::Force).to_owned(), by, millis(KEEP_OUT), names.len().to_string()];
+    let leaving = slots(service, &keys_of(naming, names)?).into_iter().map(|keys| {
+        let step = on_queues(&EVICT, &keys, id, &more);
+        one(service, keys[0].slot, deadline, Patience::Deadline, step)
+    });
+    join_all(leaving).await.into_iter().try_for_each(|left| left.map(drop))
 }
 
 /// Has `script` change what is kept of the claim `id` in the queue of `name`; says whether it has found it.

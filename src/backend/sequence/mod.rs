@@ -49,8 +49,9 @@ struct Rollback(Option<Arc<Steps>>);
 /// Enters the parts in order as far as they are held at once, and goes on with the rest in the background, for as
 /// long as the claim exists. `parts` as from [`parts_by`], at least one.
 ///
-/// `deadline` bounds the whole call. Errors: those of [`PartBackend::enter`]; what had been entered is left again.
-/// Dropping the future leaves it in the background. A part that is refused later is an error of
+/// `deadline` bounds the whole call. Errors: those of [`PartBackend::enter`]. What had been entered is left again, but after
+/// a transient one: then the next attempt with the same id meets it, or whoever gives up withdraws it. Dropping the future
+/// leaves it in the background, so its id is not to be used again. A part that is refused later is an error of
 /// [`Claim::changed`], and stays one; [`Claim::leave`] then leaves the others.
 pub async fn enter(
     backend: Arc<dyn PartBackend>,
@@ -62,6 +63,10 @@ pub async fn enter(
     let mut rollback = Rollback(Some(Arc::clone(&steps)));
     while steps.may_advance() {
         if let Err(error) = steps.advance(deadline).await {
+            if error.is_transient() {
+                // What leaves would meet the next attempt.
+                rollback.0 = None;
+            }
             if let Some(undone) = rollback.begin() {
                 // What it does not come to by then it does in the background.
                 tokio::select! {

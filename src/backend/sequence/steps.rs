@@ -129,7 +129,10 @@ impl Steps {
             state = claim.changed(None) => state.ok(),
             () = self.clock.sleep_until(deadline) => None,
         };
-        if let Some(entered) = self.progress().entered.get_mut(at) {
+        // Whoever follows may have heard of it before, and is told nothing twice.
+        if let Some(entered) = self.progress().entered.get_mut(at)
+            && entered.state.is_none()
+        {
             entered.state = state;
         }
         Ok(())

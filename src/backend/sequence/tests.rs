@@ -19,6 +19,52 @@ struct Services {
     /// Attempts to enter fail, as if nobody answered.
     down: AtomicBool,
     entered: Mutex<Vec<String>>,
+    /// Who writes keeps withdrawals back.
+    withdrawing: tokio::sync::RwLock<()>,
+}
+
+/// One service, whose claims come late to say how they stand, and then cannot.
+#[derive(Debug)]
+struct Doubtful(Arc<Services>);
+
+#[derive(Debug)]
+struct DoubtfulClaim(Arc<dyn Claim>);
+
+#[async_trait]
+impl PartBackend for Doubtful {
+    fn backend(&self) -> &'static str {
+        self.0.backend()
+    }
+    async fn enter(&self, part: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
+        Ok(Arc::new(DoubtfulClaim(self.0.enter(part, deadline).await?)))
+    }
+    async fn withdraw(&self, part: &Request, deadline: Moment) -> Result<()> {
+        self.0.withdraw(part, deadline).await
+    }
+}
+
+#[async_trait]
+impl Claim for DoubtfulClaim {
+    fn ttl(&self) -> Option<Duration> {
+        self.0.ttl()
+    }
+    async fn changed(&self, _: Option<&ClaimState>) -> Result<ClaimState> {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Err(down("follow the queue"))
+    }
+    async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        self.0.renew(deadline).await
+    }
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
+        self.0.leave(succeeded, deadline).await
+    }
+    fn anchors(&self) -> Result<Vec<OwnedFd>> {
+        self.0.anchors()
+    }
+}
+
+fn down(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Unavailable, "memory", operation, None, "down")
 }
 
 #[async_trait]
@@ -28,12 +74,13 @@ impl PartBackend for Services {
     }
     async fn enter(&self, part: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         if self.down.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Unavailable, "memory", "join the queue", None, "down"));
+            return Err(down("join the queue"));
         }
         self.entered.lock().expect("not poisoned").push(part.names[0].to_string());
         self.client(&part.names[0]).enter(part, deadline).await
     }
     async fn withdraw(&self, part: &Request, deadline: Moment) -> Result<()> {
+        let _open = self.withdrawing.read().await;
         let name = &part.names[0];
         self.client(name).evict(name, part.id, Evict::Force, &part.holder, deadline).await.map(drop)
     }
@@ -43,7 +90,8 @@ impl Services {
     fn new() -> Arc<Self> {
         let clock = Clock::Runtime(tokio::time::Instant::now());
         let servers = ["a", "b", "c"].map(|text| (name(text), MemoryServer::new(clock))).into();
-        Arc::new(Self { clock, servers, down: AtomicBool::new(false), entered: Mutex::default() })
+        let (down, entered, withdrawing) = (AtomicBool::new(false), Mutex::default(), Default::default());
+        Arc::new(Self { clock, servers, down, entered, withdrawing })
     }
     fn client(&self, name: &LockName) -> MemoryBackend {
         MemoryBackend::connect(&self.servers[name])
@@ -263,6 +311,43 @@ async fn a_service_that_is_down_when_its_turn_comes_is_asked_again() {
     };
     let claim = tokio::time::timeout(TTL, still(claim)).await.expect("holds in the end");
     claim.leave(false, services.soon()).await.expect("leaves");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_failed_takes_nothing_from_the_next_one() {
+    let services = Services::new();
+    let asked = request(1, &["a", "b"]);
+    services.servers[&name("b")].freeze();
+    let failed = services.take(&asked).await.expect_err("b does not answer");
+    assert!(failed.is_transient());
+    let kept_back = services.withdrawing.write().await;
+    services.servers[&name("b")].thaw();
+    let claim = services.take(&asked).await.expect("enters");
+    let state = ClaimState::Held(held(&claim).await);
+    drop(kept_back);
+    for text in ["a", "b"] {
+        assert_eq!(services.queue(text).await, (vec![id(1)], vec![]), "{text}");
+    }
+    assert_eq!(claim.changed(None).await.expect("answers"), state);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_heard_of_a_part_outlives_a_late_look_that_failed() {
+    let services = Services::new();
+    let asked = request(1, &["a"]);
+    let parts = parts_by(&asked, |place| asked.names[place].clone());
+    let backend = Arc::new(Doubtful(Arc::clone(&services)));
+    let steps = Arc::new(Steps::new(backend, parts, services.clock));
+    let advancing = tokio::spawn({
+        let (steps, deadline) = (Arc::clone(&steps), services.soon());
+        async move { steps.advance(deadline).await }
+    });
+    assert_eq!(services.queue("a").await.0, [id(1)]);
+    let told = services.hold("a", 1).await.changed(None).await.expect("answers");
+    assert!(matches!(told, ClaimState::Held(_)));
+    steps.progress().entered[0].state = Some(told.clone());
+    advancing.await.expect("no panic").expect("it has entered");
+    assert_eq!(steps.progress().entered[0].state, Some(told));
 }
 
 #[tokio::test(start_paused = true)]
