@@ -215,7 +215,7 @@ pub trait Claim: Debug + Send + Sync {
 
     /// With `None` the present state, promptly; else resolves when the state differs from `seen`.
     ///
-    /// An error is not a state: call again with the same `seen`. Dropping the future anywhere loses nothing
+    /// An error is not a state: call again with the same `seen`, unless it [is final](Error::is_final). Dropping the future anywhere loses nothing
     /// (C06).
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState>;
 

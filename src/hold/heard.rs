@@ -10,7 +10,7 @@ use super::health::tell_ttl;
 use super::job::Notice;
 use super::nested::Entered;
 use crate::lease::RenewalResult;
-use crate::lock::{ClaimState, Error, ErrorKind, Moment, Result, Verb};
+use crate::lock::{ClaimState, Error, Moment, Result, Verb};
 use crate::supervise::caller::{FromCaller, Heard};
 
 /// Between two attempts to read how a claim stands.
@@ -76,12 +76,11 @@ impl Driver<'_> {
     }
 
     /// A claim whose state cannot be read is asked again; only renewals decide about its life. One that will never
-    /// be held, because a further lock of it was refused when its turn came, is refused. So is one that has no lease and
+    /// hold, because a lock of it was refused when its turn came, is refused. So is one that has no lease and
     /// fails for good while it waits: nothing else would end its wait.
     pub(super) fn state_failed(&mut self, error: Error) -> Option<Event> {
         let leased = self.context.job.backend.capabilities().leased;
-        let refused = matches!(error.kind, ErrorKind::Mismatch | ErrorKind::Deadlock)
-            || (!leased && !error.is_transient());
+        let refused = error.is_final || (!leased && !error.is_transient());
         if refused && self.context.machine.held_at().is_none() {
             return Some(Event::Refused(error));
         }

@@ -57,6 +57,8 @@ pub struct Error {
     pub reason: Reason,
     /// Nobody answered: what was asked for may have been done, or may be done later.
     pub unanswered: bool,
+    /// The claim that waits was refused and will never hold, which does not follow from the kind.
+    pub is_final: bool,
 }
 
 impl Error {
@@ -68,7 +70,8 @@ impl Error {
         lock: Option<&LockName>,
         reason: impl Into<Reason>,
     ) -> Self {
-        Self { kind, operation, backend, lock: lock.cloned(), reason: reason.into(), unanswered: false }
+        let (lock, reason) = (lock.cloned(), reason.into());
+        Self { kind, operation, backend, lock, reason, unanswered: false, is_final: false }
     }
 
     /// Whether trying again may help.

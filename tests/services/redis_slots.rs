@@ -109,6 +109,26 @@ fn what_is_held_is_given_back_though_a_node_does_not_answer() {
 }
 
 #[test]
+fn a_right_that_is_missing_when_the_turn_has_come_ends_the_wait() {
+    let nodes = cluster();
+    let env = env_at(format!("redis+cluster://127.0.0.1:{}", nodes[0].port()));
+    let (first, last) = names("denied");
+    let holder = env.held(&["--name", &first]);
+    let both = ["--name", &last, "--name", &first, "-v"];
+    let waiter = env.hold(&both);
+    until_true("a waiter", || waiter.running.err_so_far().contains("waiting for"));
+    let denied = redis::raw(nodes[2].port(), &["ACL", "SETUSER", "default", "resetkeys", "~other"]);
+    assert_eq!(denied, "+OK\r\n");
+    done(holder);
+    let said = format!("cannot join the queue of {last} (redis)");
+    for ended in [waiter.running.finish(), env.finish(&mut env.run([&both[..], &["--", "true"]].concat()))] {
+        assert_eq!(ended.code(), Some(77), "{}", ended.err);
+        assert!(ended.err.contains(&said) && ended.err.contains("NOPERM"), "{}", ended.err);
+        env.assert_free(&first);
+    }
+}
+
+#[test]
 fn opposite_orders_never_wait_for_each_other() {
     let (env, (first, last)) = (env(), names("opposite"));
     let script = r#"for i in 1 2 3 4 5; do run -q --wait 60s --name "$0" --name "$1" -- sh -c 'mkdir in && rmdir in' || exit; done"#;

@@ -19,7 +19,7 @@ use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, Publisher, Source, patience};
 use crate::backend::fault::{During, Fault, FaultResult};
 use crate::clock::Alarm;
-use crate::lock::{ClaimState, LossReason, Moment, Result};
+use crate::lock::{ClaimState, Error, ErrorKind, LossReason, Moment, Result};
 
 #[derive(Debug)]
 struct Shared {
@@ -324,7 +324,9 @@ impl Source for Shared {
             Cause::Asked => self.find_out(self.soon()).await.map(drop),
             Cause::Notified | Cause::Due => self.trouble.borrow().clone().map_or(Ok(()), Err),
         };
-        self.named(looked, "follow the queue")
+        // A claim that could not enter yet, behind another program, and now may not: kinds do not mix.
+        let refused = |error: Error| Error { is_final: error.kind == ErrorKind::Mismatch, ..error };
+        self.named(looked, "follow the queue").map_err(refused)
     }
 }
 

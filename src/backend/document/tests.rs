@@ -288,6 +288,20 @@ async fn a_foreign_item_is_waited_for_and_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_waits_behind_a_foreign_item_is_refused_if_another_kind_comes_first() {
+    let scene = Scene::new();
+    scene.fake.write("a", b"theirs");
+    let waiter = scene.enter(1).await.expect("waits");
+    let seen = state(&waiter).await;
+    scene.fake.forget("a");
+    let slots = Mode::Slots(std::num::NonZeroU32::MIN);
+    let other = Request { mode: slots, ..request(2, &["a"]) };
+    let _other = scene.client().enter(&other, scene.soon()).await.expect("enters");
+    let refused = waiter.changed(Some(&seen)).await.expect_err("kinds do not mix");
+    assert_eq!((refused.kind, refused.is_final), (ErrorKind::Mismatch, true));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_foreign_item_is_removed_by_force() {
     let scene = Scene::new();
     scene.fake.write("a", b"mine");

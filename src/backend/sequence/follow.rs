@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::steps::{CLEANING, Steps};
 use crate::backend::Claim;
 use crate::clock::Clock;
-use crate::lock::{ClaimState, Moment, Result};
+use crate::lock::{ClaimState, Error, Moment, Result};
 
 /// Between two attempts to enter or to follow.
 const RETRY: Duration = Duration::from_millis(250);
@@ -50,7 +50,10 @@ pub(super) async fn follow(steps: Arc<Steps>) {
                         not_before = steps.clock.now() + RETRY;
                         steps.tell(|news| news.trouble = Some(error));
                     }
-                    Err(error) => steps.tell(|news| news.refused = Some(error)),
+                    Err(error) => {
+                        let error = Error { is_final: true, ..error };
+                        steps.tell(|news| news.refused = Some(error));
+                    }
                 }
             }
         }

@@ -52,7 +52,7 @@ struct Rollback(Option<Arc<Steps>>);
 /// `deadline` bounds the whole call. Errors: those of [`PartBackend::enter`]. What had been entered is left again, but after
 /// a transient one: then the next attempt with the same id meets it, or whoever gives up withdraws it. Dropping the future
 /// leaves it in the background, so its id is not to be used again. A part that is refused later is an error of
-/// [`Claim::changed`], and stays one; [`Claim::leave`] then leaves the others.
+/// [`Claim::changed`], a final one, and stays it; [`Claim::leave`] then leaves the others.
 pub async fn enter(
     backend: Arc<dyn PartBackend>,
     parts: Vec<Part>,
@@ -163,6 +163,10 @@ impl Claim for Sequence {
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        let refused = self.steps.news.borrow().refused.clone();
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
         let mut renewing = JoinSet::new();
         for (at, claim) in self.steps.present() {
             renewing.spawn(async move { (at, claim.renew(deadline).await) });

@@ -18,6 +18,8 @@ struct Services {
     servers: HashMap<LockName, Arc<MemoryServer>>,
     /// Attempts to enter fail, as if nobody answered.
     down: AtomicBool,
+    /// They are refused.
+    denied: AtomicBool,
     entered: Mutex<Vec<String>>,
     /// Who writes keeps withdrawals back.
     withdrawing: tokio::sync::RwLock<()>,
@@ -76,6 +78,9 @@ impl PartBackend for Services {
         if self.down.load(Ordering::Relaxed) {
             return Err(down("join the queue"));
         }
+        if self.denied.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Denied, "memory", "join the queue", None, "no right"));
+        }
         self.entered.lock().expect("not poisoned").push(part.names[0].to_string());
         self.client(&part.names[0]).enter(part, deadline).await
     }
@@ -90,8 +95,9 @@ impl Services {
     fn new() -> Arc<Self> {
         let clock = Clock::Runtime(tokio::time::Instant::now());
         let servers = ["a", "b", "c"].map(|text| (name(text), MemoryServer::new(clock))).into();
-        let (down, entered, withdrawing) = (AtomicBool::new(false), Mutex::default(), Default::default());
-        Arc::new(Self { clock, servers, down, entered, withdrawing })
+        let (down, denied) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (entered, withdrawing) = (Mutex::default(), tokio::sync::RwLock::default());
+        Arc::new(Self { clock, servers, down, denied, entered, withdrawing })
     }
     fn client(&self, name: &LockName) -> MemoryBackend {
         MemoryBackend::connect(&self.servers[name])
@@ -281,6 +287,22 @@ async fn a_part_that_is_refused_later_is_an_error_and_leaves_the_rest() {
     };
     assert_eq!(refused.kind, ErrorKind::Mismatch);
     assert_eq!(services.queue("a").await, (vec![], vec![]));
+    claim.leave(false, services.soon()).await.expect("leaves");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_denied_later_ends_the_wait() {
+    let services = Services::new();
+    let first = services.hold("a", 2).await;
+    let claim = services.take(&request(1, &["a", "b"])).await.expect("waits");
+    let seen = claim.changed(None).await.expect("answers");
+    services.denied.store(true, Ordering::Relaxed);
+    first.leave(false, services.soon()).await.expect("leaves");
+    let refused = claim.changed(Some(&seen)).await.expect_err("it may not");
+    assert_eq!((refused.kind, refused.is_final), (ErrorKind::Denied, true));
+    assert_eq!(services.queue("a").await, (vec![], vec![]));
+    let renewed = claim.renew(services.soon()).await.expect_err("there is nothing to renew");
+    assert_eq!(renewed.kind, ErrorKind::Denied);
     claim.leave(false, services.soon()).await.expect("leaves");
 }
 
