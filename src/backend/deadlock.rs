@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
+use super::fault::{Fault, FaultResult};
 use super::record::Record;
 use crate::lock::deadlock::{Graph, Member};
-use crate::lock::{ClaimId, LockName, Request};
+use crate::lock::{ClaimId, ErrorKind, LockName, Request};
 
 /// A living entry of a queue.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ pub trait Queues: Sync {
     /// The order of arrival.
     type Order: Ord + Send + Sync;
     /// Why something cannot be read.
-    type Fault: Send;
+    type Fault: Send + Sync + Clone + Into<Fault>;
 
     /// The claims that run inside others, with their names.
     async fn nested(&self) -> Result<BTreeMap<ClaimId, Vec<LockName>>, Self::Fault>;
@@ -54,27 +55,64 @@ pub trait Queues: Sync {
 
 /// The sentence about the cycle of waits that `request`, which waits, closes.
 ///
-/// Errors: those of reading. Dropping the future leaves nothing behind.
+/// Of what this user may not read, or nobody can, cannot be told whether it belongs to a cycle: the search goes on without it.
+///
+/// Errors: those of reading that are transient. Dropping the future leaves nothing behind.
 pub async fn search<Q: Queues>(service: &Q, request: &Request) -> Result<Option<String>, Q::Fault> {
-    let nested = service.nested().await?;
+    let nested = unless_refused(service.nested().await)?.unwrap_or_default();
     let mut queues: BTreeMap<LockName, Vec<Queued<Q::Order>>> = BTreeMap::new();
+    let mut refused: BTreeSet<LockName> = BTreeSet::new();
     let mut unread: BTreeSet<LockName> = request.names.iter().cloned().collect();
     unread.extend(nested.values().flatten().cloned());
     while !unread.is_empty() {
         let names: Vec<LockName> = std::mem::take(&mut unread).into_iter().collect();
-        let read = service.read(&names).await?;
-        unread.extend(read.iter().flatten().flat_map(|queued| &queued.names).cloned());
-        queues.extend(names.into_iter().zip(read));
-        unread.retain(|name| !queues.contains_key(name));
+        let read = read_what_can_be(service, &names).await?;
+        unread.extend(read.iter().flatten().flatten().flat_map(|queued| &queued.names).cloned());
+        refused.extend(
+            names.iter().zip(&read).filter(|(_, queue)| queue.is_none()).map(|(name, _)| name.clone()),
+        );
+        queues.extend(names.into_iter().zip(read).filter_map(|(name, queue)| Some((name, queue?))));
+        unread.retain(|name| !queues.contains_key(name) && !refused.contains(name));
     }
     for (id, names) in &nested {
-        let stands =
-            |name: &LockName| queues.get(name).is_some_and(|queue| queue.iter().any(|q| q.id == *id));
-        if !names.iter().any(stands) {
-            service.forget(*id).await?;
+        let may_stand = |name: &LockName| {
+            refused.contains(name) || queues.get(name).is_some_and(|queue| queue.iter().any(|q| q.id == *id))
+        };
+        if !names.iter().any(may_stand) {
+            unless_refused(service.forget(*id).await)?;
         }
     }
     Ok(cycle(&queues, request.id))
+}
+
+/// The refusal that follows from what a search found.
+pub fn refuse_cycle(found: Option<String>) -> FaultResult<()> {
+    found.map_or(Ok(()), |cycle| Err(Fault::new(ErrorKind::Deadlock, format!("it would never end: {cycle}"))))
+}
+
+/// The queues of `names`, in their order; `None` of one that cannot be read.
+async fn read_what_can_be<Q: Queues>(
+    service: &Q,
+    names: &[LockName],
+) -> Result<Vec<Option<Vec<Queued<Q::Order>>>>, Q::Fault> {
+    if let Some(all) = unless_refused(service.read(names).await)? {
+        return Ok(all.into_iter().map(Some).collect());
+    }
+    let mut each = Vec::with_capacity(names.len());
+    for name in names {
+        let read = unless_refused(service.read(std::slice::from_ref(name)).await)?;
+        each.push(read.and_then(|queues| queues.into_iter().next()));
+    }
+    Ok(each)
+}
+
+/// What came out, or `None` if that was refused for good.
+fn unless_refused<T, F: Clone + Into<Fault>>(answer: Result<T, F>) -> Result<Option<T>, F> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(fault) if fault.clone().into().kind.is_transient() => Err(fault),
+        Err(_) => Ok(None),
+    }
 }
 
 /// The sentence about the cycle of waits that the claim `id` closes among `queues`, of which each is in order. Only entries
@@ -94,7 +132,6 @@ pub fn cycle<P: Ord>(queues: &BTreeMap<LockName, Vec<Queued<P>>>, id: ClaimId) -
 mod tests {
     use super::*;
     use crate::lock::Mode;
-    use std::convert::Infallible;
     use std::sync::Mutex;
 
     fn id(n: u8) -> ClaimId {
@@ -112,19 +149,23 @@ mod tests {
         queues: BTreeMap<LockName, Vec<Entry>>,
         nested: BTreeMap<ClaimId, Vec<LockName>>,
         read: Mutex<Vec<LockName>>,
+        denied: Vec<LockName>,
         forgotten: Mutex<Vec<ClaimId>>,
     }
 
     #[async_trait]
     impl Queues for Fake {
         type Order = u8;
-        type Fault = Infallible;
+        type Fault = Fault;
 
-        async fn nested(&self) -> Result<BTreeMap<ClaimId, Vec<LockName>>, Infallible> {
+        async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {
             Ok(self.nested.clone())
         }
 
-        async fn read(&self, names: &[LockName]) -> Result<Vec<Vec<Queued<u8>>>, Infallible> {
+        async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<u8>>>> {
+            if names.iter().any(|name| self.denied.contains(name)) {
+                return Err(Fault::new(ErrorKind::Denied, "no right"));
+            }
             self.read.lock().expect("whole").extend_from_slice(names);
             let queued = |(n, place, names, inside): &Entry| Queued {
                 id: id(*n),
@@ -141,7 +182,7 @@ mod tests {
             Ok(names.iter().map(queue).collect())
         }
 
-        async fn forget(&self, id: ClaimId) -> Result<(), Infallible> {
+        async fn forget(&self, id: ClaimId) -> FaultResult<()> {
             self.forgotten.lock().expect("whole").push(id);
             Ok(())
         }
@@ -172,13 +213,13 @@ mod tests {
         ];
         let nested = [(id(3), vec![name("b")]), (id(4), vec![name("a")]), (id(5), vec![name("a")])];
         let (queues, nested) = (queues.into(), nested.into());
-        Fake { queues, nested, read: Mutex::default(), forgotten: Mutex::default() }
+        Fake { queues, nested, read: Mutex::default(), denied: Vec::new(), forgotten: Mutex::default() }
     }
 
     #[tokio::test]
     async fn the_later_of_two_finds_the_cycle_that_they_close() {
         let fake = crossed();
-        let cycle = search(&fake, &request(4, &["a"])).await.expect("infallible").expect("a cycle");
+        let cycle = search(&fake, &request(4, &["a"])).await.expect("reads").expect("a cycle");
         assert_eq!(cycle, "4 waits for a behind 1, 1 runs 3, 3 waits for b behind 2, 2 runs 4");
         assert_eq!(
             search(&crossed(), &request(3, &["b"])).await,
@@ -188,9 +229,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_may_not_be_read_is_left_out_and_kept() {
+        let mut fake = crossed();
+        fake.nested.extend([(id(6), vec![name("z")]), (id(7), vec![name("y")])]);
+        fake.denied = vec![name("y"), name("z")];
+        let cycle = search(&fake, &request(4, &["a"])).await.expect("goes on").expect("a cycle");
+        assert!(cycle.starts_with("4 waits for a behind 1"), "{cycle}");
+        assert_eq!(*fake.forgotten.lock().expect("whole"), [id(5)], "of the others nothing is known");
+        fake.denied = vec![name("b")];
+        assert_eq!(search(&fake, &request(4, &["a"])).await, Ok(None), "cannot tell");
+    }
+
+    #[tokio::test]
     async fn what_matters_is_read_once_and_what_is_gone_is_forgotten() {
         let fake = crossed();
-        search(&fake, &request(4, &["a"])).await.expect("infallible");
+        search(&fake, &request(4, &["a"])).await.expect("reads");
         let read: Vec<String> = fake.read.lock().expect("whole").iter().map(ToString::to_string).collect();
         assert_eq!(read, ["a", "b", "c"]);
         assert_eq!(*fake.forgotten.lock().expect("whole"), [id(5)]);

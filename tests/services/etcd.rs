@@ -2,9 +2,11 @@
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 use crate::servers::Site as _;
 use crate::servers::etcd::{self, Etcd};
@@ -216,4 +218,27 @@ fn a_holder_survives_the_compaction_of_what_it_watches() {
     let finished = running.finish();
     assert_eq!(finished.code(), Some(0), "{}", finished.err);
     env.assert_free("x");
+}
+
+#[test]
+fn a_waiter_for_more_slots_than_a_transaction_can_prove_taken_is_not_superseded() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let env = env(etcd.endpoint());
+    let prefix = env.service().prefix.clone().unwrap_or_default();
+    let puts: Vec<String> = (1..=128).map(|n| format!("put {prefix}x/slot/{n} taken")).collect();
+    let mut taking = etcd.ctl(&["txn"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts");
+    let words = format!("\n{}\n\n\n", puts.join("\n"));
+    taking.stdin.take().expect("a pipe").write_all(words.as_bytes()).expect("it reads");
+    assert!(taking.wait().expect("ends").success());
+    let options = ["--name", "x", "--slots", "128", "--supersede"];
+    let older = env.hold(&options);
+    env.await_waiters("x", 128);
+    let newer = env.finish(env.run(options).args(["--wait", "2s", "--", "true"]));
+    assert_eq!(newer.code(), Some(75), "{}", newer.err);
+    assert_eq!(env.waiters("x"), 128);
+    older.running.signal(Signal::TERM);
+    assert_eq!(older.running.finish().signal(), Some(Signal::TERM.as_raw()));
 }

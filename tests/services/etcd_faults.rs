@@ -11,7 +11,7 @@ use crate::etcd::{available, env};
 use crate::servers::etcd::Etcd;
 use crate::servers::free_port;
 use crate::servers::proxy::{Conduct, Proxy};
-use crate::support::wait::let_pass;
+use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv, within};
 
 /// A port whose packets are dropped: nobody takes connections off a queue that is full.
@@ -287,4 +287,52 @@ fn a_right_that_is_missing_is_named() {
         TestEnv::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
     let mut command = as_ci(env.run(["--name", "x", "--", "true"]));
     env.finish(&mut command).failed(77, &["permission denied", r#"begin with "x\u{1}""#, "grant readwrite"]);
+}
+
+#[test]
+fn a_nested_run_needs_no_right_to_the_queues_of_others() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    for words in [
+        &["user", "add", "root:admin"] as &[&str],
+        &["user", "add", "ci:secret"],
+        &["role", "add", "a"],
+        &["role", "grant-permission", "--prefix", "a", "readwrite", "a/"],
+        &["role", "grant-permission", "--prefix", "a", "readwrite", "a\u{1}"],
+        &["role", "grant-permission", "--prefix", "a", "readwrite", "\u{1}"],
+        &["user", "grant-role", "ci", "a"],
+        &["auth", "enable"],
+    ] {
+        etcd.ask(words);
+    }
+    let env =
+        TestEnv::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
+    let start = |names: &[&str], script: &str| {
+        let mut command = env.run(names);
+        command.args(["--", "sh", "-c", script]);
+        env.start(command.env("DLOCK_USER", "root").env("DLOCK_PASSWORD", "admin"))
+    };
+    let entries = |name: &str| {
+        let words = ["--user", "root:admin", "get", "--prefix", "--keys-only", &format!("{name}/")];
+        etcd.ask(&words).split_whitespace().count()
+    };
+    let gate = env.gate("gate");
+    let holder = start(&["--name", "a", "--name", "b"], "echo up >up; read _ <gate");
+    env.await_line("up");
+    let nested = r#""$dlock" run --endpoint "$locks" -v"#;
+    let others = start(&["--name", "c"], &format!("{nested} --name b -- true"));
+    until_true("a waiter", || others.err_so_far().contains("waiting for b"));
+    let as_ci = format!("DLOCK_USER=ci DLOCK_PASSWORD=secret {nested} --name a --wait 3s -- true");
+    let own = start(&["--name", "d"], &format!("{as_ci}; echo $? >code"));
+    until_true("a waiter", || own.err_so_far().contains("waiting for a") || env.exists("code"));
+    assert_eq!(entries("a"), 2, "{}", own.err_so_far());
+    let ended = own.finish();
+    assert_eq!(env.read("code"), "75\n", "{}", ended.err);
+    assert_eq!(entries("a"), 1);
+    gate.open();
+    for ended in [holder.finish(), others.finish()] {
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    }
 }

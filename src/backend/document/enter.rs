@@ -6,15 +6,21 @@ use super::arrive::{self, Own};
 use super::claim::DocumentClaim;
 use super::client::Queues;
 use super::deadlock;
-use crate::backend::fault::{Fault, FaultResult};
-use crate::lock::{ErrorKind, Moment, Request};
+use crate::backend::deadlock::refuse_cycle;
+use crate::backend::fault::FaultResult;
+use crate::lock::{Moment, Request};
 
 /// Enters the queue of one lock. Whoever cannot, behind a foreign holder, tries again with each look.
 pub(super) async fn enter(queues: &Queues, own: Own, deadline: Moment) -> FaultResult<Arc<DocumentClaim>> {
     let begun = queues.clock.now();
     let entered = arrive::attempt(queues, &own, deadline).await?;
     let claim = DocumentClaim::new(queues, own, entered, begun);
-    claim.check_deadlock(deadline).await?;
+    if let Err(fault) = claim.check_deadlock(deadline).await {
+        if !fault.kind.is_transient() {
+            claim.send_leave(false, deadline).await?;
+        }
+        return Err(fault);
+    }
     Ok(claim)
 }
 
@@ -28,8 +34,6 @@ impl DocumentClaim {
         }
         deadlock::announce(self.queues(), own, deadline).await?;
         let whole = Request { names: own.all.clone(), ..own.request.clone() };
-        let Some(cycle) = deadlock::search(self.queues(), &whole, deadline).await? else { return Ok(()) };
-        self.send_leave(false, deadline).await?;
-        Err(Fault::new(ErrorKind::Deadlock, format!("it would never end: {cycle}")))
+        deadlock::search(self.queues(), &whole, deadline).await.and_then(refuse_cycle)
     }
 }

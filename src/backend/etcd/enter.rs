@@ -79,7 +79,10 @@ pub(super) async fn enter(
     attempt.check_size()?;
     let (ttl, entered) = match attempt.join().await {
         Ok(joined) => joined,
-        Err(fault) => return Err(rights::explain(wire, layout, &attempt.queues, fault, deadline).await),
+        Err(fault) => {
+            let nested = !request.ancestors.is_empty();
+            return Err(rights::explain(wire, layout, &attempt.queues, nested, fault, deadline).await);
+        }
     };
     let (created, seen) = match entered {
         Entered::New(created, seen) => (created, seen),
@@ -89,6 +92,21 @@ pub(super) async fn enter(
         Entered::Again => return Err(Fault::late()),
     };
     let core = Arc::new(attempt.core(ttl, created, begun));
+    let joined = settle(Arc::clone(&core), seen, request, deadline).await;
+    if joined.as_ref().is_err_and(|fault| !fault.is_transient()) {
+        // Nobody comes back for it.
+        revoke(wire, core.lease, deadline).await?;
+    }
+    joined
+}
+
+/// Has the new claim take its place in the queues: where it stands, that of older ones, and none that would never end.
+async fn settle(
+    core: Arc<Core>,
+    seen: Option<Vec<Seen>>,
+    request: &Request,
+    deadline: Moment,
+) -> FaultResult<Joined> {
     let mut joined = stand(core, seen, deadline).await?;
     if matches!(joined.place, Position::Gone) {
         joined.core.conclude().await;
@@ -101,7 +119,6 @@ pub(super) async fn enter(
         && matches!(joined.place, Position::Waits(..))
         && let Some(sentence) = deadlock::search(&joined.core, request, deadline).await?
     {
-        revoke(wire, joined.core.lease, deadline).await?;
         return Err(Fault::Said(ErrorKind::Deadlock, format!("it would never end: {sentence}").into()));
     }
     Ok(joined)

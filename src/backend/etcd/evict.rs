@@ -123,7 +123,7 @@ pub(super) enum Taken {
         /// Its lease, if nobody reads the note there: it held, and no process looked after it.
         unread: Option<i64>,
     },
-    /// It holds, and was to be removed only if it waits.
+    /// It holds, or it cannot be proved that it does not, and was to be removed only if it waits.
     Holds,
     /// It is not in the queue.
     Absent,
@@ -155,6 +155,10 @@ pub(super) async fn take_out(
                 return Ok(Taken::Holds);
             }
             compares.extend(guards.into_iter().map(|a| look::stands(a.key, a.created)));
+            // What one transaction cannot prove is not taken for proved.
+            if compares.len() > look::MOST_OPERATIONS {
+                return Ok(Taken::Holds);
+            }
         }
         let mut steps = removal(layout, &queues, &all, member);
         steps.push(look::put(layout.note(member.lease), note.to_text(), member.lease));

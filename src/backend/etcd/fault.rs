@@ -54,6 +54,11 @@ impl Fault {
         Self::Passing("no answer in time".into())
     }
 
+    /// Whether a later attempt may come to more.
+    pub(super) fn is_transient(&self) -> bool {
+        fault::Fault::from(self.clone()).kind.is_transient()
+    }
+
     /// What a look at the servers found.
     pub(super) fn found(found: fault::Fault) -> Self {
         match found.kind {

@@ -11,17 +11,19 @@ use super::wire::Wire;
 use crate::backend::cause;
 use crate::lock::{ErrorKind, Moment};
 
-/// `fault`, with the keys that it is about if it says that a right is missing.
+/// `fault`, with the keys that it is about if it says that a right is missing. A run that is `nested` needs more.
 pub(super) async fn explain(
     wire: &Wire,
     layout: &Layout,
     queues: &[Queue],
+    nested: bool,
     fault: Fault,
     deadline: Moment,
 ) -> Fault {
     let Fault::NotPermitted(text) = &fault else { return fault };
     let each = queues.iter().flat_map(|queue| [queue.entries().0, queue.beside().0]);
-    let needed: Vec<String> = each.chain([layout.notes()]).collect();
+    let nested = nested.then(|| layout.all_nested().0);
+    let needed: Vec<String> = each.chain([layout.notes()]).chain(nested).collect();
     for keys in &needed {
         match may_read(wire, keys, deadline).await {
             Ok(true) => {}

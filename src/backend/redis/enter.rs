@@ -15,6 +15,7 @@ use super::row::{Row, integer};
 use super::script::{ENTER, LEAVE, Step, millis};
 use super::service::{Patience, Service};
 use super::wire::{keys_of, on_queues, one};
+use crate::backend::deadlock::refuse_cycle;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
@@ -48,7 +49,7 @@ pub(super) async fn enter(
     let rows = match entered_rows(&reply, &names, request) {
         Ok(rows) => rows,
         Err(fault) => {
-            if service.astray.has(request.id) {
+            if fault.kind != ErrorKind::Mismatch || service.astray.has(request.id) {
                 // If this fails as well, what arrives ends with its ttl.
                 drop(keep_out(service, &names, request.id, deadline).await);
             }
@@ -59,11 +60,14 @@ pub(super) async fn enter(
     // One that is taken in parts may close a cycle by what it holds already, though it is not nested itself.
     let part = all.len() > request.names.len();
     if let Some(index) = nested.or_else(|| part.then(|| naming.nested())).filter(|_| claim.waits())
-        && let Some(cycle) = deadlock::search(service, naming, &index, request, deadline).await?
+        && let Err(fault) =
+            deadlock::search(service, naming, &index, request, deadline).await.and_then(refuse_cycle)
     {
-        claim.send_leave(false, deadline).await?;
-        deadlock::forget(service, &index, request.id, deadline).await?;
-        return Err(Fault::new(ErrorKind::Deadlock, format!("it would never end: {cycle}")));
+        if !fault.kind.is_transient() {
+            claim.send_leave(false, deadline).await?;
+            deadlock::forget(service, &index, request.id, deadline).await?;
+        }
+        return Err(fault);
     }
     Ok(claim)
 }

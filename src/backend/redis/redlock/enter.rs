@@ -13,6 +13,7 @@ use super::node_claim::{NodeClaim, Phase};
 use super::script::{ENTER, LEAVE};
 use super::{deadlock, majority};
 use crate::backend::claim_state::Publisher;
+use crate::backend::deadlock::refuse_cycle;
 use crate::backend::fault::{Fault, FaultResult, Retry};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
@@ -69,12 +70,14 @@ pub(super) async fn enter(
         contest(&core, deadline).await;
     }
     if let Some(index) = nested.filter(|_| core.publisher.waits())
-        && let Some(cycle) = deadlock::search(backend, &index, request, deadline).await?
+        && let Err(fault) = deadlock::search(backend, &index, request, deadline).await.and_then(refuse_cycle)
     {
-        core.publisher.begin_leaving();
-        withdraw(&core, Aim::Leave, deadline).await;
-        deadlock::forget(&backend.nodes, &index, request.id, deadline).await?;
-        return Err(Fault::new(ErrorKind::Deadlock, format!("it would never end: {cycle}")));
+        if !fault.kind.is_transient() {
+            core.publisher.begin_leaving();
+            withdraw(&core, Aim::Leave, deadline).await;
+            deadlock::forget(&backend.nodes, &index, request.id, deadline).await?;
+        }
+        return Err(fault);
     }
     Ok(claim)
 }
