@@ -21,7 +21,8 @@
 //! - **C07** [`Claim::renew`] and a [`Grant`](crate::lock::Grant) come with the moment from which the ttl
 //!   certainly counts, never later than the beginning of the call. A loss is final: an expired entry is never
 //!   revived.
-//! - **C08** [`Claim::leave`] is idempotent and may be retried; it is no error if the entry is gone.
+//! - **C08** [`Claim::leave`] is idempotent and may be retried; it is no error if the entry is gone. Of the runs that
+//!   succeeded the last one is that which acquired last, by the service's clock, whichever ended last.
 //! - **C09** [`Backend::evict`] and [`Backend::evict_foreign`] remove exactly the entry of that id, never "whoever
 //!   holds now"; [`Backend::publish`] changes exactly that one, and only if it holds.
 //! - **C10** [`Backend::inspect`] and [`Backend::list`] change nothing.
@@ -202,7 +203,8 @@ pub trait Backend: Debug + Send + Sync {
     /// Changes nothing.
     async fn examine(&self, deadline: Moment) -> Result<Examination>;
 
-    /// How long ago the last successful run under `name` acquired the lock; `None` if none is known.
+    /// How long ago the last successful run under `name` acquired the lock; `None` if none is known. The last is that which
+    /// acquired last (C08); where the service's clock has gone back between two, it may be that with the greater time.
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>>;
 }
 
@@ -241,7 +243,7 @@ pub trait Claim: Debug + Send + Sync {
     }
 
     /// Leaves all queues: releases if it holds, withdraws if it waits (C08). `succeeded` records for
-    /// `--once-per` that the run which acquired with this claim was a success.
+    /// `--once-per` that the run which acquired with this claim was a success, unless one that acquired later was.
     ///
     /// After an error or a drop it may be called again; if it never succeeds the entry ends with its ttl.
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()>;

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use dlock::backend::Evict;
-use dlock::lock::{ClaimState, LossReason, Moment};
+use dlock::lock::{ClaimState, LossReason, Mode, Moment};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, slots};
 use crate::cases::cases;
 
 cases![
@@ -27,6 +27,8 @@ cases![
     c08_dropped_leave_can_be_repeated[],
     c08_success_is_recorded_and_ages[],
     c08_failure_is_not_recorded[],
+    c08_the_last_success_is_of_the_last_to_acquire_when_shared[],
+    c08_the_last_success_is_of_the_last_to_acquire_with_slots[],
 ];
 
 async fn c05_same_id_twice_is_one_entry(b: Bench) {
@@ -267,4 +269,43 @@ async fn c08_failure_is_not_recorded(b: Bench) {
     b.hold(b.ask(&lock)).await.finish(true).await;
     b.hold(b.ask(&lock)).await.finish(false).await;
     assert!(client.last_success(&lock, b.soon()).await.expect("reads").is_some(), "the earlier one stays");
+}
+
+async fn c08_the_last_success_is_of_the_last_to_acquire_when_shared(b: Bench) {
+    the_last_success_is_of_the_last_to_acquire(&b, Mode::Shared).await;
+}
+
+async fn c08_the_last_success_is_of_the_last_to_acquire_with_slots(b: Bench) {
+    the_last_success_is_of_the_last_to_acquire(&b, slots(3)).await;
+}
+
+/// Whoever holds with others may end after one that acquired later.
+async fn the_last_success_is_of_the_last_to_acquire(b: &Bench, mode: Mode) {
+    let lock = b.name("a");
+    let first = b.hold(b.ask_as(&lock, mode)).await;
+    let longest = b.hold(b.ask_as(&lock, mode)).await;
+    // Services count in seconds at worst, both when a success is recorded and when they are asked.
+    let unit = Duration::from_secs(1);
+    b.sleep(3 * unit).await;
+    let before: Moment = b.clock.now();
+    let last = b.hold(b.ask_as(&lock, mode)).await;
+    let after = b.clock.now();
+
+    first.finish(true).await;
+    let asked = b.clock.now();
+    let age = last.client.last_success(&lock, b.soon()).await.expect("reads").expect("recorded");
+    assert!(age + unit > asked.since(before), "the only success is that of the first: {age:?}");
+
+    let failed = b.hold(b.ask_as(&lock, mode)).await;
+    for (member, succeeded) in [(&last, true), (&longest, true), (&failed, false)] {
+        member.finish(succeeded).await;
+        let asked = b.clock.now();
+        let age = b.connect().await.last_success(&lock, b.soon()).await.expect("reads").expect("recorded");
+        let now = b.clock.now();
+        assert!(
+            age + unit >= asked.since(after) && age <= now.since(before) + unit,
+            "it was acquired {:?} ago, not {age:?}",
+            now.since(before)
+        );
+    }
 }

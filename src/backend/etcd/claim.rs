@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use etcd_client::{Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use tokio::task::AbortHandle;
 
 use super::core::{Core, lock};
 use super::enter::Joined;
 use super::fault::{Fault, FaultResult, NAME};
 use super::follow::follow;
+use super::keys::Queue;
 use super::look;
 use super::wire::revoke;
 use crate::backend::Claim;
 use crate::backend::fault::During;
-use crate::lock::{ClaimState, LockName, Moment, Result};
+use crate::lock::{ClaimState, LockName, Mode, Moment, Result};
 
 /// A lease that is longer is revoked also after a success, at the cost of a request: it would lie around.
 const LEFT_TO_EXPIRE: Duration = Duration::from_secs(60);
@@ -59,7 +60,7 @@ impl EtcdClaim {
             return revoke(&core.wire, core.lease, deadline).await;
         };
         let mut steps: Vec<TxnOp> =
-            core.queues.iter().map(|queue| TxnOp::put(queue.done(), acquired.to_string(), None)).collect();
+            core.queues.iter().map(|queue| success(queue, core.mode, acquired)).collect();
         let removal = self.removal();
         // Where all of it fits, the success is told and the queue left in one request.
         let at_once = steps.len() + removal.len() <= look::MOST_OPERATIONS;
@@ -102,6 +103,21 @@ impl EtcdClaim {
         steps.push(TxnOp::delete(core.layout.nested(core.lease), None));
         steps
     }
+}
+
+/// The step that writes that a run which acquired the lock at `acquired_ms` succeeded. An exclusive claim acquired later than all
+/// that have ended. Others look whether one that acquired later has succeeded, in a transaction inside the other, so that
+/// the queue is left whatever they find.
+fn success(queue: &Queue, mode: Mode, acquired_ms: u64) -> TxnOp {
+    // As many digits for every time, since values are compared as bytes.
+    let acquired = format!("{acquired_ms:013}");
+    let put = TxnOp::put(queue.done(), acquired.clone(), None);
+    if mode == Mode::Exclusive {
+        return put;
+    }
+    // No value at all is not greater.
+    let later = Compare::value(queue.done(), CompareOp::Greater, acquired);
+    TxnOp::txn(Txn::new().when([later]).or_else([put]))
 }
 
 impl Drop for EtcdClaim {

@@ -10,7 +10,7 @@
 //! | `NAME%m/LEASE`, `NAME%n/SLOTS/LEASE` | its record; which of the two tells the kind |
 //! | `NAME%t/LEASE` | its hold, if it had to wait or has a slot |
 //! | `NAME%s/NUMBER` | a slot that is taken |
-//! | `NAME%d` | when the last run that succeeded had acquired the lock; stays |
+//! | `NAME%d` | when the run acquired the lock that acquired it last of those that succeeded; stays |
 //! | `PREFIX%k/LEASE` | what somebody has to say to the claim; if it may come late, for a quarter of an hour |
 //! | `PREFIX%a/LEASE` | a claim that runs under others |
 //!
@@ -227,7 +227,7 @@ impl Queue {
         prefixed(&format!("{}s/", self.side))
     }
 
-    /// When the last run that succeeded had acquired the lock.
+    /// When the run acquired the lock that acquired it last of those that succeeded.
     pub(super) fn done(&self) -> String {
         format!("{}d", self.side)
     }

@@ -295,13 +295,13 @@ impl QueueFile {
     }
 
     /// Removes the record at `at`; the last one leaves an empty queue. `succeeded` is the time of a success to
-    /// record.
+    /// record, unless a later one is.
     pub(super) fn remove(&self, id: ClaimId, at: u64, end: u64, succeeded: Option<u64>) -> FaultResult<()> {
         let mut queue = self.read(Some(end + 1))?;
         let others = queue.image.records.iter().any(|r| r.fixed.id != id);
         let own = queue.image.records.iter().any(|r| r.fixed.id == id && r.at == at);
         if let Some(when) = succeeded {
-            queue.header.success = when;
+            queue.header.success = queue.header.success.max(when);
         }
         if own && queue.whole && !others {
             queue.header.start = HEADER as u64;

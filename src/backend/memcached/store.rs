@@ -9,6 +9,7 @@ use super::client::{Client, Commands, Replies};
 use super::fault::{NAME, nonsense};
 use super::keys::{Key, Naming};
 use super::list;
+use super::wire::Reply;
 use crate::backend::document::{Arrival, Item, Replaced, Side, Store, Version};
 use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, LockName, Moment};
@@ -71,6 +72,29 @@ impl MemcachedStore {
         replaced(&line, replies.next()?.item()?)
     }
 
+    /// Puts `bytes` in the place of `last`, or where nothing is if that is `None`, and reads what is there if somebody was
+    /// faster.
+    async fn put(
+        &self,
+        key: &[u8],
+        last: Option<&Item>,
+        bytes: &[u8],
+        deadline: Moment,
+    ) -> FaultResult<Replaced> {
+        if let Some(last) = last {
+            return self.swap(key, &last.version, "0", bytes, deadline).await;
+        }
+        let add = Commands::default().value("add", key, &format!("0 0 {}", bytes.len()), bytes);
+        let mut replies = self.call(deadline, add.line("gets", key, "")).await?;
+        let line = replies.next()?.line()?;
+        let item = replies.next()?.item()?;
+        match line.as_str() {
+            "STORED" => Ok(Replaced { done: true, item }),
+            "NOT_STORED" => Ok(Replaced { done: false, item }),
+            other => Err(nonsense(other)),
+        }
+    }
+
     async fn get(&self, key: &[u8], deadline: Moment) -> FaultResult<Option<Item>> {
         let mut replies = self.call(deadline, Commands::default().line("gets", key, "")).await?;
         replies.next()?.item()
@@ -108,6 +132,17 @@ impl MemcachedStore {
             other => Err(nonsense(other)),
         }
     }
+}
+
+/// The server's time, in milliseconds.
+fn time(stats: &Reply) -> FaultResult<u64> {
+    let seconds = stats.stat("time").and_then(|text| text.parse::<u64>().ok());
+    seconds.map(|seconds| seconds * 1000).ok_or_else(|| nonsense("stats without time"))
+}
+
+/// When the run had acquired the lock that is the last success, on the server's clock, in milliseconds.
+fn acquired_at(success: &Item) -> Option<u64> {
+    std::str::from_utf8(&success.bytes).ok()?.trim().parse().ok()
 }
 
 /// What `incr` says; `None` if there is no counter.
@@ -182,9 +217,7 @@ impl Store for MemcachedStore {
     }
 
     async fn time(&self, deadline: Moment) -> FaultResult<u64> {
-        let stats = self.call(deadline, Commands::default().line("stats", b"", "")).await?.next()?;
-        let seconds = stats.stat("time").and_then(|text| text.parse::<u64>().ok());
-        seconds.map(|seconds| seconds * 1000).ok_or_else(|| nonsense("stats without time"))
+        time(&self.call(deadline, Commands::default().line("stats", b"", "")).await?.next()?)
     }
 
     async fn number(&self, name: &LockName, above: u64, deadline: Moment) -> FaultResult<u64> {
@@ -245,16 +278,26 @@ impl Store for MemcachedStore {
 
     async fn record_success(&self, name: &LockName, ago: Duration, deadline: Moment) -> FaultResult<()> {
         let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
-        let acquired = self.time(deadline).await?.saturating_sub(ago);
         let key = Naming::success(&self.naming.lock(name)?);
-        self.set(&key, 0, acquired.to_string().as_bytes(), deadline).await
+        let commands = Commands::default().line("stats", b"", "").line("gets", &key, "");
+        let mut replies = self.call(deadline, commands).await?;
+        let acquired = time(&replies.next()?)?.saturating_sub(ago);
+        let mut last = replies.next()?.item()?;
+        // Whoever is faster writes a later one, and what is later than this stays.
+        while last.as_ref().and_then(acquired_at).is_none_or(|last| last < acquired) {
+            let replaced = self.put(&key, last.as_ref(), acquired.to_string().as_bytes(), deadline).await?;
+            if replaced.done {
+                break;
+            }
+            last = replaced.item;
+        }
+        Ok(())
     }
 
     async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
         let key = Naming::success(&self.naming.lock(name)?);
         let Some(item) = self.get(&key, deadline).await? else { return Ok(None) };
-        let acquired = std::str::from_utf8(&item.bytes).ok().and_then(|text| text.trim().parse::<u64>().ok());
-        let Some(acquired) = acquired else { return Ok(None) };
+        let Some(acquired) = acquired_at(&item) else { return Ok(None) };
         let now = self.time(deadline).await?;
         Ok(Some(Duration::from_millis(now.saturating_sub(acquired))))
     }

@@ -65,6 +65,8 @@ pub enum Mutation {
     WaiterCannotLeave,
     /// C08: a run that failed is recorded as a success.
     RecordsFailure,
+    /// C08: the last success is that of the run which ended last.
+    LastToEndSucceeds,
     /// C09: evicts whoever holds.
     EvictsHolder,
     /// C09: asking to leave removes at once.
@@ -137,6 +139,7 @@ impl Mutation {
         Self::LeaveNotIdempotent,
         Self::WaiterCannotLeave,
         Self::RecordsFailure,
+        Self::LastToEndSucceeds,
         Self::EvictsHolder,
         Self::AskRemoves,
         Self::AskIsForgotten,

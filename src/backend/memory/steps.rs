@@ -167,7 +167,11 @@ impl Queues {
         {
             let acquired = hold.at;
             let names = self.entries[at].request.names.clone();
-            self.successes.extend(names.into_iter().map(|name| (name, acquired)));
+            let last_to_end = self.has(Mutation::LastToEndSucceeds);
+            for name in names {
+                let last = self.successes.entry(name).or_insert(acquired);
+                *last = if last_to_end { acquired } else { acquired.max(*last) };
+            }
         }
         let cut = self.has(Mutation::WithdrawCutsLine) && self.entries[at].hold.is_none();
         let last = ClaimState::Lost(LossReason::Evicted(None));

@@ -9,7 +9,7 @@ for n = 1, names do
     redis.call('HSET', claim_key(n), 'gone', 'left')
     redis.call('PEXPIRE', claim_key(n), ARGV[more + 1])
   end
-  if holds and ARGV[more] == '1' then redis.call('HSET', counters_key(n), 'success', c[3]) end
+  if holds and ARGV[more] == '1' then record_success(n, c[3]) end
   settle(n)
 end
 return 1

@@ -12,7 +12,7 @@ if alone then
   for n = 1, names do
     local held = ARGV[more] == '1' and redis.call('HGET', claim_key(n), 'held')
     redis.call('DEL', lock_key(n), queue_key(n), claim_key(n))
-    if held then redis.call('HSET', counters_key(n), 'success', held) end
+    if held then record_success(n, held) end
   end
   return 1
 end

@@ -77,8 +77,8 @@ pub(super) static LOOK: Script =
 pub(super) static RENEW: Script =
     Script::new("80a68de4ed1c8570d3e043e9a0a487621806edcc", on_queues!("renew.lua"));
 pub(super) static LEAVE: Script = Script::leaving(
-    "2e20e5fc1d7d01dc99832052d13b82500aacc979",
-    text!("head.lua", "leave_alone.lua", "clock.lua", "common.lua", "queue.lua", "leave.lua"),
+    "3f8753b14cd6ed647d48ce6733d5acd1e4bb0230",
+    text!("head.lua", "success.lua", "leave_alone.lua", "clock.lua", "common.lua", "queue.lua", "leave.lua"),
 );
 pub(super) static EVICT: Script = Script::in_full(on_queues!("evict.lua"));
 pub(super) static EVICT_FOREIGN: Script =

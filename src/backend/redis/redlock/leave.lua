@@ -20,7 +20,7 @@ for n = 1, names do
       redis.call('PEXPIRE', claim_key(n), ARGV[more + 1])
     end
   end
-  if c[3] and ARGV[more] == '1' then redis.call('HSET', counters_key(n), 'success', c[3]) end
+  if c[3] and ARGV[more] == '1' then record_success(n, c[3]) end
   if not alone then settle(n) end
 end
 return 1

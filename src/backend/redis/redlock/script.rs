@@ -24,7 +24,7 @@ pub(super) static LOOK: Script =
 pub(super) static RENEW: Script =
     Script::new("9eb5e0039da780d9247631c8e969a17c17b697a8", on_queues!("renew.lua"));
 pub(super) static LEAVE: Script =
-    Script::leaving("b37d0ee122750e41d27c2fd80a8d0e796b60dcd5", on_queues!("leave.lua"));
+    Script::leaving("1ca4e1ace35034cfbf63850bb079c296a28a03e2", on_queues!("../success.lua", "leave.lua"));
 pub(super) static PUBLISH: Script =
     Script::new("7bb073a980bc54cfac75fef1d13be2a0096d9b8e", on_queues!("../publish.lua"));
 pub(super) static EVICT: Script = Script::in_full(on_queues!("../evict.lua"));

@@ -43,9 +43,11 @@ pub(super) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;S
 
 pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> String {
     let (claims, locks) = (&tables.claim, &tables.lock);
+    // GREATEST is NULL where one of its arguments is.
     let held = |claim: &str| {
         format!(
-            ", success = COALESCE((SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}), success)"
+            ", success = NULLIF(GREATEST(COALESCE(success, 0), COALESCE(\
+             (SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}), 0)), 0)"
         )
     };
     let success = succeeded.map(held).unwrap_or_default();

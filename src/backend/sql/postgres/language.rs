@@ -30,7 +30,7 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
     let (claims, locks) = (&tables.claim, &tables.lock);
     let held = |claim: &str| {
         format!(
-            ", success = COALESCE((SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}), l.success)"
+            ", success = GREATEST(l.success, (SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}))"
         )
     };
     let success = succeeded.map(held).unwrap_or_default();
