@@ -242,3 +242,28 @@ fn a_waiter_for_more_slots_than_a_transaction_can_prove_taken_is_not_superseded(
     older.running.signal(Signal::TERM);
     assert_eq!(older.running.finish().signal(), Some(Signal::TERM.as_raw()));
 }
+
+#[test]
+fn a_waiter_hears_that_it_was_asked_to_leave_while_its_server_was_away() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let env = env(etcd.endpoint());
+    let proxy = Proxy::to(etcd.server().port());
+    let holder = env.held(&["--name", "x"]);
+    let far = format!("http://127.0.0.1:{}", proxy.port());
+    let waiter = env.start(&mut env.dlock(["run", "--endpoint", &far, "--name", "x", "--", "true"]));
+    env.await_waiters("x", 1);
+    proxy.set(Conduct::Refuse);
+    let status = env.status("x");
+    let claim = status["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
+    let breaking = env.start(&mut env.verb("break", ["x", "--yes", "--claim", &claim]));
+    let notes = format!("{}\u{1}k/", env.service().prefix.clone().expect("a prefix"));
+    until_true("a note", || !etcd.ask(&["get", "--prefix", "--keys-only", &notes]).trim().is_empty());
+    proxy.set(Conduct::Pass);
+    let ended = waiter.finish();
+    assert!(ended.code() == Some(75) && ended.err.contains("was broken by"), "{}", ended.err);
+    assert_eq!(breaking.finish().code(), Some(0));
+    holder.release().silently(0);
+}

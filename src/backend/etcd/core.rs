@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{GetOptions, Txn};
+use etcd_client::{GetOptions, GetResponse, Txn, TxnOp};
 use tokio::sync::Notify;
 
 use super::fault::{Fault, FaultResult};
@@ -133,7 +133,8 @@ impl Core {
         self.publisher.publish(ClaimState::Waiting { ahead, holder: longest.first.clone() });
     }
 
-    /// Looks at all queues at one revision, putting proofs if asked to; `None` if the entry is gone.
+    /// Looks at all queues at one revision, putting proofs if asked to; `None` if the entry is gone. Tells of a note that was
+    /// missed.
     async fn look(&self, proving: bool, deadline: Moment) -> FaultResult<Option<(Vec<Seen>, i64)>> {
         let rich = look::has_room(self.queues.len());
         let mut operations = Vec::new();
@@ -143,6 +144,7 @@ impl Core {
             }
             operations.extend(look::reads(queue, self.mode, Some(self.created), rich));
         }
+        operations.push(TxnOp::get(self.layout.note(self.lease), None));
         let txn = Txn::new().when(self.all_stand()).and_then(operations);
         let answer = self.wire.call(deadline, |mut c| {
             let txn = txn.clone();
@@ -158,7 +160,17 @@ impl Core {
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         let mut answers = Answers::of(&answer);
         let seen = self.queues.iter().map(|_| answers.seen(self.mode, self.created, rich));
-        Ok(Some((seen.collect::<FaultResult<Vec<_>>>()?, revision)))
+        let seen = seen.collect::<FaultResult<Vec<_>>>()?;
+        self.hear(&answers.read()?);
+        Ok(Some((seen, revision)))
+    }
+
+    /// Tells what a read of the claim's note says, if that is a request to leave: whoever follows the queue watches from a
+    /// later revision on.
+    pub(super) fn hear(&self, note: &GetResponse) {
+        if let Some(Note::Ask(by)) = note.kvs().first().and_then(|kv| Note::parse(kv.value())) {
+            self.publisher.publish(ClaimState::AskedToLeave { by });
+        }
     }
 
     /// Takes a free slot of each name; `false` if somebody was faster.

@@ -270,10 +270,7 @@ impl Core {
         if !answer.succeeded() {
             return Ok(None);
         }
-        let note = super::look::Answers::of(&answer).read()?;
-        if let Some(Note::Ask(by)) = note.kvs().first().and_then(|kv| Note::parse(kv.value())) {
-            self.publisher.publish(ClaimState::AskedToLeave { by });
-        }
+        self.hear(&super::look::Answers::of(&answer).read()?);
         Ok(answer.header().map(etcd_client::ResponseHeader::revision))
     }
 }
