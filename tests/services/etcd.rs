@@ -267,3 +267,20 @@ fn a_waiter_hears_that_it_was_asked_to_leave_while_its_server_was_away() {
     assert_eq!(breaking.finish().code(), Some(0));
     holder.release().silently(0);
 }
+
+#[test]
+fn a_record_that_only_a_newer_dlock_reads_is_another_kind() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let env = env(etcd.endpoint());
+    let prefix = env.service().prefix.clone().unwrap_or_default();
+    let record = format!("{prefix}x\u{1}n/5/1");
+    etcd.ask(&["put", &record, ""]);
+    let before = etcd.requests();
+    let refused = env.finish(&mut env.run(["--try", "--name", "x", "--", "true"]));
+    refused.failed(64, &["key ", "n/5/1 uses x as another kind of lock"]);
+    let requests = etcd.requests() - before;
+    assert!(requests < 20, "{requests}");
+}

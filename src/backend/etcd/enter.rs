@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use etcd_client::{GetOptions, LeaseGrantOptions, ResponseHeader, Txn, TxnOp, TxnResponse};
+use etcd_client::{GetOptions, KeyValue, LeaseGrantOptions, ResponseHeader, Txn, TxnOp, TxnResponse};
 use tokio::sync::Notify;
 
 use super::core::{Core, Position, lock};
@@ -16,7 +16,7 @@ use super::stray::Strays;
 use super::wire::{Wire, revoke};
 use super::{deadlock, queue, rights};
 use crate::backend::claim_state::Publisher;
-use crate::backend::mixing::mismatch;
+use crate::backend::mixing::{Use, mismatch};
 use crate::clock::{self, Clock};
 use crate::lock::{ErrorKind, LockName, Mode, Moment, Request};
 
@@ -50,9 +50,7 @@ enum Entered {
     /// They were there.
     Before(i64),
     /// Somebody of another kind is there, in the queue of that name.
-    Mismatch(LockName, Box<Stored>),
-    /// That somebody is gone again.
-    Again,
+    Mismatch(LockName, Box<KeyValue>),
     /// The claim was removed before it came, as was seen at that revision.
     KeptOut(i64),
 }
@@ -89,7 +87,6 @@ pub(super) async fn enter(
         // An entry of that revision there is not, so the claim is found gone.
         Entered::Before(created) | Entered::KeptOut(created) => (created, None),
         Entered::Mismatch(name, other) => return Err(attempt.mismatch(&name, &other).await),
-        Entered::Again => return Err(Fault::late()),
     };
     let core = Arc::new(attempt.core(ttl, created, begun));
     let joined = settle(Arc::clone(&core), seen, request, deadline).await;
@@ -151,11 +148,11 @@ impl Attempt<'_> {
     fn check_size(&self) -> FaultResult<()> {
         let names = self.queues.len();
         let kinds = self.queues.first().map_or(0, |queue| queue.other_kinds(self.request.mode).len());
-        let operations = (names * kinds.max(2)) + 2;
+        let operations = (names * (kinds + 1)) + 2;
         if operations <= look::MOST_OPERATIONS {
             return Ok(());
         }
-        let most = (look::MOST_OPERATIONS - 2) / kinds.max(2);
+        let most = (look::MOST_OPERATIONS - 2) / (kinds + 1);
         let reason = format!("{names} names are too many for one step of etcd; take at most {most} together");
         Err(Fault::Said(ErrorKind::Invalid, reason.into()))
     }
@@ -184,7 +181,6 @@ impl Attempt<'_> {
                 Err(Fault::LeaseNotFound) if kept.is_none() => kept = Some(ttl),
                 // It ran out between the two.
                 Err(Fault::LeaseNotFound) => kept = None,
-                Ok(Entered::Again) => kept = Some(ttl),
                 other => return Ok((ttl, other?)),
             }
         }
@@ -248,7 +244,8 @@ impl Attempt<'_> {
                 make.extend(look::reads(queue, mode, None, rich));
             }
             read.push(TxnOp::get(queue.entry(mode, lease), None));
-            read.push(look::range(queue.records(), look::created_first(GetOptions::new()).with_limit(1)));
+            let others = queue.other_kinds(mode).into_iter();
+            read.extend(others.map(|span| look::range(span, GetOptions::new().with_limit(1))));
         }
         if !self.request.ancestors.is_empty() {
             let mut nested = self.stored.clone();
@@ -275,21 +272,29 @@ impl Attempt<'_> {
             if let Some(own) = answers.read()?.kvs().first() {
                 return Ok(Entered::Before(own.create_revision()));
             }
-            let other = answers.read()?.kvs().first().and_then(|kv| Stored::parse(kv.value()));
-            if let Some(other) = other.filter(|o| o.record.mode().is_some_and(|m| !m.mixes_with(mode))) {
-                return Ok(Entered::Mismatch(queue.name.clone(), Box::new(other)));
+            for _ in queue.other_kinds(mode) {
+                if let Some(other) = answers.read()?.take_kvs().into_iter().next() {
+                    return Ok(Entered::Mismatch(queue.name.clone(), Box::new(other)));
+                }
             }
         }
-        let removed = !answers.read()?.kvs().is_empty();
-        Ok(if removed { Entered::KeptOut(revision) } else { Entered::Again })
+        if answers.read()?.kvs().is_empty() {
+            return Err(Fault::corrupt("nothing is there that keeps the claim out"));
+        }
+        Ok(Entered::KeptOut(revision))
     }
 
-    /// The error about somebody of another kind; takes the lease back.
-    async fn mismatch(&self, name: &LockName, other: &Stored) -> Fault {
+    /// The error about somebody of another kind, who may have written what only a newer dlock reads; takes the lease back.
+    async fn mismatch(&self, name: &LockName, other: &KeyValue) -> Fault {
         // If that fails the lease, which carries nothing, ends by itself.
         let _ = revoke(self.wire, self.lease, self.deadline).await;
-        let who = other.record.holder.to_string();
-        let reason = mismatch(Some(name), Some(&who), other.record.mode().into(), self.request.mode);
+        let stored = Stored::parse(other.value());
+        let who = stored.as_ref().map_or_else(
+            || format!("key {}", String::from_utf8_lossy(other.key())),
+            |stored| stored.record.holder.to_string(),
+        );
+        let used = Use::from(stored.and_then(|stored| stored.record.mode()));
+        let reason = mismatch(Some(name), Some(&who), used, self.request.mode);
         Fault::Said(ErrorKind::Mismatch, reason.into())
     }
 

@@ -199,9 +199,9 @@ impl Queue {
         let all = |kind: &str| prefixed(&format!("{}{kind}/", self.side));
         match mode {
             Mode::Slots(n) => {
-                let (first, last) = all("n");
                 let (own, after) = prefixed(&format!("{}n/{n}/", self.side));
-                vec![all("m"), (first, own), (after, last)]
+                // Nothing lies between the two kinds of records.
+                vec![(all("m").0, own), (after, all("n").1)]
             }
             _ => vec![all("n")],
         }
