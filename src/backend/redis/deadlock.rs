@@ -7,16 +7,28 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use redis::Value;
+use serde::Deserialize;
 
+use super::astray::KEEP_OUT;
 use super::dial::text;
 use super::inspect::{self, QueueEntry};
 use super::keys::{Naming, slot_of};
-use super::script::Step;
+use super::script::{LIST, Step, UNLIST, millis};
 use super::service::{Patience, Service};
 use super::wire::one;
 use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, LockName, Moment, Request};
+
+/// What the list says of a claim.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Listed {
+    /// Its names, and when it was listed.
+    At { names: Vec<String> },
+    /// Its names, as earlier builds wrote them.
+    Plain(Vec<String>),
+}
 
 /// Lists the claim of `request` among the nested ones.
 pub(super) async fn announce(
@@ -32,12 +44,23 @@ pub(super) async fn announce(
 pub(super) fn announcement(index: &str, request: &Request) -> Step {
     let names: Vec<&str> = request.names.iter().map(LockName::as_str).collect();
     let names = serde_json::to_string(&names).unwrap_or_default();
-    Step::command(["HSET", index, &request.id.to_string(), &names])
+    Step::Script {
+        script: &LIST,
+        keys: vec![index.to_owned()],
+        arguments: vec![request.id.to_string(), names],
+    }
 }
 
 /// What takes the claim `id` off that list.
 pub(super) fn removal(index: &str, id: ClaimId) -> Step {
     Step::command(["HDEL", index, &id.to_string()])
+}
+
+/// What takes the claim `id`, which stands in none of its queues, off that list: only once its request to enter cannot be under
+/// way any more, since it is listed before that and not again.
+pub(super) fn removal_of_stale(index: &str, id: ClaimId) -> Step {
+    let arguments = vec![id.to_string(), millis(KEEP_OUT)];
+    Step::Script { script: &UNLIST, keys: vec![index.to_owned()], arguments }
 }
 
 /// Takes a claim off the list.
@@ -87,7 +110,8 @@ impl Queues for Reading<'_> {
     }
 
     async fn forget(&self, id: ClaimId) -> FaultResult<()> {
-        forget(self.service, self.index, id, self.deadline).await
+        let removal = removal_of_stale(self.index, id);
+        command(self.service, self.index, removal, self.deadline).await.map(drop)
     }
 }
 
@@ -106,7 +130,7 @@ pub(super) fn listed(reply: &Value) -> BTreeMap<ClaimId, Vec<LockName>> {
         _ => Vec::new(),
     };
     let claim = |(field, value): (&Value, &Value)| {
-        let names: Vec<String> = serde_json::from_str(&text(value)?).ok()?;
+        let (Listed::At { names } | Listed::Plain(names)) = serde_json::from_str(&text(value)?).ok()?;
         let names = names.into_iter().filter_map(|name| LockName::new(name).ok()).collect();
         Some((text(field)?.parse().ok()?, names))
     };

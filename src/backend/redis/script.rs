@@ -88,6 +88,11 @@ pub(super) static PUBLISH: Script =
 pub(super) static HOLD: Script = Script::new("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", text!("hold.lua"));
 pub(super) static FREE: Script =
     Script::leaving("bc9af1942289349a90631c15e1a4388c58792907", text!("free.lua"));
+/// Lists a claim among the nested ones.
+pub(super) static LIST: Script =
+    Script::new("bb5b36cbbed3255988881a5cb5e3ecbef8f2e1ae", text!("clock.lua", "list.lua"));
+/// Takes one off that list that stands in no queue.
+pub(super) static UNLIST: Script = Script::in_full(text!("clock.lua", "unlist.lua"));
 pub(super) static INSPECT: Script =
     Script::new("7db1daa1ccd6b30fbf04291a41a492d7ce9c0026", text!("foreign.lua", "inspect.lua"));
 
@@ -163,9 +168,20 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_texts() {
-        for script in
-            [&ENTER, &LOOK, &RENEW, &LEAVE, &EVICT, &EVICT_FOREIGN, &PUBLISH, &HOLD, &FREE, &INSPECT]
-        {
+        for script in [
+            &ENTER,
+            &LOOK,
+            &RENEW,
+            &LEAVE,
+            &EVICT,
+            &EVICT_FOREIGN,
+            &PUBLISH,
+            &HOLD,
+            &FREE,
+            &LIST,
+            &UNLIST,
+            &INSPECT,
+        ] {
             assert!(script.is_named_rightly(), "{script:?}");
         }
     }

@@ -13,7 +13,7 @@ use super::fan_out::{self, STRAGGLE};
 use super::inspect::{self, QueueEntry};
 use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::fault::{Fault, FaultResult};
-use crate::backend::redis::deadlock::{announcement, listed, removal};
+use crate::backend::redis::deadlock::{announcement, listed, removal, removal_of_stale};
 use crate::backend::redis::script::Step;
 use crate::lock::{ClaimId, LockName, Moment, Request};
 
@@ -81,6 +81,6 @@ impl Queues for Reading<'_> {
     }
 
     async fn forget(&self, id: ClaimId) -> FaultResult<()> {
-        forget(&self.backend.nodes, self.index, id, self.deadline).await
+        command(&self.backend.nodes, removal_of_stale(self.index, id), self.deadline).await.map(drop)
     }
 }
