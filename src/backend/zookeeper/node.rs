@@ -59,7 +59,7 @@ impl Node {
         let (part, sequence) = match known {
             Some((Part::Mutex, sequence)) => (slots(name).map_or(Part::Mutex, Part::Slots), sequence),
             Some(found) => found,
-            None => (Part::Mutex, number(name.get(name.len().checked_sub(10)?..)?)?),
+            None => (Part::Mutex, unmarked(name)?),
         };
         Some(Self { name: name.to_owned(), part, guid: guid(name), sequence })
     }
@@ -69,6 +69,16 @@ impl Node {
 fn number(text: &str) -> Option<i32> {
     let wide = text.len() >= 10 && text.len() <= 11;
     if wide && text.bytes().all(|b| b.is_ascii_digit() || b == b'-') { text.parse().ok() } else { None }
+}
+
+/// The sequence number that a name without a known mark ends with: its last ten characters, or one more for a number that
+/// has wrapped and is far below zero.
+fn unmarked(name: &str) -> Option<i32> {
+    let at = name.len().checked_sub(10)?;
+    let (before, last) = (name.get(..at)?, name.get(at..)?);
+    let wrapped = before.ends_with("--") || (before.ends_with('-') && number(last).is_none());
+    let is_wide = wrapped && last.bytes().all(|b| b.is_ascii_digit());
+    number(if is_wide { &name[at - 1..] } else { last })
 }
 
 /// The number of slots that a name says.
@@ -152,6 +162,11 @@ mod tests {
             ("_c_0123-lock--000000001", Part::Mutex, -1),
             ("lock-2147483647", Part::Mutex, i32::MAX),
             ("_c_x-latch-0000000003", Part::Mutex, 3),
+            ("x--2147483648", Part::Mutex, i32::MIN),
+            ("x--1000000000", Part::Mutex, -1_000_000_000),
+            ("x-2147483648", Part::Mutex, i32::MIN),
+            ("x--999999999", Part::Mutex, -999_999_999),
+            ("x-1000000000", Part::Mutex, 1_000_000_000),
             ("_c_x-slots0-lock-0000000003", Part::Mutex, 3),
             ("slots-2-lock-0000000003", Part::Mutex, 3),
         ] {
