@@ -22,6 +22,7 @@ mod oracle;
 mod postgres;
 mod postgres_many;
 mod redis;
+mod redis_holds;
 mod redis_many;
 mod redis_moving;
 mod redis_slots;

@@ -228,10 +228,9 @@ impl RedisClaim {
         let answer = match self.service.call(Some(self.slot()), deadline, patience, steps).await {
             // The keys are moving to another node one by one; that of the lock alone can be reached wherever it is.
             Err(fault) if exclusive_hold && self.names.len() == 1 && fault.retry == Retry::Again => {
-                let reply =
-                    one(&self.service, self.slot(), deadline, Patience::Deadline, self.hold_step(false))
-                        .await?;
-                return Ok(integer(&reply) == Some(1));
+                let alone = self.hold_step(false);
+                let steps = |_: &Connection| vec![alone.clone()];
+                self.service.call(Some(self.slot()), deadline, Patience::Deadline, steps).await?
             }
             answer => answer?,
         };
@@ -244,14 +243,17 @@ impl RedisClaim {
             }
             _ => return Err(fault::nonsense("no answer to a renewal")),
         };
-        if alive && exclusive_hold {
-            let mut view = self.view();
-            view.look_at = self.service.clock.now() + self.ttl;
-        }
-        if !rest.is_empty() && !self.agrees(rest) {
-            self.view().armed = None;
+        let agrees = !rest.is_empty() && self.agrees(rest);
+        let mut view = self.view();
+        // Whoever answers now is whom changes are to be heard from: the other may have been silent for long.
+        let elsewhere =
+            view.armed.as_ref().is_some_and(|armed| !Arc::ptr_eq(&armed.connection, &answer.connection));
+        if elsewhere || (!rest.is_empty() && !agrees) {
+            view.armed = None;
             // Whoever listens looks anew.
             self.publisher.stir();
+        } else if alive && agrees && exclusive_hold && !answer.detour {
+            view.look_at = self.service.clock.now() + self.ttl;
         }
         Ok(alive)
     }

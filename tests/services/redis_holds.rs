@@ -1,0 +1,73 @@
+//! Holds and waits on a Redis that last: over connections that fall silent, and for longer than the keys beside the lock.
+
+use std::time::{Duration, Instant};
+
+use crate::redis_many::env_at;
+use crate::servers::proxy::Proxy;
+use crate::servers::{Server, redis};
+use crate::support::wait::until_true;
+use crate::support::{TestEnv, within};
+
+const QUIET: &[&str] = &["--maxmemory-policy", "noeviction"];
+
+fn env_on(server: &Server) -> TestEnv {
+    env_at(redis::address(server))
+}
+
+/// How long the key lives still, in milliseconds.
+fn life(server: &Server, key: &str) -> i64 {
+    let said = redis::raw(server.port(), &["PTTL", key]);
+    said.trim_start_matches(':').trim_end().parse().expect("a number")
+}
+
+/// Waits until the lease on x, of `ttl` milliseconds, has been renewed.
+#[track_caller]
+fn await_renewal(server: &Server, ttl: i64) {
+    until_true("a lease that runs", || life(server, "dlock:x") < ttl * 4 / 5);
+    until_true("a renewal", || life(server, "dlock:x") > ttl * 9 / 10);
+}
+
+/// Waits until the server has been asked over so many connections to tell of changes.
+#[track_caller]
+fn await_listening(server: &Server, count: usize) {
+    let line = format!("tracking_clients:{count}\r\n");
+    until_true(&line, || redis::raw(server.port(), &["INFO", "clients"]).contains(&line));
+}
+
+#[test]
+fn a_holder_whose_first_connection_fell_silent_hears_what_it_is_asked() {
+    let server = redis::start_with(QUIET);
+    let (proxy, past) = (Proxy::to(server.port()), env_on(&server));
+    let env = env_at(format!("redis://127.0.0.1:{}", proxy.port()));
+    let holder = env.held(&["--name", "x", "--ttl", "6s"]);
+    await_listening(&server, 1);
+    await_renewal(&server, 6000);
+    // From here on nothing goes either way over this one, and a new one is as good as any.
+    proxy.leave_behind();
+    await_renewal(&server, 6000);
+    let begun = Instant::now();
+    let breaking = past.finish(&mut past.verb("break", ["x", "--claim", holder.claim(), "--yes"]));
+    assert_eq!(breaking.code(), Some(0), "{}", breaking.err);
+    let ended = holder.running.finish();
+    assert_eq!(ended.code(), Some(76), "{}", ended.err);
+    // It was told, and did not come upon it.
+    within(begun.elapsed(), Duration::from_secs(2));
+    past.assert_free("x");
+}
+
+#[test]
+fn whoever_listened_on_a_connection_that_fell_silent_listens_on_the_next() {
+    let server = redis::start_with(QUIET);
+    let (proxy, past) = (Proxy::to(server.port()), env_on(&server));
+    let env = env_at(format!("redis://127.0.0.1:{}", proxy.port()));
+    let holder = past.held(&["--name", "x", "--ttl", "10m"]);
+    await_listening(&server, 1);
+    let mut waiter = env.hold(&["--name", "x", "-q", "--ttl", "6s"]);
+    await_listening(&server, 2);
+    past.await_waiters("x", 1);
+    proxy.leave_behind();
+    await_listening(&server, 3);
+    holder.release().silently(0);
+    waiter.await_start();
+    assert_eq!(waiter.release().code(), Some(0));
+}
