@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
+use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, certificates, memcached, shared_folder};
-use crate::support::wait::until_true;
+use crate::support::wait::{let_pass, until_true};
 use crate::support::{Finished, Service, TestEnv};
 
 /// Whether there is a memcached here; said aloud if not.
@@ -137,4 +139,25 @@ fn doctor_says_what_a_cache_cannot_promise() {
     for part in ["memcached 1.", "keeps nothing over a restart", "look every 50 ms to 1 s"] {
         assert!(text.contains(part), "{part} is in {text}");
     }
+}
+
+#[test]
+fn a_release_outlasts_a_moment_without_the_server() {
+    if !is_here() {
+        return;
+    }
+    let server = memcached::start();
+    let (proxy, past) = (Proxy::to(server.port()), env_on(&server));
+    let env = env_at(format!("memcached://127.0.0.1:{}", proxy.port()));
+    let holder = env.held(&["--name", "x", "--ttl", "10m"]);
+    proxy.set(Conduct::Refuse);
+    holder.let_go();
+    let_pass(Duration::from_secs(1));
+    proxy.set(Conduct::Pass);
+    let ended = holder.running.finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    assert!(!ended.err.contains("cannot release"), "{}", ended.err);
+    assert_eq!(memcached::value(server.port(), "x"), None);
+    let next = past.finish(&mut past.run(["--name", "x", "--once-per", "1h", "--", "false"]));
+    assert_eq!(next.code(), Some(0), "its success is noted as well: {}", next.err);
 }

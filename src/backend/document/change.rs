@@ -9,7 +9,7 @@ use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ErrorKind, LockName, Moment};
 
 /// Between two attempts to reach a store that is down.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a change tries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
