@@ -71,3 +71,27 @@ fn whoever_listened_on_a_connection_that_fell_silent_listens_on_the_next() {
     waiter.await_start();
     assert_eq!(waiter.release().code(), Some(0));
 }
+
+#[test]
+fn the_queue_of_a_hold_lives_as_long_as_the_hold() {
+    const DAY: i64 = 86_400_000;
+    let server = redis::start_with(QUIET);
+    let (env, queue) = (env_on(&server), "{dlock:x}:dlock:queue");
+    let holder = env.held(&["--name", "x", "--ttl", "6s"]);
+    let is_listed = || {
+        let listed = env.finish(&mut env.verb("list", ["--json"])).silently(0);
+        listed.text().contains(holder.claim())
+    };
+    // As after a day in which nobody else came.
+    assert_eq!(redis::raw(server.port(), &["PEXPIRE", queue, "10000"]), ":1\r\n");
+    until_true("a queue that lives on", || life(&server, queue) > DAY);
+    assert!(is_listed());
+    assert_eq!(redis::raw(server.port(), &["DEL", queue]), ":1\r\n");
+    until_true("the queue again", || life(&server, queue) > DAY);
+    assert!(is_listed());
+    let other_kind = env.finish(&mut env.run(["--try", "--name", "x", "--slots", "2", "--", "true"]));
+    assert_eq!(other_kind.code(), Some(64), "{}", other_kind.err);
+    holder.release().silently(0);
+    assert_eq!(redis::raw(server.port(), &["EXISTS", queue]), ":0\r\n");
+    env.assert_free("x");
+}

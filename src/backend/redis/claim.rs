@@ -260,9 +260,10 @@ impl RedisClaim {
 
     fn hold_step(&self, with_details: bool) -> Step {
         let keys = self.names.iter().flat_map(|name| {
-            [Some(name.lock.clone()), with_details.then(|| name.claim(self.id))].into_iter().flatten()
+            let details = if with_details { vec![name.claim(self.id), name.queue()] } else { Vec::new() };
+            std::iter::once(name.lock.clone()).chain(details)
         });
-        let step = if with_details { "2" } else { "1" };
+        let step = if with_details { "3" } else { "1" };
         let arguments = vec![self.id.to_string(), millis(self.ttl), step.to_owned()];
         Step::Script { script: &HOLD, keys: keys.collect(), arguments }
     }

@@ -85,7 +85,7 @@ pub(super) static EVICT_FOREIGN: Script =
     Script::new("0957be6d6a8f79767f6a5a856c702453e6bc1b40", on_queues!("foreign.lua", "evict_foreign.lua"));
 pub(super) static PUBLISH: Script =
     Script::new("55fa4df8ec5d4d2527077abb360aa84d3b3f85d9", on_queues!("publish.lua"));
-pub(super) static HOLD: Script = Script::new("7419b7488513b3294d7b4babb43cd5bb9c90d5f5", text!("hold.lua"));
+pub(super) static HOLD: Script = Script::new("9787aa206206091ef23c87290d4425e6175f30cc", text!("hold.lua"));
 pub(super) static FREE: Script =
     Script::leaving("bc9af1942289349a90631c15e1a4388c58792907", text!("free.lua"));
 /// Lists a claim among the nested ones.
