@@ -354,3 +354,18 @@ fn a_nested_run_that_is_entering_stays_on_the_list_of_those() {
     z.release().silently(0);
     assert_eq!(searching.finish().code(), Some(0));
 }
+
+#[test]
+fn a_foreign_value_that_is_no_text_is_somebody_elses_hold() {
+    let server = redis::start_with(QUIET);
+    let env = env_on(&server);
+    let set = r"return redis.call('SET', KEYS[1], '\255\254\128abc')";
+    assert_eq!(redis::raw(server.port(), &["EVAL", set, "1", "dlock:x"]), "+OK\r\n");
+    run_with(&env, &[]).failed(75, &["key dlock:x"]);
+    let mut waiter = env.hold(&["--name", "x", "-q"]);
+    env.await_waiters("x", 1);
+    assert_eq!(env.status("x")["holders"][0]["foreign"], true);
+    assert_eq!(redis::raw(server.port(), &["DEL", "dlock:x"]), ":1\r\n");
+    waiter.await_start();
+    waiter.release().silently(0);
+}

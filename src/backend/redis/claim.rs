@@ -9,7 +9,7 @@ use redis::Value;
 
 use super::connection::Connection;
 use super::deadlock;
-use super::dial::text;
+use super::dial::{text, value_of};
 use super::fault::{self, NAME};
 use super::keys::LockKeys;
 use super::row::{Row, integer};
@@ -122,9 +122,9 @@ impl RedisClaim {
             let same = known && field(1) == row.gone && field(2).is_some() == row.asked.is_some();
             let top = field(3).is_some() == row.top;
             let lock = !row.watches_lock(view.mode)
-                || replies
-                    .next()
-                    .is_some_and(|value| text(value) == row.value || matches!(value, Value::ServerError(_)));
+                || replies.next().is_some_and(|value| {
+                    value_of(value) == row.value || matches!(value, Value::ServerError(_))
+                });
             same && top && lock
         })
     }

@@ -179,3 +179,11 @@ pub(super) fn text(reply: &Value) -> Option<String> {
         _ => None,
     }
 }
+
+/// What a lock's key says. Other programs' clients may set it to any bytes.
+pub(super) fn value_of(reply: &Value) -> Option<String> {
+    match reply {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        other => text(other),
+    }
+}

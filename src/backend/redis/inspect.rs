@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use redis::Value;
 
 use super::connection::Connection;
-use super::dial::text;
+use super::dial::{text, value_of};
 use super::fault;
 use super::keys::Naming;
 use super::row::{foreign_entry, life};
@@ -174,14 +174,6 @@ impl Queue {
             holders.insert(0, foreign_entry(&self.key, self.foreign, self.left));
         }
         LockStatus::of(name, holders, waiters)
-    }
-}
-
-/// What a lock's key says. Other programs' clients may set it to any bytes.
-pub(super) fn value_of(reply: &Value) -> Option<String> {
-    match reply {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        other => text(other),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::dial::text;
+use super::dial::{text, value_of};
 use super::fault;
 use super::keys::LockKeys;
 use crate::backend::fault::FaultResult;
@@ -38,7 +38,7 @@ impl Row {
         let Value::Array(parts) = reply else { return Err(fault::nonsense("no row of a queue")) };
         let at = |n: usize| parts.get(n).and_then(text);
         let holder = |n: usize| at(n).and_then(|text| serde_json::from_str(&text).ok());
-        let value = at(6);
+        let value = parts.get(6).and_then(value_of);
         let gone = at(2);
         let granted = granted(at(0).as_deref(), at(1).as_deref());
         let waits = granted.is_none() && gone.is_none();
@@ -101,5 +101,34 @@ pub(super) fn integer(reply: &Value) -> Option<i64> {
     match reply {
         Value::Int(number) => Some(*number),
         other => text(other)?.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::Naming;
+    use super::*;
+    use crate::lock::Request;
+
+    #[test]
+    fn a_value_that_is_no_text_is_somebody_elses() {
+        let keys = Naming::default().of(&"x".parse().expect("valid")).expect("has keys");
+        let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let request = Request {
+            names: vec![keys.name.clone()],
+            id: ClaimId::from_number(1),
+            mode: Mode::Exclusive,
+            ttl: Duration::from_secs(1),
+            holder: Holder::default(),
+            ancestors: Vec::new(),
+            supersede: false,
+        };
+        let own = Record::of(&request, request.ttl).to_text();
+        let mut parts = vec![Value::Nil; 9];
+        (parts[5], parts[6]) = (bytes(b"1"), bytes(&[0xff]));
+        parts.push(bytes(own.as_bytes()));
+        let row = Row::parse(&Value::Array(parts), &keys).expect("a row");
+        assert!(row.lead.is_some_and(|lead| lead.foreign));
+        assert_eq!(row.value.as_deref(), Some("\u{fffd}"), "and it is there");
     }
 }

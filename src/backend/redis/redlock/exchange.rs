@@ -11,7 +11,7 @@ use super::script::LOOK;
 use crate::backend::claim_state::POLL;
 use crate::backend::fault::FaultResult;
 use crate::backend::redis::connection::Connection;
-use crate::backend::redis::dial::text;
+use crate::backend::redis::dial::{text, value_of};
 use crate::backend::redis::fault;
 use crate::backend::redis::script::Step;
 use crate::backend::redis::service::Patience;
@@ -75,9 +75,9 @@ impl Core {
             let slot = base.granted.and_then(|granted| granted.slot).map(|slot| slot.to_string());
             let same = same && (base.granted.is_none() || field(5) == slot);
             let lock = !row.watches_lock(self.mode)
-                || replies
-                    .next()
-                    .is_some_and(|value| text(value) == base.value || matches!(value, Value::ServerError(_)));
+                || replies.next().is_some_and(|value| {
+                    value_of(value) == base.value || matches!(value, Value::ServerError(_))
+                });
             same && lock
         });
         known && replies.next().is_none()
