@@ -161,3 +161,50 @@ fn a_release_outlasts_a_moment_without_the_server() {
     let next = past.finish(&mut past.run(["--name", "x", "--once-per", "1h", "--", "false"]));
     assert_eq!(next.code(), Some(0), "its success is noted as well: {}", next.err);
 }
+
+/// memcached numbers its writes from one when it is started.
+#[test]
+fn a_claim_from_before_a_restart_touches_nobody_after_it() {
+    use dlock::backend::memcached::{MemcachedBackend, MemcachedConfig};
+    use dlock::backend::{Backend as _, Options};
+    use dlock::clock;
+    use dlock::lock::{ClaimId, ClaimState, Holder, Mode, Request};
+    if !is_here() {
+        return;
+    }
+    let server = memcached::start();
+    let options = Options { endpoints: vec![memcached::address(&server)], ..Options::default() };
+    let open = || MemcachedBackend::open(MemcachedConfig::parse(&options).expect("valid"));
+    let request = |id| Request {
+        names: vec!["x".parse().expect("valid")],
+        id: ClaimId::from_bytes([id; 16]),
+        mode: Mode::Exclusive,
+        ttl: Duration::from_secs(600),
+        holder: Holder::default(),
+        ancestors: Vec::new(),
+        supersede: false,
+    };
+    let version = || memcached::value(server.port(), "x").expect("an item").1;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let soon = || clock::now() + Duration::from_secs(30);
+        for renews in [false, true] {
+            let (older, newer) = (open(), open());
+            let before = older.enter(&request(1), soon()).await.expect("enters");
+            let old = version();
+            server.restart();
+            let after = newer.enter(&request(2), soon()).await.expect("enters");
+            assert_eq!(version(), old, "the server counts from the beginning");
+            if renews {
+                before.renew(soon()).await.expect("is answered");
+            }
+            before.leave(false, soon()).await.expect("leaves");
+            let state = after.changed(None).await.expect("answers");
+            assert!(matches!(state, ClaimState::Held(_)), "{state:?}");
+            let queue = newer.inspect(&request(2).names[0], soon()).await.expect("inspects");
+            assert_eq!(queue.holders.len(), 1, "{queue:?}");
+            after.leave(false, soon()).await.expect("leaves");
+            server.restart();
+        }
+    });
+}

@@ -123,7 +123,7 @@ pub(super) async fn publish(
 
 /// The claim as which another program's item is shown.
 pub(super) fn identity_of(name: &LockName, item: &Item) -> ClaimId {
-    foreign::identity([name.as_str().as_bytes(), item.version.0.as_bytes()])
+    foreign::identity([name.as_str().as_bytes(), item.version.write.as_bytes()])
 }
 
 /// Removes another program's item, if it is still the one that was shown as `id`.
@@ -133,9 +133,16 @@ pub(super) async fn evict_foreign(
     id: ClaimId,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let Some(item) = store.read(name, deadline).await? else { return Ok(false) };
-    if Content::parse(&item.bytes) != Content::Foreign || identity_of(name, &item) != id {
-        return Ok(false);
+    let mut found = store.read(name, deadline).await?;
+    while let Some(item) = found {
+        if Content::parse(&item.bytes) != Content::Foreign || identity_of(name, &item) != id {
+            return Ok(false);
+        }
+        let removed = store.remove(name, &item.version, deadline).await?;
+        if removed.done {
+            return Ok(true);
+        }
+        found = removed.item;
     }
-    Ok(store.remove(name, &item.version, deadline).await?.done)
+    Ok(false)
 }

@@ -8,9 +8,14 @@ use async_trait::async_trait;
 use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, LockName, Moment};
 
-/// Names one write of an item: no other write of any item ever has the same, also not after the item was removed.
+/// Names one write of an item, also after the item was removed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Version(pub String);
+pub struct Version {
+    /// What the store calls the write. No other write of any item has the same, until the store is restarted.
+    pub write: String,
+    /// Over which connection it was read: over the same one it means the same.
+    pub connection: u64,
+}
 
 /// What is kept under a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,7 +29,8 @@ pub struct Item {
 /// What an attempt to replace or remove an item came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replaced {
-    /// Whether the item still had the version, so that it was done.
+    /// Whether the item still had the version, so that it was done. Not, too, if that cannot be told any more, nor whether an
+    /// attempt before was: the version is not of the connection over which the store answers.
     pub done: bool,
     /// The item as it is after that; another one may have changed it already.
     pub item: Option<Item>,

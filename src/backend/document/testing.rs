@@ -45,7 +45,7 @@ impl State {
 
     fn set(&mut self, key: &str, bytes: &[u8]) {
         self.writes += 1;
-        let version = Version(self.writes.to_string());
+        let version = Version { write: self.writes.to_string(), connection: 0 };
         self.items.insert(key.to_owned(), Item { bytes: bytes.to_vec(), version });
     }
 }

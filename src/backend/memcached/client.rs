@@ -23,7 +23,11 @@ pub(super) struct Commands {
 }
 
 /// The replies to commands that were sent together, in their order.
-pub(super) struct Replies(std::vec::IntoIter<Reply>);
+pub(super) struct Replies {
+    replies: std::vec::IntoIter<Reply>,
+    /// Over which connection they came.
+    pub(super) connection: u64,
+}
 
 /// The connection of one client.
 #[derive(Debug)]
@@ -71,7 +75,7 @@ impl Commands {
 impl Replies {
     /// The next one.
     pub(super) fn next(&mut self) -> FaultResult<Reply> {
-        self.0.next().ok_or_else(|| super::fault::nonsense("too few replies"))
+        self.replies.next().ok_or_else(|| super::fault::nonsense("too few replies"))
     }
 }
 
@@ -122,6 +126,15 @@ impl Client {
     /// Has `commands` done by `deadline`, again over another connection if the first one breaks: so what was sent may be done
     /// twice, and also after an error.
     pub(super) async fn call(&self, deadline: Moment, commands: Commands) -> FaultResult<Replies> {
+        self.call_over(deadline, |_| commands.clone()).await
+    }
+
+    /// The same with commands that depend on the connection.
+    pub(super) async fn call_over(
+        &self,
+        deadline: Moment,
+        commands: impl Fn(&Connection) -> Commands,
+    ) -> FaultResult<Replies> {
         let mut current = None;
         let work = self.attempts(commands, &mut current);
         let found = match cause::by(self.clock, deadline, true, work, || self.why_silent()).await {
@@ -149,7 +162,7 @@ impl Client {
 
     async fn attempts(
         &self,
-        commands: Commands,
+        commands: impl Fn(&Connection) -> Commands,
         current: &mut Option<Arc<Connection>>,
     ) -> FaultResult<Replies> {
         let mut is_second = false;
@@ -157,10 +170,13 @@ impl Client {
             *current = None;
             let connection = self.connection().await?;
             *current = Some(Arc::clone(&connection));
-            match connection.exchange(commands.bytes.clone(), commands.count).await {
-                Ok(replies) => return Ok(Replies(replies.into_iter())),
+            let Commands { bytes, count } = commands(&connection);
+            match connection.exchange(bytes, count).await {
+                Ok(replies) => {
+                    return Ok(Replies { replies: replies.into_iter(), connection: connection.number });
+                }
                 Err(fault) if is_second || !fault.kind.is_transient() => {
-                    return Err(fault.at(&connection.peer));
+                    return Err(fault.at(&connection.peer()));
                 }
                 Err(_) => is_second = true,
             }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 
 use super::client::{Client, Commands, Replies};
+use super::connection::Connection;
 use super::fault::{NAME, nonsense};
 use super::keys::{Key, Naming};
 use super::list;
@@ -56,7 +57,8 @@ impl MemcachedStore {
         self.client.call(deadline, commands).await
     }
 
-    /// Compares and sets, and reads what is there then.
+    /// Compares and sets, and reads what is there then. A server that was restarted numbers its writes from the beginning, so a
+    /// version says nothing over another connection than its own: there the item is only read.
     async fn swap(
         &self,
         key: &[u8],
@@ -65,9 +67,18 @@ impl MemcachedStore {
         bytes: &[u8],
         deadline: Moment,
     ) -> FaultResult<Replaced> {
-        let rest = format!("0 {expiry} {} {}", bytes.len(), version.0);
-        let commands = Commands::default().value("cas", key, &rest, bytes).line("gets", key, "");
-        let mut replies = self.call(deadline, commands).await?;
+        let commands = |connection: &Connection| {
+            let mut commands = Commands::default();
+            if connection.number == version.connection {
+                let rest = format!("0 {expiry} {} {}", bytes.len(), version.write);
+                commands = commands.value("cas", key, &rest, bytes);
+            }
+            commands.line("gets", key, "")
+        };
+        let mut replies = self.client.call_over(deadline, commands).await?;
+        if replies.connection != version.connection {
+            return Ok(Replaced { done: false, item: replies.next()?.item()? });
+        }
         let line = replies.next()?.line()?;
         replaced(&line, replies.next()?.item()?)
     }
@@ -320,5 +331,59 @@ impl Store for MemcachedStore {
             rest = others;
         }
         Ok(items)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+
+    use super::super::config::MemcachedConfig;
+    use super::*;
+    use crate::backend::Options;
+    use crate::clock::Clock;
+
+    /// The item x, as the server of the first connection has it and as the one of the second does: by the same number.
+    const ITEMS: [&str; 2] = ["VALUE x 0 1 3\r\na\r\nEND\r\n", "VALUE x 0 1 3\r\nb\r\nEND\r\n"];
+
+    #[tokio::test]
+    async fn a_comparison_is_not_sent_again_over_another_connection() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
+        let options = Options {
+            endpoints: vec![format!("memcached://{}", listener.local_addr().expect("bound"))],
+            ..Options::default()
+        };
+        let server = thread::spawn(move || {
+            let mut heard = Vec::new();
+            // The first is asked to change the item as well, and is gone then.
+            for (item, requests) in ITEMS.into_iter().zip([2, 1]) {
+                let (mut stream, _) = listener.accept().expect("accepts");
+                for _ in 0..requests {
+                    let mut buffer = [0; 1024];
+                    let got = stream.read(&mut buffer).expect("is asked");
+                    heard.push(String::from_utf8_lossy(&buffer[..got]).into_owned());
+                    if buffer.starts_with(b"gets ") {
+                        stream.write_all(item.as_bytes()).expect("answers");
+                    }
+                }
+            }
+            heard
+        });
+        let config = MemcachedConfig::parse(&options).expect("valid");
+        let client = Arc::new(Client::new(config, Clock::Boot));
+        let deadline = client.clock.now() + Duration::from_secs(10);
+        let (store, name) = (MemcachedStore::new(client), "x".parse().expect("valid"));
+        let read = store.read(&name, deadline).await.expect("reads").expect("an item");
+        let replaced = store.remove(&name, &read.version, deadline).await.expect("is answered");
+        assert!(!replaced.done, "it is another's");
+        let after = replaced.item.expect("an item");
+        assert_eq!((after.bytes.as_slice(), &after.version.write), (&b"b"[..], &read.version.write));
+        assert!(after.version != read.version);
+        assert_eq!(
+            server.join().expect("ends"),
+            ["gets x\r\n", "cas x 0 -1 0 3\r\n\r\ngets x\r\n", "gets x\r\n"]
+        );
     }
 }

@@ -64,12 +64,19 @@ impl Reply {
 /// Takes replies apart.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
+    /// Which connection they come over.
+    connection: u64,
     items: Vec<(Vec<u8>, Item)>,
     stats: Vec<(String, String)>,
     keys: Vec<String>,
 }
 
 impl Decoder {
+    /// For what comes over the connection with this number.
+    pub(super) fn of(connection: u64) -> Self {
+        Self { connection, ..Self::default() }
+    }
+
     /// The next reply, if it is there whole.
     ///
     /// Errors: what no memcached says.
@@ -126,7 +133,7 @@ impl Decoder {
         let mut number = || std::str::from_utf8(words.next()?).ok();
         let _flags = number();
         let length: usize = number().and_then(|text| text.parse().ok()).ok_or_else(|| wrong(&line))?;
-        let version = Version(number().unwrap_or("").to_owned());
+        let version = Version { write: number().unwrap_or("").to_owned(), connection: self.connection };
         if bytes.len() < begin + length + 2 {
             return Ok(false);
         }
@@ -146,7 +153,7 @@ mod tests {
 
     /// The replies in `text`, which comes in pieces of `piece` bytes.
     fn decode(text: &[u8], piece: usize) -> FaultResult<Vec<Reply>> {
-        let (mut decoder, mut bytes, mut replies) = (Decoder::default(), BytesMut::new(), Vec::new());
+        let (mut decoder, mut bytes, mut replies) = (Decoder::of(5), BytesMut::new(), Vec::new());
         for piece in text.chunks(piece) {
             bytes.extend_from_slice(piece);
             while let Some(reply) = decoder.next(&mut bytes)? {
@@ -161,8 +168,10 @@ mod tests {
     fn replies_are_understood_however_they_come() {
         let text = b"STORED\r\nVALUE k 0 4 17\r\na\r\nb\r\nVALUE \xff 3 0\r\n\r\nEND\r\nEND\r\n12\r\n\
                      STAT pid 7\r\nSTAT version 1.6 x\r\nEND\r\nkey=a%20b exp=-1\nkey=c exp=-1\nEND\r\nEXISTS\r\n";
-        let item =
-            |bytes: &[u8], version: &str| Item { bytes: bytes.to_vec(), version: Version(version.into()) };
+        let item = |bytes: &[u8], write: &str| Item {
+            bytes: bytes.to_vec(),
+            version: Version { write: write.into(), connection: 5 },
+        };
         let stat = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let expected = [
             Reply::Line("STORED".into()),
