@@ -27,6 +27,7 @@ mod redis_many;
 mod redis_moving;
 mod redis_slots;
 mod redlock;
+mod redlock_late;
 mod site;
 mod zookeeper;
 mod zookeeper_cut;

@@ -15,7 +15,7 @@ use super::{deadlock, majority};
 use crate::backend::Claim;
 use crate::backend::fault::{During, Fault, FaultResult};
 use crate::backend::redis::fault::NAME;
-use crate::backend::redis::script::millis;
+use crate::backend::redis::script::{Step, millis};
 use crate::lock::{ClaimState, Grant, LockName, Moment, Result};
 
 #[derive(Debug)]
@@ -44,7 +44,16 @@ impl Core {
             let slot = grant.as_ref().and_then(|grant| grant.names[n].slot);
             slot.map_or_else(String::new, |slot| slot.to_string())
         }));
+        words.push(self.attempt.to_string());
         words
+    }
+
+    /// The step that takes the claim out; to withdraw an attempt, unless a later one has entered. Its last argument says for
+    /// how long the id is to stay out.
+    pub(super) fn leaving(&self, aim: Aim, succeeded: bool) -> Step {
+        let success = if succeeded { "1" } else { "0" }.to_owned();
+        let attempt = if aim == Aim::Withdraw { self.attempt.to_string() } else { String::new() };
+        self.step(&LEAVE, self.next_token(), &[success, attempt, "0".to_owned()])
     }
 
     /// What went wrong at the nodes that could not be used.
@@ -109,10 +118,8 @@ impl RedlockClaim {
 
     async fn send_leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         let core = &self.core;
-        let hint = core.next_token();
+        let step = core.leaving(Aim::Leave, succeeded);
         core.publisher.begin_leaving();
-        let word = if succeeded { "1" } else { "0" }.to_owned();
-        let step = core.step(&LEAVE, hint, &[word, "0".to_owned()]);
         let make = |_: usize, node_claim: &NodeClaim| (!node_claim.left).then(|| step.clone());
         let majority = core.nodes.majority();
         let left = |core: &Core| core.inner().node_claims.iter().filter(|node_claim| node_claim.left).count();

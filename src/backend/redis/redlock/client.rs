@@ -34,5 +34,10 @@ impl RedlockBackend {
 /// Connections of their own to all nodes.
 pub(super) fn nodes(config: &RedlockConfig, clock: Clock) -> Arc<Nodes> {
     let services = config.nodes.iter().map(|node| Arc::new(Service::new(node.clone(), clock))).collect();
-    Arc::new(Nodes { services, max_ttl: config.max_ttl, claims: AtomicUsize::new(0) })
+    Arc::new(Nodes {
+        services,
+        max_ttl: config.max_ttl,
+        claims: AtomicUsize::new(0),
+        attempts: AtomicUsize::new(0),
+    })
 }

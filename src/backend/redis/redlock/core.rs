@@ -24,6 +24,8 @@ pub(super) struct Nodes {
     pub(super) max_ttl: Duration,
     /// How many claims this client has: a node tells a connection nothing of what it did itself.
     pub(super) claims: AtomicUsize,
+    /// How many times it has entered one.
+    pub(super) attempts: AtomicUsize,
 }
 
 impl Nodes {
@@ -66,6 +68,9 @@ pub(super) enum Aim {
 /// One claim at all nodes.
 #[derive(Debug)]
 pub(super) struct Core {
+    /// Its number among those of this client: an attempt that failed is withdrawn while the next one, with the same id,
+    /// begins.
+    pub(super) attempt: usize,
     pub(super) nodes: Arc<Nodes>,
     pub(super) clock: crate::clock::Clock,
     pub(super) id: ClaimId,

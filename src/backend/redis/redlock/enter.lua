@@ -1,9 +1,10 @@
 -- Further arguments: record, mode, ttl, score (0 for one that holds a majority, nothing for a new one), and for each name
--- the slot of its hold or nothing.
+-- the slot of its hold or nothing; then the number of this attempt of its client.
 local about, mode, ttl, score = ARGV[more], ARGV[more + 1], tonumber(ARGV[more + 2]), ARGV[more + 3]
+local attempt = ARGV[more + 4 + names]
 
 local function describe(n)
-  redis.call('HSET', claim_key(n), 'mode', mode, 'about', about, 'since', string.format('%.0f', now))
+  redis.call('HSET', claim_key(n), 'mode', mode, 'about', about, 'since', string.format('%.0f', now), 'attempt', attempt)
   redis.call('PEXPIRE', claim_key(n), ttl)
   if ARGV[more + 3 + n] ~= '' then redis.call('HSET', claim_key(n), 'wish', ARGV[more + 3 + n]) end
 end
@@ -21,7 +22,8 @@ if free then
     local slot = slots and (wish ~= '' and wish or '1')
     local token, value = next_token(n), proof(mode, id)
     redis.call('SET', lock_key(n), value, 'PX', ttl)
-    redis.call('HSET', claim_key(n), 'mode', mode, 'about', about, 'since', stamp, 'token', token, 'held', stamp)
+    redis.call('HSET', claim_key(n), 'mode', mode, 'about', about, 'since', stamp, 'attempt', attempt, 'token', token,
+      'held', stamp)
     if slot then redis.call('HSET', claim_key(n), 'slot', slot, 'wish', slot) end
     redis.call('PEXPIRE', claim_key(n), ttl)
     local at = score == '' and stamp or score
@@ -34,9 +36,12 @@ end
 
 local known = false
 for n = 1, names do
-  local c = redis.call('HMGET', claim_key(n), 'mode', 'gone')
+  local c = redis.call('HMGET', claim_key(n), 'mode', 'gone', 'attempt')
   if c[1] or c[2] then known = true end
-  if c[1] and not c[2] then redis.call('PEXPIRE', claim_key(n), ttl) end
+  if c[1] and not c[2] then
+    if tonumber(c[3] or 0) < tonumber(attempt) then redis.call('HSET', claim_key(n), 'attempt', attempt) end
+    redis.call('PEXPIRE', claim_key(n), ttl)
+  end
 end
 for n = 1, names do settle(n) end
 if known then

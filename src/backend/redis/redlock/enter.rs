@@ -10,7 +10,7 @@ use super::claim::RedlockClaim;
 use super::client::RedlockBackend;
 use super::core::{Aim, Core, Inner};
 use super::node_claim::{NodeClaim, Phase};
-use super::script::{ENTER, LEAVE};
+use super::script::ENTER;
 use super::{deadlock, majority};
 use crate::backend::claim_state::Publisher;
 use crate::backend::deadlock::refuse_cycle;
@@ -91,6 +91,7 @@ fn core(backend: &RedlockBackend, request: &Request, names: Vec<LockKeys>) -> Co
         grant: None,
     };
     Core {
+        attempt: backend.nodes.attempts.fetch_add(1, Ordering::Relaxed),
         nodes: Arc::clone(&backend.nodes),
         clock,
         id: request.id,
@@ -238,6 +239,6 @@ async fn contest(core: &Arc<Core>, deadline: Moment) {
 
 /// Takes the claim out at all nodes, whatever they have answered.
 pub(super) async fn withdraw(core: &Arc<Core>, aim: Aim, deadline: Moment) {
-    let step = core.step(&LEAVE, core.next_token(), &["0".to_owned(), "0".to_owned()]);
+    let step = core.leaving(aim, false);
     core.round(aim, deadline, |_, _| Some(step.clone()), |_| false).await;
 }

@@ -12,7 +12,7 @@ macro_rules! on_queues {
 }
 
 pub(super) static ENTER: Script =
-    Script::entering("9d7a95a9efc8ace39cab59cc08c96254d846e481", on_queues!("enter.lua"));
+    Script::entering("05dcf9c266eb29f2597c21e32a9f7a947d021f61", on_queues!("enter.lua"));
 pub(super) static ORDER: Script =
     Script::new("dd15c2409e019ea289287f75a4cabb75574734c8", on_queues!("order.lua"));
 pub(super) static ADJUST: Script =
@@ -24,7 +24,7 @@ pub(super) static LOOK: Script =
 pub(super) static RENEW: Script =
     Script::new("9eb5e0039da780d9247631c8e969a17c17b697a8", on_queues!("renew.lua"));
 pub(super) static LEAVE: Script =
-    Script::leaving("1ca4e1ace35034cfbf63850bb079c296a28a03e2", on_queues!("../success.lua", "leave.lua"));
+    Script::leaving("2a1af70d50e30e0cfddaadca2ff6140e3b187133", on_queues!("../success.lua", "leave.lua"));
 pub(super) static PUBLISH: Script =
     Script::new("7bb073a980bc54cfac75fef1d13be2a0096d9b8e", on_queues!("../publish.lua"));
 pub(super) static EVICT: Script = Script::in_full(on_queues!("../evict.lua"));
