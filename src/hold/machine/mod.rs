@@ -115,10 +115,10 @@ impl Machine {
         self.held_at
     }
 
-    /// Whether an attempt to enter the queue may have left an entry: it was not refused with a reason.
+    /// Whether an attempt to enter the queue may have left an entry: it was not refused with a reason, or one before it was not.
     pub fn may_have_entered(&self) -> bool {
         match &self.verdict {
-            Some(Verdict::Failed(error)) => error.is_transient(),
+            Some(Verdict::Failed(error)) => error.is_transient() || self.last_error.is_some(),
             Some(Verdict::Skipped(_)) => false,
             _ => true,
         }

@@ -161,6 +161,16 @@ fn a_refusal_with_a_reason_is_final() {
 }
 
 #[test]
+fn an_attempt_that_is_refused_may_follow_one_that_left_an_entry() {
+    let mut m = Machine::new(plan());
+    assert_eq!(m.on(refused(ErrorKind::Unavailable), at(1)), []);
+    assert_eq!(m.on(Event::Tick, at(251)), [Action::Enter]);
+    assert_eq!(m.on(refused(ErrorKind::Denied), at(300)), LEAVE);
+    assert!(m.may_have_entered());
+    ends_as(m, |v| matches!(v, Verdict::Failed(e) if e.kind == ErrorKind::Denied));
+}
+
+#[test]
 fn before_the_command_runs_an_ending_signal_leaves_the_queue() {
     for ending in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         for event in [signal(ending), from_terminal(ending)] {
