@@ -81,9 +81,12 @@ impl FileClaim {
         if inner.grant.is_none() {
             return Ok(false);
         }
-        let known = matches!(inner.state, ClaimState::AskedToLeave { .. });
+        if matches!(inner.state, ClaimState::AskedToLeave { .. }) {
+            // That it was asked says no record twice; another one may ask as well.
+            return Ok(false);
+        }
         for place in &inner.places {
-            let expected = Fixed { asked: known, ..place.fixed };
+            let expected = Fixed { asked: false, ..place.fixed };
             if Fixed::read(&place.queue.read_fixed(place.at)?) != Some(expected) {
                 return Ok(false);
             }

@@ -168,6 +168,20 @@ async fn asked_to_leave_then_forced_out() {
 }
 
 #[tokio::test]
+async fn whoever_asks_after_another_is_heard() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let mut told = state(&claim).await;
+    for who in ["x", "y"] {
+        let by = holder(who);
+        let id = ClaimId::from_bytes([1; 16]);
+        assert!(f.backend.evict(&name("a"), id, Evict::Ask, &by, soon()).await.expect("done"));
+        told = next(&claim, &told).await;
+        assert_eq!(told, ClaimState::AskedToLeave { by });
+    }
+}
+
+#[tokio::test]
 async fn a_forced_slot_is_free_again() {
     let f = fixture();
     let stuck = enter(&f.backend, &request(1, &["a"], slots(1))).await;
