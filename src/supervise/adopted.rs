@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, pidfd_send_signal, te
 use tokio::io::unix::AsyncFd;
 
 use super::descent::Layout;
-use super::process_table::ProcessTable;
+use super::process_table::{Process, ProcessTable};
 use super::signals::Signal;
 use super::{sys, wait};
 use crate::fd;
@@ -71,18 +71,21 @@ impl Adopted {
         Ok(adopted)
     }
 
-    /// By which its forks can be known; nothing where every program is at the same place, or where this process may not ask.
+    /// By which its forks can be known; nothing where every program is at the same place, where this process may not ask, or
+    /// where it is a fork itself: whoever it was forked from, and all forks of that one, are at the same place.
     fn find_layout(&self, table: &ProcessTable) -> Result<Option<Layout>, Unfit> {
         let hidden = |errno| Unfit::Hidden(format!("its memory cannot be seen ({})", io::Error::from(errno)));
         for _ in 0..LAYOUT_LOOKS {
             let (layout, own) = (table.layout(self.pid), table.layout(getpid().as_raw_nonzero().get()));
+            let is_fork = table.look(self.pid).map(|found| found.is_some_and(Process::is_fork));
             let may_ask = if layout == Ok(None) { table.may_ask(self.pid) } else { Ok(true) };
             // Only then was the number its own.
             if self.has_ended() {
                 return Err(Unfit::Gone);
             }
             if let (Some(layout), Some(own)) = (layout.map_err(hidden)?, own.map_err(hidden)?) {
-                return Ok(Some(layout).filter(|layout| layout.is_by_chance(&own)));
+                let tells = layout.is_by_chance(&own) && !is_fork.map_err(hidden)?;
+                return Ok(tells.then_some(layout));
             }
             if !may_ask.map_err(hidden)? {
                 return Ok(None);

@@ -55,7 +55,7 @@ impl Process {
     }
 
     /// Whether it has executed no program since it was forked.
-    fn is_fork(self) -> bool {
+    pub(super) fn is_fork(self) -> bool {
         self.flags & PF_FORKNOEXEC != 0
     }
 

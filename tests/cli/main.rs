@@ -26,6 +26,7 @@ mod reports;
 mod resolver;
 mod shells;
 mod sticky;
+mod subshells;
 mod usage;
 
 #[path = "../support/mod.rs"]
