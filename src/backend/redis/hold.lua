@@ -1,5 +1,7 @@
 -- Renews an exclusive hold. Keys: for each name the lock, and the claim and the queue unless their slot is moving just
 -- now. Arguments: id, ttl, how many keys a name has.
+-- Before Redis 7 a script that asks for what is left of a life may write only after this.
+if redis.replicate_commands then redis.replicate_commands() end
 local step = tonumber(ARGV[3])
 for n = 1, #KEYS, step do
   if redis.call('GET', KEYS[n]) ~= ARGV[1] then return 0 end

@@ -85,7 +85,7 @@ pub(super) static EVICT_FOREIGN: Script =
     Script::new("0957be6d6a8f79767f6a5a856c702453e6bc1b40", on_queues!("foreign.lua", "evict_foreign.lua"));
 pub(super) static PUBLISH: Script =
     Script::new("55fa4df8ec5d4d2527077abb360aa84d3b3f85d9", on_queues!("publish.lua"));
-pub(super) static HOLD: Script = Script::new("9787aa206206091ef23c87290d4425e6175f30cc", text!("hold.lua"));
+pub(super) static HOLD: Script = Script::new("335a130e471a3de76921d0bfa79be6c523115d92", text!("hold.lua"));
 pub(super) static FREE: Script =
     Script::leaving("bc9af1942289349a90631c15e1a4388c58792907", text!("free.lua"));
 /// Lists a claim among the nested ones.
@@ -166,23 +166,36 @@ impl Step {
 mod tests {
     use super::*;
 
+    const ALL: [&Script; 12] = [
+        &ENTER,
+        &LOOK,
+        &RENEW,
+        &LEAVE,
+        &EVICT,
+        &EVICT_FOREIGN,
+        &PUBLISH,
+        &HOLD,
+        &FREE,
+        &LIST,
+        &UNLIST,
+        &INSPECT,
+    ];
+
     #[test]
     fn hashes_are_those_of_the_texts() {
-        for script in [
-            &ENTER,
-            &LOOK,
-            &RENEW,
-            &LEAVE,
-            &EVICT,
-            &EVICT_FOREIGN,
-            &PUBLISH,
-            &HOLD,
-            &FREE,
-            &LIST,
-            &UNLIST,
-            &INSPECT,
-        ] {
+        for script in ALL {
             assert!(script.is_named_rightly(), "{script:?}");
+        }
+    }
+
+    #[test]
+    fn what_asks_for_a_time_and_writes_says_so_to_servers_before_7() {
+        for script in ALL {
+            let has = |words: &[&str]| words.iter().any(|word| script.text.contains(word));
+            let writes = has(&["'SET'", "'HSET'", "'DEL'", "'ZADD'", "'ZREM'", "'PEXPIRE'"]);
+            if has(&["'TIME'", "'PTTL'"]) && writes {
+                assert!(has(&["redis.replicate_commands()"]), "{script:?}");
+            }
         }
     }
 }
