@@ -47,9 +47,18 @@ impl Format {
 
 const INFALLIBLE: &str = "writing to a String cannot fail";
 
+/// What not every claim has.
+const OPTIONAL: &str = "DLOCK_SLOT";
+
+/// `variables`, and empty what this claim has not: the script may still have it of another one.
+fn with_all<'a>(variables: &'a [(&'static str, String)]) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let lacks = !variables.iter().any(|(name, _)| *name == OPTIONAL);
+    variables.iter().map(|(name, value)| (*name, value.as_str())).chain(lacks.then_some((OPTIONAL, "")))
+}
+
 fn exports(variables: &[(&'static str, String)]) -> String {
     let mut text = String::new();
-    for (name, value) in variables {
+    for (name, value) in with_all(variables) {
         writeln!(text, "export {name}={}", quoted(value)).expect(INFALLIBLE);
     }
     text
@@ -71,7 +80,7 @@ fn quoted(text: &str) -> String {
 
 fn lines(variables: &[(&'static str, String)]) -> String {
     let mut text = String::new();
-    for (name, value) in variables.iter().filter(|(_, value)| !value.contains('\n')) {
+    for (name, value) in with_all(variables).filter(|(_, value)| !value.contains('\n')) {
         writeln!(text, "{name}={value}").expect(INFALLIBLE);
     }
     text
@@ -93,9 +102,19 @@ mod tests {
     #[test]
     fn each_format_has_its_form() {
         let text = |format: Format| format.writer()(&variables());
-        assert_eq!(text(Format::Sh), "export DLOCK_NAME='it'\\''s a'\\\\'b'\nexport DLOCK_NAMES='a\nb'\n");
-        assert_eq!(text(Format::Env), "DLOCK_NAME=it's a\\b\n");
+        let exports =
+            "export DLOCK_NAME='it'\\''s a'\\\\'b'\nexport DLOCK_NAMES='a\nb'\nexport DLOCK_SLOT=''\n";
+        assert_eq!(text(Format::Sh), exports);
+        assert_eq!(text(Format::Env), "DLOCK_NAME=it's a\\b\nDLOCK_SLOT=\n");
         assert_eq!(text(Format::Json), "{\"DLOCK_NAME\":\"it's a\\\\b\",\"DLOCK_NAMES\":\"a\\nb\"}\n");
+    }
+
+    #[test]
+    fn a_slot_is_said_once_and_none_is_empty() {
+        let slot = [("DLOCK_SLOT", "2".to_owned())];
+        assert_eq!(Format::Sh.writer()(&slot), "export DLOCK_SLOT='2'\n");
+        assert_eq!(Format::Env.writer()(&slot), "DLOCK_SLOT=2\n");
+        assert_eq!(Format::Sh.writer()(&[]), "export DLOCK_SLOT=''\n");
     }
 
     #[test]
