@@ -130,26 +130,3 @@ fn an_ending_signal_that_finds_the_front_stopped_is_not_followed_by_the_start() 
         env.await_no_process();
     }
 }
-
-#[test]
-fn an_ending_signal_during_the_withdrawal_of_a_suspended_wait_ends_it() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let waiter = env.start(&mut env.run(["--name", "x", "--", "touch", "started"]));
-    env.await_waiters("x", 1);
-    let keeper = waiter.keeper();
-    let before = process::threads(keeper).len();
-    let queue = std::fs::File::open(env.locks().join(".x.queue")).expect("a queue");
-    rustix::fs::flock(&queue, rustix::fs::FlockOperation::LockExclusive).expect("its lock");
-    waiter.signal(Signal::TSTP);
-    until_true("the keeper to wait for the queue", || process::threads(keeper).len() > before);
-    waiter.signal(Signal::TERM);
-    drop(queue);
-    let ended = waiter.finish();
-    assert_eq!(ended.signal(), Some(15), "{:?} {}", ended.status, ended.err);
-    assert_eq!(env.waiters("x"), 0);
-    holder.release().silently(0);
-    env.assert_free("x");
-    assert!(!env.exists("started"));
-    env.await_no_process();
-}
