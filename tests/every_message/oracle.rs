@@ -225,9 +225,9 @@ impl Seen {
         let mut within = SOON + if certain { Duration::ZERO } else { TTL + self.service.adds_to_ttl() };
         let mut free = claim.at.max(self.released);
         if self.shape.stands_again() {
-            // The one behind runs between its terms.
+            // The one behind runs between its terms, once this one is over: one that is held up is told over another way.
             free = self.end("claim").unwrap_or(free).max(self.released);
-            within += self.fault().map_or(Duration::ZERO, Fault::delay);
+            within += TTL / 2 + self.fault().map_or(Duration::ZERO, Fault::delay);
         }
         let next: &[_] =
             if self.shape.company == Company::Rival { &["newcomer"] } else { &["behind", "newcomer"] };
