@@ -146,13 +146,14 @@ impl ProcessTable {
     /// the claim are not asked.
     ///
     /// A process on its way out loses its environment before it closes its files, which may take long (NFS), and one that
-    /// executes a program has none before the kernel has laid it out. Whom the last look found is a member until it has
-    /// ended. For others this waits a moment; one that still cannot be read may be a member, so not all was seen.
+    /// executes a program has none before the kernel has laid it out; one whose parent has ended may have nothing that tells of
+    /// it. So whom the last look found, and may have stopped, is a member until it has ended. For others this waits a moment;
+    /// one that still cannot be read may be a member, so not all was seen.
     pub fn find_adopted(&mut self, root: Option<i32>, descent: &Descent, except: &[i32]) -> bool {
         let patience = Cell::new(PATIENCE);
         let since = self.look(own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
         self.find(except, |directory, process, before| {
-            if root == Some(process.pid) {
+            if root == Some(process.pid) || before.iter().any(|member| process.is(member)) {
                 return Ok(true);
             }
             if process.born < since? {
@@ -161,7 +162,6 @@ impl ProcessTable {
             loop {
                 match directory.descends(process, descent)? {
                     Some(descends) => return Ok(descends),
-                    None if before.iter().any(|member| process.is(member)) => return Ok(true),
                     None => directory.await_end(process, &patience)?,
                 }
             }
