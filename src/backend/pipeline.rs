@@ -1,6 +1,7 @@
 //! A connection over which requests go out at once and are answered in their order.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, io};
 
 use bytes::BytesMut;
@@ -51,12 +52,17 @@ struct Due<R> {
     answer: oneshot::Sender<Vec<R>>,
 }
 
+/// How many this process has made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
 /// A connection. It closes when it is dropped; what is on its way then may still be done.
 pub struct Pipeline<P: Protocol> {
     orders: mpsc::UnboundedSender<Order<P::Reply>>,
     end: watch::Receiver<Option<P::Fault>>,
     /// Where it leads, without secrets.
     pub peer: String,
+    /// Which one of this process it is.
+    pub number: u64,
     task: JoinHandle<()>,
 }
 
@@ -73,8 +79,11 @@ impl<P: Protocol> Drop for Pipeline<P> {
 }
 
 impl<P: Protocol> Pipeline<P> {
-    /// Takes over `stream`, which leads to `peer`. Needs a running tokio runtime.
-    pub fn over(protocol: P, stream: Box<dyn Stream>, peer: String) -> Self {
+    /// Takes over `stream`, which leads to `peer`, and speaks the protocol that is made for the connection of that number.
+    /// Needs a running tokio runtime.
+    pub fn over(protocol: impl FnOnce(u64) -> P, stream: Box<dyn Stream>, peer: String) -> Self {
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let protocol = protocol(number);
         let (orders, received) = mpsc::unbounded_channel();
         let (ended, end) = watch::channel(None);
         let task = tokio::spawn(async move {
@@ -83,7 +92,7 @@ impl<P: Protocol> Pipeline<P> {
             // Before the answers that will not come are dropped with the traffic: whoever waits asks why.
             ended.send_replace(Some(fault));
         });
-        Self { orders, end, peer, task }
+        Self { orders, end, peer, number, task }
     }
 
     /// Sends `bytes` now and waits for so many replies. Dropping the future does not unsend them.

@@ -176,7 +176,7 @@ impl Client {
                     return Ok(Replies { replies: replies.into_iter(), connection: connection.number });
                 }
                 Err(fault) if is_second || !fault.kind.is_transient() => {
-                    return Err(fault.at(&connection.peer()));
+                    return Err(fault.at(&connection.peer));
                 }
                 Err(_) => is_second = true,
             }

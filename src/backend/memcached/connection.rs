@@ -1,56 +1,28 @@
 //! How memcached answers over a connection.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 
 use super::fault;
 use super::wire::{Decoder, Reply};
-use crate::backend::connector::{Stream, breach};
-use crate::backend::fault::{Fault, FaultResult};
+use crate::backend::connector::breach;
+use crate::backend::fault::Fault;
 use crate::backend::pipeline::{Pipeline, Protocol};
 use crate::lock::ErrorKind;
 
-/// How many connections this process has made.
-static MADE: AtomicU64 = AtomicU64::new(0);
-
-/// A connection to a server. It closes when it is dropped; what is on its way then may still be done.
-#[derive(Debug)]
-pub(super) struct Connection {
-    pipeline: Pipeline<Text>,
-    /// Which one of this process it is.
-    pub(super) number: u64,
-}
-
-impl Connection {
-    /// Takes over `stream`, which leads to `peer`.
-    pub(super) fn over(stream: Box<dyn Stream>, peer: String) -> Self {
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        Self { pipeline: Pipeline::over(Text(Decoder::of(number)), stream, peer), number }
-    }
-
-    /// Where it leads, without secrets.
-    pub(super) fn peer(&self) -> &str {
-        &self.pipeline.peer
-    }
-
-    /// Sends `bytes` now and waits for so many replies. Dropping the future does not unsend them.
-    pub(super) fn exchange(
-        &self,
-        bytes: Vec<u8>,
-        replies: usize,
-    ) -> impl Future<Output = FaultResult<Vec<Reply>>> {
-        self.pipeline.exchange(bytes, replies)
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.pipeline.is_open()
-    }
-}
+/// A connection to a server.
+pub(super) type Connection = Pipeline<Text>;
 
 /// The text protocol.
-struct Text(Decoder);
+pub(super) struct Text(Decoder);
+
+impl Text {
+    /// That of the connection with this number.
+    pub(super) fn of(connection: u64) -> Self {
+        Self(Decoder::of(connection))
+    }
+}
 
 fn refusal(reply: &Reply) -> Option<Fault> {
     match reply {

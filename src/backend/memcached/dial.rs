@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::MemcachedConfig;
-use super::connection::Connection;
+use super::connection::{Connection, Text};
 use super::wire::Reply;
 use crate::backend::cause::{self, Manner};
 use crate::backend::connector;
@@ -38,7 +38,7 @@ pub(super) async fn dial(
 ) -> FaultResult<Arc<Connection>> {
     let at = &config.at;
     let stream = connector::connect(at, config.tls.as_ref(), begun).await?;
-    let connection = Connection::over(stream, at.to_string());
+    let connection = Connection::over(Text::of, stream, at.to_string());
     log_in(config, &connection).await.map_err(|fault| fault.at(at))?;
     Ok(Arc::new(connection))
 }

@@ -25,7 +25,7 @@ impl Astray {
         let entering = steps.iter().filter_map(Step::enters);
         let mut all = None;
         for id in entering {
-            all.get_or_insert_with(|| self.all()).push((id.to_owned(), connection.number));
+            all.get_or_insert_with(|| self.all()).push((id.to_owned(), connection.number()));
         }
     }
 
@@ -33,7 +33,7 @@ impl Astray {
     pub(super) fn answered(&self, steps: &[Step], connection: &Connection) {
         for id in steps.iter().filter_map(Step::enters) {
             let mut all = self.all();
-            let this = |(who, over): &(String, u64)| who == id && *over == connection.number;
+            let this = |(who, over): &(String, u64)| who == id && *over == connection.number();
             if let Some(at) = all.iter().position(this) {
                 all.swap_remove(at);
             }
@@ -44,7 +44,7 @@ impl Astray {
     /// scripts take it: what went out over the same connection arrives before that.
     pub(super) fn keep_out(&self, id: ClaimId, connection: &Connection) -> String {
         let id = id.to_string();
-        let late = self.all().iter().any(|(who, over)| *who == id && *over != connection.number);
+        let late = self.all().iter().any(|(who, over)| *who == id && *over != connection.number());
         if late { millis(KEEP_OUT) } else { "0".to_owned() }
     }
 

@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
@@ -17,9 +16,6 @@ use crate::backend::connector::{Stream, breach};
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::pipeline::{Pipeline, Protocol};
 
-/// How many connections this process has made.
-static MADE: AtomicU64 = AtomicU64::new(0);
-
 /// A connection. It closes when it is dropped; what is on its way then may still be done.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -27,8 +23,6 @@ pub(super) struct Connection {
     notified: watch::Sender<u64>,
     /// Whether the server tells of keys that change: not asked yet, or its answer.
     pub(super) can_notify: OnceLock<bool>,
-    /// Which one of this process it is.
-    pub(super) number: u64,
 }
 
 impl Connection {
@@ -36,12 +30,12 @@ impl Connection {
     pub(super) fn over(stream: Box<dyn Stream>, peer: String) -> Self {
         let notified = watch::Sender::new(0);
         let resp = Resp { codec: ValueCodec::default(), tell: notified.clone() };
-        Self {
-            pipeline: Pipeline::over(resp, stream, peer),
-            notified,
-            can_notify: OnceLock::new(),
-            number: MADE.fetch_add(1, Ordering::Relaxed),
-        }
+        Self { pipeline: Pipeline::over(|_| resp, stream, peer), notified, can_notify: OnceLock::new() }
+    }
+
+    /// Which one of this process it is.
+    pub(super) fn number(&self) -> u64 {
+        self.pipeline.number
     }
 
     /// Where it leads, without secrets.
