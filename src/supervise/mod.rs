@@ -29,6 +29,7 @@ pub mod mark;
 pub mod notify;
 pub mod outcome;
 mod proc_dir;
+mod proc_files;
 pub mod process_table;
 mod proof;
 pub mod shared;

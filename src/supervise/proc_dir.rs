@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,59 +14,11 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::carrier::Reader;
 use super::descent::{Descent, Layout, Memory};
+use super::proc_files::{Process, number, parse, parse_acts_on_stop, parse_has_taken, parse_memory};
 use crate::clock::now;
 
 /// How long a wait for the end of a process is at most before it is looked at again.
 const SLICE: Duration = Duration::from_millis(1);
-
-/// One living process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Process {
-    /// Its pid.
-    pub pid: i32,
-    /// Its parent's pid.
-    pub parent: i32,
-    /// Its process group.
-    pub group: i32,
-    /// The letter of its state: `T` is stopped, `Z` ended and not reaped, if it has no other thread.
-    pub state: u8,
-    /// How many threads it has, the first one too, though that may have ended before the others.
-    pub threads: u32,
-    /// The kernel's flags of its first thread.
-    flags: u32,
-    /// When it was born, in ticks after the boot: with the pid it tells a process from a later one of that number.
-    pub born: u64,
-}
-
-impl Process {
-    /// Whether it is the same as `other`, looked at at another time.
-    pub(super) fn is(self, other: &Self) -> bool {
-        self.pid == other.pid && self.born == other.born
-    }
-
-    /// Whether it is stopped.
-    pub fn is_stopped(self) -> bool {
-        self.state == b'T'
-    }
-
-    fn is_zombie(self) -> bool {
-        matches!(self.state, b'Z' | b'X')
-    }
-
-    /// Whether it has executed no program since it was forked.
-    pub(super) fn is_fork(self) -> bool {
-        self.flags & PF_FORKNOEXEC != 0
-    }
-
-    fn is_of_kernel(self) -> bool {
-        self.flags & PF_KTHREAD != 0
-    }
-
-    /// Whether all its threads have ended. The state alone is that of the first one.
-    pub(super) fn has_ended(self) -> bool {
-        self.is_zombie() && self.threads <= 1
-    }
-}
 
 /// The directory, and descriptors that are given up for a moment where the system has no other.
 #[derive(Debug)]
@@ -210,7 +161,7 @@ impl Directory {
         match self.stat(process.pid)? {
             Some(now) if now.born != process.born || now.has_ended() => Ok(Some(false)),
             None => Ok(Some(false)),
-            Some(now) if now.flags & PF_EXITING != 0 => {
+            Some(now) if now.is_exiting() => {
                 self.any_thread(process.pid, |thread| self.thread_descends(thread, process, descent))
             }
             Some(_) => Ok(None),
@@ -331,10 +282,6 @@ fn read(file: &OwnedFd, text: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-pub(super) fn number<T: FromStr>(text: &[u8]) -> Option<T> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
 /// `PID/NAME` in `room`, which is zeroed.
 fn path_of<'a>(pid: i32, name: &str, room: &'a mut [u8; 24]) -> &'a CStr {
     use std::io::Write as _;
@@ -343,93 +290,9 @@ fn path_of<'a>(pid: i32, name: &str, room: &'a mut [u8; 24]) -> &'a CStr {
     CStr::from_bytes_until_nul(room).unwrap_or(c"")
 }
 
-/// What `include/linux/sched.h` of the kernel has among the flags of a process that ends, of one that was forked and has not
-/// executed anything, and of one that is its own.
-const PF_EXITING: u32 = 0x4;
-const PF_FORKNOEXEC: u32 = 0x40;
-const PF_KTHREAD: u32 = 0x20_0000;
-
-/// Fields 3, 4, 5, 9, 20 and 22 of /proc/PID/stat.
-fn parse(pid: i32, text: &[u8]) -> Option<Process> {
-    let mut fields = fields_from_state(text)?;
-    let state = *fields.next()?.first()?;
-    let (parent, group) = (number(fields.next()?)?, number(fields.next()?)?);
-    let flags = number(fields.nth(3)?)?;
-    let threads = number(fields.nth(10)?)?;
-    let born = number(fields.nth(1)?)?;
-    Some(Process { pid, parent, group, state, threads, flags, born })
-}
-
-/// By fields 3 and 34.
-fn parse_acts_on_stop(text: &[u8], stop: i32) -> Option<bool> {
-    let mut fields = fields_from_state(text)?;
-    let is_stopped = fields.next()? == b"T";
-    let caught: u64 = number(fields.nth(30)?)?;
-    Some(is_stopped || caught & 1 << (stop - 1) != 0)
-}
-
-/// By two lines of /proc/PID/status.
-fn parse_has_taken(text: &[u8], signals: u64) -> Option<bool> {
-    let line = |name: &[u8]| text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(name));
-    let state = *line(b"State:\t")?.first()?;
-    let pending = std::str::from_utf8(line(b"ShdPnd:\t")?.get(..16)?).ok()?;
-    let pending = u64::from_str_radix(pending, 16).ok()?;
-    Some(!matches!(state, b'T' | b't') && pending & signals == 0)
-}
-
-/// Fields 26 to 28, 50 and 51.
-fn parse_memory(text: &[u8]) -> Option<Memory> {
-    let mut fields = fields_from_state(text)?;
-    let code = (number(fields.nth(23)?)?, number(fields.next()?)?);
-    let stack = number(fields.next()?)?;
-    let (environment, top) = (number(fields.nth(21)?)?, number(fields.next()?)?);
-    Some(Memory { layout: Layout { code, stack, top }, environment })
-}
-
-/// The third and all further ones; the name before them may contain anything.
-fn fields_from_state(text: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
-    let rest = &text[text.iter().rposition(|b| *b == b')')? + 1..];
-    Some(rest.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_may_contain_anything() {
-        let text = b"7 (a) R 1 (x) T 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 987 22 23";
-        let process = parse(7, text).expect("fields");
-        let found =
-            (process.pid, process.parent, process.group, process.state, process.threads, process.born);
-        assert_eq!(found, (7, 3, 4, b'T', 19, 987));
-        assert_eq!(parse(7, b"7 (a"), None);
-    }
-
-    #[test]
-    fn the_environment_of_this_process_has_two_ends() {
-        let text = std::fs::read("/proc/self/stat").expect("a /proc");
-        let memory = parse_memory(&text).expect("as many fields");
-        let length = std::fs::read("/proc/self/environ").expect("a /proc").len();
-        assert_eq!(usize::try_from(memory.layout.top - memory.environment), Ok(length));
-        assert!(memory.is_complete());
-    }
-
-    #[test]
-    fn what_is_on_its_way_to_a_process_is_not_taken() {
-        let term = 1 << (libc::SIGTERM - 1);
-        let status = |state: &str, pending: &str| {
-            format!("Name:\tx\nState:\t{state}\nGroups:\t0 \nSigPnd:\t0000000000000000\nShdPnd:\t{pending}\n")
-        };
-        let taken = |text: String| parse_has_taken(text.as_bytes(), term);
-        assert_eq!(taken(status("S (sleeping)", "0000000000000000")), Some(true));
-        assert_eq!(taken(status("S (sleeping)", "0000000000010000")), Some(true), "SIGCHLD");
-        assert_eq!(taken(status("S (sleeping)", "0000000000004000")), Some(false));
-        assert_eq!(taken(status("T (stopped)", "0000000000000000")), Some(false));
-        assert_eq!(taken(status("S (sleeping)", "00000000000")), None, "cut off");
-        let own = std::fs::read("/proc/self/status").expect("a /proc");
-        assert_eq!(parse_has_taken(&own, term), Some(true));
-    }
 
     #[test]
     fn the_longest_pid_has_room() {

@@ -14,8 +14,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
 use super::descent::{Descent, Layout};
-pub use super::proc_dir::Process;
-use super::proc_dir::{Directory, number};
+use super::proc_dir::Directory;
+pub use super::proc_files::Process;
+use super::proc_files::number;
 use super::proof::{Hidden, proved};
 use super::signals::Signal;
 

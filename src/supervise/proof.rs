@@ -9,7 +9,7 @@ use rustix::fs::{fstatfs, readlinkat_raw};
 use rustix::io::Errno;
 use rustix::process::getpid;
 
-use super::proc_dir::number;
+use super::proc_files::number;
 
 /// What statfs(2) says of a /proc.
 const PROC_MAGIC: u32 = 0x9fa0;

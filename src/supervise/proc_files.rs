@@ -1,0 +1,152 @@
+//! What the files of one process in a /proc say.
+
+use std::str::FromStr;
+
+use super::descent::{Layout, Memory};
+
+/// One living process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Process {
+    /// Its pid.
+    pub pid: i32,
+    /// Its parent's pid.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// The letter of its state: `T` is stopped, `Z` ended and not reaped, if it has no other thread.
+    pub state: u8,
+    /// How many threads it has, the first one too, though that may have ended before the others.
+    pub threads: u32,
+    /// The kernel's flags of its first thread.
+    pub(super) flags: u32,
+    /// When it was born, in ticks after the boot: with the pid it tells a process from a later one of that number.
+    pub born: u64,
+}
+
+impl Process {
+    /// Whether it is the same as `other`, looked at at another time.
+    pub(super) fn is(self, other: &Self) -> bool {
+        self.pid == other.pid && self.born == other.born
+    }
+
+    /// Whether it is stopped.
+    pub fn is_stopped(self) -> bool {
+        self.state == b'T'
+    }
+
+    pub(super) fn is_zombie(self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+
+    /// Whether it is on its way out.
+    pub(super) fn is_exiting(self) -> bool {
+        self.flags & PF_EXITING != 0
+    }
+
+    /// Whether it has executed no program since it was forked.
+    pub(super) fn is_fork(self) -> bool {
+        self.flags & PF_FORKNOEXEC != 0
+    }
+
+    pub(super) fn is_of_kernel(self) -> bool {
+        self.flags & PF_KTHREAD != 0
+    }
+
+    /// Whether all its threads have ended. The state alone is that of the first one.
+    pub(super) fn has_ended(self) -> bool {
+        self.is_zombie() && self.threads <= 1
+    }
+}
+
+pub(super) fn number<T: FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// What `include/linux/sched.h` of the kernel has among the flags of a process that ends, of one that was forked and has not
+/// executed anything, and of one that is its own.
+const PF_EXITING: u32 = 0x4;
+const PF_FORKNOEXEC: u32 = 0x40;
+const PF_KTHREAD: u32 = 0x20_0000;
+
+/// Fields 3, 4, 5, 9, 20 and 22 of /proc/PID/stat.
+pub(super) fn parse(pid: i32, text: &[u8]) -> Option<Process> {
+    let mut fields = fields_from_state(text)?;
+    let state = *fields.next()?.first()?;
+    let (parent, group) = (number(fields.next()?)?, number(fields.next()?)?);
+    let flags = number(fields.nth(3)?)?;
+    let threads = number(fields.nth(10)?)?;
+    let born = number(fields.nth(1)?)?;
+    Some(Process { pid, parent, group, state, threads, flags, born })
+}
+
+/// By fields 3 and 34.
+pub(super) fn parse_acts_on_stop(text: &[u8], stop: i32) -> Option<bool> {
+    let mut fields = fields_from_state(text)?;
+    let is_stopped = fields.next()? == b"T";
+    let caught: u64 = number(fields.nth(30)?)?;
+    Some(is_stopped || caught & 1 << (stop - 1) != 0)
+}
+
+/// By two lines of /proc/PID/status.
+pub(super) fn parse_has_taken(text: &[u8], signals: u64) -> Option<bool> {
+    let line = |name: &[u8]| text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(name));
+    let state = *line(b"State:\t")?.first()?;
+    let pending = std::str::from_utf8(line(b"ShdPnd:\t")?.get(..16)?).ok()?;
+    let pending = u64::from_str_radix(pending, 16).ok()?;
+    Some(!matches!(state, b'T' | b't') && pending & signals == 0)
+}
+
+/// Fields 26 to 28, 50 and 51.
+pub(super) fn parse_memory(text: &[u8]) -> Option<Memory> {
+    let mut fields = fields_from_state(text)?;
+    let code = (number(fields.nth(23)?)?, number(fields.next()?)?);
+    let stack = number(fields.next()?)?;
+    let (environment, top) = (number(fields.nth(21)?)?, number(fields.next()?)?);
+    Some(Memory { layout: Layout { code, stack, top }, environment })
+}
+
+/// The third and all further ones; the name before them may contain anything.
+fn fields_from_state(text: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let rest = &text[text.iter().rposition(|b| *b == b')')? + 1..];
+    Some(rest.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_contain_anything() {
+        let text = b"7 (a) R 1 (x) T 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 987 22 23";
+        let process = parse(7, text).expect("fields");
+        let found =
+            (process.pid, process.parent, process.group, process.state, process.threads, process.born);
+        assert_eq!(found, (7, 3, 4, b'T', 19, 987));
+        assert_eq!(parse(7, b"7 (a"), None);
+    }
+
+    #[test]
+    fn the_environment_of_this_process_has_two_ends() {
+        let text = std::fs::read("/proc/self/stat").expect("a /proc");
+        let memory = parse_memory(&text).expect("as many fields");
+        let length = std::fs::read("/proc/self/environ").expect("a /proc").len();
+        assert_eq!(usize::try_from(memory.layout.top - memory.environment), Ok(length));
+        assert!(memory.is_complete());
+    }
+
+    #[test]
+    fn what_is_on_its_way_to_a_process_is_not_taken() {
+        let term = 1 << (libc::SIGTERM - 1);
+        let status = |state: &str, pending: &str| {
+            format!("Name:\tx\nState:\t{state}\nGroups:\t0 \nSigPnd:\t0000000000000000\nShdPnd:\t{pending}\n")
+        };
+        let taken = |text: String| parse_has_taken(text.as_bytes(), term);
+        assert_eq!(taken(status("S (sleeping)", "0000000000000000")), Some(true));
+        assert_eq!(taken(status("S (sleeping)", "0000000000010000")), Some(true), "SIGCHLD");
+        assert_eq!(taken(status("S (sleeping)", "0000000000004000")), Some(false));
+        assert_eq!(taken(status("T (stopped)", "0000000000000000")), Some(false));
+        assert_eq!(taken(status("S (sleeping)", "00000000000")), None, "cut off");
+        let own = std::fs::read("/proc/self/status").expect("a /proc");
+        assert_eq!(parse_has_taken(&own, term), Some(true));
+    }
+}
