@@ -266,23 +266,27 @@ fn a_waiter_that_gets_the_lock_after_an_outage_keeps_its_turn() {
     assert_eq!(direct.read("order"), "1\n2\n");
 }
 
+/// A server on which the user `ci` has rights to the keys that begin so, and to no others.
+fn etcd_where_ci_may_use(beginnings: &[&str]) -> Etcd {
+    let etcd = Etcd::start();
+    etcd.ask(&["user", "add", "root:admin"]);
+    etcd.ask(&["user", "add", "ci:secret"]);
+    etcd.ask(&["role", "add", "own"]);
+    for beginning in beginnings {
+        etcd.ask(&["role", "grant-permission", "--prefix", "own", "readwrite", beginning]);
+    }
+    etcd.ask(&["user", "grant-role", "ci", "own"]);
+    etcd.ask(&["auth", "enable"]);
+    etcd
+}
+
 #[test]
 fn a_right_that_is_missing_is_named() {
     if !available() {
         return;
     }
-    let etcd = Etcd::start();
     // What `etcdctl lock x` needs.
-    for words in [
-        &["user", "add", "root:admin"] as &[&str],
-        &["user", "add", "ci:secret"],
-        &["role", "add", "x"],
-        &["role", "grant-permission", "--prefix", "x", "readwrite", "x/"],
-        &["user", "grant-role", "ci", "x"],
-        &["auth", "enable"],
-    ] {
-        etcd.ask(words);
-    }
+    let etcd = etcd_where_ci_may_use(&["x/"]);
     let env =
         TestEnv::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
     let mut command = as_ci(env.run(["--name", "x", "--", "true"]));
@@ -294,19 +298,7 @@ fn a_nested_run_needs_no_right_to_the_queues_of_others() {
     if !available() {
         return;
     }
-    let etcd = Etcd::start();
-    for words in [
-        &["user", "add", "root:admin"] as &[&str],
-        &["user", "add", "ci:secret"],
-        &["role", "add", "a"],
-        &["role", "grant-permission", "--prefix", "a", "readwrite", "a/"],
-        &["role", "grant-permission", "--prefix", "a", "readwrite", "a\u{1}"],
-        &["role", "grant-permission", "--prefix", "a", "readwrite", "\u{1}"],
-        &["user", "grant-role", "ci", "a"],
-        &["auth", "enable"],
-    ] {
-        etcd.ask(words);
-    }
+    let etcd = etcd_where_ci_may_use(&["a/", "a\u{1}", "\u{1}"]);
     let env =
         TestEnv::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
     let start = |names: &[&str], script: &str| {
