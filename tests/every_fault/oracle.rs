@@ -3,7 +3,6 @@
 
 use serde_json::Value;
 
-use crate::call::Class;
 use crate::point::{Fault, Point};
 use crate::scene::{Seen, is_normal};
 use crate::shape::{COMMANDS_OWN, Event, Shape};
@@ -75,14 +74,9 @@ impl Case<'_> {
             && (said.contains("cannot tell whether all") || said.contains("cannot end "))
     }
 
-    /// What holds a lock for a script and cannot see whom that has left, or may not end them, keeps it, and has nobody to
-    /// tell.
+    /// The lock of a script may be kept for ever.
     fn keeps_what_it_cannot_end(&self) -> bool {
-        let is_helpless = matches!(
-            self.fault(),
-            Some(Fault::Lasting(Class::Proc | Class::Descriptors | Class::Reading | Class::Signals, _))
-        );
-        self.shape.is_for_script() && self.noted("start run") && is_helpless
+        self.noted("start run") && self.fault().is_some_and(|fault| self.shape.may_keep(fault))
     }
 
     /// Everybody comes to an end, and the next one gets the lock soon.

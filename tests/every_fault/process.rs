@@ -62,9 +62,13 @@ pub(crate) fn has_variable(pid: i32, entry: &str) -> bool {
     environment.split(|b| *b == 0).any(|each| each == entry.as_bytes())
 }
 
+/// Every process that is there.
+pub(crate) fn all() -> Vec<i32> {
+    let pids = fs::read_dir("/proc").expect("a process table").flatten();
+    pids.filter_map(|found| found.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// Living processes whose environment has the entry.
 pub(crate) fn with_variable(entry: &str) -> Vec<i32> {
-    let pids = fs::read_dir("/proc").expect("a process table").flatten();
-    let pids = pids.filter_map(|found| found.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| lives(*pid)).filter(|pid| has_variable(*pid, entry)).collect()
+    all().into_iter().filter(|pid| lives(*pid)).filter(|pid| has_variable(*pid, entry)).collect()
 }

@@ -63,6 +63,7 @@ pub(crate) struct Scene<'a> {
     joined: Option<Instant>,
     holder_released: bool,
     continued: bool,
+    script_gone: Option<Instant>,
     all_gone: Option<Instant>,
     unguarded: BTreeSet<String>,
     next_began: Option<Instant>,
@@ -136,6 +137,7 @@ impl<'a> Scene<'a> {
             joined: None,
             holder_released: false,
             continued: false,
+            script_gone: None,
             all_gone: None,
             unguarded: BTreeSet::new(),
             next_began: None,
@@ -163,7 +165,16 @@ impl<'a> Scene<'a> {
         let ended = |pid: Option<i32>| pid.is_none_or(|pid| tracer.others.contains_key(&pid));
         let others = [self.next, self.holder, self.script];
         let over = self.all_gone.is_some() && self.next.is_some() && others.into_iter().all(ended);
-        over || self.begun.elapsed() > LONGEST
+        over || self.is_kept(tracer, hit) || self.begun.elapsed() > LONGEST
+    }
+
+    /// Whether the lock has been kept so long after the script's end that it is kept for ever.
+    fn is_kept(&mut self, tracer: &Tracer, hit: Option<&Hit>) -> bool {
+        let may_keep = hit.is_some() && self.fault.is_some_and(|fault| self.shape.may_keep(fault));
+        if !may_keep || !self.script.is_some_and(|script| tracer.others.contains_key(&script)) {
+            return false;
+        }
+        self.script_gone.get_or_insert_with(Instant::now).elapsed() > self.shape.kept_after()
     }
 
     /// The script hears how `acquire` ended, as any shell does.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::call::Class;
+use crate::point::Fault;
+
 /// What happens from outside in a run, once it is where it should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
@@ -182,6 +185,21 @@ impl Shape {
     /// Whether others may take the lock as soon as the event has happened.
     pub(crate) fn frees_the_lock(&self) -> bool {
         matches!(self.event, Event::Remove | Event::Delete)
+    }
+
+    /// Whether it keeps the lock for ever under that fault: what holds it for a script and cannot see whom that has left, or
+    /// may not end them, has nobody to tell.
+    pub(crate) fn may_keep(&self, fault: Fault) -> bool {
+        self.is_for_script()
+            && matches!(
+                fault,
+                Fault::Lasting(Class::Proc | Class::Descriptors | Class::Reading | Class::Signals, _)
+            )
+    }
+
+    /// How long after the script's end what is still kept is kept for ever: a lease, and what releasing may take.
+    pub(crate) fn kept_after(&self) -> Duration {
+        Duration::from_secs(if self.on_redis { 14 } else { 4 })
     }
 
     /// How long after the end of front and keeper the next one may have to wait.

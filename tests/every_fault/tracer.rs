@@ -255,14 +255,21 @@ impl Tracer {
 pub(crate) struct Own {
     variable: String,
     known: BTreeSet<i32>,
+    /// Strangers that were there before: to read the environment of each at each look at it takes most of a point's time.
+    strangers: BTreeSet<i32>,
 }
 
 impl Own {
     pub(crate) fn by(variable: String) -> Self {
-        Self { variable, known: BTreeSet::new() }
+        let others = process::all().into_iter().filter(|pid| !process::has_variable(*pid, &variable));
+        let strangers = others.filter(|pid| !process::is_own_child(*pid)).collect();
+        Self { variable, known: BTreeSet::new(), strangers }
     }
 
     fn has(&mut self, pid: i32) -> bool {
+        if self.strangers.contains(&pid) {
+            return false;
+        }
         // A dead one has no variables any more.
         let is_own = || process::has_variable(pid, &self.variable) || process::is_own_child(pid);
         self.known.contains(&pid) || (is_own() && self.known.insert(pid))
