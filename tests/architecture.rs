@@ -70,6 +70,7 @@ const CONTRACT: &[&str] = &[
     "record",
     "sequence",
     "service",
+    "success",
     "tcp",
     "tls",
 ];

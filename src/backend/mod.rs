@@ -59,6 +59,7 @@ pub mod redis;
 pub mod sequence;
 pub mod service;
 pub mod sql;
+pub(crate) mod success;
 pub mod tcp;
 pub mod tls;
 pub mod zookeeper;
@@ -204,7 +205,8 @@ pub trait Backend: Debug + Send + Sync {
     async fn examine(&self, deadline: Moment) -> Result<Examination>;
 
     /// How long ago the last successful run under `name` acquired the lock; `None` if none is known. The last is that which
-    /// acquired last (C08); where the service's clock has gone back between two, it may be that with the greater time.
+    /// acquired last (C08); where the service's clock has gone back between two, it may be that with the greater time. One that
+    /// is dated more than a minute later than now is not known.
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>>;
 }
 

@@ -13,7 +13,7 @@ use dlock::backend::etcd::{EtcdBackend, EtcdConfig, Prefix};
 
 use super::peers::Relay;
 use super::process::{Server, dying_with_us, free_port, shared_folder};
-use super::site::{self, Facts, Kind, Need, Site};
+use super::site::{self, Facts, Kind, Need, Site, number};
 use crate::support::Service;
 
 /// The service.
@@ -145,6 +145,16 @@ impl Site for Etcd {
 
     fn lose(&self, part: &Service, name: &str, id: &str) {
         lose(&self.endpoint(), part, name, id);
+    }
+
+    fn postdate(&self, part: &Service, name: &str) {
+        let keys = self.ask(&["get", "--prefix", "--keys-only", &part.key("dlock/", name)]);
+        let key = keys
+            .lines()
+            .find(|key| key.ends_with("\u{1}d") || key.ends_with("%d"))
+            .expect("it had a success");
+        let last = number(&self.ask(&["get", "--print-value-only", key]));
+        self.ask(&["put", key, &(last + 3_600_000).to_string()]);
     }
 
     fn requests(&self) -> u64 {

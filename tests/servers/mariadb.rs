@@ -73,6 +73,13 @@ impl Site for Mysql {
         let _ = try_ask(&self.0, &format!("KILL {}", carrier.trim()));
     }
 
+    fn postdate(&self, part: &Service, name: &str) {
+        let table = part.key("dlock_", "lock");
+        let later =
+            format!("UPDATE {DATABASE}.{table} SET success = success + 3600000000 WHERE name = '{name}'");
+        assert_eq!(ask(&self.0, &format!("{later}; SELECT ROW_COUNT()")).trim(), "1", "{name} had a success");
+    }
+
     /// Steps on lines.
     fn requests(&self) -> u64 {
         let status =

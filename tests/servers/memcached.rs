@@ -78,6 +78,11 @@ impl Site for Memcached {
         }
     }
 
+    fn postdate(&self, part: &Service, name: &str) {
+        let incr = format!("incr {}%.success 3600000\r\n", part.key("", name));
+        number(&raw(self.0.port(), incr.as_bytes()));
+    }
+
     fn requests(&self) -> u64 {
         let said = raw(self.0.port(), b"stats\r\n");
         let count = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).map(number);

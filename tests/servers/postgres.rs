@@ -333,6 +333,14 @@ impl Site for Postgres {
         self.sql(&format!("SELECT pg_notify('dlock_c_' || claim, '') FROM ({all}) all_claims"));
     }
 
+    fn postdate(&self, part: &Service, name: &str) {
+        let table = part.key("dlock_", "lock");
+        let later = format!(
+            "UPDATE {table} SET success = success + 3600000000 WHERE name = '{name}' RETURNING 'later'"
+        );
+        assert!(self.sql(&later).starts_with("later"), "{name} had a success");
+    }
+
     /// Over connections that are younger than the first call. Its statistics come late.
     fn requests(&self) -> u64 {
         if self.sql("SHOW log_statement") != "all" {

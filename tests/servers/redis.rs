@@ -155,6 +155,13 @@ struct Redis {
     nodes: Vec<Server>,
 }
 
+impl Redis {
+    /// What keys of a Redlock have before what they are for.
+    fn group(&self) -> &'static str {
+        if self.nodes.len() > 1 { "quorum:" } else { "" }
+    }
+}
+
 impl Site for Redis {
     fn kind(&self) -> &'static Kind {
         self.kind
@@ -175,11 +182,22 @@ impl Site for Redis {
     /// Of several at the least majority.
     fn lose(&self, part: &Service, name: &str, id: &str) {
         let key = part.key("dlock:", name);
-        let group = if self.nodes.len() > 1 { "quorum:" } else { "" };
+        let group = self.group();
         for node in &self.nodes[self.nodes.len() / 2..] {
             let held = raw(node.port(), &["GET", &key]).contains(id);
             let gone = if held { key.clone() } else { format!("{{{key}}}:dlock:{group}claim:{id}") };
             assert_eq!(raw(node.port(), &["DEL", &gone]), ":1\r\n", "{id} was there");
+        }
+    }
+
+    fn postdate(&self, part: &Service, name: &str) {
+        let key = format!("{{{}}}:dlock:{}counters", part.key("dlock:", name), self.group());
+        // A minority may not have heard of the release.
+        let knows = |node: &&Server| raw(node.port(), &["HEXISTS", &key, "success"]) == ":1\r\n";
+        let those: Vec<&Server> = self.nodes.iter().filter(knows).collect();
+        assert!(those.len() > self.nodes.len() / 2, "{name} had a success");
+        for node in those {
+            raw(node.port(), &["HINCRBY", &key, "success", "3600000000"]);
         }
     }
 

@@ -95,11 +95,11 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, addresses, herd, unheard, unkept);
-tests_of!(on_mysql, addresses, herd, sql, sql_late, sql_rows, unkept);
-tests_of!(on_postgres, addresses, herd, sql, sql_late, sql_rows, unheard, unkept);
-tests_of!(on_redis, addresses, herd, late, unkept);
-tests_of!(on_redlock, herd, late, unkept);
+tests_of!(on_etcd, addresses, herd, postdated, unheard, unkept);
+tests_of!(on_mysql, addresses, herd, postdated, sql, sql_late, sql_rows, unkept);
+tests_of!(on_postgres, addresses, herd, postdated, sql, sql_late, sql_rows, unheard, unkept);
+tests_of!(on_redis, addresses, herd, late, postdated, unkept);
+tests_of!(on_redlock, herd, late, postdated, unkept);
 tests_of!(on_zk, addresses, herd, kept, unheard);
 
 /// Those of one that keeps nothing over a restart.
@@ -119,6 +119,7 @@ mod on_memcached {
     mod links_cut;
     #[path = "../cli/nested.rs"]
     mod nested;
+    mod postdated;
     #[path = "../cli/replace.rs"]
     mod replace;
     #[path = "swarm.rs"]

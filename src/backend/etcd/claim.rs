@@ -14,9 +14,10 @@ use super::fault::{Fault, FaultResult, NAME};
 use super::follow::follow;
 use super::keys::Queue;
 use super::look;
+use super::stored::wall_clock;
 use super::wire::revoke;
-use crate::backend::Claim;
 use crate::backend::fault::During;
+use crate::backend::{Claim, success};
 use crate::lock::{ClaimState, LockName, Mode, Moment, Result};
 
 /// A lease that is longer is revoked also after a success, at the cost of a request: it would lie around.
@@ -106,18 +107,22 @@ impl EtcdClaim {
 }
 
 /// The step that writes that a run which acquired the lock at `acquired_ms` succeeded. An exclusive claim acquired later than all
-/// that have ended. Others look whether one that acquired later has succeeded, in a transaction inside the other, so that
-/// the queue is left whatever they find.
+/// that have ended. Others look whether one that acquired later has succeeded, and is not dated in the future, in a transaction
+/// inside the other, so that the queue is left whatever they find.
 fn success(queue: &Queue, mode: Mode, acquired_ms: u64) -> TxnOp {
     // As many digits for every time, since values are compared as bytes.
-    let acquired = format!("{acquired_ms:013}");
+    let digits = |millis: u64| format!("{millis:013}");
+    let acquired = digits(acquired_ms);
     let put = TxnOp::put(queue.done(), acquired.clone(), None);
     if mode == Mode::Exclusive {
         return put;
     }
     // No value at all is not greater.
     let later = Compare::value(queue.done(), CompareOp::Greater, acquired);
-    TxnOp::txn(Txn::new().when([later]).or_else([put]))
+    let ahead = u64::try_from(success::AHEAD.as_millis()).unwrap_or(u64::MAX);
+    let too_late = digits(wall_clock().saturating_add(ahead).saturating_add(1));
+    let told = Compare::value(queue.done(), CompareOp::Less, too_late);
+    TxnOp::txn(Txn::new().when([later, told]).or_else([put]))
 }
 
 impl Drop for EtcdClaim {

@@ -47,7 +47,7 @@ use wire::Wire;
 
 use super::fault::During;
 use super::service::{Address, Service};
-use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
+use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength, success};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 
 /// A cluster of etcd.
@@ -113,7 +113,8 @@ impl EtcdBackend {
         let answer = answer.await?;
         let acquired: Option<u64> =
             answer.kvs().first().and_then(|kv| kv.value_str().ok()).and_then(|text| text.parse().ok());
-        Ok(acquired.map(|at| Duration::from_millis(stored::wall_clock().saturating_sub(at))))
+        let now = Duration::from_millis(stored::wall_clock());
+        Ok(acquired.and_then(|at| success::age(now, Duration::from_millis(at))))
     }
 }
 

@@ -17,7 +17,7 @@ use super::locker::{Locker, Locks, lockers};
 use super::names::base_of_queue;
 use super::queue::{Mark, Record, State};
 use super::storage::{Queue, QueueFile};
-use crate::backend::foreign;
+use crate::backend::{foreign, success};
 use crate::lock::{Entry, FencingToken, Holder, LockName, LockStatus, Mode, Moment, queue};
 
 fn time(micros: u64) -> SystemTime {
@@ -204,6 +204,7 @@ pub(super) async fn last_success(
 ) -> FaultResult<Option<Duration>> {
     let Some(file) = QueueFile::open(directory, lock, false)? else { return Ok(None) };
     let _guard = file.guard(deadline).await?;
-    let success = file.read(Some(0))?.header.success;
-    Ok((success > 0).then(|| Duration::from_micros(super::token::wall().saturating_sub(success))))
+    let acquired = file.read(Some(0))?.header.success;
+    let age = || success::age(Duration::from_micros(super::token::wall()), Duration::from_micros(acquired));
+    Ok(if acquired > 0 { age() } else { None })
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, fstat, ftruncate};
 use rustix::io::{Errno, pread, pwrite};
@@ -14,6 +15,7 @@ use super::header::{HEADER, Header};
 use super::names::FileNames;
 use super::queue::{FIXED, Image, Record, State, Which, in_one_page, padding};
 use super::token;
+use crate::backend::success;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
 
 /// What is read at once: the whole of a short queue.
@@ -301,7 +303,9 @@ impl QueueFile {
         let others = queue.image.records.iter().any(|r| r.fixed.id != id);
         let own = queue.image.records.iter().any(|r| r.fixed.id == id && r.at == at);
         if let Some(when) = succeeded {
-            queue.header.success = queue.header.success.max(when);
+            let [now, known, when] = [token::wall(), queue.header.success, when].map(Duration::from_micros);
+            let latest = success::latest(now, known, when).as_micros();
+            queue.header.success = u64::try_from(latest).unwrap_or(u64::MAX);
         }
         if own && queue.whole && !others {
             queue.header.start = HEADER as u64;

@@ -1,5 +1,6 @@
 //! The queue: who holds, in what order, and what others do to it.
 
+use super::storage::QueueFile;
 use super::testing::*;
 use super::*;
 use crate::lock::{ClaimState, LossReason, Mode};
@@ -264,6 +265,25 @@ async fn a_success_is_remembered() {
     claim.leave(true, soon()).await.expect("leaves");
     let age = f.backend.last_success(&name("a"), soon()).await.expect("read").expect("known");
     assert!(age < PLENTY, "{age:?}");
+}
+
+#[tokio::test]
+async fn a_success_that_is_dated_in_the_future_is_not_known_and_gives_way() {
+    let f = fixture();
+    let succeed = async |id| {
+        let claim = enter(&f.backend, &request(id, &["a"], Mode::Exclusive)).await;
+        held(&claim).await;
+        claim.leave(true, soon()).await.expect("leaves");
+        f.backend.last_success(&name("a"), soon()).await.expect("read")
+    };
+    assert!(succeed(1).await.is_some());
+    let directory = f.backend.made().expect("there");
+    let queue = QueueFile::open(directory, &name("a"), true).expect("opens").expect("there");
+    let mut header = queue.read(Some(0)).expect("reads").header;
+    header.success += 3_600_000_000;
+    queue.write_header(&header).expect("written");
+    assert_eq!(f.backend.last_success(&name("a"), soon()).await.expect("read"), None);
+    assert!(succeed(2).await.is_some());
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use super::list;
 use super::wire::Reply;
 use crate::backend::document::{Arrival, Item, Replaced, Side, Store, Version};
 use crate::backend::fault::{Fault, FaultResult};
+use crate::backend::success;
 use crate::lock::{ClaimId, LockName, Moment};
 
 /// What an item may have with its key and its header, if the server was not told otherwise, is a mebibyte.
@@ -288,15 +289,17 @@ impl Store for MemcachedStore {
     }
 
     async fn record_success(&self, name: &LockName, ago: Duration, deadline: Moment) -> FaultResult<()> {
-        let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
         let key = Naming::success(&self.naming.lock(name)?);
         let commands = Commands::default().line("stats", b"", "").line("gets", &key, "");
         let mut replies = self.call(deadline, commands).await?;
-        let acquired = time(&replies.next()?)?.saturating_sub(ago);
+        let now = Duration::from_millis(time(&replies.next()?)?);
+        let acquired = now.saturating_sub(ago);
         let mut last = replies.next()?.item()?;
         // Whoever is faster writes a later one, and what is later than this stays.
-        while last.as_ref().and_then(acquired_at).is_none_or(|last| last < acquired) {
-            let replaced = self.put(&key, last.as_ref(), acquired.to_string().as_bytes(), deadline).await?;
+        let stays = |known| success::latest(now, Duration::from_millis(known), acquired) > acquired;
+        while !last.as_ref().and_then(acquired_at).is_some_and(stays) {
+            let replaced =
+                self.put(&key, last.as_ref(), acquired.as_millis().to_string().as_bytes(), deadline).await?;
             if replaced.done {
                 break;
             }
@@ -310,7 +313,7 @@ impl Store for MemcachedStore {
         let Some(item) = self.get(&key, deadline).await? else { return Ok(None) };
         let Some(acquired) = acquired_at(&item) else { return Ok(None) };
         let now = self.time(deadline).await?;
-        Ok(Some(Duration::from_millis(now.saturating_sub(acquired))))
+        Ok(success::age(Duration::from_millis(now), Duration::from_millis(acquired)))
     }
 
     async fn all(&self, deadline: Moment) -> FaultResult<Vec<Item>> {

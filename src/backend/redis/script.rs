@@ -77,7 +77,7 @@ pub(super) static LOOK: Script =
 pub(super) static RENEW: Script =
     Script::new("80a68de4ed1c8570d3e043e9a0a487621806edcc", on_queues!("renew.lua"));
 pub(super) static LEAVE: Script = Script::leaving(
-    "3f8753b14cd6ed647d48ce6733d5acd1e4bb0230",
+    "cf53cb7aedddee795cc84866de01fed978203cc1",
     text!("head.lua", "success.lua", "leave_alone.lua", "clock.lua", "common.lua", "queue.lua", "leave.lua"),
 );
 pub(super) static EVICT: Script = Script::in_full(on_queues!("evict.lua"));

@@ -16,6 +16,7 @@ use super::service::{Patience, Service};
 use crate::backend::Evict;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::Record;
+use crate::backend::success;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
 /// `script` on the queues of `names`, about the claim `id`.
@@ -212,7 +213,7 @@ pub(super) async fn last_success(
     let Value::Array(time) = time else { return Err(fault::nonsense("no time")) };
     let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());
     let (Some(seconds), Some(micros)) = (part(0), part(1)) else { return Err(fault::nonsense("no time")) };
-    let acquired = text(success).and_then(|text| text.parse().ok());
+    let acquired = text(success).and_then(|text| text.parse().ok()).map(Duration::from_micros);
     let now = Duration::from_secs(seconds) + Duration::from_micros(micros);
-    Ok(acquired.map(|acquired| now.saturating_sub(Duration::from_micros(acquired))))
+    Ok(acquired.and_then(|acquired| success::age(now, acquired)))
 }

@@ -34,7 +34,7 @@ use async_trait::async_trait;
 use crate::backend::fault::During;
 use crate::backend::observe::QueueObserver;
 use crate::backend::service::{self as descriptor, Address};
-use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
+use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength, success};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 pub use config::SqlConfig;
@@ -198,7 +198,8 @@ impl Backend for SqlBackend {
         let answer = self.service.read(deadline, &question).await;
         let answer = answer.during(self.dialect().name(), "read the last success", Some(name))?;
         let Some(answer) = answer else { return Ok(None) };
-        let age = answer.sets.first().and_then(|set| set.first()).and_then(|row| row.first()?.clone());
-        Ok(age.as_deref().and_then(position::length))
+        let row = answer.sets.first().and_then(|set| set.first()).map(Vec::as_slice);
+        let Some([Some(now), Some(acquired)]) = row else { return Ok(None) };
+        Ok(position::length(now).zip(position::length(acquired)).and_then(|(now, at)| success::age(now, at)))
     }
 }

@@ -367,8 +367,8 @@ pub(super) fn queue(dialect: &dyn Dialect, name: Option<&LockName>) -> String {
     )
 }
 
-/// When the last successful run acquired, and now.
+/// The time now, and when the last successful run acquired.
 pub(super) fn last_success(dialect: &dyn Dialect, name: &LockName) -> String {
     let (locks, name) = (&dialect.tables().lock, dialect.text(&stored(name)));
-    format!("SELECT {} - l.success FROM {locks} l WHERE l.name = {name};", dialect.now())
+    format!("SELECT {}, l.success FROM {locks} l WHERE l.name = {name};", dialect.now())
 }

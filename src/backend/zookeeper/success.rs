@@ -9,6 +9,7 @@ use super::ensemble::Ensemble;
 use super::fault::FaultResult;
 use super::shared::{Memory, Own, Shared};
 use super::wire::make_folders;
+use crate::backend::success;
 use crate::lock::Mode;
 
 /// How often others may be faster before a success is written after the queue is left.
@@ -54,8 +55,9 @@ fn lasted(data: &[u8]) -> Option<Duration> {
 }
 
 /// How long before `now` the run acquired that has written `lasted` at `written`, both by the server's clock, in milliseconds.
-fn age(now: i64, written: i64, lasted: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(now - written).unwrap_or_default()) + lasted
+fn age(now: i64, written: i64, lasted: Duration) -> Option<Duration> {
+    let time = |millis| Duration::from_millis(u64::try_from(millis).unwrap_or_default());
+    Some(success::age(time(now), time(written))?.saturating_add(lasted))
 }
 
 /// What the success of a claim has to do with the node of one of its names.
@@ -82,8 +84,8 @@ impl Write {
         let earlier = u64::try_from(stat.mzxid).is_ok_and(|at| at < own.token.get());
         let Some(lasted) = lasted(&data).filter(|_| !earlier) else { return Ok(set) };
         let Some(since) = shared.publisher.held_at() else { return Ok(Self::Nothing) };
-        let now = now(ensemble, client).await?;
-        let is_later = age(now, stat.mtime, lasted) <= ensemble.clock.now().since(since);
+        let age = age(now(ensemble, client).await?, stat.mtime, lasted);
+        let is_later = age.is_some_and(|age| age <= ensemble.clock.now().since(since));
         Ok(if is_later { Self::Nothing } else { set })
     }
 }
@@ -228,7 +230,7 @@ pub(super) async fn last(ensemble: &Ensemble, client: &Client, queue: &str) -> F
         Err(error) => return Err(error.into()),
     };
     let Some(lasted) = lasted(&data) else { return Ok(None) };
-    Ok(Some(age(now(ensemble, client).await?, stat.mtime, lasted)))
+    Ok(age(now(ensemble, client).await?, stat.mtime, lasted))
 }
 
 /// The server's time, in milliseconds.

@@ -20,6 +20,7 @@ use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::row::integer;
 use crate::backend::redis::script::{Step, millis, word_for};
 use crate::backend::redis::wire::keys_of;
+use crate::backend::success;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
 /// What nodes found of a claim.
@@ -132,7 +133,7 @@ pub(super) async fn last_success(
         let [success, Value::Array(time)] = replies.as_slice() else { return None };
         let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());
         let now = Duration::from_secs(part(0)?) + Duration::from_micros(part(1)?);
-        Some(now.saturating_sub(Duration::from_micros(text(success)?.parse().ok()?)))
+        success::age(now, Duration::from_micros(text(success)?.parse().ok()?))
     };
     Ok(answers.into_iter().flatten().filter_map(age).min())
 }

@@ -24,7 +24,7 @@ pub(super) static LOOK: Script =
 pub(super) static RENEW: Script =
     Script::new("9eb5e0039da780d9247631c8e969a17c17b697a8", on_queues!("renew.lua"));
 pub(super) static LEAVE: Script =
-    Script::leaving("2a1af70d50e30e0cfddaadca2ff6140e3b187133", on_queues!("../success.lua", "leave.lua"));
+    Script::leaving("e3d651d692d4f15f5ff781fedd9ee37b57318e88", on_queues!("../success.lua", "leave.lua"));
 pub(super) static PUBLISH: Script =
     Script::new("7bb073a980bc54cfac75fef1d13be2a0096d9b8e", on_queues!("../publish.lua"));
 pub(super) static EVICT: Script = Script::in_full(on_queues!("../evict.lua"));

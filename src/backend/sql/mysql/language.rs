@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::config::MysqlConfig;
 use crate::backend::sql::dialect::{LEFT, NOTE};
 use crate::backend::sql::tables::Tables;
+use crate::backend::success;
 use crate::lock::ClaimId;
 
 /// Microseconds since 1970. `UTC_TIMESTAMP` is taken when its statement begins, which in a batch is after the
@@ -42,11 +43,11 @@ pub(super) const TAKES_WRITES: &str =
 pub(super) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION;";
 
 pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> String {
-    let (claims, locks) = (&tables.claim, &tables.lock);
-    // GREATEST is NULL where one of its arguments is.
+    let (claims, locks, ahead) = (&tables.claim, &tables.lock, success::AHEAD.as_micros());
+    // What is dated in the future tells nothing. GREATEST is NULL where one of its arguments is.
     let held = |claim: &str| {
         format!(
-            ", success = NULLIF(GREATEST(COALESCE(success, 0), COALESCE(\
+            ", success = NULLIF(GREATEST(IF(success <= {NOW} + {ahead}, success, 0), COALESCE(\
              (SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}), 0)), 0)"
         )
     };

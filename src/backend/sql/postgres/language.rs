@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::backend::sql::dialect::{LEFT, NOTE, stored};
 use crate::backend::sql::tables::Tables;
+use crate::backend::success;
 use crate::lock::{ClaimId, LockName};
 
 /// Microseconds since 1970, now and not at the beginning of the transaction. With a factor of the same type a new process of
@@ -27,10 +28,12 @@ pub(super) fn begin(durable: bool) -> &'static str {
 }
 
 pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> String {
-    let (claims, locks) = (&tables.claim, &tables.lock);
+    let (claims, locks, ahead) = (&tables.claim, &tables.lock, success::AHEAD.as_micros());
+    // What is dated in the future tells nothing.
     let held = |claim: &str| {
         format!(
-            ", success = GREATEST(l.success, (SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}))"
+            ", success = GREATEST(CASE WHEN l.success <= {NOW} + {ahead} THEN l.success END, \
+             (SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}))"
         )
     };
     let success = succeeded.map(held).unwrap_or_default();

@@ -1,0 +1,24 @@
+//! A clock that was ahead has dated a success; not where that clock is the server's own and cannot be set for a test.
+
+use crate::site;
+use crate::support::TestEnv;
+
+#[test]
+fn a_success_that_is_dated_in_the_future_keeps_nobody_from_running() {
+    let site = site::shared();
+    for mode in ["-x", "--shared", "--slots=2"] {
+        let env = TestEnv::on(site.part());
+        let run = |options: &[&str], word: &str| {
+            let words =
+                [&["-q", "--name", "x", mode], options, &["--", "sh", "-c", r#"echo "$0" >>log"#, word]];
+            env.finish(&mut env.run(words.concat())).silently(0);
+        };
+        let once = ["--once-per", "1h"];
+        run(&[], "first");
+        run(&once, "skipped");
+        site.postdate(env.service(), "x");
+        run(&once, "second");
+        run(&once, "skipped");
+        assert_eq!(env.read("log"), "first\nsecond\n", "{mode}");
+    }
+}
