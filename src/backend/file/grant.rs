@@ -3,9 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::fault::FaultResult;
+use rustix::fs::fstat;
+
+use super::directory::identity_of;
+use super::fault::{Fault, FaultResult};
 use super::fifo::Life;
 use super::hold::Hold;
+use super::locker::Locks;
 use super::queue::{Fixed, Record, State};
 use super::storage::{Queue, QueueFile};
 use crate::lock::{Mode, queue};
@@ -213,18 +217,47 @@ fn take_slot(place: &mut QueuedClaim, queue: &Queue, slots: u32) -> FaultResult<
 }
 
 /// Whether a claim that was evicted (from `slot`) still has the file, which the caller replaces then. Each
-/// counts once: the file in place of the one that it has may be somebody else's later.
+/// counts once: the file in place of the one that it has may be somebody else's later. The lock file stays while a program
+/// that is no dlock has it or waits for it as well, who would not hear of another: the eviction is of the claim alone.
 fn discount_evicted(place: &QueuedClaim, queue: &Queue, slot: Option<u32>) -> FaultResult<bool> {
     let evicted = |r: &&Record| {
         r.fixed.state == State::Evicted && r.fixed.token > 0 && slot.is_none_or(|s| s == r.fixed.slot)
     };
-    let mut any = false;
+    let mut having = Vec::new();
     for record in queue.image.records.iter().filter(evicted) {
         if let Life::Alive(_) = place.queue.life(queue, record)? {
-            let fixed = Fixed { token: 0, ..record.fixed };
-            place.queue.overwrite(record.at, fixed.print().as_bytes())?;
-            any = true;
+            having.push(record);
         }
     }
-    Ok(any)
+    if having.is_empty() || (slot.is_none() && may_be_used_by_others(place, queue)?) {
+        return Ok(false);
+    }
+    for record in having {
+        let fixed = Fixed { token: 0, ..record.fixed };
+        place.queue.overwrite(record.at, fixed.print().as_bytes())?;
+    }
+    Ok(true)
+}
+
+/// Whether a process that has no claim in the queue has the lock file or waits for it, as far as can be told. Processes of
+/// other PID namespaces are not seen.
+fn may_be_used_by_others(place: &QueuedClaim, queue: &Queue) -> FaultResult<bool> {
+    let locks = Locks::read();
+    if !locks.are_known() {
+        return Ok(true);
+    }
+    let mut others = locks.processes_at(place.hold.identity());
+    others.remove(&std::process::id());
+    for record in &queue.image.records {
+        if others.is_empty() {
+            break;
+        }
+        if let Life::Alive(fifo) = place.queue.life(queue, record)? {
+            let stat = fstat(&fifo).map_err(Fault::os("examine", place.queue.path()))?;
+            for owner in locks.lockers(identity_of(&stat)) {
+                others.remove(&owner.pid);
+            }
+        }
+    }
+    Ok(!others.is_empty())
 }
