@@ -73,7 +73,7 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
     let mut victims = Vec::new();
     if request.supersede {
         for (file, queue) in files.iter().zip(&mut queues) {
-            victims.push(supersede(file, queue, request)?);
+            victims.push(take_out_older(file, queue)?);
         }
     }
     let mut waits = false;
@@ -90,8 +90,6 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
     let holds = !waits && busy.is_none();
     if holds {
         if let Some(index) = queues.iter().position(|l| !token::ready(&l.header, files[0].directory.boot())) {
-            // They are out of the queue already and would not be found again.
-            tell(files, &queues, &victims)?;
             return Ok(Step::Reserve(index));
         }
     } else {
@@ -111,7 +109,12 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
         Some(fifo) => (None, Some(fifo)),
         None => own_fifo(&files[0], request, &places)?,
     };
-    tell(files, &queues, &victims).inspect_err(|_| undo(&places))?;
+    // After everything else that can fail: whoever is not there in the end has put nobody out.
+    let superseded = supersede(files, &mut queues, &victims, request);
+    superseded.and(tell(files, &queues, &victims)).inspect_err(|_| {
+        undo(&places);
+        fifo.0.iter().for_each(|name| files[0].directory.unlink(name));
+    })?;
     let mut inner = Inner::new(places, fifo, began);
     if holds {
         inner.hold(began);
@@ -199,24 +202,41 @@ fn check_kinds(file: &QueueFile, queue: &mut Queue, request: &Request) -> FaultR
     Ok(())
 }
 
-/// Takes older waiters that also said so out of the queue, each with who did it.
-fn supersede(file: &QueueFile, queue: &mut Queue, request: &Request) -> FaultResult<Vec<Record>> {
+/// Takes older waiters that also said so out of the queue as it was read, not yet out of its file.
+fn take_out_older(file: &QueueFile, queue: &mut Queue) -> FaultResult<Vec<Record>> {
     let holders = grant::holders(file, queue)?;
-    let holds = |r: &Record| r.fixed.state != State::Blocked && holders.iter().any(|h| h.at == r.at);
     let mut victims = Vec::new();
-    for index in 0..queue.image.records.len() {
-        let record = queue.image.records[index].clone();
-        let waiting = matches!(record.fixed.state, State::Waiting | State::Blocked) && !holds(&record);
-        if !record.fixed.supersede || !waiting {
-            continue;
+    for record in &mut queue.image.records {
+        let blocked = record.fixed.state == State::Blocked;
+        let holds = !blocked && holders.iter().any(|holder| holder.at == record.at);
+        let waiting = matches!(record.fixed.state, State::Waiting | State::Blocked) && !holds;
+        if record.fixed.supersede && waiting {
+            victims.push(record.clone());
+            record.fixed.state = State::Superseded;
         }
-        let mark = mark_line(Mark::Superseded, record.fixed.id, &request.holder, 0);
-        file.append(queue, &mark, 0, false)?;
-        file.set_state(record.at, State::Superseded)?;
-        queue.image.records[index].fixed.state = State::Superseded;
-        victims.push(record);
     }
     Ok(victims)
+}
+
+/// Takes the victims out of the files, each with who did it. That is written first, since it may find no room.
+fn supersede(
+    files: &[Arc<QueueFile>],
+    queues: &mut [Queue],
+    victims: &[Vec<Record>],
+    request: &Request,
+) -> FaultResult<()> {
+    for (file, (queue, victims)) in files.iter().zip(queues.iter_mut().zip(victims)) {
+        for victim in victims {
+            let mark = mark_line(Mark::Superseded, victim.fixed.id, &request.holder, 0);
+            file.append(queue, &mark, 0, false)?;
+        }
+    }
+    for (file, victims) in files.iter().zip(victims) {
+        for victim in victims {
+            file.set_state(victim.at, State::Superseded)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the record into all queues, as a hold if the locks were taken.

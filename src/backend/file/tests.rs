@@ -145,6 +145,23 @@ async fn superseding_keeps_the_newest_and_never_a_holder() {
 }
 
 #[tokio::test]
+async fn who_cannot_enter_supersedes_nobody() {
+    let f = fixture();
+    let asks = |id| Request { supersede: true, ..request(id, &["a"], Mode::Exclusive) };
+    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    held(&first).await;
+    let waiter = enter(&f.backend, &asks(2)).await;
+    assert_eq!(waits(&waiter).await, 1);
+    // Its FIFO cannot be made.
+    let path = f.temp.path().join(format!(".a.{}", ClaimId::from_bytes([3; 16])));
+    std::fs::create_dir(path).expect("made");
+    f.backend.enter(&asks(3), soon()).await.expect_err("no FIFO");
+    assert_eq!(waits(&waiter).await, 1);
+    leave(&first).await;
+    held(&waiter).await;
+}
+
+#[tokio::test]
 async fn asked_to_leave_then_forced_out() {
     let f = fixture();
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
