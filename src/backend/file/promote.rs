@@ -135,8 +135,7 @@ impl FileClaim {
             let token = token::take(&mut queue.header, place.queue.directory.boot()).unwrap_or_default();
             let slot = place.slot.as_ref().map_or(0, |(k, _)| *k);
             let start = queue.image.records.first().map_or(place.at, |r| r.at);
-            place.queue.advance(&mut queue.header, start);
-            place.queue.write_header(&queue.header)?;
+            place.queue.advance(&mut queue.header, start)?;
             let fixed = Fixed { state: State::Held, slot, token, since, ..place.fixed };
             place.queue.overwrite(place.at, fixed.print().as_bytes())?;
             place.fixed = fixed;

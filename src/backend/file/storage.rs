@@ -200,13 +200,21 @@ impl QueueFile {
         self.write(&header.print(), 0)
     }
 
-    /// Moves the start up to `start` and gives back what is in front of it; the header is still to be written.
-    pub(super) fn advance(&self, header: &mut Header, start: u64) {
-        if header.start / HOLE != start / HOLE {
+    /// Writes the header with its start moved up to `start`, and gives back what is in front of that.
+    pub(super) fn advance(&self, header: &mut Header, start: u64) -> FaultResult<()> {
+        let before = std::mem::replace(&mut header.start, start);
+        self.write_header(header)?;
+        self.give_back(before, start);
+        Ok(())
+    }
+
+    /// Gives back what is in front of `start`, now that the header says so and no longer `before`: the first record would be
+    /// taken for the end of a hole that somebody reads from.
+    fn give_back(&self, before: u64, start: u64) {
+        if before / HOLE != start / HOLE {
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = fallocate(&self.file, hole, 4096, (start - start % 4096).saturating_sub(4096));
         }
-        header.start = start;
     }
 
     /// Writes the header to the disk itself; for a thread that may block.
@@ -250,8 +258,9 @@ impl QueueFile {
         }
         queue.image.torn = false;
         let header_too = header_too || queue.unwritten;
+        let before = queue.header.start;
         if let (true, Some(first)) = (header_too, queue.image.records.first()) {
-            self.advance(&mut queue.header, first.at);
+            queue.header.start = first.at;
         }
         let pad = padding(queue.image.end, whole);
         let at = queue.image.end + pad as u64;
@@ -273,6 +282,7 @@ impl QueueFile {
             let _ = self.truncate(queue.image.end);
             return Err(fault);
         }
+        self.give_back(before, queue.header.start);
         queue.unwritten = false;
         queue.image.end = at + text.len() as u64;
         Ok(at)

@@ -194,3 +194,31 @@ async fn c03_tokens_whose_reservation_did_not_reach_the_disk_are_given_to_nobody
     let claim = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
     assert_eq!(token(&held(&claim).await), header.limit);
 }
+
+#[tokio::test]
+async fn a_start_that_could_not_be_written_hides_nobody() {
+    let f = fixture();
+    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    held(&first).await;
+    // The next record begins a page, far behind.
+    let path = f.temp.path().join(".a.queue");
+    let length = usize::try_from(std::fs::metadata(&path).expect("there").len()).expect("little");
+    let mut filling = vec![b'-'; 2 * 65_536 - length];
+    *filling.last_mut().expect("some") = b'\n';
+    std::io::Write::write_all(
+        &mut std::fs::File::options().append(true).open(&path).expect("opens"),
+        &filling,
+    )
+    .expect("written");
+    let sick = open(&f.temp);
+    let second = enter(&sick, &request(2, &["a"], Mode::Exclusive)).await;
+    let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
+    assert_eq!(waits(&second).await, 1);
+    sick.made().expect("there").faults.add(Call::Write, Errno::IO);
+    leave(&first).await;
+    second.renew(soon()).await.expect_err("unwritten");
+    assert_eq!(waits(&third).await, 1);
+    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
+    let claims = status.holders.iter().chain(&status.waiters).filter(|entry| !entry.foreign);
+    assert_eq!(claims.count(), 2, "{status:?}");
+}
