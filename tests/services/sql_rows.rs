@@ -63,3 +63,27 @@ fn an_entry_that_cannot_be_read_is_in_nobodys_way_but_in_its_own_queue() {
     database.ask(&format!("DELETE FROM {prefix}claim WHERE name = 'other'"));
     env.assert_free("other");
 }
+
+/// As an administrator tidies up.
+#[test]
+fn whoever_comes_after_the_row_of_a_lock_was_deleted_comes_after_those_who_stand() {
+    let database = Database::start();
+    let env = database.env();
+    let prefix = env.service().prefix.clone().expect("a prefix");
+    for _ in 0..3 {
+        env.finish(&mut env.run(["-q", "--name", "a", "--", "true"])).silently(0);
+    }
+    let holder = env.held(&["-q", "--name", "a"]);
+    database.ask(&format!("DELETE FROM {prefix}lock WHERE name = 'a'"));
+    env.assert_busy("a");
+    let mut waiter = env.hold(&["-q", "--name", "a"]);
+    env.await_waiters("a", 1);
+    database.ask(&format!("DELETE FROM {prefix}lock WHERE name = 'a'"));
+    env.assert_busy("a");
+    assert!(!waiter.has_started());
+    let before = holder.token();
+    holder.release().silently(0);
+    waiter.await_start();
+    assert!(waiter.token() > before, "{} after {before}", waiter.token());
+    waiter.release().silently(0);
+}

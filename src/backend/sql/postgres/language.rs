@@ -27,6 +27,7 @@ pub(super) fn begin(durable: bool) -> &'static str {
     }
 }
 
+/// Where the row was taken away, newcomers still come after those who stand in the queue.
 pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> String {
     let (claims, locks, ahead) = (&tables.claim, &tables.lock, success::AHEAD.as_micros());
     // What is dated in the future tells nothing.
@@ -38,7 +39,8 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
     };
     let success = succeeded.map(held).unwrap_or_default();
     format!(
-        "INSERT INTO {locks} AS l (name, fence) VALUES ({lock}, 1) \
+        "INSERT INTO {locks} AS l (name, fence) VALUES ({lock}, COALESCE((SELECT m.seq FROM {claims} m WHERE m.name = {lock} \
+         ORDER BY m.seq DESC LIMIT 1), 0) + 1) \
          ON CONFLICT (name) DO UPDATE SET fence = l.fence + 1{success};"
     )
 }
