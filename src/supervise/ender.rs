@@ -336,8 +336,9 @@ fn send(pid: i32, handle: Option<&OwnedFd>, signal: Signal) -> Result<(), Errno>
     let by_number = || Pid::from_raw(pid).map_or(Err(Errno::SRCH), |pid| kill_process(pid, named));
     let Some(handle) = handle else { return by_number() };
     match pidfd_send_signal(handle, named) {
-        // Handles may be had here, but not be used.
-        Err(Errno::NOSYS) => by_number(),
+        // Handles may be had here, but not be used; a profile may say EPERM. Who may really not be signalled may not be by its
+        // number, either.
+        Err(Errno::NOSYS | Errno::PERM) => by_number(),
         sent => sent,
     }
 }
