@@ -76,7 +76,8 @@ async fn act(
         let how = match (entry.foreign, how) {
             (true, _) => How::RemovedForeign,
             (false, _) if nobodys => How::RemovedDetached,
-            (false, Evict::Force) => How::Removed,
+            (false, Evict::Force) if holds => How::Removed,
+            (false, Evict::Force) => How::RemovedWaiter,
             (false, _) => How::Asked,
         };
         out.write(&breaking::done(how, &party, &lock))?;

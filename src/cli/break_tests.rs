@@ -40,7 +40,7 @@ async fn all_go_waiters_first_and_force_warns() {
     let text = outcome(&backend, &all, true).await.expect("done");
     assert_eq!(
         text,
-        "removed ci@host7 pid 2 (./x) from a; until its command has ended two commands may overlap\n\
+        "removed ci@host7 pid 2 (./x), which waited, from a\n\
          removed ci@host7 pid 1 (./x) from a; until its command has ended two commands may overlap\n"
     );
     assert!(backend.evicted().iter().all(|(_, how)| *how == Evict::Force));

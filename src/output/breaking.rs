@@ -27,6 +27,8 @@ pub enum How {
     Removed,
     /// It was another program's, and was removed.
     RemovedForeign,
+    /// It waited, and its entry was removed.
+    RemovedWaiter,
     /// It was nobody's process's, and was removed.
     RemovedDetached,
 }
@@ -40,6 +42,7 @@ pub fn done(how: How, party: &Party, lock: &str) -> String {
         How::Removed => {
             format!("removed {party} from {lock}; until its command has ended two commands may overlap\n")
         }
+        How::RemovedWaiter => format!("removed {party}, which waited, from {lock}\n"),
         How::RemovedForeign => {
             format!("removed {party} from {lock}; nothing ends its command, so two commands may overlap\n")
         }

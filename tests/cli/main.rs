@@ -15,6 +15,8 @@ mod elections;
 mod endpoints;
 mod failures;
 mod files;
+#[path = "../services/forced.rs"]
+mod forced;
 #[path = "../services/kept.rs"]
 mod kept;
 mod look;

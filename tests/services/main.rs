@@ -95,11 +95,11 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, addresses, herd, postdated, unheard, unkept);
-tests_of!(on_mysql, addresses, herd, postdated, sql, sql_late, sql_rows, unkept);
-tests_of!(on_postgres, addresses, herd, postdated, sql, sql_late, sql_rows, unheard, unkept);
-tests_of!(on_redis, addresses, herd, late, postdated, unkept);
-tests_of!(on_redlock, herd, late, postdated, unkept);
+tests_of!(on_etcd, addresses, forced, herd, postdated, unheard, unkept);
+tests_of!(on_mysql, addresses, forced, herd, postdated, sql, sql_late, sql_rows, unkept);
+tests_of!(on_postgres, addresses, forced, herd, postdated, sql, sql_late, sql_rows, unheard, unkept);
+tests_of!(on_redis, addresses, forced, herd, late, postdated, unkept);
+tests_of!(on_redlock, forced, herd, late, postdated, unkept);
 tests_of!(on_zk, addresses, herd, kept, unheard);
 
 /// Those of one that keeps nothing over a restart.
@@ -115,6 +115,7 @@ mod on_memcached {
     mod detached;
     #[path = "../cli/elections.rs"]
     mod elections;
+    mod forced;
     #[path = "links_cut.rs"]
     mod links_cut;
     #[path = "../cli/nested.rs"]

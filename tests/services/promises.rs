@@ -56,7 +56,7 @@ fn a_claim_taken_away_ends_the_tree_at_once_and_the_next_token_is_higher() {
 }
 
 #[test]
-fn a_waiter_that_is_removed_waits_again_at_the_end_and_says_so() {
+fn a_waiter_whose_entry_is_gone_waits_again_at_the_end_and_says_so() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let script = "echo $0 >>order";
@@ -66,7 +66,7 @@ fn a_waiter_that_is_removed_waits_again_at_the_end_and_says_so() {
     let later = env.start(env.run(["-q"]).args(words("later")));
     env.await_waiters("x", 2);
     let claim = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
-    env.finish(&mut env.verb("break", ["x", "--claim", &claim, "--yes", "--force"])).silently(0);
+    site::shared().lose(env.service(), "x", &claim);
     until_true("a waiter that is back", || removed.err_so_far().contains("at the end"));
     env.await_waiters("x", 2);
     holder.release().silently(0);

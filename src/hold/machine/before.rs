@@ -4,7 +4,7 @@ use super::{LAST_WORD, Machine, RETRY};
 use crate::hold::event::{Action, Event, Phase};
 use crate::hold::plan::Wait;
 use crate::hold::verdict::Verdict;
-use crate::lock::{ClaimState, ErrorKind, Moment};
+use crate::lock::{ClaimState, ErrorKind, LossReason, Moment};
 
 impl Machine {
     pub(super) fn entering(&mut self, event: Event, now: Moment) -> Vec<Action> {
@@ -108,9 +108,10 @@ impl Machine {
     /// What means the same in every phase before the command runs.
     fn before_running(&mut self, event: Event) -> Vec<Action> {
         match event {
-            Event::State(ClaimState::AskedToLeave { by }) => {
-                self.leave_as(Verdict::Broken { by, ran: false })
-            }
+            // Asked, or removed by force.
+            Event::State(
+                ClaimState::AskedToLeave { by } | ClaimState::Lost(LossReason::Evicted(Some(by))),
+            ) => self.leave_as(Verdict::Broken { by, ran: false }),
             // One attempt was wanted, and it has not come to a hold.
             Event::State(ClaimState::Lost(_)) if self.plan.wait == Wait::Once => {
                 self.leave_as(Verdict::Busy(None))

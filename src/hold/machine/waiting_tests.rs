@@ -231,6 +231,10 @@ fn a_superseded_or_broken_waiter_leaves() {
     let mut m = waiting_machine(plan());
     assert_eq!(m.on(asked(), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Broken { ran: false, .. }));
+    let mut m = waiting_machine(plan());
+    let forced = ClaimState::Lost(LossReason::Evicted(Some(Holder::default())));
+    assert_eq!(m.on(Event::State(forced), at(20)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Broken { ran: false, .. }));
 }
 
 #[test]
