@@ -195,6 +195,10 @@ impl QueueFile {
         ftruncate(&self.file, length).map_err(Fault::os("truncate", self.path()))
     }
 
+    pub(super) fn identity(&self) -> Identity {
+        self.identity
+    }
+
     /// Writes the header.
     pub(super) fn write_header(&self, header: &Header) -> FaultResult<()> {
         self.write(&header.print(), 0)
