@@ -87,7 +87,7 @@ pub async fn search<Q: Queues>(service: &Q, request: &Request) -> Result<Option<
 
 /// The refusal that follows from what a search found.
 pub fn refuse_cycle(found: Option<String>) -> FaultResult<()> {
-    found.map_or(Ok(()), |cycle| Err(Fault::new(ErrorKind::Deadlock, format!("it would never end: {cycle}"))))
+    found.map_or(Ok(()), |cycle| Err(Fault::new(ErrorKind::Deadlock, cycle)))
 }
 
 /// The queues of `names`, in their order; `None` of one that cannot be read.

@@ -116,7 +116,7 @@ async fn settle(
         && matches!(joined.place, Position::Waits(..))
         && let Some(sentence) = deadlock::search(&joined.core, request, deadline).await?
     {
-        return Err(Fault::Said(ErrorKind::Deadlock, format!("it would never end: {sentence}").into()));
+        return Err(Fault::Said(ErrorKind::Deadlock, sentence.into()));
     }
     Ok(joined)
 }

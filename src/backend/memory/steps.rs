@@ -122,10 +122,7 @@ impl Queues {
                 None => format!("which waits for {} inside it", claims[*at].holder),
             })
             .collect();
-        Err(Refusal::new(
-            ErrorKind::Deadlock,
-            format!("it would never end: {} {}", request.holder, steps.join(", ")),
-        ))
+        Err(Refusal::new(ErrorKind::Deadlock, format!("{} {}", request.holder, steps.join(", "))))
     }
 
     /// Notes that the client heard of its entry.

@@ -34,9 +34,7 @@ pub(super) async fn search(
     }
     match deadlock::cycle(&queues, request.id) {
         None => Ok(()),
-        Some(steps) => {
-            Err(Fault::Refusal(ErrorKind::Deadlock, format!("it would never end: {steps}").into()))
-        }
+        Some(steps) => Err(Fault::Refusal(ErrorKind::Deadlock, steps.into())),
     }
 }
 

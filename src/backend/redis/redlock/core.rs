@@ -38,8 +38,11 @@ impl Nodes {
     pub(super) fn too_few(&self, answered: usize, faults: &[Fault]) -> Fault {
         let all = self.services.len();
         let reasons: Vec<Reason> = faults.iter().map(|fault| fault.reason.clone()).collect();
-        let reason =
-            Reason::within(&reasons, |reasons| format!("{answered} of {all} nodes can be used ({reasons})"));
+        let reason = if reasons.is_empty() {
+            format!("{answered} of {all} nodes confirm it").into()
+        } else {
+            Reason::within(&reasons, |reasons| format!("{answered} of {all} nodes can be used ({reasons})"))
+        };
         // What no waiting helps against is said as what it is.
         let any = |kind| faults.iter().any(|fault| fault.kind == kind);
         let all_corrupt = !faults.is_empty() && faults.iter().all(|fault| fault.kind == ErrorKind::Corrupt);

@@ -77,7 +77,7 @@ fn of_version(text: &str) -> (u32, u32) {
 
 fn risks(facts: &Facts) -> Vec<Risk> {
     let mut risks =
-        vec![Risk::note("a claim counts on the database's clock: a jump of it forward ends leases early")];
+        vec![Risk::note("a claim counts on the database's clock: a jump of it ends leases early or late")];
     if facts.text("read_only") == "ON" {
         risks.push(Risk::warning(
             "this server takes no writes",

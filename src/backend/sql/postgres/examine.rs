@@ -30,7 +30,7 @@ pub(super) async fn examine(
     let text = |n: usize| row.get(n).and_then(|value| value.as_deref()).unwrap_or_default();
     let number = |n: usize| text(n).parse::<u64>().unwrap_or(0);
     let mut risks =
-        vec![Risk::note("a claim counts on the database's clock: a jump of it forward ends leases early")];
+        vec![Risk::note("a claim counts on the database's clock: a jump of it ends leases early or late")];
     if number(1) < LEAST {
         risks.push(Risk::warning("it is older than PostgreSQL 13", "use PostgreSQL 13 or newer"));
     }
