@@ -129,11 +129,11 @@ impl Adopted {
 
     /// Sends `signal` to it. One that has ended needs none.
     pub fn signal(&self, signal: Signal) {
-        match rustix::process::Signal::from_named_raw(signal.number()) {
-            Some(named) => drop(pidfd_send_signal(&self.handle, named)),
-            // A real-time signal.
-            None if !self.has_ended() => drop(sys::kill(self.pid, signal)),
-            None => {}
+        let named = rustix::process::Signal::from_named_raw(signal.number());
+        let sent = named.is_some_and(|named| pidfd_send_signal(&self.handle, named).is_ok());
+        // A real-time signal, or a profile that knows no handles.
+        if !sent && !self.has_ended() {
+            drop(sys::kill(self.pid, signal));
         }
     }
 }

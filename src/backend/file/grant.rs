@@ -3,10 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::fstat;
-
-use super::directory::identity_of;
-use super::fault::{Fault, FaultResult};
+use super::fault::FaultResult;
 use super::fifo::Life;
 use super::hold::Hold;
 use super::locker::Locks;
@@ -255,10 +252,7 @@ fn may_be_used_by_others(place: &QueuedClaim, queue: &Queue) -> FaultResult<bool
             break;
         }
         if let Life::Alive(fifo) = place.queue.life(queue, record)? {
-            let stat = fstat(&fifo).map_err(Fault::os("examine", place.queue.path()))?;
-            for owner in locks.lockers(identity_of(&stat)) {
-                others.remove(&owner.pid);
-            }
+            place.queue.owner(&fifo, &locks)?.map(|pid| others.remove(&pid));
         }
     }
     Ok(!others.is_empty())

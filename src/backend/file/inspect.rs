@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Dir, FileType, OFlags, fstat};
+use rustix::fs::{Dir, FileType, OFlags};
 
-use super::directory::{Directory, Identity, identity_of};
+use super::directory::{Directory, Identity};
 use super::expiry;
 use super::fault::{Fault, FaultResult};
 use super::fifo::Life;
@@ -109,8 +109,7 @@ pub(super) async fn status(
     for record in &queue.image.records {
         let Life::Alive(fifo) = file.life(&queue, record)? else { continue };
         if record.fixed.token > 0 {
-            let stat = fstat(&fifo).map_err(Fault::os("examine", file.path()))?;
-            owners.push(locks.lockers(identity_of(&stat)).first().map(|l| l.pid));
+            owners.push(file.owner(&fifo, &locks)?);
         }
         if record.fixed.state.in_queue() {
             present.push(record);
@@ -205,6 +204,8 @@ pub(super) async fn last_success(
     let Some(file) = QueueFile::open(directory, lock, false)? else { return Ok(None) };
     let _guard = file.guard(deadline).await?;
     let acquired = file.read(Some(0))?.header.success;
-    let age = || success::age(Duration::from_micros(super::token::wall()), Duration::from_micros(acquired));
-    Ok(if acquired > 0 { age() } else { None })
+    if acquired == 0 {
+        return Ok(None);
+    }
+    Ok(success::age(Duration::from_micros(super::token::wall()), Duration::from_micros(acquired)))
 }

@@ -1,5 +1,6 @@
 //! The queue file on disk, read and changed under its guard.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
 use super::guard::{Failed, Guard, GuardFile};
 use super::header::{HEADER, Header};
+use super::locker::Locks;
 use super::names::FileNames;
 use super::queue::{FIXED, Image, Record, State, Which, in_one_page, padding};
 use super::token;
@@ -197,6 +199,12 @@ impl QueueFile {
 
     pub(super) fn identity(&self) -> Identity {
         self.identity
+    }
+
+    /// The process of the claim whose FIFO that is, as this PID namespace sees it.
+    pub(super) fn owner(&self, fifo: &OwnedFd, locks: &Locks) -> FaultResult<Option<u32>> {
+        let stat = fstat(fifo).map_err(Fault::os("examine", self.path()))?;
+        Ok(locks.lockers(identity_of(&stat)).first().map(|locker| locker.pid))
     }
 
     /// Writes the header.
