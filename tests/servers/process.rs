@@ -134,12 +134,18 @@ impl Server {
         *self.child.lock().expect("not poisoned") = Some(spawn(command));
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         let begun = Instant::now();
-        while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
-            let ended = self.child.lock().expect("not poisoned").as_mut().expect("started").try_wait();
-            assert!(matches!(ended, Ok(None)), "the server ended: {}", self.log());
+        // Who listens may be another one, which has taken the port since it was found free.
+        while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() || self.has_ended() {
+            assert!(!self.has_ended(), "the server ended: {}", self.log());
             assert!(begun.elapsed() < START, "nothing listens on {address}: {}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Whether it is gone, though nobody has taken it down.
+    fn has_ended(&self) -> bool {
+        let mut child = self.child.lock().expect("not poisoned");
+        child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
     /// Whether it was started and not taken down.
@@ -187,8 +193,13 @@ impl Server {
     }
 }
 
+#[expect(clippy::print_stderr, reason = "it shows beside the test that failed of it")]
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.has_ended() {
+            let child = self.child.lock().expect("not poisoned").take();
+            eprintln!("the server on port {} ended by itself, {child:?}: {}", self.port, self.log());
+        }
         self.down();
         // What is left behind is in the way of nobody.
         let _ = fs::remove_dir_all(&self.folder);
