@@ -82,8 +82,15 @@ fn whoever_comes_after_the_row_of_a_lock_was_deleted_comes_after_those_who_stand
     env.assert_busy("a");
     assert!(!waiter.has_started());
     let before = holder.token();
+    // Also if nobody has come meanwhile.
+    database.ask(&format!("DELETE FROM {prefix}lock WHERE name = 'a'"));
     holder.release().silently(0);
     waiter.await_start();
     assert!(waiter.token() > before, "{} after {before}", waiter.token());
+    // Whoever waits for several, one of which nobody had before, is told apart from that.
+    let mut both = env.hold(&["-q", "--name", "a", "--name", "never-had"]);
+    env.await_waiters("a", 1);
     waiter.release().silently(0);
+    both.await_start();
+    both.release().silently(0);
 }

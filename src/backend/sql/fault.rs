@@ -14,6 +14,11 @@ pub(super) fn no_tables(reason: impl Into<Reason>) -> Fault {
     Fault::new(ErrorKind::Denied, reason).helped_by(Retry::Making)
 }
 
+/// A number is out of range, as one is made to be where the row of a lock was deleted.
+pub(super) fn out_of_range(reason: impl Into<Reason>) -> Fault {
+    Fault::new(ErrorKind::Corrupt, reason).helped_by(Retry::Restoring)
+}
+
 /// No right to make or use the tables.
 pub(super) fn no_right(said: &str) -> Fault {
     let remedy = "`dlock doctor --schema` prints the tables and the rights that are needed";

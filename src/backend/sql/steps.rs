@@ -55,10 +55,14 @@ impl<'a> Steps<'a> {
     }
 
     /// Begins, and locks and cleans the queues.
-    fn begin(&self, durable: bool) -> String {
-        let mut sql = self.dialect.begin(durable).to_owned();
+    fn begin(&self) -> String {
+        self.begin_with(|lock| self.dialect.bump(lock, None))
+    }
+
+    fn begin_with(&self, count: impl Fn(&str) -> String) -> String {
+        let mut sql = self.dialect.begin(true).to_owned();
         for lock in &self.locks {
-            sql.push_str(&self.dialect.bump(lock, None));
+            sql.push_str(&count(lock));
         }
         for lock in &self.locks {
             self.clean(&mut sql, lock);
@@ -73,15 +77,33 @@ impl<'a> Steps<'a> {
 
     /// Joins the queues at the end; holds at once if nobody else is in any of them. If it stands there already, since an
     /// answer was lost, it gets another ttl. Ends with a row for each lock whose queue it is in, which
-    /// [`super::position::Position::own`] reads: how those ahead stand is asked by whoever has to wait.
+    /// [`super::position::Position::own`] reads: how those ahead stand is asked by whoever has to wait. Fails, so that
+    /// [`Steps::restore`] helps, if the row of a lock has just been made and somebody is in a queue already.
     pub(super) fn enter(&self, request: &Request) -> String {
-        let mut sql = self.begin(true);
+        let mut sql = self.begin_with(|lock| self.dialect.make(lock));
         sql.push_str(&self.dialect.arrive(self.id));
         if request.supersede {
             self.supersede(&mut sql, request);
         }
         self.insert(&mut sql, request);
         self.wake_watchers(&mut sql);
+        self.commit(&mut sql);
+        sql
+    }
+
+    /// Makes the rows of the locks where somebody has deleted them, such that numbers go on after those in the queues.
+    pub(super) fn restore(&self) -> String {
+        let mut sql = self.begin_with(|lock| self.dialect.make(lock));
+        let tables = self.dialect.tables();
+        let (claims, locks) = (&tables.claim, &tables.lock);
+        for lock in &self.locks {
+            let used = |column: &str| {
+                format!("COALESCE((SELECT MAX(c.{column}) FROM {claims} c WHERE c.name = {lock}), 0)")
+            };
+            let last = format!("GREATEST({}, {})", used("seq"), used("fence"));
+            let _ =
+                write!(sql, "UPDATE {locks} SET fence = {last} + 1 WHERE name = {lock} AND fence <= {last};");
+        }
         self.commit(&mut sql);
         sql
     }
@@ -106,12 +128,15 @@ impl<'a> Steps<'a> {
             Mode::Slots(_) => "CASE WHEN o.queues = 0 THEN 1 END",
             Mode::Exclusive | Mode::Shared => "NULL",
         };
+        // A row that has just been made, of a queue that is older, was deleted by somebody: out of range, in any mode of any server.
+        let place =
+            format!("CASE WHEN l.fence = 1 AND o.queues > 0 THEN l.fence + {} ELSE l.fence END", i64::MAX);
         // Any other one of each queue shows the kind of all in it, and whether there is any.
         let _ = write!(
             sql,
             "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, nested, \
              fence, held, slot) \
-             SELECT l.name, l.fence, {claim}, {mode}, {kind}, n.now, n.now + {ttl}, {record}, {newest}, {nested}, \
+             SELECT l.name, {place}, {claim}, {mode}, {kind}, n.now, n.now + {ttl}, {record}, {newest}, {nested}, \
              CASE WHEN o.queues = 0 THEN l.fence END, CASE WHEN o.queues = 0 THEN n.now END, {slot} \
              FROM {locks} l CROSS JOIN (SELECT {now} AS now) n CROSS JOIN \
              (SELECT COUNT(p.kind) AS queues, COUNT(NULLIF(p.kind, {kind})) AS of_other_kinds FROM \
@@ -168,7 +193,7 @@ impl<'a> Steps<'a> {
     /// Reads how the claim stands, and gives it what is its own if it is the first in all queues; `listen` has the server
     /// tell from now on.
     pub(super) fn look(&self, mode: Mode, listen: bool) -> String {
-        let mut sql = self.begin(true);
+        let mut sql = self.begin();
         sql.push_str(&self.dialect.grant_first(&self.claim, &self.locks));
         self.wake_watchers(&mut sql);
         self.position(&mut sql, mode);
@@ -212,7 +237,7 @@ impl<'a> Steps<'a> {
     /// Gives the claim what it has been found to hold. An arrival changes no holder and a departure takes no hold
     /// away, so what was found in an earlier transaction is still so, as long as the claim itself is there.
     pub(super) fn grant(&self, mode: Mode) -> String {
-        let mut sql = self.begin(true);
+        let mut sql = self.begin();
         sql.push_str(&self.dialect.grant(&self.claim, &self.locks));
         self.wake_watchers(&mut sql);
         self.position(&mut sql, mode);
@@ -299,7 +324,7 @@ impl<'a> Steps<'a> {
     /// Removes the claim, which is in `mode`, or asks it to leave. The first row says how many of its entries were there.
     pub(super) fn evict(&self, mode: Mode, how: Evict, by: &Holder) -> String {
         let by = ascii(&serde_json::to_string(by).unwrap_or_default());
-        let mut sql = self.begin(true);
+        let mut sql = self.begin();
         let (claims, claim) = (&self.dialect.tables().claim, &self.claim);
         let own = format!("claim = {claim} AND name IN ({})", self.locks.join(", "));
         let _ = write!(sql, "SELECT count(*) FROM {claims} WHERE {own};");
@@ -322,7 +347,7 @@ impl<'a> Steps<'a> {
 
     /// Changes the label of a claim that holds. The first row says how many entries have it now.
     pub(super) fn publish(&self, value: &str) -> String {
-        let mut sql = self.begin(true);
+        let mut sql = self.begin();
         let claims = &self.dialect.tables().claim;
         let own =
             format!("claim = {} AND name IN ({}) AND fence IS NOT NULL", self.claim, self.locks.join(", "));

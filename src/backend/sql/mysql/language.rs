@@ -42,7 +42,12 @@ pub(super) const TAKES_WRITES: &str =
 /// How durable a commit is, is the server's setting alone.
 pub(super) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION;";
 
-/// Where the row was taken away, newcomers still come after those who stand in the queue.
+/// The row of the lock, which is made if it is missing.
+pub(super) fn make(tables: &Tables, lock: &str) -> String {
+    let locks = &tables.lock;
+    format!("INSERT INTO {locks} (name, fence) VALUES ({lock}, 1) ON DUPLICATE KEY UPDATE fence = fence + 1;")
+}
+
 pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> String {
     let (claims, locks, ahead) = (&tables.claim, &tables.lock, success::AHEAD.as_micros());
     // What is dated in the future tells nothing. GREATEST is NULL where one of its arguments is.
@@ -53,10 +58,7 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
         )
     };
     let success = succeeded.map(held).unwrap_or_default();
-    format!(
-        "INSERT INTO {locks} (name, fence) VALUES ({lock}, COALESCE((SELECT m.seq FROM {claims} m WHERE m.name = {lock} \
-         ORDER BY m.seq DESC LIMIT 1), 0) + 1) ON DUPLICATE KEY UPDATE fence = fence + 1{success};"
-    )
+    format!("UPDATE {locks} SET fence = fence + 1{success} WHERE name = {lock};")
 }
 
 /// In the order of their index, so that nobody waits in a circle.

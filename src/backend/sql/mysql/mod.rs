@@ -116,6 +116,10 @@ impl Dialect for Mysql {
         language::TAKES_WRITES
     }
 
+    fn make(&self, lock: &str) -> String {
+        language::make(self.tables(), lock)
+    }
+
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
         language::bump(self.tables(), lock, succeeded)
     }

@@ -6,7 +6,7 @@ use tokio_postgres::Error;
 
 use crate::backend::cause;
 use crate::backend::fault::Fault;
-use crate::backend::sql::fault::{again, no_right, no_tables};
+use crate::backend::sql::fault::{again, no_right, no_tables, out_of_range};
 use crate::backend::tls;
 use crate::lock::ErrorKind;
 
@@ -28,6 +28,7 @@ pub(super) fn of(error: &Error) -> Fault {
 fn of_server(code: &str, text: String) -> Fault {
     match code {
         "42P01" => no_tables(text),
+        "22003" => out_of_range(text),
         "42501" => no_right(&text),
         "3F000" => no_right(&format!("{text}: there is no place for the tables")),
         "42703" => Fault::new(
@@ -117,9 +118,11 @@ mod tests {
             let fault = of_server(code, "text".to_owned());
             assert_eq!((fault.kind, fault.retry), (ErrorKind::Unavailable, retry), "{code}");
         }
-        for code in ["42601", "22003", "XX001"] {
+        for (code, retry) in
+            [("42601", Retry::Nothing), ("22003", Retry::Restoring), ("XX001", Retry::Nothing)]
+        {
             let fault = of_server(code, "text".to_owned());
-            assert_eq!((fault.kind, fault.retry), (ErrorKind::Corrupt, Retry::Nothing), "{code}");
+            assert_eq!((fault.kind, fault.retry), (ErrorKind::Corrupt, retry), "{code}");
         }
     }
 }

@@ -27,7 +27,14 @@ pub(super) fn begin(durable: bool) -> &'static str {
     }
 }
 
-/// Where the row was taken away, newcomers still come after those who stand in the queue.
+/// The row of the lock, which is made if it is missing.
+pub(super) fn make(tables: &Tables, lock: &str) -> String {
+    let locks = &tables.lock;
+    format!(
+        "INSERT INTO {locks} AS l (name, fence) VALUES ({lock}, 1) ON CONFLICT (name) DO UPDATE SET fence = l.fence + 1;"
+    )
+}
+
 pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> String {
     let (claims, locks, ahead) = (&tables.claim, &tables.lock, success::AHEAD.as_micros());
     // What is dated in the future tells nothing.
@@ -38,11 +45,7 @@ pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> Stri
         )
     };
     let success = succeeded.map(held).unwrap_or_default();
-    format!(
-        "INSERT INTO {locks} AS l (name, fence) VALUES ({lock}, COALESCE((SELECT m.seq FROM {claims} m WHERE m.name = {lock} \
-         ORDER BY m.seq DESC LIMIT 1), 0) + 1) \
-         ON CONFLICT (name) DO UPDATE SET fence = l.fence + 1{success};"
-    )
+    format!("UPDATE {locks} AS l SET fence = l.fence + 1{success} WHERE l.name = {lock};")
 }
 
 /// Two statements that delete the same rows in different orders would wait for each other in a circle.

@@ -112,6 +112,10 @@ impl Dialect for Postgres {
         language::begin(durable)
     }
 
+    fn make(&self, lock: &str) -> String {
+        language::make(&self.tables, lock)
+    }
+
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
         language::bump(&self.tables, lock, succeeded)
     }
