@@ -7,7 +7,8 @@
 //! `tests/run every_fault` tries a sample; `DLOCK_TEST_FAULTS_SEED` chooses another.
 //! `DLOCK_TEST_EVERY_FAULT=all tests/run every_fault`
 //! tries all of them; with a point such as `run/keeper/57:pwrite64/EIO` in the place of `all` it tries that one, and
-//! tells what it saw; `DLOCK_TEST_EVERY_FAULT=200` tries so many of each shape.
+//! tells what it saw; `DLOCK_TEST_EVERY_FAULT=200` tries so many of each shape, `DLOCK_TEST_EVERY_FAULT=~newer=` those
+//! in whose names that is.
 
 #![allow(clippy::print_stderr, reason = "a seed that is not seen cannot be tried again")]
 

@@ -10,7 +10,8 @@
 //! `tests/run every_message` tries a sample; `DLOCK_TEST_FAULTS_SEED` chooses another.
 //! `DLOCK_TEST_EVERY_MESSAGE=all tests/run every_message`
 //! tries all of them; with a point such as `redis/slots/request/7/lost` in the place of `all` it tries that one, and
-//! tells what it saw; `DLOCK_TEST_EVERY_MESSAGE=20` tries so many of each service and shape.
+//! tells what it saw; `DLOCK_TEST_EVERY_MESSAGE=20` tries so many of each service and shape,
+//! `DLOCK_TEST_EVERY_MESSAGE=~/lost` those in whose names that is.
 
 #![allow(clippy::print_stderr, reason = "a point that is not seen cannot be tried again")]
 

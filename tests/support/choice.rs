@@ -1,5 +1,6 @@
 //! Which points of an enumeration are tried.
 
+use std::fmt::Display;
 use std::str::FromStr;
 
 use super::chance::{Random, usual_seed};
@@ -10,15 +11,20 @@ pub(crate) enum Choice<P> {
     /// So many points of each kind.
     Some(usize),
     All,
+    /// Those in whose names this is: `~newer=`.
+    Like(String),
     One(P),
 }
 
-impl<P: FromStr<Err = String>> Choice<P> {
+impl<P: FromStr<Err = String> + Display> Choice<P> {
     /// What the environment's `variable` says, or `sample` points of each kind.
     pub(crate) fn of(variable: &str, sample: usize) -> Result<Self, String> {
         let Ok(text) = std::env::var(variable) else { return Ok(Self::Some(sample)) };
         if text == "all" {
             return Ok(Self::All);
+        }
+        if let Some(part) = text.strip_prefix('~') {
+            return Ok(Self::Like(part.to_owned()));
         }
         let point = |_| text.parse().map(Self::One).map_err(|error| format!("{variable}: {error}"));
         text.parse().map(Self::Some).or_else(point)
@@ -32,6 +38,9 @@ impl<P: FromStr<Err = String>> Choice<P> {
                 let at = random.below(points.len());
                 points.swap_remove(at);
             }
+        }
+        if let Self::Like(part) = self {
+            points.retain(|point| point.to_string().contains(part));
         }
         points
     }
