@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{GetOptions, GetResponse, Txn, TxnOp};
+use etcd_client::{GetOptions, GetResponse, Txn, TxnOp, TxnResponse};
 use tokio::sync::Notify;
 
 use super::fault::{Fault, FaultResult};
@@ -36,6 +36,8 @@ pub(super) struct Core {
     pub(super) publisher: Publisher,
     /// The revision at which its place in the queue was last told.
     pub(super) placed_at: Mutex<i64>,
+    /// The revision at which its proofs were put last, as far as is known; 0 if there are none.
+    pub(super) proved_at: Mutex<i64>,
     /// When the lock was acquired, by the clock of this host.
     pub(super) acquired_ms: Mutex<Option<u64>>,
     /// The slots that it was given, in the order of the names.
@@ -136,6 +138,41 @@ impl Core {
     /// Looks at all queues at one revision, putting proofs if asked to; `None` if the entry is gone. Tells of a note that was
     /// missed.
     async fn look(&self, proving: bool, deadline: Moment) -> FaultResult<Option<(Vec<Seen>, i64)>> {
+        loop {
+            let answer = match self.ask(proving, deadline).await {
+                Err(Fault::LeaseNotFound) => return Ok(None),
+                other => other?,
+            };
+            let mut answers = Answers::of(&answer);
+            if !answer.succeeded() {
+                let proof = answers.read()?.kvs().first().map_or(0, etcd_client::KeyValue::mod_revision);
+                let known = std::mem::replace(&mut *lock(&self.proved_at), proof);
+                // An earlier look whose answer was lost may have put it; else what is missing is the entry.
+                if proof == known {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+            if proving {
+                *lock(&self.proved_at) = revision;
+            }
+            let rich = look::has_room(self.queues.len());
+            let seen = self.queues.iter().map(|_| answers.seen(self.mode, self.created, rich));
+            let seen = seen.collect::<FaultResult<Vec<_>>>()?;
+            self.hear(&answers.read()?);
+            return Ok(Some((seen, revision)));
+        }
+    }
+
+    /// That its proofs, which are always put together, are those of `revision`: a request that is executed late must not
+    /// put them again, since their revision is the token.
+    fn proofs_are_of(&self, revision: i64) -> Option<etcd_client::Compare> {
+        self.queues.first().map(|queue| look::unchanged(queue.hold(self.lease), revision))
+    }
+
+    /// Sends [`Core::look`]. What fails answers with the first proof.
+    async fn ask(&self, proving: bool, deadline: Moment) -> FaultResult<TxnResponse> {
         let rich = look::has_room(self.queues.len());
         let mut operations = Vec::new();
         for queue in &self.queues {
@@ -145,24 +182,19 @@ impl Core {
             operations.extend(look::reads(queue, self.mode, Some(self.created), rich));
         }
         operations.push(TxnOp::get(self.layout.note(self.lease), None));
-        let txn = Txn::new().when(self.all_stand()).and_then(operations);
-        let answer = self.wire.call(deadline, |mut c| {
-            let txn = txn.clone();
-            async move { c.client.txn(txn).await }
-        });
-        let answer = match answer.await {
-            Err(Fault::LeaseNotFound) => return Ok(None),
-            other => other?,
-        };
-        if !answer.succeeded() {
-            return Ok(None);
+        let mut compares = self.all_stand();
+        if proving {
+            compares.extend(self.proofs_are_of(*lock(&self.proved_at)));
         }
-        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
-        let mut answers = Answers::of(&answer);
-        let seen = self.queues.iter().map(|_| answers.seen(self.mode, self.created, rich));
-        let seen = seen.collect::<FaultResult<Vec<_>>>()?;
-        self.hear(&answers.read()?);
-        Ok(Some((seen, revision)))
+        let proof = self.queues.first().map(|queue| TxnOp::get(queue.hold(self.lease), None));
+        let txn =
+            Txn::new().when(compares).and_then(operations).or_else(proof.into_iter().collect::<Vec<_>>());
+        self.wire
+            .call(deadline, |mut c| {
+                let txn = txn.clone();
+                async move { c.client.txn(txn).await }
+            })
+            .await
     }
 
     /// Tells what a read of the claim's note says, if that is a request to leave: whoever follows the queue watches from a
@@ -176,6 +208,7 @@ impl Core {
     /// Takes a free slot of each name; `false` if somebody was faster.
     async fn take_slots(&self, seen: &[Seen], n: u32, deadline: Moment) -> FaultResult<bool> {
         let mut compares = self.all_stand();
+        compares.extend(self.proofs_are_of(0));
         let (mut operations, mut slots) = (Vec::new(), Vec::new());
         for (queue, seen) in self.queues.iter().zip(seen) {
             let mut free = seen.free_slot(n, &[]);

@@ -312,6 +312,7 @@ impl Attempt<'_> {
             created,
             publisher: Publisher::new(NAME, lock, Clock::Boot, begun),
             placed_at: Mutex::new(0),
+            proved_at: Mutex::new(0),
             acquired_ms: Mutex::new(None),
             slots: Mutex::default(),
             look: Notify::new(),
