@@ -117,7 +117,7 @@ fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
     // What stands before the host may be a password.
     let endpoint = without_login(endpoint);
     let remote = SERVICES.iter().find(|service| service.has_login && endpoint.starts_with(service.name));
-    let directory = if options.endpoints_in_file {
+    let directory = if options.endpoints_in.is_some() {
         "the whole path of the directory".to_owned()
     } else {
         format!("./{endpoint}")
@@ -262,20 +262,27 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_file_means_one_directory_wherever_it_is_read() {
+    fn what_is_read_in_any_directory_means_one_directory() {
         for (backend, endpoint, part) in [
             (None, "redis1", "write redis://redis1, or the whole path"),
-            (None, "./locks", "write the whole path"),
+            (
+                None,
+                "./locks",
+                "./locks in the attic means another directory wherever dlock is started; write the whole path",
+            ),
             (Some("file"), "locks", "write the whole path"),
+            (Some("file"), "etcd1:2379", "etcd1:2379 in the attic"),
+            (Some("file"), "u:secret@h", "u:***@h in the attic"),
             (None, "file:locks", "write the whole path"),
         ] {
             let (backend, endpoints) = (backend.map(str::to_owned), vec![endpoint.to_owned()]);
-            let options = Options { backend, endpoints, endpoints_in_file: true, ..Options::default() };
+            let options =
+                Options { backend, endpoints, endpoints_in: Some("the attic"), ..Options::default() };
             let error = parse(&options).expect_err("relative").to_string();
-            assert!(error.contains(part), "{error}");
+            assert!(error.contains(part) && !error.contains("secret"), "{error}");
         }
         let endpoints = vec!["/run/locks".to_owned()];
-        assert!(parse(&Options { endpoints, endpoints_in_file: true, ..Options::default() }).is_ok());
+        assert!(parse(&Options { endpoints, endpoints_in: Some("the attic"), ..Options::default() }).is_ok());
     }
 
     #[test]

@@ -91,8 +91,8 @@ pub struct Options {
     pub backend: Option<String>,
     /// `--endpoint`, as given: comma lists are taken apart by the backend, which knows where commas belong.
     pub endpoints: Vec<String>,
-    /// Whether they are from a configuration file, which is read in any working directory.
-    pub endpoints_in_file: bool,
+    /// What they are from if not from the command line, in words: it counts in any working directory.
+    pub endpoints_in: Option<&'static str>,
     /// `--prefix`; an empty one is another thing than none.
     pub prefix: Option<String>,
     /// `--user`.

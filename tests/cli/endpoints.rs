@@ -13,7 +13,8 @@ fn a_bare_host_name_is_not_taken_for_a_directory() {
         env.finish(&mut env.dlock(words)).failed(64, &["could be a server or a directory", &directory]);
         assert!(!env.exists(endpoint) && !env.exists("started"), "{endpoint}");
     }
-    let sentence = "redis1 could be a server or a directory: write redis://redis1, or ./redis1";
+    let sentence =
+        "redis1 could be a server or a directory: write redis://redis1, or the whole path of the directory";
     let mut command = env.dlock(["status", "x"]);
     env.finish(command.env("DLOCK_ENDPOINT", "redis1")).failed(64, &[sentence, "see DLOCK_ENDPOINT"]);
 }
@@ -44,6 +45,29 @@ fn a_relative_directory_in_a_configuration_file_is_refused() {
         env.finish(&mut env.dlock(words)).failed(64, &["the whole path", "dlock.toml:1: endpoint"]);
         assert!(!env.exists("new") && !env.exists("started") && !env.exists("there/x"), "{endpoint}");
     }
+}
+
+#[test]
+fn a_relative_directory_in_the_environment_is_refused() {
+    let env = TestEnv::new();
+    fs::create_dir(env.path("there")).expect("a folder");
+    for (words, endpoint) in [
+        (&["--backend", "file"] as &[&str], "etcd1:2379"),
+        (&["--backend", "file"], "there"),
+        (&[], "there"),
+        (&[], "./new"),
+        (&[], "file:new"),
+        (&[], "etcd1:2379"),
+    ] {
+        let words = [&["run"] as &[_], words, &["--name", "x", "--", "touch", "started"]].concat();
+        let ended = env.finish(env.dlock(words).env("DLOCK_ENDPOINT", endpoint));
+        ended.failed(64, &[endpoint, "the whole path", "see DLOCK_ENDPOINT"]);
+        let made = ["new", "started", "there/x", "etcd1:2379"].into_iter().find(|name| env.exists(name));
+        assert_eq!(made, None, "{endpoint}");
+    }
+    // It is overruled where the directory is said.
+    let mut command = env.run(["--backend", "file", "--name", "x", "--", "true"]);
+    env.finish(command.env("DLOCK_ENDPOINT", "etcd1:2379")).silently(0);
 }
 
 #[test]

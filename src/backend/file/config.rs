@@ -32,11 +32,14 @@ impl FileConfig {
             return Err("the backend file takes one directory as its endpoint".to_owned());
         }
         let directory = options.endpoints.first().map(|endpoint| directory_of(endpoint)).transpose()?;
-        if let Some(path) = directory.as_ref().filter(|path| options.endpoints_in_file && path.is_relative())
+        if let (Some(place), Some(endpoint)) = (options.endpoints_in, options.endpoints.first())
+            && directory.as_ref().is_some_and(|path| path.is_relative())
         {
+            // It may be meant for another service.
+            let shown = without_passwords(endpoint);
             return Err(format!(
-                "{} in a configuration file means another directory wherever dlock is started; write the whole path",
-                path.display()
+                "{shown} in {place} means another directory wherever dlock is started; write the whole path, or \
+                 give --endpoint"
             ));
         }
         Ok(Self { directory, prefix: options.prefix.clone(), allow_network_fs: options.allow_network_fs })

@@ -63,12 +63,16 @@ pub(in crate::cli) fn connection(
         )
         .hint("put it into DLOCK_ENDPOINT or into a configuration file that only you can read"));
     }
-    let endpoints_in_file = matches!(endpoints, Some((_, Source::File { .. })));
+    let endpoints_in = endpoints.as_ref().and_then(|(_, source)| match source {
+        Source::Environment(_) => Some("the environment"),
+        Source::File { .. } => Some("a configuration file"),
+        Source::Flag(_) | Source::Default => None,
+    });
     let mut text = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
     let options = Options {
         backend: text("backend", &args.backend)?.map(|found| found.text),
         endpoints: endpoints.map_or_else(Vec::new, |(urls, _)| urls),
-        endpoints_in_file,
+        endpoints_in,
         prefix: text("prefix", &args.prefix)?.map(|found| found.text),
         user: text("user", &args.user)?.map(|found| found.text),
         zk_layout: text("zk-layout", &args.zk_layout)?.as_ref().map(values::zk_layout).transpose()?,
