@@ -49,9 +49,10 @@ impl Driver<'_> {
             && self.context.machine.grant().is_some()
         {
             return match self.context.machine.phase() {
-                Phase::Running => self.released(),
+                // One that is being ended takes it, or not.
+                Phase::Running | Phase::Stopping(_) => self.released(),
                 Phase::Asking => WITHDRAWN,
-                // It is being ended, or on its way out already.
+                // It is on its way out already.
                 _ => Event::Tick,
             };
         }

@@ -1,7 +1,10 @@
 //! Ending somebody else's hold.
 
-use crate::support::TestEnv;
+use rustix::process::Signal;
+
+use super::acquire::{pair, script};
 use crate::support::scripts::{Overlap, Tree};
+use crate::support::{TestEnv, process};
 
 #[test]
 fn a_broken_holder_ends_its_tree_before_the_next_starts_and_says_who_asked() {
@@ -81,4 +84,28 @@ fn without_a_terminal_to_ask_on_breaking_wants_yes() {
     asked.failed(64, &["--yes"]);
     assert_eq!(env.holders("x"), 1);
     holder.release().silently(0);
+}
+
+#[test]
+fn a_script_that_is_being_ended_may_release_first() {
+    // Longer than a release takes: to wait for its end would be to wait for SIGKILL.
+    let text = "eval \"$(dlock acquire --name x --for-pid $$ --grace 10s)\" || exit; \
+                trap 'kill $!; dlock release; echo $? >status; exit 5' TERM; sleep 1000 & echo up >up; wait";
+    for broken in [true, false] {
+        let env = TestEnv::new();
+        let running = env.start(&mut script(&env, text));
+        env.await_line("up");
+        if broken {
+            env.finish(&mut env.verb("break", ["x", "--yes"])).silently(0);
+        } else {
+            // As systemd and init do with all that is left.
+            let (front, keeper) = pair(&env);
+            for process in [front, keeper] {
+                process::signal(process.pid, Signal::TERM);
+            }
+        }
+        assert_eq!((running.finish().code(), env.read("status").as_str()), (Some(5), "0\n"), "{broken}");
+        env.assert_free("x");
+        env.await_no_process();
+    }
 }

@@ -66,6 +66,10 @@ impl Machine {
                 self.phase = Phase::Stopping(Reason::Lost(lost));
                 Vec::new()
             }
+            // Its owner was asked to end and gives the lock back first: to wait for that is to wait for itself.
+            Event::Released if !self.killing && matches!(reason, Reason::Asked | Reason::Broken(_)) => {
+                self.released()
+            }
             Event::FrontGone => self.kill(Reason::FrontGone),
             Event::Tick if now >= self.kill_at() && !self.killing => {
                 self.kill(Reason::Lost(LossReason::Expired))

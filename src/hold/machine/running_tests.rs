@@ -56,6 +56,32 @@ fn a_second_ending_signal_kills_unless_it_is_the_same_one_again() {
 }
 
 #[test]
+fn who_releases_while_asked_to_end_goes_on() {
+    for reason in [signal(Signal::TERM), asked()] {
+        let mut m = running_machine(plan());
+        m.on(reason, at(1000));
+        assert_eq!(m.on(Event::Released, at(1100)), [], "nested runs are waited for");
+        assert_eq!(*m.phase(), Phase::Lingering);
+        assert_eq!(m.on(Event::Tick, at(6000)), [], "the grace is over, and nobody is killed");
+        assert_eq!(m.on(Event::MarksGone, at(6001)), [Action::Leave { succeeded: true }]);
+        ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(0))));
+    }
+}
+
+#[test]
+fn a_release_spares_nobody_who_is_being_killed_or_has_no_lease() {
+    let mut killed = running_machine(plan());
+    killed.on(signal(Signal::TERM), at(1000));
+    assert_eq!(killed.on(Event::Tick, at(6000)), [Action::KillTree]);
+    let mut expiring = running_machine(plan());
+    assert_eq!(expiring.on(Event::Tick, at(18_000)), [Action::PassToGroup(Signal::TERM)]);
+    for mut m in [killed, expiring] {
+        assert_eq!(m.on(Event::Released, at(18_001)), []);
+        assert!(matches!(m.phase(), Phase::Stopping(_)));
+    }
+}
+
+#[test]
 fn a_loss_kills_at_once() {
     let mut m = running_machine(plan());
     assert_eq!(m.on(lost(), at(20)), [Action::KillTree]);
