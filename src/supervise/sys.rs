@@ -308,6 +308,17 @@ pub fn session_of(pid: i32) -> Option<i32> {
     Some(unsafe { libc::getsid(pid) }).filter(|session| *session != -1)
 }
 
+/// Another descriptor of whichever standard stream is the controlling terminal of this process.
+pub fn terminal_among_streams() -> Option<OwnedFd> {
+    // SAFETY: plain system calls, which refuse what is no terminal or another session's.
+    let stream = unsafe { (0..3).find(|fd| libc::tcgetsid(*fd) == libc::getsid(0)) }?;
+    // SAFETY: a new descriptor, which nobody else owns.
+    unsafe {
+        let fd = libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 3);
+        (fd != -1).then(|| OwnedFd::from_raw_fd(fd))
+    }
+}
+
 /// Sends `signal` to `pid` (a group if negative).
 pub fn kill(pid: i32, signal: Signal) -> io::Result<()> {
     // SAFETY: a plain system call.

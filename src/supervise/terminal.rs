@@ -20,7 +20,14 @@ impl Terminal {
     /// The controlling terminal, if the process has one.
     pub fn controlling() -> Option<Self> {
         let flags = libc::O_NOCTTY | libc::O_CLOEXEC;
-        let device = File::options().read(true).write(true).custom_flags(flags).open("/dev/tty").ok()?;
+        let opened = File::options().read(true).write(true).custom_flags(flags).open("/dev/tty");
+        let device = match opened {
+            Ok(device) => device,
+            // Nothing else says that there is none: a command that reads one from a group of its own would stop for ever.
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return None,
+            // The node is missing or forbidden, as in a container or a chroot.
+            Err(_) => File::from(sys::terminal_among_streams()?),
+        };
         let parent = getppid().map(|parent| sys::session_of(parent.as_raw_nonzero().get()));
         let nobody_resumes = parent.flatten() != sys::session_of(0);
         Some(Self { device, nobody_resumes })

@@ -226,3 +226,23 @@ fn timeout_around_dlock_ends_the_command_once() {
     assert!(logger.count(&env, 10) == 1 && logger.count(&env, 15) <= 2, "{:?}", logger.signals(&env));
     env.assert_free("x");
 }
+
+#[test]
+fn a_command_reads_its_terminal_where_dev_tty_cannot_be_opened() {
+    let env = TestEnv::new();
+    let probe = env.finish(env.command("unshare").args(["--mount", "true"]));
+    if probe.code() != Some(0) {
+        return eprintln!("skipped: no mount namespace may be made here: {}", probe.err.trim());
+    }
+    let script = r#"mount --bind /dev/tty /dev/tty && mount -o remount,bind,nodev /dev/tty || exit
+        true </dev/tty && exit 3
+        exec "$dlock" run --endpoint "$locks" --name x -- sh -c 'echo up >up; read -r line; echo "<$line>"'"#;
+    env.write("hidden.sh", script);
+    let mut terminal = Terminal::bash(&env);
+    terminal.type_line("unshare --mount bash hidden.sh");
+    env.await_line("up");
+    terminal.type_line("word");
+    terminal.expect("<word>");
+    terminal.await_status(0);
+    env.assert_free("x");
+}
