@@ -300,6 +300,30 @@ mod tests {
     }
 
     #[test]
+    fn every_address_in_the_readme_leads_to_a_service() {
+        let text = include_str!("../../README.md");
+        let in_table = text.lines().filter_map(|line| line.strip_prefix("| `"));
+        let in_table = in_table.filter_map(|row| row.split('`').next()).filter(|cell| cell.contains(':'));
+        let exported = text.lines().filter_map(|line| line.strip_prefix("export DLOCK_ENDPOINT="));
+        let exported =
+            exported.flat_map(str::split_ascii_whitespace).map(|word| word.trim_end_matches([',', ';']));
+        let exported = exported.filter(|word| word.contains(':') && !word.contains('…'));
+        let said = text.split("--endpoint ").skip(1).filter_map(|rest| rest.split_ascii_whitespace().next());
+        let said =
+            said.filter(|word| word.contains([':', '/'])).map(|word| word.trim_end_matches(['`', '.']));
+        let (in_table, exported, said): (Vec<_>, Vec<_>, Vec<_>) =
+            (in_table.collect(), exported.collect(), said.collect());
+        assert!(
+            in_table.len() > 5 && exported.len() > 1 && said.len() > 1,
+            "{in_table:?} {exported:?} {said:?}"
+        );
+        for address in [in_table, exported, said].concat() {
+            let options = Options { endpoints_in: Some("the environment"), ..Options::at(&[address]) };
+            assert_eq!(parse(&options).map(|_| ()), Ok(()), "{address}");
+        }
+    }
+
+    #[test]
     fn credentials_without_a_service_do_not_lead_to_a_directory() {
         let given = Options { user: Some("u".to_owned()), ..Options::default() };
         let error = parse(&given).expect_err("a forgotten service");
