@@ -68,6 +68,13 @@ pub fn parse(options: &Options) -> Result<Box<dyn Address>, LocatorError> {
     service_of(options).and_then(parse).map_err(|error| error.without_password_in(&options.endpoints))
 }
 
+/// Whether users, passwords and certificates may count at the service that `options` mean. They do if none is named: whoever
+/// gives them has forgotten it.
+pub fn may_log_in(options: &Options) -> bool {
+    let is_named = options.backend.is_some() || !options.endpoints.is_empty();
+    !is_named || service_of(options).is_ok_and(|service| service.has_login)
+}
+
 /// The options of services that count for nothing at `address`.
 pub fn useless(address: &dyn Address) -> impl Iterator<Item = &'static ServiceOption> {
     let (own, has_login) = (address.options(), address.service().has_login);

@@ -14,13 +14,25 @@ use crate::output::sanitise;
 /// No password, certificate or key is longer; a device or a wrong path could be.
 const MOST_BYTES: u64 = 1 << 20;
 
+/// Whether what is named is read, too. What the service has no use for need not be readable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reading {
+    Wanted,
+    Unneeded,
+}
+
 /// The password, or the first line of the password file where that is what the weightier layer says.
-pub(super) fn password(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Result<Option<Secret>, Failure> {
+pub(super) fn password(
+    layers: &mut Layers<'_>,
+    args: &ConnectionArgs,
+    reading: Reading,
+) -> Result<Option<Secret>, Failure> {
     layers.settle("password", "password-file", args.password_file.is_some());
     if let Some(found) = layers.text("password", None)? {
         return Ok(Some(Secret::new(found.text)));
     }
-    let Some(found) = layers.text("password-file", args.password_file.as_deref())? else { return Ok(None) };
+    let found = layers.text("password-file", args.password_file.as_deref())?;
+    let Some(found) = found.filter(|_| reading == Reading::Wanted) else { return Ok(None) };
     let bytes = read(&found, true)?;
     let text = String::from_utf8(bytes).map_err(|_| fault(&found, "is not valid UTF-8"))?;
     // Editors end a file with a line's end, which is no part of the password.
@@ -28,11 +40,14 @@ pub(super) fn password(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Result
 }
 
 /// Encryption: the files' contents, checked by whoever opens a connection with them.
-pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Result<Tls, Failure> {
+pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs, reading: Reading) -> Result<Tls, Failure> {
     let authority = layers.text("cacert", args.cacert.as_deref())?;
     let certificate = layers.text("cert", args.cert.as_deref())?;
     let key = layers.text("key", args.key.as_deref())?;
     let server_name = layers.text("tls-server-name", args.tls_server_name.as_deref())?;
+    if reading == Reading::Unneeded {
+        return Ok(Tls::default());
+    }
     let identity = match (certificate, key) {
         (None, None) => None,
         (Some(certificate), Some(key)) => {

@@ -225,3 +225,22 @@ fn what_an_environment_says_for_other_services_is_in_nobodys_way() {
     command.env("DLOCK_USER", "u").env("DLOCK_PASSWORD", "hunter2").env("DLOCK_CACERT", &certificate);
     env.finish(command.env("DLOCK_ZK_LAYOUT", "kazoo")).silently(0);
 }
+
+#[test]
+fn files_for_other_services_need_not_be_readable() {
+    let env = TestEnv::new();
+    let lines =
+        ["password-file", "cacert", "cert", "key"].map(|name| format!("{name} = '/nonexistent/{name}'"));
+    let config = file(&env, "config.toml", &lines.join("\n"), 0o600);
+    let mut command = env.run(["--config", &config, "--name", "x", "--", "true"]);
+    env.finish(&mut command).silently(0);
+    let mut command = env.run(["--config", &config, "--backend", "file", "--name", "x", "--", "true"]);
+    env.finish(&mut command).silently(0);
+    // Those that use them read them, and nothing leads to a directory by mistake.
+    for words in [&["--backend", "etcd"] as &[&str], &["--endpoint", "redis://127.0.0.1:1"], &[]] {
+        let mut command = env.dlock(["run", "--config", &config, "--name", "x"]);
+        let ended = env.finish(command.args(words).args(["--", "touch", "started"]));
+        ended.failed(64, &["config.toml", "/nonexistent/", "cannot be read"]);
+        assert!(!env.exists("started"));
+    }
+}

@@ -2,9 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 
-use crate::backend::Options;
+use crate::backend::options::Tls;
 use crate::backend::passwords::has_password;
+use crate::backend::{Options, locator};
 use crate::cli::args::{ConnectionArgs, MessageArgs};
+use crate::cli::credentials::Reading;
 use crate::cli::exit_code::Failure;
 use crate::cli::layers::Layers;
 use crate::cli::source::{Source, Sources};
@@ -69,7 +71,7 @@ pub(in crate::cli) fn connection(
         Source::Flag(_) | Source::Default => None,
     });
     let mut text = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
-    let options = Options {
+    let mut options = Options {
         backend: text("backend", &args.backend)?.map(|found| found.text),
         endpoints: endpoints.map_or_else(Vec::new, |(urls, _)| urls),
         endpoints_in,
@@ -77,9 +79,13 @@ pub(in crate::cli) fn connection(
         user: text("user", &args.user)?.map(|found| found.text),
         zk_layout: text("zk-layout", &args.zk_layout)?.as_ref().map(values::zk_layout).transpose()?,
         max_ttl: text("max-ttl", &args.max_ttl)?.as_ref().map(values::ttl).transpose()?,
-        password: credentials::password(layers, args)?,
-        tls: credentials::tls(layers, args)?,
+        password: None,
+        tls: Tls::default(),
         allow_network_fs: layers.switch("allow-network-fs", args.allow_network_fs),
     };
+    // One file may serve all users of a host, of whom not everybody may read what another service wants.
+    let reading = if locator::may_log_in(&options) { Reading::Wanted } else { Reading::Unneeded };
+    options.password = credentials::password(layers, args, reading)?;
+    options.tls = credentials::tls(layers, args, reading)?;
     Ok(Connection { options, sources: layers.sources.clone() })
 }
