@@ -43,7 +43,7 @@ fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> Resu
 }
 
 async fn proclaim(backend: &dyn Backend, own: &Own, value: &str) -> Result<(), Ended> {
-    for name in &own.names {
+    for name in own.led() {
         if !connect::ask(|deadline| backend.publish(name, own.claim, value, deadline)).await? {
             return Err(own.does_not_lead(name, backend).into());
         }
@@ -52,6 +52,13 @@ async fn proclaim(backend: &dyn Backend, own: &Own, value: &str) -> Result<(), E
 }
 
 impl Own {
+    /// The names that the claim stands on. The others that the environment tells of are held by another one, in a run that is
+    /// nested in one of some of them.
+    fn led(&self) -> impl Iterator<Item = &LockName> {
+        let holds = |record: &HeldRecord, name| record.position(name).is_some();
+        self.names.iter().filter(move |name| self.record.as_ref().is_none_or(|record| holds(record, name)))
+    }
+
     /// What is said where the claim does not hold: it was not taken there, or does not lead.
     fn does_not_lead(&self, name: &LockName, backend: &dyn Backend) -> Failure {
         let place = out::service(backend).name();
@@ -118,6 +125,16 @@ mod tests {
         assert_eq!((published.len(), failure.expect("elsewhere").code), (0, 64));
         let (published, failure) = outcome(own(leads, Some(record("the same by another name")))).await;
         assert_eq!((published.len(), failure), (1, None));
+    }
+
+    #[tokio::test]
+    async fn a_claim_on_some_of_the_names_proclaims_there() {
+        let claim = queue("a", 1, 0).holders[0].claim.expect("a claim");
+        let names: Vec<LockName> = ["b", "a"].map(|name| name.parse().expect("valid")).into();
+        let own = Own { claim, names: names.clone(), record: Some(record("fake")) };
+        assert_eq!(outcome(own).await, (vec!["v".to_owned()], None));
+        let (published, failure) = outcome(Own { claim, names, record: None }).await;
+        assert_eq!((published.len(), failure.expect("not known").code), (0, 76));
     }
 
     #[test]
