@@ -144,7 +144,8 @@ impl<'a> Run<'a> {
                         return Ok(Outcome::Signaled(signal));
                     }
                     let ending = Ending::keeper_failed(self.settings, &*self.address, &failure);
-                    return Ok(self.conclude(&ending, None));
+                    let began = failure.command != CommandFate::NotStarted;
+                    return Ok(self.conclude(&ending, None, began));
                 }
             }
         }
@@ -233,7 +234,7 @@ impl<'a> Run<'a> {
                 },
             },
             Ok(None) => return,
-            Err(failure) => self.conclude(&Ending::failure(&failure), None),
+            Err(failure) => self.conclude(&Ending::failure(&failure), None, false),
         };
         keeper.tell(ToFront::Done(outcome), &[]);
         sys::exit_now(0)
@@ -324,7 +325,7 @@ impl<'a> Run<'a> {
 
     /// As [`Run::conclude`]; where the run begins again, what to tell the front.
     fn conclude_or_begin_again(&self, ended: &Ended) -> Result<Outcome, ToFront> {
-        let outcome = self.conclude(&self.ending(ended), Some(ended));
+        let outcome = self.conclude(&self.ending(ended), Some(ended), ended.held.is_some());
         let Some(pause) = stands_again(self.settings, ended, self.standing) else { return Ok(outcome) };
         self.printer.print(&Message::StandsAgain {
             lock: names(&self.settings.names),
@@ -335,8 +336,9 @@ impl<'a> Run<'a> {
         Err(ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) })
     }
 
-    /// Says how it ended, writes the report, and returns how dlock is to end.
-    fn conclude(&self, ending: &Ending, ended: Option<&Ended>) -> Outcome {
+    /// Says how it ended, writes the report, and returns how dlock is to end. `held` is whether the lock was held: that of a
+    /// candidate that stood again in vain is still the report of its last term.
+    fn conclude(&self, ending: &Ending, ended: Option<&Ended>, held: bool) -> Outcome {
         if let Some(message) = &ending.message {
             self.printer.print(message);
         }
@@ -344,7 +346,8 @@ impl<'a> Run<'a> {
             self.printer.print(&message);
         }
         let backend = self.address.service().name;
-        if self.settings.report.is_some() || self.settings.metrics_file.is_some() {
+        let told_of = held || !self.standing.again;
+        if told_of && (self.settings.report.is_some() || self.settings.metrics_file.is_some()) {
             let report = ending.report(self.settings, backend, ended);
             self.write(self.settings.report.as_deref(), "report", |path| report.write(path));
             self.write(self.settings.metrics_file.as_deref(), "metrics", |path| {

@@ -166,6 +166,23 @@ fn who_stands_for_ever_stands_again_at_the_end_of_the_queue_until_told_to_end() 
 }
 
 #[test]
+fn the_report_is_that_of_the_last_term_also_when_a_later_candidacy_ends() {
+    let env = TestEnv::new();
+    let files = ["--report", "report.json", "--metrics-file", "metrics.prom"];
+    let one = Candidate::telling(&env, "one", &[&["--forever"] as &[_], &files].concat(), "3");
+    let (_, token) = one.leads(1);
+    one.order("end");
+    until_true("the end of a term", || one.running.err_so_far().contains("standing again for x"));
+    let metrics = env.read("metrics.prom");
+    one.running.signal(Signal::TERM);
+    assert_eq!(one.running.finish().signal(), Some(Signal::TERM.as_raw()));
+    let report: serde_json::Value = serde_json::from_str(&env.read("report.json")).expect("a report");
+    assert_eq!((&report["outcome"], &report["exit_code"]), (&"ran".into(), &3.into()), "{report}");
+    assert_eq!(report["token"], token.to_string(), "{report}");
+    assert_eq!(env.read("metrics.prom"), metrics);
+}
+
+#[test]
 fn a_broken_term_is_over_and_its_candidate_stands_again() {
     let env = TestEnv::new();
     let one = Candidate::telling(&env, "one", &["--forever"], "0");
