@@ -62,10 +62,19 @@ impl std::error::Error for LocatorError {}
 /// else `file`.
 pub fn parse(options: &Options) -> Result<Box<dyn Address>, LocatorError> {
     let parse = |service: &Service| {
-        let parsed = (service.parse)(options);
-        parsed.map_err(|reason| LocatorError::new(&["endpoint", "backend", "prefix"], reason))
+        (service.parse)(options).map_err(|reason| LocatorError::new(guilty(service, options), reason))
     };
     service_of(options).and_then(parse).map_err(|error| error.without_password_in(&options.endpoints))
+}
+
+/// Which of the options `service` did not understand: the prefix, if it understands the others without.
+fn guilty(service: &Service, options: &Options) -> &'static [&'static str] {
+    let without_prefix = Options { prefix: None, ..options.clone() };
+    if options.prefix.is_some() && (service.parse)(&without_prefix).is_ok() {
+        &["prefix"]
+    } else {
+        &["endpoint", "backend"]
+    }
 }
 
 /// Whether users, passwords and certificates may count at the service that `options` mean. They do if none is named: whoever
@@ -298,10 +307,17 @@ mod tests {
             (Some("consul"), "redis://h", &["backend"] as &[&str]),
             (None, "redis1", &["endpoint"]),
             (Some("redis"), "./locks", &["endpoint", "backend"]),
-            (None, "redis://h:x", &["endpoint", "backend", "prefix"]),
+            (None, "redis://h:x", &["endpoint", "backend"]),
         ] {
             let (backend, endpoints) = (backend.map(str::to_owned), vec![endpoint.to_owned()]);
             let error = parse(&Options { backend, endpoints, ..Options::default() }).expect_err("an error");
+            assert_eq!(error.about, about, "{error}");
+        }
+        for (endpoint, about) in
+            [("mysql://u@h/d", &["prefix"] as &[&str]), ("mysql://u@h", &["endpoint", "backend"])]
+        {
+            let options = Options { prefix: Some("a-b".to_owned()), ..Options::at(&[endpoint]) };
+            let error = parse(&options).expect_err("an error");
             assert_eq!(error.about, about, "{error}");
         }
     }

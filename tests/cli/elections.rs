@@ -274,6 +274,8 @@ fn an_election_has_one_leader_of_one_name() {
     env.finish(&mut env.verb("elect", ["--name", "x"])).failed(64, &["a command is missing"]);
     env.finish(&mut env.verb("elect", ["--name", "x", "--forever", "--", "/nonexistent"]))
         .failed(127, &["cannot find"]);
+    env.finish(&mut env.verb("elect", ["--name", "x", "--forever", "--once-per", "0", "--", "/nonexistent"]))
+        .failed(127, &["cannot find"]);
     let host = env.finish(
         &mut env.verb("elect", ["--name", "x", "--", "sh", "-c", r#""$dlock" leader x --endpoint "$locks""#]),
     );

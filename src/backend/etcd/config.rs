@@ -59,7 +59,9 @@ impl EtcdConfig {
         }
         if encrypt && let Some(open) = endpoints.iter().find(|e| !e.secure) {
             let url = &open.url;
-            return Err(format!("{url} is not encrypted, but certificates are given; write https://"));
+            let has_files = options.tls.authority.is_some() || options.tls.identity.is_some();
+            let given = if has_files { "certificates are" } else { "the name in a certificate is" };
+            return Err(format!("{url} is not encrypted, but {given} given; write https://"));
         }
         let login = login(options, endpoints.iter().map(|endpoint| &endpoint.login))?;
         let mut urls: Vec<String> = Vec::new();
@@ -168,6 +170,18 @@ mod tests {
             (&["a:1, b:2,a:1", "c:3"], &["http://a:1", "http://b:2", "http://c:3"]),
         ] {
             assert_eq!(parse(texts).expect("fine").endpoints, urls, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_asked_of_encryption_is_said_where_there_is_none() {
+        let name = Tls { server_name: Some("n".to_owned()), ..Tls::default() };
+        let authority = Tls { authority: Some(Pem::new(Vec::new())), ..name.clone() };
+        for (tls, part) in
+            [(name, "the name in a certificate is given"), (authority, "certificates are given")]
+        {
+            let refused = EtcdConfig::parse(&Options { tls, ..Options::at(&["http://h"]) });
+            assert_refused(refused, part);
         }
     }
 

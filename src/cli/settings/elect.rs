@@ -60,9 +60,6 @@ fn refuse_what_does_not_elect(args: &ElectArgs) -> Result<(), Failure> {
     if run.label.is_some() {
         return Err(Failure::usage("--label is for dlock run; what others see of a leader is --value"));
     }
-    if args.forever && run.once_per.is_some() {
-        return Err(Failure::usage("--once-per ends where --forever goes on; choose one of them"));
-    }
     if run.argv.is_empty() && run.shell_command.is_none() {
         let failure = Failure::usage("a command is missing; write it after the options");
         return Err(failure.hint("dlock elect --name NAME -- COMMAND [ARG]...; see dlock elect --help"));
@@ -76,6 +73,9 @@ impl RunSettings {
     pub fn of_election(args: &ElectArgs, around: &Environment) -> Result<Self, Failure> {
         refuse_what_does_not_elect(args)?;
         let run = Self::resolve(&args.run, around)?;
+        if args.forever && run.once_per.is_some() {
+            return Err(Failure::usage("--once-per ends where --forever goes on; choose one of them"));
+        }
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let value = args.value.as_deref().map(|text| value(text, "--value")).transpose()?;
         Ok(Self { label: Some(value.unwrap_or_else(host)), forever: args.forever, ..run })
