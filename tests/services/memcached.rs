@@ -84,6 +84,33 @@ fn a_lock_leaves_nothing_but_its_counter_and_its_success() {
 }
 
 #[test]
+fn a_list_shows_the_locks_of_its_own_prefix() {
+    if !is_here() {
+        return;
+    }
+    let server = memcached::start();
+    let env = env_on(&server);
+    let theirs = TestEnv::on(Service { prefix: Some("app:".into()), ..env.service().clone() });
+    let listed = |env: &TestEnv| {
+        let text = env.finish(&mut env.verb("list", ["--json"])).silently(0).text();
+        let list: serde_json::Value = serde_json::from_str(&text).expect("an object");
+        list["locks"]
+            .as_array()
+            .expect("locks")
+            .iter()
+            .map(|lock| lock["holders"][0]["claim"].clone())
+            .collect()
+    };
+    let holder = theirs.held(&["--name", "x"]);
+    let none: Vec<serde_json::Value> = listed(&env);
+    assert_eq!((none, listed(&theirs)), (vec![], vec![holder.claim().into()]));
+    let own = env.held(&["--name", "x"]);
+    assert_eq!(listed(&env), [own.claim()]);
+    own.release().silently(0);
+    holder.release().silently(0);
+}
+
+#[test]
 fn users_and_passwords_let_in_and_wrong_ones_do_not() {
     if !is_here() {
         return;

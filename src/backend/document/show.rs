@@ -17,10 +17,12 @@ pub(super) async fn inspect(store: &dyn Store, name: &LockName, deadline: Moment
 /// The queues with claims whose names start with `prefix`, by name.
 pub(super) async fn list(store: &dyn Store, prefix: &str, deadline: Moment) -> FaultResult<Vec<LockStatus>> {
     let mut all = Vec::new();
-    for item in store.all(deadline).await? {
+    for (key, item) in store.all(deadline).await? {
         let Content::Queue(document) = Content::parse(&item.bytes) else { continue };
         let Ok(name) = LockName::new(document.lock.clone()) else { continue };
-        if name.as_str().starts_with(prefix) && !document.claims.is_empty() {
+        // A lock of the same name under another prefix has another key.
+        let is_own = store.key(&name).is_ok_and(|own| own == key);
+        if is_own && name.as_str().starts_with(prefix) && !document.claims.is_empty() {
             all.push(status(&name, &document, None));
         }
     }

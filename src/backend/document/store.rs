@@ -79,6 +79,11 @@ pub trait Store: Debug + Send + Sync {
     /// What orders the locks of a claim that has several names: the same for everybody.
     fn order(&self, name: &LockName) -> String;
 
+    /// The key of the lock's item.
+    ///
+    /// Errors: `Invalid` for a name of which no key can be made.
+    fn key(&self, name: &LockName) -> FaultResult<Vec<u8>>;
+
     /// What its clients call the lock's item, for a sentence: `key x`.
     fn called(&self, name: &LockName) -> String;
 
@@ -145,6 +150,6 @@ pub trait Store: Debug + Send + Sync {
     /// How long ago the last run that succeeded acquired the lock, by the store's clock.
     async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>>;
 
-    /// The items of all locks that this store may keep, at least those with claims.
-    async fn all(&self, deadline: Moment) -> FaultResult<Vec<Item>>;
+    /// The items of all locks that this store may keep, at least those with claims, with their keys.
+    async fn all(&self, deadline: Moment) -> FaultResult<Vec<(Vec<u8>, Item)>>;
 }

@@ -152,6 +152,10 @@ impl Store for Fake {
         name.to_string()
     }
 
+    fn key(&self, name: &LockName) -> FaultResult<Vec<u8>> {
+        Ok(name.as_str().into())
+    }
+
     fn called(&self, name: &LockName) -> String {
         format!("item {name}")
     }
@@ -243,7 +247,8 @@ impl Store for Fake {
         Ok(None)
     }
 
-    async fn all(&self, _: Moment) -> FaultResult<Vec<Item>> {
-        Ok(self.state().items.values().cloned().collect())
+    async fn all(&self, _: Moment) -> FaultResult<Vec<(Vec<u8>, Item)>> {
+        let all = self.state().items.clone().into_iter();
+        Ok(all.map(|(key, item)| (key.into_bytes(), item)).collect())
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Queues;
 use super::testing::{Fake, Mishap};
 use super::watch::MARGIN;
+use super::{Queues, Store as _};
 use crate::backend::{Claim, Evict};
 use crate::clock::Clock;
 use crate::lock::{
@@ -313,6 +313,19 @@ async fn a_foreign_item_is_removed_by_force() {
     let shown = scene.queue("a").await;
     assert!(client.evict_foreign(&name("a"), shown[0], scene.soon()).await.expect("evicts"));
     assert!(!scene.fake.has("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_the_same_name_under_another_prefix_is_not_listed() {
+    let (scene, others) = (Scene::new(), Scene::new());
+    others.hold(2).await;
+    let theirs = others.fake.read(&name("a"), others.soon()).await.expect("reads").expect("an item");
+    scene.fake.write("app:a", &theirs.bytes);
+    assert_eq!(scene.client().list("", scene.soon()).await.expect("lists"), []);
+    scene.hold(1).await;
+    let listed = scene.client().list("", scene.soon()).await.expect("lists");
+    let holders: Vec<_> = listed.iter().flat_map(|lock| &lock.holders).map(|entry| entry.claim).collect();
+    assert_eq!(holders, [Some(id(1))]);
 }
 
 #[tokio::test(start_paused = true)]

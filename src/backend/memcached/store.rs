@@ -187,9 +187,13 @@ impl Store for MemcachedStore {
         name.to_string()
     }
 
+    fn key(&self, name: &LockName) -> FaultResult<Vec<u8>> {
+        self.naming.lock(name)
+    }
+
     fn called(&self, name: &LockName) -> String {
         // A name that cannot be written as a key was refused before anything was found there.
-        let key = self.naming.lock(name).unwrap_or_default();
+        let key = self.key(name).unwrap_or_default();
         format!("key {}", String::from_utf8_lossy(&key))
     }
 
@@ -316,7 +320,7 @@ impl Store for MemcachedStore {
         Ok(success::age(Duration::from_millis(now), Duration::from_millis(acquired)))
     }
 
-    async fn all(&self, deadline: Moment) -> FaultResult<Vec<Item>> {
+    async fn all(&self, deadline: Moment) -> FaultResult<Vec<(Vec<u8>, Item)>> {
         let keys: Vec<Key> = list::keys(&self.client, deadline).await?;
         let mut items = Vec::new();
         let locks = self.naming.locks_among(&keys);
@@ -329,8 +333,7 @@ impl Store for MemcachedStore {
             };
             let (some, others) = rest.split_at(rest.iter().take_while(fits).count().max(1));
             let gets = Commands::default().line("gets", &some.join(&b' '), "");
-            let found = self.call(deadline, gets).await?.next()?.items()?;
-            items.extend(found.into_iter().map(|(_, item)| item));
+            items.extend(self.call(deadline, gets).await?.next()?.items()?);
             rest = others;
         }
         Ok(items)
