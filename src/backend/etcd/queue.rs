@@ -119,11 +119,13 @@ impl Member {
         };
         let proved = self.hold.filter(|_| holds);
         let since = proved.map_or(stored.since_ms, |(hold, _)| hold.since_ms);
-        let token = proved.map_or(self.created, |(_, revision)| revision);
+        // Whoever has no slot yet has no token.
+        let unproved = Some(self.created).filter(|_| !matches!(self.mode, Mode::Slots(_)));
+        let token = proved.map(|(_, revision)| revision).or(unproved);
         Entry {
             since: instant(since),
             slot: proved.and_then(|(hold, _)| hold.slot),
-            token: u64::try_from(token).ok().and_then(FencingToken::new).filter(|_| holds),
+            token: token.and_then(|token| FencingToken::new(u64::try_from(token).ok()?)).filter(|_| holds),
             ttl: None,
             ..stored.record.entry()
         }
@@ -256,5 +258,40 @@ async fn names(
                 from.push(0);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::lock::{Holder, Request};
+
+    fn shown(mode: Mode, hold: Option<(Hold, i64)>) -> Entry {
+        let ttl = Duration::from_secs(30);
+        let request = Request {
+            names: vec!["x".parse().expect("valid")],
+            id: ClaimId::from_number(1),
+            mode,
+            ttl,
+            holder: Holder::default(),
+            ancestors: Vec::new(),
+            supersede: false,
+        };
+        let stored = Some(Stored::of(&request, ttl));
+        let member = Member { key: b"x/1".to_vec(), lease: 1, created: 7, mode, value: None, stored, hold };
+        member.entry(true)
+    }
+
+    #[test]
+    fn whoever_has_no_slot_yet_has_no_token_and_who_did_not_wait_has_that_of_its_entry() {
+        let slots = Mode::Slots(NonZeroU32::MIN);
+        let token = |entry: Entry| entry.token.map(FencingToken::get);
+        assert_eq!(token(shown(slots, None)), None);
+        assert_eq!(token(shown(slots, Some((Hold::now(Some(1)), 9)))), Some(9));
+        assert_eq!(token(shown(Mode::Exclusive, None)), Some(7));
+        assert_eq!(token(shown(Mode::Exclusive, Some((Hold::now(None), 9)))), Some(9));
     }
 }
