@@ -34,6 +34,13 @@ pub struct Login {
     pub password: Option<Secret>,
 }
 
+/// Why a login with `user` and nothing else is none.
+pub fn no_password_for(user: &str) -> String {
+    format!(
+        "there is no password for the user {user}; put it into DLOCK_PASSWORD or a file named by DLOCK_PASSWORD_FILE"
+    )
+}
+
 /// What follows `scheme`, in whatever case, at the beginning of `text`.
 pub fn after<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
     let (start, rest) = text.split_at_checked(scheme.len())?;

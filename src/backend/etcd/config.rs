@@ -2,7 +2,7 @@
 
 use super::keys::{Layout, Prefix};
 use crate::backend::Options;
-use crate::backend::address::{self, Login, in_any_order};
+use crate::backend::address::{self, Login, in_any_order, no_password_for};
 use crate::backend::cause::Manner;
 use crate::backend::options::{Secret, Tls};
 
@@ -101,9 +101,7 @@ fn login<'a>(
     match (user, password) {
         (Some(user), Some(password)) => Ok(Some((user, password))),
         (None, None) => Ok(None),
-        (Some(user), None) => Err(format!(
-            "there is no password for the user {user}; put it into DLOCK_PASSWORD or a file named by DLOCK_PASSWORD_FILE"
-        )),
+        (Some(user), None) => Err(no_password_for(&user)),
         (None, Some(_)) => {
             Err("there is a password and no user; add --user, or leave the password out".to_owned())
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::backend::Options;
 use crate::backend::address::{
-    self, HostPort, decoded, host_and_port, in_any_order, no_address, without_login,
+    self, HostPort, decoded, host_and_port, in_any_order, no_address, no_password_for, without_login,
 };
 use crate::backend::options::{Secret, Tls};
 use crate::backend::tls::stays_here;
@@ -90,7 +90,10 @@ impl RedisConfig {
             }
             config.server(after("redis://").unwrap_or(endpoint))?;
         }
-        Ok(config)
+        match &config.user {
+            Some(user) if config.password.is_none() => Err(no_password_for(user)),
+            _ => Ok(config),
+        }
     }
 
     fn server(&mut self, rest: &str) -> Result<(), String> {
@@ -237,7 +240,7 @@ mod tests {
         assert_eq!(config.user.as_deref(), Some("me"));
         assert_eq!(config.password.as_ref().map(Secret::reveal), Some("p@ss:w"));
         assert!(!format!("{config:?}{}", config.identity()).contains("p@ss"));
-        let given = Options { user: Some("you".into()), ..Options::at(&["redis://me@h"]) };
+        let given = Options { user: Some("you".into()), ..Options::at(&["redis://me:p@h"]) };
         assert_eq!(RedisConfig::parse(&given).expect("valid").user.as_deref(), Some("you"));
     }
 
@@ -252,6 +255,9 @@ mod tests {
             ("redis+cluster://h/3", "only database 0"),
             ("redis://%zz@h", "hexadecimal"),
             ("redis://[::1", "not HOST:PORT"),
+            ("redis://u@h", "no password for the user u"),
+            ("redis+cluster://u@h", "no password for the user u"),
+            ("redis+sentinel://u@h/m", "no password for the user u"),
         ] {
             assert_refused(parse(endpoint), part);
         }

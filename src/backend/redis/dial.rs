@@ -122,11 +122,6 @@ async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Arc<
         let user = config.user.as_deref().into_iter();
         let words = ["AUTH"].into_iter().chain(user).chain([password.reveal()]);
         steps.push(Step::Command(words.map(str::to_owned).collect()));
-    } else if config.user.is_some() {
-        return Err(Fault::new(
-            ErrorKind::Denied,
-            "a user was given without a password; see --password-file",
-        ));
     }
     if config.database != 0 {
         steps.push(Step::command(["SELECT", &config.database.to_string()]));
