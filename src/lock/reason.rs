@@ -152,6 +152,12 @@ impl Reason {
         Self { remedy, ..self.clone() }
     }
 
+    /// What it says, and apart from that what to do about it.
+    pub fn apart(self) -> (String, Option<String>) {
+        let remedy = self.remedy.as_ref().map(ToString::to_string);
+        (Self { remedy: None, ..self }.to_string(), remedy)
+    }
+
     /// The same without the server, if it is about one: where that is said beside it.
     #[must_use]
     pub fn without_server(mut self) -> Self {

@@ -137,6 +137,32 @@ fn who_may_not_make_tables_is_told_how_they_are_made() {
     run_with(&poorer, &[]).silently(0);
 }
 
+/// What doctor says of the service, with the spaces of lines that it wraps.
+fn looked(env: &TestEnv) -> String {
+    let text = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn tables_that_cannot_be_used_are_named_by_doctor() {
+    let server = mariadb::start();
+    let env = env_on(&server);
+    run_with(&env, &[]).silently(0);
+    let whole = looked(&env);
+    assert!(!whole.contains("tables are") && !whole.contains("the engine of"), "{whole}");
+    let base = mariadb::DATABASE;
+    let rights = |table: &str| format!("GRANT SELECT, INSERT, UPDATE ON {base}.{table} TO poor@'%';");
+    mariadb::ask(&server, &format!("CREATE USER poor@'%';{}{}", rights("dlock_lock"), rights("dlock_claim")));
+    let said = looked(&env_at(format!("mysql://poor@127.0.0.1:{}/{base}", server.port())));
+    assert!(said.contains("DELETE command denied") && said.contains("doctor --schema"), "{said}");
+    mariadb::ask(&server, &format!("ALTER TABLE {base}.dlock_claim ENGINE = MyISAM"));
+    let said = looked(&env);
+    for part in ["the engine of dlock_claim is MyISAM", "two can hold one lock", "ENGINE = InnoDB"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!said.contains("the engine of dlock_lock"), "{said}");
+}
+
 #[test]
 fn encryption_with_a_private_authority_and_a_client_certificate() {
     let folder = certificates::folder();

@@ -166,6 +166,33 @@ fn who_may_not_make_tables_is_told_how_they_are_made() {
     env.assert_free("x");
 }
 
+/// What doctor says of the service, with the spaces of lines that it wraps.
+fn looked(env: &TestEnv) -> String {
+    let text = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn tables_that_cannot_be_used_are_named_by_doctor() {
+    let server = start();
+    let env = env_on(&server);
+    run_with(&env, &[]).silently(0);
+    assert!(!looked(&env).contains("tables are"), "{}", looked(&env));
+    server.sql("CREATE ROLE poor LOGIN");
+    server.sql("GRANT SELECT, INSERT, UPDATE ON dlock_lock, dlock_claim TO poor");
+    let poor = env_at(format!("postgres://poor@127.0.0.1:{}/postgres", server.port()));
+    let said = looked(&poor);
+    assert!(said.contains("permission denied") && said.contains("doctor --schema"), "{said}");
+    let others = ["the tables are another program's", "another --prefix"];
+    server.sql("ALTER TABLE dlock_claim ADD COLUMN more text NOT NULL");
+    run_with(&env, &[]).failed(69, &others).said_one_line(&["\"more\""]);
+    server.sql("ALTER TABLE dlock_claim DROP COLUMN more");
+    server.sql("DROP INDEX dlock_claim_claim");
+    run_with(&env, &[]).failed(69, &others).said_one_line(&["ON CONFLICT"]);
+    let said = looked(&env);
+    assert!(said.contains("ON CONFLICT") && others.iter().all(|part| said.contains(part)), "{said}");
+}
+
 #[test]
 fn encryption_with_a_private_authority_and_a_client_certificate() {
     let server = start();

@@ -2,16 +2,47 @@
 
 use std::sync::Arc;
 
+use super::dialect::{Dialect, Session};
 use super::service::Service;
 use super::tables::Tables;
-use crate::backend::fault::{Fault, FaultResult};
-use crate::backend::{Examination, Risk};
-use crate::lock::Moment;
+use crate::backend::fault::{Fault, FaultResult, Retry};
+use crate::backend::{Examination, Risk, Weight};
+use crate::lock::{ErrorKind, Moment};
 
 /// What a restored backup does to these tables.
 pub(super) fn of_backup(tables: &Tables) -> Risk {
     let prefix = &tables.prefix;
     Risk::of_backup(&format!("after it: UPDATE {prefix}lock SET fence = fence + 1000000"))
+}
+
+/// What a run does with the tables, each to be planned and not to be done.
+fn plans(dialect: &dyn Dialect) -> [String; 3] {
+    let (claims, none) = (&dialect.tables().claim, dialect.text(""));
+    let again = dialect.or_renew(&none, &none, "name");
+    [
+        format!("EXPLAIN {}", dialect.make(&none)),
+        format!(
+            "EXPLAIN INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, nested, \
+             fence, held, slot) VALUES ({none}, 0, {none}, {none}, {none}, 0, 0, {none}, 0, 0, NULL, NULL, NULL) {again}"
+        ),
+        format!("EXPLAIN DELETE FROM {claims} WHERE name = {none};"),
+    ]
+}
+
+/// Why the tables cannot be used, where they are: those that are missing are made on first use.
+async fn of_tables(dialect: &dyn Dialect, session: &dyn Session) -> FaultResult<Option<Risk>> {
+    for plan in plans(dialect) {
+        match session.run(&plan).await {
+            Ok(_) => {}
+            Err(fault) if fault.retry == Retry::Making => return Ok(None),
+            Err(fault) if matches!(fault.kind, ErrorKind::Denied | ErrorKind::Corrupt) => {
+                let (what, remedy) = fault.reason.apart();
+                return Ok(Some(Risk { weight: Weight::Warning, what, remedy }));
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(None)
 }
 
 pub(super) async fn examine(service: &Service, deadline: Moment) -> FaultResult<Examination> {
@@ -22,7 +53,11 @@ pub(super) async fn examine(service: &Service, deadline: Moment) -> FaultResult<
     let round_trip = service.clock.now().since(begun);
     let Some(answer) = answer else { return Err(Fault::nonsense("no answer")) };
     let session = Arc::clone(&answer.session);
-    let found = service.dialect.examine(&session, round_trip);
+    let found = async {
+        let mut found = service.dialect.examine(&session, round_trip).await?;
+        found.risks.extend(of_tables(&*service.dialect, &*session).await?);
+        Ok(found)
+    };
     tokio::select! {
         biased;
         found = found => found,

@@ -19,6 +19,12 @@ pub(super) fn out_of_range(reason: impl Into<Reason>) -> Fault {
     Fault::new(ErrorKind::Corrupt, reason).helped_by(Retry::Restoring)
 }
 
+/// The tables are not as dlock makes them.
+pub(super) fn other_tables(said: &str) -> Fault {
+    let what = format!("{said}; the tables are another program's, or another version's");
+    Fault::new(ErrorKind::Corrupt, Reason::from(what).advising("use another --prefix"))
+}
+
 /// No right to make or use the tables.
 pub(super) fn no_right(said: &str) -> Fault {
     let remedy = "`dlock doctor --schema` prints the tables and the rights that are needed";

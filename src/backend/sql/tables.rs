@@ -25,15 +25,26 @@ const PREFIX: &str = "dlock_";
 /// PostgreSQL cuts longer names, MySQL refuses them; `claim` and an index's suffix follow.
 const LONGEST_PREFIX: usize = 40;
 
+/// The schema that `prefix` names, if it does, and what the names of the tables begin with.
+fn apart(prefix: &str) -> (Option<&str>, &str) {
+    match prefix.split_once('.') {
+        Some((schema, start)) => (Some(schema), start),
+        None => (None, prefix),
+    }
+}
+
 impl Tables {
+    /// The schema that they were said to be in, if one was, and their names, without marks around them.
+    pub(super) fn bare(&self) -> (Option<&str>, [String; 2]) {
+        let (schema, start) = apart(&self.prefix);
+        (schema, ["lock", "claim"].map(|name| format!("{start}{name}")))
+    }
+
     /// The tables under `prefix`, which may name a schema first: `ops.dlock_`. `quote` is the database's own mark
     /// around an identifier.
     pub(super) fn under(prefix: Option<&str>, quote: char) -> Result<Self, String> {
         let prefix = prefix.unwrap_or(PREFIX);
-        let (schema, start) = match prefix.split_once('.') {
-            Some((schema, start)) => (Some(schema), start),
-            None => (None, prefix),
-        };
+        let (schema, start) = apart(prefix);
         let is_word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let too_long = schema.map_or(0, str::len).max(start.len()) > LONGEST_PREFIX;
         if !is_word(start) || too_long || schema.is_some_and(|schema| schema.is_empty() || !is_word(schema)) {
@@ -58,7 +69,10 @@ mod tests {
     fn a_prefix_begins_the_names() {
         let tables = Tables::under(None, '"').expect("valid");
         assert_eq!((tables.lock.as_str(), tables.claim.as_str()), ("\"dlock_lock\"", "\"dlock_claim\""));
-        assert_eq!(Tables::under(Some("ops.x_"), '`').expect("valid").claim, "`ops`.`x_claim`");
+        let elsewhere = Tables::under(Some("ops.x_"), '`').expect("valid");
+        assert_eq!(elsewhere.claim, "`ops`.`x_claim`");
+        assert_eq!(elsewhere.bare(), (Some("ops"), ["x_lock".to_owned(), "x_claim".to_owned()]));
+        assert_eq!(tables.bare().0, None);
         assert_eq!(Tables::under(Some(""), '"').expect("valid").lock, "\"lock\"");
     }
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::MysqlConfig;
+use super::language::text;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::Session;
 use crate::backend::sql::examine::of_backup;
+use crate::backend::sql::tables::Tables;
 use crate::backend::{Examination, Risk};
 
 /// So few connections are left that a queue of waiters may use them up.
@@ -18,6 +20,21 @@ const QUESTION: &str = "SELECT @@version;\
      'innodb_doublewrite', 'max_connections', 'group_replication_single_primary_mode', 'log_bin');\
      SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_cluster_size', 'Threads_connected', 'Slaves_connected', \
      'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients');";
+
+/// The engines of the tables that know no transactions, if there are any.
+fn engines(tables: &Tables) -> String {
+    let (schema, names) = tables.bare();
+    let schema = schema.map_or_else(|| "DATABASE()".to_owned(), text);
+    format!(
+        "SELECT CONCAT('{ENGINE}', t.table_name), t.engine FROM information_schema.tables t \
+         JOIN information_schema.engines e ON e.engine = t.engine \
+         WHERE t.table_schema = {schema} AND t.table_name IN ({}) AND NOT e.transactions <=> 'YES';",
+        names.map(|name| text(&name)).join(", ")
+    )
+}
+
+/// What stands before the name of a table to say its engine.
+const ENGINE: &str = "engine of ";
 
 /// What the server says of itself.
 struct Facts(HashMap<String, String>);
@@ -37,7 +54,7 @@ pub(super) async fn examine(
     session: &Arc<dyn Session>,
     round_trip: Duration,
 ) -> FaultResult<Examination> {
-    let sets = session.run(QUESTION).await?;
+    let sets = session.run(&[QUESTION, &engines(&config.tables)].concat()).await?;
     let mut rows = sets.into_iter().flatten();
     let version =
         rows.next().and_then(|row| row.into_iter().next()?).ok_or_else(|| Fault::nonsense("no version"))?;
@@ -90,6 +107,13 @@ fn risks(facts: &Facts) -> Vec<Risk> {
             "set innodb_flush_log_at_trx_commit = 1",
         ));
     }
+    let without = facts.0.iter().filter_map(|(name, engine)| Some((name.strip_prefix(ENGINE)?, engine)));
+    risks.extend(without.map(|(table, engine)| {
+        Risk::warning(
+            format!("the engine of {table} is {engine}, which has no transactions, so two can hold one lock"),
+            format!("ALTER TABLE {table} ENGINE = InnoDB, while no lock is used"),
+        )
+    }));
     if facts.text("innodb_doublewrite") == "OFF" {
         risks.push(Risk::warning(
             "innodb_doublewrite is off, so a crash of the database's host can damage the tables",

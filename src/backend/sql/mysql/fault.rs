@@ -5,7 +5,7 @@ use sqlx::mysql::MySqlDatabaseError;
 
 use crate::backend::cause;
 use crate::backend::fault::Fault;
-use crate::backend::sql::fault::{again, no_right, no_tables, out_of_range};
+use crate::backend::sql::fault::{again, no_right, no_tables, other_tables, out_of_range};
 use crate::backend::tls;
 use crate::lock::ErrorKind;
 
@@ -81,10 +81,7 @@ fn of_server(number: u16, state: &str, text: &str) -> Fault {
         // Its group of servers did not let it commit; a proxy (ProxySQL) has no server behind it.
         1180 | 3100 | 9000..=9999 => Fault::spent(text),
         1251 | 1524 => Fault::new(ErrorKind::Denied, format!("{text}; {PLUGINS}")),
-        1054 | 1136 | 1364 | 1366 | 1406 => Fault::new(
-            ErrorKind::Corrupt,
-            format!("{text}; the tables are another program's, or another version's: use another --prefix"),
-        ),
+        1048 | 1054 | 1136 | 1364 | 1366 | 1406 => other_tables(text),
         1665 => Fault::new(
             ErrorKind::Corrupt,
             "its binlog_format is STATEMENT, in which nothing can be decided about locks; set binlog_format = ROW",
@@ -141,6 +138,10 @@ mod tests {
         for (number, state) in [(4_242, "42000"), (4_242, "22001"), (1064, "42000"), (1364, "HY000")] {
             let fault = of_server(number, state, "text");
             assert_eq!((fault.kind, fault.retry), (ErrorKind::Corrupt, Retry::Nothing), "{number} {state}");
+        }
+        for (number, state) in [(1054, "42S22"), (1364, "HY000"), (1048, "23000")] {
+            let fault = of_server(number, state, "text");
+            assert!(fault.reason.to_string().contains("another --prefix"), "{number}: {}", fault.reason);
         }
         assert_eq!(of_server(1251, "08004", "text").kind, ErrorKind::Denied);
     }

@@ -6,7 +6,7 @@ use tokio_postgres::Error;
 
 use crate::backend::cause;
 use crate::backend::fault::Fault;
-use crate::backend::sql::fault::{again, no_right, no_tables, out_of_range};
+use crate::backend::sql::fault::{again, no_right, no_tables, other_tables, out_of_range};
 use crate::backend::tls;
 use crate::lock::ErrorKind;
 
@@ -31,10 +31,8 @@ fn of_server(code: &str, text: String) -> Fault {
         "22003" => out_of_range(text),
         "42501" => no_right(&text),
         "3F000" => no_right(&format!("{text}: there is no place for the tables")),
-        "42703" => Fault::new(
-            ErrorKind::Corrupt,
-            format!("{text}; the tables are another program's, or another version's: use another --prefix"),
-        ),
+        // A column or a unique index is not there, or there is a column that dlock does not know.
+        "42703" | "42P10" | "23502" => other_tables(&text),
         // The transaction was undone for another's sake, or somebody has just made what this one was to make.
         "23505" | "42P07" | "42710" | "55P03" => again(text),
         code if code.starts_with("40") => again(text),
@@ -123,6 +121,11 @@ mod tests {
         {
             let fault = of_server(code, "text".to_owned());
             assert_eq!((fault.kind, fault.retry), (ErrorKind::Corrupt, retry), "{code}");
+        }
+        for code in ["42703", "42P10", "23502"] {
+            let fault = of_server(code, "text".to_owned());
+            assert_eq!((fault.kind, fault.retry), (ErrorKind::Corrupt, Retry::Nothing), "{code}");
+            assert!(fault.reason.to_string().contains("another --prefix"), "{code}: {}", fault.reason);
         }
     }
 }
