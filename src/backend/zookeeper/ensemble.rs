@@ -245,6 +245,12 @@ impl Ensemble {
         reason.at(&self.config.address())
     }
 
+    /// Nobody has answered for so long as somebody would wait.
+    pub(super) fn late(&self) -> fault::Fault {
+        let silent = || format!("no answer from {} in time", self.config.address()).into();
+        fault::Fault::spent(self.cause().unwrap_or_else(silent))
+    }
+
     pub(super) fn explain(&self, fault: Fault) -> fault::Fault {
         match fault {
             Fault::Service(error) => match kind(&error) {

@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use zookeeper_client::{Client, StateWatcher};
+use zookeeper_client::{Client, SessionState, StateWatcher};
 
 use super::observe::QueueObserver;
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
@@ -163,11 +163,11 @@ impl ZkBackend {
         let _ = tokio::time::timeout(Duration::from_secs(1), ended(watcher)).await;
     }
 
-    /// The session that looks.
+    /// The session that looks. One without a connection is not waited for: a server that has lost its data never takes it.
     async fn looking(&self) -> FaultResult<Client> {
         let mut looking = self.looking.lock().await;
         match &*looking {
-            Some(client) if !client.state().is_terminated() => Ok(client.clone()),
+            Some(client) if client.state() == SessionState::SyncConnected => Ok(client.clone()),
             _ => Ok(looking.insert(self.ensemble.connect(LOOKING).await?).clone()),
         }
     }

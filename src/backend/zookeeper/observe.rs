@@ -3,21 +3,27 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
-use zookeeper_client::{Client, Error as ZkError, OneshotWatcher};
+use zookeeper_client::{Client, Error as ZkError, OneshotWatcher, SessionState, StateWatcher};
 
 use super::ensemble::Ensemble;
 use super::fault::{Fault, FaultResult, is_ambiguous};
 use super::snapshot::{Seen, Snapshot, leases, status, tickets};
 use super::wire::connected;
 use crate::backend::fault;
-use crate::backend::observe::Watched;
+use crate::backend::observe::{LOOK, Watched};
+use crate::clock::Clock;
 use crate::lock::{LockName, LockStatus, Moment};
 
 type Change = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The life of a session that only looks.
-const SESSION: std::time::Duration = std::time::Duration::from_secs(10);
+const SESSION: Duration = Duration::from_secs(10);
+
+/// How long a session may be without a connection. Then another one is begun, since a server that has lost its data takes
+/// nobody who has seen more than it has.
+const CUT_OFF: Duration = Duration::from_secs(2);
 
 /// One queue, and what tells that it may have changed since it was read.
 pub(super) struct WatchedQueue {
@@ -38,25 +44,34 @@ impl WatchedQueue {
         Self { ensemble, path, client: None, changes: Vec::new() }
     }
 
+    /// The session, or another one where that is over.
+    async fn session(&mut self) -> fault::FaultResult<Client> {
+        if let Some(client) = &self.client
+            && !client.state().is_terminated()
+        {
+            return Ok(client.clone());
+        }
+        let connected = tokio::time::timeout(LOOK, self.ensemble.connect(SESSION)).await;
+        let connected = connected.map_err(|_| self.ensemble.late())?;
+        let client = connected.map_err(|fault| self.ensemble.explain(fault))?;
+        Ok(self.client.insert(client).clone())
+    }
+
     /// The queue as it is, with watches on everything that it was made of.
-    async fn read(&mut self, name: &LockName) -> FaultResult<LockStatus> {
-        let client = match &self.client {
-            Some(client) if !client.state().is_terminated() => client.clone(),
-            _ => self.client.insert(self.ensemble.connect(SESSION).await?).clone(),
-        };
+    async fn read(&mut self, client: &Client, name: &LockName) -> FaultResult<LockStatus> {
         let mut changes: Vec<Change> = Vec::new();
         let folders = [self.path.clone(), tickets(&self.path), leases(&self.path)];
         for folder in &folders {
-            changes.push(watch_children(&client, folder).await?);
+            changes.push(watch_children(client, folder).await?);
         }
-        let snapshot = Snapshot::read(&client, &self.path, false).await?;
-        let entries = snapshot.entries(&client, &self.path).await?;
+        let snapshot = Snapshot::read(client, &self.path, false).await?;
+        let entries = snapshot.entries(client, &self.path).await?;
         for seen in &entries {
-            changes.extend(watch_data(&client, seen).await?);
+            changes.extend(watch_data(client, seen).await?);
         }
         // What changed between reading and watching would be missed otherwise.
-        let snapshot = Snapshot::read(&client, &self.path, false).await?;
-        let entries = snapshot.entries(&client, &self.path).await?;
+        let snapshot = Snapshot::read(client, &self.path, false).await?;
+        let entries = snapshot.entries(client, &self.path).await?;
         self.changes = changes;
         Ok(status(name, &entries))
     }
@@ -92,32 +107,56 @@ async fn watch_data(client: &Client, seen: &Seen) -> FaultResult<Option<Change>>
     }
 }
 
+/// Completes when the session that `watcher` sees has had no connection for [`CUT_OFF`], or is over.
+async fn cut_off(mut watcher: StateWatcher, clock: Clock) {
+    loop {
+        match watcher.state() {
+            state if state.is_terminated() => return,
+            SessionState::Disconnected => tokio::select! {
+                _ = watcher.changed() => {}
+                () = clock.sleep_until(clock.now() + CUT_OFF) => return,
+            },
+            _ => drop(watcher.changed().await),
+        }
+    }
+}
+
 impl Watched for WatchedQueue {
     async fn look(&mut self, name: &LockName) -> fault::FaultResult<LockStatus> {
-        loop {
-            let fault = match self.read(name).await {
-                Ok(status) => return Ok(status),
-                Err(fault) => fault,
-            };
-            if let (Fault::Service(error), Some(client)) = (&fault, &self.client)
-                && is_ambiguous(error)
-                && connected(client).await
-            {
-                continue;
+        let client = self.session().await?;
+        let (ensemble, lost) = (Arc::clone(&self.ensemble), client.state_watcher());
+        let look = async {
+            loop {
+                match self.read(&client, name).await {
+                    Err(Fault::Service(error)) if is_ambiguous(&error) && connected(&client).await => {}
+                    looked => return looked.map_err(|fault| self.ensemble.explain(fault)),
+                }
             }
+        };
+        let looked = tokio::select! {
+            biased;
+            looked = look => looked,
+            () = cut_off(lost, ensemble.clock) => Err(ensemble.late()),
+        };
+        if looked.is_err() {
             self.client = None;
-            return Err(self.ensemble.explain(fault));
         }
+        looked
     }
 
     /// All watches are then used up or stale.
     async fn notified(&mut self) -> fault::FaultResult<()> {
         let changes = &mut self.changes;
-        std::future::poll_fn(|context| {
+        let told = std::future::poll_fn(|context| {
             let any = changes.iter_mut().any(|change| change.as_mut().poll(context).is_ready());
             if any { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        });
+        if let Some(client) = &self.client {
+            tokio::select! {
+                () = told => {}
+                () = cut_off(client.state_watcher(), self.ensemble.clock) => self.client = None,
+            }
+        }
         self.changes.clear();
         Ok(())
     }

@@ -33,8 +33,7 @@ impl Call<'_> {
     }
 
     pub(super) fn late(&self) -> Error {
-        let silent = || format!("no answer from {} in time", self.ensemble.config.address()).into();
-        self.named(fault::Fault::spent(self.ensemble.cause().unwrap_or_else(silent)))
+        self.named(self.ensemble.late())
     }
 
     fn named(&self, fault: fault::Fault) -> Error {

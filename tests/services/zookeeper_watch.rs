@@ -1,0 +1,39 @@
+//! Whoever watches while its server is away, and comes back without its data.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::zookeeper::absent;
+use crate::servers::zookeeper;
+use crate::support::wait::until_true;
+use crate::support::{Service, TestEnv, within};
+
+#[test]
+fn whoever_watches_is_told_of_an_outage_and_follows_a_server_that_lost_its_data() {
+    if absent() {
+        return;
+    }
+    let server = zookeeper::start();
+    let endpoint = format!("zk://127.0.0.1:{}", server.port());
+    let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
+    // The server has done something that whoever watches has seen.
+    env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
+    let watch = env.start(&mut env.verb("watch", ["--json", "x"]));
+    until_true("the first look", || watch.out_so_far().lines().count() == 1);
+    server.down();
+    let begun = Instant::now();
+    until_true("a word about the outage", || watch.err_so_far().contains("trying again until interrupted"));
+    within(begun.elapsed(), Duration::from_secs(5));
+    assert!(watch.err_so_far().contains("refuse"), "{}", watch.err_so_far());
+    std::fs::remove_dir_all(server.folder().join("data/version-2")).expect("removes");
+    server.up();
+    zookeeper::await_service(server.port());
+    let holder = env.held(&["--quiet", "--name", "x"]);
+    let begun = Instant::now();
+    until_true("the holder", || watch.out_so_far().contains(holder.claim()));
+    within(begun.elapsed(), Duration::from_secs(2));
+    holder.release().silently(0);
+    watch.signal(Signal::INT);
+    watch.finish();
+}
