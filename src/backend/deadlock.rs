@@ -199,6 +199,7 @@ mod tests {
             holder,
             ancestors: Vec::new(),
             supersede: false,
+            again: false,
         }
     }
 

@@ -87,6 +87,7 @@ impl Record {
             command: Some(self.holder.command.clone()),
             label: self.holder.label.clone(),
             replace: self.holder.replace,
+            supersede: self.supersede,
             ttl: Some(Duration::from_millis(self.ttl_ms)),
             verb: self.holder.verb,
             ..Entry::default()
@@ -142,6 +143,7 @@ mod tests {
             },
             ancestors: vec![ClaimId::from_bytes([1; 16])],
             supersede: true,
+            again: false,
         };
         let record = Record::of(&request, request.ttl);
         assert_eq!(Record::parse(record.to_text().as_bytes()), Some(record.clone()));

@@ -67,7 +67,7 @@ impl Driver<'_> {
     fn enter_again(&mut self, reason: &LossReason) {
         self.context.notice(Notice::EnteringAgain(reason));
         (self.following.claim, self.following.seen) = (None, None);
-        self.replacement.forget();
+        self.precedence.forget();
         (self.renewal.lease, self.renewal.under_way) = (None, None);
         self.entry.enter_again(&self.context);
     }

@@ -14,9 +14,9 @@ use super::job::{Ended, Job, Progress};
 use super::launch::Launch;
 use super::machine::Machine;
 use super::marks::Marks;
+use super::precedence::Precedence;
 use super::process::Process;
 use super::renewal::Renewal;
-use super::replace::Replacement;
 use super::verdict::Verdict;
 use super::waits::{others_had_their_turn, taken};
 use crate::clock::{Alarm, Clock};
@@ -31,7 +31,7 @@ pub(super) struct Driver<'a> {
     pub(super) following: Following,
     pub(super) renewal: Renewal,
     pub(super) expiry: Expiry,
-    pub(super) replacement: Replacement,
+    pub(super) precedence: Precedence,
     pub(super) health: Health,
     pub(super) marks: Marks,
     pub(super) launch: Launch,
@@ -46,13 +46,14 @@ pub(super) struct Driver<'a> {
 pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -> io::Result<Ended> {
     let adopting = job.adoption.as_ref().map(|adoption| Adopting::of(adoption, keeper)).transpose()?;
     let (clock, machine) = (Clock::Boot, Machine::new(job.plan));
+    let precedence = Precedence::remembered(keeper);
     let mut driver = Driver {
         context: Context { job, keeper, progress, clock, machine, events: VecDeque::new() },
-        entry: Entry::new(job)?,
+        entry: Entry::new(job, precedence.comes_again())?,
         following: Following::nothing(),
         renewal: Renewal::default(),
         expiry: Expiry::never(),
-        replacement: Replacement::nothing(),
+        precedence,
         health: Health::new(job.plan.started.max(clock.now())),
         marks: Marks::default(),
         launch: Launch::default(),
@@ -137,10 +138,11 @@ impl Driver<'_> {
                     None => self.pass_gate(),
                 },
                 found = taken(&mut self.health.examining) => tell_risks(&mut self.context, found),
-                asked = taken(&mut self.replacement.asking) =>
-                    if let Err(error) = self.replacement.asked(clock.now(), asked) {
-                        self.tell_doubt(&error);
-                    },
+                looked = taken(&mut self.precedence.looking) => {
+                    if let Some(event) = self.looked(looked) {
+                        return event;
+                    }
+                }
                 cleared = taken(&mut self.marks.clearing) => match cleared {
                     Ok(()) => return Event::MarksGone,
                     Err(_) => self.marks.await_later(clock),
@@ -163,10 +165,10 @@ impl Driver<'_> {
     fn begin_what_is_due(&mut self) -> Moment {
         let renew_at = self.renewal.begin_if_due(self.context.now());
         self.marks.await_if_needed(&mut self.context);
-        let ask_at = self.replacement.ask_when_due(&self.context, &self.entry.request);
+        let look_at = self.precedence.look_when_due(&self.context, &self.entry.request);
         let others = [
             self.expiry.begin_if_due(&self.context, self.following.claim.as_ref()),
-            ask_at,
+            look_at,
             self.process.wake_at(),
             self.context.machine.wake_at(),
             self.context.progress.wake_at(),

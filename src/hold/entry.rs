@@ -43,8 +43,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// That of a run which, if it comes `again`, was in the queue before.
+    ///
     /// Errors: the system has no randomness to make a claim id from.
-    pub(super) fn new(job: &Job) -> io::Result<Self> {
+    pub(super) fn new(job: &Job, again: bool) -> io::Result<Self> {
         let outer = job.adoption.as_ref().map_or_else(environment::held, |adoption| adoption.outer.clone());
         let ancestors = nested::ancestors(&outer, &job.backend.identity());
         let request = Request {
@@ -55,6 +57,7 @@ impl Entry {
             holder: job.holder.clone(),
             ancestors,
             supersede: job.supersede || job.replace,
+            again,
         };
         Ok(Self {
             outer,
@@ -94,6 +97,7 @@ impl Entry {
     pub(super) fn enter_again(&mut self, context: &Context<'_>) {
         self.looking = None;
         self.request.id = new_id().unwrap_or(self.request.id);
+        self.request.again = true;
         self.enter(context);
     }
 

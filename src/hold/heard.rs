@@ -9,6 +9,7 @@ use super::event::{Event, Phase};
 use super::health::tell_ttl;
 use super::job::Notice;
 use super::nested::Entered;
+use super::precedence::Looked;
 use crate::lease::RenewalResult;
 use crate::lock::{ClaimState, Error, Moment, Result, Verb};
 use crate::supervise::caller::{FromCaller, Heard};
@@ -35,6 +36,7 @@ impl Driver<'_> {
                     self.renewal.keep(context, &claim, self.entry.since);
                 }
                 self.following.claim = Some(claim);
+                self.precedence.entered(context);
                 Event::Entered
             }
             Err(error) => Event::Refused(error),
@@ -68,7 +70,7 @@ impl Driver<'_> {
             }
             (ClaimState::Waiting { ahead, holder }, _) => {
                 context.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
-                self.replacement.ask_now_if_wanted(context);
+                self.precedence.waits(context, &self.entry.request, holder.as_deref());
                 self.rehearse();
             }
             _ => {}
@@ -99,10 +101,21 @@ impl Driver<'_> {
         match news {
             RenewalResult::Renewed(window) => {
                 self.health.answered();
-                self.replacement.look_again_who_holds(&self.context);
+                self.precedence.look_again(&self.context, &self.entry.request);
                 Some(Event::Renewed(window))
             }
             RenewalResult::Doubtful(error) => {
+                self.tell_doubt(&error);
+                None
+            }
+        }
+    }
+
+    /// Takes what a look at the queues for those that say so came to.
+    pub(super) fn looked(&mut self, looked: Result<Looked>) -> Option<Event> {
+        match self.precedence.looked(&self.context, &self.entry.request, looked) {
+            Ok(newer) => newer.map(|by| Event::State(ClaimState::Superseded { by })),
+            Err(error) => {
                 self.tell_doubt(&error);
                 None
             }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{ClaimId, FencingToken, LockName, Mode, Verb};
+use super::{ClaimId, FencingToken, Holder, LockName, Mode, Verb};
 
 /// One entry of a queue as seen from outside; `None` for what is not known.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -37,8 +37,25 @@ pub struct Entry {
     pub foreign: bool,
     /// Whether it makes way for a newer claim that says so too ([`super::Holder::replace`]).
     pub replace: bool,
+    /// Whether as a waiter it leaves for a newer claim that says so too ([`super::Request::supersede`]).
+    pub supersede: bool,
     /// By which subcommand of dlock it was made.
     pub verb: Verb,
+}
+
+impl Entry {
+    /// Whose it is, as far as known.
+    pub fn owner(&self) -> Holder {
+        Holder {
+            host: self.host.clone().unwrap_or_default(),
+            pid: self.pid.unwrap_or_default(),
+            user: self.user.clone().unwrap_or_default(),
+            command: self.command.clone().unwrap_or_default(),
+            label: self.label.clone(),
+            replace: self.replace,
+            verb: self.verb,
+        }
+    }
 }
 
 /// One queue: holders and waiters in order of arrival.

@@ -133,6 +133,16 @@ impl<'a> Keeper<'a> {
         self.shared.would_abandon(number);
     }
 
+    /// Keeps a number for the keepers that come after this one.
+    pub fn remember(&self, number: u128) {
+        self.shared.remember(number);
+    }
+
+    /// What a keeper, be it one before this, last said so.
+    pub fn remembered(&self) -> Option<u128> {
+        self.shared.remembered()
+    }
+
     /// What ends the command's tree.
     pub fn ender(&self) -> RefMut<'_, Ender> {
         self.ender.borrow_mut()

@@ -84,6 +84,7 @@ impl Bench {
             holder: self.holder(),
             ancestors: Vec::new(),
             supersede: false,
+            again: false,
         }
     }
 

@@ -71,7 +71,7 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
         queues.push(queue);
     }
     let mut victims = Vec::new();
-    if request.supersede {
+    if request.takes_places() {
         for (file, queue) in files.iter().zip(&mut queues) {
             victims.push(take_out_older(file, queue)?);
         }

@@ -54,6 +54,7 @@ pub(super) fn entry(queue: &Queue, record: &Record, ahead: Option<u32>) -> Entry
         ahead,
         foreign: false,
         replace: holder.as_ref().is_some_and(|h| h.replace),
+        supersede: fixed.supersede,
         verb: holder.as_ref().map(|h| h.verb).unwrap_or_default(),
     }
 }

@@ -61,6 +61,7 @@ impl Queues {
             ahead: entry.hold.is_none().then(|| self.ahead(at).0),
             foreign: false,
             replace: holder.replace,
+            supersede: entry.request.supersede,
             verb: holder.verb,
         }
     }

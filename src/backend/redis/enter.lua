@@ -17,7 +17,7 @@ if not known then
     if newest == '1' then
       for _, who in ipairs(redis.call('ZRANGE', queue_key(n), 0, -1)) do
         local c = redis.call('HMGET', claim_of(n, who), 'token', 'newest')
-        if not c[1] and c[2] == '1' then remove(n, who, 'superseded', by) end
+        if not c[1] and c[2] and c[2] ~= '0' then remove(n, who, 'superseded', by) end
       end
     end
     local last = redis.call('ZRANGE', queue_key(n), -1, -1, 'WITHSCORES')[2]

@@ -12,7 +12,7 @@ use super::dial::text;
 use super::fault;
 use super::keys::{LockKeys, Naming};
 use super::row::{Row, integer};
-use super::script::{ENTER, LEAVE, Step, millis};
+use super::script::{ENTER, LEAVE, Step, millis, newest};
 use super::service::{Patience, Service};
 use super::wire::{keys_of, on_queues, one};
 use crate::backend::deadlock::refuse_cycle;
@@ -42,7 +42,7 @@ pub(super) async fn enter(
         request.mode.to_string(),
         millis(request.ttl),
         serde_json::to_string(&request.holder).unwrap_or_default(),
-        if request.supersede { "1" } else { "0" }.to_owned(),
+        newest(request).to_owned(),
     ];
     let step = on_queues(&ENTER, &names, request.id, &more);
     let (reply, entered) = ask(service, first.slot, deadline, step).await?;

@@ -1,4 +1,5 @@
--- Further arguments: record, mode, ttl, who comes, whether it takes the place of older ones that say so too.
+-- Further arguments: record, mode, ttl, who comes, whether it takes the place of older ones that say so too ('1') or
+-- only leaves its own to newer ones ('2').
 local about, mode, ttl, by, newest = ARGV[more], ARGV[more + 1], tonumber(ARGV[more + 2]), ARGV[more + 3], ARGV[more + 4]
 
 -- The usual case, ahead of all that it does not need: nobody is there.

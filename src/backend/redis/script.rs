@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use crate::backend::Evict;
+use crate::lock::Request;
 
 /// One Lua script; the server knows it by its hash once it has seen its text.
 #[derive(Debug)]
@@ -59,6 +60,16 @@ pub(super) fn word_for(how: Evict) -> &'static str {
     }
 }
 
+/// Whether a claim takes the place of older ones that say so too, as scripts take it: `2` if it only leaves its own to newer
+/// ones.
+pub(super) fn newest(request: &Request) -> &'static str {
+    match (request.supersede, request.takes_places()) {
+        (false, _) => "0",
+        (true, true) => "1",
+        (true, false) => "2",
+    }
+}
+
 macro_rules! text {
     ($($file:literal),+) => { concat!($(include_str!($file)),+) };
 }
@@ -69,7 +80,7 @@ macro_rules! on_queues {
 }
 
 pub(super) static ENTER: Script = Script::entering(
-    "8a47e76dd37def1d9896bfc0d8c90e0147bab2d1",
+    "78b9448aff8b840f20d59ee46395f47adc766f78",
     text!("head.lua", "clock.lua", "enter_free.lua", "common.lua", "queue.lua", "enter.lua"),
 );
 pub(super) static LOOK: Script =

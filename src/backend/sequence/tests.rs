@@ -103,6 +103,7 @@ fn request(number: u8, names: &[&str]) -> Request {
         holder,
         ancestors: Vec::new(),
         supersede: false,
+        again: false,
     }
 }
 

@@ -82,7 +82,7 @@ impl<'a> Steps<'a> {
     pub(super) fn enter(&self, request: &Request) -> String {
         let mut sql = self.begin_with(|lock| self.dialect.make(lock));
         sql.push_str(&self.dialect.arrive(self.id));
-        if request.supersede {
+        if request.takes_places() {
             self.supersede(&mut sql, request);
         }
         self.insert(&mut sql, request);

@@ -93,7 +93,7 @@ pub(super) async fn enter(
     shared.set_memory(memory);
     let mut position = position::stand(&shared, &snapshots);
     if !position.is_free() {
-        if request.supersede && evict::supersede(ensemble, client, &shared.own()).await? {
+        if request.takes_places() && evict::supersede(ensemble, client, &shared.own()).await? {
             position = position::look(&shared, client).await?;
         }
         if !request.ancestors.is_empty() {

@@ -62,7 +62,6 @@ impl Machine {
                 self.grant = Some(grant);
                 self.ask_or_confirm(now)
             }
-            Event::State(ClaimState::Superseded { by }) => self.leave_as(Verdict::Superseded(by)),
             Event::Refused(error) => self.leave_as(Verdict::Failed(error)),
             Event::Tick if now >= self.plan.give_up_at() => {
                 let holder = self.seen_holder.take();
@@ -112,6 +111,7 @@ impl Machine {
             Event::State(
                 ClaimState::AskedToLeave { by } | ClaimState::Lost(LossReason::Evicted(Some(by))),
             ) => self.leave_as(Verdict::Broken { by, ran: false }),
+            Event::State(ClaimState::Superseded { by }) => self.leave_as(Verdict::Superseded(by)),
             // One attempt was wanted, and it has not come to a hold.
             Event::State(ClaimState::Lost(_)) if self.plan.wait == Wait::Once => {
                 self.leave_as(Verdict::Busy(None))

@@ -228,6 +228,9 @@ fn a_superseded_or_broken_waiter_leaves() {
     let by = Holder::default();
     assert_eq!(m.on(Event::State(ClaimState::Superseded { by }), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Superseded(_)));
+    let mut m = machine(plan(), vec![Event::Entered, window(20_000), held()]);
+    let by = Holder::default();
+    assert_eq!(m.on(Event::State(ClaimState::Superseded { by }), at(20)), LEAVE, "before the command starts");
     let mut m = waiting_machine(plan());
     assert_eq!(m.on(asked(), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Broken { ran: false, .. }));

@@ -19,6 +19,7 @@ use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::backend::redis::fault::NAME;
 use crate::backend::redis::keys::LockKeys;
+use crate::backend::redis::script::newest;
 use crate::backend::redis::wire::keys_of;
 use crate::lock::{ErrorKind, Moment, Request};
 
@@ -99,10 +100,7 @@ fn core(backend: &RedlockBackend, request: &Request, names: Vec<LockKeys>) -> Co
         mode: request.mode,
         ttl,
         record: Record::of(request, ttl).to_text(),
-        newcomer: [
-            serde_json::to_string(&request.holder).unwrap_or_default(),
-            if request.supersede { "1" } else { "0" }.to_owned(),
-        ],
+        newcomer: [serde_json::to_string(&request.holder).unwrap_or_default(), newest(request).to_owned()],
         inner: Mutex::new(inner),
         publisher: Publisher::new(NAME, request.names.first().cloned(), clock, clock.now()),
         stir: Notify::new(),

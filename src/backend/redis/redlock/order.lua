@@ -1,6 +1,8 @@
 -- Gives the claim its place among those of all nodes. Further arguments: score, who comes, and whether it takes the
 -- place of older waiters that say so too. Only claims that have their place are compared.
 local score, by, newest = ARGV[more], ARGV[more + 1], ARGV[more + 2]
+-- One that comes again ('2') is older than all that come for the first time.
+local rank = newest == '1' and score or '0'
 for n = 1, names do
   local queue, holds = queue_key(n), holders_key(n)
   for _, key in ipairs({ queue, holds }) do
@@ -8,14 +10,14 @@ for n = 1, names do
     -- One that holds a majority has its place; this has come late.
     if at and at ~= '0' then redis.call('ZADD', key, score, id) end
   end
-  if newest == '1' and redis.call('EXISTS', claim_key(n)) == 1 then
-    redis.call('HSET', claim_key(n), 'newest', score, 'who', by)
+  if newest ~= '0' and redis.call('EXISTS', claim_key(n)) == 1 then
+    redis.call('HSET', claim_key(n), 'newest', rank, 'who', by)
     for _, who in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
       local c = redis.call('HMGET', claim_of(n, who), 'newest', 'who')
       if who ~= id and c[1] then
-        if tonumber(c[1]) < tonumber(score) then
+        if tonumber(c[1]) < tonumber(rank) then
           remove(n, who, 'superseded', by)
-        elseif redis.call('ZSCORE', queue, id) then
+        elseif c[1] ~= '0' and redis.call('ZSCORE', queue, id) then
           remove(n, id, 'superseded', c[2])
         end
       end

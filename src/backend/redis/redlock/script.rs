@@ -14,7 +14,7 @@ macro_rules! on_queues {
 pub(super) static ENTER: Script =
     Script::entering("05dcf9c266eb29f2597c21e32a9f7a947d021f61", on_queues!("enter.lua"));
 pub(super) static ORDER: Script =
-    Script::new("dd15c2409e019ea289287f75a4cabb75574734c8", on_queues!("order.lua"));
+    Script::new("2c4a0fa132ffa68bc28877a0f0c78b0e541a073f", on_queues!("order.lua"));
 pub(super) static ADJUST: Script =
     Script::new("c78dfde4eae50aa5b365ce6349c2de4cfa89961c", on_queues!("adjust.lua"));
 pub(super) static CONFIRM: Script =
