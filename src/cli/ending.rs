@@ -8,7 +8,7 @@ use super::exit_code::{ExitCode, Failure};
 use super::settings::RunSettings;
 use super::unreached;
 use crate::backend::service::Address;
-use crate::hold::{Ended, Verdict};
+use crate::hold::{CutShort, Ended, Verdict};
 use crate::lock::{Entry, Error, ErrorKind, LossReason};
 use crate::output::message::names;
 use crate::output::report::{self, Report};
@@ -27,6 +27,19 @@ pub(super) fn cannot_end(tree: TreeState, lease_lost: bool) -> Option<Message> {
         }
         TreeState::Unknown => Some(Message::CannotEnd { pids: None, more: 0, lease_lost }),
     }
+}
+
+/// What is said of a hold that was to outlast its command, and did not.
+fn cut_short(lock: &str, why: &CutShort) -> Message {
+    let reason = match why {
+        CutShort::Lost(reason) => {
+            format!("lost {lock} after the command had ended: {}", sanitise::text(&reason.to_string()))
+        }
+        CutShort::Broken(by) => {
+            format!("the claim on {lock} was broken after the command had ended, by {}", Party::from(by))
+        }
+    };
+    Message::Warned { reason }
 }
 
 /// How dlock ends.
@@ -74,7 +87,7 @@ impl Ending {
             holder.as_ref().map(|entry| Party::of(entry, std::time::SystemTime::now()))
         };
         match &ended.verdict {
-            Verdict::Ran(outcome) => Self::silent(*outcome, report::Outcome::Ran),
+            Verdict::Ran(outcome) => Self::ran(&lock, *outcome, ended.cut_short.as_ref()),
             Verdict::Interrupted(outcome) => Self::silent(*outcome, report::Outcome::Signal),
             Verdict::Signalled(signal) => Self::silent(Outcome::Signaled(*signal), report::Outcome::Signal),
             Verdict::Busy(holder) => {
@@ -132,6 +145,11 @@ impl Ending {
                 Self::silent(Outcome::Exited(0), report::Outcome::Error)
             }
         }
+    }
+
+    fn ran(lock: &str, outcome: Outcome, why: Option<&CutShort>) -> Self {
+        let message = why.map(|why| cut_short(lock, why));
+        Self { outcome, reported: report::Outcome::Ran, message }
     }
 
     fn lost(lock: String, reason: &LossReason, tree: TreeState) -> Self {

@@ -137,11 +137,11 @@ impl Progress for ProgressPrinter<'_> {
             }
             Notice::KeptByNested => self.say(&Message::KeptByNested { lock: lock() }),
             Notice::EnteringAgain(reason) => self.entering_again(reason),
-            Notice::Doubtful(error, Some(left)) => {
-                let message = Message::Doubtful { lock: lock(), reason: text(error), left };
+            Notice::Doubtful { error, left: Some(left), command_ended } => {
+                let message = Message::Doubtful { lock: lock(), reason: text(error), left, command_ended };
                 self.say(&message);
             }
-            Notice::Doubtful(error, None) => {
+            Notice::Doubtful { error, left: None, .. } => {
                 let message = Message::Warned { reason: sanitise::text(&error.to_string()) };
                 self.say(&message);
             }

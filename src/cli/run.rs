@@ -17,7 +17,7 @@ use super::settings::RunSettings;
 use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
-use crate::hold::{Adoption, Ended, Job, Plan, Verdict, Wait, hold};
+use crate::hold::{Adoption, CutShort, Ended, Job, Plan, Verdict, Wait, hold};
 use crate::lock::{ClaimId, Error, Holder, LockName, Moment, Verb};
 use crate::output::message::names;
 use crate::output::writer::{self, Limit};
@@ -366,7 +366,8 @@ impl<'a> Run<'a> {
             Outcome::Signaled(signal) => format!("died of {signal}"),
         };
         let lock = names(&self.settings.names);
-        Some(Message::Finished { lock, held, outcome, released: self.released.get() })
+        let released = self.released.get() && !matches!(ended.cut_short, Some(CutShort::Lost(_)));
+        Some(Message::Finished { lock, held, outcome, released })
     }
 
     fn write(&self, path: Option<&Path>, what: &'static str, write: impl Fn(&Path) -> std::io::Result<()>) {

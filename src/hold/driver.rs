@@ -70,6 +70,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
         waited: held_at.unwrap_or(now).since(job.plan.started),
         held: held_at.map(|at| now.since(at)),
         told_to_end: machine.told_to_end(),
+        cut_short: machine.cut_short().cloned(),
         verdict: machine.into_verdict().unwrap_or(Verdict::Abandoned),
     })
 }

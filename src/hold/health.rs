@@ -102,7 +102,8 @@ impl Health {
     pub(super) fn tell_doubt(&mut self, context: &mut Context<'_>, error: &Error, until: Option<Moment>) {
         if !std::mem::replace(&mut self.doubtful, true) {
             let left = until.map(|until| until.since(context.now()));
-            context.notice(Notice::Doubtful(error, left));
+            let command_ended = context.machine.command_has_ended();
+            context.notice(Notice::Doubtful { error, left, command_ended });
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::environment::HeldRecord;
 use super::plan::Plan;
-use super::verdict::Verdict;
+use super::verdict::{CutShort, Verdict};
 use crate::backend::{Backend, Risk};
 use crate::lock::{ClaimId, Entry, Error, Grant, Holder, LockName, LossReason, Mode, Moment};
 use crate::supervise::tree_state::TreeState;
@@ -100,9 +100,15 @@ pub enum Notice<'a> {
     KeptByNested,
     /// The entry was lost before the command ran; a new one goes to the end of the queue.
     EnteringAgain(&'a LossReason),
-    /// The service does not answer; said once until it answers again. What the lease still has to go, if the
-    /// lock is held.
-    Doubtful(&'a Error, Option<Duration>),
+    /// The service does not answer; said once until it answers again.
+    Doubtful {
+        /// Why.
+        error: &'a Error,
+        /// What the lease still has to go, if the lock is held.
+        left: Option<Duration>,
+        /// Whether the command has ended, which would have to end with the lease.
+        command_ended: bool,
+    },
     /// The service has not answered for a while since the start; said once, with the last failure if there was
     /// one.
     NotReached(Option<&'a Error>),
@@ -149,6 +155,8 @@ pub trait Progress {
 pub struct Ended {
     /// How it ended.
     pub verdict: Verdict,
+    /// Why the hold did not outlast the command for as long as it was to, if it did not.
+    pub cut_short: Option<CutShort>,
     /// The claim it was.
     pub claim: ClaimId,
     /// What was granted, if the lock was held.

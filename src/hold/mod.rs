@@ -29,4 +29,4 @@ mod waits;
 pub use driver::hold;
 pub use job::{Adoption, Ended, Job, Notice, Progress, Stage};
 pub use plan::{Plan, Wait};
-pub use verdict::Verdict;
+pub use verdict::{CutShort, Verdict};

@@ -53,3 +53,12 @@ pub enum Verdict {
     /// The service, or the system, failed.
     Failed(Error),
 }
+
+/// Why a hold that was to outlast its command ended before its time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CutShort {
+    /// It was lost.
+    Lost(LossReason),
+    /// Somebody broke the claim, which was then released.
+    Broken(Holder),
+}

@@ -128,6 +128,8 @@ pub enum Message {
         reason: String,
         #[serde(rename = "left_ms", serialize_with = "milliseconds")]
         left: Duration,
+        #[serde(skip)]
+        command_ended: bool,
     },
     Risk {
         #[serde(skip)]

@@ -116,9 +116,14 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "the claim on deploy was broken by ci@host7 pid 4121 (./deploy.sh); the command was not started",
         ),
         (
-            M::Doubtful { lock: lock(), reason: why(), left: s(12) },
+            M::Doubtful { lock: lock(), reason: why(), left: s(12), command_ended: false },
             Level::Warning,
             "cannot renew deploy: reason; the command will be ended in 12s unless a renewal succeeds",
+        ),
+        (
+            M::Doubtful { lock: lock(), reason: why(), left: s(12), command_ended: true },
+            Level::Warning,
+            "cannot renew deploy: reason; the lock will be lost in 12s unless a renewal succeeds",
         ),
         (
             M::NotReached {

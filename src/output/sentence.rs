@@ -176,9 +176,10 @@ impl Message {
             Self::Replaced { lock, by } => {
                 write!(f, "replaced under {lock} by {by}; the command was ended")
             }
-            Self::Doubtful { lock, reason, left } => write!(
+            Self::Doubtful { lock, reason, left, command_ended } => write!(
                 f,
-                "cannot renew {lock}: {reason}; the command will be ended in {} unless a renewal succeeds",
+                "cannot renew {lock}: {reason}; {} in {} unless a renewal succeeds",
+                if *command_ended { "the lock will be lost" } else { "the command will be ended" },
                 short(*left)
             ),
             Self::MaxRun { lock, limit } => {

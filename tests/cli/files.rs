@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
+use crate::options::lingering;
 use crate::support::process::is_alive;
 use crate::support::wait::until_true;
 use crate::support::{TestEnv, within};
@@ -124,4 +125,15 @@ fn on_a_full_file_system_a_waiter_gets_its_turn_and_a_newcomer_73() {
     assert_eq!(ended.code(), Some(73), "{}", ended.err);
     assert!(ended.err.contains("small/") && ended.err.contains("make room"), "{}", ended.err);
     assert!(env.exists("second") && !env.exists("newcomer"), "{}", ended.err);
+}
+
+#[test]
+fn hold_at_least_that_is_lost_is_said_and_the_status_stays() {
+    let env = TestEnv::new();
+    let lost = lingering(&env);
+    fs::remove_file(env.locks().join("x")).expect("a lock file");
+    let ended = lost.finish();
+    assert_eq!(ended.code(), Some(3), "{}", ended.err);
+    assert!(ended.err.contains("lost x after the command had ended: "), "{}", ended.err);
+    assert!(!ended.err.contains("released"), "{}", ended.err);
 }

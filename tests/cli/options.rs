@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::test_env::release_all;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{TestEnv, process};
+use crate::support::{Running, TestEnv, process};
 
 #[test]
 fn slots_are_numbered_from_one_and_all_different() {
@@ -105,6 +105,27 @@ fn hold_at_least_is_cut_short_by_a_signal_and_the_status_stays() {
         running.finish().silently(3);
         env.assert_free("x");
     }
+}
+
+/// Holds x for an hour at least; the command has exited with 3.
+pub(crate) fn lingering(env: &TestEnv) -> Running {
+    let options = ["-v", "--name", "x", "--hold-at-least", "1h"];
+    let running = env.start(env.run(options).args(["--", "sh", "-c", "echo up >ready; exit 3"]));
+    env.await_line("ready");
+    let keeper = running.keeper();
+    until_true("the end of the command", || process::children(keeper).is_empty());
+    running
+}
+
+#[test]
+fn hold_at_least_that_is_broken_is_said_and_the_status_stays() {
+    let env = TestEnv::new();
+    let broken = lingering(&env);
+    assert_eq!(env.finish(&mut env.verb("break", ["x", "--yes"])).code(), Some(0));
+    let ended = broken.finish();
+    assert_eq!(ended.code(), Some(3), "{}", ended.err);
+    let by = "the claim on x was broken after the command had ended, by ";
+    assert!(ended.err.contains(by) && ended.err.contains("; the lock was released"), "{}", ended.err);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Machine;
 use crate::hold::event::{Action, Event, Phase, Reason};
-use crate::hold::verdict::Verdict;
+use crate::hold::verdict::{CutShort, Verdict};
 use crate::lock::{ClaimState, LossReason, Moment};
 use crate::supervise::outcome::Outcome;
 use crate::supervise::signals::Signal;
@@ -131,6 +131,7 @@ impl Machine {
                     self.stop_itself(Reason::Broken(by), now);
                     return self.if_anybody_is_left(vec![Action::TerminateTree]);
                 }
+                self.cut_short = Some(CutShort::Broken(by));
             }
             Event::State(ClaimState::Lost(reason)) => return self.lost_while_lingering(reason),
             Event::Tick if now >= self.terminate_at() => {
@@ -169,6 +170,7 @@ impl Machine {
             }
             return self.kill(Reason::Lost(reason));
         }
+        self.cut_short = Some(CutShort::Lost(reason));
         let command = self.command.unwrap_or(Outcome::Exited(0));
         self.leave_as(Verdict::Ran(command))
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::hold::event::{Action, Event, Phase, Reason};
 use crate::hold::plan::Plan;
-use crate::hold::verdict::Verdict;
+use crate::hold::verdict::{CutShort, Verdict};
 use crate::lease::Window;
 use crate::lock::{ClaimState, Entry, Error, Grant, LossReason, Moment};
 use crate::supervise::outcome::Outcome;
@@ -51,6 +51,7 @@ pub struct Machine {
     grace_until: Moment,
     last_ending: Option<Moment>,
     linger_until: Moment,
+    cut_short: Option<CutShort>,
     killing: bool,
     command: Option<Outcome>,
     tree_gone: bool,
@@ -79,6 +80,7 @@ impl Machine {
             grace_until: Moment::NEVER,
             last_ending: None,
             linger_until: Moment::NEVER,
+            cut_short: None,
             killing: false,
             command: None,
             tree_gone: false,
@@ -137,6 +139,16 @@ impl Machine {
     /// Whether it was told that no process of the tree is left.
     pub fn tree_is_gone(&self) -> bool {
         self.tree_gone
+    }
+
+    /// Whether the command has ended, or the lock was given back under it.
+    pub fn command_has_ended(&self) -> bool {
+        self.command.is_some()
+    }
+
+    /// Why the hold ended earlier than it was to, though with the status of its command.
+    pub fn cut_short(&self) -> Option<&CutShort> {
+        self.cut_short.as_ref()
     }
 
     /// Whether nested runs keep the hold from ending.

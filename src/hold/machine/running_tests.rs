@@ -281,7 +281,19 @@ fn a_loss_after_the_command_has_ended_keeps_its_status() {
     let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
     m.on(Event::MarksGone, at(20));
     m.on(exited(4), at(20));
+    assert!(m.command_has_ended());
     assert_eq!(m.on(lost(), at(30)), LEAVE);
+    assert_eq!(m.cut_short(), Some(&CutShort::Lost(LossReason::SessionEnded)));
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(4))));
+}
+
+#[test]
+fn a_break_after_the_command_has_ended_releases_and_keeps_its_status() {
+    let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(exited(4), at(20));
+    assert_eq!(m.on(asked(), at(30)), LEAVE);
+    assert_eq!(m.cut_short(), Some(&CutShort::Broken(Holder::default())));
     ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(4))));
 }
 
