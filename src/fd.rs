@@ -26,8 +26,13 @@ mod sealed {
 ///
 /// Errors: the kind of descriptor cannot be polled, or none is left for the runtime.
 pub fn watch<T: Owner>(descriptor: T) -> io::Result<AsyncFd<T>> {
+    watch_for(descriptor, Interest::READABLE)
+}
+
+/// As [`watch`], for what is told otherwise than by something to read.
+pub fn watch_for<T: Owner>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     // SAFETY: each Owner always answers with the same number, and closes it only when it is dropped, which
     // AsyncFd does after deregistering.
-    let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
+    let watched = unsafe { AsyncFd::register_with_interest(descriptor, interest) };
     watched.map_err(io::Error::from)
 }

@@ -58,6 +58,31 @@ fn a_removed_lock_file_ends_the_command_at_once_and_before_anybody_else_could_kn
 }
 
 #[test]
+fn a_mount_over_the_path_ends_the_command_at_once() {
+    let env = TestEnv::new();
+    let script = r#"
+        mkdir -p over/locks app/locks
+        "$dlock" run --endpoint app/locks --name x --ttl 1m --grace 0 -- sleep 60 & front=$!
+        until read -r keeper _ </proc/$front/task/$front/children; ls -l /proc/$keeper/fd 2>/dev/null | grep -q inotify; do
+            kill -0 $front || exit 98; sleep 0.02
+        done
+        mount --bind over app || { kill $front; exit 99; }
+        touch mounted; wait $front"#;
+    let mut running = env.start(env.command("unshare").args(["--mount", "bash", "-c", script]));
+    until_true("a mount, or a refusal", || env.exists("mounted") || running.has_ended());
+    if !env.exists("mounted") {
+        let refused = running.finish();
+        assert!(refused.code() != Some(98), "{}", refused.err);
+        return eprintln!("skipped: no mount may be made here: {}", refused.err);
+    }
+    let begun = Instant::now();
+    let ended = running.finish();
+    within(begun.elapsed(), Duration::from_millis(500));
+    assert!(begun.elapsed() < Duration::from_secs(9), "a renewal told it");
+    ended.failed(76, &["removed or replaced"]);
+}
+
+#[test]
 fn without_inotify_the_next_renewal_looks_and_verbosity_says_so() {
     let env = TestEnv::new();
     let script = r#"echo 0 >/proc/sys/user/max_inotify_instances || exit 99

@@ -192,6 +192,10 @@ impl FileClaim {
         if inner.is_over() {
             return Ok(());
         }
+        if let (Some(presence), Some(place)) = (&inner.presence, inner.places.first()) {
+            // The path may lead through something else by now; before the look, so that what happens after it is news.
+            presence.watch_way(&place.queue.directory);
+        }
         for place in &inner.places {
             if let Some(path) = gone(inner, place)? {
                 inner.state = ClaimState::Lost(removed(&path));

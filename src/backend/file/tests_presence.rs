@@ -1,15 +1,18 @@
 //! Files of a hold that are removed, replaced or moved, and directories out of reach.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::testing::*;
+use super::*;
 use crate::lock::{ClaimState, LossReason, Mode};
 
 /// What was promised of the news.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-type Undo = fn(&std::path::Path, &str);
+type Undo = fn(&Path, &str);
 
 fn ways() -> [Undo; 3] {
     [
@@ -60,6 +63,76 @@ async fn what_happened_before_the_watch_is_seen_by_the_look_after_it() {
     }
 }
 
+/// A lock directory `locks` in `app/one`, to be reached through the links `current` and `app/current`, and another one in
+/// `app/two`.
+fn releases() -> (TempDir, FileBackend) {
+    let temp = TempDir::new();
+    for release in ["one", "two"] {
+        fs::create_dir_all(temp.path().join("app").join(release).join("locks")).expect("a directory");
+    }
+    symlink("one", temp.path().join("app/current")).expect("a link");
+    symlink(temp.path().join("app/x/.."), temp.path().join("current")).expect("a link");
+    fs::create_dir(temp.path().join("app/x")).expect("a directory");
+    let directory = Some(temp.path().join("current/current/locks"));
+    let backend = FileBackend::open(&FileConfig { directory, ..FileConfig::default() }).expect("opens");
+    (temp, backend)
+}
+
+/// Puts a link to `target` in the place of the one at `link`.
+fn switch(link: &Path, target: &str) {
+    let next = link.with_extension("next");
+    symlink(target, &next).expect("a link");
+    fs::rename(&next, link).expect("switched");
+}
+
+#[tokio::test]
+async fn a_settled_hold_whose_path_leads_elsewhere_is_lost_without_a_renewal() {
+    let ways: [fn(&Path); 4] = [
+        |at| switch(&at.join("app/current"), "two"),
+        |at| {
+            fs::remove_file(at.join("app/current")).expect("removed");
+            symlink("two", at.join("app/current")).expect("a link");
+        },
+        |at| {
+            fs::rename(at.join("app/one"), at.join("app/old")).expect("moved");
+            fs::rename(at.join("app/two"), at.join("app/one")).expect("moved");
+        },
+        |at| {
+            fs::rename(at.join("app"), at.join("old")).expect("moved");
+            fs::create_dir_all(at.join("app/x")).expect("a directory");
+            fs::create_dir_all(at.join("app/current/locks")).expect("a directory");
+        },
+    ];
+    for (number, way) in ways.into_iter().enumerate() {
+        let (temp, backend) = releases();
+        let claim = enter(&backend, &request(1, &["a"], Mode::Exclusive)).await;
+        let hold = state(&claim).await;
+        claim.settle();
+        let undo = async {
+            // Once the other one waits.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            way(temp.path());
+            Instant::now()
+        };
+        let (undone, ()) = tokio::join!(undo, lost(&claim, &hold, ".a.queue"));
+        assert!(undone.elapsed() < AT_ONCE, "{:?} for {number}", undone.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_led_elsewhere_only_on_its_way_is_watched_on_its_new_way() {
+    let (temp, backend) = releases();
+    let claim = enter(&backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let hold = state(&claim).await;
+    claim.settle();
+    let changed = || tokio::time::timeout(Duration::from_millis(200), claim.changed(Some(&hold)));
+    changed().await.expect_err("nothing changed");
+    switch(&temp.path().join("app/current"), "../app/one");
+    changed().await.expect_err("the same directory");
+    switch(&temp.path().join("app/current"), "two");
+    lost(&claim, &hold, ".a.queue").await;
+}
+
 #[tokio::test]
 async fn others_who_come_and_go_wake_no_settled_hold() {
     let f = fixture();
@@ -70,6 +143,8 @@ async fn others_who_come_and_go_wake_no_settled_hold() {
     let others = async {
         for id in 2..20 {
             leave(&enter(&f.backend, &request(id, &["b"], Mode::Exclusive)).await).await;
+            // Beside the lock directory.
+            drop(TempDir::new());
         }
     };
     let (quiet, ()) = tokio::join!(quiet, others);
