@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, chmodat, fchmod, fstat, mknodat, openat, statat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, chmodat, fchmod, fstat, linkat, mknodat, openat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::fault::{Fault, FaultResult};
 use super::names::Naming;
@@ -127,17 +129,54 @@ impl Directory {
             if let Some(opened) = self.open(file, OFlags::RDWR)? {
                 return Ok(opened);
             }
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | CAREFUL;
-            match openat(&self.handle, file, flags, self.mode) {
-                Ok(fd) => {
-                    fchmod(&fd, self.mode).map_err(Fault::os("set the mode of", self.path_of(file)))?;
-                    let stat = fstat(&fd).map_err(Fault::os("examine", self.path_of(file)))?;
-                    return Ok((fd, stat));
-                }
-                Err(Errno::EXIST) => {}
-                // Without the directory there would be no end to this.
-                Err(errno) => return Err(Fault::os("make", self.path_of(file))(errno)),
-            }
+            // Without the directory there would be no end to this.
+            self.make(file)?;
+        }
+    }
+
+    /// Makes the empty file `file`, if nothing has that name. It gets its mode before its name: under a umask others would
+    /// be refused until then, and for ever after a kill.
+    fn make(&self, file: &str) -> FaultResult<()> {
+        match self.make_unnamed(file) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            // A file system without such files, or no /proc; what else is wrong is met there again.
+            Err(_) => self.make_under_another_name(file),
+        }
+    }
+
+    fn make_unnamed(&self, file: &str) -> Result<(), Errno> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let made = openat(&self.handle, ".", flags, self.mode)?;
+        fchmod(&made, self.mode)?;
+        linkat(CWD, path_to(&made), &self.handle, file, AtFlags::SYMLINK_FOLLOW)
+    }
+
+    /// As [`Self::make`], where a file cannot be without a name.
+    pub(super) fn make_under_another_name(&self, file: &str) -> FaultResult<()> {
+        let at = || self.path_of(file);
+        let mut bytes = [0; 16];
+        getrandom(&mut bytes, GetRandomFlags::empty()).map_err(Fault::os("make", at()))?;
+        let other = format!(".dlock-new-{:032x}", u128::from_ne_bytes(bytes));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | CAREFUL;
+        let made = openat(&self.handle, &other, flags, self.mode).map_err(Fault::os("make", at()))?;
+        let named = fchmod(&made, self.mode)
+            .map_err(Fault::os("set the mode of", at()))
+            .and_then(|()| self.rename_to_new(&other, file));
+        self.unlink(&other);
+        named
+    }
+
+    /// Gives a file the name `file`, unless something has it.
+    fn rename_to_new(&self, other: &str, file: &str) -> FaultResult<()> {
+        let (from, to) = (&self.handle, &self.handle);
+        let named = match linkat(from, other, to, file, AtFlags::empty()) {
+            Ok(()) | Err(Errno::EXIST) => return Ok(()),
+            // A file system without hard links.
+            Err(_) => renameat_with(from, other, to, file, RenameFlags::NOREPLACE),
+        };
+        match named {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(Fault::os("make", self.path_of(file))(errno)),
         }
     }
 
@@ -232,7 +271,12 @@ impl Directory {
 
 /// Sets the mode of what `file`, opened as a path, is.
 pub(super) fn set_mode(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
-    chmodat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), mode, AtFlags::empty())
+    chmodat(CWD, path_to(file), mode, AtFlags::empty())
+}
+
+/// A path that leads to what `file` is.
+fn path_to(file: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 fn name_of(kind: FileType) -> &'static str {

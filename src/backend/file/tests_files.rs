@@ -53,6 +53,60 @@ async fn a_removed_lock_file_is_a_loss() {
     }
 }
 
+/// The regular files in `directory` whose mode was set, under the names that they keep, by what `made` does.
+async fn modes_set(directory: &Path, made: impl Future<Output = ()>) -> Vec<String> {
+    use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
+    let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("an instance");
+    add_watch(&events, directory, WatchFlags::ATTRIB).expect("a watch");
+    made.await;
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut reader = Reader::new(&events, &mut buffer);
+    let mut names = Vec::new();
+    while let Ok(event) = reader.next() {
+        let name = event.file_name().expect("a name").to_str().expect("UTF-8").to_owned();
+        if directory.join(&name).symlink_metadata().is_ok_and(|found| found.is_file()) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+#[tokio::test]
+async fn a_file_has_its_mode_before_it_has_its_name() {
+    use std::os::unix::fs::PermissionsExt;
+    let f = fixture();
+    std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(0o777)).expect("for everybody");
+    let backend = open(&f.temp);
+    let used = async {
+        for mode in [Mode::Exclusive, slots(2)] {
+            leave(&enter(&backend, &request(1, &["a"], mode)).await).await;
+        }
+    };
+    assert_eq!(modes_set(f.temp.path(), used).await, [""; 0]);
+    for file in ["a", ".a.queue", ".a.slot.1"] {
+        let found = std::fs::metadata(f.temp.path().join(file)).expect("there");
+        assert_eq!(
+            (found.permissions().mode() & 0o7777, found.len() > 0),
+            (0o666, file.ends_with('e')),
+            "{file}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_file_system_without_unnamed_files_has_whole_ones_too() {
+    let f = fixture();
+    let directory = f.backend.made().expect("there");
+    let made = async {
+        directory.make_under_another_name("b").expect("made");
+        std::fs::write(f.temp.path().join("b"), "kept").expect("written");
+        directory.make_under_another_name("b").expect("there already");
+    };
+    assert_eq!(modes_set(f.temp.path(), made).await, [""; 0]);
+    assert_eq!(files(&f), ["b"]);
+    assert_eq!(std::fs::read_to_string(f.temp.path().join("b")).expect("there"), "kept");
+}
+
 #[tokio::test]
 async fn c03_a_lost_header_costs_no_order() {
     let f = fixture();
