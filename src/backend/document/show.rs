@@ -59,3 +59,7 @@ fn status(name: &LockName, document: &Document, watch: Option<(&Watch, Moment)>)
     let entries = |places: Vec<&QueueEntry>| places.into_iter().map(shown).collect();
     LockStatus::of(name, entries(holders), entries(waiters))
 }
+
+#[cfg(test)]
+#[path = "show_tests.rs"]
+mod tests;

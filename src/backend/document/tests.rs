@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Queues;
 use super::testing::{Fake, Mishap};
 use super::watch::MARGIN;
-use super::{Queues, Store as _};
 use crate::backend::{Claim, Evict};
 use crate::clock::Clock;
 use crate::lock::{
@@ -14,16 +14,16 @@ use crate::lock::{
 
 const TTL: Duration = Duration::from_secs(30);
 
-struct Scene {
-    fake: Arc<Fake>,
+pub(super) struct Scene {
+    pub(super) fake: Arc<Fake>,
     clock: Clock,
 }
 
-fn name(text: &str) -> LockName {
+pub(super) fn name(text: &str) -> LockName {
     text.parse().expect("valid")
 }
 
-fn id(n: u128) -> ClaimId {
+pub(super) fn id(n: u128) -> ClaimId {
     ClaimId::from_number(n)
 }
 
@@ -41,7 +41,7 @@ fn request(n: u128, names: &[&str]) -> Request {
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with_room(1_000_000)
     }
 
@@ -50,11 +50,11 @@ impl Scene {
     }
 
     /// A client that shares nothing with the others.
-    fn client(&self) -> Queues {
+    pub(super) fn client(&self) -> Queues {
         Queues::new(self.fake.clone(), self.clock)
     }
 
-    fn soon(&self) -> Moment {
+    pub(super) fn soon(&self) -> Moment {
         self.clock.now() + Duration::from_secs(5)
     }
 
@@ -62,7 +62,7 @@ impl Scene {
         self.client().enter(&request(n, &["a"]), self.soon()).await
     }
 
-    async fn hold(&self, n: u128) -> Arc<dyn Claim> {
+    pub(super) async fn hold(&self, n: u128) -> Arc<dyn Claim> {
         let claim = self.enter(n).await.expect("enters");
         assert!(holds(&claim).await);
         claim
@@ -314,19 +314,6 @@ async fn a_foreign_item_is_removed_by_force() {
     let shown = scene.queue("a").await;
     assert!(client.evict_foreign(&name("a"), shown[0], scene.soon()).await.expect("evicts"));
     assert!(!scene.fake.has("a"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lock_of_the_same_name_under_another_prefix_is_not_listed() {
-    let (scene, others) = (Scene::new(), Scene::new());
-    others.hold(2).await;
-    let theirs = others.fake.read(&name("a"), others.soon()).await.expect("reads").expect("an item");
-    scene.fake.write("app:a", &theirs.bytes);
-    assert_eq!(scene.client().list("", scene.soon()).await.expect("lists"), []);
-    scene.hold(1).await;
-    let listed = scene.client().list("", scene.soon()).await.expect("lists");
-    let holders: Vec<_> = listed.iter().flat_map(|lock| &lock.holders).map(|entry| entry.claim).collect();
-    assert_eq!(holders, [Some(id(1))]);
 }
 
 #[tokio::test(start_paused = true)]
