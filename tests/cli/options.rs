@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use super::acquire::script;
 use crate::support::test_env::release_all;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Running, TestEnv, process};
@@ -169,6 +170,15 @@ fn once_per_is_asked_again_under_the_lock() {
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     assert_eq!(env.read("log"), "first\n");
     env.assert_free("x");
+}
+
+#[test]
+fn once_per_counts_no_release_of_a_script_that_may_fail_yet() {
+    let env = TestEnv::new();
+    let text = "trap 'dlock release' EXIT; eval \"$(dlock acquire --name x --for-pid $$)\" || exit; exit 3";
+    assert_eq!(env.finish(&mut script(&env, text)).code(), Some(3));
+    env.finish(&mut env.run(["--name", "x", "--once-per", "1h", "--", "sh", "-c", "echo ran >>log"])).silently(0);
+    assert_eq!(env.read("log"), "ran\n");
 }
 
 #[test]

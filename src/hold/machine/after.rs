@@ -103,6 +103,7 @@ impl Machine {
     /// The lock was given back under a process that goes on: only nested runs still need it.
     pub(super) fn released(&mut self) -> Vec<Action> {
         self.command = Some(Outcome::Exited(0));
+        self.given_back = true;
         self.linger()
     }
 
@@ -187,6 +188,6 @@ impl Machine {
         let command = self.command.unwrap_or(Outcome::Exited(0));
         self.phase = Phase::Leaving;
         self.verdict = Some(Verdict::Ran(command));
-        vec![Action::Leave { succeeded: command.is_success() }]
+        vec![Action::Leave { succeeded: command.is_success() && !self.given_back }]
     }
 }

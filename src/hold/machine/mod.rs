@@ -54,6 +54,8 @@ pub struct Machine {
     cut_short: Option<CutShort>,
     killing: bool,
     command: Option<Outcome>,
+    /// The lock was given back under a process that goes on, so how that ends is not known.
+    given_back: bool,
     tree_gone: bool,
     marks_gone: bool,
     seen_holder: Option<Box<Entry>>,
@@ -83,6 +85,7 @@ impl Machine {
             cut_short: None,
             killing: false,
             command: None,
+            given_back: false,
             tree_gone: false,
             marks_gone: false,
             seen_holder: None,

@@ -63,7 +63,7 @@ fn who_releases_while_asked_to_end_goes_on() {
         assert_eq!(m.on(Event::Released, at(1100)), [], "nested runs are waited for");
         assert_eq!(*m.phase(), Phase::Lingering);
         assert_eq!(m.on(Event::Tick, at(6000)), [], "the grace is over, and nobody is killed");
-        assert_eq!(m.on(Event::MarksGone, at(6001)), [Action::Leave { succeeded: true }]);
+        assert_eq!(m.on(Event::MarksGone, at(6001)), [Action::Leave { succeeded: false }]);
         ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(0))));
     }
 }
@@ -363,15 +363,15 @@ fn what_a_killed_command_left_is_killed_at_once_when_the_lock_is_lost() {
 }
 
 #[test]
-fn a_lock_given_back_waits_for_nested_runs_and_ends_nothing() {
+fn a_lock_given_back_waits_for_nested_runs_ends_nothing_and_records_no_success() {
     let mut m = running_machine(plan());
     assert_eq!(m.on(Event::Released, at(20)), []);
     assert!(m.waits_for_marks());
-    assert_eq!(m.on(Event::MarksGone, at(30)), [Action::Leave { succeeded: true }]);
+    assert_eq!(m.on(Event::MarksGone, at(30)), [Action::Leave { succeeded: false }]);
     ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(0))));
     let mut m = running_machine(plan());
     m.on(Event::MarksGone, at(20));
-    assert_eq!(m.on(Event::Released, at(21)), [Action::Leave { succeeded: true }]);
+    assert_eq!(m.on(Event::Released, at(21)), [Action::Leave { succeeded: false }]);
 }
 
 #[test]
