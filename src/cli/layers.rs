@@ -135,10 +135,8 @@ impl<'a> Layers<'a> {
     fn choose_profile(&mut self, flag: Option<&OsStr>) -> Result<(), Failure> {
         let Some(SourcedText { text: name, source }) = self.text("profile", flag)? else { return Ok(()) };
         if !self.files.iter().any(|file| file.has_profile(&name)) {
-            let failure = Failure::usage(format!(
-                "{source}: no configuration file has a profile {}",
-                sanitise::text(&name)
-            ));
+            let called = if name.is_empty() { "without a name".into() } else { sanitise::text(&name) };
+            let failure = Failure::usage(format!("{source}: no configuration file has a profile {called}"));
             let known = self.profiles();
             return Err(match nearest(&name, known.iter().copied()) {
                 Some(near) => failure.hint(format!("did you mean {}?", sanitise::text(near))),

@@ -40,10 +40,19 @@ pub fn ttl(found: &SourcedText) -> Result<Duration, Failure> {
 
 /// A lock's name, from the option or argument `place`.
 pub fn name(text: &OsStr, place: &str) -> Result<LockName, Failure> {
-    let text = text.to_str().ok_or_else(|| {
+    LockName::new(name_text(text, place)?).map_err(|error| Failure::usage(format!("{place}: {error}")))
+}
+
+/// What names of locks begin with, from the argument `place`. White space may follow there.
+pub fn beginning(text: &OsStr, place: &str) -> Result<String, Failure> {
+    let text = name_text(text, place)?;
+    name(OsStr::new(text.trim_end()), place).map(|_| text.to_owned())
+}
+
+fn name_text<'a>(text: &'a OsStr, place: &str) -> Result<&'a str, Failure> {
+    text.to_str().ok_or_else(|| {
         Failure::usage(format!("{place}: the name {} is not valid UTF-8", sanitise::os(text)))
-    })?;
-    LockName::new(text).map_err(|error| Failure::usage(format!("{place}: {error}")))
+    })
 }
 
 /// The name of the only lock of a command, from its argument or from `--name`.

@@ -164,7 +164,7 @@ fn list_shows_what_is_held_or_waited_for_by_prefix() {
     let env = TestEnv::new();
     env.assert_free("idle");
     let holders: Vec<_> =
-        ["deploy/a", "deploy/b", "other"].iter().map(|n| env.held(&["--name", n])).collect();
+        ["deploy/a", "deploy/b", "deploy web", "other"].iter().map(|n| env.held(&["--name", n])).collect();
     let names = |arguments: &[&str]| {
         let listed = env.finish(env.verb("list", ["--json"]).args(arguments)).silently(0);
         let listed: Value = serde_json::from_slice(&listed.out).expect("JSON");
@@ -173,8 +173,9 @@ fn list_shows_what_is_held_or_waited_for_by_prefix() {
         names.sort();
         names
     };
-    assert_eq!(names(&[]), ["deploy/a", "deploy/b", "other"]);
+    assert_eq!(names(&[]), ["deploy web", "deploy/a", "deploy/b", "other"]);
     assert_eq!(names(&["deploy/"]), ["deploy/a", "deploy/b"]);
+    assert_eq!(names(&["deploy "]), ["deploy web"]);
     assert_eq!(names(&["none"]), [""; 0]);
     let table = env.finish(&mut env.verb("list", ["deploy"])).silently(0).text();
     assert!(table.contains("deploy/a") && table.contains("deploy/b") && !table.contains("other"), "{table}");

@@ -264,11 +264,11 @@ impl Claim for FileClaim {
         loop {
             let called = self.news.notified();
             let looked = self.look_with(Self::check_if_disturbed, Moment::NEVER).await;
-            self.named(self.falter(looked), "wait in the queue")?;
+            self.named(self.falter(looked), "follow the queue")?;
             if let Some(state) = self.inner().announce(seen) {
                 return Ok(state);
             }
-            self.named(self.wait(pin!(called)).await, "wait in the queue")?;
+            self.named(self.wait(pin!(called)).await, "follow the queue")?;
         }
     }
 

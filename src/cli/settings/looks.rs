@@ -101,7 +101,7 @@ impl ListSettings {
     pub fn resolve(args: &ListArgs, around: &Environment) -> Result<Self, Failure> {
         let starting_with = match &args.starting_with {
             None => String::new(),
-            Some(text) => values::name(text, "PREFIX")?.to_string(),
+            Some(text) => values::beginning(text, "PREFIX")?,
         };
         Ok(Self { starting_with, viewing: viewing(args.json, &args.common, around)? })
     }
