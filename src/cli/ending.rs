@@ -30,16 +30,13 @@ pub(super) fn cannot_end(tree: TreeState, lease_lost: bool) -> Option<Message> {
 }
 
 /// What is said of a hold that was to outlast its command, and did not.
-fn cut_short(lock: &str, why: &CutShort) -> Message {
-    let reason = match why {
+fn cut_short(lock: String, why: &CutShort) -> Message {
+    match why {
         CutShort::Lost(reason) => {
-            format!("lost {lock} after the command had ended: {}", sanitise::text(&reason.to_string()))
+            Message::HoldCutShort { lock, by: None, reason: Some(sanitise::text(&reason.to_string())) }
         }
-        CutShort::Broken(by) => {
-            format!("the claim on {lock} was broken after the command had ended, by {}", Party::from(by))
-        }
-    };
-    Message::Warned { reason }
+        CutShort::Broken(by) => Message::HoldCutShort { lock, by: Some(Party::from(by)), reason: None },
+    }
 }
 
 /// How dlock ends.
@@ -87,7 +84,7 @@ impl Ending {
             holder.as_ref().map(|entry| Party::of(entry, std::time::SystemTime::now()))
         };
         match &ended.verdict {
-            Verdict::Ran(outcome) => Self::ran(&lock, *outcome, ended.cut_short.as_ref()),
+            Verdict::Ran(outcome) => Self::ran(lock, *outcome, ended.cut_short.as_ref()),
             Verdict::Interrupted(outcome) => Self::silent(*outcome, report::Outcome::Signal),
             Verdict::Signalled(signal) => Self::silent(Outcome::Signaled(*signal), report::Outcome::Signal),
             Verdict::Busy(holder) => {
@@ -147,7 +144,7 @@ impl Ending {
         }
     }
 
-    fn ran(lock: &str, outcome: Outcome, why: Option<&CutShort>) -> Self {
+    fn ran(lock: String, outcome: Outcome, why: Option<&CutShort>) -> Self {
         let message = why.map(|why| cut_short(lock, why));
         Self { outcome, reported: report::Outcome::Ran, message }
     }
@@ -202,10 +199,7 @@ impl Ending {
         match failure.command {
             // Its work was done; only the hold ended early.
             CommandFate::Ended(outcome) => {
-                let reason = format!(
-                    "the process of dlock that held {lock} after the command had ended was killed or stopped"
-                );
-                let message = Some(Message::Warned { reason });
+                let message = Some(Message::HoldCutShort { lock, by: None, reason: None });
                 Self { outcome, reported: report::Outcome::Ran, message }
             }
             CommandFate::WasEnded | CommandFate::Starting => {

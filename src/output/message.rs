@@ -123,6 +123,13 @@ pub enum Message {
         lock: String,
         by: Party,
     },
+    HoldCutShort {
+        lock: String,
+        /// Who broke the claim, if anybody did.
+        by: Option<Party>,
+        /// Why the lock was lost, if it was.
+        reason: Option<String>,
+    },
     Doubtful {
         lock: String,
         reason: String,
@@ -275,6 +282,7 @@ impl Message {
             | Self::NotReached { .. }
             | Self::Rejoined { .. }
             | Self::Risk { .. }
+            | Self::HoldCutShort { .. }
             | Self::Doubtful { .. }
             | Self::ReleaseFailed { .. }
             | Self::LeaveFailed { .. }

@@ -55,6 +55,21 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "replaced under deploy by ci@host7 pid 4121 (./deploy.sh); the command was ended",
         ),
         (
+            M::HoldCutShort { lock: lock(), by: Some(Party { since: None, ..party() }), reason: None },
+            Level::Warning,
+            "the claim on deploy was broken after the command had ended, by ci@host7 pid 4121 (./deploy.sh)",
+        ),
+        (
+            M::HoldCutShort { lock: lock(), by: None, reason: Some(why()) },
+            Level::Warning,
+            "lost deploy after the command had ended: reason",
+        ),
+        (
+            M::HoldCutShort { lock: lock(), by: None, reason: None },
+            Level::Warning,
+            "the process of dlock that held deploy after the command had ended was killed or stopped",
+        ),
+        (
             M::StandsAgain { lock: lock(), held: Some(s(3)), pause: s(2) },
             Level::Info,
             "the term as leader of deploy ended after 3s; standing again for deploy in 2s",

@@ -36,6 +36,7 @@ impl fmt::Display for Message {
             Self::Lost { .. }
             | Self::Broken { .. }
             | Self::Replaced { .. }
+            | Self::HoldCutShort { .. }
             | Self::Doubtful { .. }
             | Self::MaxRun { .. }
             | Self::CommandNotFound { .. }
@@ -176,6 +177,7 @@ impl Message {
             Self::Replaced { lock, by } => {
                 write!(f, "replaced under {lock} by {by}; the command was ended")
             }
+            Self::HoldCutShort { lock, by, reason } => cut_short(f, lock, by.as_ref(), reason.as_deref()),
             Self::Doubtful { lock, reason, left, command_ended } => write!(
                 f,
                 "cannot renew {lock}: {reason}; {} in {} unless a renewal succeeds",
@@ -233,6 +235,23 @@ fn ended(surely_ran: bool) -> &'static str {
         "the command was ended"
     } else {
         "the command, which was about to start, was ended or never started"
+    }
+}
+
+/// Of a hold that was to outlast its command.
+fn cut_short(
+    f: &mut fmt::Formatter<'_>,
+    lock: &str,
+    by: Option<&Party>,
+    reason: Option<&str>,
+) -> fmt::Result {
+    match (by, reason) {
+        (Some(by), _) => write!(f, "the claim on {lock} was broken after the command had ended, by {by}"),
+        (None, Some(reason)) => write!(f, "lost {lock} after the command had ended: {reason}"),
+        (None, None) => write!(
+            f,
+            "the process of dlock that held {lock} after the command had ended was killed or stopped"
+        ),
     }
 }
 
