@@ -50,9 +50,8 @@ pub fn beginning(text: &OsStr, place: &str) -> Result<String, Failure> {
 }
 
 fn name_text<'a>(text: &'a OsStr, place: &str) -> Result<&'a str, Failure> {
-    text.to_str().ok_or_else(|| {
-        Failure::usage(format!("{place}: the name {} is not valid UTF-8", sanitise::os(text)))
-    })
+    text.to_str()
+        .ok_or_else(|| Failure::usage(format!("{place}: the name {} is not valid UTF-8", sanitise::os(text))))
 }
 
 /// The name of the only lock of a command, from its argument or from `--name`.

@@ -177,7 +177,8 @@ fn once_per_counts_no_release_of_a_script_that_may_fail_yet() {
     let env = TestEnv::new();
     let text = "trap 'dlock release' EXIT; eval \"$(dlock acquire --name x --for-pid $$)\" || exit; exit 3";
     assert_eq!(env.finish(&mut script(&env, text)).code(), Some(3));
-    env.finish(&mut env.run(["--name", "x", "--once-per", "1h", "--", "sh", "-c", "echo ran >>log"])).silently(0);
+    env.finish(&mut env.run(["--name", "x", "--once-per", "1h", "--", "sh", "-c", "echo ran >>log"]))
+        .silently(0);
     assert_eq!(env.read("log"), "ran\n");
 }
 
