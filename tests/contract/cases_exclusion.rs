@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dlock::lock::{ClaimState, Mode, queue};
+use dlock::lock::{ClaimState, LockName, Mode, Request, queue};
 
 use crate::bench::{Bench, Member, slots};
 use crate::cases::cases;
@@ -24,6 +24,8 @@ cases![
     c01_several_names_exclude_on_each[],
     c01_several_names_in_opposite_orders_never_deadlock[],
     c01_several_names_share[],
+    c01_several_names_with_slots_have_one_place_on_each[],
+    c01_several_names_with_slots_in_opposite_orders_never_deadlock[],
 ];
 
 async fn c01_fresh_lock_is_held_at_once(b: Bench) {
@@ -292,4 +294,64 @@ async fn c01_several_names_share(b: Bench) {
     both.leave().await;
     writer.held().await;
     reader.still_holds().await;
+}
+
+fn with_slots(request: Request, n: u32) -> Request {
+    Request { mode: slots(n), ..request }
+}
+
+/// One that waits for another name has its place here, and is in nobody's way to the others.
+async fn c01_several_names_with_slots_have_one_place_on_each(b: Bench) {
+    let (x, y) = (b.name("x"), b.name("y"));
+    let on_x = b.hold(b.ask_as(&x, slots(2))).await;
+    let _also_on_x = b.hold(b.ask_as(&x, slots(2))).await;
+    let both = b.enter(with_slots(b.ask_all(&[x, y.clone()]), 2)).await;
+    both.waits().await;
+    let on_y = b.enter(b.ask_as(&y, slots(2))).await;
+    let slot = on_y.held().await.names[0].slot;
+    let third = b.enter(b.ask_as(&y, slots(2))).await;
+    third.waits().await;
+    both.waits().await;
+    on_x.leave().await;
+    assert_ne!(both.held().await.names[1].slot, slot);
+    on_y.still_holds().await;
+    third.waits().await;
+    both.leave().await;
+    third.held().await;
+}
+
+async fn c01_several_names_with_slots_in_opposite_orders_never_deadlock(b: Bench) {
+    let names = [b.name("x"), b.name("y"), b.name("z")];
+    let inside = Arc::new(names.each_ref().map(|_| AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..9)
+        .map(|i| {
+            let (b, inside) = (b.clone(), inside.clone());
+            let mut order: Vec<(usize, LockName)> = names.iter().cloned().enumerate().collect();
+            order.rotate_left(i % 3);
+            if i % 2 == 1 {
+                order.reverse();
+            }
+            order.truncate(1 + i % 3);
+            tokio::spawn(async move {
+                let client = b.connect().await;
+                let asked: Vec<LockName> = order.iter().map(|(_, name)| name.clone()).collect();
+                for _ in 0..4 {
+                    let member = b.enter_with(&client, with_slots(b.ask_all(&asked), 2)).await;
+                    let deadline = b.clock.now() + b.fixture.patience() * 100;
+                    member.held_by(deadline).await.expect("its turn comes");
+                    for (at, _) in &order {
+                        assert!(inside[*at].fetch_add(1, Ordering::SeqCst) < 2, "two at most");
+                    }
+                    tokio::task::yield_now().await;
+                    for (at, _) in &order {
+                        inside[*at].fetch_sub(1, Ordering::SeqCst);
+                    }
+                    member.leave().await;
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.expect("no client fails");
+    }
 }
