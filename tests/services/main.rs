@@ -28,6 +28,7 @@ mod redis_moving;
 mod redis_slots;
 mod redlock;
 mod redlock_late;
+mod redlock_minority;
 mod site;
 mod zookeeper;
 mod zookeeper_cut;

@@ -17,14 +17,45 @@ pub(super) const fn of(nodes: usize) -> usize {
 
 /// What a majority gave.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Won {
-    /// For each name its slot and the highest token.
-    pub(super) names: Vec<Granted>,
+pub(super) struct Won<T = Vec<Granted>> {
+    /// Its slot and the highest token, of one name or of each.
+    pub(super) given: T,
     /// From when the ttl certainly counts.
     pub(super) counts_from: Moment,
     /// Whether a majority of those that gave it gives no token that is not higher: whoever follows has what it gets from
     /// one of these.
     pub(super) firm: bool,
+}
+
+/// What the node claims give together for the `n`th name, if that is a majority.
+pub(super) fn won_name(
+    node_claims: &[NodeClaim],
+    n: usize,
+    mode: Mode,
+    ttl: Duration,
+    now: Moment,
+) -> Option<Won<Granted>> {
+    let most = of(node_claims.len());
+    let mut by_slot: BTreeMap<Option<u32>, Vec<(Moment, &NodeClaim)>> = BTreeMap::new();
+    let mut highest: BTreeMap<Option<u32>, FencingToken> = BTreeMap::new();
+    for node_claim in node_claims.iter().filter(|node_claim| now < node_claim.from + ttl) {
+        // One that holds a majority may be here without a slot.
+        let whole = |granted: &Granted| granted.slot.is_some() == matches!(mode, Mode::Slots(_));
+        if let Some(granted) = node_claim.counted(n, now).filter(whole) {
+            by_slot.entry(granted.slot).or_default().push((node_claim.from, node_claim));
+            let token = highest.entry(granted.slot).or_insert(granted.token);
+            *token = (*token).max(granted.token);
+        }
+    }
+    let (slot, mut given) = by_slot.into_iter().find(|(_, given)| given.len() >= most)?;
+    given.sort_by_key(|(from, _)| Reverse(*from));
+    let token = *highest.get(&slot)?;
+    let gives_no_lower = |(_, node_claim): &&(Moment, &NodeClaim)| node_claim.rows[n].fence >= token.get();
+    Some(Won {
+        given: Granted { token, slot },
+        counts_from: given[most - 1].0,
+        firm: given.iter().filter(gives_no_lower).count() >= most,
+    })
 }
 
 /// What the node claims give together, if that is a majority for every name.
@@ -35,29 +66,14 @@ pub(super) fn won(
     ttl: Duration,
     now: Moment,
 ) -> Option<Won> {
-    let most = of(node_claims.len());
-    let mut won = Won { names: Vec::with_capacity(names), counts_from: Moment::NEVER, firm: true };
-    for n in 0..names {
-        let mut by_slot: BTreeMap<Option<u32>, Vec<(Moment, &NodeClaim)>> = BTreeMap::new();
-        let mut highest: BTreeMap<Option<u32>, FencingToken> = BTreeMap::new();
-        for node_claim in node_claims.iter().filter(|node_claim| now < node_claim.from + ttl) {
-            // One that holds a majority may be here without a slot.
-            let whole = |granted: &Granted| granted.slot.is_some() == matches!(mode, Mode::Slots(_));
-            if let Some(granted) = node_claim.counted(n, now).filter(whole) {
-                by_slot.entry(granted.slot).or_default().push((node_claim.from, node_claim));
-                let token = highest.entry(granted.slot).or_insert(granted.token);
-                *token = (*token).max(granted.token);
-            }
-        }
-        let (slot, mut given) = by_slot.into_iter().find(|(_, given)| given.len() >= most)?;
-        given.sort_by_key(|(from, _)| Reverse(*from));
-        let token = *highest.get(&slot)?;
-        won.counts_from = won.counts_from.min(given[most - 1].0);
-        won.firm &=
-            given.iter().filter(|(_, node_claim)| node_claim.rows[n].fence >= token.get()).count() >= most;
-        won.names.push(Granted { token, slot });
-    }
-    Some(won)
+    let nothing = Won { given: Vec::with_capacity(names), counts_from: Moment::NEVER, firm: true };
+    (0..names).try_fold(nothing, |mut won, n| {
+        let name = won_name(node_claims, n, mode, ttl, now)?;
+        won.given.push(name.given);
+        won.counts_from = won.counts_from.min(name.counts_from);
+        won.firm &= name.firm;
+        Some(won)
+    })
 }
 
 /// How many node claims are in all their queues, with a part of the hold if there is one, and have not run out.
@@ -156,8 +172,7 @@ mod tests {
     fn node_claim(token: Option<u64>, slot: Option<u32>, seconds: u64, uptime: u64) -> NodeClaim {
         let granted = token.and_then(FencingToken::new).map(|token| Granted { token, slot });
         let base = row::Row { granted, ..row::Row::default() };
-        let rows =
-            vec![Row { base, score: Some(1), behind: false, taken: Vec::new(), fence: token.unwrap_or(0) }];
+        let rows = vec![Row { base, score: Some(1), fence: token.unwrap_or(0), ..Row::default() }];
         let mut node_claim = NodeClaim::new(1);
         node_claim.from = BEGIN + Duration::from_secs(seconds);
         node_claim.take(
@@ -190,7 +205,7 @@ mod tests {
             [7, 7, 9, 7].into_iter().map(|token| node_claim(Some(token), None, 0, 60)).collect();
         node_claims.push(node_claim(None, None, 0, 60));
         let won = has(&node_claims, Mode::Exclusive, 1).expect("a majority");
-        assert_eq!((won.names[0].token.get(), won.firm), (9, false));
+        assert_eq!((won.given[0].token.get(), won.firm), (9, false));
         node_claims[0].rows[0].fence = 9;
         node_claims[4].rows[0].fence = 10;
         assert!(
@@ -220,7 +235,7 @@ mod tests {
             slots.into_iter().map(|slot| node_claim(Some(7), slot, 0, 60)).collect()
         };
         assert_eq!(
-            has(&given([Some(1), Some(2), Some(2), Some(3), Some(2)]), mode, 1).expect("2").names[0].slot,
+            has(&given([Some(1), Some(2), Some(2), Some(3), Some(2)]), mode, 1).expect("2").given[0].slot,
             Some(2)
         );
         let split = given([Some(1), Some(2), Some(1), Some(2), None]);

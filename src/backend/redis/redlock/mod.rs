@@ -7,7 +7,7 @@
 //! moment exactly one gets the lock. A node's word counts only if it has run for longer than any ttl: a restarted one
 //! may have forgotten what it gave. Tokens are the highest of a majority, written back to a majority before the hold
 //! counts; that takes no request where the nodes could all give the one that was proposed. With slots a node lets in one
-//! claim at a time that is not known to hold, and lets in the next one when that one is.
+//! claim at a time of which it does not know that a majority gave it the name, and then the next one.
 
 mod claim;
 mod client;
@@ -33,6 +33,7 @@ mod reconcile;
 mod renew;
 mod reply;
 mod script;
+mod want;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,6 +8,7 @@ use crate::lock::{FencingToken, Granted};
 
 /// What nodes and claims do.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each rule is put in force or out of it alone")]
 pub(super) struct Rules {
     /// A node admits at most one claim that is not known to hold a majority.
     pub(super) door: bool,
@@ -15,16 +16,20 @@ pub(super) struct Rules {
     pub(super) order_again: bool,
     /// A claim moves a slot that it has; else it gives it back and wishes for another.
     pub(super) moves: bool,
+    /// A claim of several names tells nodes of a majority for one of them.
+    pub(super) by_name: bool,
 }
 
-/// What a claim asks of a node.
+/// What a claim asks of a node for one of its names.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Request {
+    Nothing,
     Enter,
     Order(u64),
     GiveBack { token: u64, wish: Option<u32> },
     Move(u32),
     Confirm { token: u64, slot: u32, given: Option<u64> },
+    Assure { token: u64 },
     Leave,
 }
 
@@ -35,9 +40,17 @@ struct Part {
     token: u64,
     slot: Option<u32>,
     behind: bool,
+    assured: bool,
 }
 
-/// One node.
+impl Part {
+    /// Whether it is known that a majority gave the name.
+    fn is_firm(&self) -> bool {
+        self.score == 0 || self.assured
+    }
+}
+
+/// One queue of one node.
 #[derive(Default)]
 pub(super) struct Node {
     queue: BTreeSet<(u64, usize)>,
@@ -57,7 +70,7 @@ impl Node {
         let lowest = || (1..=u32::MAX).find(|slot| self.used(*slot).is_none()).filter(|_| score != 0);
         let slot = wish.or_else(lowest);
         self.queue.remove(&(score, who));
-        self.holds.insert(who, Part { score, token: self.fence, slot, behind: false });
+        self.holds.insert(who, Part { score, token: self.fence, slot, behind: false, assured: false });
     }
 
     /// As `settle` in `quorum.lua`; says who stands otherwise.
@@ -72,7 +85,7 @@ impl Node {
             }
         }
         while let Some((score, who)) = self.queue.first().copied() {
-            let open = rules.door && self.holds.values().any(|part| part.score != 0);
+            let open = rules.door && self.holds.values().any(|part| !part.is_firm());
             if self.holds.len() < slots as usize && (!open || score == 0) {
                 self.grant(who, score, hint);
                 told.insert(who);
@@ -147,8 +160,13 @@ impl Node {
                     part.slot = by.is_none().then_some(slot);
                 }
             }
-            Request::Move(_) => {}
             Request::Confirm { token, slot, given } => self.confirm(rules, who, token, slot, given),
+            Request::Assure { token } => {
+                if let Some(part) = self.holds.get_mut(&who).filter(|part| part.token == token) {
+                    part.assured = true;
+                }
+            }
+            Request::Move(_) | Request::Nothing => {}
             Request::Leave => {
                 self.queue.retain(|(_, id)| *id != who);
                 self.holds.remove(&who);
@@ -159,7 +177,7 @@ impl Node {
 
     pub(super) fn row(&self, rules: Rules, who: usize) -> Row {
         let part = self.holds.get(&who);
-        let others = self.holds.iter().filter(|(id, part)| **id != who && (rules.moves || part.score == 0));
+        let others = self.holds.iter().filter(|(id, part)| **id != who && (rules.moves || part.is_firm()));
         let granted = part
             .and_then(|part| FencingToken::new(part.token).map(|token| Granted { token, slot: part.slot }));
         let base = row::Row { granted, ..row::Row::default() };
@@ -170,6 +188,7 @@ impl Node {
             behind: part.is_some_and(|part| part.behind),
             taken: others.map(|(_, part)| part.slot.unwrap_or(0)).collect(),
             fence: self.fence,
+            assured: part.is_some_and(|part| part.assured),
         }
     }
 }

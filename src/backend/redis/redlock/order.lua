@@ -10,14 +10,18 @@ for n = 1, names do
     -- One that holds a majority has its place; this has come late.
     if at and at ~= '0' then redis.call('ZADD', key, score, id) end
   end
+  local own = redis.call('ZSCORE', queue, id)
   if newest ~= '0' and redis.call('EXISTS', claim_key(n)) == 1 then
     redis.call('HSET', claim_key(n), 'newest', rank, 'who', by)
-    for _, who in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+    local waiting = redis.call('ZRANGE', queue, 0, -1, 'WITHSCORES')
+    for i = 1, #waiting, 2 do
+      local who = waiting[i]
       local c = redis.call('HMGET', claim_of(n, who), 'newest', 'who')
-      if who ~= id and c[1] then
+      -- One that holds a majority and waits here alone is no waiter.
+      if who ~= id and c[1] and waiting[i + 1] ~= '0' then
         if tonumber(c[1]) < tonumber(rank) then
           remove(n, who, 'superseded', by)
-        elseif c[1] ~= '0' and redis.call('ZSCORE', queue, id) then
+        elseif c[1] ~= '0' and own and own ~= '0' then
           remove(n, id, 'superseded', c[2])
         end
       end

@@ -38,7 +38,8 @@ local function grant(n, who, score, mode, used)
   end
 end
 
--- With slots the door: while somebody is here who is not known to hold a majority, nobody else gets in but who does.
+-- With slots the door: while somebody is here of whom it is not known that a majority gave it the name, nobody else gets
+-- in but who holds.
 local function may_hold(mode, score, value, here)
   if mode == 'exclusive' then return here.kept == 0 and not value end
   if value and value ~= proof(mode) then return false end
@@ -47,17 +48,18 @@ local function may_hold(mode, score, value, here)
 end
 
 -- Who holds here, after those that are gone have been taken out: how many, their kind, the longest life among them,
--- who has which slot, who has none yet, and whether one of them is not known to hold a majority.
+-- who has which slot, who has none yet, and whether of one of them it is not known that a majority gave it the name.
 local function holders(n, value)
   local here = { kept = 0, kind = false, longest = 0, used = {}, bare = {}, open = false, firm = {} }
   local found = redis.call('ZRANGE', holders_key(n), 0, -1, 'WITHSCORES')
   for i = 1, #found, 2 do
     local who, key = found[i], claim_of(n, found[i])
-    local c = redis.call('HMGET', key, 'mode', 'slot', 'gone')
+    local c = redis.call('HMGET', key, 'mode', 'slot', 'gone', 'token', 'assured')
     if not c[3] and value == proof(c[1] or 'exclusive', who) then
       here.kept, here.kind = here.kept + 1, c[1] or 'exclusive'
       if c[2] then here.used[c[2]] = who else here.bare[#here.bare + 1] = who end
-      if found[i + 1] == '0' then here.firm[who] = c[2] or '0' else here.open = true end
+      local firm = found[i + 1] == '0' or (c[4] and c[4] == c[5])
+      if firm then here.firm[who] = c[2] or '0' else here.open = true end
       if here.kind ~= 'exclusive' then here.longest = math.max(here.longest, redis.call('PTTL', key)) end
     else
       redis.call('ZREM', holders_key(n), who)
@@ -126,7 +128,7 @@ local function give_back(n, token, wish)
   if not score or redis.call('HGET', key, 'token') ~= token then return end
   redis.call('ZREM', holds, id)
   redis.call('ZADD', queue_key(n), score, id)
-  redis.call('HDEL', key, 'token', 'slot', 'held', 'behind', 'wish')
+  redis.call('HDEL', key, 'token', 'slot', 'held', 'behind', 'wish', 'assured')
   if wish ~= '' then redis.call('HSET', key, 'wish', wish) end
   if value_of(n) == id then redis.call('DEL', lock_key(n)) end
 end
@@ -157,25 +159,26 @@ end
 
 -- How the claim stands in one queue of this node.
 local function standing(n)
-  local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top', 'behind')
+  local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top', 'behind', 'assured')
   local mode, token, gone = c[1], c[2], c[4]
   local value = value_of(n)
   if not gone and not mode then gone = 'missing' end
   if not gone and token and value ~= proof(mode, id) then gone = 'lost' end
   local row = { token, c[3], gone, c[5], c[6], c[7], value }
-  for part = 8, 18 do row[part] = false end
+  for part = 8, 19 do row[part] = false end
   row[18] = redis.call('HGET', counters_key(n), 'fence')
   if gone then return row end
   row[15] = redis.call('ZSCORE', token and holders_key(n) or queue_key(n), id)
   row[16] = c[8]
   if string.sub(mode, 1, 6) == 'slots:' then
-    -- Of those who hold a majority; 0 is one whose slot another has here.
+    -- Of those whom a majority gave one; 0 is one whose slot another has here.
     local taken = {}
     for who, slot in pairs(holders(n, value).firm) do
       if who ~= id then taken[#taken + 1] = slot end
     end
     row[17] = table.concat(taken, ',')
   end
+  row[19] = token and c[9] == token and '1'
   if token then
     row[8], row[9] = 0, redis.call('PTTL', claim_key(n))
     return row

@@ -6,7 +6,8 @@ use super::core::{Aim, Core, Inner};
 use super::majority;
 use super::node_claim::{NodeClaim, Phase};
 use super::reply::Row;
-use super::script::{ADJUST, CONFIRM, LOOK, ORDER};
+use super::script::{ADJUST, ASSURE, CONFIRM, LOOK, ORDER};
+use super::want::Want;
 use crate::backend::claim_state::{POLL, SHORT_HOLD};
 use crate::backend::redis::connection::{Connection, any_notified};
 use crate::backend::redis::script::Step;
@@ -44,26 +45,36 @@ impl Core {
         {
             if !won.firm {
                 let steps = self.told(&mut inner, |core, node_claim| {
-                    core.confirmation(node_claim, &won.names, hint, true)
+                    core.confirmation(node_claim, &won.given, hint, true)
                 });
                 return if steps.iter().any(Option::is_some) { Plan::Confirm(steps) } else { Plan::Nothing };
             }
             self.publisher.prove(won.counts_from);
-            inner.grant = Some(Grant { names: won.names, counts_from: won.counts_from });
+            inner.grant = Some(Grant { names: won.given, counts_from: won.counts_from });
             drop(inner);
             self.learnt();
             inner = self.inner();
         }
         let steps = match inner.grant.clone() {
-            // With slots nobody else gets into a node before it knows that this is a hold.
-            Some(grant) if thorough || matches!(self.mode, Mode::Slots(_)) => self
-                .told(&mut inner, |core, node_claim| {
-                    core.confirmation(node_claim, &grant.names, hint, thorough)
-                }),
+            Some(grant) if thorough || self.is_told_of_at_once() => {
+                self.told(&mut inner, |core, node_claim| {
+                    core.confirmation(node_claim, &grant.names, hint, thorough || core.supersedes())
+                })
+            }
             Some(_) => return Plan::Nothing,
             None => return self.make_way(&mut inner, now, hint),
         };
         if steps.iter().any(Option::is_some) { Plan::Aside(steps) } else { Plan::Nothing }
+    }
+
+    /// Whether nodes have to know of a hold soon: with slots nobody else gets in before, and what waits at a node and can be
+    /// superseded is taken out there by a newer one.
+    fn is_told_of_at_once(&self) -> bool {
+        matches!(self.mode, Mode::Slots(_)) || self.supersedes()
+    }
+
+    fn supersedes(&self) -> bool {
+        self.newcomer[1] != "0"
     }
 
     /// What the node claims that can be told are told, by `make`.
@@ -113,12 +124,12 @@ impl Core {
         Some(self.step(&CONFIRM, hint, &words))
     }
 
-    /// Without a majority: everywhere the same place in the queue; everything goes back for which somebody waits who comes
-    /// first; and of slots that differ those go back that are not the one to be had everywhere.
+    /// Without a majority for all names: everywhere the same place in the queue; everything goes back for which somebody waits
+    /// who comes first; of slots that differ those go back that are not the one to be had everywhere; and where a majority
+    /// gave a slot the nodes are told, so that nobody waits there until the others are to be had as well.
     fn make_way(&self, inner: &mut Inner, now: Moment, hint: u64) -> Plan {
-        let names = 0..self.names.len();
-        let wanted: Vec<Option<u32>> =
-            names.map(|n| majority::slot_to_want(&inner.node_claims, n, self.mode, now)).collect();
+        let want = |n| Want::of(&inner.node_claims, n, self.mode, self.ttl, now);
+        let wants: Vec<Want> = (0..self.names.len()).map(want).collect();
         let score = inner.score;
         let steps = self.told(inner, |core, node_claim| {
             let other = |row: &Row| row.score.is_some_and(|at| at != 0 && Some(at) != score);
@@ -127,7 +138,9 @@ impl Core {
                     let [by, newest] = core.newcomer.clone();
                     Some(core.step(&ORDER, hint, &[score.to_string(), by, newest]))
                 }
-                _ => core.giving_back(node_claim, &wanted, hint),
+                _ => core
+                    .giving_back(node_claim, &wants, hint)
+                    .or_else(|| core.assurance(node_claim, &wants, hint)),
             }
         });
         if steps.iter().any(Option::is_some) {
@@ -135,9 +148,10 @@ impl Core {
         }
         if matches!(self.mode, Mode::Slots(_)) {
             // Nobody tells of slots that others leave.
-            for node_claim in
-                inner.node_claims.iter_mut().filter(|node_claim| node_claim.present(0).is_some())
-            {
+            let looks_for_one = |node_claim: &&mut NodeClaim| {
+                wants.iter().enumerate().any(|(n, want)| !want.won && node_claim.present(n).is_some())
+            };
+            for node_claim in inner.node_claims.iter_mut().filter(looks_for_one) {
                 node_claim.look_at = node_claim.look_at.min(now + POLL);
             }
         }
@@ -146,16 +160,11 @@ impl Core {
 
     /// What gives back what the claim should not have at that node claim; it counts no more from now on. Asked for again for as
     /// long as it is there.
-    fn giving_back(&self, node_claim: &mut NodeClaim, wanted: &[Option<u32>], hint: u64) -> Option<Step> {
-        let mut words = Vec::with_capacity(wanted.len() * 2);
-        for (n, wanted) in wanted.iter().enumerate() {
-            let row = &node_claim.rows[n];
-            let wish = wanted.filter(|slot| !row.taken.contains(slot));
-            let goes = |given: &Granted| {
-                let other = wish.is_some_and(|slot| given.slot != Some(slot));
-                row.behind || other || node_claim.present(n).is_none()
-            };
-            let given = row.granted().filter(goes);
+    fn giving_back(&self, node_claim: &mut NodeClaim, wants: &[Want], hint: u64) -> Option<Step> {
+        let mut words = Vec::with_capacity(wants.len() * 2);
+        for (n, want) in wants.iter().enumerate() {
+            let wish = want.wish(&node_claim.rows[n]);
+            let given = want.goes_back(node_claim, n);
             words.push(given.map_or_else(String::new, |given| given.token.to_string()));
             words.push(wish.map_or_else(String::new, |slot| slot.to_string()));
             if let Some(given) = given {
@@ -164,6 +173,15 @@ impl Core {
         }
         let any = words.iter().step_by(2).any(|token| !token.is_empty());
         any.then(|| self.step(&ADJUST, hint, &words))
+    }
+
+    /// What tells a node that what it gave is a part of what a majority gave, if it does not know.
+    fn assurance(&self, node_claim: &NodeClaim, wants: &[Want], hint: u64) -> Option<Step> {
+        let token = |(n, want): (usize, &Want)| {
+            want.to_assure(node_claim, n).map_or_else(String::new, |given| given.token.to_string())
+        };
+        let words: Vec<String> = wants.iter().enumerate().map(token).collect();
+        words.iter().any(|token| !token.is_empty()).then(|| self.step(&ASSURE, hint, &words))
     }
 
     /// Does what there is to do about what was learnt, by `until`.

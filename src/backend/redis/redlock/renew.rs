@@ -79,7 +79,7 @@ mod tests {
         let row = |slot: &Option<u32>| {
             let granted = FencingToken::new(7).map(|token| Granted { token, slot: *slot });
             let base = row::Row { granted, ..row::Row::default() };
-            Row { base, score: Some(0), behind: false, taken: Vec::new(), fence: 7 }
+            Row { base, score: Some(0), fence: 7, ..Row::default() }
         };
         let rows = slots.unwrap_or_default().iter().map(row).collect();
         let uptime = Duration::from_secs(uptime);

@@ -13,16 +13,18 @@ use crate::backend::redis::row;
 use crate::lock::{Granted, Mode};
 
 /// One queue's row of `position` in `quorum.lua`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Row {
     pub(super) base: row::Row,
     pub(super) score: Option<u64>,
     /// Whether somebody who comes first waits for what it has here.
     pub(super) behind: bool,
-    /// The slots here of those others who are known to hold a majority; 0 is one who has none here.
+    /// The slots here of those others to whom, as is known here, a majority gave one; 0 is one who has none here.
     pub(super) taken: Vec<u32>,
     /// The highest token that the node knows for the name: it gives no lower one.
     pub(super) fence: u64,
+    /// Whether the node knows that what it gave is a part of what a majority gave.
+    pub(super) assured: bool,
 }
 
 impl Row {
@@ -37,6 +39,7 @@ impl Row {
             behind: at(15).is_some(),
             taken: taken.split(',').filter_map(|slot| slot.parse().ok()).collect(),
             fence: at(17).and_then(|fence| fence.parse().ok()).unwrap_or(0),
+            assured: at(18).is_some(),
         })
     }
 

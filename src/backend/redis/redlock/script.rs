@@ -12,24 +12,26 @@ macro_rules! on_queues {
 }
 
 pub(super) static ENTER: Script =
-    Script::entering("05dcf9c266eb29f2597c21e32a9f7a947d021f61", on_queues!("enter.lua"));
+    Script::entering("c3f092fe359c952df7dccdcab5633ca3a0bde4aa", on_queues!("enter.lua"));
 pub(super) static ORDER: Script =
-    Script::new("2c4a0fa132ffa68bc28877a0f0c78b0e541a073f", on_queues!("order.lua"));
+    Script::new("4c097c826d93b524ecc68d4d8bbcd38c28be44bd", on_queues!("order.lua"));
 pub(super) static ADJUST: Script =
-    Script::new("c78dfde4eae50aa5b365ce6349c2de4cfa89961c", on_queues!("adjust.lua"));
+    Script::new("75cd6d18e99a2c34f38e042dac156ea24a6d3044", on_queues!("adjust.lua"));
 pub(super) static CONFIRM: Script =
-    Script::new("8f79897c0df518674c3c101bd1efd5d5a911608a", on_queues!("confirm.lua"));
+    Script::new("f924b696380a77bcd4f4e264990d76055d277e89", on_queues!("confirm.lua"));
+pub(super) static ASSURE: Script =
+    Script::new("62c0c40750bc2183600207a1cf835403317fb250", on_queues!("assure.lua"));
 pub(super) static LOOK: Script =
-    Script::new("cfad04e5f6eebb89b0084f60c5e0d9857dbe4107", on_queues!("look.lua"));
+    Script::new("6be140f31aabe1e0d82cc05092a591f66dd10b9c", on_queues!("look.lua"));
 pub(super) static RENEW: Script =
-    Script::new("9eb5e0039da780d9247631c8e969a17c17b697a8", on_queues!("renew.lua"));
+    Script::new("8a585ef4873a81e716366767d59e6c3b858e18ef", on_queues!("renew.lua"));
 pub(super) static LEAVE: Script =
-    Script::leaving("e3d651d692d4f15f5ff781fedd9ee37b57318e88", on_queues!("../success.lua", "leave.lua"));
+    Script::leaving("a75861625e5cfc0731d44cf76f6afa8ddb8ed0eb", on_queues!("../success.lua", "leave.lua"));
 pub(super) static PUBLISH: Script =
-    Script::new("7bb073a980bc54cfac75fef1d13be2a0096d9b8e", on_queues!("../publish.lua"));
+    Script::new("b1b51d401fd8555cc1d9e14ea157cf9cbc336938", on_queues!("../publish.lua"));
 pub(super) static EVICT: Script = Script::in_full(on_queues!("../evict.lua"));
 pub(super) static EVICT_FOREIGN: Script = Script::new(
-    "b0d864c9ff6eb579d4f9dde40b5d7529e6d3b49c",
+    "8a3a6088a7a74fd6bdd9f24087fc5030bfbba94c",
     on_queues!("../foreign.lua", "../evict_foreign.lua"),
 );
 pub(super) static INSPECT: Script =
@@ -46,6 +48,7 @@ mod tests {
             &ORDER,
             &ADJUST,
             &CONFIRM,
+            &ASSURE,
             &LOOK,
             &RENEW,
             &LEAVE,
