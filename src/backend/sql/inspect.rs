@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use super::dialect::{Row, Sets, unstored};
+use super::dialect::{Dialect, NOTE, Row, Sets, stored, unstored};
 use super::position::{length, quoted};
 use super::service::Service;
-use super::steps;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::queue::held;
@@ -30,6 +29,23 @@ pub(super) struct QueueEntry {
 /// Queues by name.
 pub(super) type Queues = BTreeMap<LockName, Vec<QueueEntry>>;
 
+/// The columns of an entry that is shown; [`QueueEntry`] reads them.
+const ENTRY: &str =
+    "c.name, c.mode, c.claim, c.about, c.label, c.fence, c.slot, c.held, c.since, c.lease_until";
+
+/// The batch that reads the living entries of one queue, or with `None` of all queues; changes nothing.
+pub(super) fn question(dialect: &dyn Dialect, name: Option<&LockName>) -> String {
+    let (claims, now) = (&dialect.tables().claim, dialect.now());
+    // Those of one lock are no notes.
+    let only = match name {
+        Some(name) => format!("c.name = {}", dialect.text(&stored(name))),
+        None => format!("c.name < '{NOTE}'"),
+    };
+    format!(
+        "SELECT {ENTRY} - {now} FROM {claims} c WHERE {only} AND c.lease_until > {now} ORDER BY c.name, c.seq;"
+    )
+}
+
 pub(super) fn queues(sets: &Sets) -> FaultResult<Queues> {
     let mut queues = Queues::new();
     for row in sets.iter().flatten() {
@@ -44,13 +60,13 @@ pub(super) fn queues(sets: &Sets) -> FaultResult<Queues> {
 
 /// All queues, as they are at one moment.
 pub(super) async fn all(service: &Service, deadline: Moment) -> FaultResult<Queues> {
-    let answer = service.read(deadline, &steps::queue(&*service.dialect, None)).await?;
+    let answer = service.read(deadline, &question(&*service.dialect, None)).await?;
     answer.map_or_else(|| Ok(Queues::new()), |answer| queues(&answer.sets))
 }
 
 /// The status of one queue.
 pub(super) async fn one(service: &Service, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
-    let answer = service.read(deadline, &steps::queue(&*service.dialect, Some(name))).await?;
+    let answer = service.read(deadline, &question(&*service.dialect, Some(name))).await?;
     answer.map_or_else(|| Ok(status(name, &[])), |answer| Ok(status_of(name, &queues(&answer.sets)?)))
 }
 

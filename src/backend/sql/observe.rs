@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::dialect::Session;
 use super::inspect;
 use super::service::Service;
-use super::steps;
 use crate::backend::claim_state::POLL;
 use crate::backend::fault::{FaultResult, Retry};
 use crate::backend::observe::{LOOK, Watched, first_expiry};
@@ -53,7 +52,7 @@ impl Watched for WatchedQueue {
         let deadline = self.service.clock.now() + LOOK;
         let told_by = self.told_by(name, deadline).await?;
         self.notified = None;
-        let question = steps::queue(&*self.service.dialect, Some(name));
+        let question = inspect::question(&*self.service.dialect, Some(name));
         let Some(answer) = self.service.read(deadline, &question).await? else {
             return Ok(inspect::status_of(name, &inspect::Queues::new()));
         };

@@ -7,7 +7,7 @@ use super::dialect::Session;
 use super::inspect;
 use super::position::Position;
 use super::service::{Patience, Service};
-use super::steps::{self, Steps};
+use super::steps::Steps;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, LockName, Moment};
 
@@ -18,7 +18,8 @@ pub(super) async fn renew(
     id: ClaimId,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let Some(answer) = service.read(deadline, &steps::queue(&*service.dialect, Some(name))).await? else {
+    let Some(answer) = service.read(deadline, &inspect::question(&*service.dialect, Some(name))).await?
+    else {
         return Ok(false);
     };
     let queues = inspect::queues(&answer.sets)?;

@@ -375,23 +375,6 @@ pub(super) fn has_left(sets: &Sets) -> bool {
     sets.iter().flatten().any(|row| row.first().is_some_and(|text| text.as_deref() == Some(LEFT)))
 }
 
-/// The columns of an entry that is shown; [`super::inspect::QueueEntry`] reads them.
-const ENTRY: &str =
-    "c.name, c.mode, c.claim, c.about, c.label, c.fence, c.slot, c.held, c.since, c.lease_until";
-
-/// The living entries of one queue, or with `None` of all queues; changes nothing.
-pub(super) fn queue(dialect: &dyn Dialect, name: Option<&LockName>) -> String {
-    let (claims, now) = (&dialect.tables().claim, dialect.now());
-    // Those of one lock are no notes.
-    let only = match name {
-        Some(name) => format!("c.name = {}", dialect.text(&stored(name))),
-        None => format!("c.name < '{NOTE}'"),
-    };
-    format!(
-        "SELECT {ENTRY} - {now} FROM {claims} c WHERE {only} AND c.lease_until > {now} ORDER BY c.name, c.seq;"
-    )
-}
-
 /// The time now, and when the last successful run acquired.
 pub(super) fn last_success(dialect: &dyn Dialect, name: &LockName) -> String {
     let (locks, name) = (&dialect.tables().lock, dialect.text(&stored(name)));
