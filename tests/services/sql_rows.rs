@@ -94,3 +94,66 @@ fn whoever_comes_after_the_row_of_a_lock_was_deleted_comes_after_those_who_stand
     both.await_start();
     both.release().silently(0);
 }
+
+/// What is refused makes no row that another could count on.
+#[test]
+fn whoever_is_refused_leaves_no_row_of_a_lock_for_those_who_come_after() {
+    let database = Database::start();
+    let env = database.env();
+    let prefix = env.service().prefix.clone().expect("a prefix");
+    for name in ["a", "b"] {
+        for _ in 0..5 {
+            env.finish(&mut env.run(["-q", "--name", name, "--", "true"])).silently(0);
+        }
+    }
+    let (holder, other) = (env.held(&["-q", "--name", "a"]), env.held(&["-q", "--slots", "3", "--name", "b"]));
+    // Of another kind than those who stand there, or than those of another of its names.
+    for refused in [&["--slots", "3", "--name", "a"][..], &["--name", "a", "--name", "b"]] {
+        database.ask(&format!("DELETE FROM {prefix}lock WHERE name = 'a'"));
+        let ended = env.finish(env.run(["-q", "--try"]).args(refused).args(["--", "true"]));
+        assert_eq!(ended.code(), Some(64), "{refused:?}: {}", ended.err);
+        env.assert_busy("a");
+    }
+    let mut waiter = env.hold(&["-q", "--name", "a"]);
+    env.await_waiters("a", 1);
+    assert!(!waiter.has_started());
+    let before = holder.token();
+    holder.release().silently(0);
+    waiter.await_start();
+    assert!(waiter.token() > before, "{} after {before}", waiter.token());
+    waiter.release().silently(0);
+    other.release().silently(0);
+}
+
+#[test]
+fn numbers_go_on_after_a_hold_that_expired_when_the_row_of_its_lock_was_gone() {
+    let database = Database::start();
+    let env = database.env();
+    let prefix = env.service().prefix.clone().expect("a prefix");
+    env.finish(&mut env.run(["-q", "--name", "b", "--", "true"])).silently(0);
+    database.ask(&format!(
+        "INSERT INTO {prefix}claim (name, seq, claim, mode, kind, since, lease_until, about, newest, nested, fence) \
+         VALUES ('a', 41, '{}', 'exclusive', '', 0, 1, '{{}}', 0, 0, 42)",
+        "7".repeat(32)
+    ));
+    let holder = env.held(&["-q", "--name", "a"]);
+    assert!(holder.token() > 42, "{}", holder.token());
+    holder.release().silently(0);
+}
+
+/// Whether somebody stands there is asked of each name.
+#[test]
+fn a_name_that_nobody_had_is_new_also_beside_one_that_is_busy() {
+    let database = Database::start();
+    let env = database.env();
+    let prefix = env.service().prefix.clone().expect("a prefix");
+    let holder = env.held(&["-q", "--name", "a"]);
+    let mut both = env.hold(&["-q", "--name", "a", "--name", "never-had"]);
+    env.await_waiters("a", 1);
+    // Whoever has its row restored counts it up twice.
+    let counted = database.ask(&format!("SELECT seq FROM {prefix}claim WHERE name = 'never-had'"));
+    assert_eq!(counted.trim(), "1");
+    holder.release().silently(0);
+    both.await_start();
+    both.release().silently(0);
+}

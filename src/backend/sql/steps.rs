@@ -56,7 +56,11 @@ impl<'a> Steps<'a> {
 
     /// Begins, and locks and cleans the queues.
     fn begin(&self) -> String {
-        self.begin_with(|lock| self.dialect.bump(lock, None))
+        let mut sql = self.begin_with(|lock| self.dialect.bump(lock, None));
+        for lock in &self.locks {
+            sql.push_str(&self.clean(lock, "lease_until"));
+        }
+        sql
     }
 
     fn begin_with(&self, count: impl Fn(&str) -> String) -> String {
@@ -64,23 +68,30 @@ impl<'a> Steps<'a> {
         for lock in &self.locks {
             sql.push_str(&count(lock));
         }
-        for lock in &self.locks {
-            self.clean(&mut sql, lock);
-        }
         sql
     }
 
-    fn clean(&self, sql: &mut String, lock: &str) {
+    /// Deletes the entries of one queue that have expired, of which each ends at `until`.
+    fn clean(&self, lock: &str, until: &str) -> String {
         let (claims, now) = (&self.dialect.tables().claim, self.dialect.now());
-        let _ = write!(sql, "DELETE FROM {claims} WHERE name = {lock} AND lease_until <= {now};");
+        format!("DELETE FROM {claims} WHERE name = {lock} AND {until} <= {now};")
+    }
+
+    /// Makes or counts up the row of one lock, and cleans its queue. What stands in the queue was counted before; if it was not,
+    /// somebody has deleted the row, and this fails: out of range, in any mode of any server.
+    fn make(&self, lock: &str) -> String {
+        let (made, far) = (self.dialect.made(lock), i64::MAX);
+        let until =
+            format!("CASE WHEN COALESCE(fence, seq) >= {made} THEN lease_until + {far} ELSE lease_until END");
+        self.dialect.make(lock) + &self.clean(lock, &until)
     }
 
     /// Joins the queues at the end; holds at once if nobody else is in any of them. If it stands there already, since an
     /// answer was lost, it gets another ttl. Ends with a row for each lock whose queue it is in, which
     /// [`super::position::Position::own`] reads: how those ahead stand is asked by whoever has to wait. Fails, so that
-    /// [`Steps::restore`] helps, if the row of a lock has just been made and somebody is in a queue already.
+    /// [`Steps::restore`] helps, if somebody has deleted the row of a lock whose queue is not empty.
     pub(super) fn enter(&self, request: &Request) -> String {
-        let mut sql = self.begin_with(|lock| self.dialect.make(lock));
+        let mut sql = self.begin_with(|lock| self.make(lock));
         sql.push_str(&self.dialect.arrive(self.id));
         if request.takes_places() {
             self.supersede(&mut sql, request);
@@ -91,7 +102,8 @@ impl<'a> Steps<'a> {
         sql
     }
 
-    /// Makes the rows of the locks where somebody has deleted them, such that numbers go on after those in the queues.
+    /// Makes the rows of the locks where somebody has deleted them, such that numbers go on after those in the queues, also
+    /// after those of the expired.
     pub(super) fn restore(&self) -> String {
         let mut sql = self.begin_with(|lock| self.dialect.make(lock));
         let tables = self.dialect.tables();
@@ -128,15 +140,12 @@ impl<'a> Steps<'a> {
             Mode::Slots(_) => "CASE WHEN o.queues = 0 THEN 1 END",
             Mode::Exclusive | Mode::Shared => "NULL",
         };
-        // A row that has just been made, of a queue that is older, was deleted by somebody: out of range, in any mode of any server.
-        let place =
-            format!("CASE WHEN l.fence = 1 AND o.queues > 0 THEN l.fence + {} ELSE l.fence END", i64::MAX);
         // Any other one of each queue shows the kind of all in it, and whether there is any.
         let _ = write!(
             sql,
             "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, nested, \
              fence, held, slot) \
-             SELECT l.name, {place}, {claim}, {mode}, {kind}, n.now, n.now + {ttl}, {record}, {newest}, {nested}, \
+             SELECT l.name, l.fence, {claim}, {mode}, {kind}, n.now, n.now + {ttl}, {record}, {newest}, {nested}, \
              CASE WHEN o.queues = 0 THEN l.fence END, CASE WHEN o.queues = 0 THEN n.now END, {slot} \
              FROM {locks} l CROSS JOIN (SELECT {now} AS now) n CROSS JOIN \
              (SELECT COUNT(p.kind) AS queues, COUNT(NULLIF(p.kind, {kind})) AS of_other_kinds FROM \
