@@ -25,6 +25,7 @@ cases![
     c01_several_names_in_opposite_orders_never_deadlock[],
     c01_several_names_share[],
     c01_several_names_with_slots_have_one_place_on_each[],
+    c01_several_names_with_slots_wait_with_one_place_on_each[PlaceOnEach],
     c01_several_names_with_slots_in_opposite_orders_never_deadlock[],
 ];
 
@@ -300,8 +301,28 @@ fn with_slots(request: Request, n: u32) -> Request {
     Request { mode: slots(n), ..request }
 }
 
-/// One that waits for another name has its place here, and is in nobody's way to the others.
+/// Those who came while it waited for another name get what is left beside it.
 async fn c01_several_names_with_slots_have_one_place_on_each(b: Bench) {
+    let (x, y) = (b.name("x"), b.name("y"));
+    let on_x = b.hold(b.ask_as(&x, slots(2))).await;
+    let _also_on_x = b.hold(b.ask_as(&x, slots(2))).await;
+    let both = b.enter(with_slots(b.ask_all(&[x, y.clone()]), 2)).await;
+    both.waits().await;
+    let on_y = b.enter(b.ask_as(&y, slots(2))).await;
+    both.waits().await;
+    on_x.leave().await;
+    let slot = both.held().await.names[1].slot;
+    assert_ne!(on_y.held().await.names[0].slot, slot);
+    let third = b.enter(b.ask_as(&y, slots(2))).await;
+    third.waits().await;
+    both.still_holds().await;
+    on_y.still_holds().await;
+    both.leave().await;
+    third.held().await;
+}
+
+/// One that waits for another name has its place here, and is in nobody's way to the others.
+async fn c01_several_names_with_slots_wait_with_one_place_on_each(b: Bench) {
     let (x, y) = (b.name("x"), b.name("y"));
     let on_x = b.hold(b.ask_as(&x, slots(2))).await;
     let _also_on_x = b.hold(b.ask_as(&x, slots(2))).await;

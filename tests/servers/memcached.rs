@@ -33,6 +33,7 @@ pub(crate) static KIND: Kind = Kind {
     facts: Facts {
         lacks: &[
             (Need::AtomicNames, "each lock is an item of its own, and no step changes several"),
+            (Need::PlaceOnEach, "names are taken one after another"),
             (Need::Restart, "memcached keeps nothing over a restart"),
         ],
         abandoned_bound: Duration::from_secs(5),

@@ -21,6 +21,8 @@ pub(crate) enum Need {
     Ordered,
     /// Several names enter in one step.
     AtomicNames,
+    /// Who waits for one name has its place on the others.
+    PlaceOnEach,
     /// It can be made to accept and answer nothing for a while.
     Freeze,
     /// It can be restarted, and keeps its data.
@@ -39,10 +41,11 @@ pub(crate) enum Need {
 
 impl Need {
     /// Every need.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Leased,
         Self::Ordered,
         Self::AtomicNames,
+        Self::PlaceOnEach,
         Self::Freeze,
         Self::Restart,
         Self::Sever,
