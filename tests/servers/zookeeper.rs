@@ -277,6 +277,7 @@ pub(crate) struct Raw {
 
 const GET_DATA: i32 = 4;
 const GET_CHILDREN: i32 = 8;
+const CREATE: i32 = 1;
 const DELETE: i32 = 2;
 const CLOSE: i32 = -11;
 
@@ -346,6 +347,16 @@ impl Raw {
         // and one of eight.
         let at = body.len().checked_sub(24).filter(|_| error == 0)?;
         Some(i64::from_be_bytes(body[at..at + 8].try_into().expect("eight")))
+    }
+
+    /// Makes a node that everybody may use, with `stem` and a number as its path; `None` where there is no folder.
+    pub(crate) fn create(&mut self, stem: &str) -> Option<String> {
+        let (no_data, all, sequential) = (0i32.to_be_bytes(), 31i32.to_be_bytes(), 2i32.to_be_bytes());
+        let one = 1i32.to_be_bytes();
+        let entry = [&all[..], &string("world"), &string("anyone")].concat();
+        let (error, body) =
+            self.ask(CREATE, &[&string(stem)[..], &no_data, &one, &entry, &sequential].concat());
+        (error == 0).then(|| String::from_utf8(body[4..].to_vec()).expect("UTF-8"))
     }
 
     /// Removes the node at `path`.

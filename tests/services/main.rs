@@ -34,6 +34,7 @@ mod zookeeper;
 mod zookeeper_cut;
 mod zookeeper_grant;
 mod zookeeper_kinds;
+mod zookeeper_names;
 mod zookeeper_watch;
 
 #[path = "../servers/mod.rs"]

@@ -25,7 +25,7 @@ fn service(test: &str, prefix: Option<&str>) -> Service {
 }
 
 /// With a prefix slots are those of Curator's semaphore too.
-fn envs(test: &str) -> [TestEnv; 2] {
+pub(super) fn envs(test: &str) -> [TestEnv; 2] {
     [None, Some("/raw/")].map(|prefix| TestEnv::on(service(test, prefix)))
 }
 

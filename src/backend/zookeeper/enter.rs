@@ -6,6 +6,7 @@ use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, Mu
 
 use super::ensemble::Ensemble;
 use super::fault::{Fault, FaultResult, is_ambiguous, is_over};
+use super::follow::Settled;
 use super::grants::Grants;
 use super::node::{Node, Part, stem};
 use super::note::{Note, called, token};
@@ -92,21 +93,23 @@ pub(super) async fn enter(
     let shared = Shared::new(Arc::clone(ensemble), request.clone(), client.clone(), own, proofs);
     shared.set_memory(memory);
     let mut position = position::stand(&shared, &snapshots);
-    if !position.is_free() {
-        if request.takes_places() && evict::supersede(ensemble, client, &shared.own()).await? {
-            position = position::look(&shared, client).await?;
-        }
-        if !request.ancestors.is_empty() {
-            deadlock::search(ensemble, client, request, &shared.own()).await?;
-        }
+    if !position.is_free()
+        && request.takes_places()
+        && evict::supersede(ensemble, client, &shared.own()).await?
+    {
+        position = position::look(&shared, client).await?;
     }
-    let position = match follow::settle(&shared, client, position).await {
-        Ok(position) => Some(position),
+    let settled = match follow::settle(&shared, client, position).await {
+        Ok(settled) => Some(settled),
         // It stands in the queue; how, is asked again of the next connection.
         Err(Fault::Service(error)) if is_ambiguous(&error) => None,
         Err(fault) => return Err(fault),
     };
-    follow::start(&shared, client, position, grants);
+    let waits = settled.as_ref().is_none_or(|settled| matches!(settled, Settled::Waits(_)));
+    if waits && !request.ancestors.is_empty() {
+        deadlock::search(ensemble, client, request, &shared.own()).await?;
+    }
+    follow::start(&shared, client, settled, grants);
     Ok(shared)
 }
 

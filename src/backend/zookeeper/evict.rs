@@ -47,12 +47,21 @@ struct Target {
     waits: Option<Waits>,
 }
 
+impl Target {
+    /// In which version alone the node at `path` may be removed: of the record that says which slot it has, or else one that
+    /// it takes meanwhile would stay.
+    fn version(&self, path: &str) -> Option<i32> {
+        let says_slot = matches!(self.seen.place.mode(), Mode::Slots(_)) && path == self.seen.record_path();
+        says_slot.then_some(self.seen.stat.version)
+    }
+}
+
 /// What keeps an entry from holding.
 enum Waits {
     /// The node of an entry that must end before it is there.
     Behind(String),
-    /// The record, which would say which slot it has, is still of this version.
-    WithoutSlot(String, i32),
+    /// Its record says no slot.
+    WithoutSlot,
 }
 
 /// Finds the entry of `id` in the queue of `name`.
@@ -76,7 +85,7 @@ async fn find(
     let slot = note.as_ref().and_then(|note| note.slot);
     let waits = match place.mode() {
         Mode::Slots(_) if slot.is_some() => None,
-        Mode::Slots(_) => Some(Waits::WithoutSlot(record, stat.version)),
+        Mode::Slots(_) => Some(Waits::WithoutSlot),
         _ => queue::blockers(&snapshot.queue.modes(), index)
             .last()
             .map(|at| Waits::Behind(format!("{queue}/{}", snapshot.queue.entries[*at].watched().name))),
@@ -142,12 +151,15 @@ async fn remove(
             // In one step with the removal, or it might hold by then.
             match targets.iter().find_map(|target| target.waits.as_ref()) {
                 Some(Waits::Behind(path)) => step.add_check_version(path, -1)?,
-                Some(Waits::WithoutSlot(path, version)) => step.add_check_version(path, *version)?,
+                // Its record is removed only as it was read.
+                Some(Waits::WithoutSlot) => {}
                 None => return Ok(false),
             }
         }
-        for path in targets.iter().flat_map(|target| &target.nodes) {
-            step.add_delete(path, None)?;
+        for target in &targets {
+            for path in &target.nodes {
+                step.add_delete(path, target.version(path))?;
+            }
         }
         if is_done(step).await? {
             return Ok(true);

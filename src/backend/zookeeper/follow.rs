@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::select_all;
 use tokio::time::Duration;
 use zookeeper_client::{Client, Error as ZkError, EventType};
 
@@ -25,27 +26,39 @@ const MARK_AFTER: Duration = Duration::from_secs(1);
 /// How many renewals fit into one ttl.
 pub(super) const RENEWALS: u32 = 4;
 
-/// Makes the state what `position` says, and returns what it is then: who is admitted may still have to wait for foreign
-/// clients of a semaphore.
-pub(super) async fn settle(shared: &Shared, client: &Client, position: Position) -> FaultResult<Position> {
-    match &position {
-        Position::Free => match slots::take(shared, client).await? {
-            Taken::All => shared.set_held(),
-            Taken::After(hint, first) => {
-                shared.set_waiting(1, first_entry(client, first.as_ref()).await?);
-                return Ok(Position::Blocked { ahead: 1, hint, first });
-            }
-            Taken::Gone => {
-                be_gone(shared, client).await;
-                return Ok(Position::Gone);
-            }
-        },
-        Position::Gone => be_gone(shared, client).await,
-        Position::Blocked { ahead, first, .. } => {
-            shared.set_waiting(*ahead, first_entry(client, first.as_ref()).await?);
+/// What a claim's position came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Settled {
+    /// It holds.
+    Holds,
+    /// It waits for one of these.
+    Waits(Vec<Hint>),
+    /// It is over.
+    Over,
+}
+
+/// Takes what `position` lets the claim have, and makes its state what it is then: who is admitted to a slot may still
+/// have to wait for it.
+pub(super) async fn settle(shared: &Shared, client: &Client, position: Position) -> FaultResult<Settled> {
+    let taken = match position {
+        Position::Free | Position::Partly => slots::take(shared, client).await?,
+        Position::Blocked(wait) => Taken::After(wait),
+        Position::Gone => Taken::Gone,
+    };
+    match taken {
+        Taken::All => {
+            shared.set_held();
+            Ok(Settled::Holds)
+        }
+        Taken::After(wait) => {
+            shared.set_waiting(wait.ahead, first_entry(client, wait.first.as_ref()).await?);
+            Ok(Settled::Waits(wait.hints))
+        }
+        Taken::Gone => {
+            be_gone(shared, client).await;
+            Ok(Settled::Over)
         }
     }
-    Ok(position)
 }
 
 async fn first_entry(client: &Client, path: Option<&String>) -> FaultResult<Option<Entry>> {
@@ -57,13 +70,13 @@ async fn first_entry(client: &Client, path: Option<&String>) -> FaultResult<Opti
     }))
 }
 
-/// Starts what looks after a claim until its session is closed. `position` is how it stands, if that is known.
-pub(super) fn start(shared: &Arc<Shared>, client: &Client, position: Option<Position>, grants: Grants) {
+/// Starts what looks after a claim until its session is closed. `settled` is how it stands, if that is known.
+pub(super) fn start(shared: &Arc<Shared>, client: &Client, settled: Option<Settled>, grants: Grants) {
     guard(shared, client, shared.own().iter().flat_map(Own::all));
     if !shared.publisher.holds() && !shared.publisher.has_ended() {
         let (each, client) = (Arc::clone(shared), client.clone());
         shared.spawn(async move {
-            wait_in_queue(&each, &client, position).await;
+            wait_in_queue(&each, &client, settled).await;
         });
     }
     let each = Arc::clone(shared);
@@ -117,45 +130,56 @@ async fn keep_grants(shared: &Shared, client: &Client, mut grants: Grants) {
 }
 
 /// Waits until the claim holds.
-async fn wait_in_queue(shared: &Arc<Shared>, client: &Client, first: Option<Position>) {
+async fn wait_in_queue(shared: &Arc<Shared>, client: &Client, first: Option<Settled>) {
     let begun = shared.ensemble.clock.now();
     let mut known = first;
     loop {
-        let position = match known.take() {
-            Some(position) => Ok(position),
-            None => match look(shared, client).await {
-                Ok(position) => settle(shared, client, position).await,
-                Err(fault) => Err(fault),
-            },
+        let settled = match known.take() {
+            Some(settled) => Ok(settled),
+            None => go_on(shared, client).await,
         };
-        match position {
-            Ok(Position::Free) => break,
-            Ok(Position::Blocked { hint, .. }) => changed(shared, client, &hint).await,
+        match settled {
+            Ok(Settled::Holds) => break,
+            Ok(Settled::Waits(hints)) => changed(shared, client, &hints).await,
             // What was asked of a connection that broke is asked again of the next one.
             Err(_) if connected(client).await => tokio::time::sleep(RETRY).await,
-            Ok(Position::Gone) | Err(_) => return,
+            Ok(Settled::Over) | Err(_) => return,
         }
     }
     let held = shared.ensemble.clock.now();
-    guard(shared, client, shared.own().iter().flat_map(|own| own.all().skip(own.nodes.len())));
     success::prepare(shared, client).await;
     // What is over sooner nobody has looked at, and the next in the queue need not share the server with this.
     shared.ensemble.clock.sleep_until(held + MARK_AFTER).await;
     mark_held(shared, client, held.since(begun)).await;
 }
 
+/// Looks how the claim stands, takes what it can have, and watches that.
+async fn go_on(shared: &Arc<Shared>, client: &Client) -> FaultResult<Settled> {
+    let position = look(shared, client).await?;
+    let before = shared.own();
+    let settled = settle(shared, client, position).await;
+    let taken = shared.own().into_iter().zip(before).filter(|(own, before)| own.slot != before.slot);
+    guard(shared, client, taken.filter_map(|(own, _)| own.slot_node()));
+    settled
+}
+
+/// Completes when what one of `hints` says may have come about.
+async fn changed(shared: &Shared, client: &Client, hints: &[Hint]) {
+    let (waited, ..) = select_all(hints.iter().map(|hint| Box::pin(come(shared, client, hint)))).await;
+    if waited.is_err() {
+        // The next look shows whether the session is over.
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
 /// Completes when what `hint` says may have come about.
-async fn changed(shared: &Shared, client: &Client, hint: &Hint) {
-    let waited = match hint {
+async fn come(shared: &Shared, client: &Client, hint: &Hint) -> FaultResult<()> {
+    match hint {
         Hint::Node(path) => end_of(client, path).await,
         Hint::Turn(path) => turn_of(client, path).await,
         Hint::Slot(own, slots) => slots::one_freed(shared, client, own, *slots).await,
         Hint::Ahead(own) => slots::all_ahead_taken(shared, client, own).await,
         Hint::Room(folder, taken) => slots::room_in(client, folder, *taken).await,
-    };
-    if waited.is_err() {
-        // The next look shows whether the session is over.
-        tokio::time::sleep(RETRY).await;
     }
 }
 

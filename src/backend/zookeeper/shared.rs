@@ -37,10 +37,14 @@ impl Own {
         self.nodes[0].rsplit('/').next().unwrap_or_default()
     }
 
+    /// The path of the node for its slot.
+    pub(super) fn slot_node(&self) -> Option<String> {
+        self.slot.map(|number| slot_path(&self.queue, number))
+    }
+
     /// The paths of all nodes that must be there for the claim to hold: those of its entry, and its slot.
     pub(super) fn all(&self) -> impl Iterator<Item = String> {
-        let slot = self.slot.map(|number| slot_path(&self.queue, number));
-        self.nodes.iter().cloned().chain(slot)
+        self.nodes.iter().cloned().chain(self.slot_node())
     }
 }
 
@@ -234,10 +238,10 @@ impl Shared {
         locked(&self.own).clone()
     }
 
-    /// The slots that it has, in the order of its names.
-    pub(super) fn set_slots(&self, numbers: &[u32]) {
-        for (own, number) in locked(&self.own).iter_mut().zip(numbers) {
-            own.slot = Some(*number);
+    /// Takes note of the slot that it has in the queue at `queue`.
+    pub(super) fn set_slot(&self, queue: &str, number: u32) {
+        for own in locked(&self.own).iter_mut().filter(|own| own.queue == queue) {
+            own.slot = Some(number);
         }
     }
 

@@ -7,16 +7,18 @@
 //! queue, and when there is room.
 //!
 //! Slots are taken in the order of the queue: a claim waits until those ahead of it have theirs. Tokens are those of the
-//! entries, so a claim that took its slot later than one behind it would follow a higher token on that slot.
+//! entries, so a claim that took its slot later than one behind it would follow a higher token on that slot. So that nobody
+//! waits for more than that, a claim of several names takes the slot of each as soon as that queue admits it.
 
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError};
 
 use super::fault::{Fault, FaultResult};
 use super::node::ticket_stem;
 use super::note::Note;
-use super::position::{Hint, queue_of};
+use super::position::{Hint, Position, Wait, queue_of, stand_in};
 use super::queue::Queue;
 use super::shared::{Own, RETRY, Shared};
 use super::snapshot::{SLOT, leases, slot_path, tickets};
@@ -33,14 +35,15 @@ const PATIENCE: (Duration, u32) = (Duration::from_millis(500), 12);
 pub(super) enum Taken {
     /// The claim has a slot on each of its names.
     All,
-    /// Something must happen first; the node of a foreign holder, if there is one.
-    After(Hint, Option<String>),
+    /// Something must happen first. It has the slots that it can have until then.
+    After(Wait),
     /// The claim's own entry is not there any more.
     Gone,
 }
 
-/// What there is of one name.
+/// What there is of one name, on which the claim has no slot that it knows of.
 struct SlotQueue {
+    own: Own,
     note: Note,
     version: i32,
     queue: Queue,
@@ -54,29 +57,111 @@ pub(super) fn those_ahead_have_theirs(own: &Own, queue: &Queue, leases: &[String
     queue.position(own.record()).is_none_or(|ahead| taken >= ahead)
 }
 
-/// Takes a slot on each name of a claim that the queue admits, all in one step. What an attempt made whose answer was
-/// lost is found in the claim's record.
+/// What can be done next for the claim to have its slot on one name.
+enum Step {
+    /// Nothing: an attempt whose answer was lost has made it.
+    Known(u32),
+    /// Join the queue of Curator's semaphore.
+    Ticket,
+    /// Take this one.
+    Slot(u32),
+    /// Nothing, before this has come about.
+    Wait(Wait),
+    /// Nothing, before all ahead of it have theirs.
+    Late,
+    /// Nothing any more.
+    Gone,
+}
+
+impl SlotQueue {
+    fn next(&self, shared: &Shared, slots: u32) -> Step {
+        if let Some(number) = self.note.slot {
+            return Step::Known(number);
+        }
+        match stand_in(&self.own, &self.queue) {
+            Position::Free | Position::Partly => {}
+            Position::Blocked(wait) => return Step::Wait(wait),
+            Position::Gone => return Step::Gone,
+        }
+        if !those_ahead_have_theirs(&self.own, &self.queue, &self.leases) {
+            return Step::Late;
+        }
+        if shared.ensemble.joins_semaphores() {
+            if self.own_tickets(shared).is_empty() {
+                return Step::Ticket;
+            }
+            if let Some(hint) = self.behind(shared, slots) {
+                return Step::Wait(Wait { ahead: 1, hints: vec![hint], first: self.foreign_holder() });
+            }
+        }
+        let is_free = |number: &u32| !self.leases.contains(&format!("{SLOT}{number}"));
+        match (1..=slots).find(is_free) {
+            Some(number) => Step::Slot(number),
+            // Whoever had it has left the queue, and the node goes with the session.
+            None => Step::Wait(Wait { ahead: 1, hints: vec![self.room()], first: None }),
+        }
+    }
+
+    /// Fewer leases than there are.
+    fn room(&self) -> Hint {
+        Hint::Room(leases(&self.own.queue), self.leases.len())
+    }
+
+    /// The paths of the claim's places in the queue of Curator's semaphore.
+    fn own_tickets(&self, shared: &Shared) -> Vec<String> {
+        let stem = ticket_stem(shared.request.id);
+        let mine = self.tickets.iter().filter(|name| name.starts_with(&stem));
+        mine.map(|name| format!("{}/{name}", tickets(&self.own.queue))).collect()
+    }
+
+    /// What the claim must wait for among Curator's clients.
+    fn behind(&self, shared: &Shared, slots: u32) -> Option<Hint> {
+        let queue = Queue::of(&self.tickets);
+        let index = queue.find(shared.request.id)?;
+        if let Some(before) = index.checked_sub(1) {
+            let name = &queue.entries[before].watched().name;
+            return Some(Hint::Node(format!("{}/{name}", tickets(&self.own.queue))));
+        }
+        let full = u32::try_from(self.leases.len()).unwrap_or(u32::MAX) >= slots;
+        full.then(|| self.room())
+    }
+
+    /// The node of a foreign client that has a lease.
+    fn foreign_holder(&self) -> Option<String> {
+        let foreign = self.leases.iter().find(|name| !name.starts_with(SLOT))?;
+        Some(format!("{}/{foreign}", leases(&self.own.queue)))
+    }
+}
+
+/// Takes a slot on each name whose queue admits the claim.
 pub(super) async fn take(shared: &Shared, client: &Client) -> FaultResult<Taken> {
     let Mode::Slots(slots) = shared.request.mode else { return Ok(Taken::All) };
     let patience = PATIENCE.0.min(shared.request.ttl / PATIENCE.1);
     let given_up_at = shared.ensemble.clock.now() + patience;
     for _ in 0..RACES {
-        let own = shared.own();
-        let Some(places) = read(shared, client, &own).await? else { return Ok(Taken::Gone) };
-        if let Some(numbers) = places.iter().map(|place| place.note.slot).collect::<Option<Vec<u32>>>() {
-            shared.set_slots(&numbers);
-            return Ok(Taken::All);
-        }
-        let late = own
-            .iter()
-            .zip(&places)
-            .find(|(own, place)| !those_ahead_have_theirs(own, &place.queue, &place.leases));
-        if let Some((own, _)) = late {
-            if shared.ensemble.clock.now() >= given_up_at {
-                return Ok(Taken::After(Hint::Ahead(own.clone()), None));
+        let Some(places) = read(shared, client).await? else { return Ok(Taken::Gone) };
+        let (mut without_ticket, mut free, mut late) = (Vec::new(), Vec::new(), Vec::new());
+        let mut wait = Wait::default();
+        for place in &places {
+            match place.next(shared, slots.get()) {
+                Step::Known(number) => shared.set_slot(&place.own.queue, number),
+                Step::Ticket => without_ticket.push(place),
+                Step::Slot(number) => free.push((place, number)),
+                Step::Wait(more) => wait.add(more),
+                Step::Late => late.push(place.own.clone()),
+                Step::Gone => return Ok(Taken::Gone),
             }
+        }
+        if !without_ticket.is_empty() {
+            make_tickets(shared, client, &without_ticket).await?;
+        } else if !free.is_empty() {
+            make_slots(shared, client, &free).await?;
+        } else if late.is_empty() && wait.hints.is_empty() {
+            return Ok(Taken::All);
+        } else if wait.hints.is_empty() && shared.ensemble.clock.now() < given_up_at {
+            let taken = late.iter().map(|own| Box::pin(all_ahead_taken(shared, client, own)));
             let taken = async {
-                if all_ahead_taken(shared, client, own).await.is_err() {
+                if select_all(taken).await.0.is_err() {
                     // The next look shows whether the session is over.
                     tokio::time::sleep(RETRY).await;
                 }
@@ -85,48 +170,19 @@ pub(super) async fn take(shared: &Shared, client: &Client) -> FaultResult<Taken>
                 () = taken => {}
                 () = shared.ensemble.clock.sleep_until(given_up_at) => {}
             }
-            continue;
-        }
-        if shared.ensemble.joins_semaphores() {
-            if make_tickets(shared, client, &own, &places).await? {
-                continue;
-            }
-            if let Some(hint) = behind(shared, &own, &places, slots.get()) {
-                return Ok(Taken::After(hint, foreign_holder(&own, &places)));
-            }
-        }
-        let mut numbers = Vec::with_capacity(own.len());
-        for (own, place) in own.iter().zip(&places) {
-            let is_free = |number: &u32| !place.leases.contains(&format!("{SLOT}{number}"));
-            match (1..=slots.get()).find(is_free) {
-                Some(number) => numbers.push(number),
-                // Whoever had it has left the queue, and the node goes with the session.
-                None => return Ok(Taken::After(Hint::Room(leases(&own.queue), place.leases.len()), None)),
-            }
-        }
-        match commit(shared, client, &own, &places, &numbers).await {
-            Ok(()) => {
-                shared.set_slots(&numbers);
-                return Ok(Taken::All);
-            }
-            Err(MultiWriteError::OperationFailed {
-                source: ZkError::NodeExists | ZkError::BadVersion,
-                ..
-            }) => {}
-            Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
-                for own in &own {
-                    make_folders(client, shared.ensemble.acls(), &leases(&own.queue)).await?;
-                }
-            }
-            Err(error) => return Err(ZkError::from(error).into()),
+        } else {
+            let late = late.into_iter().map(Hint::Ahead).collect();
+            wait.add(Wait { ahead: 1, hints: late, first: None });
+            return Ok(Taken::After(wait));
         }
     }
     Err(Fault::Refusal(ErrorKind::Unavailable, "others take the slots all the time".into()))
 }
 
-/// Reads it all in one exchange; `None` if the claim's own entry is gone.
-async fn read(shared: &Shared, client: &Client, own: &[Own]) -> FaultResult<Option<Vec<SlotQueue>>> {
+/// Reads all names on which the claim has no slot in one exchange; `None` if an entry of its own is gone.
+async fn read(shared: &Shared, client: &Client) -> FaultResult<Option<Vec<SlotQueue>>> {
     let joins = shared.ensemble.joins_semaphores();
+    let own: Vec<Own> = shared.own().into_iter().filter(|own| own.slot.is_none()).collect();
     let asked: Vec<_> = own
         .iter()
         .map(|own| {
@@ -137,7 +193,7 @@ async fn read(shared: &Shared, client: &Client, own: &[Own]) -> FaultResult<Opti
         })
         .collect();
     let mut places = Vec::with_capacity(own.len());
-    for ((record, queue, leases, tickets), own) in asked.into_iter().zip(own) {
+    for ((record, queue, leases, tickets), own) in asked.into_iter().zip(&own) {
         let (data, stat) = match record.await {
             Ok(found) => found,
             Err(ZkError::NoNode) => return Ok(None),
@@ -151,91 +207,60 @@ async fn read(shared: &Shared, client: &Client, own: &[Own]) -> FaultResult<Opti
             Some(tickets) => tickets.await?,
             None => Vec::new(),
         };
-        places.push(SlotQueue { note, version: stat.version, queue, leases, tickets });
+        places.push(SlotQueue { own: own.clone(), note, version: stat.version, queue, leases, tickets });
     }
     Ok(Some(places))
 }
 
-/// The paths of the claim's places in the queue of Curator's semaphore.
-fn own_tickets(shared: &Shared, own: &Own, place: &SlotQueue) -> Vec<String> {
-    let stem = ticket_stem(shared.request.id);
-    let mine = place.tickets.iter().filter(|name| name.starts_with(&stem));
-    mine.map(|name| format!("{}/{name}", tickets(&own.queue))).collect()
-}
-
-/// Joins the queues of Curator's semaphores where the claim does not stand in them, in one step, so that any two claims
-/// come in the same order on all names. Says whether there was anything to do.
-async fn make_tickets(
-    shared: &Shared,
-    client: &Client,
-    own: &[Own],
-    places: &[SlotQueue],
-) -> FaultResult<bool> {
+/// Joins the queues of Curator's semaphores at `places`, in one step.
+async fn make_tickets(shared: &Shared, client: &Client, places: &[&SlotQueue]) -> FaultResult<()> {
     let mut step = client.new_multi_writer();
-    let mut any = false;
-    for (own, place) in own.iter().zip(places) {
-        if own_tickets(shared, own, place).is_empty() {
-            let ticket = format!("{}/{}", tickets(&own.queue), ticket_stem(shared.request.id));
-            step.add_create(&ticket, b"", &shared.ensemble.ephemeral())?;
-            any = true;
-        }
-    }
-    if !any {
-        return Ok(false);
+    for place in places {
+        let ticket = format!("{}/{}", tickets(&place.own.queue), ticket_stem(shared.request.id));
+        step.add_create(&ticket, b"", &shared.ensemble.ephemeral())?;
     }
     match step.commit().await {
-        Ok(_) => Ok(true),
+        Ok(_) => Ok(()),
         Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
-            for own in own {
-                make_folders(client, shared.ensemble.acls(), &tickets(&own.queue)).await?;
+            for place in places {
+                make_folders(client, shared.ensemble.acls(), &tickets(&place.own.queue)).await?;
             }
-            Ok(true)
+            Ok(())
         }
         Err(error) => Err(ZkError::from(error).into()),
     }
 }
 
-/// What the claim must wait for among Curator's clients.
-fn behind(shared: &Shared, own: &[Own], places: &[SlotQueue], slots: u32) -> Option<Hint> {
-    own.iter().zip(places).find_map(|(own, place)| {
-        let queue = Queue::of(&place.tickets);
-        let index = queue.find(shared.request.id)?;
-        if let Some(before) = index.checked_sub(1) {
-            let name = &queue.entries[before].watched().name;
-            return Some(Hint::Node(format!("{}/{name}", tickets(&own.queue))));
-        }
-        let taken = place.leases.len();
-        let full = u32::try_from(taken).unwrap_or(u32::MAX) >= slots;
-        full.then(|| Hint::Room(leases(&own.queue), taken))
-    })
-}
-
-/// The node of a foreign client that has a lease.
-fn foreign_holder(own: &[Own], places: &[SlotQueue]) -> Option<String> {
-    own.iter().zip(places).find_map(|(own, place)| {
-        let foreign = place.leases.iter().find(|name| !name.starts_with(SLOT))?;
-        Some(format!("{}/{foreign}", leases(&own.queue)))
-    })
-}
-
-async fn commit(
-    shared: &Shared,
-    client: &Client,
-    own: &[Own],
-    places: &[SlotQueue],
-    numbers: &[u32],
-) -> Result<(), MultiWriteError> {
+/// Takes the numbered slots, all in one step, unless others are first.
+async fn make_slots(shared: &Shared, client: &Client, free: &[(&SlotQueue, u32)]) -> FaultResult<()> {
     let options = CreateMode::Ephemeral.with_acls(shared.ensemble.acls());
     let mut step = client.new_multi_writer();
-    for ((own, place), number) in own.iter().zip(places).zip(numbers) {
+    for (place, number) in free {
         let note = Note { slot: Some(*number), ..place.note.clone() };
-        step.add_create(&slot_path(&own.queue, *number), b"", &options)?;
-        step.add_set_data(&own.nodes[0], &note.to_bytes(), Some(place.version))?;
-        for ticket in own_tickets(shared, own, place) {
+        step.add_create(&slot_path(&place.own.queue, *number), b"", &options)?;
+        step.add_set_data(&place.own.nodes[0], &note.to_bytes(), Some(place.version))?;
+        for ticket in place.own_tickets(shared) {
             step.add_delete(&ticket, None)?;
         }
     }
-    step.commit().await.map(drop)
+    match step.commit().await {
+        Ok(_) => {
+            for (place, number) in free {
+                shared.set_slot(&place.own.queue, *number);
+            }
+            Ok(())
+        }
+        Err(MultiWriteError::OperationFailed {
+            source: ZkError::NodeExists | ZkError::BadVersion, ..
+        }) => Ok(()),
+        Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
+            for (place, _) in free {
+                make_folders(client, shared.ensemble.acls(), &leases(&place.own.queue)).await?;
+            }
+            Ok(())
+        }
+        Err(error) => Err(ZkError::from(error).into()),
+    }
 }
 
 /// The end of one of so many holders, all that are ahead of `own`. Each has a node among the leases, made a moment after
