@@ -114,9 +114,16 @@ impl Publisher {
 
     /// Publishes `state` if it is new and may follow what was published last: first waits, then the hold as it is first seen,
     /// then requests to leave, then the end. So an answer that was overtaken takes nothing back, and nothing follows the end.
-    /// Nothing at all is published once leaving has begun.
+    /// Nothing at all is published once leaving has begun. A hold is never superseded: something may run under it, so whatever
+    /// took it away is a loss.
     pub fn publish(&self, state: ClaimState) {
         self.news.send_if_modified(|news| {
+            let state = match state {
+                ClaimState::Superseded { by } if news.held_at.is_some() => {
+                    ClaimState::Lost(LossReason::Evicted(Some(by)))
+                }
+                state => state,
+            };
             let (known, new) = (stage(&news.state), stage(&state));
             let goes_on = known == new && matches!(new, Stage::Waits | Stage::Asked);
             let may_follow = new > known || (goes_on && state != news.state);

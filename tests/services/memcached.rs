@@ -47,6 +47,23 @@ fn a_hold_that_is_forgotten_ends_its_command() {
     holder.running.finish().failed(76, &["lost x"]);
 }
 
+/// Whoever takes a waiter's place notes that before it does so; the waiter may hold by then.
+#[test]
+fn a_hold_that_is_forgotten_ends_its_command_also_if_somebody_took_it_for_a_waiter() {
+    if !is_here() {
+        return;
+    }
+    let server = memcached::start();
+    let env = env_on(&server);
+    let holder = env.held(&["--supersede", "--name", "x"]);
+    let note = r#"{"why":"superseded","by":{"host":"h","pid":4,"user":"u","command":"c"}}"#;
+    let key = format!("x%.gone-{}", holder.claim());
+    let noted = format!("set {key} 0 60 {}\r\n{note}\r\n", note.len());
+    assert_eq!(memcached::raw(server.port(), noted.as_bytes()), "STORED\r\n");
+    assert_eq!(memcached::raw(server.port(), b"delete x\r\n"), "DELETED\r\n");
+    holder.running.finish().failed(76, &["lost x", "memcached no longer has the item"]);
+}
+
 #[test]
 fn a_lease_that_nobody_renews_ends_though_others_try_again_and_again() {
     if !is_here() {

@@ -60,6 +60,29 @@ async fn what_was_told_is_not_taken_back() {
     assert_eq!(publisher.state(), LOST);
 }
 
+/// A hold ends whatever runs under it, so its end is a loss, by whoever says that it is the newer one.
+#[tokio::test(start_paused = true)]
+async fn what_was_held_is_lost_and_not_superseded() {
+    let clock = clock();
+    let by = Holder { host: "newer".to_owned(), ..Holder::default() };
+    let superseded = || ClaimState::Superseded { by: by.clone() };
+    for (before, end) in [
+        (waiting(1), superseded()),
+        (asked("a"), superseded()),
+        (publisher(clock).held(granted(7)), ClaimState::Lost(LossReason::Evicted(Some(by.clone())))),
+    ] {
+        let publisher = publisher(clock);
+        publisher.publish(before.clone());
+        publisher.publish(superseded());
+        assert_eq!(publisher.state(), end, "after {before:?}");
+    }
+    let publisher = publisher(clock);
+    publisher.publish_held(granted(7));
+    publisher.publish(asked("a"));
+    publisher.publish(superseded());
+    assert_eq!(publisher.state(), ClaimState::Lost(LossReason::Evicted(Some(by))));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hold_counts_from_the_last_proof_before_it() {
     let clock = clock();

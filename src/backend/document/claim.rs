@@ -197,8 +197,13 @@ impl Shared {
         };
         // That it is gone is certain; why, only if it can be read.
         let side = Side::Gone(&self.own.name, self.own.request.id);
-        let state = if let Ok(Some(note)) = self.queues.store.read_side(side, deadline).await {
-            Note::state(&note.bytes)
+        let note = self.queues.store.read_side(side, deadline).await.ok().flatten();
+        // Whoever takes a waiter's place notes that first: if it held by then, it kept its place.
+        let note = note.map(|note| Note::state(&note.bytes)).filter(|state| {
+            self.publisher.held_at().is_none() || !matches!(state, ClaimState::Superseded { .. })
+        });
+        let state = if let Some(noted) = note {
+            noted
         } else {
             let forgotten = self.queues.store.why_forgotten();
             let has_expired = self.now() >= self.expires_at();

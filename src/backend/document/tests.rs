@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Queues;
 use super::testing::{Fake, Mishap};
+use super::view::Note;
 use super::watch::MARGIN;
 use crate::backend::{Claim, Evict};
 use crate::clock::Clock;
@@ -256,6 +257,19 @@ async fn a_forgotten_item_is_a_loss_that_says_so() {
     scene.fake.forget("a");
     let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
     // Found by the look that it would have made anyway.
+    assert_eq!(holder.changed(Some(&held)).await.ok(), Some(lost));
+}
+
+/// Whoever takes a waiter's place notes that before it does so, and may come too late.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_forgotten_was_not_superseded() {
+    let scene = Scene::new();
+    let holder = scene.hold(1).await;
+    let held = state(&holder).await;
+    let note = Note::new("superseded", &Holder::default()).to_bytes();
+    scene.fake.write(&format!("a/gone/{}", id(1)), &note);
+    scene.fake.forget("a");
+    let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
     assert_eq!(holder.changed(Some(&held)).await.ok(), Some(lost));
 }
 

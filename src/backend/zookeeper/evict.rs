@@ -254,7 +254,7 @@ pub(super) async fn supersede(ensemble: &Ensemble, client: &Client, own: &[Own])
 
 /// Who took the place of a claim that said it would make way, if the one is still there.
 async fn successor(shared: &Shared, client: &Client) -> Option<Holder> {
-    if !shared.request.supersede || shared.publisher.holds() {
+    if !shared.request.supersede || shared.publisher.held_at().is_some() {
         return None;
     }
     for own in shared.own() {

@@ -201,7 +201,10 @@ impl Core {
             let mut rows = inner.node_claims.iter().flat_map(|node_claim| &node_claim.rows);
             rows.find(|row| row.base.gone.as_deref() == Some(why))
         };
-        let noted = noted("superseded").filter(|row| row.base.by.is_some()).or_else(|| noted("evicted"));
+        // A single node may have taken it for a waiter that holds by the others.
+        let waited = self.publisher.held_at().is_none();
+        let superseded = noted("superseded").filter(|row| waited && row.base.by.is_some());
+        let noted = superseded.or_else(|| noted("evicted"));
         let (why, by) = noted.map_or((None, None), |row| (row.base.gone.as_deref(), row.base.by.as_ref()));
         self.publisher.ended(why, by, self.ttl)
     }
