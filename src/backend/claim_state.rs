@@ -5,11 +5,12 @@
 //! confirmed ttl counts, and the answers to [`Claim::changed`](super::Claim::changed). The service supplies how it looks
 //! and what wakes it, as a [`Source`]; one that follows its claim in a task of its own needs none.
 
-use std::future::{Future, pending};
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::fault::{During, Fault, FaultResult};
 use crate::clock::Clock;
 use crate::lock::{
     ClaimState, Error, ErrorKind, Grant, Granted, Holder, LockName, LossReason, Moment, Result,
@@ -24,6 +25,9 @@ pub const POLL: Duration = Duration::from_millis(500);
 
 /// Beyond a service's own resolution of time.
 const SLACK: Duration = Duration::from_millis(2);
+
+/// What is done to a claim all the time.
+const FOLLOW: &str = "follow the queue";
 
 /// When what a service said at `now` to last for so long is over there, too.
 pub fn due(now: Moment, left: Option<Duration>) -> Moment {
@@ -59,19 +63,20 @@ pub trait Source: Sync {
 }
 
 /// A claim that is followed in the background.
-struct Followed;
+struct Followed<'a>(&'a Publisher);
 
-impl Source for Followed {
+impl Source for Followed<'_> {
     fn is_fresh(&self) -> bool {
         true
     }
 
     fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
-        (Some(pending()), Moment::NEVER)
+        (Some(self.0.troubled()), Moment::NEVER)
     }
 
     async fn look(&self, _: Cause) -> Result<()> {
-        Ok(())
+        let Publisher { backend, lock, .. } = self.0;
+        self.0.trouble().during(backend, FOLLOW, lock.as_ref())
     }
 }
 
@@ -102,6 +107,8 @@ pub struct Publisher {
     lock: Option<LockName>,
     clock: Clock,
     news: watch::Sender<Published>,
+    /// Why it could not be followed when that was tried last.
+    trouble: watch::Sender<Option<Fault>>,
 }
 
 impl Publisher {
@@ -109,14 +116,18 @@ impl Publisher {
     pub fn new(backend: &'static str, lock: Option<LockName>, clock: Clock, proof: Moment) -> Self {
         let state = ClaimState::Waiting { ahead: None, holder: None };
         let news = Published { state, unasked: true, held_at: None, proof, leaving: Leaving::No };
-        Self { backend, lock, clock, news: watch::Sender::new(news) }
+        Self { backend, lock, clock, news: watch::Sender::new(news), trouble: watch::Sender::new(None) }
     }
 
     /// Publishes `state` if it is new and may follow what was published last: first waits, then the hold as it is first seen,
     /// then requests to leave, then the end. So an answer that was overtaken takes nothing back, and nothing follows the end.
     /// Nothing at all is published once leaving has begun. A hold is never superseded: something may run under it, so whatever
-    /// took it away is a loss.
+    /// took it away is a loss. What is known of the claim shows that it can be followed again.
     pub fn publish(&self, state: ClaimState) {
+        self.trouble.send_if_modified(|trouble| {
+            *trouble = None;
+            false
+        });
         self.news.send_if_modified(|news| {
             let state = match state {
                 ClaimState::Superseded { by } if news.held_at.is_some() => {
@@ -161,6 +172,23 @@ impl Publisher {
     /// How the claim stands, as was published last.
     pub fn state(&self) -> ClaimState {
         self.news.borrow().state.clone()
+    }
+
+    /// Whoever follows the claim cannot do so at the moment, and says so each time: it is an error for those who wait for a change.
+    pub fn cannot_follow(&self, why: Fault) {
+        self.trouble.send_replace(Some(why));
+    }
+
+    /// Completes when whoever follows the claim says that it cannot.
+    pub async fn troubled(&self) {
+        let mut trouble = self.trouble.subscribe();
+        // The sender is part of `self`.
+        let _ = trouble.changed().await;
+    }
+
+    /// Errors: why the claim cannot be followed at the moment, if it cannot.
+    pub fn trouble(&self) -> FaultResult<()> {
+        self.trouble.borrow().clone().map_or(Ok(()), Err)
     }
 
     /// Whether it waits.
@@ -235,7 +263,7 @@ impl Publisher {
 
     /// As [`Claim::changed`](super::Claim::changed), of a claim that is followed in the background.
     pub async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        self.follow(seen, &Followed).await
+        self.follow(seen, &Followed(self)).await
     }
 
     /// As [`Claim::changed`](super::Claim::changed), of a claim that `source` looks at.
@@ -284,7 +312,7 @@ impl Publisher {
     }
 
     fn error(&self, reason: &str) -> Error {
-        Error::new(ErrorKind::Invalid, self.backend, "follow the queue", self.lock.as_ref(), reason)
+        Error::new(ErrorKind::Invalid, self.backend, FOLLOW, self.lock.as_ref(), reason)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::context::Context;
 use super::job::Notice;
 use crate::backend::{Claim, Examination, Weight};
-use crate::lock::{Error, Moment, Result};
+use crate::lock::{Error, Moment, Reason, Result};
 
 /// How long a service may be silent before people are told: not from the start of dlock, but of this process, since one that takes
 /// the place of a stopped one has just begun to ask.
@@ -31,6 +31,8 @@ pub(super) struct Health {
     pub(super) examining: Option<Examining>,
     /// Nobody has answered since this was told.
     doubtful: bool,
+    /// Why the claim could not be followed, as was told last, if there has been no news of it since.
+    trouble: Option<Reason>,
 }
 
 impl Health {
@@ -42,6 +44,7 @@ impl Health {
             settled: false,
             examining: None,
             doubtful: false,
+            trouble: None,
         }
     }
 
@@ -66,8 +69,13 @@ impl Health {
         }
     }
 
-    /// It has answered.
+    /// It has told how the claim stands.
     pub(super) fn answered(&mut self) {
+        (self.doubtful, self.trouble) = (false, None);
+    }
+
+    /// It has confirmed a renewal, which says nothing of what keeps the claim from being followed.
+    pub(super) fn renewed(&mut self) {
         self.doubtful = false;
     }
 
@@ -96,6 +104,14 @@ impl Health {
         }
         let (backend, deadline) = (backend.clone(), now + EXAMINATION);
         self.examining = Some(Box::pin(async move { backend.examine(deadline).await }));
+    }
+
+    /// Tells that the claim cannot be followed; the same reason once until there is news of the claim.
+    pub(super) fn tell_trouble(&mut self, context: &mut Context<'_>, error: &Error, until: Option<Moment>) {
+        if !self.doubtful && self.trouble.as_ref() != Some(&error.reason) {
+            self.trouble = Some(error.reason.clone());
+            self.tell_doubt(context, error, until);
+        }
     }
 
     /// Tells that it does not answer, once until it does. `until` is when the command must end for that.

@@ -87,7 +87,8 @@ impl Driver<'_> {
         if refused && self.context.machine.held_at().is_none() {
             return Some(Event::Refused(error));
         }
-        self.tell_doubt(&error);
+        let until = self.doubt_ends();
+        self.health.tell_trouble(&mut self.context, &error, until);
         self.following.retry_at = self.context.now() + RETRY;
         None
     }
@@ -100,7 +101,7 @@ impl Driver<'_> {
         }
         match news {
             RenewalResult::Renewed(window) => {
-                self.health.answered();
+                self.health.renewed();
                 self.precedence.look_again(&self.context, &self.entry.request);
                 Some(Event::Renewed(window))
             }
@@ -122,10 +123,15 @@ impl Driver<'_> {
         }
     }
 
-    /// The service does not answer; that matters to a command that runs.
+    /// The service does not answer.
     pub(super) fn tell_doubt(&mut self, error: &Error) {
-        let until = self.renewal.terminate_at().filter(|_| self.process.has_begun());
+        let until = self.doubt_ends();
         self.health.tell_doubt(&mut self.context, error, until);
+    }
+
+    /// When a command that runs must end if the service does not answer until then.
+    fn doubt_ends(&self) -> Option<Moment> {
+        self.renewal.terminate_at().filter(|_| self.process.has_begun())
     }
 
     /// Takes what was heard of what was adopted.

@@ -279,6 +279,7 @@ const GET_DATA: i32 = 4;
 const GET_CHILDREN: i32 = 8;
 const CREATE: i32 = 1;
 const DELETE: i32 = 2;
+const SET_ACL: i32 = 7;
 const CLOSE: i32 = -11;
 
 impl Raw {
@@ -363,6 +364,14 @@ impl Raw {
     pub(crate) fn delete(&mut self, path: &str) {
         let (error, _) = self.ask(DELETE, &[string(path), (-1i32).to_be_bytes().to_vec()].concat());
         assert_eq!(error, 0, "{path} is removed");
+    }
+
+    /// Gives everybody these rights to the node at `path`: of 1 to read, 4 to create below it, 8 to delete there, 16 to do this.
+    pub(crate) fn allow(&mut self, path: &str, rights: i32) {
+        let everybody = [string("world"), string("anyone")].concat();
+        let list = [&1i32.to_be_bytes()[..], &rights.to_be_bytes(), &everybody].concat();
+        let (error, _) = self.ask(SET_ACL, &[string(path), list, (-1i32).to_be_bytes().to_vec()].concat());
+        assert_eq!(error, 0, "{path} has other rights");
     }
 
     /// Waits for the server to have closed the session.

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
+use rustix::process::Signal;
 
 use crate::etcd::{available, env};
 use crate::servers::etcd::Etcd;
@@ -327,4 +328,60 @@ fn a_nested_run_needs_no_right_to_the_queues_of_others() {
     for ended in [holder.finish(), others.finish()] {
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
     }
+}
+
+/// Its entry is the first, so all behind it wait for somebody who cannot begin.
+#[test]
+fn a_waiter_whose_turn_comes_on_a_full_server_says_so_and_can_be_broken() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None);
+    let env = locks_at(etcd.endpoint());
+    let holder = env.held(&["--name", "x", "-q"]);
+    let waiter = env.start(&mut env.run(["--name", "x", "--ttl", "3s", "--", "true"]));
+    env.await_waiters("x", 1);
+    let ballast = "x".repeat(100_000);
+    let full = |_| !etcd.ctl(&["put", "ballast", &ballast]).output().expect("etcdctl runs").status.success();
+    assert!((0..100).any(full), "the space ends");
+    assert_eq!(holder.release().code(), Some(0));
+    let trouble = "cannot follow the queue of x (etcd)";
+    until_true("word of the trouble", || waiter.err_so_far().contains(trouble));
+    // It is renewed meanwhile, which helps nothing.
+    let_pass(Duration::from_secs(4));
+    let said = waiter.err_so_far();
+    assert!(said.matches(trouble).count() == 1 && said.contains("it has no space left"), "{said}");
+    let broken = env.finish(&mut env.verb("break", ["--yes", "--force", "--name", "x"]));
+    assert_eq!(broken.code(), Some(0), "{}", broken.err);
+    assert_eq!(env.holders("x"), 0);
+    waiter.signal(Signal::TERM);
+    assert_eq!(waiter.finish().signal(), Some(Signal::TERM.as_raw()));
+}
+
+#[test]
+fn a_waiter_that_may_not_write_any_more_says_so_when_its_turn_comes() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    with_users(&etcd);
+    let env = locks_at(etcd.endpoint());
+    let gate = env.gate("gate");
+    let mut command = env.run(["--name", "x", "--", "sh", "-c", "echo up >up; read _ <gate"]);
+    let holder = env.start(command.env("DLOCK_USER", "root").env("DLOCK_PASSWORD", "admin"));
+    env.await_line("up");
+    let waiter = env.start(&mut as_ci(env.run(["--name", "x", "--", "true"])));
+    until_true("a waiter", || waiter.err_so_far().contains("waiting for x"));
+    let may = |what| {
+        etcd.ask(&["--user", "root:admin", "role", "grant-permission", "--prefix", "locks", what, "locks/"]);
+    };
+    may("read");
+    gate.open();
+    assert_eq!(holder.finish().code(), Some(0));
+    until_true("word of the trouble", || {
+        let said = waiter.err_so_far();
+        said.contains("cannot follow the queue of x (etcd)") && said.contains("permission denied")
+    });
+    may("readwrite");
+    assert_eq!(waiter.finish().code(), Some(0));
 }

@@ -110,6 +110,26 @@ fn a_slot_that_is_taken_away_ends_the_command() {
 }
 
 #[test]
+fn a_waiter_that_may_not_take_its_slot_any_more_says_so() {
+    if absent() {
+        return;
+    }
+    let env = TestEnv::on(service("unslotted", None));
+    let words = ["--name", "x", "--slots", "1"];
+    let holder = env.held(&[&["-q"], &words[..]].concat());
+    let mut waiter = env.hold(&words);
+    env.await_waiters("x", 1);
+    let allow = |rights| Raw::connect(zookeeper::shared_port(), 0).allow("/unslotted/dlock/x/leases", rights);
+    allow(25);
+    holder.release().silently(0);
+    let trouble = "cannot follow the queue of x (zk)";
+    until_true("word of the trouble", || waiter.running.err_so_far().contains(trouble));
+    allow(31);
+    waiter.await_start();
+    assert_eq!(waiter.release().code(), Some(0));
+}
+
+#[test]
 fn a_slot_is_handed_on_in_order_whoever_ends_first() {
     if absent() {
         return;

@@ -121,6 +121,28 @@ async fn who_waits_for_a_change_hears_that_the_claim_has_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn trouble_is_told_to_whoever_waits_for_a_change_and_to_nobody_later() {
+    let publisher = publisher(clock());
+    publisher.publish(waiting(1));
+    let seen = waiting(1);
+    publisher.cannot_follow(Fault::new(ErrorKind::Denied, "before"));
+    let (answer, ()) = tokio::join!(publisher.changed(Some(&seen)), async {
+        publisher.cannot_follow(Fault::new(ErrorKind::Denied, "no right to write"));
+    });
+    let error = answer.expect_err("in trouble");
+    let said = error.to_string();
+    assert_eq!((error.kind, error.is_final), (ErrorKind::Denied, false));
+    assert!(said.contains("follow the queue of a (test): no right to write"), "{said}");
+    let (answer, ()) = tokio::join!(publisher.changed(Some(&seen)), async {
+        publisher.cannot_follow(Fault::new(ErrorKind::Denied, "overcome"));
+        publisher.publish(seen.clone());
+        tokio::task::yield_now().await;
+        publisher.publish(waiting(0));
+    });
+    assert_eq!(answer.expect("it is out of trouble"), waiting(0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn why_it_ended_is_what_was_noted_or_the_end_of_its_ttl() {
     let publisher = publisher(clock());
     let by = Holder::default();

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::arrive::{self, Entered, Own};
@@ -17,7 +16,7 @@ use super::view::{Note, View, foreign_entry};
 use super::{Item, Side, deadlock, evict};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, Publisher, Source, patience};
-use crate::backend::fault::{During, Fault, FaultResult};
+use crate::backend::fault::{During, FaultResult};
 use crate::clock::Alarm;
 use crate::lock::{ClaimState, Error, ErrorKind, LossReason, Moment, Result};
 
@@ -27,8 +26,6 @@ struct Shared {
     own: Own,
     view: Mutex<View>,
     publisher: Publisher,
-    /// Why the claim cannot be followed at the moment.
-    trouble: watch::Sender<Option<Fault>>,
 }
 
 /// A claim. While it exists it is followed in the background; dropping it leaves its entry to its ttl.
@@ -49,8 +46,7 @@ impl DocumentClaim {
     pub(super) fn new(queues: &Queues, own: Own, entered: Entered, begun: Moment) -> Arc<Self> {
         let view = Mutex::new(View::new(own.request.id, own.ttl));
         let publisher = Publisher::new(queues.store.backend(), Some(own.name.clone()), queues.clock, begun);
-        let trouble = watch::Sender::new(None);
-        let shared = Arc::new(Shared { queues: queues.clone(), own, view, publisher, trouble });
+        let shared = Arc::new(Shared { queues: queues.clone(), own, view, publisher });
         shared.entered(entered);
         let following = tokio::spawn(follow(Arc::clone(&shared)));
         Arc::new(Self { shared, following })
@@ -94,19 +90,6 @@ impl Shared {
         answer.during(self.queues.store.backend(), operation, Some(&self.own.name))
     }
 
-    /// It could be followed again, and stands like this.
-    fn tell(&self, state: ClaimState) {
-        self.is_out_of_trouble();
-        self.publisher.publish(state);
-    }
-
-    fn is_out_of_trouble(&self) {
-        self.trouble.send_if_modified(|trouble| {
-            *trouble = None;
-            false
-        });
-    }
-
     /// Takes over what an attempt to enter came to.
     fn entered(&self, entered: Entered) {
         match entered {
@@ -121,13 +104,12 @@ impl Shared {
                 }
             }
             Entered::Behind(item) => self.waits_behind(&item),
-            Entered::Out(note) => self.tell(Note::state(&note)),
+            Entered::Out(note) => self.publisher.publish(Note::state(&note)),
         }
     }
 
     /// Takes over a queue; whether the claim stands in it.
     fn take_known(&self, known: Known) -> bool {
-        self.is_out_of_trouble();
         let (mut view, now) = (self.view(), self.now());
         view.take(known, now, &self.publisher)
     }
@@ -142,14 +124,14 @@ impl Shared {
         let called = self.queues.store.called(&self.own.name);
         let holder = Some(Box::new(foreign_entry(claim, called)));
         self.view().ahead = Some(1);
-        self.tell(ClaimState::Waiting { ahead: None, holder });
+        self.publisher.publish(ClaimState::Waiting { ahead: None, holder });
     }
 
     /// A lease that ran out is over, whatever the store says: somebody may have taken the entry for dead.
     fn expire(&self) -> bool {
         let expired = self.now() >= self.expires_at();
         if expired {
-            self.tell(ClaimState::Lost(LossReason::Expired));
+            self.publisher.publish(ClaimState::Lost(LossReason::Expired));
         }
         expired
     }
@@ -209,7 +191,7 @@ impl Shared {
             let has_expired = self.now() >= self.expires_at();
             self.view().gone(document.as_ref(), forgotten, has_expired)
         };
-        self.tell(state);
+        self.publisher.publish(state);
     }
 
     /// Takes the dead out of what was read just now, and gives holds to those whose turn it is; says whether anything was to
@@ -319,7 +301,7 @@ async fn follow(shared: Arc<Shared>) {
         match shared.find_out(shared.soon()).await {
             Ok(true) => pace.changed(),
             Ok(false) => {}
-            Err(fault) => drop(shared.trouble.send_replace(Some(fault))),
+            Err(fault) => shared.publisher.cannot_follow(fault),
         }
     }
 }
@@ -330,19 +312,14 @@ impl Source for Shared {
     }
 
     fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
-        let mut trouble = self.trouble.subscribe();
-        let troubled = async move {
-            // The sender is part of `self`.
-            let _ = trouble.changed().await;
-        };
-        (Some(troubled), Moment::NEVER)
+        (Some(self.publisher.troubled()), Moment::NEVER)
     }
 
     /// The first who asks is answered at once; then whoever follows looks, and this tells what trouble it has.
     async fn look(&self, cause: Cause) -> Result<()> {
         let looked = match cause {
             Cause::Asked => self.find_out(self.soon()).await.map(drop),
-            Cause::Notified | Cause::Due => self.trouble.borrow().clone().map_or(Ok(()), Err),
+            Cause::Notified | Cause::Due => self.publisher.trouble(),
         };
         // A claim that could not enter yet, behind another program, and now may not: kinds do not mix.
         let refused = |error: Error| Error { is_final: error.kind == ErrorKind::Mismatch, ..error };

@@ -160,9 +160,17 @@ pub(super) async fn take_out(
                 return Ok(Taken::Holds);
             }
         }
-        let mut steps = removal(layout, &queues, &all, member);
-        steps.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
-        if act(wire, Txn::new().when(compares).and_then(steps), deadline).await? {
+        let steps = removal(layout, &queues, &all, member);
+        let mut noted = steps.clone();
+        noted.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
+        let removed = match act(wire, Txn::new().when(compares.clone()).and_then(noted), deadline).await {
+            // Its owner learns that the entry is gone, and not why. A waiter would enter again for that.
+            Err(Fault::Full(_)) if !only_waiting => {
+                act(wire, Txn::new().when(compares).and_then(steps), deadline).await
+            }
+            removed => removed,
+        };
+        if removed? {
             let verb = member.stored.as_ref().map(|stored| stored.record.holder.verb);
             let is_nobodys = holds && verb == Some(Verb::Detach);
             return Ok(Taken::Out { unread: is_nobodys.then_some(member.lease) });

@@ -9,6 +9,7 @@ use std::time::Duration;
 use etcd_client::{Client, Event, EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
 
 use super::core::{Core, Position};
+use super::fault::Fault;
 use super::keys;
 use super::look::Target;
 use super::stored::Note;
@@ -98,8 +99,12 @@ async fn look(core: &Core, revision: &mut i64) -> Option<Position> {
         };
         match place {
             Ok(place) => return Some(place),
-            Err(_) => Clock::Boot.sleep_until(clock::now() + PAUSE).await,
+            // Its keys go, too.
+            Err(Fault::LeaseNotFound) => {}
+            // Whoever has its turn and cannot take it keeps all behind it waiting.
+            Err(fault) => core.publisher.cannot_follow(fault.into()),
         }
+        Clock::Boot.sleep_until(clock::now() + PAUSE).await;
     }
 }
 
@@ -259,7 +264,7 @@ fn is_delete(event: &Event) -> bool {
 
 impl Core {
     /// Whether all entries stand, and at which revision; changes nothing. Hears of a note that was missed.
-    pub(super) async fn still_stands(&self, deadline: Moment) -> Result<Option<i64>, super::fault::Fault> {
+    pub(super) async fn still_stands(&self, deadline: Moment) -> Result<Option<i64>, Fault> {
         let read = [etcd_client::TxnOp::get(self.layout.note(self.lease), None)];
         let txn = etcd_client::Txn::new().when(self.all_stand()).and_then(read);
         let answer = self.wire.call(deadline, |mut c| {

@@ -142,7 +142,10 @@ async fn wait_in_queue(shared: &Arc<Shared>, client: &Client, first: Option<Sett
             Ok(Settled::Holds) => break,
             Ok(Settled::Waits(hints)) => changed(shared, client, &hints).await,
             // What was asked of a connection that broke is asked again of the next one.
-            Err(_) if connected(client).await => tokio::time::sleep(RETRY).await,
+            Err(fault) if connected(client).await => {
+                shared.cannot_follow(fault);
+                tokio::time::sleep(RETRY).await;
+            }
             Ok(Settled::Over) | Err(_) => return,
         }
     }

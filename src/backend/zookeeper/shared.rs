@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use zookeeper_client::{Client, StateWatcher};
 
 use super::ensemble::Ensemble;
-use super::fault::NAME;
+use super::fault::{Fault, NAME, is_ambiguous};
 use super::snapshot::slot_path;
 use crate::backend::claim_state::Publisher;
 use crate::lock::validity::LeaseTimes;
@@ -303,6 +303,13 @@ impl Shared {
             locked(&self.own).iter().map(|own| Granted { token: own.token, slot: own.slot }).collect();
         let counts_from = self.proofs().counts_from();
         self.publisher.publish(ClaimState::Held(Grant { names, counts_from }));
+    }
+
+    /// It cannot be followed at the moment, which is worth telling unless it was only a connection that broke.
+    pub(super) fn cannot_follow(&self, why: Fault) {
+        if !matches!(&why, Fault::Service(error) if is_ambiguous(error)) {
+            self.publisher.cannot_follow(self.ensemble.explain(why));
+        }
     }
 
     /// The claim is over, and not by its own doing. What is left of it goes too.
