@@ -106,7 +106,7 @@ impl ProgressPrinter<'_> {
         }
     }
 
-    fn entering_again(&mut self, reason: &LossReason) {
+    fn entered_again(&mut self, reason: &LossReason) {
         let reason = sanitise::text(&reason.to_string());
         self.say(&Message::Rejoined { lock: self.lock.clone(), reason });
     }
@@ -136,7 +136,7 @@ impl Progress for ProgressPrinter<'_> {
                 self.say(&message);
             }
             Notice::KeptByNested => self.say(&Message::KeptByNested { lock: lock() }),
-            Notice::EnteringAgain(reason) => self.entering_again(reason),
+            Notice::EnteredAgain(reason) => self.entered_again(reason),
             Notice::Doubtful { error, left: Some(left), command_ended } => {
                 let message = Message::Doubtful { lock: lock(), reason: text(error), left, command_ended };
                 self.say(&message);

@@ -27,7 +27,7 @@ impl Driver<'_> {
         let keeper = self.context.keeper;
         match action {
             Action::Enter => self.entry.enter(&self.context),
-            Action::EnterAgain(reason) => self.enter_again(&reason),
+            Action::EnterAgain(reason) => self.enter_again(reason),
             Action::Ask => self.ask(),
             Action::Spawn => self.spawn(),
             Action::Pass(signal) => keeper.ender().signal_command(signal),
@@ -64,12 +64,11 @@ impl Driver<'_> {
         self.entry.variables(self.context.job, grant, self.marks.board())
     }
 
-    fn enter_again(&mut self, reason: &LossReason) {
-        self.context.notice(Notice::EnteringAgain(reason));
+    fn enter_again(&mut self, reason: LossReason) {
         (self.following.claim, self.following.seen) = (None, None);
         self.precedence.forget();
         (self.renewal.lease, self.renewal.under_way) = (None, None);
-        self.entry.enter_again(&self.context);
+        self.entry.enter_again(&self.context, reason);
     }
 
     /// The lock is held, and the front guards: passes the gate, or asks the front if that cannot be; unless the run turns

@@ -9,7 +9,7 @@ use super::environment::{self, HeldRecord};
 use super::job::Job;
 use super::nested::{self, Entered};
 use crate::backend::Backend;
-use crate::lock::{ClaimId, Grant, Granted, LockName, Moment, Request, Result};
+use crate::lock::{ClaimId, Grant, Granted, LockName, LossReason, Moment, Request, Result};
 use crate::supervise::mark::MarkBoard;
 use crate::supervise::sys;
 
@@ -32,6 +32,8 @@ pub(super) struct Entry {
     outer: Vec<HeldRecord>,
     pub(super) request: Request,
     pub(super) entering: Option<Entering>,
+    /// Why the claim before this one was lost, until this one has entered.
+    pub(super) lost: Option<LossReason>,
     /// When the attempt to enter began.
     pub(super) since: Moment,
     /// The second look of `--once-per`.
@@ -63,6 +65,7 @@ impl Entry {
             outer,
             request,
             entering: None,
+            lost: None,
             since: Moment::NEVER,
             looking: None,
             own: Vec::new(),
@@ -93,8 +96,10 @@ impl Entry {
         }));
     }
 
-    /// Begins to enter with a new claim: the old id may still be on its way out. Without randomness it has to do.
-    pub(super) fn enter_again(&mut self, context: &Context<'_>) {
+    /// Begins to enter with a new claim, as the old one was `lost`: its id may still be on its way out. Without randomness it has
+    /// to do.
+    pub(super) fn enter_again(&mut self, context: &Context<'_>, lost: LossReason) {
+        self.lost = Some(lost);
         self.looking = None;
         self.request.id = new_id().unwrap_or(self.request.id);
         self.request.again = true;

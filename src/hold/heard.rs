@@ -26,6 +26,9 @@ impl Driver<'_> {
             Ok(Attempted::Unneeded(ago)) => Event::Unneeded(ago),
             Ok(Attempted::Entered(Entered { claim, own, under })) => {
                 let context = &mut self.context;
+                if let Some(reason) = self.entry.lost.take() {
+                    context.notice(Notice::EnteredAgain(&reason));
+                }
                 if let Some(claim) = under {
                     context.notice(Notice::Nested(claim));
                 }
@@ -39,7 +42,13 @@ impl Driver<'_> {
                 self.precedence.entered(context);
                 Event::Entered
             }
-            Err(error) => Event::Refused(error),
+            Err(error) => {
+                // Of a service that never answered, silence is told.
+                if self.entry.lost.is_some() && error.is_transient() {
+                    self.tell_doubt(&error);
+                }
+                Event::Refused(error)
+            }
         }
     }
 

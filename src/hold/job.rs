@@ -98,8 +98,8 @@ pub enum Notice<'a> {
     Nested(ClaimId),
     /// dlock was told to end, and has ended what it could; nested runs elsewhere still need the hold.
     KeptByNested,
-    /// The entry was lost before the command ran; a new one goes to the end of the queue.
-    EnteringAgain(&'a LossReason),
+    /// The entry was lost before the command ran, and a new one stands at the end of the queue.
+    EnteredAgain(&'a LossReason),
     /// The service does not answer; said once until it answers again.
     Doubtful {
         /// Why.

@@ -65,6 +65,26 @@ fn a_hold_that_is_forgotten_ends_its_command_also_if_somebody_took_it_for_a_wait
 }
 
 #[test]
+fn a_waiter_whose_entry_ends_in_an_outage_is_back_when_it_says_so() {
+    if !is_here() {
+        return;
+    }
+    let server = memcached::start();
+    let env = env_on(&server);
+    let holder = env.held(&["--name", "x", "--ttl", "60s", "-q"]);
+    let waiter = env.start(&mut env.run(["--name", "x", "--ttl", "2s", "--", "true"]));
+    env.await_waiters("x", 1);
+    server.freeze();
+    until_true("word of an attempt", || waiter.err_so_far().contains("cannot join the queue of x"));
+    assert!(!waiter.err_so_far().contains("at the end"), "{}", waiter.err_so_far());
+    server.thaw();
+    until_true("a waiter that is back", || waiter.err_so_far().contains("rejoined at the end"));
+    assert_eq!(holder.release().code(), Some(0));
+    let ended = waiter.finish();
+    assert_eq!((ended.code(), ended.err.matches("at the end").count()), (Some(0), 1), "{}", ended.err);
+}
+
+#[test]
 fn a_lease_that_nobody_renews_ends_though_others_try_again_and_again() {
     if !is_here() {
         return;
