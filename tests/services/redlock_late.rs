@@ -1,4 +1,4 @@
-//! What is late on the way to one of the nodes of a Redlock.
+//! What is late on the way to one of the nodes of a Redlock, or does not come.
 
 use std::time::Duration;
 
@@ -42,4 +42,29 @@ fn an_attempt_that_failed_takes_nothing_from_the_next_one() {
     past.assert_busy("attempts");
     assert_eq!(holder.release().code(), Some(0));
     past.assert_free("attempts");
+}
+
+/// It leads by three nodes, of which one does not answer.
+#[test]
+fn of_a_leader_by_nodes_that_do_not_answer_nobody_says_that_it_does_not_lead() {
+    let (nodes, database) = site::shared_nodes();
+    let ways: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port())).collect();
+    let over = ways.iter().map(|way| format!("redis://127.0.0.1:{}/{database}", way.port()));
+    let env = env_at(&over.collect::<Vec<_>>().join(","));
+    let theirs =
+        format!("redis.call('SELECT', '{database}') return redis.call('SETNX', 'dlock:x', 'theirs')");
+    for node in &nodes[3..] {
+        assert_eq!(redis::raw(node.port(), &["EVAL", &theirs, "0"]), ":1\r\n");
+    }
+    let holder = env.held(&["--name", "x", "--ttl", "10s", "-q"]);
+    let proclaim = || {
+        let mut command = env.verb("proclaim", ["v"]);
+        env.finish(command.env("DLOCK_CLAIM", holder.claim()).env("DLOCK_NAMES", "x"))
+    };
+    proclaim().silently(0);
+    ways[0].set(Conduct::Refuse);
+    proclaim().failed(69, &["2 of 5 nodes have taken the value", "may hold or not"]);
+    ways[0].set(Conduct::Pass);
+    holder.let_go();
+    holder.running.finish();
 }

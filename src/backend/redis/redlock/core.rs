@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::majority;
 use super::node_claim::{NodeClaim, Phase};
 use crate::backend::claim_state::{self, Publisher};
-use crate::backend::fault::Fault;
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::script::{Script, Step};
 use crate::backend::redis::service::Service;
@@ -32,6 +32,25 @@ impl Nodes {
     /// How many are a majority.
     pub(super) fn majority(&self) -> usize {
         majority::of(self.services.len())
+    }
+
+    /// Whether the claim holds of which `done` nodes say that they `did` what a holder may ask for, and `without` that they know
+    /// nothing of it.
+    ///
+    /// Errors: it depends on nodes that say neither.
+    pub(super) fn verdict(&self, done: usize, without: usize, did: &str) -> FaultResult<bool> {
+        let all = self.services.len();
+        if done >= self.majority() {
+            return Ok(true);
+        }
+        // Even if all the others have it, they are too few.
+        if all - without < self.majority() {
+            return Ok(false);
+        }
+        let reason = format!(
+            "{done} of {all} nodes have {did} and {without} know nothing of it, so it may hold or not"
+        );
+        Err(Fault::unavailable(reason))
     }
 
     /// What few answers mean.

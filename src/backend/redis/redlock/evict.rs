@@ -116,8 +116,9 @@ pub(super) async fn publish(
         Value::Int(found) => Ok(found == 1),
         _ => Err(fault::nonsense("not a number")),
     });
-    let found = answers.await?.into_iter().flatten().filter(|found| *found).count();
-    Ok(found >= backend.nodes.majority())
+    let answers: Vec<bool> = answers.await?.into_iter().flatten().collect();
+    let found = answers.iter().filter(|found| **found).count();
+    backend.nodes.verdict(found, answers.len() - found, "taken the value")
 }
 
 /// How long ago the last successful run acquired, each node by its own clock.

@@ -8,7 +8,7 @@ use super::fan_out::{self, STRAGGLE};
 use super::inspect;
 use super::reply::{Position, Reply};
 use super::script::RENEW;
-use crate::backend::fault::{Fault, FaultResult};
+use crate::backend::fault::FaultResult;
 use crate::backend::redis::fault;
 use crate::backend::redis::script::millis;
 use crate::backend::redis::wire::keys_of;
@@ -39,18 +39,7 @@ pub(super) async fn renew(
     let answers = fan_out::from_all(nodes, STRAGGLE, deadline, step, parse).await?;
     let positions: Vec<&Position> = answers.iter().flatten().collect();
     let (most, without) = majority(&positions, nodes.max_ttl);
-    if most >= nodes.majority() {
-        return Ok(true);
-    }
-    // Even if all the others have it, they are too few.
-    if nodes.services.len() - without < nodes.majority() {
-        return Ok(false);
-    }
-    let all = nodes.services.len();
-    let reason = format!(
-        "{most} of {all} nodes have renewed it and {without} know nothing of it, so it may hold or not"
-    );
-    Err(Fault::unavailable(reason))
+    nodes.verdict(most, without, "renewed it")
 }
 
 /// Of the nodes that are old enough to have a say: how many gave the claim the same slots, and how many have not given it
