@@ -1,5 +1,7 @@
 //! Holds and waits on a Redis that last: over connections that fall silent, and for longer than the keys beside the lock.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::redis_many::env_at;
@@ -94,4 +96,27 @@ fn the_queue_of_a_hold_lives_as_long_as_the_hold() {
     holder.release().silently(0);
     assert_eq!(redis::raw(server.port(), &["EXISTS", queue]), ":0\r\n");
     env.assert_free("x");
+}
+
+/// A connection to the server, if it has one left.
+fn connection(server: &Server) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).expect("connects");
+    // Whoever is one too many is told so, and hears nothing else.
+    let _ = stream.write_all(b"PING\r\n");
+    let mut answer = [0; 1];
+    stream.read_exact(&mut answer).ok().filter(|()| answer == *b"+").map(|()| stream)
+}
+
+#[test]
+fn a_server_without_a_free_connection_is_waited_for() {
+    let server = redis::start_with(&["--maxclients", "4"]);
+    let env = env_on(&server);
+    let mut taken = Vec::new();
+    while let Some(stream) = connection(&server) {
+        taken.push(stream);
+    }
+    let waiter = env.start(&mut env.run(["--name", "x", "--", "true"]));
+    until_true("word of it", || waiter.err_so_far().contains("it has no connection left for another claim"));
+    drop(taken);
+    assert_eq!(waiter.finish().code(), Some(0));
 }

@@ -80,7 +80,7 @@ async fn first(
     for host in hosts {
         last = match tokio::time::timeout(ONE_OF_SEVERAL, by_way_of(config, host, master)).await {
             Ok(Ok(found)) => return Ok(found),
-            Ok(Err(fault)) if !matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt) => {
+            Ok(Err(fault)) if !fault.kind.is_transient() && fault.kind != ErrorKind::Corrupt => {
                 return Err(fault);
             }
             Ok(Err(fault)) => fault,

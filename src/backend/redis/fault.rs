@@ -44,7 +44,7 @@ pub(super) fn of(error: &ServerError) -> Fault {
             cause::no_database(details, ", or raise databases in its configuration"),
         ),
         "ERR" if details.contains("max number of clients") => {
-            Fault::spent(cause::full("connection", details, "raise maxclients or wait"))
+            Fault::new(ErrorKind::Full, cause::full("connection", details, "raise maxclients or wait"))
         }
         "OOM" => Fault::unavailable(cause::full("memory", "maxmemory", "raise the limit or wait")),
         "LOADING" => Fault::unavailable("it is still loading its data; it can be used when that is done"),
@@ -63,5 +63,37 @@ pub(super) fn of(error: &ServerError) -> Fault {
             "it is a node of a cluster; write the address as redis+cluster://HOST:PORT",
         ),
         _ => Fault::new(ErrorKind::Corrupt, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use redis::{Value, ValueCodec};
+    use tokio_util::codec::Decoder;
+
+    use super::*;
+
+    fn said(line: &str) -> Fault {
+        let mut bytes = BytesMut::from(format!("-{line}\r\n").as_str());
+        let reply = ValueCodec::default().decode(&mut bytes).expect("a reply");
+        let Some(Value::ServerError(error)) = reply else { panic!("no error") };
+        of(&error)
+    }
+
+    #[test]
+    fn each_refusal_has_its_kind() {
+        for (line, kind) in [
+            ("ERR max number of clients reached", ErrorKind::Full),
+            ("OOM command not allowed when used memory > 'maxmemory'.", ErrorKind::Unavailable),
+            ("LOADING Redis is loading the dataset in memory", ErrorKind::Unavailable),
+            ("READONLY You can't write against a read only replica.", ErrorKind::Unavailable),
+            ("NOAUTH Authentication required.", ErrorKind::Denied),
+            ("ERR DB index is out of range", ErrorKind::Corrupt),
+            ("MOVED 3999 127.0.0.1:6381", ErrorKind::Unsupported),
+            ("ERR unknown command", ErrorKind::Corrupt),
+        ] {
+            assert_eq!(said(line).kind, kind, "{line}");
+        }
     }
 }

@@ -205,10 +205,11 @@ impl Service {
                         )),
                         Err(Setback::Fault(fault)) => {
                             let fault = fault.at(&connection.peer());
-                            if fault.is_spent() {
+                            // A server that has none left closes the one over which it says so.
+                            if fault.is_spent() || fault.kind == ErrorKind::Full {
                                 self.give_up(&connection).await;
-                                broken += 1;
                             }
+                            broken += u32::from(fault.is_spent());
                             fault
                         }
                     }
@@ -224,7 +225,7 @@ impl Service {
             };
             let waits = fault.retry == Retry::Again && self.clock.now() < begun + MOVING;
             let again = patience.goes_on(broken == 1, waits);
-            if fault.kind != ErrorKind::Unavailable || !again {
+            if !fault.kind.is_transient() || !again {
                 return Err(fault);
             }
             if broken > 1 || !fault.is_spent() || patience == Patience::Deadline {

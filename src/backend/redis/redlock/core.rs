@@ -68,6 +68,9 @@ impl Nodes {
         let kind =
             [ErrorKind::Denied, ErrorKind::Invalid, ErrorKind::Unsupported].into_iter().find(|k| any(*k));
         let kind = kind.or(all_corrupt.then_some(ErrorKind::Corrupt));
+        // With room for this client they would be enough.
+        let full = faults.iter().filter(|fault| fault.kind == ErrorKind::Full).count();
+        let kind = kind.or((full > 0 && answered + full >= self.majority()).then_some(ErrorKind::Full));
         Fault::new(kind.unwrap_or(ErrorKind::Unavailable), reason)
     }
 }

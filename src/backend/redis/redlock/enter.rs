@@ -51,7 +51,7 @@ pub(super) async fn enter(
         // a deadline waits for that.
         core.publisher.begin_leaving();
         let soon = core.clock.now() + core.straggle();
-        let transient = fault.kind == ErrorKind::Unavailable;
+        let transient = fault.kind.is_transient();
         let aim = if transient { Aim::Withdraw } else { Aim::Leave };
         let withdrawal = tokio::spawn({
             let core = Arc::clone(&core);
