@@ -84,6 +84,35 @@ fn a_waiter_whose_entry_ends_in_an_outage_is_back_when_it_says_so() {
     assert_eq!((ended.code(), ended.err.matches("at the end").count()), (Some(0), 1), "{}", ended.err);
 }
 
+/// Takes what is left of the server's memory, for items of every size.
+fn fill(server: &Server) {
+    for size in [400_000, 100_000, 20_000, 5000, 2000, 1000, 700, 500, 400, 300, 200, 100, 50, 10, 0] {
+        let value = "x".repeat(size);
+        let one = |n: usize| format!("set f{size}-{n} 0 0 {size}\r\n{value}\r\n");
+        let at_once = (1_000_000 / (size + 50)).min(1000);
+        let full = |batch: usize| {
+            let sets: String = (0..at_once).map(|n| one(batch * at_once + n)).collect();
+            memcached::raw(server.port(), sets.as_bytes()).contains("out of memory")
+        };
+        assert!((0..100).any(full), "the memory ends");
+    }
+}
+
+#[test]
+fn a_release_succeeds_where_memory_is_full_and_nothing_is_evicted() {
+    if !is_here() {
+        return;
+    }
+    let server = memcached::start_with(&["-M", "-m", "4"]);
+    let env = env_on(&server);
+    let holder = env.held(&["--name", "x"]);
+    fill(&server);
+    holder.release().silently(0);
+    assert_eq!(memcached::value(server.port(), "x"), None);
+    let said = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
+    assert!(said.contains("refuses to evict"), "{said}");
+}
+
 #[test]
 fn a_lease_that_nobody_renews_ends_though_others_try_again_and_again() {
     if !is_here() {

@@ -76,6 +76,12 @@ fn warnings(version: &str, stats: &Reply, settings: &Reply) -> Vec<Risk> {
             "give it more memory (-m), or the locks a memcached of their own",
         ));
     }
+    if settings.stat("evictions") == Some("off") {
+        risks.push(Risk::warning(
+            "it refuses to evict anything (-M): when its memory is full, holders cannot renew, and their commands are ended",
+            "start it without -M and with memory to spare (-m)",
+        ));
+    }
     if settings.stat("lru_crawler") == Some("no") {
         risks.push(Risk::warning(
             "it does not list its keys, so dlock list does not work",
@@ -95,9 +101,10 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_this_one_is_a_warning() {
-        let well = warnings("1.6.18", &stats(&[("evictions", "0")]), &stats(&[("lru_crawler", "yes")]));
+        let settings = |crawls, evicts| stats(&[("lru_crawler", crawls), ("evictions", evicts)]);
+        let well = warnings("1.6.18", &stats(&[("evictions", "0")]), &settings("yes", "on"));
         assert_eq!(well, []);
-        let ill = warnings("1.4.15", &stats(&[("evictions", "3")]), &stats(&[("lru_crawler", "no")]));
-        assert_eq!(ill.len(), 3);
+        let ill = warnings("1.4.15", &stats(&[("evictions", "3")]), &settings("no", "off"));
+        assert_eq!(ill.len(), 4);
     }
 }

@@ -14,7 +14,7 @@ use super::wire::Reply;
 use crate::backend::document::{Arrival, Item, Replaced, Side, Store, Version};
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::success;
-use crate::lock::{ClaimId, LockName, Moment};
+use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
 
 /// What an item may have with its key and its header, if the server was not told otherwise, is a mebibyte.
 const ROOM: usize = 1_048_576 - 2048;
@@ -82,6 +82,27 @@ impl MemcachedStore {
         }
         let line = replies.next()?.line()?;
         replaced(&line, replies.next()?.item()?)
+    }
+
+    /// Compares and deletes, and reads what is there then; versions are as in [`Self::swap`]. Needs no room, and a server since 1.6.
+    async fn delete(&self, key: &[u8], version: &Version, deadline: Moment) -> FaultResult<Replaced> {
+        let commands = |connection: &Connection| {
+            let mut commands = Commands::default();
+            if connection.number == version.connection {
+                commands = commands.line("md", key, &format!("C{}", version.write));
+            }
+            commands.line("gets", key, "")
+        };
+        let mut replies = self.client.call_over(deadline, commands).await?;
+        if replies.connection != version.connection {
+            return Ok(Replaced { done: false, item: replies.next()?.item()? });
+        }
+        let done = match replies.next()?.line()?.as_str() {
+            "HD" => true,
+            "EX" | "NF" => false,
+            other => return Err(nonsense(other)),
+        };
+        Ok(Replaced { done, item: replies.next()?.item()? })
     }
 
     /// Puts `bytes` in the place of `last`, or where nothing is if that is `None`, and reads what is there if somebody was
@@ -252,9 +273,16 @@ impl Store for MemcachedStore {
         self.swap(&self.naming.lock(name)?, version, &expiry, bytes, deadline).await
     }
 
-    /// `delete` does not compare, but a replacement that has expired at once does.
+    /// `delete` does not compare, but a replacement that has expired at once does. Where that finds no room (`-M`), servers since
+    /// 1.6 have another command.
     async fn remove(&self, name: &LockName, version: &Version, deadline: Moment) -> FaultResult<Replaced> {
-        self.swap(&self.naming.lock(name)?, version, "-1", b"", deadline).await
+        let key = self.naming.lock(name)?;
+        match self.swap(&key, version, "-1", b"", deadline).await {
+            Err(full) if full.kind == ErrorKind::Full => {
+                self.delete(&key, version, deadline).await.map_err(|_| full)
+            }
+            replaced => replaced,
+        }
     }
 
     async fn read_side(&self, side: Side<'_>, deadline: Moment) -> FaultResult<Option<Item>> {
