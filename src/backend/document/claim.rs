@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Mutex as Gate;
 use tokio::task::JoinHandle;
 
 use super::arrive::{self, Entered, Own};
@@ -26,6 +27,9 @@ struct Shared {
     own: Own,
     view: Mutex<View>,
     publisher: Publisher,
+    /// Held while it tries to enter, behind another program's item: two attempts at once, and the slower one could bring back a
+    /// claim that the other one entered and that has left.
+    entering: Gate<()>,
 }
 
 /// A claim. While it exists it is followed in the background; dropping it leaves its entry to its ttl.
@@ -46,7 +50,8 @@ impl DocumentClaim {
     pub(super) fn new(queues: &Queues, own: Own, entered: Entered, begun: Moment) -> Arc<Self> {
         let view = Mutex::new(View::new(own.request.id, own.ttl));
         let publisher = Publisher::new(queues.store.backend(), Some(own.name.clone()), queues.clock, begun);
-        let shared = Arc::new(Shared { queues: queues.clone(), own, view, publisher });
+        let entering = Gate::default();
+        let shared = Arc::new(Shared { queues: queues.clone(), own, view, publisher, entering });
         shared.entered(entered);
         let following = tokio::spawn(follow(Arc::clone(&shared)));
         Arc::new(Self { shared, following })
@@ -143,6 +148,7 @@ impl Shared {
         }
         let before = self.publisher.state();
         if self.view().born.is_none() {
+            let Ok(_entering) = self.entering.try_lock() else { return Ok(false) };
             let entered = arrive::attempt(&self.queues, &self.own, deadline).await?;
             self.entered(entered);
         } else {

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
 
 use super::{Arrival, Item, Replaced, Side, Store, Version};
 use crate::backend::fault::{Fault, FaultResult};
@@ -17,6 +18,8 @@ pub(super) enum Mishap {
     RequestLost,
     /// It is done, and nobody hears of it.
     AnswerLost,
+    /// It is done, and answered, when [`Fake::resume`] says so.
+    Held,
     /// Nobody hears of it, and it is done when [`Fake::deliver`] says so.
     Late,
 }
@@ -55,11 +58,12 @@ impl State {
 pub(super) struct Fake {
     state: Mutex<State>,
     room: usize,
+    resumed: Notify,
 }
 
 impl Fake {
     pub(super) fn new(room: usize) -> Self {
-        Self { state: Mutex::default(), room }
+        Self { state: Mutex::default(), room, resumed: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -76,6 +80,11 @@ impl Fake {
         let mut state = self.state();
         let late = std::mem::take(&mut state.late);
         late.iter().map(|(key, version, bytes)| state.swap(key, version, bytes.as_deref())).collect()
+    }
+
+    /// Does what is held.
+    pub(super) fn resume(&self) {
+        self.resumed.notify_waiters();
     }
 
     /// Forgets an item.
@@ -102,9 +111,12 @@ impl Fake {
         self.state().items.contains_key(key)
     }
 
-    fn strike(&self, key: &str, version: &Version, bytes: Option<&[u8]>) -> FaultResult<Replaced> {
+    async fn strike(&self, key: &str, version: &Version, bytes: Option<&[u8]>) -> FaultResult<Replaced> {
+        let mishap = self.state().mishaps.pop_front().flatten();
+        if mishap == Some(Mishap::Held) {
+            self.resumed.notified().await;
+        }
         let mut state = self.state();
-        let mishap = state.mishaps.pop_front().flatten();
         let lost = || Err(Fault::unavailable("the connection broke"));
         match mishap {
             Some(Mishap::RequestLost) => return lost(),
@@ -112,10 +124,10 @@ impl Fake {
                 state.late.push((key.to_owned(), version.clone(), bytes.map(<[u8]>::to_vec)));
                 return lost();
             }
-            Some(Mishap::AnswerLost) | None => {}
+            Some(Mishap::AnswerLost | Mishap::Held) | None => {}
         }
         let done = state.swap(key, version, bytes);
-        if mishap.is_some() {
+        if mishap == Some(Mishap::AnswerLost) {
             return lost();
         }
         Ok(Replaced { done, item: state.items.get(key).cloned() })
@@ -200,11 +212,11 @@ impl Store for Fake {
         _: Duration,
         _: Moment,
     ) -> FaultResult<Replaced> {
-        self.strike(name.as_str(), version, Some(bytes))
+        self.strike(name.as_str(), version, Some(bytes)).await
     }
 
     async fn remove(&self, name: &LockName, version: &Version, _: Moment) -> FaultResult<Replaced> {
-        self.strike(name.as_str(), version, None)
+        self.strike(name.as_str(), version, None).await
     }
 
     async fn read_side(&self, side: Side<'_>, _: Moment) -> FaultResult<Option<Item>> {

@@ -303,6 +303,22 @@ async fn a_foreign_item_is_waited_for_and_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_waits_behind_a_foreign_item_and_has_left_does_not_come_back() {
+    let scene = Scene::new();
+    scene.fake.write("a", b"theirs");
+    let waiter = scene.enter(1).await.expect("waits");
+    scene.fake.forget("a");
+    // Its attempt to enter, which whoever follows it makes, is slow.
+    scene.fake.expect(&[Some(Mishap::Held)]);
+    scene.sleep(Duration::from_secs(2)).await;
+    waiter.renew(scene.soon()).await.expect("it has no entry");
+    waiter.leave(false, scene.soon()).await.expect("leaves");
+    scene.fake.resume();
+    scene.sleep(Duration::from_secs(2)).await;
+    assert_eq!(scene.queue("a").await, []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_waits_behind_a_foreign_item_is_refused_if_another_kind_comes_first() {
     let scene = Scene::new();
     scene.fake.write("a", b"theirs");
