@@ -31,6 +31,11 @@ impl Core {
             let txn = self.check();
             let answer = self.wire.call(deadline, |c| self.keep_and_check(c, txn.clone())).await;
             let (kept, answer) = match answer {
+                // A new leader may not have come to it yet: the entry goes with the lease, and whether that stands is certain.
+                Err(Fault::LeaseNotFound) if self.still_stands(deadline).await?.is_some() => {
+                    Clock::Boot.sleep_until(deadline.min(clock::now() + PAUSE)).await;
+                    continue;
+                }
                 Err(Fault::LeaseNotFound) => {
                     self.conclude().await;
                     break;
