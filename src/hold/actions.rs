@@ -206,6 +206,13 @@ impl Driver<'_> {
             // What goes on is on its own.
             keeper.shared().clear_command();
         }
+        if !context.machine.may_give_back() {
+            // Its ttl protects still whom neither process can end. To drop it would close its session, or unlock it.
+            keeper.guard_until(context.now() + SLACK);
+            std::mem::forget(self.following.claim.take());
+            context.events.clear();
+            return context.happened(Event::Left);
+        }
         let held = context.machine.held_at().is_some();
         let patience = match &self.following.claim {
             _ if !held => WITHDRAWAL,

@@ -114,7 +114,9 @@ pub enum Reason {
     MaxRun,
     /// The claim was broken.
     Broken(Holder),
-    /// The lease is lost or running out.
+    /// The lease runs out. It may be renewed after all; what was begun is carried out, under the lock.
+    RunningOut,
+    /// The lock is lost.
     Lost(LossReason),
     /// The front died.
     FrontGone,

@@ -57,6 +57,8 @@ pub(super) struct Rounds {
     since: Option<Moment>,
     /// The last ones in a row in which not every process could be seen.
     blind: u32,
+    /// When the front was first to end the tree in the place of this process.
+    handed_at: Option<Moment>,
     /// What is left of the tree and cannot be ended, as last told.
     remains: Option<TreeState>,
 }
@@ -81,7 +83,7 @@ impl Process {
                 resume_at: Moment::NEVER,
                 resumed_at: None,
             },
-            rounds: Rounds { next: Moment::NEVER, since: None, blind: 0, remains: None },
+            rounds: Rounds { next: Moment::NEVER, since: None, blind: 0, handed_at: None, remains: None },
         }
     }
 
@@ -274,6 +276,10 @@ impl Process {
         if self.rounds.blind >= BLIND && front_sees && context.machine.kill_at() <= now {
             // The lease is about to run out. Whom this process does not see the front may.
             context.keeper.hand_to_front();
+            // It gets its time, before this process leaves the lock to its ttl.
+            if now.since(*self.rounds.handed_at.get_or_insert(now)) < SLOW_ROUND {
+                return;
+            }
         }
         let denied = reached.is_in_vain() && !reached.denied.is_empty();
         if !denied && now.since(since) <= UNKILLABLE {
@@ -281,7 +287,8 @@ impl Process {
         }
         let remains = reached.state();
         self.rounds.next = now + SLOW_ROUND;
-        if self.rounds.remains.replace(remains) != Some(remains) {
+        let is_news = self.rounds.remains.replace(remains) != Some(remains);
+        if is_news && context.machine.keeps_what_remains(now) {
             context.notice(Notice::CannotEnd(remains));
         }
         context.happened(Event::TreeRemains(remains));

@@ -120,3 +120,28 @@ fn a_server_without_a_free_connection_is_waited_for() {
     drop(taken);
     assert_eq!(waiter.finish().code(), Some(0));
 }
+
+#[test]
+fn a_lease_that_was_renewed_after_all_is_kept_for_a_nested_run_elsewhere() {
+    let server = redis::start_with(QUIET);
+    let env = env_on(&server);
+    let gate = env.gate("gate");
+    let script = r#"trap 'echo up >told' TERM; echo "$DLOCK_HELD" >held; while :; do sleep 0.01; done"#;
+    let mut outer = env.start(&mut env.run(["--name", "x", "--ttl", "12s", "--", "bash", "-c", script]));
+    let mut nested = env.run(["--name", "x", "--", "sh", "-c", "echo up >ready; read _ <gate"]);
+    let nested = env.start(nested.env("DLOCK_HELD", env.await_line("held")));
+    env.await_line("ready");
+    server.freeze();
+    env.await_line("told");
+    // In time for a renewal, and too late for the command.
+    server.thaw();
+    until_true("that it is kept", || outer.err_so_far().contains("x stays locked until"));
+    env.assert_busy("x");
+    assert!(!outer.has_ended());
+    gate.open();
+    nested.finish().silently(0);
+    let ended = outer.finish();
+    assert_eq!(ended.code(), Some(76), "{}", ended.err);
+    env.assert_free("x");
+    env.await_no_process();
+}

@@ -45,10 +45,17 @@ impl Machine {
                 if self.killing { Vec::new() } else { vec![Action::TerminateTree] }
             }
             // Renewing goes on for as long as they live, unless there is nothing left to renew.
-            Event::TreeRemains(tree) => match reason {
-                Reason::Lost(reason) => self.leave_as(Verdict::Lost { reason, tree }),
-                _ => Vec::new(),
-            },
+            Event::TreeRemains(tree) => {
+                let reason = match reason {
+                    Reason::Lost(reason) => reason,
+                    _ if now >= self.kill_at() => LossReason::Expired,
+                    _ => {
+                        self.remains = true;
+                        return Vec::new();
+                    }
+                };
+                self.leave_as(Verdict::Lost { reason, tree })
+            }
             Event::Signal { signal, everybody: false } if signal.is_ending() => {
                 self.linger_until = Moment::NEVER;
                 let again = self.last_ending.is_some_and(|at| now.since(at) > SAME_SIGNAL);
@@ -71,9 +78,12 @@ impl Machine {
                 self.released()
             }
             Event::FrontGone => self.kill(Reason::FrontGone),
-            Event::Tick if now >= self.kill_at() && !self.killing => {
-                self.kill(Reason::Lost(LossReason::Expired))
+            // Nobody who remains keeps the lock any longer: a last round tells.
+            Event::Tick if now >= self.kill_at() && self.remains => {
+                self.remains = false;
+                vec![Action::KillTree]
             }
+            Event::Tick if now >= self.kill_at() && !self.killing => self.kill(Reason::RunningOut),
             Event::Tick if now >= self.grace_until && !self.killing => self.kill(reason),
             _ => Vec::new(),
         }
@@ -83,7 +93,9 @@ impl Machine {
     fn stopped(&mut self, event: Event, reason: Reason, now: Moment) -> Vec<Action> {
         let reason = match (event, reason) {
             (Event::State(ClaimState::Lost(lost)), _) => Reason::Lost(lost),
-            (Event::Tick, _) if now >= self.kill_at() => Reason::Lost(LossReason::Expired),
+            (Event::Tick, _) | (_, Reason::RunningOut) if now >= self.kill_at() => {
+                Reason::Lost(LossReason::Expired)
+            }
             (Event::FrontGone, _) => Reason::FrontGone,
             (_, reason) => reason,
         };
@@ -93,6 +105,7 @@ impl Machine {
             Reason::Lost(reason) => Verdict::Lost { reason, tree: TreeState::Gone },
             Reason::CommandDied => return self.linger(),
             _ if !self.marks_gone => return Vec::new(),
+            Reason::RunningOut => Verdict::Lost { reason: LossReason::Expired, tree: TreeState::Gone },
             Reason::Asked => Verdict::Interrupted(command),
             Reason::MaxRun => Verdict::MaxRun,
             Reason::Broken(by) => Verdict::Broken { by, ran: true },

@@ -20,7 +20,7 @@ use crate::hold::event::{Action, Event, Phase, Reason};
 use crate::hold::plan::Plan;
 use crate::hold::verdict::{CutShort, Verdict};
 use crate::lease::Window;
-use crate::lock::{ClaimState, Entry, Error, Grant, LossReason, Moment};
+use crate::lock::{ClaimState, Entry, Error, Grant, Moment};
 use crate::supervise::outcome::Outcome;
 
 /// How long a service that never answered is asked while the wait has no end.
@@ -53,6 +53,8 @@ pub struct Machine {
     linger_until: Moment,
     cut_short: Option<CutShort>,
     killing: bool,
+    /// Something of the tree is left that cannot be ended, for as long as there is a lease.
+    remains: bool,
     command: Option<Outcome>,
     /// The lock was given back under a process that goes on, so how that ends is not known.
     given_back: bool,
@@ -84,6 +86,7 @@ impl Machine {
             linger_until: Moment::NEVER,
             cut_short: None,
             killing: false,
+            remains: false,
             command: None,
             given_back: false,
             tree_gone: false,
@@ -164,6 +167,19 @@ impl Machine {
         only_they_are_left && !self.marks_gone
     }
 
+    /// Whether the lock is kept for as long as something of the tree remains.
+    pub fn keeps_what_remains(&self, now: Moment) -> bool {
+        now < self.kill_at() && !matches!(self.phase, Phase::Stopping(Reason::Lost(_)))
+    }
+
+    /// Whether the claim may go before its ttl ends it: not from under what was not known to be gone when it was lost.
+    pub fn may_give_back(&self) -> bool {
+        match &self.verdict {
+            Some(Verdict::Lost { tree, .. }) => tree.is_gone() && self.marks_gone,
+            _ => true,
+        }
+    }
+
     /// How it ended, once it is over.
     pub fn into_verdict(self) -> Option<Verdict> {
         self.verdict
@@ -177,6 +193,7 @@ impl Machine {
             Phase::Asking => self.ask_until,
             Phase::Running => self.terminate_at().min(self.max_run_at()),
             Phase::Stopping(_) if self.tree_gone => self.kill_at(),
+            Phase::Stopping(_) if self.remains => self.kill_at(),
             Phase::Stopping(_) if self.killing => Moment::NEVER,
             Phase::Stopping(_) => self.grace_until.min(self.kill_at()),
             Phase::Lingering => self.linger_until.min(self.terminate_at()).min(self.max_run_at()),
@@ -281,9 +298,9 @@ impl Machine {
             Event::State(ClaimState::Lost(reason)) => self.kill(Reason::Lost(reason)),
             Event::Released => self.released(),
             Event::FrontGone => self.kill(Reason::FrontGone),
-            Event::Tick if now >= self.kill_at() => self.kill(Reason::Lost(LossReason::Expired)),
+            Event::Tick if now >= self.kill_at() => self.kill(Reason::RunningOut),
             Event::Tick if now >= self.terminate_at() => {
-                let actions = self.stop_itself(Reason::Lost(LossReason::Expired), now);
+                let actions = self.stop_itself(Reason::RunningOut, now);
                 self.grace_until = self.kill_at();
                 actions
             }

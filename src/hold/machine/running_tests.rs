@@ -320,6 +320,78 @@ fn processes_that_may_not_be_signalled_keep_the_hold_unless_it_is_lost() {
     ends_as(m, |v| matches!(v, Verdict::Lost { tree, .. } if *tree == alive(9)));
 }
 
+#[test]
+fn a_lease_that_was_renewed_after_all_is_kept_over_what_cannot_be_ended() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(Event::Tick, at(18_000)), [Action::PassToGroup(Signal::TERM)]);
+    assert_eq!(m.on(window(40_000), at(18_100)), []);
+    assert_eq!(m.on(Event::Tick, at(19_000)), [Action::KillTree], "what was begun is carried out");
+    assert_eq!(m.on(Event::TreeRemains(alive(9)), at(19_001)), [], "there is a lease to renew");
+    assert_eq!(m.on(window(60_000), at(30_000)), []);
+    assert_eq!(m.on(Event::TreeRemains(alive(9)), at(39_500)), []);
+    assert!(m.keeps_what_remains(at(39_500)));
+    assert_eq!(m.wake_at(), at(59_000), "it may run out again");
+    let mut ended = running_machine(plan());
+    ended.on(Event::MarksGone, at(20));
+    ended.on(Event::Tick, at(18_000));
+    ended.on(window(40_000), at(18_100));
+    ended.on(Event::Tick, at(19_000));
+    assert_eq!(ended.on(Event::TreeRemains(alive(9)), at(19_001)), []);
+    assert_eq!(ended.on(Event::TreeGone, at(30_000)), LEAVE);
+    ends_as(ended, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, tree: TreeState::Gone }));
+    assert_eq!(m.on(Event::Tick, at(59_000)), [Action::KillTree]);
+    assert_eq!(m.on(Event::TreeRemains(alive(9)), at(59_001)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, tree } if *tree == alive(9)));
+}
+
+#[test]
+fn what_cannot_be_ended_loses_a_lease_that_runs_out_whatever_ended_it() {
+    for event in [signal(Signal::TERM), asked()] {
+        let mut m = running_machine(plan());
+        m.on(event, at(20));
+        assert_eq!(m.on(Event::Tick, at(5020)), [Action::KillTree]);
+        assert_eq!(m.on(Event::TreeRemains(alive(9)), at(5021)), []);
+        assert_eq!(m.wake_at(), at(19_000));
+        assert_eq!(m.on(Event::Tick, at(19_000)), [Action::KillTree]);
+        assert!(m.wake_at() > at(60_000), "the round tells");
+        assert_eq!(m.on(Event::TreeRemains(alive(9)), at(19_001)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Lost { tree, .. } if *tree == alive(9)));
+    }
+}
+
+#[test]
+fn a_lease_that_was_renewed_after_all_is_kept_for_nested_runs_outside_the_tree() {
+    let mut m = running_machine(plan());
+    m.on(Event::Tick, at(18_000));
+    m.on(window(40_000), at(18_100));
+    assert_eq!(m.on(exited(0), at(18_200)), [Action::TerminateTree]);
+    assert_eq!(m.on(Event::TreeGone, at(18_300)), []);
+    assert!(m.waits_for_marks());
+    assert_eq!(m.wake_at(), at(39_000), "it may run out again");
+    assert_eq!(m.on(Event::Tick, at(30_000)), []);
+    assert_eq!(m.on(Event::MarksGone, at(30_001)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, tree: TreeState::Gone }));
+}
+
+#[test]
+fn a_lock_that_was_lost_is_not_given_back_over_what_may_live() {
+    let mut m = running_machine(plan());
+    m.on(Event::MarksGone, at(20));
+    m.on(lost(), at(20));
+    assert!(!m.keeps_what_remains(at(21)), "there is nothing left to keep");
+    m.on(Event::TreeRemains(alive(9)), at(21));
+    assert!(!m.may_give_back(), "the tree");
+    let mut nested = running_machine(plan());
+    nested.on(lost(), at(20));
+    assert_eq!(nested.on(Event::TreeGone, at(21)), LEAVE);
+    assert!(!nested.may_give_back(), "nested runs elsewhere");
+    let mut nobody = running_machine(plan());
+    nobody.on(lost(), at(20));
+    nobody.on(Event::MarksGone, at(21));
+    assert_eq!(nobody.on(Event::TreeGone, at(21)), LEAVE);
+    assert!(nobody.may_give_back());
+}
+
 fn alive(pid: i32) -> TreeState {
     TreeState::Alive([pid].into_iter().collect())
 }

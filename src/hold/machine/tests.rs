@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::hold::plan::Wait;
-use crate::lock::{Error, ErrorKind, FencingToken, Granted, Holder};
+use crate::lock::{Error, ErrorKind, FencingToken, Granted, Holder, LossReason};
 use crate::supervise::signals::Signal;
 
 const fn at(ms: u64) -> Moment {
