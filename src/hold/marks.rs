@@ -10,7 +10,7 @@ use super::job::Notice;
 use crate::clock::Clock;
 use crate::supervise::mark::MarkBoard;
 
-/// Between two attempts to wait for nested runs, when the system has no thread to spare for it.
+/// Between two attempts to wait for nested runs, when the system cannot do that.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The wait for the last mark.
@@ -59,7 +59,7 @@ impl Marks {
         }
     }
 
-    /// The same, when the system had no thread to spare for it.
+    /// Waits again, when the system could not do that: they may still be there.
     pub(super) fn await_later(&mut self, clock: Clock) {
         self.await_last(clock, RETRY);
     }

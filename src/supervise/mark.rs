@@ -53,18 +53,24 @@ impl MarkBoard {
     }
 
     /// Completes when no mark is set, and prevents further ones. Keep it until then: a dropped one leaves a
-    /// thread behind that waits for the last mark or the end of the process.
+    /// thread behind that waits for the last mark or the end of the process. Errors: the system has no thread for it, or does
+    /// not say when; marks may be left.
     pub fn cleared(&self) -> impl Future<Output = io::Result<()>> + use<> {
         let board = self.0.as_fd().try_clone_to_owned();
         async move {
             let board = board?;
             let (tell, told) = oneshot::channel();
             std::thread::Builder::new().name("marks".into()).stack_size(64 << 10).spawn(move || {
-                while flock(&board, FlockOperation::LockExclusive) == Err(Errno::INTR) {}
+                let cleared = loop {
+                    match flock(&board, FlockOperation::LockExclusive) {
+                        Err(Errno::INTR) => {}
+                        cleared => break cleared,
+                    }
+                };
                 // Nobody listens any more if the wait was given up.
-                let _ = tell.send(());
+                let _ = tell.send(cleared);
             })?;
-            told.await.map_err(io::Error::other)
+            Ok(told.await.map_err(io::Error::other)??)
         }
     }
 }
@@ -133,6 +139,14 @@ mod tests {
         drop(second);
         cleared.await.expect("cleared");
         assert!(address.set().is_err(), "a cleared board takes no mark");
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_fails_does_not_clear_the_board() {
+        // Which flock(2) refuses, as a system without memory for locks refuses any.
+        let unlockable =
+            open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("a descriptor");
+        assert!(MarkBoard(unlockable).cleared().await.is_err());
     }
 
     #[test]
