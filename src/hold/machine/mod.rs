@@ -127,7 +127,8 @@ impl Machine {
     pub fn may_have_entered(&self) -> bool {
         match &self.verdict {
             Some(Verdict::Failed(error)) => error.is_transient() || self.last_error.is_some(),
-            Some(Verdict::Skipped(_)) => false,
+            // It was not even tried, this time.
+            Some(Verdict::Skipped(_)) => self.last_error.is_some(),
             _ => true,
         }
     }

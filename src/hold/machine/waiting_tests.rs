@@ -171,6 +171,19 @@ fn an_attempt_that_is_refused_may_follow_one_that_left_an_entry() {
 }
 
 #[test]
+fn a_run_that_is_skipped_may_follow_an_attempt_that_left_an_entry() {
+    let mut m = Machine::new(plan());
+    assert_eq!(m.on(refused(ErrorKind::Unavailable), at(1)), []);
+    assert_eq!(m.on(Event::Tick, at(251)), [Action::Enter]);
+    assert_eq!(m.on(Event::Unneeded(ms(9)), at(300)), LEAVE);
+    assert!(m.may_have_entered());
+    ends_as(m, |v| matches!(v, Verdict::Skipped(_)));
+    let mut m = Machine::new(plan());
+    assert_eq!(m.on(Event::Unneeded(ms(9)), at(1)), LEAVE);
+    assert!(!m.may_have_entered(), "it asked first");
+}
+
+#[test]
 fn before_the_command_runs_an_ending_signal_leaves_the_queue() {
     for ending in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         for event in [signal(ending), from_terminal(ending)] {
