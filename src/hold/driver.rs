@@ -92,7 +92,10 @@ impl Driver<'_> {
                 None => self.next_event().await,
             };
             let now = self.context.now();
-            actions = self.context.machine.on(event, now);
+            let machine = &mut self.context.machine;
+            let asked = machine.depends_on_marks(&event, now) && self.marks.are_gone();
+            actions = if asked { machine.on(Event::MarksGone, now) } else { Vec::new() };
+            actions.extend(machine.on(event, now));
             if self.context.machine.ends_the_command() {
                 self.context.keeper.shared().set_stopping();
             }

@@ -39,9 +39,14 @@ impl Marks {
         self.board.as_ref()
     }
 
+    /// Whether there are none; then there will be none any more.
+    pub(super) fn are_gone(&self) -> bool {
+        self.board.as_ref().is_none_or(MarkBoard::try_clear)
+    }
+
     /// Tells the machine at once if there are none.
     pub(super) fn tell_if_gone(&self, context: &mut Context<'_>) {
-        if self.board.as_ref().is_none_or(MarkBoard::try_clear) {
+        if self.are_gone() {
             context.happened(Event::MarksGone);
         }
     }

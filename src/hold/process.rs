@@ -165,7 +165,6 @@ impl Process {
                 return;
             }
             self.is_over = true;
-            marks.tell_if_gone(context);
             // Nobody but its parent is told how it ended; one that was killed did not mean to leave anybody behind.
             context.happened(Event::CommandEnded(Outcome::Signaled(Signal::KILL)));
         }
@@ -205,7 +204,9 @@ impl Process {
         }
         self.is_over = true;
         self.let_front_go_on(context);
-        marks.tell_if_gone(context);
+        if context.machine.would_end_with(outcome, context.now()) {
+            marks.tell_if_gone(context);
+        }
         context.happened(Event::CommandEnded(outcome));
     }
 

@@ -121,6 +121,42 @@ fn a_nested_run_elsewhere_keeps_the_hold_beyond_its_front() {
 }
 
 #[test]
+fn a_nested_run_may_begin_after_the_command_for_as_long_as_the_hold_goes_on() {
+    for options in [&["--whole-tree"][..], &["--hold-at-least", "1h"]] {
+        let env = TestEnv::new();
+        let gate = env.gate("gate");
+        let script = "{ read _ <gate; RUN -n --name x -- true; echo $? >status; } & echo $$ >command; exit 4";
+        let script = script.replace("RUN", RUN);
+        let mut outer = env.run(["--name", "x"]);
+        let outer = env.start(outer.args(options).args(["--", "bash", "-c", &script]));
+        let command = env.await_line("command").parse().expect("a pid");
+        until_true("the end of the command", || !is_alive(command));
+        gate.open();
+        assert_eq!(env.await_line("status"), "0", "{options:?}: {}", outer.err_so_far());
+        outer.signal(Signal::TERM);
+        let ended = outer.finish();
+        assert!(matches!((ended.code(), ended.signal()), (Some(4), None)), "{options:?}: {}", ended.err);
+        env.assert_free("x");
+        env.await_no_process();
+    }
+}
+
+#[test]
+fn a_nested_run_may_begin_while_what_the_command_left_is_ended() {
+    let env = TestEnv::new();
+    let worker = "trap 'RUN -n --name x -- true; echo $? >status; exit' TERM; echo up >ready; while :; do sleep 0.01; done";
+    let worker = env.write("worker", &worker.replace("RUN", RUN));
+    let script = format!("setsid bash {} & exec sleep 1000", worker.display());
+    let outer = env.start(&mut env.run(["--name", "x", "--grace", "1m", "--", "bash", "-c", &script]));
+    env.await_line("ready");
+    outer.signal(Signal::TERM);
+    assert_eq!(env.await_line("status"), "0", "{}", outer.err_so_far());
+    assert_eq!(outer.finish().signal(), Some(15));
+    env.assert_free("x");
+    env.await_no_process();
+}
+
+#[test]
 fn a_killed_nested_run_does_not_keep_the_hold() {
     let env = TestEnv::new();
     let script = "RUN --name x -- sh -c 'echo up >ready; exec sleep 1000' & \

@@ -191,7 +191,7 @@ impl Machine {
 
     /// Whether a process that outlived the command needs the hold.
     fn needs_processes(&self) -> bool {
-        !self.marks_gone || (self.plan.whole_tree && !self.tree_gone)
+        !self.marks_gone || self.awaits_tree()
     }
 
     pub(super) fn leave_if_nothing_is_left(&mut self) -> Vec<Action> {

@@ -161,11 +161,45 @@ impl Machine {
     /// Whether nested runs keep the hold from ending.
     pub fn waits_for_marks(&self) -> bool {
         let only_they_are_left = match self.phase {
-            Phase::Lingering => true,
+            Phase::Lingering => self.linger_until.is_never() && !self.awaits_tree(),
             Phase::Stopping(_) => self.tree_gone,
             _ => false,
         };
         only_they_are_left && !self.marks_gone
+    }
+
+    /// Whether only nested runs would keep the hold, should the command have ended like this. To ask for them earlier is to
+    /// refuse those that are still to begin under it.
+    pub fn would_end_with(&self, outcome: Outcome, now: Moment) -> bool {
+        self.phase == Phase::Running
+            && matches!(outcome, Outcome::Exited(_))
+            && !self.plan.whole_tree
+            && self.lingers_until(now).is_never()
+    }
+
+    /// Whether what comes of `event` depends on whether there are nested runs, which may not have been asked yet.
+    pub fn depends_on_marks(&self, event: &Event, now: Moment) -> bool {
+        let unknown = self.phase == Phase::Lingering && !self.marks_gone && !self.awaits_tree();
+        unknown
+            && match event {
+                Event::Signal { signal, .. } => signal.is_ending(),
+                Event::State(ClaimState::AskedToLeave { .. } | ClaimState::Lost(_)) | Event::FrontGone => {
+                    true
+                }
+                Event::Tick => now >= self.wake_at(),
+                _ => false,
+            }
+    }
+
+    /// Whether a member of the tree keeps the hold as the command does.
+    fn awaits_tree(&self) -> bool {
+        self.plan.whole_tree && !self.tree_gone
+    }
+
+    /// Until when the lock is kept after a command that ends now.
+    fn lingers_until(&self, now: Moment) -> Moment {
+        let at_least = self.held_at.unwrap_or(now) + self.plan.hold_at_least;
+        if at_least > now { at_least } else { Moment::NEVER }
     }
 
     /// Whether the lock is kept for as long as something of the tree remains.
@@ -276,8 +310,7 @@ impl Machine {
             Event::NotExecuted(error) => self.leave_as(Verdict::NotExecuted(error)),
             Event::CommandEnded(outcome) => {
                 self.command = Some(outcome);
-                let at_least = self.held_at.unwrap_or(now) + self.plan.hold_at_least;
-                self.linger_until = if at_least > now { at_least } else { Moment::NEVER };
+                self.linger_until = self.lingers_until(now);
                 if let Outcome::Signaled(_) = outcome
                     && !self.tree_gone
                 {

@@ -180,6 +180,57 @@ fn nested_runs_keep_the_hold() {
     assert_eq!(m.on(Event::MarksGone, at(30)), [Action::Leave { succeeded: true }]);
 }
 
+#[test]
+fn nested_runs_are_asked_for_when_nothing_else_keeps_the_hold() {
+    let long = Plan { hold_at_least: ms(1000), ..plan() };
+    let exit = Outcome::Exited(0);
+    assert!(running_machine(plan()).would_end_with(exit, at(20)));
+    assert!(
+        !running_machine(plan()).would_end_with(Outcome::Signaled(Signal::KILL), at(20)),
+        "the tree is ended"
+    );
+    assert!(!running_machine(Plan { whole_tree: true, ..plan() }).would_end_with(exit, at(20)));
+    assert!(!running_machine(long).would_end_with(exit, at(20)));
+    assert!(running_machine(long).would_end_with(exit, at(1010)));
+    let mut stopping = running_machine(plan());
+    stopping.on(signal(Signal::TERM), at(15));
+    assert!(!stopping.would_end_with(exit, at(20)), "the tree is ended");
+
+    let mut whole = running_machine(Plan { whole_tree: true, ..plan() });
+    whole.on(exited(0), at(20));
+    assert!(!whole.waits_for_marks(), "the tree comes first");
+    assert_eq!(whole.on(Event::TreeGone, at(30)), []);
+    assert!(whole.waits_for_marks());
+
+    let mut held = running_machine(long);
+    held.on(exited(0), at(20));
+    assert!(!held.waits_for_marks(), "the time comes first");
+    assert_eq!(held.on(Event::Tick, at(1010)), []);
+    assert!(held.waits_for_marks());
+    assert_eq!(held.on(Event::MarksGone, at(1011)), [Action::Leave { succeeded: true }]);
+}
+
+#[test]
+fn what_cuts_a_hold_short_has_nested_runs_asked_for() {
+    let ends = [signal(Signal::TERM), from_terminal(Signal::INT), asked(), lost(), Event::FrontGone];
+    let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
+    m.on(exited(0), at(20));
+    for event in &ends {
+        assert!(m.depends_on_marks(event, at(30)), "{event:?}");
+    }
+    assert!(m.depends_on_marks(&Event::Tick, at(18_000)), "the lease runs out");
+    m.on(window(90_000), at(30));
+    assert!(m.depends_on_marks(&Event::Tick, at(60_010)), "the time is over");
+    for event in [Event::Tick, signal(Signal::CONT), Event::TreeGone, window(40_000)] {
+        assert!(!m.depends_on_marks(&event, at(30)), "{event:?}");
+    }
+    m.on(Event::MarksGone, at(40));
+    assert!(!m.depends_on_marks(&asked(), at(50)), "it is known");
+    let mut whole = running_machine(Plan { hold_at_least: ms(60_000), whole_tree: true, ..plan() });
+    whole.on(exited(0), at(20));
+    assert!(!whole.depends_on_marks(&asked(), at(30)), "somebody is there");
+}
+
 /// An event that has a hold end, and the verdict that follows.
 type End = (fn() -> Event, u64, fn(&Verdict) -> bool);
 
