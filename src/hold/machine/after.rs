@@ -148,6 +148,7 @@ impl Machine {
                 self.cut_short = Some(CutShort::Broken(by));
             }
             Event::State(ClaimState::Lost(reason)) => return self.lost_while_lingering(reason),
+            Event::Tick if now >= self.terminate_at() && self.needs_processes() => return self.run_out(now),
             Event::Tick if now >= self.terminate_at() => {
                 return self.lost_while_lingering(LossReason::Expired);
             }
@@ -173,6 +174,16 @@ impl Machine {
     /// These actions against the tree, unless all of it has ended: then only nested runs elsewhere need the hold.
     fn if_anybody_is_left(&self, actions: Vec<Action>) -> Vec<Action> {
         if self.tree_gone { Vec::new() } else { actions }
+    }
+
+    /// The lease runs out over what outlived the command, which is ended as the command would be.
+    fn run_out(&mut self, now: Moment) -> Vec<Action> {
+        self.stop_itself(Reason::RunningOut, now);
+        self.grace_until = self.kill_at();
+        if now >= self.kill_at() {
+            return self.stopping(Event::Tick, Reason::RunningOut, now);
+        }
+        self.if_anybody_is_left(vec![Action::TerminateTree])
     }
 
     /// What the hold protected besides the command is ended; the command itself is over, so its status stays

@@ -8,7 +8,7 @@
 //! | asking | – | enter again | leave | leave: the front is stopped | – |
 //! | running | – | SIGKILL the tree | pass on, begin the grace | lease or max-run: begin to stop | linger or leave; died of a signal: stop the rest |
 //! | stopping | – | SIGKILL the tree | a second one: SIGKILL | SIGKILL | SIGTERM the rest; leave when all, and nested runs, have ended |
-//! | lingering | – | SIGKILL what is left | release | lease or hold-at-least | – |
+//! | lingering | – | SIGKILL what is left | release | lease: begin to stop what is left; hold-at-least: release | – |
 //! | leaving | – | – | – | – | – |
 
 mod after;

@@ -443,6 +443,37 @@ fn a_lock_that_was_lost_is_not_given_back_over_what_may_live() {
     assert!(nobody.may_give_back());
 }
 
+#[test]
+fn a_lease_that_runs_out_over_what_outlived_the_command_terminates_and_then_kills() {
+    for whole_tree in [true, false] {
+        let mut m = running_machine(Plan { whole_tree, ..plan() });
+        if whole_tree {
+            m.on(Event::MarksGone, at(20));
+        }
+        m.on(exited(0), at(20));
+        assert_eq!(m.wake_at(), at(18_000));
+        assert_eq!(m.on(Event::Tick, at(18_000)), [Action::TerminateTree]);
+        assert_eq!(m.wake_at(), at(19_000));
+        assert_eq!(m.on(Event::Tick, at(19_000)), [Action::KillTree]);
+        assert_eq!(m.on(Event::TreeGone, at(19_001)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, .. }));
+        let mut late = running_machine(Plan { whole_tree, ..plan() });
+        late.on(exited(0), at(20));
+        assert_eq!(late.on(Event::Tick, at(19_000)), [Action::KillTree], "there is no time left");
+    }
+}
+
+#[test]
+fn a_lease_that_runs_out_under_nested_runs_alone_is_kept_to_the_deadline() {
+    let mut m = running_machine(plan());
+    m.on(exited(0), at(20));
+    m.on(Event::TreeGone, at(30));
+    assert_eq!(m.on(Event::Tick, at(18_000)), [], "nobody is left who could be ended");
+    assert!(m.waits_for_marks());
+    assert_eq!(m.on(Event::Tick, at(19_000)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, .. }));
+}
+
 fn alive(pid: i32) -> TreeState {
     TreeState::Alive([pid].into_iter().collect())
 }
