@@ -47,10 +47,10 @@ impl HeldRecord {
         self.names.iter().position(|n| n == name.as_str())
     }
 
-    /// Whether it was held for `process` and is over: its keeper, on the same host, takes no mark any more. A script that
-    /// takes and releases locks again and again would carry all of them around otherwise.
+    /// Whether it was held for `process` and is known to be over: its keeper, on the same host, takes no mark any more. A script
+    /// that takes and releases locks again and again would carry all of them around otherwise.
     pub fn is_over_for(&self, process: i32) -> bool {
-        self.process == Some(process) && self.mark.as_ref().is_none_or(|mark| mark.set().is_err())
+        self.process == Some(process) && self.mark.as_ref().is_some_and(MarkAddress::takes_none)
     }
 
     /// The token of the lock at `position`.
@@ -107,4 +107,37 @@ pub fn variables(
         variables.push((slot, number.to_string()));
     }
     variables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervise::mark::MarkBoard;
+
+    fn over_for_7(mark: MarkAddress) -> bool {
+        let text = r#"{"service":"s","claim":"c","mode":"exclusive","names":["x"],"tokens":[1],"process":7}"#;
+        let record: HeldRecord = serde_json::from_str(text).expect("a record");
+        HeldRecord { mark: Some(mark), ..record }.is_over_for(7)
+    }
+
+    fn address(path: &str, like: &MarkAddress) -> MarkAddress {
+        let mut address = serde_json::to_value(like).expect("an address");
+        address["path"] = path.into();
+        serde_json::from_value(address).expect("an address")
+    }
+
+    #[test]
+    fn a_hold_is_over_only_if_its_board_is_known_to_take_no_mark() {
+        let board = MarkBoard::new().expect("a memfd");
+        let there = board.address().expect("an address");
+        assert!(!over_for_7(there.clone()), "it takes a mark");
+        // The system says that it cannot look, and not that nothing is there.
+        let unknown = format!("/proc/{}/fd/3", "1".repeat(5000));
+        assert!(!over_for_7(address(&unknown, &there)), "nobody can tell");
+        assert!(over_for_7(address("/proc/self/fd/3", &there)), "no address of dlock's");
+        assert!(over_for_7(address(&format!("/proc/{}/fd/3", i32::MAX), &there)), "no such process");
+        assert!(over_for_7(address(&format!("/proc/{}/fd/0", std::process::id()), &there)), "another file");
+        assert!(board.try_clear());
+        assert!(over_for_7(there), "cleared");
+    }
 }

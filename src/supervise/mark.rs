@@ -95,6 +95,13 @@ impl MarkAddress {
         Ok(Mark(board))
     }
 
+    /// Whether the board is known to be gone, or to take no mark any more.
+    pub fn takes_none(&self) -> bool {
+        let over = [io::ErrorKind::NotFound, io::ErrorKind::WouldBlock];
+        // Not known is not gone: it may be another user's, or there may be no descriptor to look with.
+        self.set().is_err_and(|error| over.contains(&error.kind()))
+    }
+
     /// Opens the board. An address comes from the environment, where anybody may have written it, and the pid and the
     /// number in it may have come to mean something else: what is there is opened only once it is known to be the
     /// board, since to open a FIFO, a terminal or a device is to act on it.
