@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::process::{Pid, kill_process, pidfd_send_signal};
 
 use super::adopted::Adopted;
 use super::process_table::{Process, ProcessTable};
@@ -332,13 +331,38 @@ fn to_group(command: i32, signal: Signal) {
 }
 
 fn send(pid: i32, handle: Option<&OwnedFd>, signal: Signal) -> Result<(), Errno> {
-    let named = rustix::process::Signal::from_named_raw(signal.number()).ok_or(Errno::INVAL)?;
-    let by_number = || Pid::from_raw(pid).map_or(Err(Errno::SRCH), |pid| kill_process(pid, named));
+    let errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+    let by_number = || if pid > 0 { sys::kill(pid, signal).map_err(errno) } else { Err(Errno::SRCH) };
     let Some(handle) = handle else { return by_number() };
-    match pidfd_send_signal(handle, named) {
+    match sys::signal_process_of(handle.as_fd(), signal).map_err(errno) {
         // Handles may be had here, but not be used; a profile may say EPERM. Who may really not be signalled may not be by its
         // number, either.
         Err(Errno::NOSYS | Errno::PERM) => by_number(),
         sent => sent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use super::*;
+
+    #[test]
+    fn a_real_time_signal_reaches_a_member() {
+        let signal = Signal::named("RTMIN+1").expect("a signal");
+        for by_handle in [true, false] {
+            let mut child = Command::new("sleep").arg("100").spawn().expect("a process");
+            let pid = i32::try_from(child.id()).expect("a pid");
+            let handle =
+                Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()).expect("a handle"));
+            let sent = send(pid, handle.as_ref().filter(|_| by_handle), signal);
+            drop(sys::kill(pid, Signal::KILL));
+            let ended = child.wait().expect("a status").signal();
+            assert_eq!((sent, ended), (Ok(()), Some(signal.number())));
+        }
     }
 }

@@ -163,10 +163,19 @@ pub fn wake_on_message(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// Errors: the kernel is older than 6.9, or the group is empty.
 pub fn signal_group_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
     const TO_GROUP: libc::c_uint = 1 << 2;
+    send_by_handle(handle, signal, TO_GROUP)
+}
+
+/// Sends `signal` to the process behind `handle`: any, while rustix knows no real-time ones.
+pub fn signal_process_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+    send_by_handle(handle, signal, 0)
+}
+
+fn send_by_handle(handle: BorrowedFd<'_>, signal: Signal, flags: libc::c_uint) -> io::Result<()> {
     let info = ptr::null::<libc::siginfo_t>();
     // SAFETY: a plain system call; without a siginfo the kernel makes one up as kill(2) does.
     let sent = unsafe {
-        libc::syscall(libc::SYS_pidfd_send_signal, handle.as_raw_fd(), signal.number(), info, TO_GROUP)
+        libc::syscall(libc::SYS_pidfd_send_signal, handle.as_raw_fd(), signal.number(), info, flags)
     };
     if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
