@@ -12,6 +12,14 @@ use tokio::time::sleep;
 /// How long an address of several has to answer before the next one is tried beside it.
 pub const STAGGER: Duration = Duration::from_millis(250);
 
+/// For how long what was sent over a socket that is closed may still be delivered, and done: Linux sends again what nobody has
+/// acknowledged until 102.2 s after it was first sent (`tcp_orphan_retries`; measured: given up after 106 s). The rest is for the
+/// way and for the service.
+pub const LATE: Duration = Duration::from_secs(120);
+
+/// The same for a socket that stays open: until 924.6 s after that (`tcp_retries2`).
+pub const LATE_IF_OPEN: Duration = Duration::from_secs(930);
+
 /// Connects to `port` of `host`, at the first of its addresses that answers. Without asking the system for what needs no asking:
 /// that takes a thread.
 ///

@@ -358,7 +358,7 @@ fn however_many_runs_leave_no_row_behind() {
         }
     });
     env.await_no_process();
-    // What was noted of claims that others ended is forgotten after a minute, by whoever writes the next note: twenty at a time.
+    // What was noted of claims that others ended is forgotten after two minutes, by whoever writes the next note: twenty at a time.
     database.age_notes(&prefix);
     let (_, notes) = database.rows(&prefix);
     let further = 1 + notes / 20;

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use super::sql::Database;
 use crate::site;
 use crate::support::wait::until_true;
 use crate::support::TestEnv;
@@ -141,6 +142,20 @@ fn a_first_request_that_comes_after_a_refusal_stays_out() {
     assert_eq!(holder.release().code(), Some(0));
     late.recv_timeout(Duration::from_secs(5)).expect("it was kept back").arrive();
     env.assert_free("x");
+}
+
+/// Linux sends again what a closed socket has left to send for 102.2 s: eight times, and the pause doubles from 0.2 s.
+#[test]
+fn a_claim_stays_out_for_as_long_as_a_closed_connection_delivers() {
+    let database = Database::start();
+    let env = database.env();
+    let prefix = env.service().prefix.clone().expect("a prefix");
+    env.finish(&mut env.run(["--name", "x", "-q", "--", "true"])).silently(0);
+    let (other, _late) = behind(&env, Fate::KeptBack);
+    other.finish(&mut other.run(["--name", "x", "-w", "20s", "-q", "--", "true"])).silently(0);
+    let kept = database.ask(&format!("SELECT lease_until - since FROM {prefix}claim WHERE seq = 0"));
+    let kept: u64 = kept.trim().parse().expect("one note");
+    assert!(kept >= 102_200_000, "{kept} microseconds");
 }
 
 #[test]

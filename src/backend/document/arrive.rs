@@ -10,11 +10,11 @@ use super::watch::MARGIN;
 use super::{Item, Side};
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::Record;
+use crate::backend::tcp;
 use crate::lock::{ErrorKind, LockName, Moment, Request};
 
-/// For how long it stays noted why a claim is gone. Linux tries for some hundred seconds to deliver what a closed socket has
-/// left to send.
-pub(super) const KEEP_OUT: Duration = Duration::from_secs(120);
+/// For how long it stays noted why a claim is gone.
+pub(super) const KEEP_OUT: Duration = tcp::LATE;
 
 /// By how much the store's clock may be behind.
 const CLOCK: Duration = Duration::from_secs(2);

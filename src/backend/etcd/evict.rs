@@ -10,13 +10,13 @@ use super::look::{self, Ahead};
 use super::queue::{self, Member, Snapshot};
 use super::stored::Note;
 use super::wire::{Wire, revoke};
-use crate::backend::Evict;
+use crate::backend::{Evict, tcp};
 use crate::clock;
 use crate::lock::{ClaimId, Holder, Mode, Moment, Request, Verb};
 
-/// For how long a claim that is not there, but may be on its way, is kept out, in seconds: as long as Linux sends a
-/// packet again that nobody acknowledges.
-const KEEP_OUT: i64 = 930;
+/// For how long a claim that is not there, but may be on its way, is kept out, in seconds. The client crate closes a
+/// connection that was given up when it likes.
+const KEEP_OUT: i64 = tcp::LATE_IF_OPEN.as_secs().cast_signed();
 
 /// As [`crate::backend::Backend::evict`].
 pub(super) async fn evict(

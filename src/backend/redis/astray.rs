@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::script::{Step, millis};
+use crate::backend::tcp;
 use crate::lock::ClaimId;
 
-/// For how long what was sent over a connection that is no more may still arrive. Linux tries for some hundred seconds to
-/// deliver what a closed socket has left to send.
-pub(super) const KEEP_OUT: Duration = Duration::from_secs(120);
+/// For how long a claim of which something may still arrive is kept out: a connection that is given up is closed.
+pub(super) const KEEP_OUT: Duration = tcp::LATE;
 
 /// The entering requests of one client that were sent and not answered: of which claim, and over which connection.
 #[derive(Debug, Default)]

@@ -11,11 +11,12 @@ use std::time::Duration;
 use super::dialect::{Dialect, LEFT, NOTE, Sets, ascii, micros, stored};
 use crate::backend::Evict;
 use crate::backend::record::Record;
+use crate::backend::tcp;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Request};
 
-/// For how long a claim that is not there, but may be on its way, is kept out; and a client that is not told looks at its
-/// next renewal.
-const KEEP_OUT: Duration = Duration::from_secs(60);
+/// For how long a claim that is not there, but may be on its way, is kept out: a session that is given up is closed. A client
+/// that is not told why it is gone looks at its next renewal.
+const KEEP_OUT: Duration = tcp::LATE;
 
 /// How many notes that have served their time one step removes: more than it adds, and few.
 const FORGET: u32 = 20;
