@@ -30,7 +30,7 @@ impl Database {
     }
 
     /// One for as many as there may be.
-    fn roomy() -> Self {
+    pub(super) fn roomy() -> Self {
         Self::with(&["fsync=on", "max_connections=600"], &[])
     }
 
@@ -78,7 +78,7 @@ impl Database {
     }
 
     /// How many rows of claims are left there, and how many notes of ended ones.
-    fn rows(&self, prefix: &str) -> (u64, u64) {
+    pub(super) fn rows(&self, prefix: &str) -> (u64, u64) {
         let count = |what: &str| {
             let text = self.ask(&format!("SELECT COUNT(*) FROM {prefix}claim WHERE {what}"));
             text.trim().parse().expect("a number")
@@ -93,7 +93,7 @@ impl Database {
     }
 
     /// What the one or the other calls so.
-    fn either<'a>(&self, postgres: &'a str, mysql: &'a str) -> &'a str {
+    pub(super) fn either<'a>(&self, postgres: &'a str, mysql: &'a str) -> &'a str {
         if matches!(self, Self::Postgres(_)) { postgres } else { mysql }
     }
 

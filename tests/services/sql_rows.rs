@@ -2,7 +2,14 @@
 
 use std::time::Duration;
 
+use dlock::backend::Evict;
+use dlock::clock::{self, Clock};
+use dlock::lock::{ClaimId, Holder};
+
 use super::sql::Database;
+use crate::site;
+use crate::support::chance::Random;
+use crate::support::wait::until_true;
 use crate::support::{TestEnv, within};
 
 /// Options of a claim on as many names as there may be.
@@ -156,4 +163,70 @@ fn a_name_that_nobody_had_is_new_also_beside_one_that_is_busy() {
     holder.release().silently(0);
     both.await_start();
     both.release().silently(0);
+}
+
+/// Adds so many notes that have served their time, whose claims are in another order than their names.
+fn add_old_notes(database: &Database, prefix: &str, count: usize) {
+    let name = database.either("'~1.' || n", "CONCAT('~1.', n)");
+    let claim = database.either("md5(n::text)", "MD5(n)");
+    let (series, sequence) =
+        (format!("generate_series(1, {count}) AS n"), format!("(SELECT seq AS n FROM seq_1_to_{count}) s"));
+    let numbers = database.either(&series, &sequence);
+    database.ask(&format!(
+        "INSERT INTO {prefix}claim (name, seq, claim, mode, kind, since, lease_until, about, newest, nested) \
+         SELECT {name}, 0, {claim}, 'left', '', 0, 1, '', 0, 0 FROM {numbers}"
+    ));
+}
+
+/// How many transactions the database has undone because each waited for the other; when nobody is connected any more, since a
+/// session of PostgreSQL counts when it ends.
+fn deadlocks(database: &Database) -> u64 {
+    let text = match database {
+        Database::Postgres(postgres) => {
+            let sessions = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+            until_true("nobody is connected", || postgres.sql(sessions) == "1");
+            postgres.sql("SELECT sum(deadlocks) FROM pg_stat_database")
+        }
+        Database::Mysql(_) => database.ask(
+            "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'INNODB_DEADLOCKS'",
+        ),
+    };
+    text.trim().parse().expect("a number")
+}
+
+/// Whoever notes the end of a claim removes what others have noted. Two that removed the same rows in different orders would wait
+/// for each other.
+#[test]
+fn of_many_who_forget_at_once_none_is_undone() {
+    const WRITERS: u8 = 16;
+    const ENDS: usize = 25;
+    let database = Database::roomy();
+    let env = database.env();
+    let prefix = env.service().prefix.clone().expect("a prefix");
+    env.finish(&mut env.run(["-q", "--name", "x", "--", "true"])).silently(0);
+    // Each removes twenty.
+    add_old_notes(&database, &prefix, usize::from(WRITERS) * ENDS * 15);
+    let before = deadlocks(&database);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut writers = tokio::task::JoinSet::new();
+        for n in 0..WRITERS {
+            let client = (site::kind().client)(env.service(), Clock::Boot);
+            writers.spawn(async move {
+                let (name, mut ids) = (format!("x{n}").parse().expect("valid"), Random(n.into()));
+                for _ in 0..ENDS {
+                    let id = ClaimId::from_bytes([ids.next(), ids.next()].map(u64::to_be_bytes).concat().try_into().expect("16"));
+                    let deadline = clock::now() + Duration::from_secs(60);
+                    let ended = client.evict(&name, id, Evict::Force, &Holder::default(), deadline).await;
+                    assert!(!ended.expect("evicts"), "nobody is there");
+                }
+            });
+        }
+        while let Some(ended) = writers.join_next().await {
+            ended.expect("did not panic");
+        }
+    });
+    drop(runtime);
+    assert_eq!(deadlocks(&database), before);
+    assert_eq!(database.rows(&prefix), (0, u64::from(WRITERS) * u64::try_from(ENDS).expect("few")));
 }
