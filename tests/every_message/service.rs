@@ -7,7 +7,7 @@ use crate::servers::{KINDS, Kind, Order, Site};
 use crate::support::TestEnv;
 
 /// Nobody restarts a service here, and one of a kind does.
-const ORDER: Order = Order { keeps: false, in_all: 1 };
+const ORDER: Order = Order { keeps: false, in_all: 1, clients: 0 };
 
 /// Which of a service's servers the relays that strike lead to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use crate::servers::{Kind, Order, Site};
 use crate::support::TestEnv;
 
 /// Nobody harms a service here.
-const ORDER: Order = Order { keeps: true, in_all: 1 };
+const ORDER: Order = Order { keeps: true, in_all: 1, clients: 0 };
 
 /// The service that all tests share.
 pub(crate) fn site(kind: &Kind) -> &'static dyn Site {

@@ -19,7 +19,11 @@ pub(crate) static KIND: Kind = Kind {
     name: "mysql",
     backend: "mysql",
     missing,
-    start: |_| Arc::new(Mysql(start())),
+    start: |order| {
+        // A client that waits has two.
+        let most = format!("--max-connections={}", (2 * order.clients + 20).max(500));
+        Arc::new(Mysql(start_with(&[&most])))
+    },
     cluster: None,
     address: |ports| address_at(ports[0]),
     part: |whole, n| Service { prefix: Some(format!("t{n}_")), ..whole },
@@ -32,6 +36,8 @@ pub(crate) static KIND: Kind = Kind {
         news_within: |_| Duration::ZERO,
         // Who has just entered the queue may have yet to ask to be told.
         besides: |_| 1.0,
+        // Statements: a release, and what is said over the connection that listens.
+        hand_over: 18.0,
         ..Facts::USUAL
     },
 };
@@ -80,10 +86,10 @@ impl Site for Mysql {
         assert_eq!(ask(&self.0, &format!("{later}; SELECT ROW_COUNT()")).trim(), "1", "{name} had a success");
     }
 
-    /// Steps on lines.
+    /// Statements, of which a request has several.
     fn requests(&self) -> u64 {
         let status =
-            "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'COM_BEGIN'";
+            "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'QUESTIONS'";
         number(&ask(&self.0, status))
     }
 

@@ -22,7 +22,8 @@ pub(crate) static KIND: Kind = Kind {
     missing,
     start: |order| {
         let fsync = if order.keeps { "fsync=on" } else { "fsync=off" };
-        Arc::new(start_with(&[fsync, "max_connections=600"]))
+        let most = format!("max_connections={}", (order.clients + 20).max(600));
+        Arc::new(start_with(&[fsync, &most]))
     },
     cluster: None,
     address: |ports| format!("postgres://postgres@127.0.0.1:{}/postgres", ports[0]),

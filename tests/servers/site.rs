@@ -62,6 +62,8 @@ pub(crate) struct Order {
     pub(crate) keeps: bool,
     /// How many of a kind it wants in all: those that are of use only when they are old grow old together.
     pub(crate) in_all: usize,
+    /// How many clients there may be at once, if that is more than usual.
+    pub(crate) clients: usize,
 }
 
 /// A kind of service.

@@ -98,12 +98,24 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, addresses, forced, herd, postdated, unheard, unkept);
-tests_of!(on_mysql, addresses, forced, herd, postdated, sql, sql_late, sql_rows, unkept);
-tests_of!(on_postgres, addresses, forced, herd, postdated, sql, sql_late, sql_rows, unheard, unkept);
-tests_of!(on_redis, addresses, forced, herd, late, postdated, unkept);
+tests_of!(on_etcd, addresses, forced, herd, herd_slots, postdated, unheard, unkept);
+tests_of!(on_mysql, addresses, forced, herd, herd_slots, postdated, sql, sql_late, sql_rows, unkept);
+tests_of!(
+    on_postgres,
+    addresses,
+    forced,
+    herd,
+    herd_slots,
+    postdated,
+    sql,
+    sql_late,
+    sql_rows,
+    unheard,
+    unkept
+);
+tests_of!(on_redis, addresses, forced, herd, herd_slots, late, postdated, unkept);
 tests_of!(on_redlock, forced, herd, late, postdated, unkept);
-tests_of!(on_zk, addresses, herd, kept, unheard);
+tests_of!(on_zk, addresses, herd, herd_slots, kept, unheard);
 
 /// Those of one that keeps nothing over a restart.
 #[path = "."]

@@ -7,7 +7,7 @@ use crate::servers::{Kind, Order, Server, Site, redis};
 use crate::support::{Service, TestEnv};
 
 /// Tests restart services, and so many of them want one of a kind.
-const ORDER: Order = Order { keeps: true, in_all: 16 };
+const ORDER: Order = Order { keeps: true, in_all: 16, clients: 0 };
 
 /// The service of the running test, if its name says one.
 pub(crate) fn kind_of_this_test() -> Option<&'static Kind> {
@@ -28,8 +28,13 @@ fn demand(kind: &Kind) {
 
 /// One that the running test has to itself.
 pub(crate) fn start() -> Arc<dyn Site> {
+    start_for(0)
+}
+
+/// The same for so many clients at once.
+pub(crate) fn start_for(clients: usize) -> Arc<dyn Site> {
     demand(kind());
-    (kind().start)(&ORDER)
+    (kind().start)(&Order { clients, ..ORDER })
 }
 
 /// The one that most tests of a kind share.

@@ -3,11 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::zookeeper::absent;
+use crate::servers::free_port;
 use crate::servers::zookeeper::{self, Raw};
-use crate::servers::{Server, free_port};
 use crate::support::chance::rounds;
 use crate::support::running::finish_all;
 use crate::support::test_env::Holder;
@@ -265,43 +265,4 @@ fn note(mut client: TcpStream, mut server: TcpStream, codes: &Mutex<Vec<i32>>) {
         }
     }
     let _ = server.shutdown(Shutdown::Both);
-}
-
-/// Requests for each hand-over of a slot among so many waiters, and how long it all took.
-fn cost(server: &Server, waiters: usize) -> (f64, Duration) {
-    let endpoint = format!("zk://127.0.0.1:{}/w{waiters}", server.port());
-    let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
-    let options = ["-q", "--ttl", "10m", "--name", "x", "--slots", "2"];
-    let holders: Vec<Holder> = (0..2).map(|_| env.held(&options)).collect();
-    let words = [&options[..], &["--", "true"]].concat();
-    let queue: Vec<_> = (0..waiters).map(|_| env.start(&mut env.run(&words))).collect();
-    env.await_waiters("x", waiters);
-    let received = || -> u32 {
-        let said = zookeeper::said(server.port(), *b"srvr").expect("answers");
-        said.lines().find_map(|line| line.strip_prefix("Received: ")?.parse().ok()).expect("a number")
-    };
-    let (before, begun) = (received(), Instant::now());
-    for holder in holders {
-        holder.release().silently(0);
-    }
-    finish_all(queue);
-    let asked = f64::from(received() - before);
-    (asked / f64::from(u32::try_from(waiters).expect("few")), begun.elapsed())
-}
-
-#[test]
-fn requests_for_one_hand_over_of_a_slot_do_not_grow_with_the_queue() {
-    if absent() {
-        return;
-    }
-    let server = zookeeper::start();
-    let (short, _) = cost(&server, 10);
-    let (long, took) = cost(&server, 50);
-    // Every session that has nothing to say says so every 1.5 s.
-    let pings = took.as_secs_f64() / 1.5 + 1.0;
-    assert!(
-        long <= short * 1.15 + 0.5 + pings,
-        "{long} for 50 waiters, {short} for 10, {pings} signs of life"
-    );
-    eprintln!("{short} requests for each hand-over with 10 waiters, {long} with 50");
 }

@@ -1,0 +1,8 @@
+//! The same where there are slots. Of a Redlock it is not promised: who has parts of different slots gives them back and asks again.
+
+use super::herd::cost_in_any_line;
+
+#[test]
+fn requests_for_one_hand_over_of_a_slot_do_not_grow_with_the_queue() {
+    cost_in_any_line(&["--slots", "2"], 2);
+}
