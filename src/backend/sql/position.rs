@@ -17,11 +17,12 @@ pub(super) struct Position {
     pub(super) granted: Option<Granted>,
     /// Who asked it to leave.
     pub(super) asked: Option<Holder>,
-    /// How many stand ahead, and how many of them are not shared.
+    /// How many stand ahead.
     pub(super) ahead: usize,
-    others: usize,
-    /// Of those ahead, whose end may let it hold.
+    /// Of those ahead, whose end may let it hold, as far as that can be read; and whether there is one. To a shared claim those that
+    /// are not shared are.
     pub(super) behind: Option<ClaimId>,
+    is_behind: bool,
     /// After how long time alone may change something: the end of that one's lease, or of the own one.
     pub(super) horizon: Option<Duration>,
     /// Why it is gone, if that was written, and who did it.
@@ -57,7 +58,7 @@ impl Position {
     }
 
     fn parse(row: &Row) -> FaultResult<Self> {
-        if row.len() != 17 {
+        if row.len() != 16 {
             return Err(columns(row));
         }
         let text = |n: usize| row[n].as_deref();
@@ -68,11 +69,11 @@ impl Position {
             granted: granted(text(1), text(2)),
             asked: holder(3),
             ahead: number(5),
-            others: number(6),
-            behind: text(7).and_then(|id| id.trim().parse().ok()),
-            horizon: [text(4), text(8)].into_iter().flatten().filter_map(length).min(),
-            gone: text(9).map(str::to_owned),
-            by: holder(10),
+            behind: text(6).and_then(|id| id.trim().parse().ok()),
+            is_behind: text(6).is_some(),
+            horizon: [text(4), text(7)].into_iter().flatten().filter_map(length).min(),
+            gone: text(8).map(str::to_owned),
+            by: holder(9),
             lead: lead(row),
         })
     }
@@ -83,24 +84,27 @@ impl Position {
             return false;
         }
         // Of those ahead only this matters to the rule, not their order.
-        let others = if let Mode::Slots(_) = mode { mode } else { Mode::Exclusive };
-        let mut queue = vec![Mode::Shared; self.ahead - self.others.min(self.ahead)];
-        queue.resize(self.ahead, others);
+        let others = match mode {
+            Mode::Shared if !self.is_behind => Mode::Shared,
+            Mode::Shared | Mode::Exclusive => Mode::Exclusive,
+            Mode::Slots(_) => mode,
+        };
+        let mut queue = vec![others; self.ahead];
         queue.push(mode);
         held(&queue) > self.ahead
     }
 
     /// It is the first of its queue and was given this.
     pub(super) fn give(&mut self, granted: Granted) {
-        (self.granted, self.ahead, self.others) = (Some(granted), 0, 0);
-        (self.behind, self.lead) = (None, None);
+        (self.granted, self.ahead) = (Some(granted), 0);
+        (self.behind, self.is_behind, self.lead) = (None, false, None);
     }
 
     /// What was given stays given: an answer may be older than the news of it.
     pub(super) fn keep(&mut self, known: &Self) {
         if self.present && self.granted.is_none() && known.granted.is_some() {
-            (self.granted, self.ahead, self.others) = (known.granted, known.ahead, known.others);
-            (self.behind, self.lead) = (known.behind, known.lead.clone());
+            (self.granted, self.ahead) = (known.granted, known.ahead);
+            (self.behind, self.is_behind, self.lead) = (known.behind, known.is_behind, known.lead.clone());
         }
     }
 
@@ -123,13 +127,13 @@ fn columns(row: &Row) -> Fault {
 /// Who is first in the queue.
 fn lead(row: &Row) -> Option<Entry> {
     let text = |n: usize| row[n].as_deref();
-    let (mode, about) = (text(11)?, text(12)?);
+    let (mode, about) = (text(10)?, text(11)?);
     // Of one that another version wrote the mode is known.
     let unread = || Entry { mode: mode.parse().ok(), ..Entry::default() };
     let entry = Record::parse(about.as_bytes()).map_or_else(unread, |record| record.entry());
-    let granted = granted(text(14), text(15));
-    let since = granted.and(text(16)).and_then(instant);
-    Some(with_details(entry, text(13).and_then(quoted), granted, since, None))
+    let granted = granted(text(13), text(14));
+    let since = granted.and(text(15)).and_then(instant);
+    Some(with_details(entry, text(12).and_then(quoted), granted, since, None))
 }
 
 /// A text that is kept as a JSON string.
@@ -149,15 +153,20 @@ mod tests {
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 
-    fn position(queue: &[Mode]) -> Position {
-        let others = queue.iter().filter(|mode| **mode != Mode::Shared).count();
-        Position { present: true, ahead: queue.len(), others, ..Position::default() }
+    /// That of a claim in `mode` behind `queue`.
+    fn position(queue: &[Mode], mode: Mode) -> Position {
+        let is_behind = queue.iter().any(|ahead| mode != Mode::Shared || *ahead != Mode::Shared);
+        Position { present: true, ahead: queue.len(), is_behind, ..Position::default() }
     }
 
     fn agrees(queue: &[Mode]) {
         for index in 0..queue.len() {
             let holds = index < held(queue);
-            assert_eq!(position(&queue[..index]).holds(queue[index]), holds, "{queue:?} at {index}");
+            assert_eq!(
+                position(&queue[..index], queue[index]).holds(queue[index]),
+                holds,
+                "{queue:?} at {index}"
+            );
         }
     }
 
@@ -178,7 +187,7 @@ mod tests {
     #[test]
     fn an_older_answer_takes_back_nothing_that_was_given() {
         let granted = Granted { token: FencingToken::new(7).expect("not zero"), slot: None };
-        let older = position(&[Mode::Exclusive]);
+        let older = position(&[Mode::Exclusive], Mode::Exclusive);
         let mut given = older.clone();
         given.give(granted);
         assert!(given.holds(Mode::Exclusive) && !older.holds(Mode::Exclusive));
@@ -195,6 +204,6 @@ mod tests {
 
     #[test]
     fn who_is_not_in_the_queue_does_not_hold() {
-        assert!(!Position { present: false, ..position(&[]) }.holds(Mode::Exclusive));
+        assert!(!Position { present: false, ..position(&[], Mode::Exclusive) }.holds(Mode::Exclusive));
     }
 }

@@ -270,14 +270,13 @@ impl<'a> Steps<'a> {
             };
             let _ = write!(
                 sql,
-                "SELECT m.seq, m.fence, m.slot, m.asked, m.lease_until - {now}, {count}, {others}, {who}, \
+                "SELECT m.seq, m.fence, m.slot, m.asked, m.lease_until - {now}, {count}, {who}, \
                  {left} - {now}, g.mode, g.about, h.mode, h.about, h.label, h.fence, h.slot, h.held \
                  FROM (SELECT {claim} AS claim) one \
                  LEFT JOIN {claims} m ON m.claim = one.claim AND m.name = {lock} \
                  LEFT JOIN {claims} g ON g.claim = one.claim AND g.name > '{NOTE}' \
                  LEFT JOIN (SELECT * FROM {claims} WHERE name = {lock} ORDER BY seq LIMIT 1) h ON h.claim <> one.claim;",
                 count = ahead("count(*)", ""),
-                others = ahead("count(*)", "AND p.mode <> 'shared'"),
                 who = ahead("p.claim", last),
                 left = ahead("p.lease_until", last),
             );

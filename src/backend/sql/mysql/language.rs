@@ -87,12 +87,12 @@ pub(super) fn grant_first(tables: &Tables, claim: &str, locks: &[String]) -> Str
     let (claims, fences, all) = (&tables.claim, &tables.lock, locks.join(", "));
     // Those behind it may have looked before it, and have slots already: then the lowest free one is looked for.
     format!(
-        "SET @dlock_ahead = (SELECT COUNT(*) FROM {claims} m JOIN {claims} p ON p.name = m.name AND p.seq < m.seq \
+        "SET @dlock_first = NOT EXISTS (SELECT 1 FROM {claims} m JOIN {claims} p ON p.name = m.name AND p.seq < m.seq \
          WHERE m.claim = {claim} AND m.name IN ({all})) \
-         + (SELECT COUNT(*) FROM {claims} v WHERE v.name IN ({all}) AND v.slot IS NOT NULL AND v.claim <> {claim});\
+         AND NOT EXISTS (SELECT 1 FROM {claims} v WHERE v.name IN ({all}) AND v.slot IS NOT NULL AND v.claim <> {claim});\
          UPDATE {claims} c SET c.held = {NOW}, c.slot = IF(c.kind <> '', 1, NULL), \
          c.fence = (SELECT l.fence FROM {fences} l WHERE l.name = c.name) \
-         WHERE @dlock_ahead = 0 AND c.claim = {claim} AND c.name IN ({all}) AND c.fence IS NULL;"
+         WHERE @dlock_first AND c.claim = {claim} AND c.name IN ({all}) AND c.fence IS NULL;"
     )
 }
 
