@@ -48,8 +48,8 @@ const SHAPES: [Shape; 2] = [
     },
 ];
 
-const SERVICES: [&str; 8] =
-    ["redis", "redlock-most", "etcd", "etcd-three", "zk", "zk-three", "mysql", "postgres"];
+const SERVICES: [&str; 9] =
+    ["redis", "redlock-most", "etcd", "etcd-three", "etcd-secure", "zk", "zk-three", "mysql", "postgres"];
 
 pub(crate) fn trials(is_skipped: impl Fn(&Kind) -> bool) -> Vec<Trial> {
     let trial = |service: Service, shape: &'static Shape| {
@@ -100,14 +100,15 @@ struct Member {
 
 /// One crowd; what is wrong with it.
 fn crowd(service: Service, shape: &Shape, random: &mut Random) -> Vec<String> {
-    let ports = service.site().ports();
-    let past = TestEnv::on(service.site().whole());
+    let site = service.site();
+    let ports = site.ports();
+    let past = TestEnv::on(site.whole());
     let name = scene::new_name();
     let mut members = Vec::new();
     for n in 0..shape.each * shape.modes.len() {
         let mut own = Random(random.next());
-        let relay = Relay::delaying(&ports, service.kind.protocol, Box::new(move || delay(&mut own)));
-        let env = TestEnv::on(service.kind.at(relay.ports()));
+        let relay = Relay::delaying(&ports, site.protocol(), Box::new(move || delay(&mut own)));
+        let env = TestEnv::on(site.at(relay.ports())).with_variables(site.variables());
         let who = format!("member{n}");
         let wait = format!("{}s", WAIT.as_secs());
         let mut command = env.run(["--name", &name, "--wait", &wait]);

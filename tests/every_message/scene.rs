@@ -62,14 +62,16 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn new(service: Service, shape: &'static Shape, strike: Option<Strike>) -> Self {
         let name = new_name();
-        let ports = service.site().ports();
-        let past = TestEnv::on(service.site().whole());
+        let site = service.site();
+        let ports = site.ports();
+        let on = |service| TestEnv::on(service).with_variables(site.variables());
+        let past = on(site.whole());
         let relays: Vec<Relay> =
-            service.ways(&ports).iter().map(|way| Relay::to(way, service.kind.protocol, strike)).collect();
+            service.ways(&ports).iter().map(|way| Relay::to(way, site.protocol(), strike)).collect();
         let mut over: Vec<u16> = relays.iter().flat_map(|relay| relay.ports().to_vec()).collect();
         // The others are reached directly.
         over.extend(&ports[over.len()..]);
-        Self { shape, name, over: TestEnv::on(service.kind.at(&over)), past, relays }
+        Self { shape, name, over: on(site.at(&over)), past, relays }
     }
 
     pub(crate) fn shape(&self) -> &'static Shape {

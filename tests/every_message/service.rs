@@ -20,6 +20,8 @@ enum Layout {
     Most,
     /// To all of three that are one service; of one that falls silent, the others are still heard.
     Three,
+    /// The same with a service that is encrypted and wants a password.
+    Secure,
 }
 
 /// A service, and where its faults are.
@@ -45,9 +47,12 @@ impl Service {
         KINDS.iter().flat_map(of).collect()
     }
 
-    /// The one with this [`Service::name`].
+    /// The one with this [`Service::name`]; also one whose messages cannot be read, so that none of them is chosen for a
+    /// fault.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::all().into_iter().find(|service| service.name() == name)
+        let encrypted = KINDS.into_iter().filter(|kind| kind.secure.is_some());
+        let encrypted = encrypted.map(|kind| Self { kind, layout: Layout::Secure });
+        Self::all().into_iter().chain(encrypted).find(|service| service.name() == name)
     }
 
     pub(crate) fn name(self) -> String {
@@ -56,13 +61,14 @@ impl Service {
             Layout::One => "-one",
             Layout::Most => "-most",
             Layout::Three => "-three",
+            Layout::Secure => "-secure",
         };
         format!("{}{layout}", self.kind.name)
     }
 
     /// Whether one server of several may fall silent, and nothing is lost.
     pub(crate) fn bears_silence(self) -> bool {
-        matches!(self.layout, Layout::One | Layout::Three)
+        matches!(self.layout, Layout::One | Layout::Three | Layout::Secure)
     }
 
     /// How much longer than a ttl a claim may be there that nobody renews.
@@ -73,7 +79,7 @@ impl Service {
     /// The first of its servers' ports, for a relay each. The rest is reached without one.
     pub(crate) fn ways(self, ports: &[u16]) -> Vec<Vec<u16>> {
         match self.layout {
-            Layout::Three => vec![ports.to_vec()],
+            Layout::Three | Layout::Secure => vec![ports.to_vec()],
             Layout::Most => ports[..=ports.len() / 2].iter().map(|port| vec![*port]).collect(),
             Layout::Only | Layout::One => vec![vec![ports[0]]],
         }
@@ -81,15 +87,18 @@ impl Service {
 
     /// What runs; faults of either layout of a Redlock are at the same nodes.
     pub(crate) fn site(self) -> &'static dyn Site {
-        static ALL: [[OnceLock<Arc<dyn Site>>; 2]; KINDS.len()] =
-            [const { [const { OnceLock::new() }; 2] }; KINDS.len()];
+        static ALL: [[OnceLock<Arc<dyn Site>>; 3]; KINDS.len()] =
+            [const { [const { OnceLock::new() }; 3] }; KINDS.len()];
         let at = KINDS.iter().position(|kind| *kind == self.kind).expect("it is listed");
-        let is_cluster = self.layout == Layout::Three;
-        let site = ALL[at][usize::from(is_cluster)].get_or_init(|| {
-            let cluster = self.kind.cluster.filter(|_| is_cluster);
-            let site = cluster.map_or_else(|| (self.kind.start)(&ORDER), |start| start());
+        let (which, several) = match self.layout {
+            Layout::Only | Layout::One | Layout::Most => (0, None),
+            Layout::Three => (1, self.kind.cluster),
+            Layout::Secure => (2, self.kind.secure),
+        };
+        let site = ALL[at][which].get_or_init(|| {
+            let site = several.map_or_else(|| (self.kind.start)(&ORDER), |start| start());
             // What the first run makes is there from now on.
-            let env = TestEnv::on(site.whole());
+            let env = TestEnv::on(site.whole()).with_variables(site.variables());
             let first = env.finish(&mut env.run(["--name", "first", "--", "true"]));
             assert_eq!(first.code(), Some(0), "{}", first.err);
             site

@@ -4,15 +4,17 @@ mod messages;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dlock::backend::etcd::{EtcdBackend, EtcdConfig, Prefix};
 
+use super::certificates;
 use super::peers::Relay;
 use super::process::{Server, dying_with_us, free_port, shared_folder};
+use super::relay::{Protocol, tls::Tls};
 use super::site::{self, Facts, Kind, Need, Site, number};
 use crate::support::Service;
 
@@ -23,6 +25,7 @@ pub(crate) static KIND: Kind = Kind {
     missing,
     start: |_| Arc::new(Etcd::start()),
     cluster: Some(|| Arc::new(Cluster::start())),
+    secure: Some(|| Arc::new(Cluster::start_secure())),
     address: |ports| site::addresses("http://", ports),
     part: |whole, n| Service { prefix: Some(format!("t{n}/")), ..whole },
     client: |part, _| {
@@ -75,11 +78,10 @@ impl Etcd {
     /// A server that talks TLS with the certificates of `folder` (see `certificates.rs`) and, if `clients`, only
     /// to those who show one.
     pub(crate) fn secure(folder: PathBuf, clients: bool) -> Self {
-        let file = |name: &str| folder.join(name).display().to_string();
-        let mut words =
-            vec!["--cert-file".to_owned(), file("server.pem"), "--key-file".to_owned(), file("server.key")];
+        let mut words = encrypting(&folder).to_vec();
         if clients {
-            words.extend(["--client-cert-auth".to_owned(), "--trusted-ca-file".to_owned(), file("ca.pem")]);
+            let authority = folder.join("ca.pem").display().to_string();
+            words.extend(["--client-cert-auth".to_owned(), "--trusted-ca-file".to_owned(), authority]);
         }
         Self::with(&words, Some(folder))
     }
@@ -89,7 +91,7 @@ impl Etcd {
         let (port, peer) = (free_port(), free_port());
         let (words, tls) = (words.to_vec(), secure.is_some());
         let server = Server::start(shared_folder("etcd"), port, move || {
-            let scheme = if tls { "https" } else { "http" };
+            let scheme = scheme(tls);
             let (client, peer) = (format!("{scheme}://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
             let mut command = dying_with_us("etcd");
             // The election time-out is also what the shortest lease comes from.
@@ -110,13 +112,12 @@ impl Etcd {
     }
 
     pub(crate) fn endpoint(&self) -> String {
-        let scheme = if self.secure.is_some() { "https" } else { "http" };
-        format!("{scheme}://127.0.0.1:{}", self.server.port())
+        format!("{}://127.0.0.1:{}", scheme(self.secure.is_some()), self.server.port())
     }
 
     /// etcdctl, as a client of this server.
     pub(crate) fn ctl(&self, words: &[&str]) -> Command {
-        ctl(&self.endpoint(), self.secure.as_deref(), words)
+        ctl(&self.endpoint(), &self.way(), words)
     }
 
     /// What etcdctl prints.
@@ -126,6 +127,10 @@ impl Etcd {
 
     fn await_leader(&self) {
         await_leader(&self.server, || self.ctl(&["get", "x"]));
+    }
+
+    fn way(&self) -> Vec<String> {
+        self.secure.as_deref().map(certified).unwrap_or_default()
     }
 }
 
@@ -144,7 +149,7 @@ impl Site for Etcd {
     }
 
     fn lose(&self, part: &Service, name: &str, id: &str) {
-        lose(&self.endpoint(), part, name, id);
+        lose(&self.endpoint(), &self.way(), part, name, id);
     }
 
     fn postdate(&self, part: &Service, name: &str) {
@@ -162,7 +167,7 @@ impl Site for Etcd {
     }
 
     fn remains(&self, name: &str) -> Vec<String> {
-        entries(&self.endpoint(), name)
+        entries(&self.endpoint(), &self.way(), name)
     }
 }
 
@@ -175,25 +180,74 @@ fn await_leader(server: &Server, question: impl Fn() -> Command) {
     }
 }
 
+/// Words with which a server talks TLS with the certificates of `folder`.
+fn encrypting(folder: &Path) -> [String; 4] {
+    let file = |name: &str| folder.join(name).display().to_string();
+    ["--cert-file".to_owned(), file("server.pem"), "--key-file".to_owned(), file("server.key")]
+}
+
+/// Words with which etcdctl comes to a server with the certificates of `folder`.
+fn certified(folder: &Path) -> Vec<String> {
+    let files = [("--cacert", "ca.pem"), ("--cert", "client.pem"), ("--key", "client.key")];
+    files
+        .iter()
+        .flat_map(|(flag, file)| [(*flag).to_owned(), folder.join(file).display().to_string()])
+        .collect()
+}
+
+/// Words with which a server signs its tokens, with keys that this makes in `folder`.
+pub(crate) fn signing(folder: &Path) -> [String; 2] {
+    for words in
+        [&["genrsa", "-out", "jwt.key", "2048"][..], &["rsa", "-in", "jwt.key", "-pubout", "-out", "jwt.pub"]]
+    {
+        let made = Command::new("openssl").current_dir(folder).args(words).output().expect("openssl runs");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    let file = |name: &str| folder.join(name).display().to_string();
+    let token =
+        format!("jwt,pub-key={},priv-key={},sign-method=RS256,ttl=10m", file("jwt.pub"), file("jwt.key"));
+    ["--auth-token".to_owned(), token]
+}
+
+/// Who may use a secure cluster, and the password.
+const LOGIN: (&str, &str) = ("root", "admin");
+
+/// How often members tell each other that they live, and how soon one that does not is missed.
+const TIMES: [&str; 4] = ["--heartbeat-interval", "50", "--election-timeout", "500"];
+
 /// Three servers that are one etcd.
 pub(crate) struct Cluster {
     members: Vec<Server>,
     /// Through which the members reach each other, if not directly.
     relays: Vec<Relay>,
+    /// Where its certificates are, if it is one for those who have a password.
+    secure: Option<PathBuf>,
 }
 
 impl Cluster {
     /// Starts three servers and waits until they serve.
     pub(crate) fn start() -> Self {
-        Self::with(["--heartbeat-interval", "50", "--election-timeout", "500"], false)
+        Self::with(TIMES, false, None)
+    }
+
+    /// Starts three that talk TLS, sign their tokens, and let nobody in without the password.
+    pub(crate) fn start_secure() -> Self {
+        let cluster = Self::with(TIMES, false, Some(certificates::folder()));
+        let (user, password) = LOGIN;
+        for words in [&["user", "add", &format!("{user}:{password}")][..], &["auth", "enable"]] {
+            asked(cluster.ctl(0, words), words);
+        }
+        cluster
     }
 
     /// Starts three that can be cut off from each other, and are slow to notice.
     pub(crate) fn start_apart() -> Self {
-        Self::with(["--heartbeat-interval", "200", "--election-timeout", "2000"], true)
+        Self::with(["--heartbeat-interval", "200", "--election-timeout", "2000"], true, None)
     }
 
-    fn with(times: [&'static str; 4], apart: bool) -> Self {
+    fn with(times: [&'static str; 4], apart: bool, secure: Option<PathBuf>) -> Self {
+        let words = secure.as_deref().map(|folder| [&encrypting(folder)[..], &signing(folder)].concat());
+        let (scheme, words) = (scheme(secure.is_some()), words.unwrap_or_default());
         let ports: Vec<(u16, u16)> = (0..3).map(|_| (free_port(), free_port())).collect();
         let relays: Vec<Relay> = ports.iter().filter(|_| apart).map(|(_, peer)| Relay::to(*peer)).collect();
         let url = |port: u16| format!("http://127.0.0.1:{port}");
@@ -202,10 +256,12 @@ impl Cluster {
         let all = all.join(",");
         let start = |(n, (client, peer)): (usize, &(u16, u16))| {
             let (name, all, port, told) = (format!("m{n}"), all.clone(), *client, told(n));
-            let (client, peer) = (url(*client), url(*peer));
+            let (client, peer, words) = (format!("{scheme}://127.0.0.1:{client}"), url(*peer), words.clone());
             Server::start(shared_folder("etcd"), port, move || {
                 let mut command = dying_with_us("etcd");
                 command.args(["--name", &name, "--data-dir", "data", "--unsafe-no-fsync"]).args(times);
+                // The least, so that not most of the time goes to passwords.
+                command.args(["--bcrypt-cost", "4"]).args(&words);
                 command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
                 command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &told]);
                 command.args(["--initial-cluster", &all, "--logger", "zap", "--log-level", "error"]);
@@ -213,7 +269,7 @@ impl Cluster {
             })
         };
         let members = ports.iter().enumerate().map(start).collect();
-        let cluster = Self { members, relays };
+        let cluster = Self { members, relays, secure };
         (0..3).for_each(|n| cluster.await_serving(n));
         cluster
     }
@@ -234,7 +290,7 @@ impl Cluster {
     /// The lease of the first entry under the raw `prefix`, in hexadecimal digits, as `member` knows it.
     pub(crate) fn lease_of_first(&self, member: usize, prefix: &str) -> String {
         let words = ["get", "--prefix", "--sort-by", "CREATE", "--keys-only", "--limit", "1", prefix];
-        let keys = asked(ctl(&self.endpoint(member), None, &words), &words);
+        let keys = asked(self.ctl(member, &words), &words);
         keys.trim().rsplit('/').next().expect("a key").to_owned()
     }
 
@@ -255,12 +311,24 @@ impl Cluster {
 
     /// The address of one member.
     pub(crate) fn endpoint(&self, n: usize) -> String {
-        format!("http://127.0.0.1:{}", self.members[n].port())
+        format!("{}://127.0.0.1:{}", scheme(self.secure.is_some()), self.members[n].port())
+    }
+
+    /// etcdctl, as a client of one member.
+    fn ctl(&self, n: usize, words: &[&str]) -> Command {
+        ctl(&self.endpoint(n), &self.way(), words)
+    }
+
+    fn way(&self) -> Vec<String> {
+        let Some(folder) = &self.secure else { return Vec::new() };
+        let mut words = certified(folder);
+        words.extend(["--user".to_owned(), format!("{}:{}", LOGIN.0, LOGIN.1)]);
+        words
     }
 
     /// Waits until a member answers for the whole cluster.
     pub(crate) fn await_serving(&self, n: usize) {
-        await_leader(&self.members[n], || ctl(&self.endpoint(n), None, &["get", "x"]));
+        await_leader(&self.members[n], || self.ctl(n, &["get", "x"]));
     }
 
     /// Which member leads: what a member that lives says.
@@ -273,7 +341,7 @@ impl Cluster {
     /// A field of what member `n` says of itself.
     fn number(&self, n: usize, key: &str) -> String {
         let words = ["endpoint", "status", "-w", "fields"];
-        let text = asked(ctl(&self.endpoint(n), None, &words), &words);
+        let text = asked(self.ctl(n, &words), &words);
         text.lines().find_map(|line| line.strip_prefix(key).map(str::to_owned)).expect("a number")
     }
 
@@ -297,6 +365,26 @@ impl Site for Cluster {
         &self.members
     }
 
+    fn at(&self, ports: &[u16]) -> Service {
+        let plain = self.kind().at(ports);
+        let Some(_) = self.secure else { return plain };
+        Service { endpoint: site::addresses("https://", ports), ..plain }
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let Some(folder) = &self.secure else { return Vec::new() };
+        let (user, password) = LOGIN;
+        vec![
+            ("DLOCK_CACERT", folder.join("ca.pem").display().to_string()),
+            ("DLOCK_USER", user.to_owned()),
+            ("DLOCK_PASSWORD", password.to_owned()),
+        ]
+    }
+
+    fn protocol(&self) -> Protocol {
+        if self.secure.is_some() { || Box::new(Tls) } else { KIND.protocol }
+    }
+
     /// One of them.
     fn restart(&self) {
         self.members[0].restart();
@@ -304,7 +392,7 @@ impl Site for Cluster {
     }
 
     fn lose(&self, part: &Service, name: &str, id: &str) {
-        lose(&self.endpoints([0, 1, 2]), part, name, id);
+        lose(&self.endpoints([0, 1, 2]), &self.way(), part, name, id);
     }
 
     fn requests(&self) -> u64 {
@@ -312,19 +400,18 @@ impl Site for Cluster {
     }
 
     fn remains(&self, name: &str) -> Vec<String> {
-        entries(&self.endpoints([0, 1, 2]), name)
+        entries(&self.endpoints([0, 1, 2]), &self.way(), name)
     }
 }
 
-fn ctl(endpoint: &str, secure: Option<&std::path::Path>, words: &[&str]) -> Command {
+fn scheme(is_secure: bool) -> &'static str {
+    if is_secure { "https" } else { "http" }
+}
+
+/// etcdctl with `words`, as who comes in by the words `way`.
+fn ctl(endpoint: &str, way: &[String], words: &[&str]) -> Command {
     let mut command = etcdctl();
-    command.args(["--endpoints", endpoint]);
-    if let Some(folder) = secure {
-        for (flag, file) in [("--cacert", "ca.pem"), ("--cert", "client.pem"), ("--key", "client.key")] {
-            command.arg(flag).arg(folder.join(file));
-        }
-    }
-    command.args(words);
+    command.args(["--endpoints", endpoint]).args(way).args(words);
     command
 }
 
@@ -336,15 +423,15 @@ fn asked(mut command: Command, words: &[&str]) -> String {
 }
 
 /// Revokes the lease of the claim `id`.
-fn lose(endpoints: &str, part: &Service, name: &str, id: &str) {
+fn lose(endpoints: &str, way: &[String], part: &Service, name: &str, id: &str) {
     let name = part.key("dlock/", name);
     let words = ["get", "--prefix", &name];
-    let records = asked(ctl(endpoints, None, &words), &words);
+    let records = asked(ctl(endpoints, way, &words), &words);
     let lines: Vec<&str> = records.lines().collect();
     let at = lines.iter().position(|line| line.contains(id)).expect("the claim has a record");
     let lease = lines[at - 1].rsplit('/').next().expect("a lease");
     let words = ["lease", "revoke", lease];
-    asked(ctl(endpoints, None, &words), &words);
+    asked(ctl(endpoints, way, &words), &words);
 }
 
 /// How many messages of clients the member at `port` has had.
@@ -361,8 +448,8 @@ fn messages(port: u16) -> u64 {
 }
 
 /// The entries of the lock `name`: the time of the last success stays.
-fn entries(endpoints: &str, name: &str) -> Vec<String> {
+fn entries(endpoints: &str, way: &[String], name: &str) -> Vec<String> {
     let words = ["get", "--prefix", "--keys-only", &format!("dlock/{name}")];
-    let keys = asked(ctl(endpoints, None, &words), &words);
+    let keys = asked(ctl(endpoints, way, &words), &words);
     keys.lines().filter(|key| !key.is_empty() && !key.ends_with("%d")).map(str::to_owned).collect()
 }

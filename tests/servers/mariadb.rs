@@ -25,6 +25,7 @@ pub(crate) static KIND: Kind = Kind {
         Arc::new(Mysql(start_with(&[&most])))
     },
     cluster: None,
+    secure: None,
     address: |ports| address_at(ports[0]),
     part: |whole, n| Service { prefix: Some(format!("t{n}_")), ..whole },
     client: |part, clock| {

@@ -21,6 +21,7 @@ pub(crate) static KIND: Kind = Kind {
     missing,
     start: |_| Arc::new(Memcached(start())),
     cluster: None,
+    secure: None,
     address: |ports| site::addresses("memcached://", ports),
     part: |whole, n| Service { prefix: Some(format!("t{n}/")), ..whole },
     client: |part, clock| {

@@ -26,6 +26,7 @@ pub(crate) static KIND: Kind = Kind {
         Arc::new(start_with(&[fsync, &most]))
     },
     cluster: None,
+    secure: None,
     address: |ports| format!("postgres://postgres@127.0.0.1:{}/postgres", ports[0]),
     part: |whole, n| Service { prefix: Some(format!("t{n}_")), ..whole },
     client: |part, clock| {

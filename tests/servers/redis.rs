@@ -30,6 +30,7 @@ pub(crate) static KIND: Kind = Kind {
         Arc::new(Redis { kind: &KIND, nodes: vec![start_with(words)] })
     },
     cluster: None,
+    secure: None,
     address: |ports| site::addresses("redis://", ports),
     part: |whole, n| Service { prefix: Some(format!("t{n}:")), ..whole },
     client: |part, clock| {

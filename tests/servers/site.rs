@@ -78,6 +78,8 @@ pub(crate) struct Kind {
     pub(crate) start: fn(&Order) -> Arc<dyn Site>,
     /// Starts three servers that are one service, where there is that; one of them may fall silent.
     pub(crate) cluster: Option<fn() -> Arc<dyn Site>>,
+    /// The same, encrypted, and closed to those without a password.
+    pub(crate) secure: Option<fn() -> Arc<dyn Site>>,
     /// The address of its servers at these ports of this host. Where it takes several and one port is given, there is
     /// nobody at the others.
     pub(crate) address: fn(&[u16]) -> String,
@@ -192,6 +194,21 @@ pub(crate) trait Site: Send + Sync {
 
     fn servers(&self) -> &[Server];
 
+    /// The whole service, with its servers at these ports of this host.
+    fn at(&self, ports: &[u16]) -> Service {
+        self.kind().at(ports)
+    }
+
+    /// What lets a client in.
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// What its messages are.
+    fn protocol(&self) -> Protocol {
+        self.kind().protocol
+    }
+
     /// All of it accepts and answers nothing, until [`Site::thaw`].
     fn freeze(&self) {
         self.servers().iter().for_each(Server::freeze);
@@ -243,7 +260,7 @@ impl dyn Site + '_ {
 
     /// All of it.
     pub(crate) fn whole(&self) -> Service {
-        self.kind().at(&self.ports())
+        self.at(&self.ports())
     }
 
     /// A part of it that nobody else uses.

@@ -24,6 +24,7 @@ pub(crate) static KIND: Kind = Kind {
     missing,
     start: |_| Arc::new(Zk(vec![start()])),
     cluster: Some(|| Arc::new(Zk(start_ensemble()))),
+    secure: None,
     address: |ports| format!("zk://{}", site::addresses("", ports)),
     part: |whole, n| Service { endpoint: format!("{}/t{n}", whole.endpoint), ..whole },
     client: |part, clock| {

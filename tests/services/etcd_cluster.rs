@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::etcd::{available, env};
+use crate::servers::Site as _;
 use crate::servers::etcd::{Cluster, Etcd};
 use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
@@ -69,6 +70,48 @@ fn members_that_are_killed_one_at_a_time_change_nothing() {
     }
     assert_eq!(before.release().code(), Some(0));
     env.assert_free("x");
+}
+
+/// Kills the member that everybody talks to, over TLS and with a password: the leader, or a follower.
+fn killed(leads: bool) {
+    let cluster = Cluster::start_secure();
+    let leader = cluster.leader(0);
+    let member = if leads { leader } else { (leader + 1) % 3 };
+    let order = [member, (member + 1) % 3, (member + 2) % 3];
+    let env = env(cluster.endpoints(order)).with_variables(cluster.variables());
+    let ttl = Duration::from_secs(10);
+    let holder = env.held(&["--name", "x", "--ttl", "10s"]);
+    let mut waiter = env.hold(&["--name", "x", "--ttl", "10s"]);
+    env.await_waiters("x", 1);
+    let begun = Instant::now();
+    cluster.down(member);
+    // Longer than the leases would have lasted without a renewal.
+    let_pass((ttl + ttl / 5).saturating_sub(begun.elapsed()));
+    assert_eq!((env.holders("x"), env.waiters("x")), (1, 1));
+    assert!(is_alive(holder.command()), "the command was ended");
+    assert!(!waiter.has_started(), "two at once");
+    let token = holder.token();
+    let ended = holder.release();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    waiter.await_start();
+    assert!(waiter.token() > token, "{} after {token}", waiter.token());
+    let ended = waiter.release();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    env.assert_free("x");
+}
+
+#[test]
+fn a_leader_that_is_killed_ends_no_run_over_tls_with_a_password() {
+    if available() {
+        killed(true);
+    }
+}
+
+#[test]
+fn a_follower_that_is_killed_ends_no_run_over_tls_with_a_password() {
+    if available() {
+        killed(false);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen,
 use rustix::process::Signal;
 
 use crate::etcd::{available, env};
-use crate::servers::etcd::Etcd;
+use crate::servers::etcd::{Etcd, signing};
 use crate::servers::free_port;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::support::wait::{let_pass, until_true};
@@ -105,17 +105,7 @@ fn a_first_server_that_is_mute_is_passed_over_by_one_with_a_password() {
 
 /// A server whose tokens are signed.
 fn with_signed_tokens(folder: &std::path::Path) -> Etcd {
-    let file = |name: &str| folder.join(name).display().to_string();
-    for words in [
-        vec!["genrsa", "-out", "jwt.key", "2048"],
-        vec!["rsa", "-in", "jwt.key", "-pubout", "-out", "jwt.pub"],
-    ] {
-        let made = Command::new("openssl").current_dir(folder).args(words).output().expect("openssl runs");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    }
-    let token =
-        format!("jwt,pub-key={},priv-key={},sign-method=RS256,ttl=10m", file("jwt.pub"), file("jwt.key"));
-    let etcd = Etcd::with(&["--auth-token".to_owned(), token], None);
+    let etcd = Etcd::with(&signing(folder), None);
     with_users(&etcd);
     etcd
 }

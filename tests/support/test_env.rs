@@ -28,6 +28,7 @@ pub(crate) struct TestEnv {
     root: PathBuf,
     id: String,
     service: Service,
+    variables: Vec<(&'static str, String)>,
 }
 
 impl TestEnv {
@@ -45,7 +46,13 @@ impl TestEnv {
         let root = std::env::temp_dir().join(&id);
         fs::create_dir_all(root.join("locks")).expect("a folder for the test");
         let service = service(&root);
-        Self { root, id, service }
+        Self { root, id, service, variables: Vec::new() }
+    }
+
+    /// The same with these variables in the environment of every command.
+    pub(crate) fn with_variables(mut self, variables: Vec<(&'static str, String)>) -> Self {
+        self.variables = variables;
+        self
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -124,6 +131,7 @@ impl TestEnv {
         if let Some(prefix) = &self.service.prefix {
             command.env("DLOCK_PREFIX", prefix);
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
     }
 
     /// dlock with these arguments and nothing else.

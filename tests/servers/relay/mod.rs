@@ -1,6 +1,7 @@
 //! A relay between a client and a service, which knows messages and does one thing to one of them, or delays each.
 
 pub(crate) mod fault;
+pub(crate) mod tls;
 pub(crate) mod wire;
 
 use std::io::{Read, Write};
