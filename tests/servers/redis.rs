@@ -285,8 +285,14 @@ pub(crate) fn ready(server: &Server) {
 
 /// A sentinel that watches the master at `port` under the name main, and decides alone.
 pub(crate) fn start_sentinel(master: u16) -> Server {
+    start_sentinel_with(master, "port", &[])
+}
+
+/// The same on a port of another kind, with further lines in its configuration.
+pub(crate) fn start_sentinel_with(master: u16, kind_of_port: &str, lines: &[String]) -> Server {
     let (folder, port) = (shared_folder("sentinel"), free_port());
-    let text = format!("port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {master} 1\n");
+    let monitor = format!("sentinel monitor main 127.0.0.1 {master} 1");
+    let text = format!("{kind_of_port} {port}\nbind 127.0.0.1\n{monitor}\n{}\n", lines.join("\n"));
     let file = folder.join("sentinel.conf");
     fs::write(&file, text).expect("writes");
     Server::start(folder, port, move || {

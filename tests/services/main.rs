@@ -19,6 +19,7 @@ mod mysql_failover;
 mod mysql_many;
 #[path = "../faults/oracle.rs"]
 mod oracle;
+mod passed_over;
 mod postgres;
 mod postgres_many;
 mod redis;

@@ -7,8 +7,8 @@ mod login;
 pub(crate) mod ports;
 mod reach;
 mod room;
-mod scene;
-mod secure;
+pub(crate) mod scene;
+pub(crate) mod secure;
 mod table;
 
 use scene::Staged;

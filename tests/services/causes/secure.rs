@@ -15,7 +15,7 @@ use crate::servers::{Server, certificates, free_port, mariadb, memcached, redis,
 use crate::support::until;
 
 /// The certificates of this process: `server`, `expired` and `misnamed` are for servers, all by `ca`.
-fn folder() -> &'static Path {
+pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = certificates::folder();
@@ -47,7 +47,7 @@ fn openssl(folder: &Path, words: &str) {
 }
 
 /// The file with the certificate called `name`.
-fn file(name: &str) -> String {
+pub(crate) fn file(name: &str) -> String {
     folder().join(name).display().to_string()
 }
 
@@ -141,7 +141,7 @@ fn tls_redis(pem: &str, key: &str, ca: &str, clients: bool) -> Server {
     )
 }
 
-fn tls_zookeeper(certificate: &str, clients: bool) -> Server {
+pub(crate) fn tls_zookeeper(certificate: &str, clients: bool) -> Server {
     let factory = "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory";
     zookeeper::start_with(&Setup {
         lines: vec![
@@ -157,7 +157,7 @@ fn tls_zookeeper(certificate: &str, clients: bool) -> Server {
     })
 }
 
-fn tls_postgres(pem: &str, key: &str, ca: &str) -> Postgres {
+pub(crate) fn tls_postgres(pem: &str, key: &str, ca: &str) -> Postgres {
     let server = postgres::start();
     let owner = fs::metadata(server.data()).expect("a folder");
     for (from, to) in [(pem, "server.crt"), (key, "server.key"), (ca, "root.crt")] {

@@ -1,0 +1,158 @@
+//! Several addresses, of which the first leads to nobody who answers: the next one is asked, over TLS and with a password.
+
+use std::time::Duration;
+
+use crate::causes::ports::{self, Full};
+use crate::causes::scene::{Kind, Scene};
+use crate::causes::secure;
+use crate::servers::etcd::Etcd;
+use crate::servers::{Server, free_port, mariadb, redis, shared_folder};
+use crate::support::wait::until_true;
+use crate::support::{Finished, Service, TestEnv, within};
+
+/// How long a run may take whose first server does not answer.
+const SOON: Duration = Duration::from_secs(5);
+
+/// A service that is encrypted and wants a password, and the port of its first server.
+fn guarded(kind: Kind) -> (Scene, u16) {
+    let (scene, port) = match kind {
+        Kind::File | Kind::Memcached => unreachable!("it has one address"),
+        Kind::Etcd => {
+            let etcd = Etcd::secure(secure::folder().to_owned(), false);
+            for words in [&["user", "add", "root:right"][..], &["auth", "enable"]] {
+                etcd.ask(words);
+            }
+            let port = etcd.server().port();
+            (Scene::at(etcd.endpoint(), etcd).login("root", "right"), port)
+        }
+        Kind::Redis => {
+            let master = guarded_redis();
+            let more = [
+                &tls_of_redis()[..],
+                &["port 0", "tls-replication yes", "sentinel auth-pass main right"].map(str::to_owned),
+            ];
+            let sentinel = redis::start_sentinel_with(master.port(), "tls-port", &more.concat());
+            let port = sentinel.port();
+            let at = format!("redis+sentinel://127.0.0.1:{port}/main");
+            (Scene::at(at, (master, sentinel)).with("DLOCK_PASSWORD", "right"), port)
+        }
+        Kind::Redlock => {
+            let nodes: Vec<Server> = (0..kind.servers()).map(|_| guarded_redis()).collect();
+            let at: Vec<String> =
+                nodes.iter().map(|node| format!("rediss://127.0.0.1:{}", node.port())).collect();
+            let port = nodes[0].port();
+            let scene = Scene::at(at.join(","), nodes).with("DLOCK_PASSWORD", "right");
+            (scene.with("DLOCK_MAX_TTL", "10s"), port)
+        }
+        Kind::Zk => {
+            let server = secure::tls_zookeeper("server", false);
+            let port = server.port();
+            (Scene::at(format!("zk://127.0.0.1:{port}/guarded"), server).login("ci", "right"), port)
+        }
+        Kind::Mysql => {
+            let [pem, key] = [("cert", "server.pem"), ("key", "server.key")]
+                .map(|(option, name)| format!("--ssl-{option}={}", secure::file(name)));
+            let server = mariadb::start_with(&[&pem, &key]);
+            let user = "CREATE USER ci@'%' IDENTIFIED BY 'right' REQUIRE SSL; GRANT ALL ON locks.* TO ci@'%'";
+            mariadb::ask(&server, user);
+            let port = server.port();
+            let at = format!("mysql://ci@127.0.0.1:{port}/locks?ssl-mode=verify_identity");
+            (Scene::at(at, server).with("DLOCK_PASSWORD", "right"), port)
+        }
+        Kind::Postgres => {
+            let server = secure::tls_postgres(
+                &secure::file("server.pem"),
+                &secure::file("server.key"),
+                &secure::file("ca.pem"),
+            );
+            server.sql("ALTER ROLE ci PASSWORD 'right'");
+            secure::admit(&server, "hostssl all ci 127.0.0.1/32 scram-sha-256");
+            let port = server.port();
+            let at = format!("postgres://ci@127.0.0.1:{port}/postgres");
+            (Scene::at(at, server).with("DLOCK_PASSWORD", "right"), port)
+        }
+    };
+    (scene.believing(secure::folder(), "ca.pem"), port)
+}
+
+/// The lines of Redis' configuration that have it speak TLS.
+fn tls_of_redis() -> [String; 4] {
+    let files = [("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "ca.pem")];
+    let [cert, key, authority] = files.map(|(what, name)| format!("tls-{what}-file {}", secure::file(name)));
+    [cert, key, authority, "tls-auth-clients no".to_owned()]
+}
+
+fn guarded_redis() -> Server {
+    let (folder, port) = (shared_folder("redis"), free_port());
+    let lines = tls_of_redis();
+    let words = lines
+        .iter()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, value)| (format!("--{name}"), value));
+    let words: Vec<(String, &str)> = words.collect();
+    let options: Vec<&str> = words.iter().flat_map(|(name, value)| [name.as_str(), value]).collect();
+    let listening = ["--port", "0", "--tls-port", &port.to_string()];
+    redis::start_in(folder, port, &listening, &[&options[..], &["--requirepass", "right"]].concat())
+}
+
+/// Puts one after the other that does not answer before the first server, or in the place of one of those of which a
+/// majority is enough.
+#[track_caller]
+fn pass_over(kind: Kind) {
+    if let Some(missing) = kind.missing() {
+        panic!("{missing}; tests/run installs it");
+    }
+    let (scene, port) = guarded(kind);
+    let run = |endpoint: String| -> Finished {
+        let env = TestEnv::on(Service { backend: kind.backend(), endpoint, prefix: None });
+        let mut command = scene.dress(env.run(["--name", "x", "--wait", "15s", "--", "true"]));
+        env.finish(&mut command)
+    };
+    until_true("a service that has begun", || run(scene.endpoint.clone()).code() == Some(0));
+    let (silent, full) = (ports::silent(), Full::new());
+    let silent_port = silent.local_addr().expect("bound").port();
+    // There it is chance who is asked first.
+    let times = if kind == Kind::Zk { 4 } else { 1 };
+    for (what, dead) in
+        [("refuses", free_port()), ("says nothing", silent_port), ("is not there", full.port())]
+    {
+        let live = format!("127.0.0.1:{port}");
+        let rest = if kind == Kind::Redlock { String::new() } else { format!(",{live}") };
+        let endpoint = scene.endpoint.replacen(&live, &format!("127.0.0.1:{dead}{rest}"), 1);
+        for _ in 0..times {
+            let ended = run(endpoint.clone());
+            assert_eq!(ended.code(), Some(0), "the first {what}: {}", ended.err);
+            within(ended.took, SOON);
+        }
+    }
+}
+
+#[test]
+fn on_etcd() {
+    pass_over(Kind::Etcd);
+}
+
+#[test]
+fn by_sentinels_of_redis() {
+    pass_over(Kind::Redis);
+}
+
+#[test]
+fn on_redlock() {
+    pass_over(Kind::Redlock);
+}
+
+#[test]
+fn on_zk() {
+    pass_over(Kind::Zk);
+}
+
+#[test]
+fn on_mysql() {
+    pass_over(Kind::Mysql);
+}
+
+#[test]
+fn on_postgres() {
+    pass_over(Kind::Postgres);
+}
