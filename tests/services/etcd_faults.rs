@@ -225,38 +225,6 @@ fn a_slot_that_stayed_behind_is_given_again_and_none_beyond_the_last() {
     assert_eq!(etcd.ask(&["get", "--prefix", "--keys-only", &format!("{prefix}x\u{1}s/")]).trim(), "");
 }
 
-#[test]
-fn a_waiter_that_gets_the_lock_after_an_outage_keeps_its_turn() {
-    if !available() {
-        return;
-    }
-    let etcd = Etcd::start();
-    let direct = env(etcd.endpoint());
-    let proxy = Proxy::to(etcd.server().port());
-    let holder = direct.held(&["--name", "x"]);
-    let far = format!("http://127.0.0.1:{}", proxy.port());
-    let waiting = |endpoint: &str, number: &str| {
-        let mut command = direct.dlock(["run", "-v", "--endpoint", endpoint, "--name", "x", "--ttl", "10s"]);
-        direct.start(command.args(["--", "sh", "-c", "echo $0 >>order", number]))
-    };
-    let first = waiting(&far, "1");
-    direct.await_waiters("x", 1);
-    proxy.set(Conduct::Hole);
-    let second = waiting(&etcd.endpoint(), "2");
-    direct.await_waiters("x", 2);
-    assert_eq!(holder.release().code(), Some(0));
-    // Nearly the whole lease: too little is left to begin with, and the lock is the first waiter's all the same.
-    let_pass(Duration::from_millis(8600));
-    assert!(!direct.exists("order"));
-    proxy.set(Conduct::Pass);
-    for (running, number) in [(first, 1), (second, 2)] {
-        let ended = running.finish();
-        assert_eq!(ended.code(), Some(0), "{number}: {}", ended.err);
-        assert_eq!(ended.err.matches("acquired").count(), 1, "{number}: {}", ended.err);
-    }
-    assert_eq!(direct.read("order"), "1\n2\n");
-}
-
 /// A server on which the user `ci` has rights to the keys that begin so, and to no others.
 fn etcd_where_ci_may_use(beginnings: &[&str]) -> Etcd {
     let etcd = Etcd::start();

@@ -80,6 +80,8 @@ macro_rules! tests_of {
             mod nested;
             #[path = "../cli/options.rs"]
             mod options;
+            #[path = "outage.rs"]
+            mod outage;
             #[path = "promises.rs"]
             mod promises;
             #[path = "../cli/replace.rs"]
@@ -136,6 +138,7 @@ mod on_memcached {
     mod links_cut;
     #[path = "../cli/nested.rs"]
     mod nested;
+    mod outage;
     mod postdated;
     #[path = "../cli/replace.rs"]
     mod replace;

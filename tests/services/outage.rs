@@ -1,0 +1,48 @@
+//! A service that is out of reach of one of those who wait, for nearly as long as its lease.
+
+use std::time::{Duration, Instant};
+
+use crate::servers::Server;
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::site;
+use crate::support::TestEnv;
+use crate::support::wait::let_pass;
+
+/// It renews first and says only then that it has the lock.
+#[test]
+fn a_waiter_that_gets_the_lock_after_an_outage_keeps_its_turn() {
+    let site = site::shared();
+    let ttl = site.kind().ttl(Duration::from_secs(20));
+    let direct = TestEnv::on(site.part());
+    let ports = site.servers().iter().map(Server::port);
+    let ways: Vec<(u16, Proxy)> = ports.map(|port| (port, Proxy::to(port))).collect();
+    let set = |conduct| ways.iter().for_each(|(_, way)| way.set(conduct));
+    let part = direct.service().clone();
+    let far = TestEnv::on(ways.iter().fold(part, |part, (port, way)| part.through(way.port(), *port)));
+    let holder = direct.held(&["--name", "x"]);
+    let length = format!("{}s", ttl.as_secs());
+    let waiting = |env: &TestEnv, number: &str| {
+        let mut command = env.run(["-v", "--name", "x", "--ttl", &length, "--", "sh", "-c"]);
+        env.start(command.arg("echo $1 >>$0").arg(direct.path("order")).arg(number))
+    };
+    let first = waiting(&far, "1");
+    direct.await_waiters("x", 1);
+    set(Conduct::Hole);
+    let cut = Instant::now();
+    let second = waiting(&direct, "2");
+    direct.await_waiters("x", 2);
+    assert_eq!(holder.release().code(), Some(0));
+    // So little of its lease is left that a command would have to be ended at once, and the lock is the first waiter's all
+    // the same.
+    let_pass((ttl * 17 / 20).saturating_sub(cut.elapsed()));
+    let is_ordered = site.kind().is_ordered();
+    assert!(!is_ordered || !direct.exists("order"), "the second waiter has overtaken");
+    set(Conduct::Pass);
+    for (running, number) in [(first, 1), (second, 2)] {
+        let ended = running.finish();
+        assert_eq!(ended.code(), Some(0), "{number}: {}", ended.err);
+        assert_eq!(ended.err.matches("acquired").count(), 1, "{number}: {}", ended.err);
+    }
+    let order = direct.read("order");
+    assert!(order == "1\n2\n" || (!is_ordered && order == "2\n1\n"), "{order}");
+}
