@@ -48,8 +48,18 @@ const SHAPES: [Shape; 2] = [
     },
 ];
 
-const SERVICES: [&str; 9] =
-    ["redis", "redlock-most", "etcd", "etcd-three", "etcd-secure", "zk", "zk-three", "mysql", "postgres"];
+const SERVICES: [&str; 10] = [
+    "redis",
+    "redlock-most",
+    "etcd",
+    "etcd-three",
+    "etcd-secure",
+    "zk",
+    "zk-three",
+    "mysql",
+    "postgres",
+    "memcached",
+];
 
 pub(crate) fn trials(is_skipped: impl Fn(&Kind) -> bool) -> Vec<Trial> {
     let trial = |service: Service, shape: &'static Shape| {

@@ -134,6 +134,7 @@ mod on_memcached {
     #[path = "../cli/elections.rs"]
     mod elections;
     mod forced;
+    mod kinds;
     #[path = "links_cut.rs"]
     mod links_cut;
     #[path = "../cli/nested.rs"]
