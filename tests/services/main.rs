@@ -8,6 +8,7 @@
 
 mod causes;
 mod etcd;
+mod etcd_answers;
 mod etcd_cluster;
 mod etcd_cut;
 mod etcd_faults;

@@ -1,0 +1,106 @@
+//! etcd: answers that come late, or that come from one member after the other.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::etcd::{available, env};
+use crate::servers::etcd::Etcd;
+use crate::support::wait::until_true;
+
+/// Relays to `port`, and answers come so much later, as `change` makes them. Returns its own port; it ends with the
+/// process.
+fn relay(port: u16, late: Duration, change: impl Fn(&mut [u8]) + Clone + Send + 'static) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
+    let own = listener.local_addr().expect("bound").port();
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
+            pass(client, server, late, change.clone());
+        }
+    });
+    own
+}
+
+fn pass(client: TcpStream, server: TcpStream, late: Duration, change: impl Fn(&mut [u8]) + Send + 'static) {
+    let one_more = |socket: &TcpStream| socket.try_clone().expect("a descriptor");
+    // Without these a relay answers later than a server would.
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (mut from, mut to) = (one_more(&client), one_more(&server));
+    thread::spawn(move || {
+        // Whichever hangs up, the other hears of it.
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Both);
+    });
+    let (answers, due) = channel();
+    let mut server = server;
+    thread::spawn(move || {
+        let mut buffer = [0; 16_384];
+        while let Ok(got @ 1..) = server.read(&mut buffer) {
+            change(&mut buffer[..got]);
+            if answers.send((Instant::now() + late, buffer[..got].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+    let mut client = client;
+    thread::spawn(move || {
+        for (at, answer) in due {
+            thread::sleep(at.saturating_duration_since(Instant::now()));
+            if client.write_all(&answer).is_err() {
+                return;
+            }
+        }
+        let _ = client.shutdown(Shutdown::Both);
+    });
+}
+
+/// The id of the only member as it stands in the header of each answer, behind the number of its field.
+fn member(etcd: &Etcd) -> Vec<u8> {
+    let said = etcd.ask(&["endpoint", "status", "-w", "fields"]);
+    let id = said.lines().find_map(|line| line.strip_prefix("\"MemberID\" : ")).expect("an id");
+    let mut left: u64 = id.parse().expect("a number");
+    let mut bytes = vec![2 << 3];
+    while left > 0x7f {
+        bytes.push(u8::try_from(left & 0x7f).expect("seven bits") | 0x80);
+        left >>= 7;
+    }
+    bytes.push(u8::try_from(left).expect("seven bits"));
+    bytes
+}
+
+/// As behind a balancer, which gives each request to another member.
+#[test]
+fn a_renewal_counts_whichever_members_answer() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let member = member(&etcd);
+    let (changed, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU8::new(0)));
+    let count = Arc::clone(&changed);
+    let other_member = move |answer: &mut [u8]| {
+        let found = |answer: &[u8]| answer.windows(member.len()).position(|bytes| bytes == member);
+        while let Some(at) = found(answer) {
+            // None that is the last one's, nor the true one.
+            answer[at + 1] ^= next.fetch_add(1, Ordering::Relaxed) % 100 + 1;
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let port = relay(etcd.server().port(), Duration::ZERO, other_member);
+    let env = env(format!("http://127.0.0.1:{port}"));
+    // Both renew: their leases would have been over twice.
+    let holder = env.start(&mut env.run(["--name", "x", "--ttl", "4s", "--", "sleep", "9"]));
+    until_true("a holder", || env.holders("x") == 1);
+    let waiter = env.start(&mut env.run(["-q", "--name", "x", "--ttl", "4s", "--", "true"]));
+    for running in [holder, waiter] {
+        let ended = running.finish();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    }
+    let changed = changed.load(Ordering::Relaxed);
+    assert!(changed > 20, "{changed} answers seemed to be another member's");
+}
