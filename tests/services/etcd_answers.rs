@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::etcd::{available, env};
 use crate::servers::etcd::Etcd;
+use crate::support::running::CROWD;
 use crate::support::wait::until_true;
 
 /// Relays to `port`, and answers come so much later, as `change` makes them. Returns its own port; it ends with the
@@ -103,4 +104,18 @@ fn a_renewal_counts_whichever_members_answer() {
     }
     let changed = changed.load(Ordering::Relaxed);
     assert!(changed > 20, "{changed} answers seemed to be another member's");
+}
+
+/// Later than one server of several may answer at first.
+#[test]
+fn a_cluster_that_is_slow_to_commit_is_entered_by_several_addresses() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let slow = || relay(etcd.server().port(), Duration::from_secs(2), |_| ());
+    let env = env(format!("http://127.0.0.1:{},127.0.0.1:{}", slow(), slow()));
+    let mut command = env.run(["--name", "x", "--wait", "1m", "--", "true"]);
+    let ended = env.start(&mut command).finish_within(CROWD);
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
 }

@@ -53,7 +53,7 @@ pub(super) struct Wire {
     answered: AtomicBool,
     /// Whoever asks goes on until the deadline, also if no server was ever there.
     persists: AtomicBool,
-    /// How many servers one after the other have taken a connection and not answered in time.
+    /// How many servers have taken a connection and not answered in time since one was quick.
     slow: AtomicU32,
 }
 
@@ -177,11 +177,24 @@ impl Wire {
     /// the usual, both doubled for each whole round in which nobody answered. A cluster may be slow.
     fn patience(&self, deadline: Moment, left: usize) -> Duration {
         let count = self.config.endpoints.len();
-        let usual = if count > 1 { TRY_ONE_OF_SEVERAL } else { TRY_THE_ONLY_ONE };
+        let usual = self.usual();
         let remaining = deadline.since(clock::now());
         let share = remaining / u32::try_from(left).unwrap_or(u32::MAX).max(1);
         let rounds = self.slow.load(Ordering::Relaxed) / u32::try_from(count).unwrap_or(1).max(1);
         (usual.min(share) * 2_u32.pow(rounds.min(MOST_DOUBLINGS))).min(remaining)
+    }
+
+    /// How long one server is given at first.
+    fn usual(&self) -> Duration {
+        if self.config.endpoints.len() > 1 { TRY_ONE_OF_SEVERAL } else { TRY_THE_ONLY_ONE }
+    }
+
+    /// A server has taken so long for an answer. Only one that was quick shows that the cluster is not slow: after any
+    /// other the next request would be given too little time once more.
+    fn heard_after(&self, length: Duration) {
+        if length <= self.usual() {
+            self.slow.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Goes on asking until the deadline from now on, as whoever has to remove something does.
@@ -209,7 +222,17 @@ impl Wire {
         F: Fn(Connection) -> R,
         R: Future<Output = Result<T, etcd_client::Error>>,
     {
-        let answer = self.by(deadline, request).await;
+        let timed = |connection| {
+            let (begun, answer) = (clock::now(), request(connection));
+            async move {
+                let answer = answer.await;
+                if answer.is_ok() {
+                    self.heard_after(clock::now().since(begun));
+                }
+                answer
+            }
+        };
+        let answer = self.by(deadline, timed).await;
         if !matches!(answer, Err(Fault::Passing(_) | Fault::NotTrusted(_))) {
             self.answered.store(true, Ordering::Relaxed);
         }
@@ -259,10 +282,7 @@ impl Wire {
                     not_trusted += 1;
                     (reason, true)
                 }
-                Some(answer) => {
-                    self.slow.store(0, Ordering::Relaxed);
-                    return answer;
-                }
+                Some(answer) => return answer,
                 None => {
                     not_trusted = 0;
                     ("no answer in time".into(), false)
@@ -359,5 +379,9 @@ mod tests {
         near(&two, 1000, 2, 1000);
         two.slow.store(1000, Ordering::Relaxed);
         near(&two, 60_000, 2, 24_000);
+        two.heard_after(Duration::from_millis(2000));
+        near(&two, 60_000, 2, 24_000);
+        two.heard_after(Duration::from_millis(1000));
+        near(&two, 60_000, 2, 1500);
     }
 }
