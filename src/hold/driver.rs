@@ -49,7 +49,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
     let precedence = Precedence::remembered(keeper);
     let mut driver = Driver {
         context: Context { job, keeper, progress, clock, machine, events: VecDeque::new() },
-        entry: Entry::new(job, precedence.comes_again())?,
+        entry: Entry::new(job, keeper, precedence.comes_again())?,
         following: Following::nothing(),
         renewal: Renewal::default(),
         expiry: Expiry::never(),

@@ -227,10 +227,10 @@ fn newer<'a>(
         .or_else(|| holders.find(|holder| holder.claim.as_ref().is_some_and(is_new)))
 }
 
-/// Whether it is an earlier claim of the run of `request`, which may still be on its way out.
+/// Whether it is an earlier claim of the run of `request`, which may still be on its way out. Host and pid do not tell: every
+/// container has a process 1, and several may have one host name.
 fn is_of_same_run(entry: &Entry, request: &Request) -> bool {
-    let holder = &request.holder;
-    entry.host.as_ref() == Some(&holder.host) && entry.pid == Some(holder.pid)
+    entry.claim.is_some_and(|id| id.run() == request.id.run())
 }
 
 #[cfg(test)]

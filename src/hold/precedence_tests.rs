@@ -24,9 +24,15 @@ fn request(n: u8) -> Request {
     }
 }
 
+/// The same host and pid as everybody else's.
+fn as_init(n: u8) -> Request {
+    let request = request(n);
+    Request { holder: Holder { pid: 1, label: Some(n.to_string()), ..request.holder.clone() }, ..request }
+}
+
 /// The claim `n` of the run of `first`, which was there before.
 fn again(first: &Request, n: u8) -> Request {
-    Request { id: ClaimId::from_bytes([n; 16]), again: true, ..first.clone() }
+    Request { id: ClaimId::from_bytes([n; 16]).of_run(first.id.run()), again: true, ..first.clone() }
 }
 
 fn soon() -> Moment {
@@ -71,6 +77,25 @@ async fn a_newcomer_asks_the_holder_that_it_meets_once() {
     assert_eq!((known.met.as_deref(), known.asked.as_slice()), (Some(&[holder.id][..]), &[holder.id][..]));
     assert_eq!(state(&held).await, ClaimState::AskedToLeave { by: newcomer.holder.clone() });
     assert_eq!(known.memory(&newcomer), holder.id.to_number());
+}
+
+/// As dlock is process 1 of each container, and containers may have one host name.
+#[tokio::test]
+async fn runs_with_the_same_host_and_pid_are_no_less_several() {
+    let service = service();
+    let (holder, newcomer) = (as_init(1), as_init(2));
+    let held = enter(&service, &holder).await;
+    let waiting = enter(&service, &newcomer).await;
+    let known = stays(&service, &newcomer, &Known::default()).await;
+    assert_eq!(known.asked, [holder.id]);
+    assert_eq!(state(&held).await, ClaimState::AskedToLeave { by: newcomer.holder.clone() });
+    leave(waiting).await;
+    leave(held).await;
+    let newest = as_init(4);
+    enter(&service, &newest).await;
+    let back = again(&newcomer, 5);
+    enter(&service, &back).await;
+    leaves_to(&service, &back, &known, &newest).await;
 }
 
 #[tokio::test]

@@ -143,6 +143,11 @@ impl<'a> Keeper<'a> {
         self.shared.remembered()
     }
 
+    /// The number of this run, as [`Shared::run`] has it.
+    pub fn run(&self, number: u64) -> u64 {
+        self.shared.run(number)
+    }
+
     /// What ends the command's tree.
     pub fn ender(&self) -> RefMut<'_, Ender> {
         self.ender.borrow_mut()

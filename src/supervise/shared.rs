@@ -40,6 +40,7 @@ pub struct Shared {
     outcome: &'static AtomicU64,
     abandoned: [&'static AtomicU64; 2],
     memory: [&'static AtomicU64; 2],
+    run: &'static AtomicU64,
     command: &'static AtomicU64,
     stopping: &'static AtomicU64,
     stops: &'static AtomicU64,
@@ -48,13 +49,13 @@ pub struct Shared {
 impl Shared {
     /// Fresh words: no guard instant, the gate open.
     pub fn new() -> io::Result<Self> {
-        let [guard, guard_step, gate, outcome, high, low, upper, lower, command, stopping, stops] =
+        let [guard, guard_step, gate, outcome, high, low, upper, lower, run, command, stopping, stops] =
             sys::shared_words()?;
         let (abandoned, memory) = ([high, low], [upper, lower]);
-        Ok(Self { guard, guard_step, gate, outcome, abandoned, memory, command, stopping, stops })
+        Ok(Self { guard, guard_step, gate, outcome, abandoned, memory, run, command, stopping, stops })
     }
 
-    /// As fresh but for [`Shared::remembered`], for another keeper; the old one must be gone.
+    /// As fresh but for [`Shared::remembered`] and [`Shared::run`], for another keeper; the old one must be gone.
     pub fn reset(&self) {
         self.guard.store(0, Ordering::SeqCst);
         self.guard_step.store(0, Ordering::SeqCst);
@@ -144,6 +145,20 @@ impl Shared {
     /// What a keeper, be it one before this, last said so.
     pub fn remembered(&self) -> Option<u128> {
         load(self.memory)
+    }
+
+    /// The number of this run: `number`, unless a keeper, be it one before, has already given it one.
+    pub fn run(&self, number: u64) -> u64 {
+        match self.run.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => number,
+            Err(given) => given,
+        }
+    }
+
+    /// Forgets what the keepers have remembered: what comes is another run.
+    pub fn forget(&self) {
+        self.remember(0);
+        self.run.store(0, Ordering::SeqCst);
     }
 
     /// When the front ends the command, unless the keeper moves this on.
@@ -244,8 +259,11 @@ mod tests {
         shared.would_abandon(7 << 64 | 9);
         assert_eq!(shared.abandoned(), Some(7 << 64 | 9));
         shared.remember(5 << 64);
+        assert_eq!((shared.run(3), shared.run(4)), (3, 3));
         shared.reset();
-        assert_eq!((shared.abandoned(), shared.remembered()), (None, Some(5 << 64)));
+        assert_eq!((shared.abandoned(), shared.remembered(), shared.run(4)), (None, Some(5 << 64), 3));
+        shared.forget();
+        assert_eq!((shared.remembered(), shared.run(4)), (None, 4));
     }
 
     #[test]

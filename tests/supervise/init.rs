@@ -71,6 +71,19 @@ fn where_it_cannot_die_of_a_signal_it_exits_with_128_and_its_number() {
 }
 
 #[test]
+fn one_process_1_replaces_another_though_host_and_pid_are_the_same() {
+    let env = TestEnv::new();
+    let words = |script| ["--replace", "--name", "x", "--grace", "0", "--", "sh", "-c", script];
+    let Some(mut command) = as_init(&env, &words("echo up >ready; exec sleep 1000")) else { return };
+    let older = env.start(&mut command);
+    env.await_line("ready");
+    let Some(mut command) = as_init(&env, &words("exit 6")) else { return };
+    assert_eq!(env.finish(&mut command).code(), Some(6));
+    older.finish().failed(76, &["replaced under x by"]);
+    env.assert_free("x");
+}
+
+#[test]
 fn a_signal_from_outside_reaches_the_command() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let env = TestEnv::new();

@@ -23,7 +23,7 @@ impl Front {
     ///
     /// Errors: as for [`Front::new`].
     pub fn begin_again(&mut self) -> io::Result<()> {
-        self.shared.remember(0);
+        self.shared.forget();
         self.ender = Ender::new(self.shared, self.start.command_group() == Some(0))?;
         Ok(())
     }
