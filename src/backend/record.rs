@@ -28,6 +28,9 @@ pub struct Record {
     /// Whether it makes way for a newer claim that says so too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub supersede: bool,
+    /// Whether its run was in the queue before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
 }
 
 impl Record {
@@ -42,6 +45,7 @@ impl Record {
             ancestors: request.ancestors.iter().map(ToString::to_string).collect(),
             names: names.iter().map(ToString::to_string).collect(),
             supersede: request.supersede,
+            again: request.again,
         }
     }
 
@@ -88,6 +92,7 @@ impl Record {
             label: self.holder.label.clone(),
             replace: self.holder.replace,
             supersede: self.supersede,
+            again: self.again,
             ttl: Some(Duration::from_millis(self.ttl_ms)),
             verb: self.holder.verb,
             ..Entry::default()
@@ -143,12 +148,13 @@ mod tests {
             },
             ancestors: vec![ClaimId::from_bytes([1; 16])],
             supersede: true,
-            again: false,
+            again: true,
         };
         let record = Record::of(&request, request.ttl);
         assert_eq!(Record::parse(record.to_text().as_bytes()), Some(record.clone()));
         assert_eq!((record.id(), record.mode()), (Some(request.id), Some(Mode::Shared)));
-        assert_eq!(record.entry().verb, Verb::Acquire);
+        let entry = record.entry();
+        assert_eq!((entry.verb, entry.supersede, entry.again), (Verb::Acquire, true, true));
         assert_eq!(
             (record.ancestors(), record.names(&name)),
             (request.ancestors.clone(), vec![name.clone()])

@@ -118,9 +118,9 @@ impl Precedence {
 
     /// The claim waits, or waits in another way, for this holder as far as known.
     pub(super) fn waits(&mut self, context: &Context<'_>, request: &Request, holder: Option<&Entry>) {
-        if let (Some(holder), [_], Mode::Exclusive, false) =
-            (holder, request.names.as_slice(), request.mode, request.again)
-        {
+        // One that holds alone is all that there is to meet.
+        let alone = holder.filter(|holder| holder.mode == Some(Mode::Exclusive));
+        if let (Some(holder), [_], false) = (alone, request.names.as_slice(), request.again) {
             self.known.meets(Some(holder).filter(|holder| holder.supersede));
             context.keeper.remember(self.known.memory(request));
         }
@@ -211,7 +211,8 @@ fn own_place(queue: &LockStatus, request: &Request) -> Option<usize> {
 }
 
 /// One that is newer than a claim that comes again, and says so. Whoever waits ahead came meanwhile, or it would have been taken
-/// out; of the holders, `others`, only those that were not `met` did, if that is known. Whoever comes later takes this one out.
+/// out; of the holders, `others`, only those that were not `met` did, if that is known. Whoever comes later takes this one out. When
+/// the run of one that comes again as well came first is not known.
 fn newer<'a>(
     queue: &'a LockStatus,
     others: &[&'a Entry],
@@ -219,9 +220,9 @@ fn newer<'a>(
     met: Option<&[ClaimId]>,
 ) -> Option<&'a Entry> {
     let ahead = &queue.waiters[..own_place(queue, request)?];
-    let mut waiters = ahead.iter().rev().filter(|waiter| !is_of_same_run(waiter, request));
+    let mut waiters = ahead.iter().rev().filter(|waiter| !waiter.again && !is_of_same_run(waiter, request));
     let is_new = |id: &ClaimId| met.is_some_and(|met| !met.contains(id));
-    let mut holders = others.iter().copied();
+    let mut holders = others.iter().copied().filter(|holder| !holder.again);
     waiters
         .find(|waiter| waiter.supersede)
         .or_else(|| holders.find(|holder| holder.claim.as_ref().is_some_and(is_new)))

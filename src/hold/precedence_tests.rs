@@ -147,7 +147,7 @@ async fn one_that_comes_again_leaves_to_a_waiter_ahead_but_not_to_its_own_last_c
     stays(&service, &back, &Known::default()).await;
     leave(last).await;
     let newer = request(4);
-    let ahead = enter(&service, &Request { again: true, ..newer.clone() }).await;
+    let ahead = enter(&service, &newer).await;
     let back = again(&older, 5);
     enter(&service, &back).await;
     leaves_to(&service, &back, &Known::default(), &newer).await;
@@ -155,13 +155,19 @@ async fn one_that_comes_again_leaves_to_a_waiter_ahead_but_not_to_its_own_last_c
     assert!(matches!(state(&held).await, ClaimState::Held(_)));
 }
 
+/// Which of them is the newer nobody knows.
 #[tokio::test]
-async fn of_two_that_come_again_one_stays() {
+async fn of_two_that_come_again_neither_leaves_to_the_other() {
     let service = service();
-    enter(&service, &Request { supersede: false, ..request(1) }).await;
+    let held = enter(&service, &Request { supersede: false, ..request(1) }).await;
     let (one, two) = (again(&request(2), 2), again(&request(3), 3));
-    enter(&service, &one).await;
+    let ahead = enter(&service, &one).await;
     enter(&service, &two).await;
     stays(&service, &one, &Known::default()).await;
-    leaves_to(&service, &two, &Known::default(), &one).await;
+    let met_nobody = Known { met: Some(Vec::new()), asked: Vec::new() };
+    stays(&service, &two, &met_nobody).await;
+    leave(held).await;
+    let known = stays(&service, &two, &met_nobody).await;
+    assert!(known.asked.is_empty());
+    assert!(matches!(state(&ahead).await, ClaimState::Held(_)));
 }

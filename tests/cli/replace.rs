@@ -241,3 +241,39 @@ fn a_suspended_waiter_that_comes_back_waits_for_the_older_holder_that_it_waited_
     assert!(env.exists("ran"));
     env.assert_free("x");
 }
+
+#[test]
+fn a_suspended_waiter_that_comes_back_waits_for_all_the_older_holders() {
+    for option in ["--supersede", "--replace"] {
+        let env = TestEnv::new();
+        let holders = [0, 1].map(|_| env.held(&["--shared", "--supersede", "--name", "x"]));
+        let waiter = suspended(&env, option);
+        waiter.signal(Signal::CONT);
+        env.await_waiters("x", 1);
+        for holder in holders {
+            holder.release().silently(0);
+        }
+        let ended = waiter.finish();
+        assert_eq!(ended.code(), Some(0), "{option}: {}", ended.err);
+        assert!(env.exists("ran"));
+        env.assert_free("x");
+    }
+}
+
+#[test]
+fn of_two_suspended_waiters_that_come_back_neither_leaves_to_the_other() {
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let older = suspended(&env, "--supersede");
+    let newer = suspended(&env, "--supersede");
+    for (waiting, waiter) in [&older, &newer].into_iter().enumerate() {
+        waiter.signal(Signal::CONT);
+        env.await_waiters("x", waiting + 1);
+    }
+    holder.release().silently(0);
+    for waiter in [older, newer] {
+        let ended = waiter.finish();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    }
+    env.assert_free("x");
+}

@@ -1,6 +1,6 @@
 //! C02: order of arrival, withdrawing, superseding, deadlocks.
 
-use dlock::lock::{ClaimState, ErrorKind, Mode, Request, queue};
+use dlock::lock::{ClaimState, ErrorKind, LockStatus, Mode, Request, queue};
 
 use crate::bench::{Bench, Member, slots};
 use crate::cases::cases;
@@ -181,8 +181,10 @@ async fn c02_who_comes_again_supersedes_nobody_and_leaves_to_a_newer_one(b: Benc
     back.leave().await;
     let back = b.enter(again()).await;
     back.waits().await;
-    let shown: Vec<bool> = b.line(&lock).await.waiters.iter().map(|waiter| waiter.supersede).collect();
-    assert_eq!(shown, [true], "that it says so is shown");
+    let shown = |line: &LockStatus| -> Vec<(bool, bool)> {
+        line.waiters.iter().map(|waiter| (waiter.supersede, waiter.again)).collect()
+    };
+    assert_eq!(shown(&b.line(&lock).await), [(true, true)], "that it says so and comes again is shown");
     let newer = b.enter(newest(b.ask(&lock))).await;
     let by = back.until(b.soon(), |state| match state {
         ClaimState::Superseded { by } => Some(by.clone()),
@@ -191,6 +193,7 @@ async fn c02_who_comes_again_supersedes_nobody_and_leaves_to_a_newer_one(b: Benc
     assert_eq!(by.await.as_ref(), Some(&newer.request.holder), "says who came after it");
     newer.waits().await;
     assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![newer.id()]));
+    assert_eq!(shown(&b.line(&lock).await), [(true, false)], "that one comes for the first time");
 }
 
 fn inside(outer: &Member, request: Request) -> Request {

@@ -253,6 +253,7 @@ fn write(
         names: request.names.iter().filter(|_| several).map(|n| n.as_str().to_owned()).collect(),
         ttl_ms: (request.holder.verb == Verb::Detach)
             .then(|| u64::try_from(request.ttl.as_millis()).unwrap_or(u64::MAX)),
+        again: request.again,
     };
     for (place, queue) in places.iter_mut().zip(queues) {
         if holds {

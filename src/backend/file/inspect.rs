@@ -25,18 +25,19 @@ fn time(micros: u64) -> SystemTime {
 }
 
 /// The owner of `record`, with its latest label.
-pub(super) fn holder_of(queue: &Queue, record: &Record) -> Option<Holder> {
-    let mut holder = queue.image.details(record)?.holder;
+fn labelled(queue: &Queue, record: &Record, mut holder: Holder) -> Holder {
     if let Some((_, _, label)) = queue.image.mark(Mark::Label, record.fixed.id) {
         holder.label = serde_json::from_slice(label).ok().or(holder.label);
     }
-    Some(holder)
+    holder
 }
 
 /// `record` as seen from outside; `ahead` if it waits.
 pub(super) fn entry(queue: &Queue, record: &Record, ahead: Option<u32>) -> Entry {
     let fixed = &record.fixed;
-    let holder = holder_of(queue, record);
+    let details = queue.image.details(record);
+    let again = details.as_ref().is_some_and(|details| details.again);
+    let holder = details.map(|details| labelled(queue, record, details.holder));
     let text = |get: fn(&Holder) -> &String| holder.as_ref().map(get).cloned();
     Entry {
         claim: Some(fixed.id),
@@ -55,6 +56,7 @@ pub(super) fn entry(queue: &Queue, record: &Record, ahead: Option<u32>) -> Entry
         foreign: false,
         replace: holder.as_ref().is_some_and(|h| h.replace),
         supersede: fixed.supersede,
+        again,
         verb: holder.as_ref().map(|h| h.verb).unwrap_or_default(),
     }
 }

@@ -62,6 +62,7 @@ impl Queues {
             foreign: false,
             replace: holder.replace,
             supersede: entry.request.supersede,
+            again: entry.request.again,
             verb: holder.verb,
         }
     }
