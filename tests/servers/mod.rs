@@ -17,6 +17,7 @@ pub(crate) mod redis;
 pub(crate) mod relay;
 mod site;
 pub(crate) mod zookeeper;
+pub(crate) mod zookeeper_raw;
 
 pub(crate) use process::{Server, free_port, shared_folder};
 pub(crate) use site::{Kind, Need, Order, Site};

@@ -24,6 +24,8 @@ mod majority;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod model_claim;
+#[cfg(test)]
 mod model_node;
 #[cfg(test)]
 mod model_tests;

@@ -1,6 +1,7 @@
 //! What the model finds.
 
-use super::model::{Comer, End, World};
+use super::model::{End, World};
+use super::model_claim::Comer;
 use super::model_node::Rules;
 
 const RULES: Rules = Rules { door: true, order_again: true, moves: false, by_name: true };

@@ -1,0 +1,144 @@
+//! What tests ask of a ZooKeeper server themselves.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+/// The protocol, as far as it is needed here.
+///
+/// Records and operation codes: `zookeeper.jute` and `ZooDefs.java` of Apache ZooKeeper.
+pub(crate) struct Raw {
+    stream: TcpStream,
+}
+
+const GET_DATA: i32 = 4;
+const GET_CHILDREN: i32 = 8;
+const CREATE: i32 = 1;
+const DELETE: i32 = 2;
+const SET_ACL: i32 = 7;
+const CLOSE: i32 = -11;
+
+impl Raw {
+    /// A connection in the session `session`, a new one if that is zero. Closing goes out at once with it, where
+    /// another connection must not come between.
+    pub(crate) fn connect(port: u16, session: i64) -> Self {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("sets");
+        stream.set_nodelay(true).expect("sets");
+        let mut body = Vec::new();
+        body.extend(0i32.to_be_bytes());
+        body.extend(0i64.to_be_bytes());
+        body.extend(10_000i32.to_be_bytes());
+        body.extend(session.to_be_bytes());
+        body.extend(16i32.to_be_bytes());
+        body.extend(if session == 0 { [0; 16] } else { password(session) });
+        body.push(0);
+        let mut raw = Self { stream };
+        let mut bytes = framed(&body);
+        if session != 0 {
+            bytes.extend(framed(&request(1, CLOSE, &[])));
+        }
+        raw.stream.write_all(&bytes).expect("writes");
+        // Where the session was closed the server may hang up before it has answered the greeting.
+        let greeted = raw.frame();
+        assert!(session != 0 || greeted.is_ok(), "no session: {greeted:?}");
+        raw
+    }
+
+    fn frame(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length)?;
+        let mut body = vec![0; usize::try_from(i32::from_be_bytes(length)).expect("a length")];
+        self.stream.read_exact(&mut body)?;
+        Ok(body)
+    }
+
+    /// The reply to a request: its error and what follows.
+    fn ask(&mut self, code: i32, body: &[u8]) -> (i32, Vec<u8>) {
+        self.stream.write_all(&framed(&request(1, code, body))).expect("writes");
+        let reply = self.frame().expect("a reply");
+        (i32::from_be_bytes(reply[12..16].try_into().expect("four")), reply[16..].to_vec())
+    }
+
+    /// The children of `path`.
+    pub(crate) fn children(&mut self, path: &str) -> Vec<String> {
+        let (error, body) = self.ask(GET_CHILDREN, &[string(path), vec![0]].concat());
+        if error != 0 {
+            return Vec::new();
+        }
+        let number = |at: usize| i32::from_be_bytes(body[at..at + 4].try_into().expect("four"));
+        let mut at = 4;
+        (0..number(0))
+            .map(|_| {
+                let length = usize::try_from(number(at)).expect("a length");
+                at += 4 + length;
+                String::from_utf8(body[at - length..at].to_vec()).expect("UTF-8")
+            })
+            .collect()
+    }
+
+    /// The session that the node at `path` belongs to.
+    pub(crate) fn owner(&mut self, path: &str) -> Option<i64> {
+        let (error, body) = self.ask(GET_DATA, &[string(path), vec![0]].concat());
+        // The stat stands at the end: five fields of eight bytes, of which the owner is followed by two of four
+        // and one of eight.
+        let at = body.len().checked_sub(24).filter(|_| error == 0)?;
+        Some(i64::from_be_bytes(body[at..at + 8].try_into().expect("eight")))
+    }
+
+    /// Makes a node that everybody may use, with `stem` and a number as its path; `None` where there is no folder.
+    pub(crate) fn create(&mut self, stem: &str) -> Option<String> {
+        let (no_data, all, sequential) = (0i32.to_be_bytes(), 31i32.to_be_bytes(), 2i32.to_be_bytes());
+        let one = 1i32.to_be_bytes();
+        let entry = [&all[..], &string("world"), &string("anyone")].concat();
+        let (error, body) =
+            self.ask(CREATE, &[&string(stem)[..], &no_data, &one, &entry, &sequential].concat());
+        (error == 0).then(|| String::from_utf8(body[4..].to_vec()).expect("UTF-8"))
+    }
+
+    /// Removes the node at `path`.
+    pub(crate) fn delete(&mut self, path: &str) {
+        let (error, _) = self.ask(DELETE, &[string(path), (-1i32).to_be_bytes().to_vec()].concat());
+        assert_eq!(error, 0, "{path} is removed");
+    }
+
+    /// Gives everybody these rights to the node at `path`: of 1 to read, 4 to create below it, 8 to delete there, 16 to do this.
+    pub(crate) fn allow(&mut self, path: &str, rights: i32) {
+        let everybody = [string("world"), string("anyone")].concat();
+        let list = [&1i32.to_be_bytes()[..], &rights.to_be_bytes(), &everybody].concat();
+        let (error, _) = self.ask(SET_ACL, &[string(path), list, (-1i32).to_be_bytes().to_vec()].concat());
+        assert_eq!(error, 0, "{path} has other rights");
+    }
+
+    /// Waits for the server to have closed the session.
+    pub(super) fn close(&mut self) {
+        while self.frame().is_ok() {}
+    }
+}
+
+fn request(xid: i32, code: i32, body: &[u8]) -> Vec<u8> {
+    [&xid.to_be_bytes()[..], &code.to_be_bytes(), body].concat()
+}
+
+fn framed(body: &[u8]) -> Vec<u8> {
+    let length = i32::try_from(body.len()).expect("short");
+    [&length.to_be_bytes()[..], body].concat()
+}
+
+fn string(text: &str) -> Vec<u8> {
+    framed(text.as_bytes())
+}
+
+/// The password of a session: the server draws it from `java.util.Random`, whose seed is the session's id and a
+/// constant (`ZooKeeperServer.generatePasswd`).
+fn password(session: i64) -> [u8; 16] {
+    const MASK: u64 = (1 << 48) - 1;
+    let mut state = (session.cast_unsigned() ^ 0xB341_5C00 ^ 0x5_DEEC_E66D) & MASK;
+    let mut bytes = [0; 16];
+    for four in bytes.chunks_mut(4) {
+        state = state.wrapping_mul(0x5_DEEC_E66D).wrapping_add(0xB) & MASK;
+        let number = u32::try_from((state >> 16) & 0xffff_ffff).expect("32 bits");
+        four.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes
+}
