@@ -204,6 +204,9 @@ impl Driver<'_> {
             {
                 Event::Tick
             }
+            Some(ToKeeper::Signal { signal, .. }) if self.process.follows_stop(signal, &self.context) => {
+                Event::Tick
+            }
             Some(ToKeeper::Signal { signal, everybody, .. }) => Event::Signal { signal, everybody },
             Some(ToKeeper::Suspend) => Event::Suspend,
             None => {

@@ -235,6 +235,14 @@ impl Process {
         context.keeper.has_stopped_front_since(stops)
     }
 
+    /// Whether this stop by the terminal comes when the command has ended: it is followed as the command's would have been.
+    pub(super) fn follows_stop(&mut self, signal: Signal, context: &Context<'_>) -> bool {
+        let ended = self.pid.filter(|_| self.is_over && self.adopting.is_none());
+        let Some(pid) = ended.filter(|_| signal.is_terminal_stop()) else { return false };
+        self.command_stopped(pid, signal, context);
+        true
+    }
+
     fn command_stopped(&mut self, pid: i32, signal: Signal, context: &Context<'_>) {
         // While the tree is being ended it is this process that stops it.
         if self.rounds.since.is_some() {

@@ -117,14 +117,7 @@ impl Adopted {
 
     /// Whether it has ended; it may not be reaped yet.
     pub fn has_ended(&self) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        loop {
-            match poll(&mut [PollFd::new(&self.handle, PollFlags::IN)], Some(&now)) {
-                Err(Errno::INTR) => {}
-                // Not known is not gone.
-                ended => return ended.is_ok_and(|ready| ready > 0),
-            }
-        }
+        has_ended(&self.handle)
     }
 
     /// Sends `signal` to it. One that has ended needs none.
@@ -134,6 +127,18 @@ impl Adopted {
         // A real-time signal, or a profile that knows no handles.
         if !sent && !self.has_ended() {
             drop(sys::kill(self.pid, signal));
+        }
+    }
+}
+
+/// Whether the process behind `handle` has ended; it may not be reaped yet.
+pub(super) fn has_ended(handle: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        match poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&now)) {
+            Err(Errno::INTR) => {}
+            // Not known is not gone.
+            ended => return ended.is_ok_and(|ready| ready > 0),
         }
     }
 }

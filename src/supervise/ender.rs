@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
-use super::adopted::Adopted;
+use super::adopted::{self, Adopted};
 use super::process_table::{Process, ProcessTable};
 use super::proof::Hidden;
 use super::shared::Shared;
@@ -139,6 +139,11 @@ impl Ender {
     /// Whether `pid` is stopped, or catches the signal `stop`; `None` as above.
     pub fn acts_on_stop(&self, pid: i32, stop: Signal) -> Option<bool> {
         self.table.as_ref().ok()?.acts_on_stop(pid, stop).ok().flatten()
+    }
+
+    /// Whether the command has ended, as far as known; it may not be reaped yet.
+    pub fn command_has_ended(&self) -> bool {
+        self.shared.outcome().is_some() || self.command.as_ref().is_some_and(adopted::has_ended)
     }
 
     /// The command's pid if it is a child of this process, living or not reaped: then the number is its own.

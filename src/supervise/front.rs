@@ -364,8 +364,10 @@ impl Front {
                 Self::leave_by(watch);
                 drop(watch.channel.tell_keeper(ToKeeper::Suspend));
             }
-            // The command stops itself or does not; its stop is followed, not the terminal's signal.
-            if everybody || !self.shared.has_passed() || self.has_the_stop(info) {
+            // The command stops itself or does not; its stop is followed, not the terminal's signal. When it has ended the keeper
+            // stops this process, so that what it says later lets it go on.
+            let follows = everybody || self.has_the_stop(info);
+            if !self.shared.has_passed() || (follows && !self.ender.command_has_ended()) {
                 return;
             }
         } else if signal.is_ending() && self.shared.shut() {

@@ -24,6 +24,11 @@ fn resume(terminal: &mut Terminal, command: i32) {
     until_true("a command that goes on", || !is_stopped(command));
 }
 
+/// The front of the only dlock.
+fn front(env: &TestEnv) -> i32 {
+    env.processes().iter().find(|process| process.name == "lease-keeper").expect("a keeper").parent
+}
+
 #[test]
 fn ctrl_z_gives_the_prompt_back_and_keeps_the_lock_until_fg() {
     let env = TestEnv::new();
@@ -98,6 +103,62 @@ fn bg_lets_it_run_behind_the_prompt() {
     assert!(terminal.command("jobs").contains("Running"));
     env.assert_busy("x");
     gate.open();
+    terminal.command("wait %1");
+    assert_eq!(terminal.last_status(), 6);
+    env.assert_free("x");
+}
+
+#[test]
+fn ctrl_z_gives_the_prompt_back_also_when_the_command_has_ended() {
+    let env = TestEnv::new();
+    let (mut terminal, command) = running(&env, "--ttl 3s --hold-at-least 1h", "exit 6");
+    until_true("the end of the command", || look(command).is_none());
+    let front = front(&env);
+    terminal.stop_job();
+    assert!(is_stopped(front));
+    // The lock stays held and renewed: longer than its ttl.
+    let_pass(Duration::from_millis(3_300));
+    env.assert_busy("x");
+    terminal.type_line("fg");
+    until_true("a job that goes on", || !is_stopped(front));
+    terminal.await_foreground(look(front).expect("a front").group);
+    terminal.stop_job();
+    terminal.command("bg");
+    until_true("a job that goes on", || !is_stopped(front));
+    env.assert_busy("x");
+    terminal.command("kill %1; wait %1");
+    assert_eq!(terminal.last_status(), 6);
+    env.assert_free("x");
+}
+
+#[test]
+fn ctrl_z_stops_dlock_with_what_its_command_has_left() {
+    let env = TestEnv::new();
+    let gate = env.gate("gate");
+    let script = "sh -c 'echo $$ >left; read _ <gate' & until [ -s left ]; do :; done; exit 6";
+    let (mut terminal, command) = running(&env, "--whole-tree", script);
+    let left = env.await_line("left").parse().expect("a pid");
+    until_true("the end of the command", || look(command).is_none());
+    suspend(&mut terminal, left);
+    env.assert_busy("x");
+    resume(&mut terminal, left);
+    gate.open();
+    terminal.await_status(6);
+    env.assert_free("x");
+}
+
+#[test]
+fn a_stopped_job_ends_when_nobody_is_left_of_its_command() {
+    let env = TestEnv::new();
+    let gate = env.gate("gate");
+    // What is in a session of its own is not stopped.
+    let script = "setsid sh -c 'echo $$ >left; read _ <gate' & until [ -s left ]; do :; done; exit 6";
+    let (mut terminal, command) = running(&env, "--whole-tree", script);
+    until_true("the end of the command", || look(command).is_none());
+    let front = front(&env);
+    terminal.stop_job();
+    gate.open();
+    until_true("a front that the shell has reaped", || look(front).is_none());
     terminal.command("wait %1");
     assert_eq!(terminal.last_status(), 6);
     env.assert_free("x");
