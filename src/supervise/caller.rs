@@ -166,37 +166,44 @@ impl Caller {
     }
 
     fn take_signals(&mut self) -> Option<Answer> {
+        let mut stopped = false;
         loop {
             match sys::read_signal(&self.signals) {
-                Ok(info) if info.signal == Signal::CHLD => {
-                    if let Some(answer) = self.front_changed() {
-                        return Some(answer);
+                Ok(info) if info.signal == Signal::CHLD => match self.front_change() {
+                    Some(ChildChange::Exited(status)) => return Some(Answer::Ended(Outcome::Exited(status))),
+                    Some(ChildChange::Killed(signal)) => {
+                        return Some(Answer::Ended(Outcome::Signaled(signal)));
                     }
+                    // It has left the queue, since it was asked to stop; it joins again when the job goes on.
+                    Some(ChildChange::Stopped(_)) => stopped = true,
+                    Some(ChildChange::Continued) | None => {}
+                },
+                // The front may just be leaving the queue, and has not stopped yet.
+                Ok(info) if info.signal == Signal::CONT => {
+                    stopped = false;
+                    self.resume_front();
                 }
                 Ok(info) if info.signal.is_ending() => return Some(Answer::Signalled(info.signal)),
                 Ok(info) if info.signal.is_terminal_stop() => drop(sys::kill(self.front, info.signal)),
                 Ok(_) => {}
+                Err(_) if stopped => {
+                    sys::stop_self();
+                    self.resume_front();
+                    return None;
+                }
                 Err(_) => return None,
             }
         }
     }
 
-    fn front_changed(&mut self) -> Option<Answer> {
+    fn front_change(&self) -> Option<ChildChange> {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
-        match waitpid(Pid::from_raw(self.front), options) {
-            Ok(Some((_, status))) => match wait::change(status) {
-                ChildChange::Exited(status) => Some(Answer::Ended(Outcome::Exited(status))),
-                ChildChange::Killed(signal) => Some(Answer::Ended(Outcome::Signaled(signal))),
-                // It has left the queue, since it was asked to stop; it joins again when the job goes on.
-                ChildChange::Stopped(_) => {
-                    sys::stop_self();
-                    drop(sys::kill(self.front, Signal::CONT));
-                    None
-                }
-                ChildChange::Continued => None,
-            },
-            Ok(None) | Err(_) => None,
-        }
+        let changed = waitpid(Pid::from_raw(self.front), options).ok().flatten();
+        changed.map(|(_, status)| wait::change(status))
+    }
+
+    fn resume_front(&self) {
+        drop(sys::kill(self.front, Signal::CONT));
     }
 }
 

@@ -287,7 +287,10 @@ impl Front {
             match sys::read_signal(&self.signals) {
                 Ok(info) if info.own => {}
                 Ok(info) if info.signal == Signal::CHLD => self.take_children(watch, patience),
-                Ok(info) if info.signal == Signal::CONT => resumed = Some((info, before)),
+                Ok(info) if info.signal == Signal::CONT => {
+                    // Who is resumed does not stop when the keeper has left the queue.
+                    (watch.suspending, resumed) = (false, Some((info, before)));
+                }
                 Ok(info) => self.pass_on(watch, info, before),
                 Err(error) => {
                     if error.kind() != io::ErrorKind::WouldBlock {

@@ -4,6 +4,7 @@
 
 mod acquire;
 mod breaking;
+mod callers;
 mod completing;
 mod concurrency;
 mod credentials;

@@ -130,3 +130,22 @@ fn an_ending_signal_that_finds_the_front_stopped_is_not_followed_by_the_start() 
         env.await_no_process();
     }
 }
+
+#[test]
+fn a_waiter_that_is_resumed_while_it_leaves_the_queue_joins_it_again() {
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let waiter = env.start(&mut env.run(["--name", "x", "--", "true"]));
+    env.await_waiters("x", 1);
+    let keeper = waiter.keeper();
+    process::signal(keeper, Signal::STOP);
+    until_true("a stopped keeper", || process::is_stopped(keeper));
+    waiter.signal(Signal::TSTP);
+    process::await_taken(waiter.pid());
+    waiter.signal(Signal::CONT);
+    process::signal(keeper, Signal::CONT);
+    until_true("another keeper", || process::keeper_of(waiter.pid()).is_some_and(|next| next != keeper));
+    holder.release().silently(0);
+    assert_eq!(waiter.finish().code(), Some(0));
+    env.assert_free("x");
+}

@@ -59,6 +59,17 @@ pub(crate) fn is_stopped(pid: i32) -> bool {
     look(pid).is_some_and(|p| p.state == 'T')
 }
 
+/// Waits until `pid` has taken every signal that it was sent, and sleeps again.
+#[track_caller]
+pub(crate) fn await_taken(pid: i32) {
+    let none = format!("ShdPnd:\t{:016x}", 0);
+    super::wait::until("a process that has taken its signals", || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let sleeps = status.lines().any(|line| line.starts_with("State:\tS"));
+        (sleeps && status.lines().any(|line| line == none)).then_some(())
+    });
+}
+
 fn all_pids() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").expect("a process table").flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

@@ -1,0 +1,32 @@
+//! The process that is started as `acquire`, until the claim is printed.
+
+use rustix::process::Signal;
+
+use crate::support::TestEnv;
+use crate::support::process::{self, is_stopped};
+use crate::support::wait::until_true;
+
+#[test]
+fn a_wait_that_is_resumed_while_it_leaves_the_queue_joins_it_again() {
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let sleeper = env.start(env.command("sleep").arg("1000"));
+    let words = ["-q", "--name", "x", "--for-pid", &sleeper.pid().to_string()];
+    let waiter = env.start(&mut env.verb("acquire", words));
+    env.await_waiters("x", 1);
+    let front = process::children(waiter.pid())[0].pid;
+    let keeper = process::keeper_of(front).expect("a keeper");
+    process::signal(keeper, Signal::STOP);
+    until_true("a stopped keeper", || is_stopped(keeper));
+    waiter.signal(Signal::TSTP);
+    process::await_taken(waiter.pid());
+    process::await_taken(front);
+    waiter.signal(Signal::CONT);
+    process::signal(keeper, Signal::CONT);
+    until_true("another keeper", || process::keeper_of(front).is_some_and(|next| next != keeper));
+    holder.release().silently(0);
+    assert_eq!(waiter.finish().code(), Some(0));
+    sleeper.signal(Signal::KILL);
+    env.await_no_process();
+    env.assert_free("x");
+}
