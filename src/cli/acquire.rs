@@ -116,6 +116,7 @@ fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
 fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> Result<Outcome, Ended> {
     let outcome = match caller.await_answer() {
         Answer::Held(text) => {
+            caller.unblock();
             if let Err(ended) = out.write(&text) {
                 caller.give_up();
                 return Err(ended);
@@ -138,7 +139,10 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
         Answer::Ended(Outcome::Exited(status)) if caller.was_asked() && status == ExitCode::Lost.number() => {
             return Err(given_up().into());
         }
-        Answer::Ended(outcome) => outcome,
+        Answer::Ended(outcome) => {
+            caller.unblock();
+            outcome
+        }
     };
     let status = match outcome {
         Outcome::Exited(status) => status,

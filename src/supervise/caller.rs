@@ -45,6 +45,8 @@ pub struct Caller {
     front: i32,
     /// Whether the keeper has asked for it.
     asked: bool,
+    /// What was blocked when it was started.
+    before: SignalSet,
 }
 
 /// What the wait for the lock came to.
@@ -87,7 +89,7 @@ impl Caller {
         let before = sys::block(&taken);
         match sys::fork() {
             Ok(Fork::Parent(front)) => {
-                Ok(Side::Caller(Self { channel: own.into(), signals, front, asked: false }))
+                Ok(Side::Caller(Self { channel: own.into(), signals, front, asked: false, before }))
             }
             Ok(Fork::Child) => {
                 // The caller is told of what comes in between, not this process.
@@ -119,17 +121,24 @@ impl Caller {
         }
     }
 
+    /// Has signals do to this process what they did when it was started, from now on. Nobody may read what it is to say, and its
+    /// end gives back what is held.
+    pub fn unblock(&self) {
+        unblock(&self.before);
+    }
+
     /// Says that what was to be said has been said; the pair is on its own from then on. An error means that the pair is
     /// gone.
     pub fn done(&self) -> io::Result<()> {
         send(&self.channel, frame(2, 0, 0), &[])
     }
 
-    /// Gives up what is held, which nobody has been told of: waits until the pair has released it.
+    /// Gives up what is held, which nobody has been told of: waits until the pair has released it, and unblocks signals.
     pub fn give_up(self) {
-        let Self { channel, front, .. } = self;
+        let Self { channel, front, before, .. } = self;
         drop(channel);
         wait::end_within(front, LEAVING);
+        unblock(&before);
     }
 
     /// Whether the lock was held for it: from then on the front may have nowhere to say why it ended.
@@ -205,6 +214,11 @@ impl Caller {
     fn resume_front(&self) {
         drop(sys::kill(self.front, Signal::CONT));
     }
+}
+
+fn unblock(before: &SignalSet) {
+    sys::leave_no_core();
+    sys::set_mask(before);
 }
 
 fn read_all(memory: OwnedFd) -> io::Result<String> {

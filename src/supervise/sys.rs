@@ -183,17 +183,24 @@ fn send_by_handle(handle: BorrowedFd<'_>, signal: Signal, flags: libc::c_uint) -
 /// Ends the process by `signal` without a core of its own; returns only if the signal cannot end it, as for
 /// process 1 of a PID namespace.
 pub fn die_of(signal: Signal) {
-    let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: plain system calls with valid arguments.
-    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core) };
+    leave_no_core();
     set_default(signal);
     let mut only = SignalSet::empty();
     only.add(signal);
     // SAFETY: plain system calls with valid arguments; the signal is pending when it is unblocked.
     unsafe {
-        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
         libc::raise(signal.number());
         libc::sigprocmask(libc::SIG_UNBLOCK, &raw const only.0, ptr::null_mut());
+    }
+}
+
+/// From now on no signal leaves a core of this process.
+pub(super) fn leave_no_core() {
+    let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain system calls with valid arguments.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
 }
 

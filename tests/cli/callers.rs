@@ -1,10 +1,13 @@
 //! The process that is started as `acquire`, until the claim is printed.
 
+use std::process::Stdio;
+
 use rustix::process::Signal;
 
-use crate::support::TestEnv;
-use crate::support::process::{self, is_stopped};
+use crate::support::process::{self, is_alive, is_stopped};
+use crate::support::unread::{Kind, Unread};
 use crate::support::wait::until_true;
+use crate::support::{Running, TestEnv};
 
 #[test]
 fn a_wait_that_is_resumed_while_it_leaves_the_queue_joins_it_again() {
@@ -29,4 +32,24 @@ fn a_wait_that_is_resumed_while_it_leaves_the_queue_joins_it_again() {
     sleeper.signal(Signal::KILL);
     env.await_no_process();
     env.assert_free("x");
+}
+
+#[test]
+fn what_nobody_reads_the_claim_from_can_be_ended() {
+    let env = TestEnv::new();
+    let sleeper = env.start(env.command("sleep").arg("1000"));
+    for signal in [Signal::TERM, Signal::QUIT] {
+        let unread = Unread::full(Kind::Pipe);
+        let words = ["--name", "x", "--for-pid", &sleeper.pid().to_string()];
+        let mut command = env.verb("acquire", words);
+        let child = command.stdout(unread.writer()).stderr(Stdio::null()).spawn().expect("dlock");
+        let acquiring = Running::new(child, env.write("out", ""), env.write("err", ""));
+        until_true("a hold", || env.holders("x") == 1);
+        acquiring.signal(signal);
+        assert_eq!(acquiring.finish().signal(), Some(signal.as_raw()));
+        until_true("a free lock", || env.holders("x") == 0);
+        assert!(is_alive(sleeper.pid()), "nobody was told that it has a lock to lose");
+    }
+    sleeper.signal(Signal::KILL);
+    env.await_no_process();
 }
