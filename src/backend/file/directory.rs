@@ -10,6 +10,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::fault::{Fault, FaultResult};
 use super::names::Naming;
@@ -17,6 +18,11 @@ use crate::lock::ErrorKind;
 
 /// With whatever is opened here: others may have put there what they like, and none of it is waited for or followed.
 const CAREFUL: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// How the name of what is being made begins.
+const NEW: &str = ".dlock-new-";
+/// After so many seconds nobody makes it any more.
+const LEFT: i64 = 24 * 60 * 60;
 
 /// Which file: device and inode.
 pub(super) type Identity = (u64, u64);
@@ -154,29 +160,43 @@ impl Directory {
     /// As [`Self::make`], where a file cannot be without a name.
     pub(super) fn make_under_another_name(&self, file: &str) -> FaultResult<()> {
         let at = || self.path_of(file);
-        let mut bytes = [0; 16];
-        getrandom(&mut bytes, GetRandomFlags::empty()).map_err(Fault::os("make", at()))?;
-        let other = format!(".dlock-new-{:032x}", u128::from_ne_bytes(bytes));
+        let other = self.another_name(file)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | CAREFUL;
         let made = openat(&self.handle, &other, flags, self.mode).map_err(Fault::os("make", at()))?;
-        let named = fchmod(&made, self.mode)
-            .map_err(Fault::os("set the mode of", at()))
-            .and_then(|()| self.rename_to_new(&other, file));
+        let ready = fchmod(&made, self.mode).map_err(Fault::os("set the mode of", at()));
+        let named = ready.and_then(|()| match self.rename_to_new(&other, file) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(Fault::os("make", at())(errno)),
+        });
         self.unlink(&other);
         named
     }
 
+    /// A name that nothing has, for what is to be `file` when it is ready. After a kill it stays until it is swept.
+    fn another_name(&self, file: &str) -> FaultResult<String> {
+        let mut bytes = [0; 16];
+        let random = getrandom(&mut bytes, GetRandomFlags::empty());
+        random.map_err(Fault::os("make", self.path_of(file)))?;
+        Ok(format!("{NEW}{:032x}", u128::from_ne_bytes(bytes)))
+    }
+
     /// Gives a file the name `file`, unless something has it.
-    fn rename_to_new(&self, other: &str, file: &str) -> FaultResult<()> {
+    fn rename_to_new(&self, other: &str, file: &str) -> Result<(), Errno> {
         let (from, to) = (&self.handle, &self.handle);
-        let named = match linkat(from, other, to, file, AtFlags::empty()) {
-            Ok(()) | Err(Errno::EXIST) => return Ok(()),
+        match linkat(from, other, to, file, AtFlags::empty()) {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => Err(Errno::EXIST),
             // A file system without hard links.
             Err(_) => renameat_with(from, other, to, file, RenameFlags::NOREPLACE),
-        };
-        match named {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(Fault::os("make", self.path_of(file))(errno)),
+        }
+    }
+
+    /// Unlinks `file` if a kill has left it half made, long ago.
+    pub(super) fn sweep(&self, file: &str) {
+        let made = || statat(&self.handle, file, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| stat.st_mtime);
+        let now = clock_gettime(ClockId::Realtime).tv_sec;
+        if file.starts_with(NEW) && made().is_some_and(|made| now - made > LEFT) {
+            self.unlink(file);
         }
     }
 
@@ -191,8 +211,29 @@ impl Directory {
         }
     }
 
-    /// Makes and opens the FIFO `file`.
+    /// Makes and opens the FIFO `file`, which must not be there. As with [`Self::make`], it gets its mode before its name; in a
+    /// directory for the owner only it needs no more than the umask leaves.
     pub(super) fn make_fifo(&self, file: &str) -> FaultResult<OwnedFd> {
+        let shared = self.mode.as_raw_mode() & 0o077 != 0;
+        if !shared {
+            return Ok(self.make_fifo_as(file)?.0);
+        }
+        let at = || self.path_of(file);
+        let other = self.another_name(file)?;
+        let made = self.make_fifo_as(&other).and_then(|(fifo, stat)| {
+            // Whoever may write in the directory may have put another FIFO there meanwhile, but not one that has a second name
+            // to be reached by.
+            if stat.st_nlink == 1 {
+                fchmod(&fifo, self.mode).map_err(Fault::os("set the mode of", at()))?;
+            }
+            self.rename_to_new(&other, file).map_err(Fault::os("make", at()))?;
+            Ok(fifo)
+        });
+        self.unlink(&other);
+        made
+    }
+
+    fn make_fifo_as(&self, file: &str) -> FaultResult<Opened> {
         let at = || self.path_of(file);
         mknodat(&self.handle, file, FileType::Fifo, self.mode, 0).map_err(Fault::os("make", at()))?;
         let opened = match self.open_as(FileType::Fifo, file, OFlags::RDWR) {
@@ -203,13 +244,7 @@ impl Directory {
             }
             other => other,
         };
-        let (fd, stat) = opened?.ok_or(Errno::NOENT).map_err(Fault::os("open", at()))?;
-        // A directory for the owner only needs no more than the umask leaves. Whoever may write in any other may have put
-        // another FIFO there meanwhile, but not one that has a second name to be reached by.
-        if self.mode.as_raw_mode() & 0o077 != 0 && stat.st_nlink == 1 {
-            fchmod(&fd, self.mode).map_err(Fault::os("set the mode of", at()))?;
-        }
-        Ok(fd)
+        opened?.ok_or(Errno::NOENT).map_err(Fault::os("open", at()))
     }
 
     /// Sets the mode of a FIFO that was just made and cannot be opened; of nothing else that stands there by now.

@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::testing::*;
 use super::*;
 use crate::clock;
-use crate::lock::{ClaimState, LossReason, Mode};
+use crate::lock::{ClaimId, ClaimState, LossReason, Mode};
 
 #[tokio::test]
 async fn a_queue_that_is_never_empty_stays_short() {
@@ -53,7 +53,7 @@ async fn a_removed_lock_file_is_a_loss() {
     }
 }
 
-/// The regular files in `directory` whose mode was set, under the names that they keep, by what `made` does.
+/// The files in `directory` whose mode was set, under the names that they keep, by what `made` does.
 async fn modes_set(directory: &Path, made: impl Future<Output = ()>) -> Vec<String> {
     use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
     let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("an instance");
@@ -64,7 +64,7 @@ async fn modes_set(directory: &Path, made: impl Future<Output = ()>) -> Vec<Stri
     let mut names = Vec::new();
     while let Ok(event) = reader.next() {
         let name = event.file_name().expect("a name").to_str().expect("UTF-8").to_owned();
-        if directory.join(&name).symlink_metadata().is_ok_and(|found| found.is_file()) {
+        if directory.join(&name).symlink_metadata().is_ok_and(|found| !found.is_dir()) {
             names.push(name);
         }
     }
@@ -91,6 +91,41 @@ async fn a_file_has_its_mode_before_it_has_its_name() {
             "{file}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_fifo_has_its_mode_before_it_has_its_name() {
+    use std::os::unix::fs::PermissionsExt;
+    let f = fixture();
+    std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(0o777)).expect("for everybody");
+    let backend = open(&f.temp);
+    let mut claims = Vec::new();
+    let used = async {
+        for id in [1, 2] {
+            claims.push(enter(&backend, &request(id, &["a"], Mode::Exclusive)).await);
+        }
+    };
+    assert_eq!(modes_set(f.temp.path(), used).await, [""; 0]);
+    let second = format!(".a.{}", ClaimId::from_bytes([2; 16]));
+    assert_eq!(files(&f), [&second, ".a.fifo", ".a.queue", "a"]);
+    for fifo in [".a.fifo", &second] {
+        let found = std::fs::metadata(f.temp.path().join(fifo)).expect("there");
+        assert_eq!(found.permissions().mode() & 0o7777, 0o666, "{fifo}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_kill_left_half_made_is_swept_when_it_is_old() {
+    let f = fixture();
+    let age = |file: &str, hours: u64| {
+        let file = std::fs::File::create(f.temp.path().join(file)).expect("made");
+        file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600)).expect("aged");
+    };
+    for (file, hours) in [(".dlock-new-1", 25), (".dlock-new-2", 0), (".dlock-old", 25)] {
+        age(file, hours);
+    }
+    f.backend.list("", soon()).await.expect("lists");
+    assert_eq!(files(&f), [".dlock-new-2", ".dlock-old"]);
 }
 
 #[tokio::test]
