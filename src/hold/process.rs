@@ -267,7 +267,8 @@ impl Process {
     fn resume_command(&mut self, context: &Context<'_>) {
         self.stops.resume_at = Moment::NEVER;
         self.stops.resumed_at = Some(context.now());
-        context.keeper.ender().signal_group(Signal::CONT);
+        let mut ender = context.keeper.ender();
+        if self.is_over { ender.resume_job() } else { ender.signal_group(Signal::CONT) }
     }
 
     pub(super) fn kill_round(&mut self, context: &mut Context<'_>, marks: &Marks) {

@@ -181,6 +181,14 @@ impl Ender {
         }
     }
 
+    /// Lets those go on that the terminal has stopped with the job, although the command itself has ended.
+    pub fn resume_job(&mut self) {
+        let front = i32::try_from(self.front).ok().filter(|_| !self.own_group);
+        let Some(group) = front.map(sys::group_of) else { return };
+        self.find_members();
+        self.signal_found(Signal::CONT, |member| member.group == group);
+    }
+
     /// Sends `signal` to every member, once, and then lets the stopped ones go on.
     ///
     /// All are stopped before. Else whoever is forked meanwhile would get nothing; and were the signal sent again to those that

@@ -271,6 +271,23 @@ fn where_nobody_could_resume_it_a_stop_is_undone_at_once() {
 }
 
 #[test]
+fn where_nobody_could_resume_it_what_the_command_has_left_goes_on() {
+    let env = TestEnv::new();
+    let gate = env.gate("gate");
+    let script = "sh -c 'echo $$ >left; read _ <gate' & until [ -s left ]; do :; done; echo $$ >pid";
+    let locks = env.service().endpoint.clone();
+    let words = ["run", "--endpoint", &locks, "--name", "x", "--whole-tree", "--", "sh", "-c", script];
+    let mut terminal = Terminal::start(&env, crate::support::test_env::dlock(), &words);
+    let command = env.await_line("pid").parse().expect("a pid");
+    until_true("the end of the command", || look(command).is_none());
+    terminal.ctrl_z();
+    terminal.expect("^Z");
+    gate.open();
+    until_true("the end of dlock", || !is_alive(terminal.leader()));
+    env.assert_free("x");
+}
+
+#[test]
 fn where_nobody_could_resume_it_a_wait_is_not_stopped_either() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
