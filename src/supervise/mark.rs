@@ -35,9 +35,12 @@ pub struct Mark(OwnedFd);
 const REMOVALS: usize = 8;
 
 impl MarkBoard {
-    /// A new board without marks.
+    /// A new board without marks. Errors: the system has no memory or descriptor for it, or does not lock it.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(memfd_create(c"dlock-marks", MemfdFlags::CLOEXEC)?))
+        let board = memfd_create(c"dlock-marks", MemfdFlags::CLOEXEC)?;
+        // Where nothing can be locked no mark would be set, and the wait for none would have no end.
+        flock(&board, FlockOperation::NonBlockingLockShared)?;
+        Ok(Self(board))
     }
 
     /// Where others find it, as long as this process lives.
@@ -59,6 +62,9 @@ impl MarkBoard {
         let board = self.0.as_fd().try_clone_to_owned();
         async move {
             let board = board?;
+            if flock(&board, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                return Ok(());
+            }
             let (tell, told) = oneshot::channel();
             std::thread::Builder::new().name("marks".into()).stack_size(64 << 10).spawn(move || {
                 let cleared = loop {

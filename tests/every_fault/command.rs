@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,11 @@ pub(crate) fn be(arguments: &[String]) -> ExitCode {
         "session" => {
             let _ = rustix::process::setsid();
             endure()
+        }
+        "nested-member" => {
+            note(&folder, "nested");
+            sleep(Duration::from_millis(60));
+            ExitCode::SUCCESS
         }
         "orphan" => {
             abandon(&folder, who);
@@ -152,10 +157,24 @@ fn lead(folder: &Path, who: &str, manner: &str) -> ExitCode {
         "while" => sleep(Duration::from_millis(300)),
         "next" => sleep(Duration::from_millis(10)),
         "gate" => await_gate(folder, who),
+        "nested" => nest(folder, who),
         _ => sleep(LONG),
     }
     note(folder, &format!("end {who}"));
     ExitCode::from(u8::try_from(if who == "run" { COMMANDS_OWN } else { 0 }).expect("small"))
+}
+
+/// Has a run that is nested in this one begin; one that is refused does not.
+fn nest(folder: &Path, who: &str) {
+    let endpoint = folder.join("locks");
+    let mut nested = Command::new(dlock());
+    nested.args(["run", "--endpoint", endpoint.to_str().expect("UTF-8"), "--name", "a", "--"]);
+    nested.args(words(folder, who, "nested-member")).stderr(Stdio::null());
+    let mut nested = nested.spawn().expect("a nested run");
+    let begun = || fs::read_to_string(folder.join("log")).is_ok_and(|log| log.contains("nested\n"));
+    while !begun() && matches!(nested.try_wait(), Ok(None)) {
+        sleep(Duration::from_millis(1));
+    }
 }
 
 /// Starts a member that nobody waits for.

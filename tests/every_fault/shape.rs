@@ -120,6 +120,8 @@ pub(crate) const SHAPES: &[Shape] = &[
         ..PLAIN
     },
     Shape { name: "try", options: &["--try"], held: true, ends: Normal::Exit(75), ..PLAIN },
+    // A run nested in it goes on when its command has ended.
+    Shape { name: "nested", command: "nested", ..PLAIN },
     ACQUIRE,
     Shape { name: "acquire-waiter", held: true, event: Event::Release, ..ACQUIRE },
     Shape { name: "acquire-hand-over", command: "script-gate", event: Event::HandOver, ..ACQUIRE },
