@@ -211,15 +211,20 @@ impl Directory {
         }
     }
 
-    /// Makes and opens the FIFO `file`, which must not be there. As with [`Self::make`], it gets its mode before its name; in a
-    /// directory for the owner only it needs no more than the umask leaves.
-    pub(super) fn make_fifo(&self, file: &str) -> FaultResult<OwnedFd> {
+    /// Makes and opens the FIFO `file`, which must not be there. As with [`Self::make`], it gets its mode before its name, and is
+    /// called `unready` before, which nobody else makes now; in a directory for the owner only it needs no more than the umask
+    /// leaves.
+    pub(super) fn make_fifo(&self, file: &str, unready: &str) -> FaultResult<OwnedFd> {
         let shared = self.mode.as_raw_mode() & 0o077 != 0;
         if !shared {
             return Ok(self.make_fifo_as(file)?.0);
         }
         let at = || self.path_of(file);
-        let other = self.another_name(file)?;
+        // What a kill left there; another user may have put something there that stays.
+        let other = match unlinkat(&self.handle, unready, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => unready.to_owned(),
+            Err(_) => self.another_name(file)?,
+        };
         let made = self.make_fifo_as(&other).and_then(|(fifo, stat)| {
             // Whoever may write in the directory may have put another FIFO there meanwhile, but not one that has a second name
             // to be reached by.

@@ -132,7 +132,7 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
 fn kept_fifo(files: &[Arc<QueueFile>], queues: &[Queue]) -> Option<Arc<OwnedFd>> {
     let ([file], [queue]) = (files, queues) else { return None };
     let empty = queue.image.records.iter().all(|r| r.fixed.state == State::Gone);
-    if empty { fifo::keep(&file.directory, &file.files.kept_fifo()) } else { None }
+    if empty { fifo::keep(&file.directory, &file.files.kept_fifo(), &file.files.unready()) } else { None }
 }
 
 /// A FIFO of the claim's own. Its record is written before, so that none is left that nobody knows of.
@@ -142,7 +142,7 @@ fn own_fifo(
     places: &[QueuedClaim],
 ) -> FaultResult<(Option<String>, Option<Arc<OwnedFd>>)> {
     let name = file.files.fifo(request.id);
-    let fifo = fifo::make(&file.directory, &name).inspect_err(|_| {
+    let fifo = fifo::make(&file.directory, &name, &file.files.unready()).inspect_err(|_| {
         undo(places);
         file.directory.unlink(&name);
     })?;

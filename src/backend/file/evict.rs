@@ -61,6 +61,8 @@ impl Eviction<'_> {
     ) -> FaultResult<Option<Vec<LockName>>> {
         let Some(file) = QueueFile::open(directory, lock, true)? else { return Ok(None) };
         let _guard = file.guard(deadline).await?;
+        // Whoever was killed may have been making something.
+        directory.unlink(&file.files.unready());
         let queue = file.read(None)?;
         let own = queue.image.records.iter().find(|r| r.fixed.id == self.id && r.fixed.state.in_queue());
         let Some(record) = own else {

@@ -25,19 +25,19 @@ pub(super) enum Life {
     Dead,
 }
 
-/// Makes the FIFO `file` and flocks it for this process.
-pub(super) fn make(directory: &Directory, file: &str) -> FaultResult<Arc<OwnedFd>> {
-    let fd = directory.make_fifo(file)?;
+/// Makes the FIFO `file`, which is called `unready` before, and flocks it for this process.
+pub(super) fn make(directory: &Directory, file: &str, unready: &str) -> FaultResult<Arc<OwnedFd>> {
+    let fd = directory.make_fifo(file, unready)?;
     let locked = try_lock(&fd, true).map_err(Fault::os("lock", directory.path_of(file)))?;
     if locked { Ok(Arc::new(fd)) } else { Err(Fault::os("lock", directory.path_of(file))(Errno::WOULDBLOCK)) }
 }
 
-/// Opens the FIFO `file`, which stays, and flocks it for this process; makes it if it is missing. `None` if
+/// Opens the FIFO `file`, which stays, and flocks it for this process; makes it if it is missing, as [`make`] does. `None` if
 /// another process has it or it is not for this user.
-pub(super) fn keep(directory: &Directory, file: &str) -> Option<Arc<OwnedFd>> {
+pub(super) fn keep(directory: &Directory, file: &str, unready: &str) -> Option<Arc<OwnedFd>> {
     let fd = match directory.open_fifo(file, OFlags::RDWR) {
         Ok(Some(fd)) => fd,
-        Ok(None) => directory.make_fifo(file).ok()?,
+        Ok(None) => directory.make_fifo(file, unready).ok()?,
         Err(_) => return None,
     };
     try_lock(&fd, true).is_ok_and(|locked| locked).then(|| Arc::new(fd))

@@ -73,6 +73,11 @@ impl FileNames {
         format!(".{}.fifo", self.base)
     }
 
+    /// What is being made has this name until it is ready. Made under the guard of the queue, it is one at a time.
+    pub(super) fn unready(&self) -> String {
+        format!(".{}.new", self.base)
+    }
+
     pub(super) fn fifo(&self, claim: ClaimId) -> String {
         format!(".{}.{claim}", self.base)
     }

@@ -105,6 +105,8 @@ async fn a_fifo_has_its_mode_before_it_has_its_name() {
             claims.push(enter(&backend, &request(id, &["a"], Mode::Exclusive)).await);
         }
     };
+    // What a kill left half made is in nobody's way.
+    std::fs::File::create(f.temp.path().join(".a.new")).expect("made");
     assert_eq!(modes_set(f.temp.path(), used).await, [""; 0]);
     let second = format!(".a.{}", ClaimId::from_bytes([2; 16]));
     assert_eq!(files(&f), [&second, ".a.fifo", ".a.queue", "a"]);
