@@ -107,10 +107,11 @@ fn in_address(address: &str) -> Vec<Range<usize>> {
 }
 
 /// Before which byte of `rest`, which follows the scheme of `address`, a login ends. What is no end of a list of hosts is part
-/// of a password.
+/// of a password; so is the slash of an address of ZooKeeper that has a login, which none of its addresses has.
 fn end_of_login(address: &str, rest: &str) -> usize {
     let end = ENDS.iter().find(|(scheme, _)| after(address.trim_start(), scheme).is_some());
-    let end = end.and_then(|(_, end)| rest.find(*end)).filter(|at| names_hosts(&rest[..*at]));
+    let is_end = |end: char, before: &str| names_hosts(before) && !(end == '/' && before.contains('@'));
+    let end = end.and_then(|(_, end)| rest.find(*end).filter(|at| is_end(*end, &rest[..*at])));
     end.unwrap_or(rest.len())
 }
 
@@ -160,6 +161,7 @@ mod tests {
             ("unix:/run/x,redis://u:a,b@h,i", "unix:/run/x,redis://u:***@h,i"),
             ("redis+sentinel://u:a,b@h:1,i/m", "redis+sentinel://u:***@h:1,i/m"),
             ("zk://u:a/b@h:1", "zk://u:***@h:1"),
+            ("zk://u:a@b/c@h:1", "zk://u:***@h:1"),
             ("u:a://b@h", "u:***@h"),
         ] {
             assert_eq!(without_passwords(url), shown);
