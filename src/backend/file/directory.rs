@@ -10,7 +10,6 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::fault::{Fault, FaultResult};
 use super::names::Naming;
@@ -18,11 +17,6 @@ use crate::lock::ErrorKind;
 
 /// With whatever is opened here: others may have put there what they like, and none of it is waited for or followed.
 const CAREFUL: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// How the name of what is being made begins.
-const NEW: &str = ".dlock-new-";
-/// After so many seconds nobody makes it any more.
-const LEFT: i64 = 24 * 60 * 60;
 
 /// Which file: device and inode.
 pub(super) type Identity = (u64, u64);
@@ -172,12 +166,12 @@ impl Directory {
         named
     }
 
-    /// A name that nothing has, for what is to be `file` when it is ready. After a kill it stays until it is swept.
+    /// A name that nothing has, for what is to be `file` when it is ready. After a kill it stays.
     fn another_name(&self, file: &str) -> FaultResult<String> {
         let mut bytes = [0; 16];
         let random = getrandom(&mut bytes, GetRandomFlags::empty());
         random.map_err(Fault::os("make", self.path_of(file)))?;
-        Ok(format!("{NEW}{:032x}", u128::from_ne_bytes(bytes)))
+        Ok(format!(".dlock-new-{:032x}", u128::from_ne_bytes(bytes)))
     }
 
     /// Gives a file the name `file`, unless something has it.
@@ -188,15 +182,6 @@ impl Directory {
             Err(Errno::EXIST) => Err(Errno::EXIST),
             // A file system without hard links.
             Err(_) => renameat_with(from, other, to, file, RenameFlags::NOREPLACE),
-        }
-    }
-
-    /// Unlinks `file` if a kill has left it half made, long ago.
-    pub(super) fn sweep(&self, file: &str) {
-        let made = || statat(&self.handle, file, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| stat.st_mtime);
-        let now = clock_gettime(ClockId::Realtime).tv_sec;
-        if file.starts_with(NEW) && made().is_some_and(|made| now - made > LEFT) {
-            self.unlink(file);
         }
     }
 

@@ -169,7 +169,6 @@ pub(super) fn names(directory: &Directory) -> FaultResult<Vec<LockName>> {
     for found in Dir::read_from(&opened).map_err(Fault::os("list", at()))? {
         let found = found.map_err(Fault::os("list", at()))?;
         let Ok(file) = found.file_name().to_str() else { continue };
-        directory.sweep(file);
         if base_of_queue(file).is_some() {
             match name_in(directory, file) {
                 Err(fault) if fault.is_of_others() => {}

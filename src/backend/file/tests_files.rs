@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::testing::*;
 use super::*;
@@ -114,20 +114,6 @@ async fn a_fifo_has_its_mode_before_it_has_its_name() {
         let found = std::fs::metadata(f.temp.path().join(fifo)).expect("there");
         assert_eq!(found.permissions().mode() & 0o7777, 0o666, "{fifo}");
     }
-}
-
-#[tokio::test]
-async fn what_a_kill_left_half_made_is_swept_when_it_is_old() {
-    let f = fixture();
-    let age = |file: &str, hours: u64| {
-        let file = std::fs::File::create(f.temp.path().join(file)).expect("made");
-        file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600)).expect("aged");
-    };
-    for (file, hours) in [(".dlock-new-1", 25), (".dlock-new-2", 0), (".dlock-old", 25)] {
-        age(file, hours);
-    }
-    f.backend.list("", soon()).await.expect("lists");
-    assert_eq!(files(&f), [".dlock-new-2", ".dlock-old"]);
 }
 
 #[tokio::test]
