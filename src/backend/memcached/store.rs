@@ -279,7 +279,9 @@ impl Store for MemcachedStore {
         let key = self.naming.lock(name)?;
         match self.swap(&key, version, "-1", b"", deadline).await {
             Err(full) if full.kind == ErrorKind::Full => {
-                self.delete(&key, version, deadline).await.map_err(|_| full)
+                // Whether one without an answer was done is not known.
+                let deleted = self.delete(&key, version, deadline).await;
+                deleted.map_err(|fault| if fault.is_spent() { fault } else { full })
             }
             replaced => replaced,
         }
