@@ -301,13 +301,19 @@ fn with_slots(request: Request, n: u32) -> Request {
     Request { mode: slots(n), ..request }
 }
 
-/// Those who came while it waited for another name get what is left beside it.
-async fn c01_several_names_with_slots_have_one_place_on_each(b: Bench) {
-    let (x, y) = (b.name("x"), b.name("y"));
-    let on_x = b.hold(b.ask_as(&x, slots(2))).await;
-    let _also_on_x = b.hold(b.ask_as(&x, slots(2))).await;
+/// Two that hold a first name, which has two slots, and one that waits for it and for `y`.
+async fn waits_for_x(b: &Bench, y: &LockName) -> ([Member; 2], Member) {
+    let x = b.name("x");
+    let on_x = [b.hold(b.ask_as(&x, slots(2))).await, b.hold(b.ask_as(&x, slots(2))).await];
     let both = b.enter(with_slots(b.ask_all(&[x, y.clone()]), 2)).await;
     both.waits().await;
+    (on_x, both)
+}
+
+/// Those who came while it waited for another name get what is left beside it.
+async fn c01_several_names_with_slots_have_one_place_on_each(b: Bench) {
+    let y = b.name("y");
+    let ([on_x, _also_on_x], both) = waits_for_x(&b, &y).await;
     let on_y = b.enter(b.ask_as(&y, slots(2))).await;
     both.waits().await;
     on_x.leave().await;
@@ -323,11 +329,8 @@ async fn c01_several_names_with_slots_have_one_place_on_each(b: Bench) {
 
 /// One that waits for another name has its place here, and is in nobody's way to the others.
 async fn c01_several_names_with_slots_wait_with_one_place_on_each(b: Bench) {
-    let (x, y) = (b.name("x"), b.name("y"));
-    let on_x = b.hold(b.ask_as(&x, slots(2))).await;
-    let _also_on_x = b.hold(b.ask_as(&x, slots(2))).await;
-    let both = b.enter(with_slots(b.ask_all(&[x, y.clone()]), 2)).await;
-    both.waits().await;
+    let y = b.name("y");
+    let ([on_x, _also_on_x], both) = waits_for_x(&b, &y).await;
     let on_y = b.enter(b.ask_as(&y, slots(2))).await;
     let slot = on_y.held().await.names[0].slot;
     let third = b.enter(b.ask_as(&y, slots(2))).await;

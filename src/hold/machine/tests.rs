@@ -1,5 +1,7 @@
-//! The table of the machine, cell by cell: [`waiting`] up to the command, [`running`] from then on.
+//! The table of the machine, cell by cell: [`waiting`] up to the command, [`running`] while it runs, and [`outliving`] it.
 
+#[path = "outliving_tests.rs"]
+mod outliving;
 #[path = "running_tests.rs"]
 mod running;
 #[path = "waiting_tests.rs"]

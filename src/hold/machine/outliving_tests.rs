@@ -1,0 +1,369 @@
+//! What outlives the command and keeps the hold, or cannot be ended.
+
+use super::*;
+use crate::supervise::signals::Signal;
+use crate::supervise::tree_state::TreeState;
+
+#[test]
+fn nested_runs_keep_the_hold() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(exited(0), at(20)), []);
+    assert!(m.waits_for_marks());
+    assert_eq!(m.on(Event::MarksGone, at(30)), [Action::Leave { succeeded: true }]);
+}
+
+#[test]
+fn nested_runs_are_asked_for_when_nothing_else_keeps_the_hold() {
+    let long = Plan { hold_at_least: ms(1000), ..plan() };
+    let exit = Outcome::Exited(0);
+    assert!(running_machine(plan()).would_end_with(exit, at(20)));
+    assert!(
+        !running_machine(plan()).would_end_with(Outcome::Signaled(Signal::KILL), at(20)),
+        "the tree is ended"
+    );
+    assert!(!running_machine(Plan { whole_tree: true, ..plan() }).would_end_with(exit, at(20)));
+    assert!(!running_machine(long).would_end_with(exit, at(20)));
+    assert!(running_machine(long).would_end_with(exit, at(1010)));
+    let mut stopping = running_machine(plan());
+    stopping.on(signal(Signal::TERM), at(15));
+    assert!(!stopping.would_end_with(exit, at(20)), "the tree is ended");
+
+    let mut whole = running_machine(Plan { whole_tree: true, ..plan() });
+    whole.on(exited(0), at(20));
+    assert!(!whole.waits_for_marks(), "the tree comes first");
+    assert_eq!(whole.on(Event::TreeGone, at(30)), []);
+    assert!(whole.waits_for_marks());
+
+    let mut held = running_machine(long);
+    held.on(exited(0), at(20));
+    assert!(!held.waits_for_marks(), "the time comes first");
+    assert_eq!(held.on(Event::Tick, at(1010)), []);
+    assert!(held.waits_for_marks());
+    assert_eq!(held.on(Event::MarksGone, at(1011)), [Action::Leave { succeeded: true }]);
+}
+
+#[test]
+fn what_cuts_a_hold_short_has_nested_runs_asked_for() {
+    let ends = [signal(Signal::TERM), from_terminal(Signal::INT), asked(), lost(), Event::FrontGone];
+    let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
+    m.on(exited(0), at(20));
+    for event in &ends {
+        assert!(m.depends_on_marks(event, at(30)), "{event:?}");
+    }
+    assert!(m.depends_on_marks(&Event::Tick, at(18_000)), "the lease runs out");
+    m.on(window(90_000), at(30));
+    assert!(m.depends_on_marks(&Event::Tick, at(60_010)), "the time is over");
+    for event in [Event::Tick, signal(Signal::CONT), Event::TreeGone, window(40_000)] {
+        assert!(!m.depends_on_marks(&event, at(30)), "{event:?}");
+    }
+    m.on(Event::MarksGone, at(40));
+    assert!(!m.depends_on_marks(&asked(), at(50)), "it is known");
+    let mut whole = running_machine(Plan { hold_at_least: ms(60_000), whole_tree: true, ..plan() });
+    whole.on(exited(0), at(20));
+    assert!(!whole.depends_on_marks(&asked(), at(30)), "somebody is there");
+}
+
+/// An event that has a hold end, and the verdict that follows.
+type End = (fn() -> Event, u64, fn(&Verdict) -> bool);
+
+const ENDS: [End; 4] = [
+    (|| signal(Signal::TERM), 100, |v| matches!(v, Verdict::Interrupted(Outcome::Exited(0)))),
+    (asked, 100, |v| matches!(v, Verdict::Broken { ran: true, .. })),
+    (|| Event::Tick, 2010, |v| matches!(v, Verdict::MaxRun)),
+    (|| Event::FrontGone, 100, |v| matches!(v, Verdict::Abandoned)),
+];
+
+#[test]
+fn nested_runs_outside_the_tree_keep_the_hold_however_the_command_is_ended() {
+    for (event, when, verdict) in ENDS {
+        let mut m = running_machine(Plan { max_run: Some(ms(2000)), ..plan() });
+        assert_ne!(m.on(event(), at(when)), []);
+        m.on(exited(0), at(2020));
+        assert!(!m.waits_for_marks(), "the tree comes first");
+        assert_eq!(m.on(Event::TreeGone, at(2030)), []);
+        assert!(m.waits_for_marks());
+        assert_eq!(m.wake_at(), at(19_000), "nobody is left to be killed, but the lease may run out");
+        assert_eq!(m.on(signal(Signal::INT), at(3000)), []);
+        assert_eq!(m.on(Event::Tick, at(8000)), []);
+        assert_eq!(m.on(Event::MarksGone, at(9000)), LEAVE);
+        ends_as(m, verdict);
+    }
+}
+
+#[test]
+fn nested_runs_outside_the_tree_keep_the_hold_when_dlock_is_told_to_end_after_the_command() {
+    for (event, when, verdict) in ENDS {
+        let mut m = running_machine(Plan { max_run: Some(ms(2000)), ..plan() });
+        m.on(exited(0), at(20));
+        m.on(Event::TreeGone, at(30));
+        assert_eq!(m.on(event(), at(when)), [], "nobody is left who could be ended");
+        assert!(m.waits_for_marks());
+        assert!(m.wake_at() > at(when), "and nothing is due");
+        assert_eq!(m.on(Event::MarksGone, at(9000)), LEAVE);
+        ends_as(m, verdict);
+    }
+}
+
+#[test]
+fn a_lock_lost_under_nested_runs_outside_the_tree_is_no_hold_any_more() {
+    for (event, when) in [(lost as fn() -> Event, 40), (|| Event::Tick, 19_000)] {
+        let mut m = running_machine(plan());
+        m.on(exited(0), at(20));
+        m.on(Event::TreeGone, at(30));
+        assert_eq!(m.on(event(), at(when)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Lost { tree: TreeState::Gone, .. }));
+        let mut m = running_machine(plan());
+        m.on(signal(Signal::TERM), at(15));
+        m.on(exited(0), at(20));
+        m.on(Event::TreeGone, at(30));
+        assert_eq!(m.on(event(), at(when)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Lost { tree: TreeState::Gone, .. }));
+    }
+}
+
+#[test]
+fn a_whole_tree_keeps_the_hold() {
+    let mut m = running_machine(Plan { whole_tree: true, ..plan() });
+    m.on(Event::MarksGone, at(20));
+    assert_eq!(m.on(exited(5), at(20)), []);
+    assert_eq!(m.on(Event::TreeGone, at(40)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(5))));
+}
+
+#[test]
+fn a_signal_ends_what_a_whole_tree_left() {
+    let mut m = running_machine(Plan { whole_tree: true, ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(exited(5), at(20));
+    let actions = m.on(signal(Signal::TERM), at(100));
+    assert_eq!(actions, [Action::PassToGroup(Signal::TERM), Action::TerminateTree]);
+    assert_eq!(m.on(Event::Tick, at(5100)), [Action::KillTree]);
+    m.on(Event::TreeGone, at(5101));
+    ends_as(m, |v| matches!(v, Verdict::Interrupted(Outcome::Exited(5))));
+}
+
+#[test]
+fn hold_at_least_holds_until_then_or_until_a_signal() {
+    let long = Plan { hold_at_least: ms(1000), ..plan() };
+    let mut m = running_machine(long);
+    m.on(Event::MarksGone, at(20));
+    assert_eq!(m.on(exited(0), at(20)), []);
+    assert_eq!(m.wake_at(), at(1010));
+    assert_eq!(m.on(Event::Tick, at(1010)), [Action::Leave { succeeded: true }]);
+    for event in [signal(Signal::TERM), from_terminal(Signal::INT)] {
+        let mut m = running_machine(long);
+        m.on(Event::MarksGone, at(20));
+        m.on(exited(4), at(20));
+        assert_eq!(m.on(event, at(30)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(4))));
+    }
+}
+
+#[test]
+fn a_loss_after_the_command_has_ended_keeps_its_status() {
+    let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(exited(4), at(20));
+    assert!(m.command_has_ended());
+    assert_eq!(m.on(lost(), at(30)), LEAVE);
+    assert_eq!(m.cut_short(), Some(&CutShort::Lost(LossReason::SessionEnded)));
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(4))));
+}
+
+#[test]
+fn a_break_after_the_command_has_ended_releases_and_keeps_its_status() {
+    let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(exited(4), at(20));
+    assert_eq!(m.on(asked(), at(30)), LEAVE);
+    assert_eq!(m.cut_short(), Some(&CutShort::Broken(Holder::default())));
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(4))));
+}
+
+#[test]
+fn a_loss_ends_what_a_whole_tree_left() {
+    let mut m = running_machine(Plan { whole_tree: true, ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(exited(0), at(20));
+    assert_eq!(m.on(lost(), at(30)), [Action::KillTree]);
+    m.on(Event::TreeGone, at(31));
+    ends_as(m, |v| matches!(v, Verdict::Lost { .. }));
+}
+
+#[test]
+fn processes_that_may_not_be_signalled_keep_the_hold_unless_it_is_lost() {
+    let mut m = running_machine(plan());
+    m.on(signal(Signal::TERM), at(20));
+    m.on(Event::Tick, at(5020));
+    assert_eq!(m.on(Event::TreeRemains(alive(9)), at(5021)), []);
+    assert_eq!(m.on(Event::TreeRemains(TreeState::Unknown), at(6021)), []);
+    let mut m = running_machine(plan());
+    m.on(lost(), at(20));
+    assert_eq!(m.on(Event::TreeRemains(alive(9)), at(21)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Lost { tree, .. } if *tree == alive(9)));
+}
+
+#[test]
+fn a_lease_that_was_renewed_after_all_is_kept_over_what_cannot_be_ended() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(Event::Tick, at(18_000)), [Action::PassToGroup(Signal::TERM)]);
+    assert_eq!(m.on(window(40_000), at(18_100)), []);
+    assert_eq!(m.on(Event::Tick, at(19_000)), [Action::KillTree], "what was begun is carried out");
+    assert_eq!(m.on(Event::TreeRemains(alive(9)), at(19_001)), [], "there is a lease to renew");
+    assert_eq!(m.on(window(60_000), at(30_000)), []);
+    assert_eq!(m.on(Event::TreeRemains(alive(9)), at(39_500)), []);
+    assert!(m.keeps_what_remains(at(39_500)));
+    assert_eq!(m.wake_at(), at(59_000), "it may run out again");
+    let mut ended = running_machine(plan());
+    ended.on(Event::MarksGone, at(20));
+    ended.on(Event::Tick, at(18_000));
+    ended.on(window(40_000), at(18_100));
+    ended.on(Event::Tick, at(19_000));
+    assert_eq!(ended.on(Event::TreeRemains(alive(9)), at(19_001)), []);
+    assert_eq!(ended.on(Event::TreeGone, at(30_000)), LEAVE);
+    ends_as(ended, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, tree: TreeState::Gone }));
+    assert_eq!(m.on(Event::Tick, at(59_000)), [Action::KillTree]);
+    assert_eq!(m.on(Event::TreeRemains(alive(9)), at(59_001)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, tree } if *tree == alive(9)));
+}
+
+#[test]
+fn what_cannot_be_ended_loses_a_lease_that_runs_out_whatever_ended_it() {
+    for event in [signal(Signal::TERM), asked()] {
+        let mut m = running_machine(plan());
+        m.on(event, at(20));
+        assert_eq!(m.on(Event::Tick, at(5020)), [Action::KillTree]);
+        assert_eq!(m.on(Event::TreeRemains(alive(9)), at(5021)), []);
+        assert_eq!(m.wake_at(), at(19_000));
+        assert_eq!(m.on(Event::Tick, at(19_000)), [Action::KillTree]);
+        assert!(m.wake_at() > at(60_000), "the round tells");
+        assert_eq!(m.on(Event::TreeRemains(alive(9)), at(19_001)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Lost { tree, .. } if *tree == alive(9)));
+    }
+}
+
+#[test]
+fn a_lease_that_was_renewed_after_all_is_kept_for_nested_runs_outside_the_tree() {
+    let mut m = running_machine(plan());
+    m.on(Event::Tick, at(18_000));
+    m.on(window(40_000), at(18_100));
+    assert_eq!(m.on(exited(0), at(18_200)), [Action::TerminateTree]);
+    assert_eq!(m.on(Event::TreeGone, at(18_300)), []);
+    assert!(m.waits_for_marks());
+    assert_eq!(m.wake_at(), at(39_000), "it may run out again");
+    assert_eq!(m.on(Event::Tick, at(30_000)), []);
+    assert_eq!(m.on(Event::MarksGone, at(30_001)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, tree: TreeState::Gone }));
+}
+
+#[test]
+fn a_lock_that_was_lost_is_not_given_back_over_what_may_live() {
+    let mut m = running_machine(plan());
+    m.on(Event::MarksGone, at(20));
+    m.on(lost(), at(20));
+    assert!(!m.keeps_what_remains(at(21)), "there is nothing left to keep");
+    m.on(Event::TreeRemains(alive(9)), at(21));
+    assert!(!m.may_give_back(), "the tree");
+    let mut nested = running_machine(plan());
+    nested.on(lost(), at(20));
+    assert_eq!(nested.on(Event::TreeGone, at(21)), LEAVE);
+    assert!(!nested.may_give_back(), "nested runs elsewhere");
+    let mut nobody = running_machine(plan());
+    nobody.on(lost(), at(20));
+    nobody.on(Event::MarksGone, at(21));
+    assert_eq!(nobody.on(Event::TreeGone, at(21)), LEAVE);
+    assert!(nobody.may_give_back());
+}
+
+#[test]
+fn a_lease_that_runs_out_over_what_outlived_the_command_terminates_and_then_kills() {
+    for whole_tree in [true, false] {
+        let mut m = running_machine(Plan { whole_tree, ..plan() });
+        if whole_tree {
+            m.on(Event::MarksGone, at(20));
+        }
+        m.on(exited(0), at(20));
+        assert_eq!(m.wake_at(), at(18_000));
+        assert_eq!(m.on(Event::Tick, at(18_000)), [Action::TerminateTree]);
+        assert_eq!(m.wake_at(), at(19_000));
+        assert_eq!(m.on(Event::Tick, at(19_000)), [Action::KillTree]);
+        assert_eq!(m.on(Event::TreeGone, at(19_001)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, .. }));
+        let mut late = running_machine(Plan { whole_tree, ..plan() });
+        late.on(exited(0), at(20));
+        assert_eq!(late.on(Event::Tick, at(19_000)), [Action::KillTree], "there is no time left");
+    }
+}
+
+#[test]
+fn a_lease_that_runs_out_under_nested_runs_alone_is_kept_to_the_deadline() {
+    let mut m = running_machine(plan());
+    m.on(exited(0), at(20));
+    m.on(Event::TreeGone, at(30));
+    assert_eq!(m.on(Event::Tick, at(18_000)), [], "nobody is left who could be ended");
+    assert!(m.waits_for_marks());
+    assert_eq!(m.on(Event::Tick, at(19_000)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, .. }));
+}
+
+fn alive(pid: i32) -> TreeState {
+    TreeState::Alive([pid].into_iter().collect())
+}
+
+fn killed() -> Event {
+    Event::CommandEnded(Outcome::Signaled(Signal::KILL))
+}
+
+#[test]
+fn what_a_command_that_was_killed_left_is_ended_before_the_release() {
+    let mut m = running_machine(plan());
+    m.on(Event::MarksGone, at(20));
+    assert_eq!(m.on(killed(), at(20)), [Action::TerminateTree]);
+    assert_eq!(m.on(Event::Tick, at(5020)), [Action::KillTree]);
+    assert_eq!(m.on(Event::TreeGone, at(5021)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Signaled(Signal::KILL))));
+}
+
+#[test]
+fn a_command_that_was_killed_is_held_for_as_long_as_asked() {
+    let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(killed(), at(20));
+    assert_eq!(m.on(Event::TreeGone, at(21)), []);
+    assert_eq!(m.on(Event::Tick, at(60_010)), LEAVE);
+    let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(killed(), at(20));
+    m.on(signal(Signal::TERM), at(21));
+    assert_eq!(m.on(Event::TreeGone, at(22)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Signaled(Signal::KILL))));
+}
+
+#[test]
+fn what_a_killed_command_left_is_killed_at_once_when_the_lock_is_lost() {
+    let mut m = running_machine(plan());
+    m.on(killed(), at(20));
+    assert_eq!(m.on(lost(), at(30)), [Action::KillTree]);
+    m.on(Event::TreeGone, at(31));
+    ends_as(m, |v| matches!(v, Verdict::Lost { .. }));
+}
+
+#[test]
+fn a_lock_given_back_waits_for_nested_runs_ends_nothing_and_records_no_success() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(Event::Released, at(20)), []);
+    assert!(m.waits_for_marks());
+    assert_eq!(m.on(Event::MarksGone, at(30)), [Action::Leave { succeeded: false }]);
+    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(0))));
+    let mut m = running_machine(plan());
+    m.on(Event::MarksGone, at(20));
+    assert_eq!(m.on(Event::Released, at(21)), [Action::Leave { succeeded: false }]);
+}
+
+#[test]
+fn a_lease_of_nobody_is_left_where_it_is() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(Event::LeftAlone, at(20)), []);
+    assert_eq!(*m.phase(), Phase::Over);
+    assert!(matches!(m.into_verdict(), Some(Verdict::LeftAlone)));
+}
