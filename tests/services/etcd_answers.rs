@@ -1,4 +1,4 @@
-//! etcd: answers that come late, or that come from one member after the other.
+//! etcd: answers that come late, that come from one member after the other, or from one that does not know all yet.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::etcd::{available, env};
 use crate::servers::etcd::Etcd;
+use crate::support::TestEnv;
 use crate::support::running::CROWD;
 use crate::support::wait::until_true;
 
@@ -118,4 +119,49 @@ fn a_cluster_that_is_slow_to_commit_is_entered_by_several_addresses() {
     let mut command = env.run(["--name", "x", "--wait", "1m", "--", "true"]);
     let ended = env.start(&mut command).finish_within(CROWD);
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
+}
+
+/// Where the answer to a request for a lease of five seconds has these five, behind the lease's number.
+fn seconds(answer: &[u8]) -> Option<usize> {
+    let is_behind_a_number = |at: usize| {
+        let length = answer[..at].iter().rev().skip(1).take_while(|byte| **byte & 0x80 != 0).count() + 1;
+        at > length && answer[at - 1] & 0x80 == 0 && answer[at - length - 1] == 2 << 3
+    };
+    (1..answer.len()).find(|at| answer[at - 1..=*at] == [3 << 3, 5] && is_behind_a_number(at - 1))
+}
+
+/// An etcd whose keep-alives are answered, as often as the number says, as by a leader that does not know the lease.
+fn forgetful(etcd: &Etcd) -> (TestEnv, Arc<AtomicUsize>) {
+    let left = Arc::new(AtomicUsize::new(0));
+    let forgets = Arc::clone(&left);
+    let port = relay(etcd.server().port(), Duration::ZERO, move |answer| {
+        if let Some(at) = seconds(answer)
+            && forgets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        {
+            answer[at] = 0;
+        }
+    });
+    (env(format!("http://127.0.0.1:{port}")), left)
+}
+
+/// One that was elected a moment ago may not have come to it in its log.
+#[test]
+fn a_lease_that_a_leader_does_not_know_is_looked_for() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let (env, forgets) = forgetful(&etcd);
+    let has_forgotten = || forgets.load(Ordering::Relaxed) == 0;
+    let holder = env.held(&["--name", "x", "--ttl", "5s"]);
+    forgets.store(3, Ordering::Relaxed);
+    until_true("renewals of a lease that is not known", has_forgotten);
+    holder.release().silently(0);
+    let words = ["--detach", "--name", "x", "--ttl", "5s", "--format", "json"];
+    let printed = env.finish(&mut env.verb("acquire", words)).silently(0).text();
+    let printed: serde_json::Value = serde_json::from_str(&printed).expect("JSON from acquire");
+    let claim = printed["DLOCK_CLAIM"].as_str().expect("a claim");
+    forgets.store(3, Ordering::Relaxed);
+    env.finish(&mut env.verb("renew", [claim, "--name", "x"])).silently(0);
+    assert!(has_forgotten(), "it was not renewed");
 }

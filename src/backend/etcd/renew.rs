@@ -11,6 +11,7 @@ use std::time::Duration;
 use etcd_client::{ResponseHeader, Txn, TxnOp, TxnResponse};
 
 use super::core::{Core, lock};
+use super::evict::act;
 use super::fault::{Fault, FaultResult};
 use super::keep_alive::{keep_and_check, term};
 use super::keys::{Layout, Queue};
@@ -123,6 +124,11 @@ pub(super) async fn renew_alone(
     while clock::now() < deadline {
         let answer = wire.call(deadline, |c| keep_and_check(c, member.lease, None, txn.clone())).await;
         let (_, kept, answer) = match answer {
+            // As above: what is certain is whether the entries stand.
+            Err(Fault::LeaseNotFound) if act(wire, txn.clone(), deadline).await? => {
+                Clock::Boot.sleep_until(deadline.min(clock::now() + PAUSE)).await;
+                continue;
+            }
             Err(Fault::LeaseNotFound) => return Ok(false),
             other => other?,
         };

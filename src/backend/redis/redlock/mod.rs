@@ -28,6 +28,8 @@ mod model_claim;
 #[cfg(test)]
 mod model_node;
 #[cfg(test)]
+mod model_node_tests;
+#[cfg(test)]
 mod model_tests;
 mod node_claim;
 mod observe;

@@ -120,10 +120,13 @@ impl Node {
 
     fn confirm(&mut self, rules: Rules, who: usize, token: u64, slot: u32, given: Option<u64>) {
         self.fence = self.fence.max(token);
+        if let Some(part) = self.holds.get_mut(&who) {
+            part.behind = false;
+        }
         let part = self.holds.get(&who).map(|part| (part.token, part.slot));
         let free = self.used(slot).is_none();
         if let Some(part) = self.holds.get_mut(&who).filter(|_| rules.moves) {
-            (part.score, part.behind) = (0, false);
+            part.score = 0;
             if part.slot != Some(slot) {
                 part.slot = free.then_some(slot);
             }
@@ -132,7 +135,7 @@ impl Node {
         if part.is_some_and(|(own, has)| Some(own) == given && has.is_some_and(|has| has != slot)) {
             self.put_back(who, 0, Some(slot));
         } else if let Some(part) = self.holds.get_mut(&who).filter(|part| Some(part.token) == given) {
-            (part.score, part.behind) = (0, false);
+            part.score = 0;
         }
         if let Some(at) = self.queue.iter().find(|(_, id)| *id == who).copied() {
             self.queue.remove(&at);
