@@ -137,7 +137,10 @@ impl LeaseKeeper {
             Ok(from) => {
                 // A later answer never moves the promise back, and never beyond the beginning of the call.
                 self.from = self.from.max(from.min(sent));
-                self.next = sent + self.renew_interval();
+                // What counts from earlier than this renewal has less than its usual time left.
+                let interval = self.renew_interval();
+                let usual = (self.from + interval * 2).max(sent + times.ttl / 30);
+                self.next = usual.min(sent + interval);
                 RenewalResult::Renewed(self.window())
             }
             Err(error) => {
@@ -175,6 +178,8 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Reply {
         Confirms(Duration),
+        /// At once, and the ttl counts from so long before.
+        CountsFromBefore(Duration),
         Fails(Duration),
         Never,
     }
@@ -204,6 +209,7 @@ mod tests {
                     self.clock.sleep_until(sent + after).await;
                     Ok(sent)
                 }
+                Reply::CountsFromBefore(before) => Ok(sent - before),
                 Reply::Fails(after) => {
                     self.clock.sleep_until(sent + after).await;
                     Err(failed())
@@ -248,6 +254,17 @@ mod tests {
 
     fn seconds_after(from: Moment, moments: &[Moment]) -> Vec<u64> {
         moments.iter().map(|m| m.since(from).as_secs()).collect()
+    }
+
+    /// As on an ensemble of `ZooKeeper`, whose confirmations come with the renewal after.
+    #[tokio::test(start_paused = true)]
+    async fn what_counts_from_long_before_is_renewed_sooner() {
+        let before = |seconds| Reply::CountsFromBefore(Duration::from_secs(seconds));
+        let (mut keeper, claim, from, _) = keeper(&[before(10), before(15), before(30), before(0)]);
+        for _ in 0..5 {
+            assert!(matches!(keeper.next().await, RenewalResult::Renewed(_)));
+        }
+        assert_eq!(seconds_after(from, &claim.asked_at.lock().expect("not poisoned")), [10, 20, 25, 26, 36]);
     }
 
     #[tokio::test(start_paused = true)]
