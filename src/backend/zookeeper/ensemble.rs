@@ -172,8 +172,10 @@ impl Ensemble {
     async fn connect_once(&self, servers: &[String], ttl: Duration) -> FaultResult<Client> {
         grants::listen();
         let ttl = ttl.min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
-        // A server that falls silent is left for another one while there is time for a renewal there.
-        let silence = (ttl / 6).clamp(Duration::from_millis(100), Duration::from_secs(4));
+        // A server that falls silent is left for another one while there is time for a renewal there; where there are several, the
+        // client may come to the silent one once more first.
+        let part = if servers.len() > 1 { ttl / 12 } else { ttl / 6 };
+        let silence = part.clamp(Duration::from_millis(100), Duration::from_secs(4));
         let mut connector = Client::connector()
             .with_session_timeout(ttl)
             .with_connection_timeout(silence)
