@@ -197,7 +197,9 @@ impl Driver<'_> {
     }
 
     async fn leave(&mut self, succeeded: bool) {
-        (self.renewal.under_way, self.expiry.under_way) = (None, None);
+        // Nobody drives from here on what is under way, and it may have the only connection.
+        (self.renewal.under_way, self.expiry.under_way, self.health.examining) = (None, None, None);
+        self.precedence.forget();
         let asked = self.entry.entering.is_some();
         self.entry.give_up();
         let context = &mut self.context;

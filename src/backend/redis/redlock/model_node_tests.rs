@@ -20,7 +20,7 @@ const RULES: Rules = Rules { door: true, order_again: true, moves: false, by_nam
 const NAMES: usize = 2;
 const CLAIMS: usize = 5;
 const STEPS: usize = 60;
-const SCHEDULES: u64 = 20;
+const SCHEDULES: u64 = 8;
 
 /// A server of its own, reached through a socket in a folder that goes with it.
 struct Server {
