@@ -34,3 +34,36 @@ fn who_supersedes_waiters_takes_no_part_of_a_hold() {
     newcomer.await_start();
     assert_eq!(newcomer.release().code(), Some(0));
 }
+
+/// Each claim is to be compared with the other at every node, also at that whose time of arrival is its place already.
+#[test]
+fn a_newer_waiter_supersedes_an_older_one_whichever_nodes_say_when_they_came() {
+    let nodes = &site::shared_nodes().0[..3];
+    let env = TestEnv::on(Service { backend: "redis", endpoint: redis::addresses(nodes), prefix: None });
+    // Whoever comes next comes so many seconds from now, as a node counts.
+    let come_in = |node: usize, seconds: u64| {
+        let script = "redis.call('ZADD', KEYS[1], (redis.call('TIME')[1] + ARGV[1]) * 1000000, 'one')";
+        let key = "{dlock:middle}:dlock:quorum:queue";
+        redis::raw(nodes[node].port(), &["EVAL", script, "1", key, &seconds.to_string()]);
+    };
+    let holder = env.held(&["--name", "middle", "-q"]);
+    let mut first = env.hold(&["--name", "middle", "-q"]);
+    env.await_waiters("middle", 1);
+    for (node, seconds) in [(1, 100), (2, 200)] {
+        come_in(node, seconds);
+    }
+    let older = env.start(&mut env.run(["--supersede", "--name", "middle", "--", "true"]));
+    env.await_waiters("middle", 2);
+    for (node, seconds) in [(1, 400), (2, 300)] {
+        come_in(node, seconds);
+    }
+    let mut newer = env.hold(&["--supersede", "--name", "middle", "-q"]);
+    let ended = older.finish();
+    assert_eq!(ended.code(), Some(75), "{}", ended.err);
+    assert!(ended.err.contains("superseded by"), "{}", ended.err);
+    assert_eq!(holder.release().code(), Some(0));
+    first.await_start();
+    assert_eq!(first.release().code(), Some(0));
+    newer.await_start();
+    assert_eq!(newer.release().code(), Some(0));
+}

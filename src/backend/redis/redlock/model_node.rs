@@ -192,6 +192,7 @@ impl Node {
             taken: others.map(|(_, part)| part.slot.unwrap_or(0)).collect(),
             fence: self.fence,
             assured: part.is_some_and(|part| part.assured),
+            compared: false,
         }
     }
 }

@@ -159,13 +159,14 @@ end
 
 -- How the claim stands in one queue of this node.
 local function standing(n)
-  local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top', 'behind', 'assured')
+  local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top', 'behind', 'assured',
+    'newest')
   local mode, token, gone = c[1], c[2], c[4]
   local value = value_of(n)
   if not gone and not mode then gone = 'missing' end
   if not gone and token and value ~= proof(mode, id) then gone = 'lost' end
   local row = { token, c[3], gone, c[5], c[6], c[7], value }
-  for part = 8, 19 do row[part] = false end
+  for part = 8, 20 do row[part] = false end
   row[18] = redis.call('HGET', counters_key(n), 'fence')
   if gone then return row end
   row[15] = redis.call('ZSCORE', token and holders_key(n) or queue_key(n), id)
@@ -179,6 +180,7 @@ local function standing(n)
     row[17] = table.concat(taken, ',')
   end
   row[19] = token and c[9] == token and '1'
+  row[20] = c[10]
   if token then
     row[8], row[9] = 0, redis.call('PTTL', claim_key(n))
     return row

@@ -124,17 +124,19 @@ impl Core {
         Some(self.step(&CONFIRM, hint, &words))
     }
 
-    /// Without a majority for all names: everywhere the same place in the queue; everything goes back for which somebody waits
-    /// who comes first; of slots that differ those go back that are not the one to be had everywhere; and where a majority
-    /// gave a slot the nodes are told, so that nobody waits there until the others are to be had as well.
+    /// Without a majority for all names: everywhere the same place in the queue, and with it the comparison with others that
+    /// supersede; everything goes back for which somebody waits who comes first; of slots that differ those go back that are
+    /// not the one to be had everywhere; and where a majority gave a slot the nodes are told, so that nobody waits there until
+    /// the others are to be had as well.
     fn make_way(&self, inner: &mut Inner, now: Moment, hint: u64) -> Plan {
         let want = |n| Want::of(&inner.node_claims, n, self.mode, self.ttl, now);
         let wants: Vec<Want> = (0..self.names.len()).map(want).collect();
         let score = inner.score;
         let steps = self.told(inner, |core, node_claim| {
-            let other = |row: &Row| row.score.is_some_and(|at| at != 0 && Some(at) != score);
+            let placed = |row: &Row| row.score == score && (row.compared || !core.supersedes());
+            let unplaced = |row: &Row| row.score.is_some_and(|at| at != 0) && !placed(row);
             match score {
-                Some(score) if node_claim.rows.iter().any(other) => {
+                Some(score) if node_claim.rows.iter().any(unplaced) => {
                     let [by, newest] = core.newcomer.clone();
                     Some(core.step(&ORDER, hint, &[score.to_string(), by, newest]))
                 }

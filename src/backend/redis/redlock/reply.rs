@@ -25,6 +25,8 @@ pub(super) struct Row {
     pub(super) fence: u64,
     /// Whether the node knows that what it gave is a part of what a majority gave.
     pub(super) assured: bool,
+    /// Whether the claim has been compared here with the others that supersede.
+    pub(super) compared: bool,
 }
 
 impl Row {
@@ -40,6 +42,7 @@ impl Row {
             taken: taken.split(',').filter_map(|slot| slot.parse().ok()).collect(),
             fence: at(17).and_then(|fence| fence.parse().ok()).unwrap_or(0),
             assured: at(18).is_some(),
+            compared: at(19).is_some(),
         })
     }
 

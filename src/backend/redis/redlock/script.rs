@@ -12,26 +12,26 @@ macro_rules! on_queues {
 }
 
 pub(super) static ENTER: Script =
-    Script::entering("c3f092fe359c952df7dccdcab5633ca3a0bde4aa", on_queues!("enter.lua"));
+    Script::entering("d79806e6558787d8d469670e514aa18e6abccc2b", on_queues!("enter.lua"));
 pub(super) static ORDER: Script =
-    Script::new("4c097c826d93b524ecc68d4d8bbcd38c28be44bd", on_queues!("order.lua"));
+    Script::new("c98a4b3e2b6143329cdeb96baa9dfdd34f5045b1", on_queues!("order.lua"));
 pub(super) static ADJUST: Script =
-    Script::new("75cd6d18e99a2c34f38e042dac156ea24a6d3044", on_queues!("adjust.lua"));
+    Script::new("8e6ad552a349cb9d92fc4532a83a3fb0396714a3", on_queues!("adjust.lua"));
 pub(super) static CONFIRM: Script =
-    Script::new("f924b696380a77bcd4f4e264990d76055d277e89", on_queues!("confirm.lua"));
+    Script::new("1253bf0ea64587dfa9343ca37922bde64a172982", on_queues!("confirm.lua"));
 pub(super) static ASSURE: Script =
-    Script::new("62c0c40750bc2183600207a1cf835403317fb250", on_queues!("assure.lua"));
+    Script::new("a63b2b864d5b118c75c6ba04eec90cb127bc8c3b", on_queues!("assure.lua"));
 pub(super) static LOOK: Script =
-    Script::new("6be140f31aabe1e0d82cc05092a591f66dd10b9c", on_queues!("look.lua"));
+    Script::new("c972f85729ac9da879bfd8e09c84d879bc092989", on_queues!("look.lua"));
 pub(super) static RENEW: Script =
-    Script::new("8a585ef4873a81e716366767d59e6c3b858e18ef", on_queues!("renew.lua"));
+    Script::new("f7cba7c9bf8d2239e0c00d263f23653b45f9d215", on_queues!("renew.lua"));
 pub(super) static LEAVE: Script =
-    Script::leaving("a75861625e5cfc0731d44cf76f6afa8ddb8ed0eb", on_queues!("../success.lua", "leave.lua"));
+    Script::leaving("452225cab921545230c469f8bcc9e3f46bcf5eb6", on_queues!("../success.lua", "leave.lua"));
 pub(super) static PUBLISH: Script =
-    Script::new("b1b51d401fd8555cc1d9e14ea157cf9cbc336938", on_queues!("../publish.lua"));
+    Script::new("69427ebe0cfe05294eb9f2b25b2ed6eae2fd902c", on_queues!("../publish.lua"));
 pub(super) static EVICT: Script = Script::in_full(on_queues!("../evict.lua"));
 pub(super) static EVICT_FOREIGN: Script = Script::new(
-    "8a3a6088a7a74fd6bdd9f24087fc5030bfbba94c",
+    "823e44ccb889657e331252781cc47446e05140de",
     on_queues!("../foreign.lua", "../evict_foreign.lua"),
 );
 pub(super) static INSPECT: Script =
