@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
     pub(super) fn supervise(&mut self, front: &mut Front) -> Result<Outcome, Failure> {
         let mut replaced = false;
         loop {
-            let patience = Patience { give_up_at: self.plan.give_up_at(), stopped: self.settings.ttl };
+            let patience = Patience { gone_by: self.plan.gone_by(), stopped: self.settings.ttl };
             match front.supervise(patience, |setup| self.keep(setup, replaced)).map_err(refused)? {
                 FrontEnd::Done(outcome) => return Ok(outcome),
                 FrontEnd::Again(pause) => {

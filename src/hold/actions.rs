@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::driver::Driver;
 use super::event::{Action, Event};
 use super::job::{Adoption, Notice, Stage};
+use super::plan::WITHDRAWAL;
 use crate::backend::cause;
 use crate::lock::{Error, ErrorKind, FencingToken, Grant, Granted, LossReason};
 use crate::supervise::caller::keep_answer;
@@ -15,8 +16,6 @@ use crate::supervise::inherited;
 use crate::supervise::launch::Spawned;
 use crate::supervise::signals::Signal;
 
-/// How long leaving the queue may take without having held the lock: nobody waits long to give up.
-const WITHDRAWAL: Duration = Duration::from_millis(500);
 /// How long a release may take to be confirmed.
 const RELEASE: Duration = Duration::from_secs(5);
 /// How much later than that a keeper that leaves is taken for one that hangs.

@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::lock::Moment;
 use crate::supervise::signals::Signal;
 
+/// How long leaving the queue may take without having held the lock: nobody waits long to give up.
+pub(super) const WITHDRAWAL: Duration = Duration::from_millis(500);
+
 /// How long to wait for the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
@@ -45,5 +48,10 @@ impl Plan {
             Wait::Once => self.started + (self.ttl / 6).min(Duration::from_secs(5)),
             Wait::AtMost(length) => self.started + length,
         }
+    }
+
+    /// When whoever has waited in vain should have left the queue.
+    pub fn gone_by(&self) -> Moment {
+        self.give_up_at() + WITHDRAWAL
     }
 }

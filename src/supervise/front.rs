@@ -40,8 +40,8 @@ const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How long the front lets the keeper wait for the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// When the keeper should have given up waiting.
-    pub give_up_at: Moment,
+    /// When a keeper that has waited in vain should have left the queue.
+    pub gone_by: Moment,
     /// How long a stopped keeper may stay in the queue.
     pub stopped: Duration,
 }
@@ -137,7 +137,7 @@ impl Front {
                 }
             };
             drop(keepers_end);
-            let mut watch = Watch::new(keeper, channel, patience.give_up_at);
+            let mut watch = Watch::new(keeper, channel, patience.gone_by);
             if let Some(end) = self.watch(&mut watch, patience) {
                 return Ok(end);
             }
@@ -345,7 +345,7 @@ impl Front {
                     watch.fault = WhyFailed::Stalled;
                 }
                 ChildChange::Continued if !self.shared.has_passed() && watch.told_to_end.is_none() => {
-                    watch.act_by = patience.give_up_at;
+                    watch.act_by = patience.gone_by;
                     watch.fault = WhyFailed::Mute;
                 }
                 ChildChange::Stopped(_) | ChildChange::Continued => {}

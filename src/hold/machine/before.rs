@@ -29,7 +29,14 @@ impl Machine {
                 Vec::new()
             }
             Event::Unneeded(ago) => self.leave_as(Verdict::Skipped(ago)),
-            Event::Tick if now >= self.give_up_at() + LAST_WORD => self.leave_unentered(),
+            Event::Tick if now >= self.last_word_until() => {
+                // Whoever did not run in time has not heard what was there in time.
+                if self.last_word_until.is_none() && now >= self.last_word_until() + LAST_WORD {
+                    self.last_word_until = Some(now + LAST_WORD);
+                    return Vec::new();
+                }
+                self.leave_unentered()
+            }
             Event::Tick if now >= self.retry_at => {
                 self.retry_at = Moment::NEVER;
                 vec![Action::Enter]

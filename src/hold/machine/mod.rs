@@ -46,6 +46,8 @@ pub struct Machine {
     /// See [`Machine::is_unanswered`].
     unanswered: bool,
     retry_at: Moment,
+    /// Until when an attempt that is over may still say why, if this process did not run when it should have.
+    last_word_until: Option<Moment>,
     pub(super) last_error: Option<Error>,
     ask_until: Moment,
     grace_until: Moment,
@@ -79,6 +81,7 @@ impl Machine {
             full: false,
             unanswered: false,
             retry_at: Moment::NEVER,
+            last_word_until: None,
             last_error: None,
             ask_until: Moment::NEVER,
             grace_until: Moment::NEVER,
@@ -223,7 +226,7 @@ impl Machine {
     /// When the next [`Event::Tick`] is due.
     pub fn wake_at(&self) -> Moment {
         match &self.phase {
-            Phase::Entering => self.retry_at.min(self.give_up_at() + LAST_WORD),
+            Phase::Entering => self.retry_at.min(self.last_word_until()),
             Phase::Waiting | Phase::Confirming => self.plan.give_up_at(),
             Phase::Asking => self.ask_until,
             Phase::Running => self.terminate_at().min(self.max_run_at()),
@@ -270,6 +273,11 @@ impl Machine {
         let unanswered =
             if self.answered || self.full { Moment::NEVER } else { self.plan.started + FIRST_ANSWER };
         self.plan.give_up_at().min(unanswered)
+    }
+
+    /// When an attempt has had its time to say why it came to nothing.
+    pub(super) fn last_word_until(&self) -> Moment {
+        self.last_word_until.unwrap_or(self.give_up_at() + LAST_WORD)
     }
 
     /// Takes an event that happened at `now`, and says what to do.
