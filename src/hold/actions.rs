@@ -11,6 +11,7 @@ use super::plan::WITHDRAWAL;
 use crate::backend::cause;
 use crate::lock::{Error, ErrorKind, FencingToken, Grant, Granted, LossReason};
 use crate::supervise::caller::keep_answer;
+use crate::supervise::chances::CHANCES;
 use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
 use crate::supervise::inherited;
 use crate::supervise::launch::Spawned;
@@ -222,7 +223,9 @@ impl Driver<'_> {
             _ => RELEASE,
         };
         let deadline = context.now() + patience;
-        // There is no command left to guard, and a release may take its time, but not for ever.
+        // There is no command left to guard, so nothing is lost by a keeper that is late. A release may take its time, but not for
+        // ever.
+        keeper.guard_in_steps_of(CHANCES.1);
         keeper.guard_until(deadline + SLACK);
         let capabilities = job.backend.capabilities();
         let (ttl, stage, left) = if let Some(claim) = &self.following.claim {
