@@ -1,4 +1,4 @@
-//! Redis: every value is a message, but what only says how the next command is meant, and that this is well.
+//! Redis: every value is a message, but what only says how the next command is meant, that this is well, and an empty line.
 //!
 //! <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 
@@ -15,7 +15,7 @@ impl Wire for Resp {
             Way::Request => words(&bytes[..length]),
             Way::Answer => beginning(&bytes[..length]),
         };
-        if what == "CLIENT CACHING YES" || what == "+OK" {
+        if ["CLIENT CACHING YES", "+OK", ""].contains(&what.as_str()) {
             return Some(Unit::other(length));
         }
         Some(Unit::message(length, what))
@@ -25,7 +25,8 @@ impl Wire for Resp {
 /// The end of the line that begins at `at`, and where the next one begins.
 fn line(bytes: &[u8], at: usize) -> Option<(&str, usize)> {
     let end = at + bytes.get(at..)?.windows(2).position(|two| two == b"\r\n")?;
-    Some((std::str::from_utf8(&bytes[at + 1..end]).unwrap_or_default(), end + 2))
+    let said = bytes.get(at + 1..end).unwrap_or_default();
+    Some((std::str::from_utf8(said).unwrap_or_default(), end + 2))
 }
 
 /// Where the value that begins at `at` ends.
