@@ -182,3 +182,21 @@ fn who_finds_its_own_hold_after_a_lost_answer_gives_it_another_ttl() {
     assert_eq!(holder.release().code(), Some(0));
     env.assert_free("x");
 }
+
+#[test]
+fn who_is_superseded_by_a_claim_whose_answer_was_lost_hears_of_it() {
+    let env = database();
+    // Whoever waits looks for itself when a lease ends, or when it renews: after more than a minute.
+    let holder = env.held(&["--name", "x", "-q", "--ttl", "5m"]);
+    let older = ["--name", "x", "--supersede", "--ttl", "5m", "--", "true"];
+    let older = env.start(&mut env.run(older));
+    env.await_waiters("x", 1);
+    let (other, _late) = behind(&env, Fate::Unanswered);
+    let newer = other.hold(&["--name", "x", "--supersede", "-w", "40s", "--ttl", "12s", "-q"]);
+    let ended = older.finish_within(Duration::from_secs(30));
+    assert_eq!(ended.code(), Some(75), "{}", ended.err);
+    assert!(ended.err.contains("superseded by"), "{}", ended.err);
+    assert_eq!(holder.release().code(), Some(0));
+    assert_eq!(newer.release().code(), Some(0));
+    env.assert_free("x");
+}

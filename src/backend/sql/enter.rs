@@ -22,8 +22,8 @@ pub(super) async fn enter(
     let steps = Steps::new(&*service.dialect, &request.names, request.id);
     let mut restored = false;
     let (positions, entered) = loop {
-        let entered =
-            service.call(deadline, Patience::Once, |_: &Arc<dyn Session>| steps.enter(request)).await;
+        let batch = |_: &Arc<dyn Session>| steps.enter(request, service.may_be_overtaken());
+        let entered = service.call(deadline, Patience::Once, batch).await;
         let answer = match entered {
             Err(fault) if fault.retry == Retry::Restoring && !restored => {
                 restored = true;

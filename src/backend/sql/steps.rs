@@ -91,11 +91,12 @@ impl<'a> Steps<'a> {
     /// answer was lost, it gets another ttl. Ends with a row for each lock whose queue it is in, which
     /// [`super::position::Position::own`] reads: how those ahead stand is asked by whoever has to wait. Fails, so that
     /// [`Steps::restore`] helps, if somebody has deleted the row of a lock whose queue is not empty.
-    pub(super) fn enter(&self, request: &Request) -> String {
+    /// `repeated` says that one sent before may have been done without an answer: whom that took out may not have been woken.
+    pub(super) fn enter(&self, request: &Request, repeated: bool) -> String {
         let mut sql = self.begin_with(|lock| self.make(lock));
         sql.push_str(&self.dialect.arrive(self.id));
         if request.takes_places() {
-            self.supersede(&mut sql, request);
+            self.supersede(&mut sql, request, repeated);
         }
         self.insert(&mut sql, request);
         self.wake_watchers(&mut sql);
@@ -165,7 +166,7 @@ impl<'a> Steps<'a> {
 
     /// Takes older waiters that say so too out of the queues. Who was given no fence has not started a command, also if
     /// the queue would let it hold by now.
-    fn supersede(&self, sql: &mut String, request: &Request) {
+    fn supersede(&self, sql: &mut String, request: &Request, repeated: bool) {
         let claims = &self.dialect.tables().claim;
         let by = self.dialect.text(&ascii(&serde_json::to_string(&request.holder).unwrap_or_default()));
         let (claim, all) = (&self.claim, self.locks.join(", "));
@@ -173,7 +174,9 @@ impl<'a> Steps<'a> {
         let older = format!(
             "c.name IN ({all}) AND c.newest = 1 AND c.fence IS NULL AND c.claim <> {claim} AND c.kind = {kind}"
         );
-        sql.push_str(&self.dialect.wake(&older));
+        let before = format!("c.name > '{NOTE}' AND c.mode = 'superseded' AND c.about = {by}");
+        let woken = if repeated { format!("({older}) OR ({before})") } else { older.clone() };
+        sql.push_str(&self.dialect.wake(&woken));
         let unnoted = self.unnoted("c.claim");
         let whose =
             format!("CROSS JOIN (SELECT DISTINCT c.claim FROM {claims} c WHERE {older} AND {unnoted}) o");
