@@ -132,6 +132,10 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
         }
         Answer::Signalled(signal) => {
             caller.give_up();
+            // The signal is taken and would end this process no more, should nobody read.
+            if !out.takes_now() {
+                return Ok(Outcome::Signaled(signal));
+            }
             Outcome::Signaled(signal)
         }
         // Nothing was said, so nothing is held.

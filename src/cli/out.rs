@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::exit_code::{ExitCode, Failure};
 use crate::backend::Backend;
 use crate::lock::Error;
@@ -43,6 +45,10 @@ pub fn service(backend: &dyn Backend) -> Service {
 pub trait Out {
     /// Writes all of `text` now.
     fn write(&mut self, text: &str) -> Result<(), Ended>;
+    /// Whether a few words can be written without waiting for whoever reads.
+    fn takes_now(&self) -> bool {
+        true
+    }
     /// How to lay out what is for people.
     fn layout(&self) -> Layout;
     /// The time `when`, for whoever reads it there.
@@ -76,6 +82,11 @@ impl Default for Stdout {
 }
 
 impl Out for Stdout {
+    fn takes_now(&self) -> bool {
+        let mut stream = [PollFd::from_borrowed_fd(rustix::stdio::stdout(), PollFlags::OUT)];
+        matches!(poll(&mut stream, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+    }
+
     fn write(&mut self, text: &str) -> Result<(), Ended> {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {

@@ -34,6 +34,24 @@ fn a_wait_that_is_resumed_while_it_leaves_the_queue_joins_it_again() {
     env.assert_free("x");
 }
 
+/// What a script is told then has to wait for nobody: the signal has been taken already.
+#[test]
+fn what_nobody_reads_from_can_be_ended_while_it_waits() {
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x", "-q"]);
+    let unread = Unread::full(Kind::Pipe);
+    let sleeper = env.start(env.command("sleep").arg("1000"));
+    let mut command = env.verb("acquire", ["--name", "x", "--for-pid", &sleeper.pid().to_string()]);
+    let child = command.stdout(unread.writer()).stderr(Stdio::null()).spawn().expect("dlock");
+    let acquiring = Running::new(child, env.write("out", ""), env.write("err", ""));
+    env.await_waiters("x", 1);
+    acquiring.signal(Signal::TERM);
+    assert_eq!(acquiring.finish().signal(), Some(Signal::TERM.as_raw()));
+    assert_eq!(holder.release().code(), Some(0));
+    env.assert_free("x");
+    sleeper.signal(Signal::KILL);
+}
+
 #[test]
 fn what_nobody_reads_the_claim_from_can_be_ended() {
     let env = TestEnv::new();
