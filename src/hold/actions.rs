@@ -225,7 +225,8 @@ impl Driver<'_> {
         let deadline = context.now() + patience;
         // There is no command left to guard, so nothing is lost by a keeper that is late. A release may take its time, but not for
         // ever.
-        keeper.guard_in_steps_of(CHANCES.1);
+        let step = self.renewal.lease.as_ref().map(|lease| lease.window().guard_step);
+        keeper.guard_in_steps_of(step.map_or(CHANCES.1, |step| step.max(CHANCES.1)));
         keeper.guard_until(deadline + SLACK);
         let capabilities = job.backend.capabilities();
         let (ttl, stage, left) = if let Some(claim) = &self.following.claim {

@@ -31,8 +31,8 @@ impl Machine {
             Event::Unneeded(ago) => self.leave_as(Verdict::Skipped(ago)),
             Event::Tick if now >= self.last_word_until() => {
                 // Whoever did not run in time has not heard what was there in time.
-                if self.last_word_until.is_none() && now >= self.last_word_until() + LAST_WORD {
-                    self.last_word_until = Some(now + LAST_WORD);
+                if self.heard_late_until.is_none() && now >= self.last_word_until() + LAST_WORD {
+                    self.heard_late_until = Some(now + LAST_WORD);
                     return Vec::new();
                 }
                 self.leave_unentered()

@@ -46,8 +46,8 @@ pub struct Machine {
     /// See [`Machine::is_unanswered`].
     unanswered: bool,
     retry_at: Moment,
-    /// Until when an attempt that is over may still say why, if this process did not run when it should have.
-    last_word_until: Option<Moment>,
+    /// Until when at least an attempt may say why it came to nothing, once this process did not run when its time was over.
+    heard_late_until: Option<Moment>,
     pub(super) last_error: Option<Error>,
     ask_until: Moment,
     grace_until: Moment,
@@ -81,7 +81,7 @@ impl Machine {
             full: false,
             unanswered: false,
             retry_at: Moment::NEVER,
-            last_word_until: None,
+            heard_late_until: None,
             last_error: None,
             ask_until: Moment::NEVER,
             grace_until: Moment::NEVER,
@@ -277,7 +277,8 @@ impl Machine {
 
     /// When an attempt has had its time to say why it came to nothing.
     pub(super) fn last_word_until(&self) -> Moment {
-        self.last_word_until.unwrap_or(self.give_up_at() + LAST_WORD)
+        let until = self.give_up_at() + LAST_WORD;
+        self.heard_late_until.map_or(until, |late| late.max(until))
     }
 
     /// Takes an event that happened at `now`, and says what to do.
