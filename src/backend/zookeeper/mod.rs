@@ -21,6 +21,7 @@ mod note;
 mod observe;
 mod paths;
 mod position;
+mod proofs;
 mod queue;
 mod renew;
 mod shared;

@@ -1,6 +1,5 @@
 //! What the parts of a claim share.
 
-use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,9 +10,9 @@ use zookeeper_client::{Client, StateWatcher};
 
 use super::ensemble::Ensemble;
 use super::fault::{Fault, NAME, is_ambiguous};
+use super::proofs::Proofs;
 use super::snapshot::slot_path;
 use crate::backend::claim_state::Publisher;
-use crate::lock::validity::LeaseTimes;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};
 
 /// Between a request that a connection lost and its repetition.
@@ -55,99 +54,6 @@ pub(super) struct Memory {
     pub(super) folder: bool,
     /// There is a node for every name.
     pub(super) nodes: bool,
-}
-
-/// When renewals that the service confirmed were sent.
-#[derive(Debug)]
-pub(super) struct Proofs {
-    /// Whether there is only one server, once that is known: then the last one counts.
-    pub(super) single: Option<bool>,
-    /// The servers' tick, once that is known.
-    pub(super) tick: Option<Duration>,
-    ttl: Duration,
-    sent: VecDeque<Moment>,
-    /// Another ttl was granted, and whoever keeps the lease has not renewed by it yet.
-    regranted: bool,
-}
-
-impl Proofs {
-    pub(super) fn new(begun: Moment, ttl: Duration) -> Self {
-        Self { single: None, tick: None, ttl, sent: VecDeque::from([begun]), regranted: false }
-    }
-
-    /// How long before the last renewal another must have been sent to have been told to the leader: a tick, twice as
-    /// long as followers wait with that.
-    fn apart(&self) -> Duration {
-        (self.ttl / 5).max(self.tick.unwrap_or_default())
-    }
-
-    /// Whether it matters how long a tick is, and is not known.
-    pub(super) fn wants_tick(&self) -> bool {
-        self.single == Some(false) && self.tick.is_none()
-    }
-
-    /// Takes note of one more.
-    ///
-    /// A follower tells the leader only now and then that a session was heard of; cut off in between, the
-    /// leader counts from an earlier time. So in an ensemble what counts is one before, and not right before.
-    pub(super) fn add(&mut self, sent: Moment) {
-        if self.sent.back().is_none_or(|last| *last < sent) {
-            self.sent.push_back(sent);
-        }
-        let apart = self.apart();
-        while self.sent.len() > 2 && sent.since(self.sent[1]) >= apart {
-            self.sent.pop_front();
-        }
-    }
-
-    /// From when the ttl certainly counts.
-    pub(super) fn counts_from(&self) -> Moment {
-        let last = self.sent.len() - 1;
-        if self.single == Some(true) || last == 0 {
-            return self.sent[last];
-        }
-        let apart = self.apart();
-        let told = self.sent.iter().rev().find(|sent| self.sent[last].since(**sent) >= apart);
-        *told.unwrap_or(&self.sent[0])
-    }
-
-    /// The ttl that was granted last.
-    pub(super) fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
-    /// Takes note that a server granted `ttl` when the session came back to it, as asked for at `asked`; whether that is
-    /// another one.
-    ///
-    /// What was promised is not prolonged by that: as long as nobody has renewed, the server may be one that is cut off.
-    pub(super) fn regrant(&mut self, ttl: Duration, asked: Moment) -> bool {
-        if ttl == self.ttl {
-            return false;
-        }
-        let promised = self.counts_from() + self.ttl;
-        self.sent = VecDeque::from([asked.min(promised - ttl)]);
-        (self.ttl, self.regranted) = (ttl, true);
-        true
-    }
-
-    /// Whoever keeps the lease has renewed, and knows the ttl.
-    pub(super) fn kept(&mut self) {
-        self.regranted = false;
-    }
-
-    /// Whether another ttl was granted that whoever keeps the lease does not know yet.
-    pub(super) fn is_regranted(&self) -> bool {
-        self.regranted
-    }
-
-    /// When the session is over if nobody renews; where only this knows of its ttl, when its command must be ended.
-    pub(super) fn ends(&self) -> Moment {
-        let last = self.sent[self.sent.len() - 1];
-        match LeaseTimes::new(self.ttl.max(LeaseTimes::LEAST_TTL), Duration::ZERO) {
-            Ok(terms) if self.regranted => terms.kill_at(last),
-            _ => last + self.ttl,
-        }
-    }
 }
 
 /// What the keeper of a lease knows of its renewals.
@@ -329,70 +235,6 @@ mod tests {
 
     fn at(seconds: u64) -> Moment {
         Moment::from_nanos(1_000_000_000 * seconds)
-    }
-
-    fn counted(single: bool, sent: &[u64]) -> Moment {
-        let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
-        proofs.single = Some(single);
-        for seconds in sent {
-            proofs.add(at(*seconds));
-        }
-        proofs.counts_from()
-    }
-
-    #[test]
-    fn behind_a_follower_the_renewal_before_the_last_counts() {
-        assert_eq!(counted(false, &[]), at(100));
-        assert_eq!(counted(false, &[105]), at(100));
-        assert_eq!(counted(false, &[105, 110, 115]), at(110));
-        assert_eq!(counted(false, &[105, 106, 107, 108]), at(100), "too close to the last");
-        assert_eq!(counted(false, &[105, 106, 107, 112]), at(107));
-        assert_eq!(counted(true, &[105, 106]), at(106));
-    }
-
-    #[test]
-    fn in_a_short_lease_a_tick_must_have_passed() {
-        let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
-        (proofs.single, proofs.tick) = (Some(false), Some(Duration::from_secs(10)));
-        for (sent, from) in [(105, 100), (110, 100), (115, 105), (120, 110)] {
-            proofs.add(at(sent));
-            assert_eq!(proofs.counts_from(), at(from), "{sent}");
-        }
-    }
-
-    #[test]
-    fn another_grant_counts_from_when_it_was_asked_for_and_prolongs_nothing() {
-        let regranted = |ttl: u64, asked: u64| {
-            let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
-            proofs.single = Some(true);
-            proofs.add(at(105));
-            assert!(proofs.regrant(Duration::from_secs(ttl), at(asked)));
-            (proofs.counts_from(), proofs)
-        };
-        let (from, mut proofs) = regranted(4, 110);
-        assert_eq!(from, at(110));
-        assert!(proofs.ends() < at(114) && proofs.is_regranted(), "the command has to be gone by then");
-        proofs.add(at(111));
-        proofs.kept();
-        assert_eq!((proofs.counts_from(), proofs.ends()), (at(111), at(115)));
-        assert_eq!(regranted(4, 124).0, at(121), "no longer than was promised");
-        assert_eq!(regranted(30, 110).0, at(95));
-        assert!(!Proofs::new(at(100), Duration::from_secs(20)).regrant(Duration::from_secs(20), at(101)));
-    }
-
-    #[test]
-    fn what_counts_never_goes_back() {
-        for single in [false, true] {
-            let mut proofs = Proofs::new(at(0), Duration::from_secs(20));
-            proofs.single = Some(single);
-            let mut last = proofs.counts_from();
-            for seconds in [1, 2, 3, 3, 9, 10, 15, 15, 30, 31, 32, 33, 34, 35, 60] {
-                proofs.add(at(seconds));
-                assert!(proofs.counts_from() >= last, "{seconds}");
-                last = proofs.counts_from();
-                assert_eq!(proofs.ends(), at(seconds) + Duration::from_secs(20));
-            }
-        }
     }
 
     #[test]
