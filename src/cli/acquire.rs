@@ -132,11 +132,12 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
         }
         Answer::Signalled(signal) => {
             caller.give_up();
+            let outcome = Outcome::Signaled(signal);
             // The signal is taken and would end this process no more, should nobody read.
-            if !out.takes_now() {
-                return Ok(Outcome::Signaled(signal));
+            if !out.has_room() {
+                return Ok(outcome);
             }
-            Outcome::Signaled(signal)
+            outcome
         }
         // Nothing was said, so nothing is held.
         Answer::Ended(Outcome::Exited(0)) => return Err(given_up().into()),

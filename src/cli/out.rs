@@ -2,8 +2,6 @@
 
 use std::time::SystemTime;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use super::exit_code::{ExitCode, Failure};
 use crate::backend::Backend;
 use crate::lock::Error;
@@ -12,6 +10,7 @@ use crate::output::json;
 use crate::output::printer::colour_wanted;
 use crate::output::sanitise::Ellipsis;
 use crate::output::status::Layout;
+use crate::output::writer;
 use crate::supervise::sys;
 
 /// Why a command that shows data ends early.
@@ -45,8 +44,8 @@ pub fn service(backend: &dyn Backend) -> Service {
 pub trait Out {
     /// Writes all of `text` now.
     fn write(&mut self, text: &str) -> Result<(), Ended>;
-    /// Whether a few words can be written without waiting for whoever reads.
-    fn takes_now(&self) -> bool {
+    /// Whether it takes a few words without waiting for whoever reads.
+    fn has_room(&self) -> bool {
         true
     }
     /// How to lay out what is for people.
@@ -82,9 +81,8 @@ impl Default for Stdout {
 }
 
 impl Out for Stdout {
-    fn takes_now(&self) -> bool {
-        let mut stream = [PollFd::from_borrowed_fd(rustix::stdio::stdout(), PollFlags::OUT)];
-        matches!(poll(&mut stream, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+    fn has_room(&self) -> bool {
+        writer::has_room(rustix::stdio::stdout())
     }
 
     fn write(&mut self, text: &str) -> Result<(), Ended> {

@@ -171,13 +171,7 @@ impl Writer {
     fn worth_waiting(&self, queue: &Queue, begun: Instant) -> Duration {
         let moved = queue.moved_at.map_or(begun, |at| at.max(begun));
         let left = until_stalled(moved).min(SLOW.saturating_sub(begun.elapsed()));
-        if left.is_zero() && begun.elapsed() < STARVED && self.has_room() { STALL } else { left }
-    }
-
-    /// Whether the stream would take something now.
-    fn has_room(&self) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(poll(&mut [PollFd::new(&self.stream, PollFlags::OUT)], Some(&now)), Ok(1))
+        if left.is_zero() && begun.elapsed() < STARVED && has_room(self.stream) { STALL } else { left }
     }
 
     /// Has a thread write what is queued, if none does. Without one it stays queued.
@@ -288,6 +282,12 @@ impl Entry {
             Self::Dropped(dropped, count) => count(dropped),
         }
     }
+}
+
+/// Whether `stream` takes a few words now, without waiting for whoever reads.
+pub fn has_room(stream: BorrowedFd<'_>) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(&stream, PollFlags::OUT)], Some(&now)), Ok(1))
 }
 
 /// How long a thread that last moved something then may still be thought to do so.

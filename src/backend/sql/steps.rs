@@ -174,8 +174,10 @@ impl<'a> Steps<'a> {
         let older = format!(
             "c.name IN ({all}) AND c.newest = 1 AND c.fence IS NULL AND c.claim <> {claim} AND c.kind = {kind}"
         );
-        let before = format!("c.name > '{NOTE}' AND c.mode = 'superseded' AND c.about = {by}");
-        let woken = if repeated { format!("({older}) OR ({before})") } else { older.clone() };
+        let mut woken = older.clone();
+        if repeated {
+            let _ = write!(woken, " OR c.name > '{NOTE}' AND c.mode = 'superseded' AND c.about = {by}");
+        }
         sql.push_str(&self.dialect.wake(&woken));
         let unnoted = self.unnoted("c.claim");
         let whose =
