@@ -335,6 +335,12 @@ fn a_nested_run_that_is_entering_stays_on_the_list_of_those() {
     env.await_line("y.up");
     let first = nested("x", &format!("{run} --name y -- true"));
     env.await_waiters("y", 1);
+    // Who looks while its queue is away joins it again, and stands behind itself when that is back. The next look is a renewal.
+    let at_rest = |line: &str| {
+        let idle = line.split("idle=").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+        idle.is_none_or(|seconds| seconds >= 2) || line.contains("cmd=client|list")
+    };
+    until_true("a queue at rest", || raw(&["CLIENT", "LIST"]).lines().all(at_rest));
     // As long as its entry is under way it stands in no queue. An earlier build has listed another one.
     assert_eq!(raw(&["HSET", list, entering, r#"["y"]"#]), ":1\r\n");
     assert_eq!(raw(&["RENAME", "{dlock:y}:dlock:queue", "{dlock:y}:away"]), "+OK\r\n");
