@@ -61,8 +61,6 @@ macro_rules! tests_of {
             mod crash;
             #[path = "../cli/deadlocks.rs"]
             mod deadlocks;
-            #[path = "detached.rs"]
-            mod detached;
             #[path = "doctor.rs"]
             mod doctor;
             #[path = "../cli/elections.rs"]
@@ -102,11 +100,14 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, addresses, forced, herd, herd_slots, postdated, unheard, unkept);
-tests_of!(on_mysql, addresses, forced, herd, herd_slots, postdated, sql, sql_late, sql_rows, unkept);
+tests_of!(on_etcd, addresses, detached, forced, herd, herd_slots, postdated, unheard, unkept);
+tests_of!(
+    on_mysql, addresses, detached, forced, herd, herd_slots, postdated, sql, sql_late, sql_rows, unkept
+);
 tests_of!(
     on_postgres,
     addresses,
+    detached,
     forced,
     herd,
     herd_slots,
@@ -117,9 +118,9 @@ tests_of!(
     unheard,
     unkept
 );
-tests_of!(on_redis, addresses, forced, herd, herd_slots, late, postdated, unkept);
-tests_of!(on_redlock, forced, herd, late, postdated, unkept);
-tests_of!(on_zk, addresses, herd, herd_slots, kept, unheard);
+tests_of!(on_redis, addresses, detached, forced, herd, herd_slots, late, postdated, unkept);
+tests_of!(on_redlock, detached, forced, herd, late, postdated, unkept);
+tests_of!(on_zk, addresses, herd, herd_slots, unheard);
 
 /// Those of one that keeps nothing over a restart.
 #[path = "."]

@@ -1,4 +1,4 @@
-//! Whoever watches while its server is away, and comes back without its data.
+//! Whoever watches while its server is away, and comes back without its data; and what needs a process.
 
 use std::time::{Duration, Instant};
 
@@ -36,4 +36,14 @@ fn whoever_watches_is_told_of_an_outage_and_follows_a_server_that_lost_its_data(
     holder.release().silently(0);
     watch.signal(Signal::INT);
     watch.finish();
+}
+
+#[test]
+fn a_lease_without_a_process_is_refused() {
+    if absent() {
+        return;
+    }
+    let endpoint = format!("{}/detached", zookeeper::endpoint());
+    let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
+    env.finish(&mut env.verb("acquire", ["--detach", "--name", "x"])).failed(64, &["--for-pid"]);
 }

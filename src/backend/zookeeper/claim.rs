@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 
 use super::renew::renew;
 use super::shared::Shared;
+use super::success;
 use super::wire::{Call, ended};
-use super::{expiry, success};
 use crate::backend::Claim;
 use crate::lock::{ClaimState, Moment, Result};
 
@@ -90,12 +90,6 @@ impl Claim for ZkClaim {
         let mut proofs = shared.proofs();
         proofs.kept();
         Ok(proofs.counts_from())
-    }
-
-    async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
-        let shared = &self.0;
-        let Some(client) = shared.client() else { return Ok(Some(Moment::NEVER)) };
-        self.call("let the lease end", deadline).run(expiry::expire_if_due(shared, &client, ttl)).await
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

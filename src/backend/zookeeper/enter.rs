@@ -20,7 +20,7 @@ use crate::backend::foreign;
 use crate::backend::mixing::{Use, mismatch};
 use crate::backend::options::ZkLayout;
 use crate::backend::record::Record;
-use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request, Verb};
+use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
 
 /// How often a folder may vanish under a claim that enters it.
 const VANISHING: usize = 20;
@@ -69,10 +69,7 @@ pub(super) async fn enter(
 ) -> FaultResult<Arc<Shared>> {
     let grants = Grants::of(client.session_id().0);
     let sites = sites(ensemble, request)?;
-    // The session of a lease of nobody's process is kept for as long as that lasts, which has nothing to do with its time-out.
-    let is_nobodys = request.holder.verb == Verb::Detach;
-    let ttl = if is_nobodys { request.ttl } else { client.session_timeout() };
-    let record = Record::of(request, ttl);
+    let record = Record::of(request, client.session_timeout());
     let semaphore = matches!(request.mode, Mode::Slots(_)) && ensemble.joins_semaphores();
     let note = Note { semaphore, ..Note::new(record) }.to_bytes();
     let slots = matches!(request.mode, Mode::Slots(_));

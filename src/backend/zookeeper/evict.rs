@@ -182,30 +182,6 @@ pub(super) async fn publish(
     amend(client, &target.seen.record_path(), |note| note.record.holder.label.clone_from(&label)).await
 }
 
-/// As [`crate::backend::Backend::renew`]: counted in the record of the claim's first name, as that is removed only unchanged
-/// ([`super::expiry`]). A claim that was asked to leave is about to.
-pub(super) async fn renew(
-    ensemble: &Ensemble,
-    client: &Client,
-    name: &LockName,
-    id: ClaimId,
-) -> FaultResult<bool> {
-    let targets = find_all(ensemble, client, name, id).await?;
-    let Some(note) = targets.first().and_then(|target| target.seen.note.as_ref()) else { return Ok(false) };
-    let names = note.record.names(name);
-    if targets.len() < names.len() || targets.iter().any(|target| target.waits.is_some()) {
-        return Ok(false);
-    }
-    let first = names.first().and_then(|first| ensemble.paths.queue(first).ok());
-    let Some(target) = targets.iter().find(|target| Some(&target.seen.folder) == first.as_ref()) else {
-        return Ok(false);
-    };
-    if target.seen.note.as_ref().is_none_or(|note| note.asked_by.is_some()) {
-        return Ok(false);
-    }
-    amend(client, &target.seen.record_path(), |note| note.renewals += 1).await
-}
-
 /// Commits `step`; whether it was done, and not refused because a node has gone or has changed.
 async fn is_done(mut step: MultiWriter<'_>) -> FaultResult<bool> {
     match step.commit().await {

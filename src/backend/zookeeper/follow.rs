@@ -16,7 +16,7 @@ use super::renew::renew;
 use super::shared::{Own, RETRY, Shared};
 use super::slots::{self, Taken};
 use super::wire::{connected, data_of, ended, unto_the_end};
-use super::{evict, expiry, success};
+use super::{evict, success};
 use crate::clock;
 use crate::lock::{ClaimState, Entry, LossReason, queue};
 
@@ -260,11 +260,8 @@ async fn watch_own(shared: &Arc<Shared>, client: &Client, path: &str) {
     loop {
         match unto_the_end(client.get_and_watch_data(path)).await {
             Ok((data, _, watcher)) => {
-                if let Some(note) = Note::parse(&data) {
-                    expiry::saw(shared, path, &note);
-                    if let Some(by) = note.asked_by {
-                        shared.publisher.publish(ClaimState::AskedToLeave { by });
-                    }
+                if let Some(by) = Note::parse(&data).and_then(|note| note.asked_by) {
+                    shared.publisher.publish(ClaimState::AskedToLeave { by });
                 }
                 unto_the_end(watcher.changed()).await;
             }

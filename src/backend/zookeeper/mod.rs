@@ -10,7 +10,6 @@ mod ensemble;
 mod enter;
 mod evict;
 mod examine;
-mod expiry;
 mod fault;
 mod follow;
 mod grants;
@@ -303,19 +302,6 @@ impl Backend for ZkBackend {
         call.run(async {
             let client = self.looking().await?;
             evict::publish(&self.ensemble, &client, name, id, value).await
-        })
-        .await
-    }
-
-    fn needs_keeper(&self) -> bool {
-        true
-    }
-
-    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let call = self.call("renew the claim", Some(name), deadline);
-        call.run(async {
-            let client = self.looking().await?;
-            evict::renew(&self.ensemble, &client, name, id).await
         })
         .await
     }

@@ -26,19 +26,11 @@ pub(super) struct Note {
     /// How long it waited, once it holds after a wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) waited_ms: Option<u64>,
-    /// How often it was renewed by its id, of a lease of nobody's process.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub(super) renewals: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_none(renewals: &u64) -> bool {
-    *renewals == 0
 }
 
 impl Note {
     pub(super) fn new(record: Record) -> Self {
-        Self { record, asked_by: None, slot: None, semaphore: false, waited_ms: None, renewals: 0 }
+        Self { record, asked_by: None, slot: None, semaphore: false, waited_ms: None }
     }
 
     /// Reads a node's data; `None` if no dlock wrote it.

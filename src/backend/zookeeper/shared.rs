@@ -13,7 +13,7 @@ use super::fault::{Fault, NAME, is_ambiguous};
 use super::proofs::Proofs;
 use super::snapshot::slot_path;
 use crate::backend::claim_state::Publisher;
-use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Moment, Request};
+use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Request};
 
 /// Between a request that a connection lost and its repetition.
 pub(super) const RETRY: Duration = Duration::from_millis(20);
@@ -56,34 +56,6 @@ pub(super) struct Memory {
     pub(super) nodes: bool,
 }
 
-/// What the keeper of a lease knows of its renewals.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Lease {
-    /// How many there were.
-    renewals: u64,
-    /// When the last one was seen, or the lease began.
-    from: Moment,
-}
-
-impl Lease {
-    /// One of which `renewals` are known at its beginning.
-    pub(super) fn begin(renewals: u64, now: Moment) -> Self {
-        Self { renewals, from: now }
-    }
-
-    /// Takes over how many there are.
-    pub(super) fn look(&mut self, renewals: u64, now: Moment) {
-        if renewals != self.renewals {
-            *self = Self { renewals, from: now };
-        }
-    }
-
-    /// From when it counts.
-    pub(super) fn counts_from(&self) -> Moment {
-        self.from
-    }
-}
-
 pub(super) struct Shared {
     pub(super) ensemble: Arc<Ensemble>,
     pub(super) request: Request,
@@ -96,8 +68,6 @@ pub(super) struct Shared {
     pub(super) recorded: AtomicBool,
     /// What there is to remember successes in.
     memory: Mutex<Memory>,
-    /// Of nobody's process: when it was renewed last.
-    lease: Mutex<Option<Lease>>,
     pub(super) watcher: StateWatcher,
     client: Mutex<Option<Client>>,
     /// Everything under way that has the session in its hands.
@@ -133,7 +103,6 @@ impl Shared {
             regranted: Notify::new(),
             recorded: AtomicBool::new(false),
             memory: Mutex::default(),
-            lease: Mutex::default(),
             watcher: client.state_watcher(),
             client: Mutex::new(Some(client)),
             tasks: Mutex::new(JoinSet::new()),
@@ -157,17 +126,6 @@ impl Shared {
 
     pub(super) fn set_memory(&self, memory: Memory) {
         *locked(&self.memory) = memory;
-    }
-
-    pub(super) fn lease(&self) -> MutexGuard<'_, Option<Lease>> {
-        locked(&self.lease)
-    }
-
-    /// The path of the record of its first name.
-    pub(super) fn first_record(&self) -> Option<String> {
-        let own = locked(&self.own);
-        let first = own.iter().find(|own| self.request.names.first() == Some(&own.name));
-        first.and_then(|own| own.nodes.first().cloned())
     }
 
     pub(super) fn proofs(&self) -> MutexGuard<'_, Proofs> {
@@ -226,24 +184,5 @@ impl Shared {
 
     pub(super) fn lose(&self, reason: LossReason) {
         self.end(ClaimState::Lost(reason));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64) -> Moment {
-        Moment::from_nanos(1_000_000_000 * seconds)
-    }
-
-    #[test]
-    fn a_lease_counts_from_when_its_last_renewal_is_seen() {
-        let mut lease = Lease::begin(2, at(100));
-        lease.look(2, at(105));
-        assert_eq!(lease.from, at(100));
-        lease.look(3, at(110));
-        lease.look(3, at(115));
-        assert_eq!(lease.from, at(110));
     }
 }
