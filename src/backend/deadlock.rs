@@ -199,7 +199,6 @@ mod tests {
             holder,
             ancestors: Vec::new(),
             supersede: false,
-            again: false,
         }
     }
 

@@ -28,9 +28,6 @@ pub struct Record {
     /// Whether it makes way for a newer claim that says so too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub supersede: bool,
-    /// Whether its run was in the queue before.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub again: bool,
 }
 
 impl Record {
@@ -45,7 +42,6 @@ impl Record {
             ancestors: request.ancestors.iter().map(ToString::to_string).collect(),
             names: names.iter().map(ToString::to_string).collect(),
             supersede: request.supersede,
-            again: request.again,
         }
     }
 
@@ -91,8 +87,6 @@ impl Record {
             command: Some(self.holder.command.clone()),
             label: self.holder.label.clone(),
             replace: self.holder.replace,
-            supersede: self.supersede,
-            again: self.again,
             ttl: Some(Duration::from_millis(self.ttl_ms)),
             verb: self.holder.verb,
             ..Entry::default()
@@ -148,13 +142,12 @@ mod tests {
             },
             ancestors: vec![ClaimId::from_bytes([1; 16])],
             supersede: true,
-            again: true,
         };
         let record = Record::of(&request, request.ttl);
         assert_eq!(Record::parse(record.to_text().as_bytes()), Some(record.clone()));
         assert_eq!((record.id(), record.mode()), (Some(request.id), Some(Mode::Shared)));
         let entry = record.entry();
-        assert_eq!((entry.verb, entry.supersede, entry.again), (Verb::Acquire, true, true));
+        assert_eq!((entry.verb, record.supersede), (Verb::Acquire, true));
         assert_eq!(
             (record.ancestors(), record.names(&name)),
             (request.ancestors.clone(), vec![name.clone()])

@@ -9,7 +9,7 @@ use super::settings::RunSettings;
 use super::unreached;
 use crate::backend::service::Address;
 use crate::hold::{CutShort, Ended, Verdict};
-use crate::lock::{Entry, Error, ErrorKind, LossReason};
+use crate::lock::{Entry, Error, ErrorKind, Holder, LossReason};
 use crate::output::message::names;
 use crate::output::report::{self, Report};
 use crate::output::{Message, Party, sanitise};
@@ -97,24 +97,9 @@ impl Ending {
             Verdict::Superseded(by) => {
                 busy(report::Outcome::Superseded, Message::Superseded { lock, by: by.into() })
             }
-            Verdict::Broken { by, ran } if settings.replace && by.replace => {
-                let by = by.into();
-                if *ran {
-                    let message = Message::Replaced { lock, by };
-                    Self::code(ExitCode::Lost, report::Outcome::Replaced, message)
-                } else {
-                    // It had its turn and has not begun: a waiter still, as far as anybody could see.
-                    busy(report::Outcome::Superseded, Message::Superseded { lock, by })
-                }
-            }
-            Verdict::Broken { by, ran: false } => {
-                busy(report::Outcome::Broken, Message::Broken { lock, by: by.into(), command_ran: false })
-            }
-            Verdict::Broken { by, ran: true } => Self::code(
-                ExitCode::Lost,
-                report::Outcome::Broken,
-                Message::Broken { lock, by: by.into(), command_ran: true },
-            ),
+            Verdict::PlaceLost(Some(reason)) => Self::place_lost(settings, &reason.to_string()),
+            Verdict::PlaceLost(None) => Self::place_lost(settings, "suspended"),
+            Verdict::Broken { by, ran } => Self::broken(settings, lock, by, *ran),
             Verdict::Lost { reason, tree } => Self::lost(lock, reason, *tree),
             Verdict::MaxRun => Self::code(
                 ExitCode::MaxRun,
@@ -142,6 +127,30 @@ impl Ending {
                 Self::silent(Outcome::Exited(0), report::Outcome::Error)
             }
         }
+    }
+
+    /// A waiter with `--supersede` or `--replace` that would have to enter again, for this reason.
+    pub(super) fn place_lost(settings: &RunSettings, reason: &str) -> Self {
+        let (lock, reason) = (names(&settings.names), sanitise::text(reason));
+        Self {
+            outcome: Outcome::Exited(settings.busy_exit_code),
+            reported: report::Outcome::Busy,
+            message: Some(Message::PlaceLost { lock, reason }),
+        }
+    }
+
+    /// A claim that `by` broke or replaced; `ran` is whether the command had started.
+    fn broken(settings: &RunSettings, lock: String, by: &Holder, ran: bool) -> Self {
+        let replaced = settings.replace && by.replace;
+        let by = Party::from(by);
+        let (reported, message) = match (replaced, ran) {
+            (true, true) => (report::Outcome::Replaced, Message::Replaced { lock, by }),
+            // It had its turn and has not begun: a waiter still, as far as others could see.
+            (true, false) => (report::Outcome::Superseded, Message::Superseded { lock, by }),
+            (false, _) => (report::Outcome::Broken, Message::Broken { lock, by, command_ran: ran }),
+        };
+        let code = if ran { ExitCode::Lost.number() } else { settings.busy_exit_code };
+        Self { outcome: Outcome::Exited(code), reported, message: Some(message) }
     }
 
     fn ran(lock: String, outcome: Outcome, why: Option<&CutShort>) -> Self {

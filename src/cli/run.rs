@@ -31,6 +31,8 @@ use crate::supervise::{inherited, sys};
 
 /// How long it may take to clean up after a keeper that died.
 const CLEANING: Duration = Duration::from_secs(2);
+/// Why a keeper that waited was given up.
+const WAITER_STOPPED: &str = "the process of dlock that waited was stopped";
 
 /// What both processes know.
 pub(super) struct Run<'a> {
@@ -98,6 +100,7 @@ impl<'a> Run<'a> {
             grace: settings.grace,
             max_run: settings.max_run,
             hold_at_least: settings.hold_at_least,
+            supersede: settings.supersede || settings.replace,
             whole_tree: settings.whole_tree,
         };
         Ok(Self {
@@ -131,6 +134,11 @@ impl<'a> Run<'a> {
                 }
                 FrontEnd::KeeperFailed(failure) if self.may_wait_again(&failure) => {
                     front.clean_up(CLEANING, |id| self.evict(id));
+                    if self.plan.supersede {
+                        self.discard_files_of(failure.pid);
+                        let ending = Ending::place_lost(self.settings, WAITER_STOPPED);
+                        return Ok(self.conclude(&ending, None, false));
+                    }
                     // The new keeper says so: this process is to fork again, and may have no thread that writes.
                     replaced = true;
                 }
@@ -189,7 +197,7 @@ impl<'a> Run<'a> {
     fn keep(&self, setup: KeeperSetup<'_>, replaces_another: bool) {
         if replaces_another {
             let lock = names(&self.settings.names);
-            let reason = "the process of dlock that waited was stopped".into();
+            let reason = WAITER_STOPPED.into();
             self.printer.print(&Message::Rejoined { lock, reason });
         }
         let backend = self.address.open();
@@ -261,7 +269,6 @@ impl<'a> Run<'a> {
             names: settings.names.clone(),
             mode: settings.mode,
             holder: self.holder(keeper.start.front_pid),
-            supersede: settings.supersede,
             replace: settings.replace,
             once_per: settings.once_per,
             no_nest: settings.no_nest,

@@ -66,7 +66,7 @@ impl Driver<'_> {
 
     fn enter_again(&mut self, reason: LossReason) {
         (self.following.claim, self.following.seen) = (None, None);
-        self.precedence.forget();
+        self.replacing.stop();
         (self.renewal.lease, self.renewal.under_way) = (None, None);
         self.entry.enter_again(&self.context, reason);
     }
@@ -199,7 +199,7 @@ impl Driver<'_> {
     async fn leave(&mut self, succeeded: bool) {
         // Nobody drives from here on what is under way, and it may have the only connection.
         (self.renewal.under_way, self.expiry.under_way, self.health.examining) = (None, None, None);
-        self.precedence.forget();
+        self.replacing.stop();
         let asked = self.entry.entering.is_some();
         self.entry.give_up();
         let context = &mut self.context;

@@ -14,9 +14,9 @@ use super::job::{Ended, Job, Progress};
 use super::launch::Launch;
 use super::machine::Machine;
 use super::marks::Marks;
-use super::precedence::Precedence;
 use super::process::Process;
 use super::renewal::Renewal;
+use super::replacing::Replacing;
 use super::verdict::Verdict;
 use super::waits::{others_had_their_turn, taken};
 use crate::clock::{Alarm, Clock};
@@ -31,7 +31,7 @@ pub(super) struct Driver<'a> {
     pub(super) following: Following,
     pub(super) renewal: Renewal,
     pub(super) expiry: Expiry,
-    pub(super) precedence: Precedence,
+    pub(super) replacing: Replacing,
     pub(super) health: Health,
     pub(super) marks: Marks,
     pub(super) launch: Launch,
@@ -46,14 +46,13 @@ pub(super) struct Driver<'a> {
 pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -> io::Result<Ended> {
     let adopting = job.adoption.as_ref().map(|adoption| Adopting::of(adoption, keeper)).transpose()?;
     let (clock, machine) = (Clock::Boot, Machine::new(job.plan));
-    let precedence = Precedence::remembered(keeper);
     let mut driver = Driver {
         context: Context { job, keeper, progress, clock, machine, events: VecDeque::new() },
-        entry: Entry::new(job, keeper, precedence.comes_again())?,
+        entry: Entry::new(job)?,
         following: Following::nothing(),
         renewal: Renewal::default(),
         expiry: Expiry::never(),
-        precedence,
+        replacing: Replacing::nothing(),
         health: Health::new(job.plan.started.max(clock.now())),
         marks: Marks::default(),
         launch: Launch::default(),
@@ -142,11 +141,7 @@ impl Driver<'_> {
                     None => self.pass_gate(),
                 },
                 found = taken(&mut self.health.examining) => tell_risks(&mut self.context, found),
-                looked = taken(&mut self.precedence.looking) => {
-                    if let Some(event) = self.looked(looked) {
-                        return event;
-                    }
-                }
+                looked = taken(&mut self.replacing.looking) => self.looked(looked),
                 cleared = taken(&mut self.marks.clearing) => match cleared {
                     Ok(()) => return Event::MarksGone,
                     Err(_) => self.marks.await_later(clock),
@@ -169,7 +164,7 @@ impl Driver<'_> {
     fn begin_what_is_due(&mut self) -> Moment {
         let renew_at = self.renewal.begin_if_due(self.context.now());
         self.marks.await_if_needed(&mut self.context);
-        let look_at = self.precedence.look_when_due(&self.context, &self.entry.request);
+        let look_at = self.replacing.begin_if_due(&self.context, &self.entry.request);
         let others = [
             self.expiry.begin_if_due(&self.context, self.following.claim.as_ref()),
             look_at,

@@ -10,7 +10,6 @@ use super::job::Job;
 use super::nested::{self, Entered};
 use crate::backend::Backend;
 use crate::lock::{ClaimId, Grant, Granted, LockName, LossReason, Moment, Request, Result};
-use crate::supervise::keeper::Keeper;
 use crate::supervise::mark::MarkBoard;
 use crate::supervise::sys;
 
@@ -46,21 +45,20 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// That of a run which, if it comes `again`, was in the queue before.
+    /// The request of `job`, not sent yet.
     ///
     /// Errors: the system has no randomness to make a claim id from.
-    pub(super) fn new(job: &Job, keeper: &Keeper<'_>, again: bool) -> io::Result<Self> {
+    pub(super) fn new(job: &Job) -> io::Result<Self> {
         let outer = job.adoption.as_ref().map_or_else(environment::held, |adoption| adoption.outer.clone());
         let ancestors = nested::ancestors(&outer, &job.backend.identity());
         let request = Request {
             names: job.names.clone(),
-            id: new_id(keeper)?,
+            id: new_id()?,
             mode: job.mode,
             ttl: job.plan.ttl,
             holder: job.holder.clone(),
             ancestors,
-            supersede: job.supersede || job.replace,
-            again,
+            supersede: job.plan.supersede,
         };
         Ok(Self {
             outer,
@@ -102,8 +100,7 @@ impl Entry {
     pub(super) fn enter_again(&mut self, context: &Context<'_>, lost: LossReason) {
         self.lost = Some(lost);
         self.looking = None;
-        self.request.id = new_id(context.keeper).unwrap_or(self.request.id);
-        self.request.again = true;
+        self.request.id = new_id().unwrap_or(self.request.id);
         self.enter(context);
     }
 
@@ -182,8 +179,7 @@ async fn recent_success(
     Some(oldest)
 }
 
-/// A claim id that nobody else has, of this run.
-fn new_id(keeper: &Keeper<'_>) -> io::Result<ClaimId> {
-    let id = ClaimId::from_bytes(sys::random()?);
-    Ok(id.of_run(keeper.run(id.run())))
+/// A claim id that no other claim has.
+fn new_id() -> io::Result<ClaimId> {
+    Ok(ClaimId::from_bytes(sys::random()?))
 }

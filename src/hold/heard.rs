@@ -9,9 +9,8 @@ use super::event::{Event, Phase};
 use super::health::tell_ttl;
 use super::job::Notice;
 use super::nested::Entered;
-use super::precedence::Looked;
 use crate::lease::RenewalResult;
-use crate::lock::{ClaimState, Error, Moment, Result, Verb};
+use crate::lock::{ClaimId, ClaimState, Error, Moment, Result, Verb};
 use crate::supervise::caller::{FromCaller, Heard};
 
 /// Between two attempts to read how a claim stands.
@@ -39,7 +38,6 @@ impl Driver<'_> {
                     self.renewal.keep(context, &claim, self.entry.since);
                 }
                 self.following.claim = Some(claim);
-                self.precedence.entered(context);
                 Event::Entered
             }
             Err(error) => {
@@ -79,7 +77,7 @@ impl Driver<'_> {
             }
             (ClaimState::Waiting { ahead, holder }, _) => {
                 context.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
-                self.precedence.waits(context, &self.entry.request, holder.as_deref());
+                self.replacing.waits(context);
                 self.rehearse();
             }
             _ => {}
@@ -111,7 +109,6 @@ impl Driver<'_> {
         match news {
             RenewalResult::Renewed(window) => {
                 self.health.renewed();
-                self.precedence.look_again(&self.context, &self.entry.request);
                 Some(Event::Renewed(window))
             }
             RenewalResult::Doubtful(error) => {
@@ -121,14 +118,10 @@ impl Driver<'_> {
         }
     }
 
-    /// Takes what a look at the queues for those that say so came to.
-    pub(super) fn looked(&mut self, looked: Result<Looked>) -> Option<Event> {
-        match self.precedence.looked(&self.context, &self.entry.request, looked) {
-            Ok(newer) => newer.map(|by| Event::State(ClaimState::Superseded { by })),
-            Err(error) => {
-                self.tell_doubt(&error);
-                None
-            }
+    /// Takes what a look at the holders to replace came to.
+    pub(super) fn looked(&mut self, looked: Result<Vec<ClaimId>>) {
+        if let Err(error) = self.replacing.conclude(&self.context, looked) {
+            self.tell_doubt(&error);
         }
     }
 

@@ -24,8 +24,6 @@ pub struct Job {
     pub mode: Mode,
     /// Who holds.
     pub holder: Holder,
-    /// Whether to take the place of older waiters that also said so.
-    pub supersede: bool,
     /// Whether to have a holder make way that also said so.
     pub replace: bool,
     /// Do not run if a run that acquired within so long succeeded.

@@ -20,9 +20,9 @@ pub mod machine;
 mod marks;
 pub mod nested;
 pub mod plan;
-mod precedence;
 mod process;
 mod renewal;
+mod replacing;
 pub mod verdict;
 mod waits;
 

@@ -36,6 +36,9 @@ pub struct Plan {
     pub max_run: Option<Duration>,
     /// How long to hold at least.
     pub hold_at_least: Duration,
+    /// Whether only the newest waiter of those that set this stays. A run that set it enters once: nobody could tell whether it
+    /// or another is newer if it entered again.
+    pub supersede: bool,
     /// Whether the hold ends only with the last descendant.
     pub whole_tree: bool,
 }

@@ -20,6 +20,8 @@ pub enum Verdict {
     WaitOver(Option<Box<Entry>>),
     /// A newer claim took this waiter's place.
     Superseded(Holder),
+    /// This waiter superseded older ones and has lost its own place, for this reason or by being suspended.
+    PlaceLost(Option<LossReason>),
     /// The lease was lost; the command, if it ran, was ended, as far as `tree` says.
     Lost {
         /// Why.

@@ -23,19 +23,6 @@ impl ClaimId {
     pub const fn from_number(number: u128) -> Self {
         Self(number.to_be_bytes())
     }
-
-    /// The half that the claims of one run have in common.
-    pub const fn run(self) -> u64 {
-        let [_, _, _, _, _, _, _, _, run @ ..] = self.0;
-        u64::from_be_bytes(run)
-    }
-
-    /// The same with this half.
-    #[must_use]
-    pub fn of_run(mut self, run: u64) -> Self {
-        self.0[8..].copy_from_slice(&run.to_be_bytes());
-        self
-    }
 }
 
 impl fmt::Display for ClaimId {
@@ -82,14 +69,6 @@ mod tests {
         fn ids_round_trip(bytes in any::<[u8; 16]>()) {
             let id = ClaimId::from_bytes(bytes);
             prop_assert_eq!(id.to_string().parse(), Ok(id));
-        }
-
-        #[test]
-        fn one_half_is_the_runs_and_the_other_its_own(one in any::<[u8; 16]>(), two in any::<[u8; 16]>()) {
-            let (one, two) = (ClaimId::from_bytes(one), ClaimId::from_bytes(two));
-            let again = two.of_run(one.run());
-            prop_assert_eq!(again.run(), one.run());
-            prop_assert_eq!(again.of_run(two.run()), two);
         }
     }
 

@@ -22,14 +22,4 @@ pub struct Request {
     pub ancestors: Vec<ClaimId>,
     /// Whether this claim takes the place of older waiters that also said so, and a newer one that of this.
     pub supersede: bool,
-    /// Whether it stands for one that was in the queue before: that is older than whoever came meanwhile, so it takes
-    /// nobody's place.
-    pub again: bool,
-}
-
-impl Request {
-    /// Whether it takes the place of older waiters that said [`Request::supersede`].
-    pub fn takes_places(&self) -> bool {
-        self.supersede && !self.again
-    }
 }

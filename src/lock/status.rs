@@ -6,7 +6,6 @@ use super::{ClaimId, FencingToken, Holder, LockName, Mode, Verb};
 
 /// One entry of a queue as seen from outside; `None` for what is not known.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub struct Entry {
     /// The claim; of an entry that a foreign client made, what names it at the service, hashed.
     pub claim: Option<ClaimId>,
@@ -38,10 +37,6 @@ pub struct Entry {
     pub foreign: bool,
     /// Whether it makes way for a newer claim that says so too ([`super::Holder::replace`]).
     pub replace: bool,
-    /// Whether as a waiter it leaves for a newer claim that says so too ([`super::Request::supersede`]).
-    pub supersede: bool,
-    /// Whether its run was in the queue before ([`super::Request::again`]), so that its place says nothing of when that came.
-    pub again: bool,
     /// By which subcommand of dlock it was made.
     pub verb: Verb,
 }

@@ -98,6 +98,10 @@ pub enum Message {
         lock: String,
         by: Party,
     },
+    PlaceLost {
+        lock: String,
+        reason: String,
+    },
     WouldDeadlock {
         lock: String,
         reason: String,
@@ -277,7 +281,10 @@ impl Message {
             | Self::CannotEnd { .. }
             | Self::KeeperDied { .. }
             | Self::KeeperStopped { .. } => Level::Error,
-            Self::Busy { .. } | Self::WaitRanOut { .. } | Self::Superseded { .. } => Level::Busy,
+            Self::Busy { .. }
+            | Self::WaitRanOut { .. }
+            | Self::Superseded { .. }
+            | Self::PlaceLost { .. } => Level::Busy,
             Self::Warned { .. }
             | Self::NotReached { .. }
             | Self::Rejoined { .. }

@@ -116,6 +116,12 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "left the queue for deploy: superseded by ci@host7 pid 4121 (./deploy.sh)",
         ),
         (
+            M::PlaceLost { lock: lock(), reason: why() },
+            Level::Busy,
+            "lost the place in the queue for deploy (reason); with --supersede or --replace dlock does not rejoin, since a newer run \
+             may have come",
+        ),
+        (
             M::WouldDeadlock { lock: lock(), reason: why() },
             Level::Error,
             "waiting for deploy would never end: reason",

@@ -25,6 +25,7 @@ impl fmt::Display for Message {
             | Self::Busy { .. }
             | Self::WaitRanOut { .. }
             | Self::Superseded { .. }
+            | Self::PlaceLost { .. }
             | Self::WouldDeadlock { .. }
             | Self::StandsAgain { .. }
             | Self::Skipped { .. }
@@ -118,6 +119,11 @@ impl Message {
                 held_by(f, ": ", holder.as_ref())
             }
             Self::Superseded { lock, by } => write!(f, "left the queue for {lock}: superseded by {by}"),
+            Self::PlaceLost { lock, reason } => write!(
+                f,
+                "lost the place in the queue for {lock} ({reason}); with --supersede or --replace dlock does not rejoin, since \
+                 a newer run may have come"
+            ),
             Self::WouldDeadlock { lock, reason } => write!(f, "waiting for {lock} would never end: {reason}"),
             Self::StandsAgain { lock, held, pause } => {
                 if let Some(held) = held {

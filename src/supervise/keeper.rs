@@ -133,21 +133,6 @@ impl<'a> Keeper<'a> {
         self.shared.would_abandon(number);
     }
 
-    /// Keeps a number for the keepers that come after this one.
-    pub fn remember(&self, number: u128) {
-        self.shared.remember(number);
-    }
-
-    /// What a keeper, be it one before this, last said so.
-    pub fn remembered(&self) -> Option<u128> {
-        self.shared.remembered()
-    }
-
-    /// The number of this run, as [`Shared::run`] has it.
-    pub fn run(&self, number: u64) -> u64 {
-        self.shared.run(number)
-    }
-
     /// What ends the command's tree.
     pub fn ender(&self) -> RefMut<'_, Ender> {
         self.ender.borrow_mut()

@@ -1,5 +1,5 @@
 //! What front and keeper share in memory: the guard instant, the gate before the command, whether it was executed,
-//! how it ended, what a keeper that dies would leave behind, and what the next one is to know.
+//! how it ended, and what a keeper that dies would leave behind.
 //!
 //! The gate decides, in one atomic step, whether the command starts or an ending signal came first, so that the
 //! keeper need not ask a front that is there anyway.
@@ -39,8 +39,6 @@ pub struct Shared {
     gate: &'static AtomicU64,
     outcome: &'static AtomicU64,
     abandoned: [&'static AtomicU64; 2],
-    memory: [&'static AtomicU64; 2],
-    run: &'static AtomicU64,
     command: &'static AtomicU64,
     stopping: &'static AtomicU64,
     stops: &'static AtomicU64,
@@ -49,13 +47,11 @@ pub struct Shared {
 impl Shared {
     /// Fresh words: no guard instant, the gate open.
     pub fn new() -> io::Result<Self> {
-        let [guard, guard_step, gate, outcome, high, low, upper, lower, run, command, stopping, stops] =
-            sys::shared_words()?;
-        let (abandoned, memory) = ([high, low], [upper, lower]);
-        Ok(Self { guard, guard_step, gate, outcome, abandoned, memory, run, command, stopping, stops })
+        let [guard, guard_step, gate, outcome, high, low, command, stopping, stops] = sys::shared_words()?;
+        Ok(Self { guard, guard_step, gate, outcome, abandoned: [high, low], command, stopping, stops })
     }
 
-    /// As fresh but for [`Shared::remembered`] and [`Shared::run`], for another keeper; the old one must be gone.
+    /// As fresh, for another keeper; the old one must be gone.
     pub fn reset(&self) {
         self.guard.store(0, Ordering::SeqCst);
         self.guard_step.store(0, Ordering::SeqCst);
@@ -129,36 +125,16 @@ impl Shared {
 
     /// Says by what number the keeper is known where it leaves something that outlives it; 0 for nothing.
     pub fn would_abandon(&self, number: u128) {
-        store(self.abandoned, number);
+        let [high, low] = self.abandoned;
+        // A keeper that dies between the two words leaves a number that no claim has.
+        high.store(u64::try_from(number >> 64).unwrap_or(0), Ordering::SeqCst);
+        low.store(u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0), Ordering::SeqCst);
     }
 
     /// What the keeper last said so.
     pub fn abandoned(&self) -> Option<u128> {
-        load(self.abandoned)
-    }
-
-    /// Keeps a number for the keepers that come after this one; 0 for none.
-    pub fn remember(&self, number: u128) {
-        store(self.memory, number);
-    }
-
-    /// What a keeper, be it one before this, last said so.
-    pub fn remembered(&self) -> Option<u128> {
-        load(self.memory)
-    }
-
-    /// The number of this run: `number`, unless a keeper, be it one before, has already given it one.
-    pub fn run(&self, number: u64) -> u64 {
-        match self.run.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => number,
-            Err(given) => given,
-        }
-    }
-
-    /// Forgets what the keepers have remembered: what comes is another run.
-    pub fn forget(&self) {
-        self.remember(0);
-        self.run.store(0, Ordering::SeqCst);
+        let [high, low] = self.abandoned.map(|word| u128::from(word.load(Ordering::SeqCst)));
+        Some(high << 64 | low).filter(|number| *number != 0)
     }
 
     /// When the front ends the command, unless the keeper moves this on.
@@ -229,17 +205,6 @@ impl Shared {
     }
 }
 
-/// Stores a number that is not 0, or 0 for none. A keeper that dies between the two words leaves one that nobody has.
-fn store([high, low]: [&AtomicU64; 2], number: u128) {
-    high.store(u64::try_from(number >> 64).unwrap_or(0), Ordering::SeqCst);
-    low.store(u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0), Ordering::SeqCst);
-}
-
-fn load(words: [&AtomicU64; 2]) -> Option<u128> {
-    let [high, low] = words.map(|word| u128::from(word.load(Ordering::SeqCst)));
-    Some(high << 64 | low).filter(|number| *number != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,12 +223,8 @@ mod tests {
         assert_eq!(shared.abandoned(), None);
         shared.would_abandon(7 << 64 | 9);
         assert_eq!(shared.abandoned(), Some(7 << 64 | 9));
-        shared.remember(5 << 64);
-        assert_eq!((shared.run(3), shared.run(4)), (3, 3));
         shared.reset();
-        assert_eq!((shared.abandoned(), shared.remembered(), shared.run(4)), (None, Some(5 << 64), 3));
-        shared.forget();
-        assert_eq!((shared.remembered(), shared.run(4)), (None, 4));
+        assert_eq!(shared.abandoned(), None);
     }
 
     #[test]

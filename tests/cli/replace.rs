@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::process::is_stopped;
 use crate::support::running::CROWD;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true, until_within};
@@ -176,104 +175,21 @@ fn of_many_at_once_one_remains() {
     env.assert_free("x");
 }
 
-/// One that waits for x with `option` and is suspended: it has left the queue.
-fn suspended(env: &TestEnv, option: &str) -> Running {
-    let waiter = env.start(&mut env.run(["-v", option, "--name", "x", "--", "touch", "ran"]));
-    // By then it knows who holds.
-    until_true("a wait", || waiter.err_so_far().contains("waiting for x"));
-    waiter.signal(Signal::TSTP);
-    until_true("a stopped wait", || is_stopped(waiter.pid()));
-    assert_eq!(env.waiters("x"), 0);
-    waiter
-}
-
-fn assert_superseded(older: Running, newer: &Running) {
-    let ended = older.finish();
-    let last = ended.err.lines().last().unwrap_or_default();
-    let by = format!("pid {} ", newer.pid());
-    assert!(last.contains("superseded by") && last.contains(&by), "{}", ended.err);
-    assert_eq!(ended.code(), Some(75));
-}
-
 #[test]
-fn a_suspended_waiter_that_comes_back_leaves_to_a_newer_one_that_waits() {
+fn suspended_waiter_exits_75() {
     for option in ["--supersede", "--replace"] {
         let env = TestEnv::new();
         let holder = env.held(&["--name", "x"]);
-        let older = suspended(&env, option);
-        let mut newer = env.hold(&["-q", option, "--name", "x"]);
+        let waiter =
+            env.start(&mut env.run(["-v", option, "--name", "x", "--report", "r", "--", "touch", "ran"]));
         env.await_waiters("x", 1);
-        older.signal(Signal::CONT);
-        assert_superseded(older, &newer.running);
+        waiter.signal(Signal::TSTP);
+        waiter.finish().lost_its_place("x", "(suspended)");
+        assert_eq!(env.waiters("x"), 0);
+        assert!(env.read("r").contains(r#""outcome":"busy""#), "{}", env.read("r"));
         holder.release().silently(0);
-        newer.await_start();
-        newer.release().silently(0);
         assert!(!env.exists("ran"));
         env.assert_free("x");
+        env.await_no_process();
     }
-}
-
-#[test]
-fn a_suspended_waiter_that_comes_back_leaves_to_a_newer_one_that_holds() {
-    for option in ["--supersede", "--replace"] {
-        let env = TestEnv::new();
-        let holder = env.held(&["--name", "x"]);
-        let older = suspended(&env, option);
-        holder.release().silently(0);
-        let newer = env.held(&["-q", option, "--name", "x"]);
-        older.signal(Signal::CONT);
-        assert_superseded(older, &newer.running);
-        newer.release().silently(0);
-        assert!(!env.exists("ran"));
-        env.assert_free("x");
-    }
-}
-
-#[test]
-fn a_suspended_waiter_that_comes_back_waits_for_the_older_holder_that_it_waited_for() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--supersede", "--name", "x"]);
-    let waiter = suspended(&env, "--supersede");
-    waiter.signal(Signal::CONT);
-    env.await_waiters("x", 1);
-    holder.release().silently(0);
-    assert_eq!(waiter.finish().code(), Some(0));
-    assert!(env.exists("ran"));
-    env.assert_free("x");
-}
-
-#[test]
-fn a_suspended_waiter_that_comes_back_waits_for_all_the_older_holders() {
-    for option in ["--supersede", "--replace"] {
-        let env = TestEnv::new();
-        let holders = [0, 1].map(|_| env.held(&["--shared", "--supersede", "--name", "x"]));
-        let waiter = suspended(&env, option);
-        waiter.signal(Signal::CONT);
-        env.await_waiters("x", 1);
-        for holder in holders {
-            holder.release().silently(0);
-        }
-        let ended = waiter.finish();
-        assert_eq!(ended.code(), Some(0), "{option}: {}", ended.err);
-        assert!(env.exists("ran"));
-        env.assert_free("x");
-    }
-}
-
-#[test]
-fn of_two_suspended_waiters_that_come_back_neither_leaves_to_the_other() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let older = suspended(&env, "--supersede");
-    let newer = suspended(&env, "--supersede");
-    for (waiting, waiter) in [&older, &newer].into_iter().enumerate() {
-        waiter.signal(Signal::CONT);
-        env.await_waiters("x", waiting + 1);
-    }
-    holder.release().silently(0);
-    for waiter in [older, newer] {
-        let ended = waiter.finish();
-        assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    }
-    env.assert_free("x");
 }

@@ -84,7 +84,6 @@ impl Bench {
             holder: self.holder(),
             ancestors: Vec::new(),
             supersede: false,
-            again: false,
         }
     }
 

@@ -1,6 +1,6 @@
 //! C02: order of arrival, withdrawing, superseding, deadlocks.
 
-use dlock::lock::{ClaimState, ErrorKind, LockStatus, Mode, Request, queue};
+use dlock::lock::{ClaimState, ErrorKind, Mode, Request, queue};
 
 use crate::bench::{Bench, Member, slots};
 use crate::cases::cases;
@@ -15,7 +15,6 @@ cases![
     c02_withdrawing_the_first_waiter_lets_readers_through[],
     c02_supersede_removes_older_waiters_that_said_so[],
     c02_supersede_spares_holders_and_others[],
-    c02_who_comes_again_supersedes_nobody_and_leaves_to_a_newer_one[],
     c02_deadlock_exclusive_under_own_shared_hold[],
     c02_deadlock_one_slot_under_itself[],
     c02_deadlock_refuses_the_later_of_two[],
@@ -167,33 +166,6 @@ async fn c02_supersede_spares_holders_and_others(b: Bench) {
     other.waits().await;
     holder.still_holds().await;
     assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![other.id(), new.id()]));
-}
-
-async fn c02_who_comes_again_supersedes_nobody_and_leaves_to_a_newer_one(b: Bench) {
-    let lock = b.name("a");
-    let holder = b.hold(b.ask(&lock)).await;
-    let again = || Request { again: true, ..newest(b.ask(&lock)) };
-    let other = b.enter(newest(b.ask(&lock))).await;
-    // Where a service can tell, it leaves at once.
-    let back = b.enter(again()).await;
-    other.waits().await;
-    other.leave().await;
-    back.leave().await;
-    let back = b.enter(again()).await;
-    back.waits().await;
-    let shown = |line: &LockStatus| -> Vec<(bool, bool)> {
-        line.waiters.iter().map(|waiter| (waiter.supersede, waiter.again)).collect()
-    };
-    assert_eq!(shown(&b.line(&lock).await), [(true, true)], "that it says so and comes again is shown");
-    let newer = b.enter(newest(b.ask(&lock))).await;
-    let by = back.until(b.soon(), |state| match state {
-        ClaimState::Superseded { by } => Some(by.clone()),
-        _ => None,
-    });
-    assert_eq!(by.await.as_ref(), Some(&newer.request.holder), "says who came after it");
-    newer.waits().await;
-    assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![newer.id()]));
-    assert_eq!(shown(&b.line(&lock).await), [(true, false)], "that one comes for the first time");
 }
 
 fn inside(outer: &Member, request: Request) -> Request {

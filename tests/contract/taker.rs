@@ -103,7 +103,6 @@ async fn take(subject: &str) {
             holder: Holder { host: "taker".into(), pid: std::process::id(), ..Holder::default() },
             ancestors: Vec::new(),
             supersede: false,
-            again: false,
         };
         let deadline = Clock::Boot.now() + Duration::from_secs(60);
         let claim = client.enter(&request, deadline).await.expect("enters");

@@ -276,7 +276,6 @@ fn a_claim_from_before_a_restart_touches_nobody_after_it() {
         holder: Holder::default(),
         ancestors: Vec::new(),
         supersede: false,
-        again: false,
     };
     let version = || memcached::value(server.port(), "x").expect("an item").1;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

@@ -75,6 +75,20 @@ fn a_waiter_whose_entry_is_gone_waits_again_at_the_end_and_says_so() {
 }
 
 #[test]
+fn superseding_waiter_exits_75_when_its_entry_is_gone() {
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let waiter = env.start(&mut env.run(["--supersede", "--name", "x", "--ttl", "6s", "--", "touch", "ran"]));
+    env.await_waiters("x", 1);
+    let claim = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
+    site::shared().lose(env.service(), "x", &claim);
+    waiter.finish().lost_its_place("x", "");
+    holder.release().silently(0);
+    assert!(!env.exists("ran"));
+    env.assert_free("x");
+}
+
+#[test]
 fn a_short_freeze_of_the_service_changes_nothing() {
     let site = site::start();
     let env = TestEnv::on(site.part());

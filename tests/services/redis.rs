@@ -299,7 +299,6 @@ fn a_hold_lost_on_one_name_frees_the_others_only_when_it_leaves() {
         holder: Holder::default(),
         ancestors: Vec::new(),
         supersede: false,
-        again: false,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -84,6 +84,21 @@ fn a_stopped_waiter_stands_in_nobodys_way() {
 }
 
 #[test]
+fn stopped_superseding_waiter_exits_75() {
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let words = ["--supersede", "--name", "x", "--ttl", "3s", "--", "touch", "ran"];
+    let stopped = env.start(&mut env.run(words));
+    env.await_waiters("x", 1);
+    process::signal(stopped.keeper(), Signal::STOP);
+    stopped.finish().lost_its_place("x", "was stopped");
+    assert_eq!(env.waiters("x"), 0);
+    holder.release().silently(0);
+    assert!(!env.exists("ran"));
+    env.assert_free("x");
+}
+
+#[test]
 fn a_waiter_whose_front_is_stopped_takes_the_lock_only_with_the_fronts_consent() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);

@@ -114,6 +114,16 @@ impl Finished {
         self.said_one_line(words)
     }
 
+    /// It waited for `name` with `--supersede` or `--replace` and lost its place, for a reason that contains `why`.
+    #[track_caller]
+    pub(crate) fn lost_its_place(self, name: &str, why: &str) -> Self {
+        let last = self.err.lines().last().unwrap_or_default();
+        let told = last.contains(&format!("lost the place in the queue for {name}"))
+            && last.contains("does not rejoin");
+        assert!(self.code() == Some(75) && told && last.contains(why), "{:?}: {}", self.status, self.err);
+        self
+    }
+
     /// Its lease on `name` ran out and its command was ended for that. The front says so if the machine stood still
     /// at the keeper's last moment.
     #[track_caller]

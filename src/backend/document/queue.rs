@@ -203,8 +203,7 @@ impl Document {
             let (name, used) = (LockName::new(self.lock.clone()).ok(), Use::Mode(odd.mode()));
             return Err(Mismatch(mismatch(name.as_ref(), Some(&who), used, request.mode)));
         }
-        let older =
-            |place: &&QueueEntry| request.takes_places() && place.about.supersede && place.held.is_none();
+        let older = |place: &&QueueEntry| request.supersede && place.about.supersede && place.held.is_none();
         let superseded: Vec<ClaimId> = self.claims.iter().filter(older).filter_map(QueueEntry::id).collect();
         self.claims.retain(|place| !older(&place));
         self.claims.push(QueueEntry {

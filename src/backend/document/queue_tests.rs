@@ -19,7 +19,6 @@ fn request(n: u8, mode: Mode) -> Request {
         holder: Holder { host: format!("h{n}"), user: "u".into(), ..Holder::default() },
         ancestors: Vec::new(),
         supersede: false,
-        again: false,
     }
 }
 

@@ -40,7 +40,6 @@ fn request(n: u128, names: &[&str]) -> Request {
         holder: Holder { host: format!("host{n}"), user: "u".into(), ..Holder::default() },
         ancestors: Vec::new(),
         supersede: false,
-        again: false,
     }
 }
 

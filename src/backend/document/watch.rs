@@ -87,7 +87,6 @@ mod tests {
             holder: Holder::default(),
             ancestors: Vec::new(),
             supersede: false,
-            again: false,
         };
         let mut document = Document::empty(&request.names[0], id);
         document.enter(&request, Record::of(&request, request.ttl), 1, 0).expect("enters");

@@ -109,7 +109,7 @@ async fn settle(
         joined.core.conclude().await;
         return Ok(joined);
     }
-    if request.takes_places() && supersede(&joined.core, request, deadline).await? {
+    if request.supersede && supersede(&joined.core, request, deadline).await? {
         joined = stand(joined.core, None, deadline).await?;
     }
     if !request.ancestors.is_empty()

@@ -279,7 +279,6 @@ mod tests {
             holder: Holder::default(),
             ancestors: Vec::new(),
             supersede: false,
-            again: false,
         };
         let stored = Some(Stored::of(&request, ttl));
         let member = Member { key: b"x/1".to_vec(), lease: 1, created: 7, mode, value: None, stored, hold };

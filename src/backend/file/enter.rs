@@ -71,7 +71,7 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
         queues.push(queue);
     }
     let mut victims = Vec::new();
-    if request.takes_places() {
+    if request.supersede {
         for (file, queue) in files.iter().zip(&mut queues) {
             victims.push(take_out_older(file, queue)?);
         }
@@ -253,7 +253,6 @@ fn write(
         names: request.names.iter().filter(|_| several).map(|n| n.as_str().to_owned()).collect(),
         ttl_ms: (request.holder.verb == Verb::Detach)
             .then(|| u64::try_from(request.ttl.as_millis()).unwrap_or(u64::MAX)),
-        again: request.again,
     };
     for (place, queue) in places.iter_mut().zip(queues) {
         if holds {

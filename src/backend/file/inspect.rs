@@ -36,7 +36,6 @@ fn labelled(queue: &Queue, record: &Record, mut holder: Holder) -> Holder {
 pub(super) fn entry(queue: &Queue, record: &Record, ahead: Option<u32>) -> Entry {
     let fixed = &record.fixed;
     let details = queue.image.details(record);
-    let again = details.as_ref().is_some_and(|details| details.again);
     let holder = details.map(|details| labelled(queue, record, details.holder));
     let text = |get: fn(&Holder) -> &String| holder.as_ref().map(get).cloned();
     Entry {
@@ -55,8 +54,6 @@ pub(super) fn entry(queue: &Queue, record: &Record, ahead: Option<u32>) -> Entry
         ahead,
         foreign: false,
         replace: holder.as_ref().is_some_and(|h| h.replace),
-        supersede: fixed.supersede,
-        again,
         verb: holder.as_ref().map(|h| h.verb).unwrap_or_default(),
     }
 }

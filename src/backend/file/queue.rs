@@ -114,9 +114,6 @@ pub(super) struct Details {
     /// The length of the lease in milliseconds, of a claim that has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ttl_ms: Option<u64>,
-    /// Whether its run was in the queue before.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) again: bool,
 }
 
 impl Fixed {
@@ -333,7 +330,7 @@ mod tests {
 
     fn details(host: &str) -> Details {
         let holder = Holder { host: host.to_owned(), ..Holder::default() };
-        Details { holder, ancestors: vec!["a".to_owned()], names: Vec::new(), ttl_ms: Some(7), again: true }
+        Details { holder, ancestors: vec!["a".to_owned()], names: Vec::new(), ttl_ms: Some(7) }
     }
 
     #[test]

@@ -125,7 +125,6 @@ pub(super) fn request(id: u8, names: &[&str], mode: Mode) -> Request {
         holder: holder(&format!("u{id}")),
         ancestors: Vec::new(),
         supersede: false,
-        again: false,
     }
 }
 

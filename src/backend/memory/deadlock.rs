@@ -90,7 +90,6 @@ mod tests {
             holder: Holder::default(),
             ancestors: ancestors.iter().map(|a| ClaimId::from_bytes([*a; 16])).collect(),
             supersede: false,
-            again: false,
         }
     }
 

@@ -23,8 +23,6 @@ pub enum Mutation {
     SupersedeIgnored,
     /// C02: `--supersede` also removes a holder.
     SupersedeEndsHolder,
-    /// C02: a claim that comes again takes the place of those that came meanwhile.
-    SupersedesAgain,
     /// C02: a wait that closes a cycle is not noticed.
     DeadlockUnseen,
     /// C02: any nested wait is taken for a deadlock.
@@ -120,7 +118,6 @@ impl Mutation {
         Self::WithdrawCutsLine,
         Self::SupersedeIgnored,
         Self::SupersedeEndsHolder,
-        Self::SupersedesAgain,
         Self::DeadlockUnseen,
         Self::SiblingsCount,
         Self::RepeatsToken,

@@ -90,10 +90,8 @@ impl Queues {
     /// The older waiters whose place `request` takes.
     fn superseded(&self, request: &Request) -> Vec<ClaimId> {
         let also_holders = self.has(Mutation::SupersedeEndsHolder);
-        let takes_places =
-            request.takes_places() || (request.supersede && self.has(Mutation::SupersedesAgain));
         let older = self.entries.iter().filter(|e| {
-            takes_places
+            request.supersede
                 && e.request.supersede
                 && (e.hold.is_none() || also_holders)
                 && e.request.names.iter().any(|n| request.names.contains(n))

@@ -61,8 +61,6 @@ impl Queues {
             ahead: entry.hold.is_none().then(|| self.ahead(at).0),
             foreign: false,
             replace: holder.replace,
-            supersede: entry.request.supersede,
-            again: entry.request.again,
             verb: holder.verb,
         }
     }

@@ -122,7 +122,6 @@ mod tests {
             holder: Holder::default(),
             ancestors: Vec::new(),
             supersede: false,
-            again: false,
         };
         let own = Record::of(&request, request.ttl).to_text();
         let mut parts = vec![Value::Nil; 9];

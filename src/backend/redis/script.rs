@@ -60,14 +60,9 @@ pub(super) fn word_for(how: Evict) -> &'static str {
     }
 }
 
-/// Whether a claim takes the place of older ones that say so too, as scripts take it: `2` if it only leaves its own to newer
-/// ones.
+/// Whether a claim takes the place of older ones that say so too, as scripts take it.
 pub(super) fn newest(request: &Request) -> &'static str {
-    match (request.supersede, request.takes_places()) {
-        (false, _) => "0",
-        (true, true) => "1",
-        (true, false) => "2",
-    }
+    if request.supersede { "1" } else { "0" }
 }
 
 macro_rules! text {

@@ -103,7 +103,6 @@ fn request(number: u8, names: &[&str]) -> Request {
         holder,
         ancestors: Vec::new(),
         supersede: false,
-        again: false,
     }
 }
 

@@ -95,7 +95,7 @@ impl<'a> Steps<'a> {
     pub(super) fn enter(&self, request: &Request, repeated: bool) -> String {
         let mut sql = self.begin_with(|lock| self.make(lock));
         sql.push_str(&self.dialect.arrive(self.id));
-        if request.takes_places() {
+        if request.supersede {
             self.supersede(&mut sql, request, repeated);
         }
         self.insert(&mut sql, request);

@@ -91,10 +91,7 @@ pub(super) async fn enter(
     let shared = Shared::new(Arc::clone(ensemble), request.clone(), client.clone(), own, proofs);
     shared.set_memory(memory);
     let mut position = position::stand(&shared, &snapshots);
-    if !position.is_free()
-        && request.takes_places()
-        && evict::supersede(ensemble, client, &shared.own()).await?
-    {
+    if !position.is_free() && request.supersede && evict::supersede(ensemble, client, &shared.own()).await? {
         position = position::look(&shared, client).await?;
     }
     let settled = match follow::settle(&shared, client, position).await {

@@ -105,8 +105,8 @@ impl Machine {
                 vec![Action::Spawn]
             }
             // Too late to start anything: the front was stopped. It begins again when it goes on.
-            Event::Go => self.leave_as(Verdict::Suspended),
-            Event::Tick if now >= self.ask_until => self.leave_as(Verdict::Suspended),
+            Event::Go => self.suspend(),
+            Event::Tick if now >= self.ask_until => self.suspend(),
             other => self.before_running(other),
         }
     }
@@ -123,6 +123,9 @@ impl Machine {
             Event::State(ClaimState::Lost(_)) if self.plan.wait == Wait::Once => {
                 self.leave_as(Verdict::Busy(None))
             }
+            Event::State(ClaimState::Lost(reason)) if self.plan.supersede => {
+                self.leave_as(Verdict::PlaceLost(Some(reason)))
+            }
             Event::State(ClaimState::Lost(reason)) => {
                 self.phase = Phase::Entering;
                 self.grant = None;
@@ -131,9 +134,14 @@ impl Machine {
                 vec![Action::EnterAgain(reason)]
             }
             Event::Signal { signal, .. } if signal.is_ending() => self.leave_as(Verdict::Signalled(signal)),
-            Event::Suspend => self.leave_as(Verdict::Suspended),
+            Event::Suspend => self.suspend(),
             Event::FrontGone => self.leave_as(Verdict::Abandoned),
             _ => Vec::new(),
         }
+    }
+
+    /// The queue is left until the front continues.
+    fn suspend(&mut self) -> Vec<Action> {
+        self.leave_as(if self.plan.supersede { Verdict::PlaceLost(None) } else { Verdict::Suspended })
     }
 }

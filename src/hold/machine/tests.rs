@@ -31,6 +31,7 @@ fn plan() -> Plan {
         grace: ms(5000),
         max_run: None,
         hold_at_least: Duration::ZERO,
+        supersede: false,
         whole_tree: false,
     }
 }

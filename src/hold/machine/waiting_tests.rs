@@ -253,6 +253,20 @@ fn a_waiter_whose_entry_is_lost_joins_again() {
 }
 
 #[test]
+fn superseding_waiter_enters_once() {
+    let superseding = || waiting_machine(Plan { supersede: true, ..plan() });
+    let mut m = superseding();
+    assert_eq!(m.on(lost(), at(20)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::PlaceLost(Some(LossReason::SessionEnded))));
+    let mut m = superseding();
+    assert_eq!(m.on(Event::Suspend, at(20)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::PlaceLost(None)));
+    let mut m = machine(Plan { supersede: true, ..plan() }, vec![Event::Entered, window(20_000), held()]);
+    assert_eq!(m.on(Event::Go, at(18_001)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::PlaceLost(None)));
+}
+
+#[test]
 fn a_hold_lost_before_the_start_joins_again() {
     let mut m = machine(plan(), vec![Event::Entered, window(20_000), held()]);
     assert_eq!(m.on(lost(), at(20)), [Action::EnterAgain(LossReason::SessionEnded)]);

@@ -18,12 +18,10 @@ impl Front {
         self.notifier = notifier;
     }
 
-    /// Makes ready for another command. What the last one left on purpose is nobody's tree any more, and what its keepers
-    /// remembered is forgotten.
+    /// Makes ready for another command. What the last one left on purpose is nobody's tree any more.
     ///
     /// Errors: as for [`Front::new`].
     pub fn begin_again(&mut self) -> io::Result<()> {
-        self.shared.forget();
         self.ender = Ender::new(self.shared, self.start.command_group() == Some(0))?;
         Ok(())
     }

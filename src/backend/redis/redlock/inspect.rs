@@ -253,7 +253,6 @@ mod tests {
             ancestors: Vec::new(),
             names: Vec::new(),
             supersede: false,
-            again: false,
         };
         let record = record.to_text();
         let told = told.map_or(Value::Nil, text);

@@ -1,0 +1,94 @@
+//! `--replace`: a waiter asks the holders that passed it too to leave, as `dlock break` does.
+//!
+//! Entering takes older waiters out in a step of the service. Holders are asked once the newcomer's own entry waits: all that
+//! hold then came earlier.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::context::Context;
+use crate::backend::{Backend, Evict};
+use crate::lock::{ClaimId, Moment, Request, Result};
+
+/// A look at the queues, which returns the holders that have been asked to leave so far.
+type Looking = Pin<Box<dyn Future<Output = Result<Vec<ClaimId>>>>>;
+
+/// Time between two attempts to look.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Which holders were asked, and when to look at the queues next.
+pub(super) struct Replacing {
+    at: Moment,
+    pub(super) looking: Option<Looking>,
+    asked: Vec<ClaimId>,
+}
+
+impl Replacing {
+    /// Nothing to look at yet.
+    pub(super) fn nothing() -> Self {
+        Self { at: Moment::NEVER, looking: None, asked: Vec::new() }
+    }
+
+    /// The claim waits, perhaps for another holder than before.
+    pub(super) fn waits(&mut self, context: &Context<'_>) {
+        if context.job.replace {
+            self.at = context.now();
+        }
+    }
+
+    /// Begins to look when it is time, and returns when that is. As long as a look is under way it is never: a time in the past
+    /// would wake this process again and again.
+    pub(super) fn begin_if_due(&mut self, context: &Context<'_>, request: &Request) -> Moment {
+        if self.looking.is_some() {
+            return Moment::NEVER;
+        }
+        if self.at <= context.now() {
+            self.at = Moment::NEVER;
+            let deadline = context.now() + (context.job.plan.ttl / 3).max(Duration::from_secs(1));
+            let (backend, request) = (context.job.backend.clone(), request.clone());
+            let asked = self.asked.clone();
+            self.looking =
+                Some(Box::pin(async move { ask_holders(&*backend, &request, asked, deadline).await }));
+        }
+        self.at
+    }
+
+    /// Takes what a look came to. One that failed is made again.
+    pub(super) fn conclude(&mut self, context: &Context<'_>, looked: Result<Vec<ClaimId>>) -> Result<()> {
+        match looked {
+            Ok(asked) => self.asked = asked,
+            Err(error) => {
+                self.at = context.now() + RETRY;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks no more.
+    pub(super) fn stop(&mut self) {
+        (self.looking, self.at) = (None, Moment::NEVER);
+    }
+}
+
+/// Asks the holders ahead of the waiting claim of `request` to leave, if they passed `--replace` and are not among `asked`.
+async fn ask_holders(
+    backend: &dyn Backend,
+    request: &Request,
+    mut asked: Vec<ClaimId>,
+    deadline: Moment,
+) -> Result<Vec<ClaimId>> {
+    for name in &request.names {
+        let queue = backend.inspect(name, deadline).await?;
+        if !queue.waiters.iter().any(|waiter| waiter.claim == Some(request.id)) {
+            continue;
+        }
+        for holder in queue.holders.iter().filter(|holder| holder.replace).filter_map(|holder| holder.claim) {
+            if !asked.contains(&holder) {
+                backend.evict(name, holder, Evict::Ask, &request.holder, deadline).await?;
+                asked.push(holder);
+            }
+        }
+    }
+    Ok(asked)
+}
