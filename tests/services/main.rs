@@ -1,7 +1,7 @@
 //! dlock in front of real services: what holds on one machine holds there too, whatever happens to the service.
 //!
-//! The tests of `tests/cli` and `tests/supervise` that are not about the lock directory run here again, once for each
-//! service. Which service a test is for is the first part of its name.
+//! The tests of `tests/cli` and `tests/supervise` that depend on how a service decides run here again, once for each
+//! service; those of the program alone run on Redis too. Which service a test is for is the first part of its name.
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 #![allow(clippy::duplicate_mod, reason = "the same tests, once for each service")]
@@ -46,7 +46,7 @@ mod support;
 
 /// The tests of one service.
 macro_rules! tests_of {
-    ($service:ident $(, $more:ident)*) => {
+    ($service:ident $(, $(#[$place:meta])? $more:ident)*) => {
         #[path = "."]
         mod $service {
             #[path = "../cli/acquire.rs"]
@@ -65,10 +65,6 @@ macro_rules! tests_of {
             mod doctor;
             #[path = "../cli/elections.rs"]
             mod elections;
-            #[path = "../cli/failures.rs"]
-            mod failures;
-            #[path = "../supervise/jobs.rs"]
-            mod jobs;
             #[path = "kinds.rs"]
             mod kinds;
             #[path = "links_cut.rs"]
@@ -77,16 +73,12 @@ macro_rules! tests_of {
             mod look;
             #[path = "../cli/nested.rs"]
             mod nested;
-            #[path = "../cli/options.rs"]
-            mod options;
             #[path = "outage.rs"]
             mod outage;
             #[path = "promises.rs"]
             mod promises;
             #[path = "../cli/replace.rs"]
             mod replace;
-            #[path = "../cli/reports.rs"]
-            mod reports;
             #[path = "swarm.rs"]
             mod swarm;
             #[path = "unconfirmed.rs"]
@@ -95,7 +87,7 @@ macro_rules! tests_of {
             mod waiting;
             #[path = "ways.rs"]
             mod ways;
-            $(mod $more;)*
+            $($(#[$place])? mod $more;)*
         }
     };
 }
@@ -118,7 +110,25 @@ tests_of!(
     unheard,
     unkept
 );
-tests_of!(on_redis, addresses, detached, forced, herd, herd_slots, late, postdated, unkept);
+tests_of!(
+    on_redis,
+    addresses,
+    detached,
+    #[path = "../cli/failures.rs"]
+    failures,
+    forced,
+    herd,
+    herd_slots,
+    #[path = "../supervise/jobs.rs"]
+    jobs,
+    late,
+    #[path = "../cli/options.rs"]
+    options,
+    postdated,
+    #[path = "../cli/reports.rs"]
+    reports,
+    unkept
+);
 tests_of!(on_redlock, detached, forced, herd, late, postdated, unkept);
 tests_of!(on_zk, addresses, herd, herd_slots, unheard);
 
