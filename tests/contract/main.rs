@@ -40,6 +40,7 @@ mod support {
 }
 
 use std::process::ExitCode;
+use std::thread;
 use std::time::SystemTime;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -47,6 +48,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use cases::Case;
 use fixtures::Subject;
 use run::Outcome;
+use support::bounds;
 use support::chance::Random;
 
 fn main() -> ExitCode {
@@ -63,8 +65,15 @@ fn main() -> ExitCode {
     }
     trials.extend(unknown_requirements());
     run::remember_panics();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let mut arguments = Arguments::from_args();
+    if !bounds::exact() {
+        arguments.test_threads = Some(thread::available_parallelism().map_or(2, usize::from) * AT_ONCE);
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
+
+/// How many trials run at once for each processor: they sleep for nearly all of their time.
+const AT_ONCE: usize = 8;
 
 fn seed() -> u64 {
     let given = std::env::var("DLOCK_TEST_SEED").ok().and_then(|text| text.parse().ok());
