@@ -18,7 +18,7 @@ use crate::support::{Running, TestEnv};
 /// How many dlocks run at any time.
 const SWARM: usize = 12;
 /// How long the enemy is at work.
-const LENGTH: Duration = Duration::from_secs(30);
+const LENGTH: Duration = Duration::from_secs(8);
 /// How much longer it may take a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 

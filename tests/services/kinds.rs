@@ -10,8 +10,8 @@ use crate::support::running::CROWD;
 const ALONE: &str = r#"mkdir "$0" || echo "$DLOCK_CLAIM" >>overlap; sleep 0.03; rmdir "$0""#;
 
 /// How often each is tried; `DLOCK_TEST_ROUNDS` says otherwise.
-const PAIRS: usize = 12;
-const CROWDS: usize = 3;
+const PAIRS: usize = 4;
+const CROWDS: usize = 1;
 
 fn pairs(kinds: [&[&str]; 2]) {
     let env = TestEnv::new();

@@ -14,7 +14,7 @@ use crate::support::wait::{let_pass, until_true, until_within};
 use crate::support::{Running, TestEnv, quiet};
 
 /// For how long links are cut.
-const LENGTH: Duration = Duration::from_secs(25);
+const LENGTH: Duration = Duration::from_secs(8);
 
 /// How long a link stays cut: shorter and longer than a lease.
 const CUTS: [Duration; 3] = [Duration::from_millis(700), Duration::from_secs(2), Duration::from_secs(7)];

@@ -20,7 +20,7 @@ use crate::support::{Finished, Running, TestEnv, process, quiet};
 /// How many dlocks run at any time.
 const SWARM: usize = 8;
 /// How long the enemy is at work.
-const LENGTH: Duration = Duration::from_secs(20);
+const LENGTH: Duration = Duration::from_secs(8);
 /// How much longer it may take a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
