@@ -30,9 +30,6 @@ pub trait Protocol: Send + 'static {
     /// Why nothing more is asked after a reply to nothing, if that is so.
     fn unasked(&self, reply: Self::Reply) -> Option<Self::Fault>;
 
-    /// Called once, while the server works on the first request: a time to get ready for its answer.
-    fn rehearse(&self);
-
     /// The fault of a connection that was closed.
     fn closed(why: &'static str) -> Self::Fault;
 
@@ -137,7 +134,6 @@ impl<P: Protocol> Traffic<P> {
     async fn run(&mut self, stream: Box<dyn Stream>) -> P::Fault {
         let (mut from, mut to) = tokio::io::split(stream);
         let mut buffer = BytesMut::with_capacity(4096);
-        let mut rehearsed = false;
         loop {
             tokio::select! {
                 biased;
@@ -154,10 +150,6 @@ impl<P: Protocol> Traffic<P> {
                     if let Err(error) = flushed {
                         return P::broken(&error);
                     }
-                }
-                () = std::future::ready(()), if !rehearsed && !self.due.is_empty() && self.out.is_empty() => {
-                    rehearsed = true;
-                    self.protocol.rehearse();
                 }
                 read = from.read_buf(&mut buffer) => match read {
                     Ok(0) => return P::closed("the server closed the connection"),

@@ -53,10 +53,6 @@ fn check_lease(run: &Run<'_>) -> Result<(), Failure> {
     if backend.needs_keeper() || backend.is_detachable(run.settings.names.len()) {
         return Ok(());
     }
-    if backend.is_detachable(1) {
-        return Err(Failure::usage("--detach: several locks at once are several leases in a Redis Cluster")
-            .hint("acquire them one by one"));
-    }
     let backend = backend.capabilities().backend;
     let reason = format!("--detach: the backend {backend} keeps no lease without a process");
     Err(Failure::usage(reason).hint("hold the lock for a process with --for-pid PID"))

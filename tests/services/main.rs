@@ -27,7 +27,6 @@ mod redis;
 mod redis_holds;
 mod redis_many;
 mod redis_moving;
-mod redis_slots;
 mod redlock;
 mod redlock_late;
 mod redlock_minority;

@@ -44,6 +44,29 @@ fn sentinels_lead_to_the_master_also_after_it_changed() {
         .failed(64, &["no master called other"]);
 }
 
+#[test]
+fn several_names_of_a_cluster_need_one_slot() {
+    let nodes = cluster();
+    let endpoint = format!("redis+cluster://127.0.0.1:{}", nodes[0].port());
+    let env = TestEnv::on(Service { backend: "redis", endpoint, prefix: Some(String::new()) });
+    // In whatever order, and whether or not they are free, and for nobody's process.
+    for verb in [&["run", "-n"][..], &["acquire", "--detach", "--format", "json"]] {
+        for names in [["a", "b"], ["b", "a"]] {
+            let words = ["--name", names[0], "--name", names[1]];
+            let command: &[&str] = if verb[0] == "run" { &["--", "true"] } else { &[] };
+            let options = [&verb[1..], &words, command].concat();
+            env.finish(&mut env.verb(verb[0], options)).failed(64, &["different slots", "{tag}"]);
+        }
+    }
+    assert!(nodes.iter().all(|node| redis::raw(node.port(), &["DBSIZE"]) == ":0\r\n"), "nothing is left");
+    let tagged = ["--name", "{deploy}a", "--name", "{deploy}b"];
+    let holder = env.held(&tagged);
+    for name in ["{deploy}a", "{deploy}b"] {
+        env.assert_busy(name);
+    }
+    assert_eq!(holder.release().code(), Some(0));
+}
+
 /// Three nodes that have agreed on who has which slots.
 pub(crate) fn cluster() -> Vec<Server> {
     // The usual second port, ten thousand above the first, may be taken.

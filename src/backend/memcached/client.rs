@@ -1,8 +1,7 @@
 //! Requests to the server.
 
-use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Mutex as Gate;
 
@@ -36,8 +35,6 @@ pub(super) struct Client {
     pub(super) clock: Clock,
     /// The gate is held while one is opened.
     open: Gate<Option<Arc<Connection>>>,
-    /// A connection that is being made already.
-    begun: Mutex<Option<TcpStream>>,
     /// A connection was opened: what was sent over it may have been done.
     connected: AtomicBool,
     /// It has answered a request.
@@ -85,7 +82,6 @@ impl Client {
             config,
             clock,
             open: Gate::default(),
-            begun: Mutex::default(),
             connected: AtomicBool::new(false),
             answered: AtomicBool::new(false),
         }
@@ -94,11 +90,6 @@ impl Client {
     /// One to the same server that shares no connection with this one.
     pub(super) fn apart(&self) -> Self {
         Self::new(self.config.clone(), self.clock)
-    }
-
-    /// Begins the first connection, if that can be done without asking anybody.
-    pub(super) fn preconnect(&self) {
-        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = dial::begin(&self.config);
     }
 
     /// As [`crate::backend::Backend::has_connected`].
@@ -111,8 +102,7 @@ impl Client {
         if let Some(connection) = open.as_ref().filter(|connection| connection.is_open()) {
             return Ok(Arc::clone(connection));
         }
-        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let connection = dial::dial(&self.config, begun).await?;
+        let connection = dial::dial(&self.config).await?;
         self.connected.store(true, Ordering::Relaxed);
         *open = Some(Arc::clone(&connection));
         Ok(connection)

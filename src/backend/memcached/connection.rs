@@ -57,8 +57,6 @@ impl Protocol for Text {
         Some(refusal(&reply).unwrap_or_else(|| fault::nonsense(&format!("{reply:?}"))))
     }
 
-    fn rehearse(&self) {}
-
     fn closed(why: &'static str) -> Fault {
         Fault::unavailable(why)
     }

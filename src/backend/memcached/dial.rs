@@ -26,18 +26,10 @@ pub(super) async fn why_silent(config: &MemcachedConfig) -> Option<Fault> {
     cause::of_all(&[config.at.to_string()], &MANNER, config.tls.is_some()).await
 }
 
-/// Begins to connect, if the address is a number; does not wait, and needs no runtime.
-pub(super) fn begin(config: &MemcachedConfig) -> Option<std::net::TcpStream> {
-    connector::begin(&config.at)
-}
-
-/// Opens a connection, unless one is `begun`.
-pub(super) async fn dial(
-    config: &MemcachedConfig,
-    begun: Option<std::net::TcpStream>,
-) -> FaultResult<Arc<Connection>> {
+/// Opens a connection.
+pub(super) async fn dial(config: &MemcachedConfig) -> FaultResult<Arc<Connection>> {
     let at = &config.at;
-    let stream = connector::connect(at, config.tls.as_ref(), begun).await?;
+    let stream = connector::connect(at, config.tls.as_ref()).await?;
     let connection = Connection::over(Text::of, stream, at.to_string());
     log_in(config, &connection).await.map_err(|fault| fault.at(at))?;
     Ok(Arc::new(connection))

@@ -97,10 +97,6 @@ impl Backend for MemcachedBackend {
         self.client.config.identity()
     }
 
-    fn preconnect(&self) {
-        self.client.preconnect();
-    }
-
     fn has_connected(&self) -> bool {
         self.client.has_connected()
     }

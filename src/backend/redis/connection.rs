@@ -119,13 +119,6 @@ impl Protocol for Resp {
         None
     }
 
-    /// Reads an answer once: what that takes, also what a library finds out about the processor, is done with when the
-    /// answer comes.
-    fn rehearse(&self) {
-        let mut sample = BytesMut::from("*2\r\n$2\r\nin\r\n*2\r\n:1\r\n_\r\n");
-        drop(ValueCodec::default().decode(&mut sample));
-    }
-
     fn closed(why: &'static str) -> Fault {
         Fault::spent(why)
     }

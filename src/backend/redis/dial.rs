@@ -38,23 +38,10 @@ pub(super) async fn why_silent(config: &RedisConfig) -> Option<Fault> {
 /// How long one address of several may take.
 const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
 
-/// Begins to connect to the one server that `config` means, if its address is a number; does not wait, and needs no
-/// runtime.
-pub(super) fn begin(config: &RedisConfig) -> Option<std::net::TcpStream> {
-    let Topology::Server(at) = &config.topology else { return None };
-    connector::begin(at)
-}
-
-/// Opens a connection to the server that `config` means, unless one is `begun`, or to the node of its cluster that is
-/// named.
-pub(super) async fn dial(
-    config: &RedisConfig,
-    node: Option<&HostPort>,
-    begun: Option<std::net::TcpStream>,
-) -> FaultResult<Arc<Connection>> {
+/// Opens a connection to the server that `config` means, or to the node of its cluster that is named.
+pub(super) async fn dial(config: &RedisConfig, node: Option<&HostPort>) -> FaultResult<Arc<Connection>> {
     let connection = match (node, &config.topology) {
-        (None, Topology::Server(node)) => to_host(config, node, begun).await?,
-        (Some(node), _) => to_host(config, node, None).await?,
+        (Some(node), _) | (None, Topology::Server(node)) => to_host(config, node).await?,
         (None, Topology::Socket(path)) => {
             let peer = format!("unix:{}", path.display());
             let stream = UnixStream::connect(path).await;
@@ -95,22 +82,18 @@ async fn by_way_of(
     host: &HostPort,
     master: Option<&str>,
 ) -> FaultResult<Arc<Connection>> {
-    let connection = to_host(config, host, None).await?;
+    let connection = to_host(config, host).await?;
     let Some(master) = master else { return greet(config, connection).await };
     let question = [Step::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master])];
     let replies = ask(&connection, &question).await?;
     let Some(at) = replies.first().and_then(address) else {
         return Err(Fault::new(ErrorKind::Invalid, format!("{host} knows no master called {master}")));
     };
-    greet(config, to_host(config, &at, None).await?).await
+    greet(config, to_host(config, &at).await?).await
 }
 
-async fn to_host(
-    config: &RedisConfig,
-    at: &HostPort,
-    begun: Option<std::net::TcpStream>,
-) -> FaultResult<Connection> {
-    let stream = connector::connect(at, config.tls.as_ref(), begun).await?;
+async fn to_host(config: &RedisConfig, at: &HostPort) -> FaultResult<Connection> {
+    let stream = connector::connect(at, config.tls.as_ref()).await?;
     Ok(Connection::over(stream, at.to_string()))
 }
 

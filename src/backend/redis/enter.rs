@@ -19,26 +19,30 @@ use crate::backend::deadlock::refuse_cycle;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
-use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
+use crate::lock::{ClaimId, ErrorKind, Mode, Moment, Reason, Request};
 
-/// Enters the queues of all names of `request` in one step; they lie in one slot. `all` are the names of the whole
-/// claim, of which this may be a part.
+/// How several names come to lie in one slot.
+const ONE_SLOT: &str = "use --prefix and give them the same {tag}, as in {deploy}api and {deploy}web";
+
+/// Enters the queues of all names of `request` in one step.
 pub(super) async fn enter(
     service: &Arc<Service>,
     naming: &Naming,
     request: &Request,
-    all: &[LockName],
     deadline: Moment,
 ) -> FaultResult<RedisClaim> {
     let names = keys_of(naming, &request.names)?;
     let first = names.first().ok_or_else(|| Fault::new(ErrorKind::Invalid, "a claim needs a name"))?;
-    let whole = Request { names: all.to_vec(), ..request.clone() };
+    if service.config.is_cluster() && names.iter().any(|keys| keys.slot != first.slot) {
+        let reason = Reason::from("these locks lie in different slots of the Redis Cluster");
+        return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SLOT)));
+    }
     let nested = (!request.ancestors.is_empty()).then(|| naming.nested());
     if let Some(index) = &nested {
-        deadlock::announce(service, index, &whole, deadline).await?;
+        deadlock::announce(service, index, request, deadline).await?;
     }
     let more = [
-        Record::of(&whole, request.ttl).to_text(),
+        Record::of(request, request.ttl).to_text(),
         request.mode.to_string(),
         millis(request.ttl),
         serde_json::to_string(&request.holder).unwrap_or_default(),
@@ -57,9 +61,7 @@ pub(super) async fn enter(
         }
     };
     let claim = RedisClaim::new(service, names, nested.clone(), request, rows, entered);
-    // One that is taken in parts may close a cycle by what it holds already, though it is not nested itself.
-    let part = all.len() > request.names.len();
-    if let Some(index) = nested.or_else(|| part.then(|| naming.nested())).filter(|_| claim.waits())
+    if let Some(index) = nested.filter(|_| claim.waits())
         && let Err(fault) =
             deadlock::search(service, naming, &index, request, deadline).await.and_then(refuse_cycle)
     {

@@ -24,7 +24,6 @@ pub mod redlock;
 mod row;
 mod script;
 mod service;
-mod slots;
 mod view;
 mod wire;
 
@@ -119,7 +118,7 @@ impl Backend for RedisBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: NAME,
-            atomic_names: !self.service.config.is_cluster(),
+            atomic_names: true,
             ordered: true,
             token: TokenStrength::Volatile,
             leased: true,
@@ -133,16 +132,13 @@ impl Backend for RedisBackend {
         self.service.config.identity()
     }
 
-    fn preconnect(&self) {
-        self.service.preconnect();
-    }
-
     fn has_connected(&self) -> bool {
         self.service.has_connected()
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
-        slots::enter(&self.service, &self.naming, request, deadline).await
+        let claim = enter::enter(&self.service, &self.naming, request, deadline).await;
+        Ok(Arc::new(claim.during(NAME, "join the queue", request.names.first())?))
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
@@ -175,8 +171,9 @@ impl Backend for RedisBackend {
 
     async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
         let Request { names, id, holder, .. } = request;
-        let gone = wire::withdraw(&self.service, &self.naming, names, *id, holder, deadline).await;
-        gone.during(NAME, "leave the queue", names.first())
+        let (service, naming) = (&self.service, &self.naming);
+        let gone = wire::evict(service, naming, names, *id, Evict::Force, holder, deadline).await;
+        gone.map(drop).during(NAME, "leave the queue", names.first())
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
@@ -189,9 +186,8 @@ impl Backend for RedisBackend {
         evicted.during(NAME, "evict from the queue", Some(name))
     }
 
-    fn is_detachable(&self, names: usize) -> bool {
-        // In a cluster several are as many leases, which end one by one.
-        names == 1 || !self.service.config.is_cluster()
+    fn is_detachable(&self, _: usize) -> bool {
+        true
     }
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {

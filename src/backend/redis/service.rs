@@ -1,7 +1,6 @@
 //! Requests to the service, whichever server has the keys at the moment.
 
 use std::collections::HashMap;
-use std::net::TcpStream;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,8 +61,6 @@ pub(super) struct Service {
     /// Which node of a cluster has a slot, as far as nodes have said.
     routes: Mutex<HashMap<u16, HostPort>>,
     pub(super) astray: Astray,
-    /// A connection that is being made already.
-    begun: Mutex<Option<TcpStream>>,
     /// A connection was opened: what was sent over it may have been done.
     connected: AtomicBool,
     /// It has answered a request.
@@ -86,15 +83,9 @@ impl Service {
             open: Gate::default(),
             routes: Mutex::default(),
             astray: Astray::default(),
-            begun: Mutex::default(),
             connected: AtomicBool::new(false),
             answered: AtomicBool::new(false),
         }
-    }
-
-    /// Begins the first connection, if that can be done without asking anybody.
-    pub(super) fn preconnect(&self) {
-        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = dial::begin(&self.config);
     }
 
     /// As [`crate::backend::Backend::has_connected`].
@@ -117,8 +108,7 @@ impl Service {
         if let Some(connection) = open.get(&node).filter(|connection| connection.is_open()) {
             return Ok(Arc::clone(connection));
         }
-        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let connection = dial::dial(&self.config, node.as_ref(), begun).await?;
+        let connection = dial::dial(&self.config, node.as_ref()).await?;
         self.connected.store(true, Ordering::Relaxed);
         open.insert(node, Arc::clone(&connection));
         Ok(connection)

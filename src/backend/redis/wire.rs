@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use redis::Value;
 
 use super::astray::KEEP_OUT;
@@ -65,49 +64,23 @@ pub(super) async fn evict(
     let word = word_for(how);
     let by = serde_json::to_string(by).unwrap_or_default();
     let mut names = known.to_vec();
-    'names: loop {
+    loop {
         let keys = keys_of(naming, &names)?;
-        let mut any = false;
-        // The last first: whoever takes its names slot by slot waits if it has not got the last one.
-        for keys in slots(service, &keys).into_iter().rev() {
-            let more = [word.to_owned(), by.clone(), millis(KEEP_OUT), names.len().to_string()];
-            let step = on_queues(&EVICT, &keys, id, &more);
-            match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
-                Value::Int(found) => any |= found == 1,
-                // The claim has more names than are known: it goes from all of them.
-                Value::BulkString(record) => {
-                    let all =
-                        Record::parse(&record).map(|record| record.names(&known[0])).unwrap_or_default();
-                    if all.len() <= names.len() {
-                        return Err(Fault::new(ErrorKind::Corrupt, "the record of the claim makes no sense"));
-                    }
-                    names = all;
-                    continue 'names;
-                }
-                _ => return Err(fault::nonsense("neither a number nor a record")),
-            }
-        }
-        return Ok(any);
-    }
-}
-
-/// Removes the claim `id` from the queues of all of its `names`, at the same time: where some cannot be reached, the others
-/// are free.
-pub(super) async fn withdraw(
-    service: &Service,
-    naming: &Naming,
-    names: &[LockName],
-    id: ClaimId,
-    by: &Holder,
-    deadline: Moment,
-) -> FaultResult<()> {
-    let by = serde_json::to_string(by).unwrap_or_default();
-    let more = [word_for(Evict::Force).to_owned(), by, millis(KEEP_OUT), names.len().to_string()];
-    let leaving = slots(service, &keys_of(naming, names)?).into_iter().map(|keys| {
+        let more = [word.to_owned(), by.clone(), millis(KEEP_OUT), names.len().to_string()];
         let step = on_queues(&EVICT, &keys, id, &more);
-        one(service, keys[0].slot, deadline, Patience::Deadline, step)
-    });
-    join_all(leaving).await.into_iter().try_for_each(|left| left.map(drop))
+        match one(service, keys[0].slot, deadline, Patience::Deadline, step).await? {
+            Value::Int(found) => return Ok(found == 1),
+            // The claim has more names than are known: it goes from all of them.
+            Value::BulkString(record) => {
+                let all = Record::parse(&record).map(|record| record.names(&known[0])).unwrap_or_default();
+                if all.len() <= names.len() {
+                    return Err(Fault::new(ErrorKind::Corrupt, "the record of the claim makes no sense"));
+                }
+                names = all;
+            }
+            _ => return Err(fault::nonsense("neither a number nor a record")),
+        }
+    }
 }
 
 /// Has `script` change what is kept of the claim `id` in the queue of `name`; says whether it has found it.
@@ -172,25 +145,11 @@ pub(super) async fn renew(
     let record = Record::parse(about.as_bytes()).ok_or_else(senseless)?;
     let ttl = millis(Duration::from_millis(record.ttl_ms));
     let keys = keys_of(naming, &record.names(name))?;
-    let mut lives = true;
-    for keys in slots(service, &keys) {
-        let step = on_queues(&RENEW, &keys, id, std::slice::from_ref(&ttl));
-        match one(service, keys[0].slot, deadline, Patience::Once, step).await? {
-            Value::Array(parts) if parts.len() == 2 => lives &= integer(&parts[0]) == Some(1),
-            _ => return Err(fault::nonsense("no answer to a renewal")),
-        }
+    let step = on_queues(&RENEW, &keys, id, std::slice::from_ref(&ttl));
+    match one(service, first.slot, deadline, Patience::Once, step).await? {
+        Value::Array(parts) if parts.len() == 2 => Ok(integer(&parts[0]) == Some(1)),
+        _ => Err(fault::nonsense("no answer to a renewal")),
     }
-    Ok(lives)
-}
-
-/// `names` by what one script can reach, in the order in which they are taken.
-fn slots(service: &Service, names: &[LockKeys]) -> Vec<Vec<LockKeys>> {
-    if !service.config.is_cluster() {
-        return vec![names.to_vec()];
-    }
-    let mut names = names.to_vec();
-    names.sort_by_key(|name| name.slot);
-    names.chunk_by(|one, other| one.slot == other.slot).map(<[LockKeys]>::to_vec).collect()
 }
 
 /// How long ago the last successful run acquired, by the server's clock.

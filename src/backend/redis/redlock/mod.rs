@@ -72,10 +72,6 @@ impl Backend for RedlockBackend {
         self.config.identity()
     }
 
-    fn preconnect(&self) {
-        self.nodes.services.iter().for_each(|node| node.preconnect());
-    }
-
     fn has_connected(&self) -> bool {
         self.nodes.services.iter().any(|node| node.has_connected())
     }
