@@ -175,24 +175,16 @@ pub trait Backend: Debug + Send + Sync {
     /// What others are shown changes, not the claim itself. Errors: `Unavailable`, `Denied`; it may have been written then.
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool>;
 
-    /// Whether a claim on so many `names` lives on for its ttl without the process that made it, so that [`Backend::renew`]
-    /// renews it.
-    fn is_detachable(&self, names: usize) -> bool {
-        let _ = names;
+    /// Whether a claim lives on for its ttl without the process that made it, so that [`Backend::renew`] renews it.
+    fn is_detachable(&self) -> bool {
         false
     }
 
-    /// Whether a process has to stay and keep a claim of nobody's process. It ends that by [`Claim::expire_if_due`] unless
-    /// [`Backend::renew`] has renewed it.
-    fn needs_keeper(&self) -> bool {
-        false
-    }
-
-    /// Gives the claim `id`, which holds the lock `name` for nobody's process, another ttl, as [`Claim::renew`] does; on all
+    /// Gives the claim `id`, which holds the lock `name` without a process, another ttl, as [`Claim::renew`] does; on all
     /// of its names.
     ///
-    /// Returns whether it still holds. Errors: those of [`Claim::renew`], and `Unsupported` where claims neither are
-    /// [`Backend::is_detachable`] nor [need a keeper](Backend::needs_keeper).
+    /// Returns whether it still holds. Errors: those of [`Claim::renew`], and `Unsupported` where claims are not
+    /// [`Backend::is_detachable`].
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let _ = (id, deadline);
         let backend = self.capabilities().backend;
@@ -232,17 +224,6 @@ pub trait Claim: Debug + Send + Sync {
     /// Errors: `Unavailable`. An entry found gone is not an error here: [`Claim::changed`] says `Lost`, at
     /// once, and this returns the last good moment again. Dropping the future may still renew.
     async fn renew(&self, deadline: Moment) -> Result<Moment>;
-
-    /// Leaves if the last renewal by [`Backend::renew`], or without one the first of these calls, is `ttl` ago: for a claim
-    /// that holds for nobody's process and [needs a keeper](Backend::needs_keeper). At the service a renewal and this exclude
-    /// each other: a renewal that was confirmed counts, and one that comes after this is refused.
-    ///
-    /// Returns when it is due: so long the claim lasts at least. `None` if it has left, [`Moment::NEVER`] where the service
-    /// itself lets claims end. Errors: `Unavailable`; then it may be called again. Dropping the future may have left.
-    async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
-        let _ = (ttl, deadline);
-        Ok(Some(Moment::NEVER))
-    }
 
     /// Leaves all queues: releases if it holds, withdraws if it waits (C08). `succeeded` records for
     /// `--once-per` that the run which acquired with this claim was a success, unless one that acquired later was.

@@ -4,6 +4,7 @@ use super::exit_code::{ExitCode, Failure};
 use super::out::{Ended, Out};
 use super::run::Run;
 use super::settings::{AcquireSettings, Beneficiary};
+use crate::backend::Backend;
 use crate::hold::{Adoption, environment};
 use crate::lock::Moment;
 use crate::output::Printer;
@@ -28,7 +29,10 @@ pub(super) fn run(
     };
     let mut run = Run::new(&settings.run, printer, started)?;
     if process.is_none() {
-        check_lease(&run)?;
+        let backend = run.open()?;
+        if !backend.is_detachable() {
+            return Err(not_detachable(&*backend).into());
+        }
     }
     // Read here, since it is blanked behind the fork.
     let mut outer = environment::held();
@@ -47,15 +51,11 @@ pub(super) fn run(
     }
 }
 
-/// A lease without a process needs a service that keeps one.
-fn check_lease(run: &Run<'_>) -> Result<(), Failure> {
-    let backend = run.open()?;
-    if backend.needs_keeper() || backend.is_detachable(run.settings.names.len()) {
-        return Ok(());
-    }
+/// The sentence on a service where a hold ends with its process.
+fn not_detachable(backend: &dyn Backend) -> Failure {
     let backend = backend.capabilities().backend;
     let reason = format!("--detach: the backend {backend} keeps no lease without a process");
-    Err(Failure::usage(reason).hint("hold the lock for a process with --for-pid PID"))
+    Failure::usage(reason).hint("hold the lock for a process with --for-pid PID")
 }
 
 /// The pair has ended before it could know that the claim was printed.

@@ -62,8 +62,8 @@ async fn act(
         let party = Party::of(entry, SystemTime::now());
         // As long as it waits, the process that is to get the lease looks after it.
         let holds = queue.holders.iter().any(|holder| holder.claim == Some(*id));
-        let nobodys = holds && entry.verb == Verb::Detach && !backend.needs_keeper();
-        let how = if settings.force || nobodys { Evict::Force } else { Evict::Ask };
+        let detached = holds && entry.verb == Verb::Detach;
+        let how = if settings.force || detached { Evict::Force } else { Evict::Ask };
         let there = if entry.foreign {
             connect::ask(|deadline| backend.evict_foreign(&settings.name, *id, deadline)).await?
         } else {
@@ -75,7 +75,7 @@ async fn act(
         }
         let how = match (entry.foreign, how) {
             (true, _) => How::RemovedForeign,
-            (false, _) if nobodys => How::RemovedDetached,
+            (false, _) if detached => How::RemovedDetached,
             (false, Evict::Force) if holds => How::Removed,
             (false, Evict::Force) => How::RemovedWaiter,
             (false, _) => How::Asked,

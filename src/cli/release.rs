@@ -40,13 +40,13 @@ pub fn renew(settings: &ClaimSettings) -> Result<(), Ended> {
 async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder) -> Result<(), Ended> {
     let found = find(backend, settings).await?;
     let name = found.name;
-    // A keeper reads who asks; where there is none, nobody would.
-    let unkept = found.verb == Verb::Detach && !backend.needs_keeper();
-    let how = if unkept { Evict::Force } else { Evict::Ask };
+    // A keeper reads who asks; a lease without a process has none.
+    let detached = found.verb == Verb::Detach;
+    let how = if detached { Evict::Force } else { Evict::Ask };
     if !connect::ask(|deadline| backend.evict(name, found.id, how, by, deadline)).await? {
         return Err(ended_meanwhile(&found).into());
     }
-    if how != Evict::Ask {
+    if detached {
         return Ok(());
     }
     let longest = found.ttl.unwrap_or_default().max(LEAST_WAIT) + backend.capabilities().abandoned_bound;

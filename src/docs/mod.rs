@@ -136,8 +136,6 @@ pub mod adr {
     pub mod r0103_a_release_is_asked_through_the_service {}
     #[doc = include_str!("adr/0104-a-lease-without-a-process.md")]
     pub mod r0104_a_lease_without_a_process {}
-    #[doc = include_str!("adr/0116-a-lease-that-a-keeper-ends.md")]
-    pub mod r0116_a_lease_that_a_keeper_ends {}
     #[doc = include_str!("adr/0113-pages-are-markdown-and-shells-ask-the-program.md")]
     pub mod r0113_pages_are_markdown_and_shells_ask_the_program {}
     #[doc = include_str!("adr/0110-a-queue-is-one-document.md")]

@@ -198,7 +198,7 @@ impl Driver<'_> {
 
     async fn leave(&mut self, succeeded: bool) {
         // Nobody drives from here on what is under way, and it may have the only connection.
-        (self.renewal.under_way, self.expiry.under_way, self.health.examining) = (None, None, None);
+        (self.renewal.under_way, self.health.examining) = (None, None);
         self.replacing.stop();
         let asked = self.entry.entering.is_some();
         self.entry.give_up();

@@ -7,7 +7,6 @@ use super::adopting::{self, Adopting};
 use super::context::Context;
 use super::entry::Entry;
 use super::event::{Action, Event, Phase};
-use super::expiry::Expiry;
 use super::following::Following;
 use super::health::{Health, tell_risks};
 use super::job::{Ended, Job, Progress};
@@ -30,7 +29,6 @@ pub(super) struct Driver<'a> {
     pub(super) entry: Entry,
     pub(super) following: Following,
     pub(super) renewal: Renewal,
-    pub(super) expiry: Expiry,
     pub(super) replacing: Replacing,
     pub(super) health: Health,
     pub(super) marks: Marks,
@@ -51,7 +49,6 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
         entry: Entry::new(job)?,
         following: Following::nothing(),
         renewal: Renewal::default(),
-        expiry: Expiry::never(),
         replacing: Replacing::nothing(),
         health: Health::new(job.plan.started.max(clock.now())),
         marks: Marks::default(),
@@ -132,10 +129,6 @@ impl Driver<'_> {
                 answer = taken(&mut self.renewal.under_way) => if let Some(event) = self.renewed(answer) {
                     return event;
                 },
-                answer = taken(&mut self.expiry.under_way) =>
-                    if let Some(event) = self.expiry.conclude(clock.now(), &answer) {
-                        return event;
-                    },
                 recent = taken(&mut self.entry.looking) => match recent {
                     Some(ago) => return Event::Unneeded(ago),
                     None => self.pass_gate(),
@@ -166,7 +159,6 @@ impl Driver<'_> {
         self.marks.await_if_needed(&mut self.context);
         let look_at = self.replacing.begin_if_due(&self.context, &self.entry.request);
         let others = [
-            self.expiry.begin_if_due(&self.context, self.following.claim.as_ref()),
             look_at,
             self.process.wake_at(),
             self.context.machine.wake_at(),

@@ -135,9 +135,7 @@ pub(super) fn tell_risks(context: &mut Context<'_>, found: Result<Examination>) 
 /// A shorter lease than was asked for ends a command sooner when the service is silent.
 pub(super) fn tell_ttl(context: &mut Context<'_>, granted: Duration) {
     let asked = context.job.plan.ttl;
-    // A lease that a keeper lets end is as long as was asked for, however short the one is by which it holds.
-    let is_own = context.job.is_for_nobody() && context.job.backend.needs_keeper();
-    if granted < asked && !is_own {
+    if granted < asked {
         context.notice(Notice::ShorterTtl { asked, granted });
     }
 }

@@ -103,6 +103,10 @@ impl Driver<'_> {
     pub(super) fn renewed(&mut self, answer: (Moment, Result<Moment>)) -> Option<Event> {
         let lease = self.renewal.lease.as_mut()?;
         let news = lease.conclude(answer);
+        if self.renewal.is_last {
+            // What has become of it is found by who renews it next.
+            return Some(Event::LeftAlone);
+        }
         if self.context.machine.held_at().is_some() {
             self.context.keeper.guard_until(lease.window().guard_at);
         }
@@ -165,16 +169,7 @@ impl Driver<'_> {
                     return Some(self.released());
                 }
                 // Whoever may have been told that it has the lock keeps it.
-                if !self.context.job.is_for_nobody() {
-                    return None;
-                }
-                if self.context.job.backend.needs_keeper() {
-                    self.expiry.begin(self.context.now());
-                    return None;
-                }
-                let Some(claim) = &self.following.claim else { return Some(Event::LeftAlone) };
-                self.renewal.under_way = None;
-                self.expiry.renew_last(&self.context, claim);
+                self.renewal.is_last = self.context.job.is_for_nobody();
                 None
             }
         }

@@ -10,7 +10,6 @@ mod driver;
 mod entry;
 pub mod environment;
 pub mod event;
-mod expiry;
 mod following;
 mod health;
 mod heard;

@@ -13,13 +13,15 @@ pub(super) struct Renewal {
     pub(super) lease: Option<LeaseKeeper>,
     /// One that is on its way.
     pub(super) under_way: Option<Attempt>,
+    /// Whether the next one is the last, and due now: what holds without a process is left with a whole ttl.
+    pub(super) is_last: bool,
 }
 
 impl Renewal {
     /// Begins one if it is time, and says when the next one is due.
     pub(super) fn begin_if_due(&mut self, now: Moment) -> Moment {
         let (Some(lease), None) = (&self.lease, &self.under_way) else { return Moment::NEVER };
-        if lease.due() > now {
+        if lease.due() > now && !self.is_last {
             return lease.due();
         }
         self.under_way = Some(lease.attempt());

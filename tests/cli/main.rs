@@ -9,8 +9,6 @@ mod completing;
 mod concurrency;
 mod credentials;
 mod deadlocks;
-#[path = "../services/detached.rs"]
-mod detached;
 mod directory;
 mod elections;
 mod endpoints;
@@ -18,8 +16,6 @@ mod failures;
 mod files;
 #[path = "../services/forced.rs"]
 mod forced;
-#[path = "../services/kept.rs"]
-mod kept;
 mod look;
 mod names;
 mod nested;
@@ -30,6 +26,7 @@ mod resolver;
 mod shells;
 mod sticky;
 mod subshells;
+mod undetachable;
 mod usage;
 
 #[path = "../support/mod.rs"]

@@ -97,12 +97,8 @@ impl Backend for Persistent<dyn Backend> {
         self.call(deadline, || self.inner.publish(name, id, value, deadline)).await
     }
 
-    fn is_detachable(&self, names: usize) -> bool {
-        self.inner.is_detachable(names)
-    }
-
-    fn needs_keeper(&self) -> bool {
-        self.inner.needs_keeper()
+    fn is_detachable(&self) -> bool {
+        self.inner.is_detachable()
     }
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
@@ -134,10 +130,6 @@ impl Claim for Persistent<dyn Claim> {
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         self.call(deadline, || self.inner.renew(deadline)).await
-    }
-
-    async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
-        self.call(deadline, || self.inner.expire_if_due(ttl, deadline)).await
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

@@ -91,10 +91,8 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, addresses, detached, forced, herd, herd_slots, postdated, unheard, unkept);
-tests_of!(
-    on_mysql, addresses, detached, forced, herd, herd_slots, postdated, sql, sql_late, sql_rows, unkept
-);
+tests_of!(on_etcd, addresses, detached, forced, herd, herd_slots, postdated, unheard);
+tests_of!(on_mysql, addresses, detached, forced, herd, herd_slots, postdated, sql, sql_late, sql_rows);
 tests_of!(
     on_postgres,
     addresses,
@@ -106,8 +104,7 @@ tests_of!(
     sql,
     sql_late,
     sql_rows,
-    unheard,
-    unkept
+    unheard
 );
 tests_of!(
     on_redis,
@@ -125,10 +122,9 @@ tests_of!(
     options,
     postdated,
     #[path = "../cli/reports.rs"]
-    reports,
-    unkept
+    reports
 );
-tests_of!(on_redlock, detached, forced, herd, late, postdated, unkept);
+tests_of!(on_redlock, detached, forced, herd, late, postdated);
 tests_of!(on_zk, addresses, herd, herd_slots, unheard);
 
 /// Those of one that keeps nothing over a restart.
@@ -157,7 +153,6 @@ mod on_memcached {
     #[path = "swarm.rs"]
     mod swarm;
     mod unconfirmed;
-    mod unkept;
     #[path = "ways.rs"]
     mod ways;
 }

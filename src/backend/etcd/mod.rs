@@ -210,7 +210,7 @@ impl Backend for EtcdBackend {
         done.during(NAME, "evict from the queue", Some(name))
     }
 
-    fn is_detachable(&self, _: usize) -> bool {
+    fn is_detachable(&self) -> bool {
         true
     }
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::core::{FileClaim, Inner};
-use super::expiry::{self, Lease};
 use super::fault::{BACKEND, FaultResult};
 use super::fifo::{self, Listener};
 use super::grant::{self, QueuedClaim};
@@ -129,28 +128,6 @@ impl FileClaim {
         })
         .await;
         Ok(())
-    }
-
-    /// As [`Claim::expire_if_due`]. Whoever renews does so under a guard of these.
-    async fn end_after(&self, ttl: Duration, deadline: Moment) -> FaultResult<Option<Moment>> {
-        let guards = guards(&self.queues(), deadline).await?;
-        let now = clock::now();
-        {
-            let inner = &mut *self.inner();
-            if inner.grant.is_none() || inner.is_over() {
-                // What has become of it is told as news.
-                return Ok(Some(Moment::NEVER));
-            }
-            let mut marks = Vec::new();
-            for place in &inner.places {
-                marks.push(expiry::renewed(&place.queue.read(None)?.image, self.id));
-            }
-            let until = inner.lease.get_or_insert_with(|| Lease::begin(now)).until(marks, now, ttl);
-            if until > now {
-                return Ok(Some(until));
-            }
-        }
-        self.go(Some(guards), false).map(|()| None)
     }
 
     /// `answer`, as what came of `operation`.
@@ -291,10 +268,6 @@ impl Claim for FileClaim {
             inner.proven = began;
         }
         Ok(inner.proven)
-    }
-
-    async fn expire_if_due(&self, ttl: Duration, deadline: Moment) -> Result<Option<Moment>> {
-        self.named(self.end_after(ttl, deadline).await, "let the lease end")
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {

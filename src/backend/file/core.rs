@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::expiry::Lease;
 use super::fifo::{Listener, Watch};
 use super::grant::QueuedClaim;
 use super::guard::Pending;
@@ -53,8 +52,6 @@ pub(super) struct Inner {
     pub(super) proven: Moment,
     /// When it acquired: µs of wall time.
     pub(super) acquired: u64,
-    /// Of nobody's process: until when it lasts.
-    pub(super) lease: Option<Lease>,
 }
 
 impl Inner {
@@ -79,7 +76,6 @@ impl Inner {
             faltering_since: None,
             proven: began,
             acquired: 0,
-            lease: None,
         }
     }
 

@@ -17,7 +17,7 @@ use super::storage::{Queue, QueueFile};
 use super::token;
 use crate::backend::mixing::{Use, mismatch};
 use crate::clock;
-use crate::lock::{ErrorKind, Moment, Request, Verb};
+use crate::lock::{ErrorKind, Moment, Request};
 
 /// What entering came to.
 enum Step {
@@ -251,8 +251,6 @@ fn write(
         holder: request.holder.clone(),
         ancestors: request.ancestors.iter().map(ToString::to_string).collect(),
         names: request.names.iter().filter(|_| several).map(|n| n.as_str().to_owned()).collect(),
-        ttl_ms: (request.holder.verb == Verb::Detach)
-            .then(|| u64::try_from(request.ttl.as_millis()).unwrap_or(u64::MAX)),
     };
     for (place, queue) in places.iter_mut().zip(queues) {
         if holds {

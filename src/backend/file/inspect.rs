@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{Dir, FileType, OFlags};
 
 use super::directory::{Directory, Identity};
-use super::expiry;
 use super::fault::{Fault, FaultResult};
 use super::fifo::Life;
 use super::grant::QueuedClaim;
@@ -119,8 +118,7 @@ pub(super) async fn status(
     let holding = queue::held(&modes);
     for (index, record) in present.iter().enumerate() {
         if index < holding && record.fixed.state != State::Blocked {
-            let ttl = expiry::left(&queue.image, record);
-            status.holders.push(Entry { ttl, ..entry(&queue, record, None) });
+            status.holders.push(entry(&queue, record, None));
         } else {
             status.waiters.push(entry(&queue, record, u32::try_from(index).ok()));
         }

@@ -20,7 +20,6 @@ mod directory;
 mod enter;
 mod evict;
 mod examine;
-mod expiry;
 mod falter;
 mod fault;
 mod fifo;
@@ -263,16 +262,6 @@ impl Backend for FileBackend {
         let Some(directory) = self.found()? else { return Ok(false) };
         let done = evict::evict_foreign(directory, name, id, deadline).await;
         done.during(BACKEND, "evict from the queue", Some(name))
-    }
-
-    fn needs_keeper(&self) -> bool {
-        true
-    }
-
-    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let Some(directory) = self.found()? else { return Ok(false) };
-        let renewed = expiry::renew(directory, name, id, deadline).await;
-        renewed.during(BACKEND, "renew the claim", Some(name))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {

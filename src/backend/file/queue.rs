@@ -111,9 +111,6 @@ pub(super) struct Details {
     /// All names of the claim, in the order given, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) names: Vec<String>,
-    /// The length of the lease in milliseconds, of a claim that has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ttl_ms: Option<u64>,
 }
 
 impl Fixed {
@@ -167,8 +164,6 @@ pub(super) enum Mark {
     Evicted,
     /// Its new label.
     Label,
-    /// When it was renewed by its id.
-    Renewed,
 }
 
 impl Mark {
@@ -178,7 +173,6 @@ impl Mark {
             Self::Superseded => 'S',
             Self::Evicted => 'E',
             Self::Label => 'L',
-            Self::Renewed => 'R',
         }
     }
 }
@@ -330,7 +324,7 @@ mod tests {
 
     fn details(host: &str) -> Details {
         let holder = Holder { host: host.to_owned(), ..Holder::default() };
-        Details { holder, ancestors: vec!["a".to_owned()], names: Vec::new(), ttl_ms: Some(7) }
+        Details { holder, ancestors: vec!["a".to_owned()], names: Vec::new() }
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Backend for MemcachedBackend {
         self.queues.publish(name, id, value, deadline).await
     }
 
-    fn is_detachable(&self, _: usize) -> bool {
+    fn is_detachable(&self) -> bool {
         true
     }
 

@@ -186,7 +186,7 @@ impl Backend for RedisBackend {
         evicted.during(NAME, "evict from the queue", Some(name))
     }
 
-    fn is_detachable(&self, _: usize) -> bool {
+    fn is_detachable(&self) -> bool {
         true
     }
 

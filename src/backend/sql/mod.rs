@@ -177,7 +177,7 @@ impl Backend for SqlBackend {
         Ok(false)
     }
 
-    fn is_detachable(&self, _: usize) -> bool {
+    fn is_detachable(&self) -> bool {
         true
     }
 

@@ -117,7 +117,7 @@ impl Backend for RedlockBackend {
         gone.map(drop).during(NAME, "leave the queue", names.first())
     }
 
-    fn is_detachable(&self, _: usize) -> bool {
+    fn is_detachable(&self) -> bool {
         true
     }
 
