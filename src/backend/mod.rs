@@ -83,7 +83,7 @@ pub use options::Options;
 pub enum Evict {
     /// Mark it: its owner ends its command, leaves and says who asked. The entry stays until then.
     Ask,
-    /// Remove it now; if it holds, the next one may start while its command still runs.
+    /// Remove it now; if it holds, the next one may start while its command still runs. Where that cannot be, it is refused.
     Force,
 }
 
@@ -138,7 +138,9 @@ pub trait Backend: Debug + Send + Sync {
     /// Removes, or asks to leave, exactly the entry `id` in the queue of `name` (C09); `by` is who asks.
     ///
     /// Returns whether there was such an entry to act on. For a claim on several names the whole claim goes. A call whose
-    /// first answer was lost asks again, and may then say that there is no entry since it has removed it itself.
+    /// first answer was lost asks again, and may then say that there is no entry since it has removed it itself. Errors:
+    /// `Unavailable`, `Denied`, and `Unsupported` where a hold is to be removed that only its own process can end; then nothing is
+    /// changed.
     async fn evict(
         &self,
         name: &LockName,
@@ -164,8 +166,7 @@ pub trait Backend: Debug + Send + Sync {
     /// Removes, now, exactly the entry in the queue of `name` that another program's client made and
     /// [`Backend::inspect`] shows as `id`; whether it holds or waits. Its owner is told nothing.
     ///
-    /// Returns whether it was still there. Errors: `Unavailable`, `Denied`, and `Invalid` where only its owner can end
-    /// it; then nothing is changed.
+    /// Returns whether it was still there. Errors: as of [`Backend::evict`].
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool>;
 
     /// Publishes `value` as the label of the entry `id` in the queue of `name` if that entry holds (`proclaim`); whether

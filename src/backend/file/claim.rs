@@ -12,13 +12,14 @@ use async_trait::async_trait;
 
 use super::core::{FileClaim, Inner};
 use super::fault::{BACKEND, FaultResult};
-use super::fifo::{self, Listener};
+use super::fifo::Listener;
 use super::grant::{self, QueuedClaim};
 use super::guard::Guard;
 use super::presence::Presence;
 use super::promote::{Step, removed};
 use super::queue::Fixed;
-use super::reserve::{guards, reserve};
+use super::reservation::reserve;
+use super::storage::guards;
 use crate::backend::Claim;
 use crate::backend::fault::During;
 use crate::clock;
@@ -147,7 +148,7 @@ impl FileClaim {
             paths.extend(place.holds().map(|hold| place.queue.directory.path_of(&hold.name)));
         }
         let Some(place) = inner.places.first() else { return };
-        inner.presence = Presence::watch(&place.queue.directory, &paths).ok().map(Arc::new);
+        inner.presence = Presence::watch(place.queue.directory.path(), &paths).ok().map(Arc::new);
         inner.disturbed = true;
         self.news.notify_waiters();
     }
@@ -169,10 +170,6 @@ impl FileClaim {
         if inner.is_over() {
             return Ok(());
         }
-        if let (Some(presence), Some(place)) = (&inner.presence, inner.places.first()) {
-            // The path may lead through something else by now; before the look, so that what happens after it is news.
-            presence.watch_way(&place.queue.directory);
-        }
         for place in &inner.places {
             if let Some(path) = gone(inner, place)? {
                 inner.state = ClaimState::Lost(removed(&path));
@@ -180,14 +177,6 @@ impl FileClaim {
             }
         }
         Ok(())
-    }
-
-    /// Has the successor's processor wake up while this claim is still leaving.
-    fn rouse(&self) {
-        let fifo = self.inner().fifo.1.clone();
-        if let Some(fifo) = fifo {
-            fifo::rouse(&fifo);
-        }
     }
 
     /// Leaves under the guards, or without them if they cannot be had: the locks and the FIFO count.
@@ -216,17 +205,15 @@ impl FileClaim {
         drop(guards);
         // Closing it wakes the successor, who finds guard and locks free.
         drop((listener, fifo));
-        // It may have been woken on this processor, and has more to do than this process.
-        rustix::thread::sched_yield();
         self.news.notify_waiters();
-        drop(watches);
-        if let Some(presence) = presence {
-            presence.end();
+        {
+            let inner = self.inner();
+            if let (Some(place), Some(fifo)) = (inner.places.first(), &inner.fifo.0) {
+                place.queue.directory.unlink(fifo);
+            }
         }
-        let inner = self.inner();
-        if let (Some(place), Some(fifo)) = (inner.places.first(), &inner.fifo.0) {
-            place.queue.directory.unlink(fifo);
-        }
+        // Last, since the kernel takes its time to take them apart.
+        drop((watches, presence));
         result
     }
 }
@@ -241,7 +228,7 @@ impl Claim for FileClaim {
         loop {
             let called = self.news.notified();
             let looked = self.look_with(Self::check_if_disturbed, Moment::NEVER).await;
-            self.named(self.falter(looked), "follow the queue")?;
+            self.named(self.conclude(looked), "follow the queue")?;
             if let Some(state) = self.inner().announce(seen) {
                 return Ok(state);
             }
@@ -274,7 +261,6 @@ impl Claim for FileClaim {
         if self.inner().left {
             return Ok(());
         }
-        self.rouse();
         let left = match guards(&self.queues(), deadline).await {
             Ok(guards) => self.go(Some(guards), succeeded),
             Err(fault) => self.go(None, false).and(if succeeded { Err(fault) } else { Ok(()) }),

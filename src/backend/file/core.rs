@@ -47,7 +47,7 @@ pub(super) struct Inner {
     /// Whether something may have happened to them since they were looked at.
     pub(super) disturbed: bool,
     /// Since when it has not been able to do its part.
-    pub(super) faltering_since: Option<Moment>,
+    pub(super) failing_since: Option<Moment>,
     /// The last moment at which the claim was known to stand.
     pub(super) proven: Moment,
     /// When it acquired: µs of wall time.
@@ -73,7 +73,7 @@ impl Inner {
             pending: None,
             presence: None,
             disturbed: false,
-            faltering_since: None,
+            failing_since: None,
             proven: began,
             acquired: 0,
         }

@@ -226,27 +226,7 @@ impl Directory {
     fn make_fifo_as(&self, file: &str) -> FaultResult<Opened> {
         let at = || self.path_of(file);
         mknodat(&self.handle, file, FileType::Fifo, self.mode, 0).map_err(Fault::os("make", at()))?;
-        let opened = match self.open_as(FileType::Fifo, file, OFlags::RDWR) {
-            // A umask that takes the owner's rights.
-            Err(Fault::System { errno: Errno::ACCESS, .. }) => {
-                self.give_own_fifo_its_mode(file)?;
-                self.open_as(FileType::Fifo, file, OFlags::RDWR)
-            }
-            other => other,
-        };
-        opened?.ok_or(Errno::NOENT).map_err(Fault::os("open", at()))
-    }
-
-    /// Sets the mode of a FIFO that was just made and cannot be opened; of nothing else that stands there by now.
-    fn give_own_fifo_its_mode(&self, file: &str) -> FaultResult<()> {
-        let found = self.open_as(FileType::Fifo, file, OFlags::PATH)?;
-        let owner = rustix::process::geteuid().as_raw();
-        match found {
-            Some((fifo, stat)) if stat.st_uid == owner && stat.st_nlink == 1 => {
-                set_mode(&fifo, self.mode).map_err(Fault::os("set the mode of", self.path_of(file)))
-            }
-            _ => Err(Fault::os("open", self.path_of(file))(Errno::ACCESS)),
-        }
+        self.open_as(FileType::Fifo, file, OFlags::RDWR)?.ok_or(Errno::NOENT).map_err(Fault::os("open", at()))
     }
 
     /// Which file stands at the path of `file` now; looks the whole path up again.

@@ -1,5 +1,6 @@
 //! Removing somebody's entry, or asking for it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::directory::Directory;
@@ -7,8 +8,7 @@ use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
 use super::grant;
 use super::queue::{Mark, Record, State, mark_line};
-use super::reserve::guards;
-use super::storage::{Queue, QueueFile};
+use super::storage::{Queue, QueueFile, guards};
 use crate::backend::Evict;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
@@ -89,6 +89,12 @@ impl Eviction<'_> {
             }
             return Ok(false);
         }
+        if let (Evict::Force, State::Held) = (self.how, first.record.fixed.state) {
+            let pid = first.queue.image.details(&first.record).map(|details| details.holder.pid);
+            let advice = "kill that process, or leave --force out to have it asked";
+            let path = first.file.directory.path_of(first.file.files.canonical());
+            return Err(locked(&path, pid, advice));
+        }
         for found in &mut found {
             self.mark(found)?;
         }
@@ -126,12 +132,15 @@ pub(super) async fn evict_foreign(
     let mut foreign = status.holders.iter().filter(|entry| entry.foreign);
     let Some(entry) = foreign.find(|entry| entry.claim == Some(id)) else { return Ok(false) };
     let path = directory.path_of(directory.naming.of(lock)?.canonical());
-    let (path, end) = (path.display(), "nobody else can release it");
-    let reason = match entry.pid {
-        Some(pid) => format!("pid {pid} has {path} locked by flock, and {end}; end that process"),
-        None => {
-            format!("a process that cannot be seen from here has {path} locked by flock, and {end}; end it")
-        }
-    };
-    Err(Fault::said(ErrorKind::Invalid, reason))
+    Err(locked(&path, entry.pid, "end that process"))
+}
+
+/// Why the hold of the process `pid` on the lock file `path` cannot be taken away: the kernel lets nobody release the flock of
+/// another process.
+fn locked(path: &Path, pid: Option<u32>, advice: &str) -> Fault {
+    let who =
+        pid.map_or_else(|| "a process that cannot be seen from here".to_owned(), |pid| format!("pid {pid}"));
+    let path = path.display();
+    let reason = format!("{who} has {path} locked by flock, and nobody else can release it; {advice}");
+    Fault::said(ErrorKind::Unsupported, reason)
 }

@@ -10,7 +10,7 @@ use super::config;
 use super::directory::Directory;
 use super::fault::{Fault, FaultResult};
 use super::inspect;
-use super::presence::Presence;
+use super::presence;
 use crate::backend::{Examination, Risk};
 use crate::clock;
 use crate::lock::{LockName, Moment};
@@ -43,8 +43,7 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Fau
             "let a group that has all users own it, with write permission",
         ));
     }
-    let watched = Presence::watch(directory, &[]).map(|presence| Arc::new(presence).end());
-    if let Err(fault) = watched {
+    if let Err(fault) = presence::instance(path) {
         let why = crate::backend::fault::Fault::from(fault).reason;
         risks.push(Risk::warning(
             format!("a lock file that is removed is noticed only when a hold is renewed: {why}"),

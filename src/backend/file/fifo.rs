@@ -71,11 +71,6 @@ pub(super) fn wake(directory: &Directory, file: &str) -> FaultResult<()> {
     }
 }
 
-/// Tells whoever watches the own FIFO that its end is near.
-pub(super) fn rouse(own: &OwnedFd) {
-    let _ = rustix::io::write(own, b"!");
-}
-
 /// Waits for the end of somebody else's claim.
 #[derive(Debug)]
 pub(super) struct Watch(AsyncFd<OwnedFd>);

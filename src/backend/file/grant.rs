@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::fault::FaultResult;
 use super::fifo::Life;
 use super::hold::Hold;
-use super::locker::Locks;
 use super::queue::{Fixed, Record, State};
 use super::storage::{Queue, QueueFile};
 use crate::lock::{Mode, queue};
@@ -167,14 +166,7 @@ fn take_one(place: &mut QueuedClaim, queue: &Queue) -> FaultResult<bool> {
     let directory = Arc::clone(&place.queue.directory);
     let exclusive = place.fixed.mode == Mode::Exclusive;
     if !place.hold.try_lock(&directory, exclusive)? {
-        // A claim that was removed by force may still have it: it no longer counts.
-        if !discount_evicted(place, queue, None)? {
-            return Ok(false);
-        }
-        place.hold.replace(&directory)?;
-        if !place.hold.try_lock(&directory, exclusive)? {
-            return Ok(false);
-        }
+        return Ok(false);
     }
     match place.fixed.mode {
         Mode::Slots(n) => take_slot(place, queue, n.get()),
@@ -196,12 +188,7 @@ fn take_slot(place: &mut QueuedClaim, queue: &Queue, slots: u32) -> FaultResult<
     let mut first = None;
     for number in (1..=slots).filter(|k| !used(*k)) {
         let mut slot = Hold::open(&directory, place.queue.files.slot(number))?;
-        let mut taken = slot.try_lock(&directory, true)?;
-        if !taken && discount_evicted(place, queue, Some(number))? {
-            slot.replace(&directory)?;
-            taken = slot.try_lock(&directory, true)?;
-        }
-        if taken {
+        if slot.try_lock(&directory, true)? {
             place.slot = Some((number, slot));
             return Ok(true);
         }
@@ -211,49 +198,4 @@ fn take_slot(place: &mut QueuedClaim, queue: &Queue, slots: u32) -> FaultResult<
         place.slot = first;
     }
     Ok(false)
-}
-
-/// Whether a claim that was evicted (from `slot`) still has the file, which the caller replaces then. Each
-/// counts once: the file in place of the one that it has may be somebody else's later. The lock file stays while a program
-/// that is no dlock has it or waits for it as well, who would not hear of another: the eviction is of the claim alone.
-fn discount_evicted(place: &QueuedClaim, queue: &Queue, slot: Option<u32>) -> FaultResult<bool> {
-    let evicted = |r: &&Record| {
-        r.fixed.state == State::Evicted && r.fixed.token > 0 && slot.is_none_or(|s| s == r.fixed.slot)
-    };
-    let mut having = Vec::new();
-    for record in queue.image.records.iter().filter(evicted) {
-        if let Life::Alive(_) = place.queue.life(queue, record)? {
-            having.push(record);
-        }
-    }
-    if having.is_empty() || (slot.is_none() && may_be_used_by_others(place, queue)?) {
-        return Ok(false);
-    }
-    for record in having {
-        let fixed = Fixed { token: 0, ..record.fixed };
-        place.queue.overwrite(record.at, fixed.print().as_bytes())?;
-    }
-    Ok(true)
-}
-
-/// Whether a process that has no claim in the queue has the lock file or waits for it, as far as can be told. Processes of
-/// other PID namespaces are not seen.
-fn may_be_used_by_others(place: &QueuedClaim, queue: &Queue) -> FaultResult<bool> {
-    let locks = Locks::read();
-    // The table may not be there, or have other numbers for files than they have, as on some overlays: then it does not show the
-    // guard that this process has, either.
-    if !locks.processes_at(place.queue.identity()).contains(&std::process::id()) {
-        return Ok(true);
-    }
-    let mut others = locks.processes_at(place.hold.identity());
-    others.remove(&std::process::id());
-    for record in &queue.image.records {
-        if others.is_empty() {
-            break;
-        }
-        if let Life::Alive(fifo) = place.queue.life(queue, record)? {
-            place.queue.owner(&fifo, &locks)?.map(|pid| others.remove(&pid));
-        }
-    }
-    Ok(!others.is_empty())
 }

@@ -94,12 +94,6 @@ impl Hold {
         Ok(pending)
     }
 
-    /// Puts a new file in the place of one that an evicted claim still has locked.
-    pub(super) fn replace(&mut self, directory: &Directory) -> FaultResult<()> {
-        directory.unlink(&self.name);
-        self.reopen(directory)
-    }
-
     /// Whether another file, or none, stands at the path now.
     pub(super) fn is_replaced(&self, directory: &Directory) -> FaultResult<bool> {
         Ok(directory.present(&self.name)? != Some(self.identity))

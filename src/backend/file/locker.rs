@@ -46,14 +46,6 @@ impl Locks {
         }
         times.into_iter().filter(|(_, times)| times * 2 > self.0.len()).map(|(locker, _)| locker).collect()
     }
-
-    /// The processes that have a flock on the file or wait for one, in any reading.
-    pub(super) fn processes_at(&self, file: Identity) -> BTreeSet<u32> {
-        let lines = self.0.iter().flat_map(|text| text.lines());
-        let there = lines
-            .filter_map(|line| locker(line, file).or_else(|| locker(&line.replacen("-> ", "", 1), file)));
-        there.map(|locker| locker.pid).collect()
-    }
 }
 
 /// One reading of the table, if it can be read.
@@ -166,8 +158,5 @@ mod tests {
         ] {
             assert_eq!(locker(other, file), None, "{other}");
         }
-        let waiting = "1: -> FLOCK  ADVISORY  READ 7 fd:01:1234 0 EOF";
-        let locks = Locks(vec![format!("{write}\n{waiting}\n")]);
-        assert_eq!(locks.processes_at(file), BTreeSet::from([7, 4121]));
     }
 }

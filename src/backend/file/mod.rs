@@ -20,15 +20,15 @@ mod directory;
 mod enter;
 mod evict;
 mod examine;
-mod falter;
+mod failure;
 mod fault;
 mod fifo;
 mod grant;
 mod guard;
 mod header;
 mod hold;
-mod inotify;
 mod inspect;
+mod lazy_directory;
 mod locker;
 mod names;
 mod observe;
@@ -36,8 +36,7 @@ mod presence;
 mod promote;
 mod publish;
 mod queue;
-mod reserve;
-mod site;
+mod reservation;
 mod storage;
 #[cfg(test)]
 mod testing;
@@ -70,7 +69,7 @@ use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use directory::Directory;
 use fault::{BACKEND, Fault, FaultResult};
-use site::Site;
+use lazy_directory::LazyDirectory;
 
 pub use config::FileConfig;
 
@@ -110,7 +109,7 @@ impl Address for FileConfig {
 /// Locks in one directory of this host.
 #[derive(Debug)]
 pub struct FileBackend {
-    site: Arc<Site>,
+    directory: Arc<LazyDirectory>,
     /// The claims of this process, so that entering again finds them.
     claims: Mutex<HashMap<ClaimId, Weak<FileClaim>>>,
 }
@@ -122,17 +121,17 @@ impl FileBackend {
     /// Errors: none. Those of the directory are the calls': `Unwritable` (it cannot be made, or the default one is not
     /// private), `Unsupported` (a network file system), `Invalid`.
     pub fn open(config: &FileConfig) -> Result<Self> {
-        Ok(Self { site: Arc::new(Site::new(config)), claims: Mutex::default() })
+        Ok(Self { directory: Arc::new(LazyDirectory::new(config)), claims: Mutex::default() })
     }
 
     /// The directory, made if it is missing.
     fn made(&self) -> Result<&Arc<Directory>> {
-        usable(self.site.make())
+        usable(self.directory.make())
     }
 
     /// The directory if it is there.
     fn found(&self) -> Result<Option<&Arc<Directory>>> {
-        usable(self.site.find())
+        usable(self.directory.find())
     }
 
     fn claims(&self) -> MutexGuard<'_, HashMap<ClaimId, Weak<FileClaim>>> {
@@ -195,11 +194,11 @@ impl Backend for FileBackend {
     }
 
     fn place(&self) -> String {
-        self.site.path().display().to_string()
+        self.directory.path().display().to_string()
     }
 
     fn is_unused(&self) -> bool {
-        matches!(self.site.find(), Ok(None))
+        matches!(self.directory.find(), Ok(None))
     }
 
     fn preconnect(&self) {
@@ -234,7 +233,7 @@ impl Backend for FileBackend {
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         self.found()?;
-        let queue = observe::WatchedQueue::new(&self.site);
+        let queue = observe::WatchedQueue::new(&self.directory);
         Ok(Box::new(QueueObserver::new(BACKEND, Clock::Boot, name.clone(), queue)))
     }
 
@@ -265,7 +264,7 @@ impl Backend for FileBackend {
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        let Some(directory) = self.found()? else { return Ok(examine::missing(&self.site.path())) };
+        let Some(directory) = self.found()? else { return Ok(examine::missing(&self.directory.path())) };
         examine::examine(directory, deadline).await.during(BACKEND, "examine the directory", None)
     }
 

@@ -11,10 +11,10 @@ use tokio::io::unix::AsyncFd;
 use super::directory::Directory;
 use super::fault::{Fault, FaultResult};
 use super::fifo;
-use super::inotify;
 use super::inspect;
+use super::lazy_directory::LazyDirectory;
 use super::names::FileNames;
-use super::site::Site;
+use super::presence;
 use crate::backend::claim_state::POLL;
 use crate::backend::fault;
 use crate::backend::observe::Watched;
@@ -23,7 +23,7 @@ use crate::lock::{ErrorKind, LockName, LockStatus, Moment};
 /// One queue, in a lock directory that may not be made yet.
 #[derive(Debug)]
 pub(super) struct WatchedQueue {
-    site: Arc<Site>,
+    directory: Arc<LazyDirectory>,
     events: Option<Events>,
 }
 
@@ -39,7 +39,7 @@ impl Events {
     /// What happens from now on.
     fn of(directory: &Arc<Directory>, lock: &LockName) -> FaultResult<Self> {
         let files = directory.naming.of(lock)?;
-        let events = inotify::instance(directory.path())?;
+        let events = presence::instance(directory.path())?;
         // A FIFO's closing is all that shows of an owner that was killed; whoever looks at a queue opens
         // files for reading only, so closing those is news of the lock file alone.
         let what = WatchFlags::MODIFY
@@ -51,7 +51,7 @@ impl Events {
             | WatchFlags::MOVED_FROM
             | WatchFlags::MOVED_TO
             | WatchFlags::ONLYDIR;
-        add_watch(&events, directory.path(), what).map_err(inotify::failed(directory.path()))?;
+        add_watch(&events, directory.path(), what).map_err(presence::unwatched(directory.path()))?;
         Ok(Self { directory: Arc::clone(directory), files, inotify: fifo::register(events)? })
     }
 
@@ -90,8 +90,8 @@ impl Events {
 }
 
 impl WatchedQueue {
-    pub(super) fn new(site: &Arc<Site>) -> Self {
-        Self { site: Arc::clone(site), events: None }
+    pub(super) fn new(directory: &Arc<LazyDirectory>) -> Self {
+        Self { directory: Arc::clone(directory), events: None }
     }
 }
 
@@ -99,7 +99,7 @@ impl Watched for WatchedQueue {
     async fn look(&mut self, name: &LockName) -> fault::FaultResult<LockStatus> {
         let events = match self.events.take() {
             Some(events) => events,
-            None => match self.site.find()? {
+            None => match self.directory.find()? {
                 Some(directory) => Events::of(directory, name)?,
                 None => return Ok(LockStatus::empty(name)),
             },

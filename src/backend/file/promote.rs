@@ -93,10 +93,6 @@ impl FileClaim {
             Self::block(inner, queues, busy)?;
         }
         inner.watches = watch.into_iter().map(|f| Watch::new(f).map(Arc::new)).collect::<FaultResult<_>>()?;
-        // Read while there is time, for the token of the hold.
-        for place in &inner.places {
-            let _ = place.queue.directory.boot();
-        }
         Ok(Step::Settled)
     }
 

@@ -197,10 +197,6 @@ impl QueueFile {
         ftruncate(&self.file, length).map_err(Fault::os("truncate", self.path()))
     }
 
-    pub(super) fn identity(&self) -> Identity {
-        self.identity
-    }
-
     /// The process of the claim whose FIFO that is, as this PID namespace sees it.
     pub(super) fn owner(&self, fifo: &OwnedFd, locks: &Locks) -> FaultResult<Option<u32>> {
         let stat = fstat(fifo).map_err(Fault::os("examine", self.path()))?;
@@ -380,4 +376,13 @@ impl QueueFile {
     pub(super) fn wake(&self, queue: &Queue, record: &Record) -> FaultResult<()> {
         fifo::wake(&self.directory, &self.fifo_of(queue, record)?)
     }
+}
+
+/// Takes the guards of `queues`, which must be in the order of their files.
+pub(super) async fn guards(queues: &[Arc<QueueFile>], deadline: Moment) -> FaultResult<Vec<Guard>> {
+    let mut guards = Vec::with_capacity(queues.len());
+    for queue in queues {
+        guards.push(queue.guard(deadline).await?);
+    }
+    Ok(guards)
 }

@@ -3,7 +3,7 @@
 use super::storage::QueueFile;
 use super::testing::*;
 use super::*;
-use crate::lock::{ClaimState, LossReason, Mode};
+use crate::lock::{ClaimState, Mode};
 
 #[tokio::test]
 async fn c02_two_hundred_hold_in_order_with_rising_tokens() {
@@ -162,27 +162,22 @@ async fn who_cannot_enter_supersedes_nobody() {
 }
 
 #[tokio::test]
-async fn asked_to_leave_then_forced_out() {
-    let f = fixture();
-    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
-    let (lock, id, by) = (name("a"), ClaimId::from_bytes([1; 16]), holder("admin"));
-    let evict = |how| f.backend.evict(&lock, id, how, &by, soon());
-    let hold = state(&claim).await;
-    assert!(matches!(hold, ClaimState::Held(_)));
-    assert!(evict(Evict::Ask).await.expect("done"));
-    let asked = next(&claim, &hold).await;
-    assert_eq!(asked, ClaimState::AskedToLeave { by: by.clone() });
-    waits(&behind).await;
-    assert!(evict(Evict::Force).await.expect("done"));
-    // It has not let go yet, and the next one holds.
-    let grant = held(&behind).await;
-    assert_eq!(next(&claim, &asked).await, ClaimState::Lost(LossReason::Evicted(Some(by.clone()))));
-    leave(&claim).await;
-    assert!(!evict(Evict::Force).await.expect("done"));
-    assert_eq!(state(&behind).await, ClaimState::Held(grant));
-    behind.renew(soon()).await.expect("renews");
-    assert!(matches!(state(&behind).await, ClaimState::Held(_)));
+async fn a_living_hold_is_asked_to_leave_and_not_removed() {
+    for mode in [Mode::Exclusive, Mode::Shared, slots(1)] {
+        let f = fixture();
+        let claim = enter(&f.backend, &request(1, &["a"], mode)).await;
+        let hold = held(&claim).await;
+        let (lock, id, by) = (name("a"), ClaimId::from_bytes([1; 16]), holder("admin"));
+        let error = f.backend.evict(&lock, id, Evict::Force, &by, soon()).await.expect_err("it lives");
+        let pid = format!("pid {}", holder("h").pid);
+        assert!(error.kind == ErrorKind::Unsupported && error.reason.to_string().contains(&pid), "{error}");
+        assert_eq!(held(&claim).await, hold);
+        let hold = state(&claim).await;
+        assert!(f.backend.evict(&lock, id, Evict::Ask, &by, soon()).await.expect("done"));
+        assert_eq!(next(&claim, &hold).await, ClaimState::AskedToLeave { by: by.clone() });
+        leave(&claim).await;
+        assert!(!f.backend.evict(&lock, id, Evict::Force, &by, soon()).await.expect("done"));
+    }
 }
 
 #[tokio::test]
@@ -197,18 +192,6 @@ async fn whoever_asks_after_another_is_heard() {
         told = next(&claim, &told).await;
         assert_eq!(told, ClaimState::AskedToLeave { by });
     }
-}
-
-#[tokio::test]
-async fn a_forced_slot_is_free_again() {
-    let f = fixture();
-    let stuck = enter(&f.backend, &request(1, &["a"], slots(1))).await;
-    let next = enter(&f.backend, &request(2, &["a"], slots(1))).await;
-    assert_eq!(waits(&next).await, 1);
-    let id = ClaimId::from_bytes([1; 16]);
-    assert!(f.backend.evict(&name("a"), id, Evict::Force, &holder("x"), soon()).await.expect("done"));
-    assert_eq!(held(&next).await.names[0].slot, Some(1));
-    drop(stuck);
 }
 
 #[tokio::test]

@@ -1,10 +1,8 @@
 //! In one queue with `flock(1)`.
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
 
-use super::locker::Locks;
 use super::testing::*;
 use super::*;
 use crate::lock::{ClaimState, Mode};
@@ -81,73 +79,4 @@ async fn flock_1_waits_for_a_claim() {
     assert!(!try_flock("-x") && try_flock("-s"));
     leave(&claim).await;
     assert!(try_flock("-x"));
-}
-
-#[tokio::test]
-async fn an_evicted_claim_counts_once() {
-    let f = fixture();
-    let stuck = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    let id = ClaimId::from_bytes([1; 16]);
-    assert!(f.backend.evict(&name("a"), id, Evict::Force, &holder("x"), soon()).await.expect("done"));
-    let next = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
-    held(&next).await;
-    leave(&next).await;
-    // Whoever has the new lock file has it by right, though the evicted one is still there.
-    let child = flock(&f, "-x");
-    let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
-    assert_eq!(waits(&third).await, 0);
-    let_go(child);
-    held(&third).await;
-    drop(stuck);
-}
-
-/// Evicts the claim `id` on `a`, whose owner does not hear of it.
-async fn evict(f: &Fixture, id: u8) {
-    let id = ClaimId::from_bytes([id; 16]);
-    assert!(f.backend.evict(&name("a"), id, Evict::Force, &holder("x"), soon()).await.expect("done"));
-}
-
-#[tokio::test]
-async fn an_eviction_leaves_those_who_wait_with_flock_1_in_place() {
-    let f = fixture();
-    let stuck = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    held(&stuck).await;
-    let path = f.temp.path().join("a");
-    let mut waiter = start(
-        Command::new("flock")
-            .args(["-x", "--no-fork"])
-            .arg(&path)
-            .args(["sh", "-c", "read x"])
-            .stdin(Stdio::piped()),
-    );
-    let file = std::fs::metadata(&path).map(|stat| (stat.dev(), stat.ino())).expect("there");
-    let begun = std::time::Instant::now();
-    while !Locks::read().processes_at(file).contains(&waiter.id()) {
-        assert!(begun.elapsed() < PLENTY, "it waits");
-    }
-    evict(&f, 1).await;
-    let next = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
-    assert_eq!(waits(&next).await, 0);
-    leave(&stuck).await;
-    // Whichever of the two comes first, they come one after the other.
-    drop(waiter.stdin.take());
-    held(&next).await;
-    leave(&next).await;
-    waiter.wait().expect("waited");
-    assert_eq!(std::fs::metadata(&path).map(|stat| (stat.dev(), stat.ino())).expect("there"), file);
-}
-
-#[tokio::test]
-async fn an_eviction_takes_nothing_from_those_who_share_with_flock_1() {
-    let f = fixture();
-    let stuck = enter(&f.backend, &request(1, &["a"], Mode::Shared)).await;
-    held(&stuck).await;
-    let child = flock(&f, "-s");
-    evict(&f, 1).await;
-    let next = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
-    assert_eq!(waits(&next).await, 0);
-    leave(&stuck).await;
-    assert_eq!(waits(&next).await, 0);
-    let_go(child);
-    held(&next).await;
 }

@@ -1,4 +1,4 @@
-//! A waiter that cannot do its part: everybody behind it waits for it.
+//! The failure of a waiter, for which everybody behind it waits.
 
 use super::core::FileClaim;
 use super::fault::{Fault, FaultResult};
@@ -11,9 +11,9 @@ impl FileClaim {
     /// A failure of a waiter is one for now at first, and nothing of the lock is kept meanwhile. After a while it is for
     /// good: the claim leaves the queue, without the guards and whatever cannot be written, since with its FIFO closed it
     /// stands in nobody's way. A hold stays; the kernel keeps it.
-    pub(super) fn falter(&self, looked: FaultResult<()>) -> FaultResult<()> {
+    pub(super) fn conclude(&self, looked: FaultResult<()>) -> FaultResult<()> {
         let Err(fault) = looked else {
-            self.inner().faltering_since = None;
+            self.inner().failing_since = None;
             return Ok(());
         };
         {
@@ -23,7 +23,7 @@ impl FileClaim {
             }
             grant::release(&mut inner.places);
             let now = clock::now();
-            let since = *inner.faltering_since.get_or_insert(now);
+            let since = *inner.failing_since.get_or_insert(now);
             if now.since(since) < self.patience || is_transient(&fault) {
                 return Err(fault.transient());
             }

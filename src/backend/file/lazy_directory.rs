@@ -12,13 +12,13 @@ use super::fault::FaultResult;
 
 /// A lock directory that may not be there yet. Who locks makes it; who only looks does not.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct LazyDirectory {
     config: FileConfig,
     opened: OnceLock<Arc<Directory>>,
 }
 
-impl Site {
-    /// The site that `config` means. A relative directory is that of the present working directory, which dlock leaves
+impl LazyDirectory {
+    /// The directory that `config` means. A relative directory is that of the present working directory, which dlock leaves
     /// later.
     pub(super) fn new(config: &FileConfig) -> Self {
         let mut config = config.clone();

@@ -1,4 +1,4 @@
-//! The guards of several queues, and the one thing done under them that takes long.
+//! The reservation of tokens, the one thing done under the guards that takes long.
 
 use std::sync::Arc;
 
@@ -10,15 +10,6 @@ use super::storage::QueueFile;
 use super::token;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
-
-/// Takes the guards of `queues`, which must be in the order of their files.
-pub(super) async fn guards(queues: &[Arc<QueueFile>], deadline: Moment) -> FaultResult<Vec<Guard>> {
-    let mut guards = Vec::with_capacity(queues.len());
-    for queue in queues {
-        guards.push(queue.guard(deadline).await?);
-    }
-    Ok(guards)
-}
 
 /// Reserves tokens in `queue`, in a thread since it waits for the disk. The thread has the guards meanwhile.
 pub(super) async fn reserve(
