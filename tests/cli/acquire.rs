@@ -247,8 +247,8 @@ fn a_claim_that_is_not_of_acquire_or_wrong_is_76_and_nothing_is_touched() {
 
 #[test]
 fn several_names_are_one_claim() {
-    let env = TestEnv::new();
-    // Without white space, which a key of memcached cannot have.
+    // No step of memcached changes several items.
+    let Some(env) = Some(TestEnv::new()).filter(|env| env.service().backend != "memcached") else { return };
     let text = "claim=$(dlock acquire --name x --name \"it's\\\\y\" --for-pid $$) || exit; eval \"$claim\"; \
                 echo \"$DLOCK_NAMES\" >names; dlock status \"it's\\\\y\" --exit-code >held; echo $? >>held; \
                 dlock release && echo released >up";

@@ -12,7 +12,7 @@ cases![
     c09_evicted_holder_learns_by_whom[],
     c09_asked_holder_learns_and_stays_until_it_leaves[],
     c09_waiter_is_evicted[],
-    c09_claim_on_several_names_goes_whole[],
+    c09_claim_on_several_names_goes_whole[AtomicNames],
     c09_only_a_holder_publishes[],
 ];
 

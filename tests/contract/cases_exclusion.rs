@@ -20,13 +20,13 @@ cases![
     c01_exclusive_and_shared_contenders_never_overlap[],
     c01_claims_that_come_at_once_hold_one_by_one[],
     c01_queue_always_satisfies_the_grant_rule[],
-    c01_several_names_hold_all_or_none[],
-    c01_several_names_exclude_on_each[],
-    c01_several_names_in_opposite_orders_never_deadlock[],
-    c01_several_names_share[],
-    c01_several_names_with_slots_have_one_place_on_each[],
-    c01_several_names_with_slots_wait_with_one_place_on_each[PlaceOnEach],
-    c01_several_names_with_slots_in_opposite_orders_never_deadlock[],
+    c01_several_names_hold_all_or_none[AtomicNames],
+    c01_several_names_exclude_on_each[AtomicNames],
+    c01_several_names_in_opposite_orders_never_deadlock[AtomicNames],
+    c01_several_names_share[AtomicNames],
+    c01_several_names_with_slots_have_one_place_on_each[AtomicNames],
+    c01_several_names_with_slots_wait_with_one_place_on_each[AtomicNames],
+    c01_several_names_with_slots_in_opposite_orders_never_deadlock[AtomicNames],
 ];
 
 async fn c01_fresh_lock_is_held_at_once(b: Bench) {

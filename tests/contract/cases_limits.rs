@@ -14,7 +14,7 @@ cases![
     c12_mismatch_says_what_where_and_is_final[],
     c15_pairs_of_kinds[],
     c15_mismatch_names_the_holder_and_changes_nothing[],
-    c15_mismatch_with_one_of_several_names_enters_none[],
+    c15_mismatch_with_one_of_several_names_enters_none[AtomicNames],
     c15_kind_is_free_again_after_the_last[],
 ];
 

@@ -12,7 +12,7 @@ cases![
     c03_tokens_rise_over_new_connections[],
     c03_tokens_rise_over_idle_times[],
     c03_tokens_rise_over_a_restart[Restart],
-    c03_tokens_rise_for_each_of_several_names[],
+    c03_tokens_rise_for_each_of_several_names[AtomicNames],
     c03_restart_while_held_changes_nothing[Restart],
     c03_restart_while_waiting_changes_nothing[Restart],
 ];

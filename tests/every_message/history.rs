@@ -102,10 +102,8 @@ impl Seen {
         }
         for (number, start) in starts.iter().enumerate() {
             let lasted = self.end_after(start).is_none_or(|end| end.saturating_sub(start.at) > TTL / 2);
-            // One that lost its connection is shown what is so when it is back.
-            let all = self.service.kind.facts.tells_all && self.shape.struck == Struck::Claim;
-            let must = (lasted || all) && !self.misses_some();
-            if must && !seen.contains(&number) {
+            // What was over soon may have been missed.
+            if lasted && !self.misses_some() && !seen.contains(&number) {
                 found.push(format!("history: the term of {} with {} was not shown", start.who, start.token));
             }
         }

@@ -36,10 +36,12 @@ pub(crate) static KIND: Kind = Kind {
     },
     protocol: || Box::<messages::Http2>::default(),
     facts: Facts {
-        lacks: &[(Need::Skew, "a client does not read a clock that could be wrong, but the kernel's")],
+        lacks: &[
+            (Need::Skew, "a client does not read a clock that could be wrong, but the kernel's"),
+            (Need::Overtaking, "an entry needs its lease, which is granted first and ends with the claim"),
+        ],
         abandoned_bound: Duration::from_secs(2),
         news_within: |_| Duration::ZERO,
-        tells_all: true,
         patience: Duration::from_secs(3),
         blink: Duration::from_millis(60),
         hand_over: 3.1,

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dlock::backend::memcached::{MemcachedBackend, MemcachedConfig, Prefix};
+use dlock::backend::memcached::{MemcachedConfig, Prefix, with_clock};
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
 use super::site::{self, Facts, Kind, Need, Site, number};
@@ -28,13 +28,13 @@ pub(crate) static KIND: Kind = Kind {
         let mut config = MemcachedConfig::parse(&site::options(part)).expect("valid");
         // Names that no key can be are tried as well.
         config.prefix = Prefix::Escaped(part.prefix.clone().unwrap_or_default());
-        Arc::new(MemcachedBackend::with_clock(config, clock))
+        Arc::new(with_clock(config, clock))
     },
     protocol: || Box::new(messages::Memcached),
     facts: Facts {
         lacks: &[
             (Need::AtomicNames, "each lock is an item of its own, and no step changes several"),
-            (Need::PlaceOnEach, "names are taken one after another"),
+            (Need::Overtaking, "an entry replaces what was read before, and the eviction has changed that"),
             (Need::Restart, "memcached keeps nothing over a restart"),
         ],
         abandoned_bound: Duration::from_secs(5),

@@ -21,8 +21,6 @@ pub(crate) enum Need {
     Ordered,
     /// Several names enter in one step.
     AtomicNames,
-    /// Who waits for one name has its place on the others.
-    PlaceOnEach,
     /// It can be made to accept and answer nothing for a while.
     Freeze,
     /// It can be restarted, and keeps its data.
@@ -41,11 +39,10 @@ pub(crate) enum Need {
 
 impl Need {
     /// Every need.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Leased,
         Self::Ordered,
         Self::AtomicNames,
-        Self::PlaceOnEach,
         Self::Freeze,
         Self::Restart,
         Self::Sever,
@@ -105,8 +102,6 @@ pub(crate) struct Facts {
     /// How long after a loss at the service dlock may hear of it, if it renews at this interval: where that is not
     /// pushed, at the next renewal.
     pub(crate) news_within: fn(Duration) -> Duration,
-    /// Whether an observer is told of every change; elsewhere what was over soon may have been missed.
-    pub(crate) tells_all: bool,
     /// Whether claims are a session's, which a client keeps by its own clock, and ends when it is dropped.
     pub(crate) has_sessions: bool,
     /// How long anything may take that waits for no ttl.
@@ -126,7 +121,6 @@ impl Facts {
         max_ttl: None,
         abandoned_bound: Duration::from_secs(1),
         news_within: |interval| interval,
-        tells_all: false,
         has_sessions: false,
         patience: Duration::from_secs(2),
         blink: Duration::from_millis(30),

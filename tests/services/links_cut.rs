@@ -87,8 +87,8 @@ impl Truth {
         self.those("said").filter(|value| value.contains(&format!("-{term}-"))).count()
     }
 
-    /// Judges what an observer was shown by it; `all` if it must have seen every change.
-    fn judge(&self, seen: &[Shown], all: bool) {
+    /// Judges what an observer was shown by it; what was over soon may have been missed.
+    fn judge(&self, seen: &[Shown]) {
         // What was tried may have come to be although nobody heard of it.
         let tried: Vec<&str> = self.those("tries").collect();
         let mut at = 0_usize;
@@ -108,12 +108,8 @@ impl Truth {
         let tokens: Vec<u64> = seen.iter().filter_map(|one| one.token).collect();
         assert!(tokens.is_sorted(), "terms in another order: {tokens:?}");
         for term in self.terms() {
-            let must = all || self.said_in(term) >= LONG_TERM;
+            let must = self.said_in(term) >= LONG_TERM;
             assert!(!must || tokens.contains(&term), "the term {term} was not seen: {tokens:?}");
-        }
-        if all {
-            let missed: Vec<&str> = self.those("said").filter(|value| !values.contains(value)).collect();
-            assert_eq!(missed, [""; 0], "what was proclaimed and not seen");
         }
     }
 }
@@ -194,7 +190,7 @@ fn whatever_links_are_cut_one_leads_and_observers_see_the_true_history() {
     assert_eq!(truth.those("overlap").collect::<Vec<_>>(), [""; 0], "two led at once");
     if site.kind().is_ordered() {
         assert!(truth.terms().is_sorted(), "tokens fall: {:?}", truth.terms());
-        truth.judge(&seen, site.kind().facts.tells_all);
+        truth.judge(&seen);
     }
     for env in &envs {
         env.await_no_process();

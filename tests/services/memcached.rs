@@ -84,35 +84,6 @@ fn a_waiter_whose_entry_ends_in_an_outage_is_back_when_it_says_so() {
     assert_eq!((ended.code(), ended.err.matches("at the end").count()), (Some(0), 1), "{}", ended.err);
 }
 
-/// Takes what is left of the server's memory, for items of every size.
-fn fill(server: &Server) {
-    for size in [400_000, 100_000, 20_000, 5000, 2000, 1000, 700, 500, 400, 300, 200, 100, 50, 10, 0] {
-        let value = "x".repeat(size);
-        let one = |n: usize| format!("set f{size}-{n} 0 0 {size}\r\n{value}\r\n");
-        let at_once = (1_000_000 / (size + 50)).min(1000);
-        let full = |batch: usize| {
-            let sets: String = (0..at_once).map(|n| one(batch * at_once + n)).collect();
-            memcached::raw(server.port(), sets.as_bytes()).contains("out of memory")
-        };
-        assert!((0..100).any(full), "the memory ends");
-    }
-}
-
-#[test]
-fn a_release_succeeds_where_memory_is_full_and_nothing_is_evicted() {
-    if !is_here() {
-        return;
-    }
-    let server = memcached::start_with(&["-M", "-m", "4"]);
-    let env = env_on(&server);
-    let holder = env.held(&["--name", "x"]);
-    fill(&server);
-    holder.release().silently(0);
-    assert_eq!(memcached::value(server.port(), "x"), None);
-    let said = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
-    assert!(said.contains("refuses to evict"), "{said}");
-}
-
 #[test]
 fn a_lease_that_nobody_renews_ends_though_others_try_again_and_again() {
     if !is_here() {
@@ -124,6 +95,19 @@ fn a_lease_that_nobody_renews_ends_though_others_try_again_and_again() {
     env.finish(&mut env.verb("acquire", words)).silently(0);
     run_with(&env, &[]).failed(75, &["x"]);
     until_true("the end of the lease", || run_with(&env, &[]).code() == Some(0));
+}
+
+#[test]
+fn several_names_are_refused() {
+    if !is_here() {
+        return;
+    }
+    let server = memcached::start();
+    let env = env_on(&server);
+    let refused = env.finish(&mut env.run(["--name", "x", "--name", "y", "--", "touch", "started"]));
+    assert_eq!(refused.code(), Some(64), "{}", refused.err);
+    assert!(!env.exists("started"));
+    assert_eq!((memcached::value(server.port(), "x"), memcached::value(server.port(), "y")), (None, None));
 }
 
 #[test]
@@ -258,7 +242,7 @@ fn a_release_outlasts_a_moment_without_the_server() {
 /// memcached numbers its writes from one when it is started.
 #[test]
 fn a_claim_from_before_a_restart_touches_nobody_after_it() {
-    use dlock::backend::memcached::{MemcachedBackend, MemcachedConfig};
+    use dlock::backend::memcached::{MemcachedConfig, with_clock};
     use dlock::backend::{Backend as _, Options};
     use dlock::clock;
     use dlock::lock::{ClaimId, ClaimState, Holder, Mode, Request};
@@ -267,7 +251,7 @@ fn a_claim_from_before_a_restart_touches_nobody_after_it() {
     }
     let server = memcached::start();
     let options = Options { endpoints: vec![memcached::address(&server)], ..Options::default() };
-    let open = || MemcachedBackend::open(MemcachedConfig::parse(&options).expect("valid"));
+    let open = || with_clock(MemcachedConfig::parse(&options).expect("valid"), clock::Clock::Boot);
     let request = |id| Request {
         names: vec!["x".parse().expect("valid")],
         id: ClaimId::from_bytes([id; 16]),

@@ -10,11 +10,10 @@ use super::watch::MARGIN;
 use super::{Item, Side};
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::Record;
-use crate::backend::tcp;
 use crate::lock::{ErrorKind, LockName, Moment, Request};
 
 /// For how long it stays noted why a claim is gone.
-pub(super) const KEEP_OUT: Duration = tcp::LATE;
+pub(super) const NOTED: Duration = Duration::from_secs(120);
 
 /// By how much the store's clock may be behind.
 const CLOCK: Duration = Duration::from_secs(2);
@@ -25,8 +24,6 @@ pub(super) enum Entered {
     In(Option<Known>, Moment),
     /// Another program's item is there.
     Behind(Item),
-    /// Somebody ended the claim, and noted this.
-    Out(Vec<u8>),
 }
 
 /// One claim on one lock.
@@ -34,20 +31,18 @@ pub(super) enum Entered {
 pub(super) struct Own {
     pub(super) name: LockName,
     pub(super) request: Request,
-    /// All names of the claim.
-    pub(super) all: Vec<LockName>,
     pub(super) ttl: Duration,
 }
 
 impl Own {
-    pub(super) fn new(queues: &Queues, part: &Request, all: &[LockName]) -> Self {
-        let ttl = part.ttl.min(queues.store.longest_ttl());
-        Self { name: part.names[0].clone(), request: part.clone(), all: all.to_vec(), ttl }
-    }
-
-    fn record(&self) -> Record {
-        let whole = Request { names: self.all.clone(), ..self.request.clone() };
-        Record::of(&whole, self.ttl)
+    /// Errors: `Invalid` for several names, since no step changes several documents.
+    pub(super) fn new(queues: &Queues, request: &Request) -> FaultResult<Self> {
+        let [name] = request.names.as_slice() else {
+            let why = "it cannot acquire several locks in one step; use one --name";
+            return Err(Fault::new(ErrorKind::Invalid, why));
+        };
+        let ttl = request.ttl.min(queues.store.longest_ttl());
+        Ok(Self { name: name.clone(), request: request.clone(), ttl })
     }
 }
 
@@ -57,17 +52,12 @@ pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> Fau
     let empty = Document::empty(&own.name, id).to_bytes();
     loop {
         // Everybody who ever entered drew a number before the item became what is read here.
-        let arrival = store.arrive(&own.name, id, &empty, EMPTY_LIFE, deadline).await?;
+        let arrival = store.arrive(&own.name, &empty, EMPTY_LIFE, deadline).await?;
         let mut known = match understand(Some(arrival.item))? {
             LockItem::Queue(known) => known,
             LockItem::Foreign(item) => return Ok(Entered::Behind(item)),
             LockItem::Nothing => continue,
         };
-        if known.document.find(id).is_none()
-            && let Some(note) = arrival.gone
-        {
-            return Ok(Entered::Out(note));
-        }
         let highest = known.document.highest_token();
         let number = match arrival.number {
             // The counter was forgotten, and the queue was not.
@@ -83,7 +73,8 @@ pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> Fau
                 document.remove(dead, wall_clock());
             }
         }
-        let superseded = document.enter(&own.request, own.record(), number, wall_clock());
+        let superseded =
+            document.enter(&own.request, Record::of(&own.request, own.ttl), number, wall_clock());
         let superseded = superseded.map_err(|Mismatch(why)| Fault::new(ErrorKind::Mismatch, why))?;
         let (size, room) = (document.to_bytes().len(), store.room());
         if size > room / 16 * 15 {
@@ -95,7 +86,7 @@ pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> Fau
         }
         for older in superseded {
             let note = Note::new("superseded", &own.request.holder).to_bytes();
-            store.write_side(Side::Gone(&own.name, older), &note, KEEP_OUT, deadline).await?;
+            store.write_side(Side::Gone(&own.name, older), &note, NOTED, deadline).await?;
         }
         let sent = queues.clock.now();
         let replaced = queues.put(&own.name, &known.version, &known.document, deadline).await?;

@@ -109,7 +109,6 @@ impl Shared {
                 }
             }
             Entered::Behind(item) => self.waits_behind(&item),
-            Entered::Out(note) => self.publisher.publish(Note::state(&note)),
         }
     }
 
@@ -264,7 +263,7 @@ impl Shared {
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
-        let (store, own, id) = (&self.queues.store, &self.own, self.own.request.id);
+        let id = self.own.request.id;
         if self.publisher.is_leaving() {
             return Ok(());
         }
@@ -277,14 +276,11 @@ impl Shared {
             // Also where it is not there: what may still come of it is refused once the queue has changed.
             Step::Write(())
         };
-        self.queues.change(&own.name, known, Patience::Deadline, deadline, remove).await?;
+        self.queues.change(&self.own.name, known, Patience::Deadline, deadline, remove).await?;
         self.publisher.leave();
-        // Nobody needs what is beside the queue any more; what cannot be removed now is found useless later.
-        if !own.request.ancestors.is_empty() {
+        // What cannot be removed now is found useless later.
+        if !self.own.request.ancestors.is_empty() {
             drop(deadlock::forget(&self.queues, id, deadline).await);
-        }
-        if own.all.len() > 1 {
-            drop(store.remove_side(Side::Names(id), deadline).await);
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ fn parse(bytes: &[u8]) -> FaultResult<Listed> {
 
 /// Lists the claim `own`.
 pub(super) async fn announce(queues: &Queues, own: &Own, deadline: Moment) -> FaultResult<()> {
-    let names: Vec<String> = own.all.iter().map(ToString::to_string).collect();
+    let names = vec![own.name.to_string()];
     let announce = |listed: &mut Listed| {
         let nested = Nested { number: listed.next, names: names.clone() };
         listed.next += 1;

@@ -11,7 +11,12 @@ use crate::backend::fault::FaultResult;
 use crate::lock::{Moment, Request};
 
 /// Enters the queue of one lock. Whoever cannot, behind a foreign holder, tries again with each look.
-pub(super) async fn enter(queues: &Queues, own: Own, deadline: Moment) -> FaultResult<Arc<DocumentClaim>> {
+pub(super) async fn enter(
+    queues: &Queues,
+    request: &Request,
+    deadline: Moment,
+) -> FaultResult<Arc<DocumentClaim>> {
+    let own = Own::new(queues, request)?;
     let begun = queues.clock.now();
     let entered = arrive::attempt(queues, &own, deadline).await?;
     let claim = DocumentClaim::new(queues, own, entered, begun);
@@ -33,7 +38,6 @@ impl DocumentClaim {
             return Ok(());
         }
         deadlock::announce(self.queues(), own, deadline).await?;
-        let whole = Request { names: own.all.clone(), ..own.request.clone() };
-        deadlock::search(self.queues(), &whole, deadline).await.and_then(refuse_cycle)
+        deadlock::search(self.queues(), &own.request, deadline).await.and_then(refuse_cycle)
     }
 }

@@ -1,6 +1,6 @@
 //! What is done to claims of others: removing them, asking them to leave, publishing what a holder proclaims.
 
-use super::arrive::KEEP_OUT;
+use super::arrive::NOTED;
 use super::change::{LockItem, Patience, Step, wall_clock};
 use super::client::Queues;
 use super::queue::{Content, Document};
@@ -10,16 +10,7 @@ use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::{Evict, foreign};
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 
-/// How a claim stood in one queue when it was to be removed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Removal {
-    /// It is out now, or is asked.
-    Done,
-    /// It was not there, and cannot come any more.
-    Absent,
-}
-
-/// Does to the claim `id` what `how` says, on all of its names.
+/// As [`crate::backend::Backend::evict`].
 pub(super) async fn evict(
     queues: &Queues,
     name: &LockName,
@@ -28,62 +19,20 @@ pub(super) async fn evict(
     by: &Holder,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let names = names_of(&*queues.store, name, id, deadline).await?;
-    let mut all = Vec::with_capacity(names.len());
-    for name in &names {
-        all.push(one(queues, name, id, how, by, deadline).await?);
-    }
-    Ok(all.contains(&Removal::Done))
-}
-
-/// All names of the claim `id`, if it noted several with `name` among them.
-async fn names_of(
-    store: &dyn Store,
-    name: &LockName,
-    id: ClaimId,
-    deadline: Moment,
-) -> FaultResult<Vec<LockName>> {
-    let noted = store.read_side(Side::Names(id), deadline).await?;
-    let texts: Vec<String> =
-        noted.and_then(|item| serde_json::from_slice(&item.bytes).ok()).unwrap_or_default();
-    let names: Vec<LockName> = texts.into_iter().filter_map(|text| LockName::new(text).ok()).collect();
-    Ok(if names.contains(name) { names } else { vec![name.clone()] })
-}
-
-/// Removes the claim `id` from the queue of one lock, whoever it is of, and keeps out what of it is still on its way.
-pub(super) async fn withdraw(
-    queues: &Queues,
-    name: &LockName,
-    id: ClaimId,
-    by: &Holder,
-    deadline: Moment,
-) -> FaultResult<()> {
-    one(queues, name, id, Evict::Force, by, deadline).await.map(drop)
-}
-
-async fn one(
-    queues: &Queues,
-    name: &LockName,
-    id: ClaimId,
-    how: Evict,
-    by: &Holder,
-    deadline: Moment,
-) -> FaultResult<Removal> {
     if how == Evict::Ask {
         let ask = |document: &mut Document| {
-            if document.ask(id, by) { Step::Write(Removal::Done) } else { Step::Keep(Removal::Absent) }
+            if document.ask(id, by) { Step::Write(true) } else { Step::Keep(false) }
         };
         let asked = queues.change(name, None, Patience::Deadline, deadline, ask).await?;
-        return Ok(asked.said.unwrap_or(Removal::Absent));
+        return Ok(asked.said.unwrap_or(false));
     }
     // Noted first, so that whoever finds itself removed finds the reason.
     let looked = queues.change(name, None, Patience::Deadline, deadline, |_| Step::Keep(())).await?;
     let note = Note::new("evicted", by).to_bytes();
-    queues.store.write_side(Side::Gone(name, id), &note, KEEP_OUT, deadline).await?;
+    queues.store.write_side(Side::Gone(name, id), &note, NOTED, deadline).await?;
     let remove = |document: &mut Document| {
         // Written also if it is not there: a replacement that would add it is refused after that.
-        let was_there = document.remove(id, wall_clock());
-        Step::Write(if was_there { Removal::Done } else { Removal::Absent })
+        Step::Write(document.remove(id, wall_clock()))
     };
     let known = match looked.after {
         LockItem::Queue(known) => Some(known),
@@ -91,12 +40,8 @@ async fn one(
     };
     let was_there = known.as_ref().is_some_and(|known| known.document.find(id).is_some());
     let removed = queues.change(name, known, Patience::Deadline, deadline, remove).await?;
-    Ok(match removed.said {
-        // By an attempt whose answer was lost.
-        None | Some(Removal::Absent) if was_there => Removal::Done,
-        None => Removal::Absent,
-        Some(removal) => removal,
-    })
+    // If it was there and is not any more, an attempt whose answer was lost has removed it.
+    Ok(was_there || removed.said == Some(true))
 }
 
 /// As [`crate::backend::Backend::publish`].

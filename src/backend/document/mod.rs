@@ -17,7 +17,6 @@ mod client;
 mod deadlock;
 mod enter;
 mod evict;
-mod names;
 mod observe;
 mod pace;
 pub mod queue;
@@ -34,40 +33,50 @@ pub mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use crate::backend::fault::During;
 use crate::backend::observe::QueueObserver;
-use crate::backend::{Claim, Evict, Observer};
+use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 pub use client::Queues;
 pub use store::{Arrival, Item, Replaced, Side, Store, Version};
 
-/// What a backend over documents delegates to.
-impl Queues {
-    /// As [`crate::backend::Backend::enter`].
-    pub async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
-        names::enter(self, request, deadline).await
+#[async_trait]
+impl Backend for Queues {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
     }
 
-    /// As [`crate::backend::Backend::inspect`].
-    pub async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
+    fn identity(&self) -> String {
+        self.store.identity()
+    }
+
+    fn has_connected(&self) -> bool {
+        self.store.has_connected()
+    }
+
+    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
+        let entered = enter::enter(self, request, deadline).await;
+        Ok(entered.during(self.store.backend(), "join the queue", request.names.first())?)
+    }
+
+    async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let status = show::inspect(&*self.store, name, deadline).await;
         status.during(self.store.backend(), "inspect the queue", Some(name))
     }
 
-    /// As [`crate::backend::Backend::list`].
-    pub async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
+    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let list = show::list(&*self.store, prefix, deadline).await;
         list.during(self.store.backend(), "list the queues", None)
     }
 
-    /// As [`crate::backend::Backend::observe`].
-    pub fn observe(&self, name: &LockName) -> Box<dyn Observer> {
+    async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         let queue = observe::WatchedQueue::new(self.clone(), name);
-        Box::new(QueueObserver::new(self.store.backend(), self.clock, name.clone(), queue))
+        Ok(Box::new(QueueObserver::new(self.store.backend(), self.clock, name.clone(), queue)))
     }
 
-    /// As [`crate::backend::Backend::evict`].
-    pub async fn evict(
+    async fn evict(
         &self,
         name: &LockName,
         id: ClaimId,
@@ -79,26 +88,31 @@ impl Queues {
         evicted.during(self.store.backend(), "evict from the queue", Some(name))
     }
 
-    /// As [`crate::backend::Backend::evict_foreign`].
-    pub async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+    async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let evicted = evict::evict_foreign(&*self.store, name, id, deadline).await;
         evicted.during(self.store.backend(), "evict from the queue", Some(name))
     }
 
-    /// As [`crate::backend::Backend::publish`].
-    pub async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let published = evict::publish(self, name, id, value, deadline).await;
         published.during(self.store.backend(), "publish a value in the queue", Some(name))
     }
 
-    /// As [`crate::backend::Backend::renew`].
-    pub async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+    fn is_detachable(&self) -> bool {
+        true
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let renewed = renew::renew(self, name, id, deadline).await;
         renewed.during(self.store.backend(), "renew the claim", Some(name))
     }
 
-    /// As [`crate::backend::Backend::last_success`].
-    pub async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
+    async fn examine(&self, deadline: Moment) -> Result<Examination> {
+        let found = self.store.examine(deadline).await;
+        found.during(self.store.backend(), "examine the service", None)
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let age = self.store.age_of_success(name, deadline).await;
         age.during(self.store.backend(), "read the last success", Some(name))
     }

@@ -6,51 +6,21 @@
 
 use super::change::{Patience, Step};
 use super::client::Queues;
-use super::queue::{Document, QueueEntry};
+use super::queue::Document;
 use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, LockName, Moment};
 
-/// Raises the counter of the claim `id`, which holds `name`, on all of its names; whether it holds them all. None is raised
-/// if one of them is found lost before the first.
+/// Raises the counter of the claim `id` if it holds `name`; whether it does.
 pub(super) async fn renew(
     queues: &Queues,
     name: &LockName,
     id: ClaimId,
     deadline: Moment,
 ) -> FaultResult<bool> {
-    let Some(names) = held(queues, name, id, deadline, |place| place.about.names(name)).await? else {
-        return Ok(false);
+    let raise = |document: &mut Document| {
+        let holds = document.find(id).is_some_and(|place| place.held.is_some());
+        if holds && document.renew(id) { Step::Write(true) } else { Step::Keep(false) }
     };
-    for other in names.iter().filter(|other| *other != name) {
-        if held(queues, other, id, deadline, |_| ()).await?.is_none() {
-            return Ok(false);
-        }
-    }
-    for name in &names {
-        let raise = |document: &mut Document| {
-            let holds = document.find(id).is_some_and(|place| place.held.is_some());
-            if holds && document.renew(id) { Step::Write(true) } else { Step::Keep(false) }
-        };
-        let changed = queues.change(name, None, Patience::Once, deadline, raise).await?;
-        if changed.said != Some(true) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// What `learn` learns of the claim `id` if it holds `name`.
-async fn held<T: Send>(
-    queues: &Queues,
-    name: &LockName,
-    id: ClaimId,
-    deadline: Moment,
-    learn: impl Fn(&QueueEntry) -> T + Send + Sync,
-) -> FaultResult<Option<T>> {
-    let look = |document: &mut Document| {
-        let place = document.find(id).filter(|place| place.held.is_some());
-        Step::Keep(place.map(&learn))
-    };
-    let looked = queues.change(name, None, Patience::Once, deadline, look).await?;
-    Ok(looked.said.flatten())
+    let changed = queues.change(name, None, Patience::Once, deadline, raise).await?;
+    Ok(changed.said == Some(true))
 }

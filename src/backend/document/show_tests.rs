@@ -1,5 +1,6 @@
 //! What is listed, and what is not.
 
+use crate::backend::Backend as _;
 use crate::backend::document::Store as _;
 use crate::backend::document::tests::{Scene, id, name};
 

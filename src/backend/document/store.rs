@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::backend::fault::FaultResult;
+use crate::backend::{Capabilities, Examination};
 use crate::lock::{ClaimId, LockName, Moment};
 
 /// Names one write of an item, also after the item was removed.
@@ -43,17 +44,13 @@ pub struct Arrival {
     pub item: Item,
     /// A number for this lock, drawn after the item was read: greater than any drawn before.
     pub number: u64,
-    /// What was noted about the claim, read after the item.
-    pub gone: Option<Vec<u8>>,
 }
 
 /// Items beside those of the locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side<'a> {
-    /// Why a claim is gone from a lock and must stay out.
+    /// Why a claim is gone from a lock.
     Gone(&'a LockName, ClaimId),
-    /// The names of a claim that has several.
-    Names(ClaimId),
     /// The claims of nested runs that wait.
     Nested,
 }
@@ -67,6 +64,18 @@ pub trait Store: Debug + Send + Sync {
     /// The backend's name.
     fn backend(&self) -> &'static str;
 
+    /// As [`crate::backend::Backend::capabilities`].
+    fn capabilities(&self) -> Capabilities;
+
+    /// As [`crate::backend::Backend::identity`].
+    fn identity(&self) -> String;
+
+    /// As [`crate::backend::Backend::has_connected`].
+    fn has_connected(&self) -> bool;
+
+    /// As [`crate::backend::Backend::examine`].
+    async fn examine(&self, deadline: Moment) -> FaultResult<Examination>;
+
     /// Why a claim may have lost an item that nobody removed, as a sentence without a full stop.
     fn why_forgotten(&self) -> &'static str;
 
@@ -75,9 +84,6 @@ pub trait Store: Debug + Send + Sync {
 
     /// The longest ttl for which items can be kept.
     fn longest_ttl(&self) -> Duration;
-
-    /// What orders the locks of a claim that has several names: the same for everybody.
-    fn order(&self, name: &LockName) -> String;
 
     /// The key of the lock's item.
     ///
@@ -90,12 +96,10 @@ pub trait Store: Debug + Send + Sync {
     /// Reads the lock's item.
     async fn read(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Item>>;
 
-    /// Makes the lock's item out of `empty`, to be kept for `life`, unless there is one; then, in this order, reads it, draws
-    /// a number greater than `above`, and reads what was noted about the claim `id`.
+    /// Makes the lock's item out of `empty`, to be kept for `life`, unless there is one; then reads it, and then draws a number.
     async fn arrive(
         &self,
         name: &LockName,
-        id: ClaimId,
         empty: &[u8],
         life: Duration,
         deadline: Moment,
@@ -140,9 +144,6 @@ pub trait Store: Debug + Send + Sync {
         bytes: &[u8],
         deadline: Moment,
     ) -> FaultResult<bool>;
-
-    /// Removes an item beside the locks, if there is one.
-    async fn remove_side(&self, side: Side<'_>, deadline: Moment) -> FaultResult<()>;
 
     /// Notes that a run succeeded which acquired the lock so long ago.
     async fn record_success(&self, name: &LockName, ago: Duration, deadline: Moment) -> FaultResult<()>;

@@ -9,7 +9,8 @@ use tokio::sync::Notify;
 
 use super::{Arrival, Item, Replaced, Side, Store, Version};
 use crate::backend::fault::{Fault, FaultResult};
-use crate::lock::{ClaimId, LockName, Moment};
+use crate::backend::{Capabilities, Examination};
+use crate::lock::{LockName, Moment};
 
 /// What goes wrong with one replacement of a lock's item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,7 +138,6 @@ impl Fake {
 fn key(side: Side<'_>) -> String {
     match side {
         Side::Gone(name, id) => format!("{name}/gone/{id}"),
-        Side::Names(id) => format!("/names/{id}"),
         Side::Nested => "/nested".to_owned(),
     }
 }
@@ -146,6 +146,22 @@ fn key(side: Side<'_>) -> String {
 impl Store for Fake {
     fn backend(&self) -> &'static str {
         "fake"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        unreachable!("no test asks for it")
+    }
+
+    fn identity(&self) -> String {
+        self.backend().to_owned()
+    }
+
+    fn has_connected(&self) -> bool {
+        true
+    }
+
+    async fn examine(&self, _: Moment) -> FaultResult<Examination> {
+        Err(Fault::unavailable("there is nothing to examine"))
     }
 
     fn why_forgotten(&self) -> &'static str {
@@ -158,10 +174,6 @@ impl Store for Fake {
 
     fn longest_ttl(&self) -> Duration {
         Duration::from_secs(86_400)
-    }
-
-    fn order(&self, name: &LockName) -> String {
-        name.to_string()
     }
 
     fn key(&self, name: &LockName) -> FaultResult<Vec<u8>> {
@@ -179,7 +191,6 @@ impl Store for Fake {
     async fn arrive(
         &self,
         name: &LockName,
-        id: ClaimId,
         empty: &[u8],
         _: Duration,
         deadline: Moment,
@@ -189,8 +200,7 @@ impl Store for Fake {
         }
         let item = self.state().items.get(name.as_str()).cloned().expect("made");
         let number = self.number(name, 0, deadline).await?;
-        let gone = self.state().items.get(&key(Side::Gone(name, id))).map(|item| item.bytes.clone());
-        Ok(Arrival { item, number, gone })
+        Ok(Arrival { item, number })
     }
 
     async fn time(&self, _: Moment) -> FaultResult<u64> {
@@ -244,11 +254,6 @@ impl Store for Fake {
                 true
             }
         })
-    }
-
-    async fn remove_side(&self, side: Side<'_>, _: Moment) -> FaultResult<()> {
-        self.state().items.remove(&key(side));
-        Ok(())
     }
 
     async fn record_success(&self, _: &LockName, _: Duration, _: Moment) -> FaultResult<()> {

@@ -10,7 +10,7 @@ use super::Queues;
 use super::testing::{Fake, Mishap};
 use super::view::Note;
 use super::watch::MARGIN;
-use crate::backend::{Claim, Evict};
+use crate::backend::{Backend, Claim, Evict};
 use crate::clock::Clock;
 use crate::lock::{
     ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, Moment, Request, Result,
@@ -141,15 +141,6 @@ async fn nothing_that_comes_late_makes_the_item_anew() {
     assert!(!scene.evict(2, "a", Evict::Force).await);
     assert_eq!(scene.fake.deliver(), [false]);
     assert!(!scene.fake.has("a"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_was_evicted_before_it_came_stays_out() {
-    let scene = Scene::new();
-    assert!(!scene.evict(1, "a", Evict::Force).await);
-    let claim = scene.enter(1).await.expect("an answer");
-    assert!(matches!(state(&claim).await, ClaimState::Lost(LossReason::Evicted(Some(_)))));
-    assert!(scene.queue("a").await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,15 +338,11 @@ async fn tokens_rise_over_a_counter_that_was_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_on_several_names_goes_whole() {
+async fn several_names_are_refused_and_change_nothing() {
     let scene = Scene::new();
-    let holder = scene.client().enter(&request(1, &["b"]), scene.soon()).await.expect("enters");
-    let both = scene.client().enter(&request(2, &["b", "a"]), scene.soon()).await.expect("enters");
-    assert_eq!((scene.queue("a").await, scene.queue("b").await), (vec![id(2)], vec![id(1), id(2)]));
-    assert!(scene.evict(2, "a", Evict::Force).await, "it was there");
-    assert_eq!((scene.queue("a").await, scene.queue("b").await), (vec![], vec![id(1)]));
-    assert!(matches!(state(&both).await, ClaimState::Waiting { .. } | ClaimState::Lost(_)));
-    drop(holder);
+    let refused = scene.client().enter(&request(1, &["b", "a"]), scene.soon()).await;
+    assert_eq!(refused.expect_err("no step changes both").kind, ErrorKind::Invalid);
+    assert!(!scene.fake.has("a") && !scene.fake.has("b"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -77,7 +77,6 @@ impl Naming {
     pub(super) fn side(&self, side: Side<'_>) -> FaultResult<Key> {
         Ok(match side {
             Side::Gone(name, id) => within(self.lock(name)?, &format!("%.gone-{id}")),
-            Side::Names(id) => within(self.prefix().as_bytes().to_vec(), &format!("%.names-{id}")),
             Side::Nested => within(self.prefix().as_bytes().to_vec(), "%.nested"),
         })
     }
@@ -172,7 +171,7 @@ mod tests {
         let lock = naming.lock(&name).expect("valid");
         let id = ClaimId::from_number(1);
         let mut all = vec![lock.clone(), Naming::token(&lock), Naming::success(&lock)];
-        for side in [Side::Gone(&name, id), Side::Names(id), Side::Nested] {
+        for side in [Side::Gone(&name, id), Side::Nested] {
             all.push(naming.side(side).expect("valid"));
         }
         assert!(all.iter().all(|key| key.len() <= LONGEST));

@@ -17,16 +17,12 @@ mod store;
 mod wire;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_trait::async_trait;
-
+use crate::backend::Backend;
 use crate::backend::document::Queues;
-use crate::backend::fault::During;
 use crate::backend::service::{self as descriptor, Address};
-use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
-use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::lock::Result;
 use client::Client;
 pub use config::MemcachedConfig;
 use fault::NAME;
@@ -49,7 +45,7 @@ impl Address for MemcachedConfig {
     }
 
     fn open(&self) -> Result<Arc<dyn Backend>> {
-        Ok(Arc::new(MemcachedBackend::open(self.clone())))
+        Ok(Arc::new(open(self.clone())))
     }
 
     fn place(&self) -> String {
@@ -57,99 +53,13 @@ impl Address for MemcachedConfig {
     }
 }
 
-/// One memcached.
-#[derive(Debug)]
-pub struct MemcachedBackend {
-    client: Arc<Client>,
-    queues: Queues,
+/// A client of the memcached that `config` names, which connects with the first request.
+pub fn open(config: MemcachedConfig) -> Queues {
+    with_clock(config, Clock::Boot)
 }
 
-impl MemcachedBackend {
-    /// Takes `config`; nothing is connected before the first call.
-    pub fn open(config: MemcachedConfig) -> Self {
-        Self::with_clock(config, Clock::Boot)
-    }
-
-    /// As [`MemcachedBackend::open`], for a client whose clock may tell another time than others'.
-    pub fn with_clock(config: MemcachedConfig, clock: Clock) -> Self {
-        let client = Arc::new(Client::new(config, clock));
-        let store = Arc::new(MemcachedStore::new(Arc::clone(&client)));
-        Self { client, queues: Queues::new(store, clock) }
-    }
-}
-
-#[async_trait]
-impl Backend for MemcachedBackend {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: NAME,
-            atomic_names: false,
-            ordered: true,
-            token: TokenStrength::Volatile,
-            leased: true,
-            renewals_per_ttl: 3,
-            look_while_running: true,
-            abandoned_bound: Duration::from_secs(5),
-        }
-    }
-
-    fn identity(&self) -> String {
-        self.client.config.identity()
-    }
-
-    fn has_connected(&self) -> bool {
-        self.client.has_connected()
-    }
-
-    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
-        self.queues.enter(request, deadline).await
-    }
-
-    async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        self.queues.inspect(name, deadline).await
-    }
-
-    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        self.queues.list(prefix, deadline).await
-    }
-
-    async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        Ok(self.queues.observe(name))
-    }
-
-    async fn evict(
-        &self,
-        name: &LockName,
-        id: ClaimId,
-        how: Evict,
-        by: &Holder,
-        deadline: Moment,
-    ) -> Result<bool> {
-        self.queues.evict(name, id, how, by, deadline).await
-    }
-
-    async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        self.queues.evict_foreign(name, id, deadline).await
-    }
-
-    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        self.queues.publish(name, id, value, deadline).await
-    }
-
-    fn is_detachable(&self) -> bool {
-        true
-    }
-
-    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        self.queues.renew(name, id, deadline).await
-    }
-
-    async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        let found = examine::examine(&self.client, deadline).await;
-        found.during(NAME, "examine the service", None)
-    }
-
-    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        self.queues.last_success(name, deadline).await
-    }
+/// As [`open`], for a client whose clock may tell another time than others'.
+pub fn with_clock(config: MemcachedConfig, clock: Clock) -> Queues {
+    let client = Arc::new(Client::new(config, clock));
+    Queues::new(Arc::new(MemcachedStore::new(client)), clock)
 }

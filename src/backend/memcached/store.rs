@@ -9,12 +9,12 @@ use super::client::{Client, Commands, Replies};
 use super::connection::Connection;
 use super::fault::{NAME, nonsense};
 use super::keys::{Key, Naming};
-use super::list;
 use super::wire::Reply;
+use super::{examine, list};
 use crate::backend::document::{Arrival, Item, Replaced, Side, Store, Version};
 use crate::backend::fault::{Fault, FaultResult};
-use crate::backend::success;
-use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
+use crate::backend::{Capabilities, Examination, TokenStrength, success};
+use crate::lock::{LockName, Moment};
 
 /// What an item may have with its key and its header, if the server was not told otherwise, is a mebibyte.
 const ROOM: usize = 1_048_576 - 2048;
@@ -84,38 +84,17 @@ impl MemcachedStore {
         replaced(&line, replies.next()?.item()?)
     }
 
-    /// Compares and deletes, and reads what is there then; versions are as in [`Self::swap`]. Needs no room, and a server since 1.6.
-    async fn delete(&self, key: &[u8], version: &Version, deadline: Moment) -> FaultResult<Replaced> {
-        let commands = |connection: &Connection| {
-            let mut commands = Commands::default();
-            if connection.number == version.connection {
-                commands = commands.line("md", key, &format!("C{}", version.write));
-            }
-            commands.line("gets", key, "")
-        };
-        let mut replies = self.client.call_over(deadline, commands).await?;
-        if replies.connection != version.connection {
-            return Ok(Replaced { done: false, item: replies.next()?.item()? });
-        }
-        let done = match replies.next()?.line()?.as_str() {
-            "HD" => true,
-            "EX" | "NF" => false,
-            other => return Err(nonsense(other)),
-        };
-        Ok(Replaced { done, item: replies.next()?.item()? })
-    }
-
-    /// Puts `bytes` in the place of `last`, or where nothing is if that is `None`, and reads what is there if somebody was
-    /// faster.
+    /// Puts `bytes` in the place of the item with this `version`, or where nothing is if that is `None`, and reads what is there
+    /// then.
     async fn put(
         &self,
         key: &[u8],
-        last: Option<&Item>,
+        version: Option<&Version>,
         bytes: &[u8],
         deadline: Moment,
     ) -> FaultResult<Replaced> {
-        if let Some(last) = last {
-            return self.swap(key, &last.version, "0", bytes, deadline).await;
+        if let Some(version) = version {
+            return self.swap(key, version, "0", bytes, deadline).await;
         }
         let add = Commands::default().value("add", key, &format!("0 0 {}", bytes.len()), bytes);
         let mut replies = self.call(deadline, add.line("gets", key, "")).await?;
@@ -192,6 +171,31 @@ impl Store for MemcachedStore {
         NAME
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: NAME,
+            atomic_names: false,
+            ordered: true,
+            token: TokenStrength::Volatile,
+            leased: true,
+            renewals_per_ttl: 3,
+            look_while_running: true,
+            abandoned_bound: Duration::from_secs(5),
+        }
+    }
+
+    fn identity(&self) -> String {
+        self.client.config.identity()
+    }
+
+    fn has_connected(&self) -> bool {
+        self.client.has_connected()
+    }
+
+    async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {
+        examine::examine(&self.client, deadline).await
+    }
+
     fn why_forgotten(&self) -> &'static str {
         "memcached no longer has the item of the lock: it was evicted, deleted or overwritten, or memcached was restarted"
     }
@@ -202,10 +206,6 @@ impl Store for MemcachedStore {
 
     fn longest_ttl(&self) -> Duration {
         LONGEST_TTL
-    }
-
-    fn order(&self, name: &LockName) -> String {
-        name.to_string()
     }
 
     fn key(&self, name: &LockName) -> FaultResult<Vec<u8>> {
@@ -225,30 +225,27 @@ impl Store for MemcachedStore {
     async fn arrive(
         &self,
         name: &LockName,
-        id: ClaimId,
         empty: &[u8],
         life: Duration,
         deadline: Moment,
     ) -> FaultResult<Arrival> {
-        let (lock, gone) = (self.naming.lock(name)?, self.naming.side(Side::Gone(name, id))?);
+        let lock = self.naming.lock(name)?;
         let rest = format!("0 {} {}", expiry(life), empty.len());
         for _ in 0..VANISHINGS {
             let commands = Commands::default()
                 .value("add", &lock, &rest, empty)
                 .line("gets", &lock, "")
-                .line("incr", &Naming::token(&lock), "1")
-                .line("gets", &gone, "");
+                .line("incr", &Naming::token(&lock), "1");
             let mut replies = self.call(deadline, commands).await?;
             replies.next()?.line()?;
             let item = replies.next()?.item()?;
             let number = drawn(&replies.next()?.line()?)?;
-            let gone = replies.next()?.item()?.map(|item| item.bytes);
             let Some(item) = item else { continue };
             let number = match number {
                 Some(number) => number,
                 None => self.draw(&lock, 0, deadline).await?,
             };
-            return Ok(Arrival { item, number, gone });
+            return Ok(Arrival { item, number });
         }
         Err(Fault::unavailable("it does not keep the item of the lock for even a moment"))
     }
@@ -273,18 +270,9 @@ impl Store for MemcachedStore {
         self.swap(&self.naming.lock(name)?, version, &expiry, bytes, deadline).await
     }
 
-    /// `delete` does not compare, but a replacement that has expired at once does. Where that finds no room (`-M`), servers since
-    /// 1.6 have another command.
+    /// `delete` does not compare, but a replacement that has expired at once does.
     async fn remove(&self, name: &LockName, version: &Version, deadline: Moment) -> FaultResult<Replaced> {
-        let key = self.naming.lock(name)?;
-        match self.swap(&key, version, "-1", b"", deadline).await {
-            Err(full) if full.kind == ErrorKind::Full => {
-                // Whether one without an answer was done is not known.
-                let deleted = self.delete(&key, version, deadline).await;
-                deleted.map_err(|fault| if fault.is_spent() { fault } else { full })
-            }
-            replaced => replaced,
-        }
+        self.swap(&self.naming.lock(name)?, version, "-1", b"", deadline).await
     }
 
     async fn read_side(&self, side: Side<'_>, deadline: Moment) -> FaultResult<Option<Item>> {
@@ -308,18 +296,7 @@ impl Store for MemcachedStore {
         bytes: &[u8],
         deadline: Moment,
     ) -> FaultResult<bool> {
-        let key = self.naming.side(side)?;
-        let Some(version) = version else {
-            let rest = format!("0 0 {}", bytes.len());
-            let add = Commands::default().value("add", &key, &rest, bytes);
-            return Ok(self.call(deadline, add).await?.next()?.line()? == "STORED");
-        };
-        Ok(self.swap(&key, version, "0", bytes, deadline).await?.done)
-    }
-
-    async fn remove_side(&self, side: Side<'_>, deadline: Moment) -> FaultResult<()> {
-        let delete = Commands::default().line("delete", &self.naming.side(side)?, "");
-        self.call(deadline, delete).await?.next()?.line().map(drop)
+        Ok(self.put(&self.naming.side(side)?, version, bytes, deadline).await?.done)
     }
 
     async fn record_success(&self, name: &LockName, ago: Duration, deadline: Moment) -> FaultResult<()> {
@@ -332,8 +309,9 @@ impl Store for MemcachedStore {
         // Whoever is faster writes a later one, and what is later than this stays.
         let stays = |known| success::latest(now, Duration::from_millis(known), acquired) > acquired;
         while !last.as_ref().and_then(acquired_at).is_some_and(stays) {
-            let replaced =
-                self.put(&key, last.as_ref(), acquired.as_millis().to_string().as_bytes(), deadline).await?;
+            let version = last.as_ref().map(|last| &last.version);
+            let acquired = acquired.as_millis().to_string();
+            let replaced = self.put(&key, version, acquired.as_bytes(), deadline).await?;
             if replaced.done {
                 break;
             }
