@@ -1,6 +1,4 @@
 //! Observing one queue: it is read again when the service reports a change, or when time alone may have made one.
-//!
-//! etcd, which keeps each change for a while and is asked for one after the other, has an observer of its own.
 
 use std::fmt::Debug;
 use std::future::Future;

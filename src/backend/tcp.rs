@@ -17,9 +17,6 @@ pub const STAGGER: Duration = Duration::from_millis(250);
 /// way and for the service.
 pub const LATE: Duration = Duration::from_secs(120);
 
-/// The same for a socket that stays open: until 924.6 s after that (`tcp_retries2`).
-pub const LATE_IF_OPEN: Duration = Duration::from_secs(930);
-
 /// Connects to `port` of `host`, at the first of its addresses that answers. Without asking the system for what needs no asking:
 /// that takes a thread.
 ///

@@ -11,7 +11,7 @@ use crate::servers::etcd;
 use crate::support::gate::Gate;
 use crate::support::running::finish_all;
 use crate::support::wait::until_true;
-use crate::support::{Running, TestEnv, process};
+use crate::support::{Running, TestEnv};
 
 fn env() -> Option<TestEnv> {
     place::env(&etcd::KIND)
@@ -113,13 +113,13 @@ fn candidates_of_an_election_stand_in_the_same_queue() {
     next.release().silently(0);
 }
 
-/// A dlock that campaigns with the value `one`, and whose command proclaims `first` to `last`, says so and waits.
-fn elect(env: &TestEnv, last: u32) -> (Running, Gate) {
+/// A dlock that campaigns with the value `one`, and whose command proclaims `v1`, says so and waits.
+fn elect(env: &TestEnv) -> (Running, Gate) {
     let gate = env.gate("elect.gate");
-    let script = r#"for n in $(seq "$0"); do "$dlock" proclaim --endpoint "$locks" "v$n" || exit 1; done
-        echo up >elect.up; read _ <elect.gate"#;
+    let script =
+        r#""$dlock" proclaim --endpoint "$locks" v1 || exit 1; echo up >elect.up; read _ <elect.gate"#;
     let mut command = env.verb("elect", ["-q", "--name", "x", "--value", "one", "--", "bash", "-c", script]);
-    (env.start(command.arg(last.to_string())), gate)
+    (env.start(&mut command), gate)
 }
 
 #[test]
@@ -131,14 +131,16 @@ fn leaders_of_both_programs_are_seen_with_their_values() {
     let shown = env.finish(&mut env.verb("leader", ["x", "--json"])).silently(0);
     let shown: serde_json::Value = serde_json::from_slice(&shown.out).expect("JSON");
     assert_eq!((&shown["value"], &shown["foreign"]), (&"somebody".into(), &true.into()));
-    let (leader, gate) = elect(&env, 1);
+    let (leader, gate) = elect(&env);
     env.await_waiters("x", 1);
     let next = env.start(&mut etcdctl(&env, &["elect", &key(&env), "else"]));
     env.await_waiters("x", 2);
     campaign.signal(Signal::INT);
     campaign.finish();
     env.await_line("elect.up");
-    until_true("all values", || follower.out_so_far() == "somebody\none\nv1\n");
+    // Of changes in quick succession the last is certain.
+    let shown = || follower.out_so_far();
+    until_true("the last value", || shown().starts_with("somebody\n") && shown().ends_with("\nv1\n"));
     let listener = env.start(&mut etcdctl(&env, &["elect", "-l", &key(&env)]));
     until_true("etcdctl shows what was proclaimed", || env_output(&env, "v1"));
     gate.open();
@@ -147,41 +149,6 @@ fn leaders_of_both_programs_are_seen_with_their_values() {
     for program in [next, listener, follower] {
         program.signal(Signal::INT);
         program.finish();
-    }
-}
-
-#[test]
-fn what_is_proclaimed_faster_than_it_is_read_is_seen_all_the_same() {
-    const LAST: u32 = 30;
-    let Some(env) = env() else { return };
-    let followers = [&[] as &[&str], &["--json"]].map(|options| {
-        let mut command = env.verb("leader", ["x", "--follow"]);
-        env.start(command.args(options))
-    });
-    until_true("somebody who looks", || followers[1].out_so_far() == "null\n");
-    let holder = env.held(&["--name", "x", "--label", "zero"]);
-    until_true("both look", || followers.iter().all(|follower| follower.out_so_far().contains("zero")));
-    for follower in &followers {
-        process::signal(follower.pid(), Signal::STOP);
-        until_true("a stopped follower", || process::is_stopped(follower.pid()));
-    }
-    holder.release().silently(0);
-    let (leader, gate) = elect(&env, LAST);
-    env.await_line("elect.up");
-    gate.open();
-    leader.finish().silently(0);
-    for follower in &followers {
-        process::signal(follower.pid(), Signal::CONT);
-    }
-    let values: Vec<String> = (1..=LAST).map(|n| format!("v{n}\n")).collect();
-    let values = values.concat();
-    until_true("every value, in order", || followers[0].out_so_far() == format!("zero\none\n{values}"));
-    until_true("the end", || followers[1].out_so_far().ends_with("null\n"));
-    // Nobody, zero, nobody, one and the values, nobody.
-    assert_eq!(followers[1].out_so_far().lines().count(), 5 + LAST as usize, "{}", followers[1].out_so_far());
-    for follower in followers {
-        follower.signal(Signal::INT);
-        follower.finish();
     }
 }
 

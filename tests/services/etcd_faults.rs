@@ -194,35 +194,11 @@ fn a_request_to_enter_that_is_late_brings_no_refused_claim_back() {
     let mut slots = env.dlock(["run", "--endpoint", &etcd.endpoint(), "--name", "x", "--slots", "2"]);
     let slots = env.start(slots.args(["--", "sh", "-c", "echo up >up; read _ <gate"]));
     env.await_line("up");
-    let note = format!("{}\u{1}k/", env.service().prefix.clone().expect("a prefix"));
-    assert_eq!(etcd.ask(&["get", "--prefix", "--keys-only", &note]).trim(), "");
     let refused = env.finish(&mut env.run(["--name", "x", "-w", "20s", "--", "true"]));
     assert_eq!(refused.code(), Some(64), "{}", refused.err);
     gate.open();
     slots.finish().silently(0);
-    // Its answer to what may come late; an ordinary run leaves none.
-    assert!(!etcd.ask(&["get", "--prefix", "--keys-only", &note]).trim().is_empty(), "nothing keeps it out");
     pass_on(&etcd, &env, &proxy);
-}
-
-#[test]
-fn a_slot_that_stayed_behind_is_given_again_and_none_beyond_the_last() {
-    if !available() {
-        return;
-    }
-    let etcd = Etcd::start();
-    let env = env(etcd.endpoint());
-    let prefix = env.service().prefix.clone().expect("a prefix");
-    let first = env.held(&["--name", "x", "--slots", "2"]);
-    assert_eq!(first.slot(), 1);
-    // As if somebody had taken the entry out who did not know of the slot yet.
-    etcd.ask(&["put", &format!("{prefix}x\u{1}s/2"), ""]);
-    let second = env.held(&["--name", "x", "--slots", "2"]);
-    assert_eq!(second.slot(), 2);
-    for holder in [first, second] {
-        assert_eq!(holder.release().code(), Some(0));
-    }
-    assert_eq!(etcd.ask(&["get", "--prefix", "--keys-only", &format!("{prefix}x\u{1}s/")]).trim(), "");
 }
 
 /// A server on which the user `ci` has rights to the keys that begin so, and to no others.
@@ -249,7 +225,8 @@ fn a_right_that_is_missing_is_named() {
     let env =
         TestEnv::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
     let mut command = as_ci(env.run(["--name", "x", "--", "true"]));
-    env.finish(&mut command).failed(77, &["permission denied", r#"begin with "x\u{1}""#, "grant readwrite"]);
+    env.finish(&mut command)
+        .failed(77, &["permission denied", r#"grant readwrite with --prefix on "x/", "x\u{1}""#]);
 }
 
 #[test]

@@ -10,10 +10,10 @@ use tokio::task::AbortHandle;
 
 use super::core::{Core, lock};
 use super::enter::Joined;
+use super::evict::act;
 use super::fault::{Fault, FaultResult, NAME};
 use super::follow::follow;
 use super::keys::Queue;
-use super::look;
 use super::stored::wall_clock;
 use super::wire::revoke;
 use crate::backend::fault::During;
@@ -44,49 +44,37 @@ impl EtcdClaim {
         !self.core.publisher.is_over()
     }
 
-    /// Ends the claim for good: also what was asked for it and may come late.
+    /// Releases or withdraws. Where the run succeeded one transaction notes that and removes the claim's keys.
     async fn leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         let core = &self.core;
         core.publisher.begin_leaving();
-        self.leave_queue(succeeded, deadline).await?;
-        core.strays.keep_out(&core.wire, &core.layout, core.id, deadline).await?;
+        let acquired = *lock(&core.acquired_ms);
+        let has_left = match acquired.filter(|_| succeeded) {
+            Some(acquired) => self.leave_with_success(acquired, deadline).await?,
+            None => false,
+        };
+        // A bare lease is left to expire, unless that takes long.
+        if !has_left || core.ttl > LEFT_TO_EXPIRE {
+            let revoked = revoke(&core.wire, core.lease, deadline).await;
+            // Nobody waits for a bare lease.
+            revoked.or_else(|fault| if has_left { Ok(()) } else { Err(fault) })?;
+        }
         core.publisher.leave();
         Ok(())
     }
 
-    async fn leave_queue(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
+    /// Notes the success of the run that acquired the lock at `acquired`, and removes the claim's keys; `false` if that could not
+    /// be done.
+    async fn leave_with_success(&self, acquired: u64, deadline: Moment) -> FaultResult<bool> {
         let core = &self.core;
-        let acquired = *lock(&core.acquired_ms);
-        let Some(acquired) = acquired.filter(|_| succeeded) else {
-            return revoke(&core.wire, core.lease, deadline).await;
-        };
-        let mut steps: Vec<TxnOp> =
-            core.queues.iter().map(|queue| success(queue, core.mode, acquired)).collect();
-        let removal = self.removal();
-        // Where all of it fits, the success is told and the queue left in one request.
-        let at_once = steps.len() + removal.len() <= look::MOST_OPERATIONS;
-        if at_once {
-            steps.extend(removal);
-        }
-        let txn = Txn::new().when(core.all_stand()).and_then(steps);
-        let answer = core.wire.call(deadline, |mut c| {
-            let txn = txn.clone();
-            async move { c.client.txn(txn).await }
-        });
-        let has_left = match answer.await {
-            Ok(answer) => at_once && answer.succeeded(),
+        let successes = core.queues.iter().map(|queue| success(queue, core.mode, acquired));
+        let steps: Vec<TxnOp> = successes.chain(self.removal()).collect();
+        match act(&core.wire, Txn::new().when(core.all_stand()).and_then(steps), deadline).await {
             // A server without space takes no success down. Others wait, and none of them can run before there is
             // space again, so the queue is left without it.
-            Err(Fault::Full(_)) => false,
-            Err(fault) => return Err(fault),
-        };
-        // A bare lease is left to expire; unless it takes long, or a late request to enter could find it there.
-        if has_left && core.ttl <= LEFT_TO_EXPIRE && !core.strays.has(core.id) {
-            return Ok(());
+            Err(Fault::Full(_)) => Ok(false),
+            left => left,
         }
-        let revoked = revoke(&core.wire, core.lease, deadline).await;
-        // Nobody waits for a bare lease.
-        if has_left { Ok(()) } else { revoked }
     }
 
     /// The steps that take all keys of the claim away.

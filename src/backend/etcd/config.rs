@@ -2,7 +2,7 @@
 
 use super::keys::{Layout, Prefix};
 use crate::backend::Options;
-use crate::backend::address::{self, Login, in_any_order, no_password_for};
+use crate::backend::address::{self, HostPort, Login, host_and_port, in_any_order, no_password_for};
 use crate::backend::cause::Manner;
 use crate::backend::options::{Secret, Tls};
 
@@ -118,31 +118,15 @@ fn endpoint(text: &str, encrypt: bool) -> Result<Endpoint, String> {
     };
     let (login, place) = address::login(rest)?;
     let place = place.strip_suffix('/').unwrap_or(place);
-    let (host, port) = host_and_port(place)?;
+    let wrong = || format!("{place:?} is not the address of an etcd server; write HOST:PORT");
+    let (host, port) = host_and_port(place).map_err(|_| wrong())?;
+    let port = port.unwrap_or(PORT);
+    if host.is_empty() || host.contains('/') || port == 0 {
+        return Err(wrong());
+    }
+    let at = HostPort { host: host.to_owned(), port };
     let scheme = if secure { "https" } else { "http" };
-    Ok(Endpoint { url: format!("{scheme}://{host}:{port}"), secure, login })
-}
-
-fn host_and_port(place: &str) -> Result<(&str, u16), String> {
-    let bad = |why: &str| format!("{place:?} is not the address of an etcd server: {why}; write HOST:PORT");
-    let (host, port) = match place.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
-        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        _ => (place, None),
-    };
-    let port = match port {
-        None => PORT,
-        Some(port) => port.parse().ok().filter(|p| *p != 0).ok_or_else(|| bad("the port is not a number"))?,
-    };
-    let bracketed = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
-    let fine = match bracketed {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => {
-            !host.is_empty()
-                && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
-        }
-    };
-    if fine { Ok((host, port)) } else { Err(bad("the host is neither a name nor an address")) }
+    Ok(Endpoint { url: format!("{scheme}://{at}"), secure, login })
 }
 
 #[cfg(test)]
@@ -186,12 +170,12 @@ mod tests {
     #[test]
     fn bad_addresses_say_why() {
         for (text, part) in [
-            ("h:x", "the port is not a number"),
-            ("h:0", "the port is not a number"),
+            ("h:x", "write HOST:PORT"),
+            ("h:0", "write HOST:PORT"),
             (",", "is empty"),
-            ("http://", "the host is neither a name"),
-            ("h/path", "the host is neither a name"),
-            ("::1", "the host is neither a name"),
+            ("http://", "write HOST:PORT"),
+            ("h/path", "write HOST:PORT"),
+            ("::1", "write HOST:PORT"),
             ("ftp://h", "ftp://"),
             ("u:%zz@h", "%25"),
             ("u@h", "no password for the user u"),

@@ -11,21 +11,20 @@ use super::keep_alive::Kept;
 use super::keys::{Layout, Queue};
 use super::look::{self, Answers, Seen, Target};
 use super::stored::{Note, wall_clock};
-use super::stray::Strays;
 use super::wire::Wire;
 use crate::backend::claim_state::Publisher;
-use crate::clock;
-use crate::lock::{ClaimId, ClaimState, FencingToken, Granted, LossReason, Mode, Moment};
+use crate::clock::{self, Clock};
+use crate::lock::{ClaimState, FencingToken, Granted, Mode, Moment};
 
 /// How long it may take to learn why an entry is gone before it is told without a reason.
 const WHY: Duration = Duration::from_millis(200);
+/// Between two attempts to take a slot that others are faster to take.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// One claim, as its waiter, its renewals and its release see it.
 pub(super) struct Core {
     pub(super) wire: Arc<Wire>,
     pub(super) layout: Layout,
-    pub(super) strays: Arc<Strays>,
-    pub(super) id: ClaimId,
     pub(super) queues: Vec<Queue>,
     pub(super) mode: Mode,
     pub(super) lease: i64,
@@ -34,8 +33,6 @@ pub(super) struct Core {
     /// The revision that made the entry.
     pub(super) created: i64,
     pub(super) publisher: Publisher,
-    /// The revision at which its place in the queue was last told.
-    pub(super) placed_at: Mutex<i64>,
     /// The revision at which its proofs were put last, as far as is known; 0 if there are none.
     pub(super) proved_at: Mutex<i64>,
     /// When the lock was acquired, by the clock of this host.
@@ -102,7 +99,7 @@ impl Core {
             };
             let targets = self.targets(&seen);
             if !targets.is_empty() {
-                self.publish_waiting(&seen, &targets, revision);
+                self.publish_waiting(&seen, &targets);
                 return Ok(Position::Waits(targets, revision));
             }
             let Some(slots) = slots else {
@@ -112,6 +109,7 @@ impl Core {
             if self.take_slots(&seen, slots, deadline).await? {
                 return Ok(Position::Held);
             }
+            Clock::Boot.sleep_until(clock::now() + PAUSE).await;
         }
     }
 
@@ -120,15 +118,8 @@ impl Core {
         each.filter_map(|(at, (queue, seen))| Some((at, seen.target(queue, self.mode)?))).collect()
     }
 
-    /// Tells its place as it was at `revision`.
-    pub(super) fn publish_waiting(&self, seen: &[Seen], targets: &[(usize, Target)], revision: i64) {
-        {
-            let mut newest = lock(&self.placed_at);
-            if revision < *newest {
-                return;
-            }
-            *newest = revision;
-        }
+    /// Tells its place.
+    pub(super) fn publish_waiting(&self, seen: &[Seen], targets: &[(usize, Target)]) {
         let longest = targets.iter().map(|(at, _)| &seen[*at]).max_by_key(|seen| seen.ahead.len());
         let Some(longest) = longest else { return };
         let ahead = u32::try_from(longest.ahead.len()).ok();
@@ -157,8 +148,7 @@ impl Core {
             if proving {
                 *lock(&self.proved_at) = revision;
             }
-            let rich = look::has_room(self.queues.len());
-            let seen = self.queues.iter().map(|_| answers.seen(self.mode, self.created, rich));
+            let seen = self.queues.iter().map(|_| answers.seen(self.mode, self.created));
             let seen = seen.collect::<FaultResult<Vec<_>>>()?;
             self.hear(&answers.read()?);
             return Ok(Some((seen, revision)));
@@ -173,13 +163,12 @@ impl Core {
 
     /// Sends [`Core::look`]. What fails answers with the first proof.
     async fn ask(&self, proving: bool, deadline: Moment) -> FaultResult<TxnResponse> {
-        let rich = look::has_room(self.queues.len());
         let mut operations = Vec::new();
         for queue in &self.queues {
             if proving {
                 operations.push(look::proof(queue, self.lease, None));
             }
-            operations.extend(look::reads(queue, self.mode, Some(self.created), rich));
+            operations.extend(look::reads(queue, self.mode, Some(self.created)));
         }
         operations.push(TxnOp::get(self.layout.note(self.lease), None));
         let mut compares = self.all_stand();
@@ -189,12 +178,7 @@ impl Core {
         let proof = self.queues.first().map(|queue| TxnOp::get(queue.hold(self.lease), None));
         let txn =
             Txn::new().when(compares).and_then(operations).or_else(proof.into_iter().collect::<Vec<_>>());
-        self.wire
-            .call(deadline, |mut c| {
-                let txn = txn.clone();
-                async move { c.client.txn(txn).await }
-            })
-            .await
+        self.wire.txn(txn, deadline).await
     }
 
     /// Tells what a read of the claim's note says, if that is a request to leave: whoever follows the queue watches from a
@@ -205,29 +189,15 @@ impl Core {
         }
     }
 
-    /// Takes a free slot of each name; `false` if somebody was faster.
+    /// Takes a free slot of each name; `false` if there is none, or somebody was faster.
     async fn take_slots(&self, seen: &[Seen], n: u32, deadline: Moment) -> FaultResult<bool> {
         let mut compares = self.all_stand();
         compares.extend(self.proofs_are_of(0));
         let (mut operations, mut slots) = (Vec::new(), Vec::new());
         for (queue, seen) in self.queues.iter().zip(seen) {
-            let mut free = seen.free_slot(n, &[]);
-            if matches!(free, Some((_, Some(_)))) {
-                // Of those behind, who may hold as well, nothing is known yet.
-                let all = super::queue::read(&self.wire, queue, deadline).await?;
-                let slotted = all.members.iter().filter(|member| matches!(member.mode, Mode::Slots(_)));
-                let standing: Vec<i64> = slotted.map(|member| member.lease).collect();
-                free = seen.free_slot(n, &standing);
-            }
-            let Some((slot, left)) = free else { return Ok(false) };
+            let Some(slot) = seen.free_slot(n) else { return Ok(false) };
             let key = queue.slot(slot);
-            match left {
-                None => compares.push(look::stands(key.clone(), 0)),
-                Some(left) => {
-                    compares.push(look::unchanged(key.clone(), left.revision));
-                    compares.push(look::stands(queue.entry(self.mode, left.lease), 0));
-                }
-            }
+            compares.push(look::stands(key.clone(), 0));
             operations.push(look::put(key, "", self.lease));
             operations.push(look::proof(queue, self.lease, Some(slot)));
             slots.push(slot);
@@ -235,11 +205,7 @@ impl Core {
         // If an answer was lost, the slots of the first attempt are found here.
         let own = self.queues.iter().map(|queue| etcd_client::TxnOp::get(queue.hold(self.lease), None));
         let txn = Txn::new().when(compares).and_then(operations).or_else(own.collect::<Vec<_>>());
-        let answer = self.wire.call(deadline, |mut c| {
-            let txn = txn.clone();
-            async move { c.client.txn(txn).await }
-        });
-        let answer = match answer.await {
+        let answer = match self.wire.txn(txn, deadline).await {
             Err(Fault::LeaseNotFound) => return Ok(false),
             other => other?,
         };
@@ -272,30 +238,14 @@ impl Core {
     }
 
     async fn why_gone(&self, deadline: Moment) -> ClaimState {
-        let note = self.wire.call(deadline, |mut c| {
-            let key = self.layout.note(self.lease);
-            async move { c.client.get(key, Some(GetOptions::new())).await }
-        });
-        let note =
-            note.await.ok().and_then(|answer| answer.kvs().first().and_then(|kv| Note::parse(kv.value())));
-        match note {
-            Some(Note::Superseded(by)) => return ClaimState::Superseded { by },
-            Some(Note::Evicted(by)) => return ClaimState::Lost(LossReason::Evicted(Some(by))),
-            Some(Note::Ask(_)) | None => {}
-        }
-        // A server counts the ttl from when it heard of the renewal, so not before that has passed.
-        let ran_out = clock::now() >= self.publisher.proof() + self.ttl.mul_f64(0.95);
-        if ran_out {
-            return ClaimState::Lost(LossReason::Expired);
-        }
-        let lives = self.wire.call(deadline, |mut c| {
-            let lease = self.lease;
-            async move { c.client.lease_time_to_live(lease, None).await }
-        });
-        match lives.await {
-            Ok(answer) if answer.ttl() > 0 => ClaimState::Lost(LossReason::Evicted(None)),
-            _ => ClaimState::Lost(LossReason::SessionEnded),
-        }
+        let note = self.wire.get(self.layout.note(self.lease), GetOptions::new(), deadline).await;
+        let note = note.ok().and_then(|answer| answer.kvs().first().and_then(|kv| Note::parse(kv.value())));
+        let (why, by) = match &note {
+            Some(Note::Superseded(by)) => (Some("superseded"), Some(by)),
+            Some(Note::Evicted(by)) => (Some("evicted"), Some(by)),
+            Some(Note::Ask(_)) | None => (None, None),
+        };
+        self.publisher.ended(why, by, self.ttl)
     }
 }
 

@@ -33,11 +33,8 @@ impl Queues for Reading<'_> {
 
     async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {
         let (first, end) = self.core.layout.all_nested();
-        let listed = self.core.wire.call(self.deadline, |mut c| {
-            let (first, options) = (first.clone(), GetOptions::new().with_range(end.clone()));
-            async move { c.client.get(first, Some(options)).await }
-        });
-        let listed = listed.await?;
+        let options = GetOptions::new().with_range(end);
+        let listed = self.core.wire.get(first, options, self.deadline).await?;
         let stored = listed.kvs().iter().filter_map(|kv| Stored::parse(kv.value()));
         Ok(stored.filter_map(|stored| Some((stored.record.id()?, names(&stored)))).collect())
     }

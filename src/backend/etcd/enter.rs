@@ -1,4 +1,4 @@
-//! Joining the queue: the lease and the entries, sent together.
+//! Joining the queue: first the lease, then the entries, which need it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,23 +6,19 @@ use std::time::Duration;
 use etcd_client::{GetOptions, KeyValue, LeaseGrantOptions, ResponseHeader, Txn, TxnOp, TxnResponse};
 use tokio::sync::Notify;
 
-use super::core::{Core, Position, lock};
+use super::core::{Core, Position};
 use super::evict::{self, Taken};
 use super::fault::{Fault, FaultResult, NAME};
 use super::keys::{Layout, Queue};
 use super::look::{self, Answers, Seen};
 use super::stored::{Note, Stored};
-use super::stray::Strays;
 use super::wire::{Wire, revoke};
-use super::{deadlock, queue, rights};
+use super::{deadlock, queue};
+use crate::backend::cause;
 use crate::backend::claim_state::Publisher;
 use crate::backend::mixing::{Use, mismatch};
 use crate::clock::{self, Clock};
 use crate::lock::{ErrorKind, LockName, Mode, Moment, Request};
-
-/// How much later than the lease the entries are asked for. Requests of one connection are served side by side,
-/// so that without it every second time the entries came first.
-const HEAD_START: Duration = Duration::from_micros(400);
 
 /// A claim that has joined, how it stands, and the revision at which it does.
 pub(super) struct Joined {
@@ -35,7 +31,6 @@ pub(super) struct Joined {
 struct Attempt<'a> {
     wire: &'a Arc<Wire>,
     layout: &'a Layout,
-    strays: &'a Arc<Strays>,
     queues: Vec<Queue>,
     request: &'a Request,
     lease: i64,
@@ -45,8 +40,8 @@ struct Attempt<'a> {
 
 /// What the transaction came to.
 enum Entered {
-    /// The entries were made at that revision, with a look if there was room for one.
-    New(i64, Option<Vec<Seen>>),
+    /// The entries were made at that revision, and the queues were so then.
+    New(i64, Vec<Seen>),
     /// They were there.
     Before(i64),
     /// Somebody of another kind is there, in the queue of that name.
@@ -59,7 +54,6 @@ enum Entered {
 pub(super) async fn enter(
     wire: &Arc<Wire>,
     layout: &Layout,
-    strays: &Arc<Strays>,
     request: &Request,
     deadline: Moment,
 ) -> FaultResult<Joined> {
@@ -67,7 +61,6 @@ pub(super) async fn enter(
     let attempt = Attempt {
         wire,
         layout,
-        strays,
         queues: request.names.iter().map(|name| layout.queue(name)).collect(),
         request,
         lease: layout.lease_of(request.id),
@@ -75,15 +68,9 @@ pub(super) async fn enter(
         deadline,
     };
     attempt.check_size()?;
-    let (ttl, entered) = match attempt.join().await {
-        Ok(joined) => joined,
-        Err(fault) => {
-            let nested = !request.ancestors.is_empty();
-            return Err(rights::explain(wire, layout, &attempt.queues, nested, fault, deadline).await);
-        }
-    };
+    let (ttl, entered) = attempt.join().await.map_err(|fault| attempt.explain(fault))?;
     let (created, seen) = match entered {
-        Entered::New(created, seen) => (created, seen),
+        Entered::New(created, seen) => (created, Some(seen)),
         // An entry of that revision there is not, so the claim is found gone.
         Entered::Before(created) | Entered::KeptOut(created) => (created, None),
         Entered::Mismatch(name, other) => return Err(attempt.mismatch(&name, &other).await),
@@ -127,7 +114,7 @@ async fn stand(core: Arc<Core>, seen: Option<Vec<Seen>>, deadline: Moment) -> Fa
         let targets = core.targets(&seen);
         let revision = core.created;
         if !targets.is_empty() {
-            core.publish_waiting(&seen, &targets, revision);
+            core.publish_waiting(&seen, &targets);
             return Ok(Joined { core, place: Position::Waits(targets, revision), revision });
         }
         if !matches!(core.mode, Mode::Slots(_)) {
@@ -146,44 +133,40 @@ async fn stand(core: Arc<Core>, seen: Option<Vec<Seen>>, deadline: Moment) -> Fa
 
 impl Attempt<'_> {
     fn check_size(&self) -> FaultResult<()> {
-        let names = self.queues.len();
-        let kinds = self.queues.first().map_or(0, |queue| queue.other_kinds(self.request.mode).len());
-        let operations = (names * (kinds + 1)) + 2;
-        if operations <= look::MOST_OPERATIONS {
+        let (names, most) = (self.queues.len(), look::MOST_NAMES);
+        if names <= most {
             return Ok(());
         }
-        let most = (look::MOST_OPERATIONS - 2) / (kinds + 1);
         let reason = format!("{names} names are too many for one step of etcd; take at most {most} together");
         Err(Fault::Said(ErrorKind::Invalid, reason.into()))
     }
 
-    /// Has the lease granted and the entries made at the same time. Should the server come to the entries
-    /// first, they are sent again.
     async fn join(&self) -> FaultResult<(Duration, Entered)> {
-        let mut kept = None;
         loop {
-            let (granted, entered) = match kept {
-                None => {
-                    // So that the head start is not spent on connecting.
-                    self.wire.ready(self.deadline).await?;
-                    tokio::join!(self.grant(), async {
-                        Clock::Boot.sleep_until(clock::now() + HEAD_START).await;
-                        self.make().await
-                    })
-                }
-                Some(ttl) => (Ok(Some(ttl)), self.make().await),
-            };
-            let ttl = match granted? {
-                Some(ttl) => ttl,
-                None => self.keep().await?,
-            };
-            match entered {
-                Err(Fault::LeaseNotFound) if kept.is_none() => kept = Some(ttl),
-                // It ran out between the two.
-                Err(Fault::LeaseNotFound) => kept = None,
-                other => return Ok((ttl, other?)),
+            match self.lease_and_entries().await {
+                // It ran out between two of the steps.
+                Err(Fault::LeaseNotFound) => {}
+                joined => return joined,
             }
         }
+    }
+
+    async fn lease_and_entries(&self) -> FaultResult<(Duration, Entered)> {
+        let ttl = match self.grant().await? {
+            Some(ttl) => ttl,
+            None => self.keep().await?,
+        };
+        Ok((ttl, self.make().await?))
+    }
+
+    /// `fault`, with the keys that this user needs if it says that a right is missing: more than suffices for `etcdctl lock`.
+    fn explain(&self, fault: Fault) -> Fault {
+        let Fault::NotPermitted(text) = fault else { return fault };
+        let each = self.queues.iter().flat_map(|queue| [queue.entries().0, queue.beside().0]);
+        let nested = (!self.request.ancestors.is_empty()).then(|| self.layout.all_nested().0);
+        let keys = each.chain([self.layout.notes()]).chain(nested).map(|keys| format!("{keys:?}"));
+        let remedy = format!("grant readwrite with --prefix on {}", keys.collect::<Vec<_>>().join(", "));
+        Fault::Said(ErrorKind::Denied, cause::no_right(&text, &remedy))
     }
 
     /// Asks for the lease; `None` if there is one from an earlier attempt.
@@ -213,24 +196,13 @@ impl Attempt<'_> {
     }
 
     async fn make(&self) -> FaultResult<Entered> {
-        let txn = self.entries();
-        let answer = self.wire.call(self.deadline, |mut c| {
-            let txn = txn.clone();
-            async move {
-                let sent = self.strays.sent(self.queues.first(), self.request);
-                let answer = c.client.txn(txn).await;
-                sent.heard(&answer);
-                answer
-            }
-        });
-        self.read(&answer.await?)
+        self.read(&self.wire.txn(self.entries(), self.deadline).await?)
     }
 
     /// The transaction that makes the entries if none is there, all others are of the same kind, and nobody has
     /// removed the claim already: it may have been given up on its way, and arrive late.
     fn entries(&self) -> Txn {
         let (mode, lease) = (self.request.mode, self.lease);
-        let rich = look::has_room(self.queues.len());
         let record = self.stored.to_text();
         let label = self.request.holder.label.clone().unwrap_or_default();
         let note = self.layout.note(lease);
@@ -243,9 +215,7 @@ impl Attempt<'_> {
             compares.extend(queue.other_kinds(mode).into_iter().map(look::empty));
             make.push(look::put(queue.entry(mode, lease), label.clone(), lease));
             make.push(look::put(queue.record(mode, lease), record.clone(), lease));
-            if rich {
-                make.extend(look::reads(queue, mode, None, rich));
-            }
+            make.extend(look::reads(queue, mode, None));
             read.push(TxnOp::get(queue.entry(mode, lease), None));
             let others = queue.other_kinds(mode).into_iter();
             read.extend(others.map(|span| look::range(span, GetOptions::new().with_limit(1))));
@@ -265,11 +235,8 @@ impl Attempt<'_> {
         let mut answers = Answers::of(answer);
         let revision = answer.header().map_or(0, ResponseHeader::revision);
         if answer.succeeded() {
-            let created = revision;
-            let rich = look::has_room(self.queues.len());
-            let seen = self.queues.iter().map(|_| answers.seen(mode, created, rich));
-            let seen = if rich { Some(seen.collect::<FaultResult<Vec<_>>>()?) } else { None };
-            return Ok(Entered::New(created, seen));
+            let seen = self.queues.iter().map(|_| answers.seen(mode, revision));
+            return Ok(Entered::New(revision, seen.collect::<FaultResult<_>>()?));
         }
         for queue in &self.queues {
             if let Some(own) = answers.read()?.kvs().first() {
@@ -306,15 +273,12 @@ impl Attempt<'_> {
         Core {
             wire: Arc::clone(self.wire),
             layout: self.layout.clone(),
-            strays: Arc::clone(self.strays),
-            id: self.request.id,
             queues: self.queues,
             mode: self.request.mode,
             lease: self.lease,
             ttl,
             created,
             publisher: Publisher::new(NAME, lock, Clock::Boot, begun),
-            placed_at: Mutex::new(0),
             proved_at: Mutex::new(0),
             acquired_ms: Mutex::new(None),
             slots: Mutex::default(),
@@ -345,11 +309,8 @@ async fn supersede(core: &Core, request: &Request, deadline: Moment) -> FaultRes
             };
             let note = Note::Superseded(request.holder.clone());
             let taken = evict::take_out(&core.wire, &core.layout, at, id, true, &note, deadline).await?;
-            any |= matches!(taken, Taken::Out { .. });
+            any |= taken == Taken::Out;
         }
-    }
-    if any {
-        *lock(&core.placed_at) = 0;
     }
     Ok(any)
 }

@@ -1,7 +1,5 @@
 //! Ending somebody's claim.
 
-use std::num::NonZeroU32;
-
 use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
 
 use super::fault::{Fault, FaultResult};
@@ -10,13 +8,9 @@ use super::look::{self, Ahead};
 use super::queue::{self, Member, Snapshot};
 use super::stored::Note;
 use super::wire::{Wire, revoke};
-use crate::backend::{Evict, tcp};
+use crate::backend::Evict;
 use crate::clock;
-use crate::lock::{ClaimId, Holder, Mode, Moment, Request, Verb};
-
-/// For how long a claim that is not there, but may be on its way, is kept out, in seconds. The client crate closes a
-/// connection that was given up when it likes.
-const KEEP_OUT: i64 = tcp::LATE_IF_OPEN.as_secs().cast_signed();
+use crate::lock::{ClaimId, Holder, Moment, Request};
 
 /// As [`crate::backend::Backend::evict`].
 pub(super) async fn evict(
@@ -33,55 +27,29 @@ pub(super) async fn evict(
         Evict::Force => {
             wire.persist();
             let note = Note::Evicted(by.clone());
-            let (mut out, mut unread) = (false, None);
             loop {
                 match take_out(wire, layout, queue, id, false, &note, deadline).await? {
-                    Taken::Out { unread: lease } => (out, unread) = (true, lease),
-                    Taken::Holds => return Ok(out),
+                    Taken::Out => return Ok(true),
+                    Taken::Holds => return Ok(false),
                     Taken::Absent => {}
                 }
-                match keep_out(wire, layout, queue, layout.lease_of(id), &note, deadline).await {
-                    Ok(true) if out => {
-                        if let Some(lease) = unread {
-                            // If that fails, what is left on it ends with its ttl.
-                            let _ = revoke(wire, lease, deadline).await;
-                        }
-                        return Ok(true);
-                    }
-                    // The note could not be left. It is removed all the same, and the note to its owner keeps it out for as
-                    // long as its lease lives.
-                    Err(_) if out => return Ok(true),
-                    Ok(true) => {
-                        end_bare_lease(wire, layout.lease_of(id), deadline).await?;
-                        return Ok(false);
-                    }
-                    Ok(false) => {}
-                    Err(fault) => return Err(fault),
+                if end_bare_lease(wire, queue, layout.lease_of(id), deadline).await? {
+                    return Ok(false);
                 }
             }
         }
     }
 }
 
-/// As [`crate::backend::Backend::withdraw`]. What the claim has hangs on its lease, whose id is known, so the end of that goes
-/// out before anything is read.
+/// As [`crate::backend::Backend::withdraw`]. All keys of the claim hang on its lease, and what of it is still on its way needs that.
 pub(super) async fn withdraw(
     wire: &Wire,
     layout: &Layout,
     request: &Request,
     deadline: Moment,
 ) -> FaultResult<()> {
-    let lease = layout.lease_of(request.id);
-    let rest = async {
-        for name in &request.names {
-            let queue = layout.queue(name);
-            evict(wire, layout, &queue, request.id, Evict::Force, &request.holder, deadline).await?;
-        }
-        Ok(())
-    };
-    // Whatever came of the first, the other has seen to it that nothing of the claim is there.
-    let (_, rest) = tokio::join!(revoke(wire, lease, deadline), rest);
-    rest
+    wire.persist();
+    revoke(wire, layout.lease_of(request.id), deadline).await
 }
 
 /// As [`crate::backend::Backend::evict_foreign`].
@@ -119,10 +87,7 @@ async fn ask(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Taken {
     /// It is removed.
-    Out {
-        /// Its lease, if nobody reads the note there: it held, and no process looked after it.
-        unread: Option<i64>,
-    },
+    Out,
     /// It holds, or it cannot be proved that it does not, and was to be removed only if it waits.
     Holds,
     /// It is not in the queue.
@@ -148,10 +113,15 @@ pub(super) async fn take_out(
         let queues: Vec<Queue> = names.iter().map(|name| layout.queue(name)).collect();
         let all = queue::read_all(wire, &queues, deadline).await?;
         let mut compares = vec![look::stands(member.key.clone(), member.created)];
-        let guards = guards(&queues, &all, id);
-        let holds = guards.is_empty();
+        // Nor has it been given a slot meanwhile.
+        compares.extend(queues.iter().zip(&all).map(|(queue, snapshot)| {
+            let own = snapshot.members.iter().find(|own| own.lease == member.lease);
+            let held_at = own.and_then(|own| own.hold).map_or(0, |(_, revision)| revision);
+            look::unchanged(queue.hold(member.lease), held_at)
+        }));
         if only_waiting {
-            if holds {
+            let guards = guards(&queues, &all, id);
+            if guards.is_empty() {
                 return Ok(Taken::Holds);
             }
             compares.extend(guards.into_iter().map(|a| look::stands(a.key, a.created)));
@@ -160,20 +130,15 @@ pub(super) async fn take_out(
                 return Ok(Taken::Holds);
             }
         }
-        let steps = removal(layout, &queues, &all, member);
-        let mut noted = steps.clone();
-        noted.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
-        let removed = match act(wire, Txn::new().when(compares.clone()).and_then(noted), deadline).await {
+        let mut steps = removal(layout, &queues, &all, member);
+        steps.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
+        let removed = match act(wire, Txn::new().when(compares).and_then(steps), deadline).await {
             // Its owner learns that the entry is gone, and not why. A waiter would enter again for that.
-            Err(Fault::Full(_)) if !only_waiting => {
-                act(wire, Txn::new().when(compares).and_then(steps), deadline).await
-            }
+            Err(Fault::Full(_)) if !only_waiting => revoke(wire, member.lease, deadline).await.map(|()| true),
             removed => removed,
         };
         if removed? {
-            let verb = member.stored.as_ref().map(|stored| stored.record.holder.verb);
-            let is_nobodys = holds && verb == Some(Verb::Detach);
-            return Ok(Taken::Out { unread: is_nobodys.then_some(member.lease) });
+            return Ok(Taken::Out);
         }
     }
     Err(Fault::late())
@@ -208,11 +173,7 @@ fn removal(layout: &Layout, queues: &[Queue], all: &[Snapshot], member: &Member)
 
 /// Commits `txn`; whether its comparisons held.
 pub(super) async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> FaultResult<bool> {
-    let answer = wire.call(deadline, |mut c| {
-        let txn = txn.clone();
-        async move { c.client.txn(txn).await }
-    });
-    match answer.await {
+    match wire.txn(txn, deadline).await {
         Ok(answer) => Ok(answer.succeeded()),
         // The claim ended by itself.
         Err(Fault::LeaseNotFound) => Ok(false),
@@ -220,44 +181,25 @@ pub(super) async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> FaultResult<
     }
 }
 
-/// Leaves `note` for a claim that is not in the queue but may be on its way, so that it does not get there; `false` if it
-/// has got there. The note has a lease of its own, for longer than a request may take. A note that tells its owner why it
-/// was removed stays what it is.
-async fn keep_out(
-    wire: &Wire,
-    layout: &Layout,
-    queue: &Queue,
-    lease: i64,
-    note: &Note,
-    deadline: Moment,
-) -> FaultResult<bool> {
-    let key = layout.note(lease);
-    let before = wire.call(deadline, |mut c| {
-        let key = key.clone();
-        async move { c.client.get(key, None).await }
-    });
-    let before = before.await?.kvs().first().and_then(|kv| Note::parse(kv.value()));
-    let told = before.filter(|note| !matches!(note, Note::Ask(_))).unwrap_or_else(|| note.clone());
-    let granted = wire.call(deadline, |mut c| async move { c.client.lease_grant(KEEP_OUT, None).await });
-    let of_note = granted.await?.id();
-    let kinds = [Mode::Exclusive, Mode::Shared, Mode::Slots(NonZeroU32::MIN)];
-    let absent: Vec<_> = kinds.map(|mode| look::stands(queue.entry(mode, lease), 0)).into();
-    let left = look::put(key, told.to_text(), of_note);
-    let kept_out = act(wire, Txn::new().when(absent).and_then([left]), deadline).await?;
-    if !kept_out {
-        revoke(wire, of_note, deadline).await?;
-    }
-    Ok(kept_out)
-}
-
-/// An attempt to enter may have got its lease and not yet its entry; without the lease it never will.
-async fn end_bare_lease(wire: &Wire, lease: i64, deadline: Moment) -> FaultResult<()> {
+/// An attempt to enter may have got its lease and not yet its entry; without the lease it never will. Says whether nothing of it
+/// is in `queue`.
+async fn end_bare_lease(wire: &Wire, queue: &Queue, lease: i64, deadline: Moment) -> FaultResult<bool> {
     let lives = wire.call(deadline, |mut c| async move {
         c.client.lease_time_to_live(lease, Some(LeaseTimeToLiveOptions::new().with_keys())).await
     });
     match lives.await {
-        Ok(answer) if answer.ttl() > 0 && answer.keys().is_empty() => revoke(wire, lease, deadline).await,
-        Ok(_) | Err(Fault::LeaseNotFound) => Ok(()),
+        Ok(answer) if answer.ttl() > 0 && answer.keys().is_empty() => {
+            revoke(wire, lease, deadline).await?;
+            Ok(true)
+        }
+        Ok(answer) => {
+            let (first, end) = queue.entries();
+            Ok(!answer
+                .keys()
+                .iter()
+                .any(|key| first.as_bytes() <= key.as_slice() && key.as_slice() < end.as_bytes()))
+        }
+        Err(Fault::LeaseNotFound) => Ok(true),
         Err(fault) => Err(fault),
     }
 }

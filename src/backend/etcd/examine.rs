@@ -14,11 +14,7 @@ pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> F
     let status = wire.call(deadline, |mut c| async move { c.client.status().await }).await?;
     let begun = clock::now();
     // A read that needs the leader, as renewals do.
-    wire.call(deadline, |mut c| {
-        let key = layout.note(0);
-        async move { c.client.get(key, Some(GetOptions::new().with_count_only())).await }
-    })
-    .await?;
+    wire.get(layout.note(0), GetOptions::new().with_count_only(), deadline).await?;
     let round_trip = clock::now().since(begun);
     let mut risks = vec![
         Risk::note("a change of leader gives the leases of clients that are gone another ttl"),

@@ -129,20 +129,6 @@ impl From<etcd_client::Error> for Fault {
     }
 }
 
-/// Whether an answer with this number says that the request was not and will not be executed. All others may be said
-/// of one that stands in the log already.
-pub(super) fn is_refusal(code: i32) -> bool {
-    [
-        code::INVALID_ARGUMENT,
-        code::NOT_FOUND,
-        code::PERMISSION_DENIED,
-        code::FAILED_PRECONDITION,
-        code::UNIMPLEMENTED,
-        code::UNAUTHENTICATED,
-    ]
-    .contains(&code)
-}
-
 fn of_status(code: i32, text: String) -> Fault {
     let said = |kind| Fault::Said(kind, text.as_str().into());
     let credentials = ["authentication failed", "user name", "password", "permission"];

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Client, Event, EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
+use etcd_client::{Client, EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
 
 use super::core::{Core, Position};
 use super::fault::Fault;
@@ -22,20 +22,6 @@ use crate::lock::{ClaimState, Moment};
 const OPEN: Duration = Duration::from_secs(5);
 /// Between two attempts that failed though the server is there.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// What one watched response means.
-enum WatchEvent {
-    /// Nothing.
-    None,
-    /// An own entry is gone, or is said to be.
-    Gone,
-    /// Somebody says something.
-    Told(Note),
-    /// What was waited for has come.
-    Turn,
-    /// The server will tell no more of this.
-    Ended,
-}
 
 /// Follows until the claim is over or left. `place` is how it stands at `revision`.
 pub(super) async fn follow(core: Arc<Core>, mut place: Position, mut revision: i64) {
@@ -137,16 +123,12 @@ async fn next(core: &Core, connection: &Connection, stream: &mut WatchStream) ->
             core.wire.give_up(connection);
             return End::Failed;
         };
-        match news(core, &message) {
-            WatchEvent::None => {}
-            WatchEvent::Gone => return End::Gone,
-            WatchEvent::Told(Note::Ask(by)) => core.publisher.publish(ClaimState::AskedToLeave { by }),
-            // The note alone proves nothing: it also keeps out a claim that was looked for elsewhere.
-            WatchEvent::Turn | WatchEvent::Told(Note::Evicted(_) | Note::Superseded(_)) => return End::Turn,
-            WatchEvent::Ended => {
-                renew_token(connection, &message).await;
-                return End::Failed;
-            }
+        if message.canceled() {
+            renew_token(connection, &message).await;
+            return End::Failed;
+        }
+        if let Some(end) = news(core, &message) {
+            return end;
         }
     }
 }
@@ -232,34 +214,24 @@ async fn aim(
     Ok(())
 }
 
-fn news(core: &Core, message: &WatchResponse) -> WatchEvent {
-    if message.canceled() {
-        return WatchEvent::Ended;
-    }
+/// Publishes a request to leave that `message` brings; what else in it ends the listening.
+fn news(core: &Core, message: &WatchResponse) -> Option<End> {
     let note = core.layout.note(core.lease);
     let mut turn = false;
-    let mut told = None;
     for event in message.events() {
         let Some(kv) = event.kv() else { continue };
         let own = core.queues.iter().any(|queue| core.entry(queue).as_bytes() == kv.key());
-        if own && is_delete(event) {
-            return WatchEvent::Gone;
+        if own && event.event_type() == EventType::Delete {
+            return Some(End::Gone);
         }
-        if kv.key() == note.as_bytes() {
-            told = Note::parse(kv.value()).or(told);
-        } else {
-            turn = true;
+        let noted = Note::parse(kv.value()).filter(|_| kv.key() == note.as_bytes());
+        match noted {
+            Some(Note::Ask(by)) => core.publisher.publish(ClaimState::AskedToLeave { by }),
+            // The note alone proves nothing: a look shows whether the entry is gone.
+            Some(Note::Evicted(_) | Note::Superseded(_)) | None => turn = true,
         }
     }
-    match told {
-        Some(note) => WatchEvent::Told(note),
-        None if turn => WatchEvent::Turn,
-        None => WatchEvent::None,
-    }
-}
-
-fn is_delete(event: &Event) -> bool {
-    event.event_type() == EventType::Delete
+    turn.then_some(End::Turn)
 }
 
 impl Core {
@@ -267,11 +239,7 @@ impl Core {
     pub(super) async fn still_stands(&self, deadline: Moment) -> Result<Option<i64>, Fault> {
         let read = [etcd_client::TxnOp::get(self.layout.note(self.lease), None)];
         let txn = etcd_client::Txn::new().when(self.all_stand()).and_then(read);
-        let answer = self.wire.call(deadline, |mut c| {
-            let txn = txn.clone();
-            async move { c.client.txn(txn).await }
-        });
-        let answer = answer.await?;
+        let answer = self.wire.txn(txn, deadline).await?;
         if !answer.succeeded() {
             return Ok(None);
         }

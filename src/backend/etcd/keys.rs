@@ -11,7 +11,7 @@
 //! | `NAME%t/LEASE` | its hold, if it had to wait or has a slot |
 //! | `NAME%s/NUMBER` | a slot that is taken |
 //! | `NAME%d` | when the run acquired the lock that acquired it last of those that succeeded; stays |
-//! | `PREFIX%k/LEASE` | what somebody has to say to the claim; if it may come late, for a quarter of an hour |
+//! | `PREFIX%k/LEASE` | what somebody has to say to the claim |
 //! | `PREFIX%a/LEASE` | a claim that runs under others |
 //!
 //! An encoded name has no percent sign that is not followed by two digits, so these are nobody else's. Where

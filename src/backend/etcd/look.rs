@@ -13,13 +13,9 @@ use crate::lock::{Entry, Mode};
 /// How many operations one transaction may have, unless the server was told otherwise.
 pub(super) const MOST_OPERATIONS: usize = 128;
 /// The most operations that a queue needs in one transaction.
-const PER_LINE: usize = 5;
-
-/// Whether a transaction has room for a look at each of so many queues besides what it does.
-pub(super) fn has_room(queues: usize) -> bool {
-    // One more for what is said once for the whole claim.
-    queues * PER_LINE < MOST_OPERATIONS
-}
+const PER_QUEUE: usize = 5;
+/// How many queues one transaction can do all of a step in, and one thing that is said once for the whole claim.
+pub(super) const MOST_NAMES: usize = (MOST_OPERATIONS - 1) / PER_QUEUE;
 
 /// An entry ahead.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,20 +29,10 @@ pub(super) struct Ahead {
 pub(super) struct Seen {
     /// In order of arrival.
     pub(super) ahead: Vec<Ahead>,
-    /// The oldest entry, if it was asked for and stands ahead.
+    /// The oldest entry, if it stands ahead.
     pub(super) first: Option<Box<Entry>>,
     /// The slots that are taken.
-    pub(super) slots: Vec<Slot>,
-}
-
-/// A slot that is taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Slot {
-    pub(super) number: u32,
-    /// That of the claim that took it.
-    pub(super) lease: i64,
-    /// When it was taken.
-    pub(super) revision: i64,
+    pub(super) slots: Vec<u32>,
 }
 
 /// What a waiter waits for in one queue.
@@ -89,15 +75,13 @@ pub(super) fn put(key: String, value: impl Into<Vec<u8>>, lease: i64) -> TxnOp {
 }
 
 /// The reads of one look; `created` is the claim's own revision, or `None` in the transaction that makes it.
-pub(super) fn reads(queue: &Queue, mode: Mode, created: Option<i64>, rich: bool) -> Vec<TxnOp> {
+pub(super) fn reads(queue: &Queue, mode: Mode, created: Option<i64>) -> Vec<TxnOp> {
     let mut options = created_first(GetOptions::new()).with_keys_only();
     if let Some(created) = created {
         options = options.with_max_create_revision(created - 1);
     }
-    let mut reads = vec![range(queue.entries(), options)];
-    if rich {
-        reads.push(range(queue.records(), created_first(GetOptions::new()).with_limit(1)));
-    }
+    let first = created_first(GetOptions::new()).with_limit(1);
+    let mut reads = vec![range(queue.entries(), options), range(queue.records(), first)];
     if matches!(mode, Mode::Slots(_)) {
         reads.push(range(queue.slots(), GetOptions::new().with_keys_only()));
     }
@@ -122,7 +106,7 @@ impl Answers {
     }
 
     /// The answers to [`reads`].
-    pub(super) fn seen(&mut self, mode: Mode, created: i64, rich: bool) -> FaultResult<Seen> {
+    pub(super) fn seen(&mut self, mode: Mode, created: i64) -> FaultResult<Seen> {
         let ahead: Vec<Ahead> = self
             .read()?
             .kvs()
@@ -130,8 +114,8 @@ impl Answers {
             .filter(|kv| kv.create_revision() < created)
             .map(|kv| Ahead { key: kv.key().to_vec(), created: kv.create_revision() })
             .collect();
-        let record = if rich { self.read()?.take_kvs().into_iter().next() } else { None };
-        let first = ahead.first().filter(|_| rich).map(|first| Box::new(first_of(first, record.as_ref())));
+        let record = self.read()?.take_kvs().into_iter().next();
+        let first = ahead.first().map(|first| Box::new(first_of(first, record.as_ref())));
         let slots = match mode {
             Mode::Slots(_) => self.read()?.kvs().iter().filter_map(slot).collect(),
             _ => Vec::new(),
@@ -155,9 +139,8 @@ pub(super) fn foreign(key: &[u8]) -> Entry {
     Entry { mode: Some(Mode::Exclusive), foreign: true, key, ..Entry::default() }
 }
 
-fn slot(kv: &KeyValue) -> Option<Slot> {
-    let number = std::str::from_utf8(keys::last_part(kv.key())).ok()?.parse().ok()?;
-    Some(Slot { number, lease: kv.lease(), revision: kv.mod_revision() })
+fn slot(kv: &KeyValue) -> Option<u32> {
+    std::str::from_utf8(keys::last_part(kv.key())).ok()?.parse().ok()
 }
 
 impl Seen {
@@ -195,18 +178,9 @@ impl Seen {
         }
     }
 
-    /// The lowest of `n` slots that is free; or else one that stayed behind: whoever took it does not stand ahead, and
-    /// is to be proved gone. The claims in `others` are known to stand.
-    pub(super) fn free_slot(&self, n: u32, others: &[i64]) -> Option<(u32, Option<Slot>)> {
-        let taken = |number: &u32| self.slots.iter().find(|slot| slot.number == *number).copied();
-        if let Some(number) = (1..=n).find(|number| taken(number).is_none()) {
-            return Some((number, None));
-        }
-        let hexes: Vec<String> = self.slots.iter().map(|slot| keys::hex(slot.lease)).collect();
-        let stands = |hex: &str| self.ahead.iter().any(|a| keys::last_part(&a.key) == hex.as_bytes());
-        let left = self.slots.iter().zip(&hexes);
-        let mut left = left.filter(|(slot, hex)| !stands(hex) && !others.contains(&slot.lease));
-        left.find(|(slot, _)| (1..=n).contains(&slot.number)).map(|(slot, _)| (slot.number, Some(*slot)))
+    /// The lowest of `n` slots that is free.
+    pub(super) fn free_slot(&self, n: u32) -> Option<u32> {
+        (1..=n).find(|number| !self.slots.contains(number))
     }
 }
 
@@ -246,14 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_free_or_stayed_behind_and_never_beyond_the_last() {
-        let slot = |number, lease| Slot { number, lease, revision: 1 };
-        let around = |slots: &[Slot]| Seen { slots: slots.to_vec(), ..seen(&[Mode::Slots(NonZeroU32::MIN)]) };
-        assert_eq!(around(&[]).free_slot(2, &[]), Some((1, None)));
-        assert_eq!(around(&[slot(1, 1)]).free_slot(2, &[]), Some((2, None)));
-        let both = around(&[slot(1, 1), slot(2, 9), slot(3, 8)]);
-        assert_eq!(both.free_slot(2, &[]), Some((2, Some(slot(2, 9)))), "the first stands ahead");
-        assert_eq!(both.free_slot(2, &[9]), None);
+    fn the_lowest_free_slot_is_given_and_none_beyond_the_last() {
+        let around = |slots: &[u32]| Seen { slots: slots.to_vec(), ..Seen::default() };
+        assert_eq!(around(&[]).free_slot(2), Some(1));
+        assert_eq!(around(&[1]).free_slot(2), Some(2));
+        assert_eq!(around(&[2]).free_slot(2), Some(1));
+        assert_eq!(around(&[1, 2]).free_slot(2), None);
     }
 
     proptest! {

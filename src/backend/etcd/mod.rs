@@ -25,9 +25,7 @@ mod observe;
 mod publish;
 mod queue;
 mod renew;
-mod rights;
 mod stored;
-mod stray;
 mod wire;
 
 use std::collections::HashMap;
@@ -35,6 +33,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use etcd_client::GetOptions;
 
 use self::core::lock;
 use claim::EtcdClaim;
@@ -42,12 +41,13 @@ pub use config::EtcdConfig;
 use fault::{FaultResult, NAME};
 use keys::Layout;
 pub use keys::Prefix;
-use stray::Strays;
 use wire::Wire;
 
 use super::fault::During;
+use super::observe::QueueObserver;
 use super::service::{Address, Service};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength, success};
+use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 
 /// A cluster of etcd.
@@ -80,7 +80,6 @@ impl Address for EtcdConfig {
 pub struct EtcdBackend {
     wire: Arc<Wire>,
     layout: Layout,
-    strays: Arc<Strays>,
     identity: String,
     /// The claims of this client, so that one who enters again meets his own.
     claims: Mutex<HashMap<ClaimId, Weak<EtcdClaim>>>,
@@ -92,7 +91,6 @@ impl EtcdBackend {
         Self {
             wire: Arc::new(Wire::new(config)),
             layout: config.layout(),
-            strays: Arc::default(),
             identity: config.identity(),
             claims: Mutex::default(),
         }
@@ -106,11 +104,7 @@ impl EtcdBackend {
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
         let key = self.layout.queue(name).done();
-        let answer = self.wire.call(deadline, |mut c| {
-            let key = key.clone();
-            async move { c.client.get(key, None).await }
-        });
-        let answer = answer.await?;
+        let answer = self.wire.get(key, GetOptions::new(), deadline).await?;
         let acquired: Option<u64> =
             answer.kvs().first().and_then(|kv| kv.value_str().ok()).and_then(|text| text.parse().ok());
         let now = Duration::from_millis(stored::wall_clock());
@@ -149,15 +143,9 @@ impl Backend for EtcdBackend {
         if let Some(claim) = self.known(request.id) {
             return Ok(claim);
         }
-        let joined = enter::enter(&self.wire, &self.layout, &self.strays, request, deadline).await;
+        let joined = enter::enter(&self.wire, &self.layout, request, deadline).await;
         let joined = joined.during(NAME, "join the queue", request.names.first());
-        // Whoever could not enter now tries again, or evicts its claim. One that is refused for good does neither.
-        if joined.as_ref().is_err_and(|error| !error.is_transient()) {
-            // What is to be told is why it was refused.
-            let _ = self.strays.keep_out(&self.wire, &self.layout, request.id, deadline).await;
-        }
-        let joined = joined?;
-        let claim = Arc::new(EtcdClaim::new(joined));
+        let claim = Arc::new(EtcdClaim::new(joined?));
         lock(&self.claims).insert(request.id, Arc::downgrade(&claim));
         Ok(claim)
     }
@@ -173,7 +161,8 @@ impl Backend for EtcdBackend {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        Ok(Box::new(observe::EtcdObserver::new(Arc::clone(&self.wire), self.layout.queue(name))))
+        let queue = observe::WatchedQueue::new(Arc::clone(&self.wire), self.layout.queue(name));
+        Ok(Box::new(QueueObserver::new(NAME, Clock::Boot, name.clone(), queue)))
     }
 
     async fn evict(
@@ -186,17 +175,11 @@ impl Backend for EtcdBackend {
     ) -> Result<bool> {
         let queue = self.layout.queue(name);
         let done = evict::evict(&self.wire, &self.layout, &queue, id, how, by, deadline).await;
-        if how != Evict::Ask && done.is_ok() {
-            self.strays.forget(id);
-        }
         done.during(NAME, "evict from the queue", Some(name))
     }
 
     async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
         let gone = evict::withdraw(&self.wire, &self.layout, request, deadline).await;
-        if gone.is_ok() {
-            self.strays.forget(request.id);
-        }
         gone.during(NAME, "leave the queue", request.names.first())
     }
 

@@ -134,40 +134,19 @@ impl Member {
 
 /// Reads a queue at one revision.
 pub(super) async fn read(wire: &Wire, queue: &Queue, deadline: Moment) -> FaultResult<Snapshot> {
-    read_at(wire, queue, 0, deadline).await
+    let snapshots = read_all(wire, std::slice::from_ref(queue), deadline).await?;
+    snapshots.into_iter().next().ok_or_else(|| Fault::corrupt("an answer is missing"))
 }
 
 /// Reads several queues, as many at one revision as one transaction can.
 pub(super) async fn read_all(wire: &Wire, queues: &[Queue], deadline: Moment) -> FaultResult<Vec<Snapshot>> {
-    read_all_at(wire, queues, 0, deadline).await
-}
-
-/// Reads a queue as it was at `revision`; 0 is the newest one.
-pub(super) async fn read_at(
-    wire: &Wire,
-    queue: &Queue,
-    revision: i64,
-    deadline: Moment,
-) -> FaultResult<Snapshot> {
-    let snapshots = read_all_at(wire, std::slice::from_ref(queue), revision, deadline).await?;
-    snapshots.into_iter().next().ok_or_else(|| Fault::corrupt("an answer is missing"))
-}
-
-async fn read_all_at(wire: &Wire, queues: &[Queue], at: i64, deadline: Moment) -> FaultResult<Vec<Snapshot>> {
     let mut snapshots = Vec::with_capacity(queues.len());
     for queues in queues.chunks(look::MOST_OPERATIONS / 2) {
-        let each = queues.iter().flat_map(|queue| {
-            [queue.entries(), queue.beside()]
-                .map(|span| look::range(span, GetOptions::new().with_revision(at)))
-        });
+        let each = queues.iter().flat_map(|queue| [queue.entries(), queue.beside()]);
+        let each = each.map(|span| look::range(span, GetOptions::new()));
         let txn = Txn::new().and_then(each.collect::<Vec<_>>());
-        let answer = wire.call(deadline, |mut c| {
-            let txn = txn.clone();
-            async move { c.client.txn(txn).await }
-        });
-        let answer = answer.await?;
-        let newest = answer.header().map_or(0, ResponseHeader::revision);
-        let revision = if at > 0 { at } else { newest };
+        let answer = wire.txn(txn, deadline).await?;
+        let revision = answer.header().map_or(0, ResponseHeader::revision);
         let mut answers = Answers::of(&answer);
         for queue in queues {
             let (entries, beside) = (answers.read()?, answers.read()?);
@@ -244,11 +223,7 @@ async fn names(
     let mut names = Vec::new();
     loop {
         let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE).with_keys_only();
-        let page = wire.call(deadline, |mut c| {
-            let (from, options) = (from.clone(), options.clone());
-            async move { c.client.get(from, Some(options)).await }
-        });
-        let page = page.await?;
+        let page = wire.get(from, options, deadline).await?;
         let found = page.kvs().iter().filter_map(|kv| layout.name_of(kv.key(), kv.lease()));
         names.extend(found.filter(|name| name.as_str().starts_with(beginning)));
         match page.kvs().last().filter(|_| page.more()) {

@@ -6,18 +6,19 @@
 //! keep-alive still was the leader afterwards. By which members does not matter, and is not dlock's choice behind a
 //! balancer. A transaction without an operation would be answered from the member's own data, so it has one.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
-use etcd_client::{ResponseHeader, Txn, TxnOp, TxnResponse};
+use etcd_client::{Txn, TxnOp, TxnResponse};
 
 use super::core::{Core, lock};
 use super::evict::act;
 use super::fault::{Fault, FaultResult};
-use super::keep_alive::{keep_and_check, term};
+use super::keep_alive::{Kept, keep_and_check, term};
 use super::keys::{Layout, Queue};
 use super::look::{self, Answers, Seen};
 use super::queue;
-use super::wire::{Connection, Wire};
+use super::wire::Wire;
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, Moment};
 
@@ -28,31 +29,11 @@ impl Core {
     /// As [`crate::backend::Claim::renew`].
     pub(super) async fn renew(&self, deadline: Moment) -> FaultResult<Moment> {
         let begun = clock::now();
-        while !self.publisher.is_over() {
-            let txn = self.check();
-            let answer = self.wire.call(deadline, |c| self.keep_and_check(c, txn.clone())).await;
-            let (kept, answer) = match answer {
-                // A new leader may not have come to it yet: the entry goes with the lease, and whether that stands is certain.
-                Err(Fault::LeaseNotFound) if self.still_stands(deadline).await?.is_some() => {
-                    Clock::Boot.sleep_until(deadline.min(clock::now() + PAUSE)).await;
-                    continue;
-                }
-                Err(Fault::LeaseNotFound) => {
-                    self.conclude().await;
-                    break;
-                }
-                other => other?,
-            };
-            if !answer.succeeded() {
-                self.conclude().await;
-                break;
+        if !self.publisher.is_over() {
+            match prove(&self.wire, self.lease, &self.kept, &self.check(), deadline).await? {
+                Some(answer) => self.confirmed(begun, &answer)?,
+                None => self.conclude().await,
             }
-            // A new leader may not have heard the keep-alive.
-            if kept.is_some() && term(answer.header()) == kept {
-                self.confirmed(begun, &answer)?;
-                break;
-            }
-            Clock::Boot.sleep_until(deadline.min(clock::now() + PAUSE)).await;
         }
         Ok(self.publisher.proof())
     }
@@ -63,41 +44,27 @@ impl Core {
         if self.is_held() {
             operations.push(TxnOp::get(self.entry(&self.queues[0]), None));
         } else {
-            let rich = look::has_room(self.queues.len());
             for queue in &self.queues {
-                operations.extend(look::reads(queue, self.mode, Some(self.created), rich));
+                operations.extend(look::reads(queue, self.mode, Some(self.created)));
             }
         }
         Txn::new().when(self.all_stand()).and_then(operations)
     }
 
-    async fn keep_and_check(
-        &self,
-        c: Connection,
-        txn: Txn,
-    ) -> Result<(Option<u64>, TxnResponse), etcd_client::Error> {
-        let kept = lock(&self.kept).take();
-        let (kept, by, answer) = keep_and_check(c, self.lease, kept, txn).await?;
-        *lock(&self.kept) = Some(kept);
-        Ok((by, answer))
-    }
-
     fn confirmed(&self, begun: Moment, answer: &TxnResponse) -> FaultResult<()> {
         self.publisher.prove(begun);
         let mut answers = Answers::of(answer);
-        let rich = look::has_room(self.queues.len());
         // The hold may have been proved meanwhile; then the answer may be to either question.
         if self.is_held() {
             return Ok(());
         }
-        let seen = self.queues.iter().map(|_| answers.seen(self.mode, self.created, rich));
+        let seen = self.queues.iter().map(|_| answers.seen(self.mode, self.created));
         let seen: Vec<Seen> = seen.collect::<FaultResult<_>>()?;
         let targets = self.targets(&seen);
         if targets.is_empty() {
             self.look.notify_one();
         } else {
-            let revision = answer.header().map_or(0, ResponseHeader::revision);
-            self.publish_waiting(&seen, &targets, revision);
+            self.publish_waiting(&seen, &targets);
         }
         Ok(())
     }
@@ -121,24 +88,38 @@ pub(super) async fn renew_alone(
     let entries = names.iter().map(|name| layout.queue(name).entry(member.mode, member.lease));
     let stand: Vec<_> = entries.map(|entry| look::stands(entry, member.created)).collect();
     let txn = Txn::new().when(stand).and_then([TxnOp::get(member.key.clone(), None)]);
-    while clock::now() < deadline {
-        let answer = wire.call(deadline, |c| keep_and_check(c, member.lease, None, txn.clone())).await;
-        let (_, kept, answer) = match answer {
-            // As above: what is certain is whether the entries stand.
-            Err(Fault::LeaseNotFound) if act(wire, txn.clone(), deadline).await? => {
-                Clock::Boot.sleep_until(deadline.min(clock::now() + PAUSE)).await;
-                continue;
+    let kept = Mutex::default();
+    Ok(prove(wire, member.lease, &kept, &txn, deadline).await?.is_some())
+}
+
+/// Keeps `lease` alive, over the stream in `kept` if there is one, and has `txn`, which compares what hangs on it, answered
+/// behind that in the same term; `None` if that is gone.
+async fn prove(
+    wire: &Wire,
+    lease: i64,
+    kept: &Mutex<Option<Kept>>,
+    txn: &Txn,
+    deadline: Moment,
+) -> FaultResult<Option<TxnResponse>> {
+    loop {
+        let answer = wire.call(deadline, |c| async move {
+            let stream = lock(kept).take();
+            let (stream, kept_in, answer) = keep_and_check(c, lease, stream, txn.clone()).await?;
+            *lock(kept) = Some(stream);
+            Ok((kept_in, answer))
+        });
+        match answer.await {
+            Ok((_, answer)) if !answer.succeeded() => return Ok(None),
+            Ok((kept_in, answer)) if kept_in.is_some() && term(answer.header()) == kept_in => {
+                return Ok(Some(answer));
             }
-            Err(Fault::LeaseNotFound) => return Ok(false),
-            other => other?,
-        };
-        if !answer.succeeded() {
-            return Ok(false);
-        }
-        if kept.is_some() && term(answer.header()) == kept {
-            return Ok(true);
+            // A new leader may not have heard the keep-alive.
+            Ok(_) => {}
+            // It may not have come to the lease yet: what hangs on that goes with it, and whether it stands is certain.
+            Err(Fault::LeaseNotFound) if act(wire, txn.clone(), deadline).await? => {}
+            Err(Fault::LeaseNotFound) => return Ok(None),
+            Err(fault) => return Err(fault),
         }
         Clock::Boot.sleep_until(deadline.min(clock::now() + PAUSE)).await;
     }
-    Err(Fault::late())
 }

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use etcd_client::{Channel, Client, ConnectOptions};
+use etcd_client::{Channel, Client, ConnectOptions, GetOptions, GetResponse, Txn, TxnResponse};
 use tokio::sync::{Mutex, watch};
 
 use super::config::{EtcdConfig, MANNER, place};
@@ -237,6 +237,30 @@ impl Wire {
             self.answered.store(true, Ordering::Relaxed);
         }
         answer
+    }
+
+    /// Has `txn` answered, as [`Wire::call`] does.
+    pub(super) async fn txn(&self, txn: Txn, deadline: Moment) -> FaultResult<TxnResponse> {
+        self.call(deadline, |mut c| {
+            let txn = txn.clone();
+            async move { c.client.txn(txn).await }
+        })
+        .await
+    }
+
+    /// Has a key read, or with `options` several, as [`Wire::call`] does.
+    pub(super) async fn get(
+        &self,
+        key: impl Into<Vec<u8>>,
+        options: GetOptions,
+        deadline: Moment,
+    ) -> FaultResult<GetResponse> {
+        let key = key.into();
+        self.call(deadline, |mut c| {
+            let (key, options) = (key.clone(), options.clone());
+            async move { c.client.get(key, Some(options)).await }
+        })
+        .await
     }
 
     /// As [`Wire::call`]; that there is a connection is no answer yet.
