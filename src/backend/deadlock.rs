@@ -91,7 +91,7 @@ pub fn refuse_cycle(found: Option<String>) -> FaultResult<()> {
 }
 
 /// The queues of `names`, in their order; `None` of one that cannot be read.
-async fn read_what_can_be<Q: Queues>(
+pub async fn read_what_can_be<Q: Queues>(
     service: &Q,
     names: &[LockName],
 ) -> Result<Vec<Option<Vec<Queued<Q::Order>>>>, Q::Fault> {

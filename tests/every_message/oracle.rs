@@ -34,7 +34,8 @@ pub(crate) fn left_for(
     if strike.is_some_and(|strike| strike.fault == Fault::Silence) {
         return TTL_OF_OTHERS + service.adds_to_ttl();
     }
-    let has_left = claim.is_some_and(has_left);
+    let is_late = strike.is_some_and(|strike| matches!(strike.fault, Fault::Late | Fault::Ghost));
+    let has_left = claim.is_some_and(has_left) && !is_late;
     if is_outage(service, shape, strike) || !has_left { TTL + service.adds_to_ttl() } else { SOON }
 }
 
@@ -221,7 +222,9 @@ impl Seen {
 
     /// The one behind and the newcomer run soon.
     fn next_ones(&self, claim: &Ended, found: &mut Vec<String>) {
-        let certain = has_left(claim) && !self.is_outage();
+        // A request that is executed after its run may make an entry, which expires with its lease.
+        let may_come_late = matches!(self.fault(), Some(Fault::Late | Fault::Ghost));
+        let certain = has_left(claim) && !self.is_outage() && !may_come_late;
         let mut within = SOON + if certain { Duration::ZERO } else { TTL + self.service.adds_to_ttl() };
         let mut free = claim.at.max(self.released);
         if self.shape.stands_again() {

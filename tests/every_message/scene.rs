@@ -37,7 +37,7 @@ pub(crate) enum Claimant {
 
 /// Sets the key `$1` at the port `$2`, runs the rest, and deletes the key.
 const CARELESS: &str = r#"key=$1 port=$2; shift 2
-until [ "$(redis-cli -p "$port" SET "$key" claim NX PX 3000 2>&1)" = OK ]; do sleep 0.1; done
+until [ "$(redis-cli -p "$port" SET "$key" claim NX PX 30000 2>&1)" = OK ]; do sleep 0.1; done
 DLOCK_MODE=exclusive DLOCK_TOKEN=0 "$@"; code=$?
 redis-cli -p "$port" DEL "$key" >/dev/null
 exit $code"#;

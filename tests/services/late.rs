@@ -9,10 +9,11 @@ use crate::servers::{Server, redis};
 use crate::site;
 use crate::support::process::is_alive;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{TestEnv, Service};
+use crate::support::{Service, TestEnv, within};
 
 /// Short, so that whoever is not answered soon asks again, and longer than what a test takes afterwards.
 const OPTIONS: [&str; 3] = ["-q", "--ttl", "9s"];
+const LEASE: Duration = Duration::from_secs(9);
 
 /// A way to each server, and two environments: over the ways, and past them. Without a prefix, which nobody else is, and in the first
 /// database, which need not be chosen: what is said first on a connection is the claim's request.
@@ -86,34 +87,37 @@ impl<'a> Site<'a> {
     }
 }
 
-/// The claim's first request is done after the run has ended.
+/// The claim's first request is executed after the run has ended, or after a later one was refused: the entry has no owner.
+/// It holds beside nobody, and a newcomer waits for it no longer than its lease.
 #[test]
-fn a_claim_does_not_come_back_after_its_run() {
-    let modes = [("x", &["-x"][..]), ("shared", &["--shared"]), ("slots", &["--slots", "2"])];
-    for (name, mode) in modes {
+fn a_late_entry_delays_others_by_one_lease() {
+    let modes = [("x", &["-x"][..]), ("shared", &["--shared"]), ("slots", &["--slots", "1"])];
+    let ended = modes.map(|(name, mode)| {
         let site = Site::new(name);
-        let running = site.ask_in_vain(&[mode, &["--", "true"]].concat());
-        let ended = running.finish();
+        let ended = site.ask_in_vain(&[mode, &["--", "true"]].concat()).finish();
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
-        site.let_in();
-        assert_eq!((site.past.holders(name), site.past.waiters(name)), (0, 0), "{mode:?}");
-        site.past.assert_free(name);
-    }
-}
-
-/// The claim's first request is done after another one was refused.
-#[test]
-fn a_claim_does_not_come_back_after_it_was_refused() {
-    let site = Site::new("refused");
-    let holder = site.past.held(&["--name", "refused", "-q"]);
-    let running = site.ask_in_vain(&["--slots", "2", "--", "true"]);
-    let refused = running.finish();
-    assert_eq!(refused.code(), Some(64), "{}", refused.err);
-    assert!(refused.err.contains("does not mix"), "{}", refused.err);
+        (site, mode)
+    });
+    let refused = Site::new("refused");
+    let holder = refused.past.held(&["--name", "refused", "-q"]);
+    let told = refused.ask_in_vain(&["--slots", "2", "--", "true"]).finish();
+    assert_eq!(told.code(), Some(64), "{}", told.err);
+    assert!(told.err.contains("does not mix"), "{}", told.err);
     assert_eq!(holder.release().code(), Some(0));
-    site.let_in();
-    assert_eq!((site.past.holders("refused"), site.past.waiters("refused")), (0, 0));
-    site.past.assert_free("refused");
+    let sites = ended.iter().map(|(site, mode)| (site, *mode)).chain([(&refused, &["--slots", "2"][..])]);
+    let newcomers: Vec<_> = sites
+        .map(|(site, mode)| {
+            site.let_in();
+            let words = [&["-q", "--name", site.name, "--wait", "30s"], mode, &["--", "true"]].concat();
+            (site, site.past.start(&mut site.past.run(words)))
+        })
+        .collect();
+    for (site, newcomer) in newcomers {
+        let ended = newcomer.finish();
+        assert_eq!(ended.code(), Some(0), "{}: {}", site.name, ended.err);
+        within(ended.took, LEASE + Duration::from_secs(1));
+        site.past.assert_free(site.name);
+    }
 }
 
 /// The request is done at once, and the run is told to end before it hears that it holds.
@@ -137,37 +141,6 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
         assert_eq!(running.finish().signal(), Some(Signal::TERM.as_raw()), "{mode:?}");
         site.past.assert_free(name);
     }
-}
-
-/// The servers do not know the script any more, as after a failover, and their word of that comes to nobody.
-#[test]
-fn a_release_that_is_answered_too_late_is_done() {
-    let own = site::start();
-    for (name, mode) in [("answerless", &["-x"][..]), ("answerless-shared", &["--shared"])] {
-        let site = Site::on(own.servers(), name);
-        let options = [&OPTIONS[..], &["--name", name], mode].concat();
-        let holder = site.over.held(&options);
-        site.all(Conduct::Mute);
-        site.forget_scripts();
-        let ended = holder.release();
-        assert_eq!(ended.code(), Some(0), "{}", ended.err);
-        assert_eq!((site.past.holders(name), site.past.waiters(name)), (0, 0), "{mode:?}");
-    }
-}
-
-#[test]
-fn a_withdrawal_that_is_answered_too_late_is_done() {
-    let own = site::start();
-    let site = Site::on(own.servers(), "withdrawn");
-    let holder = site.past.held(&["--name", "withdrawn", "-q"]);
-    let running = site.over.start(site.over.run(OPTIONS).args(["--name", "withdrawn", "--", "true"]));
-    site.past.await_waiters("withdrawn", 1);
-    site.all(Conduct::Mute);
-    site.forget_scripts();
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), Some(Signal::TERM.as_raw()));
-    assert_eq!(site.past.waiters("withdrawn"), 0);
-    assert_eq!(holder.release().code(), Some(0));
 }
 
 /// Asked again, the service says that the claim holds already: since nearly a ttl.

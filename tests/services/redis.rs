@@ -317,51 +317,6 @@ fn a_hold_lost_on_one_name_frees_the_others_only_when_it_leaves() {
 }
 
 #[test]
-fn a_nested_run_that_is_entering_stays_on_the_list_of_those() {
-    let server = redis::start_with(QUIET);
-    let env = env_on(&server);
-    let raw = |words: &[&str]| redis::raw(server.port(), words);
-    let (list, entering) = ("{dlock:}:dlock:nested", "0123456789abcdef0123456789abcdef");
-    let gate = env.gate("gate");
-    let nested = |outer: &str, script: &str| {
-        let mut command = env.run(["-q", "--name", outer, "--", "sh", "-c", script]);
-        env.start(&mut command)
-    };
-    let run = r#""$dlock" run --endpoint "$locks" -v"#;
-    let z = env.held(&["--name", "z"]);
-    // One that has y waits at a gate before it waits for x, behind which another one waits for y.
-    let later = nested("y", &format!("echo up >y.up; read _ <gate; {run} -w 5s --name x -- true"));
-    env.await_line("y.up");
-    let first = nested("x", &format!("{run} --name y -- true"));
-    env.await_waiters("y", 1);
-    // Who looks while its queue is away joins it again, and stands behind itself when that is back. The next look is a renewal.
-    let at_rest = |line: &str| {
-        let idle = line.split("idle=").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
-        idle.is_none_or(|seconds| seconds >= 2) || line.contains("cmd=client|list")
-    };
-    until_true("a queue at rest", || raw(&["CLIENT", "LIST"]).lines().all(at_rest));
-    // As long as its entry is under way it stands in no queue. An earlier build has listed another one.
-    assert_eq!(raw(&["HSET", list, entering, r#"["y"]"#]), ":1\r\n");
-    assert_eq!(raw(&["RENAME", "{dlock:y}:dlock:queue", "{dlock:y}:away"]), "+OK\r\n");
-    let searching = nested("s", &format!("{run} --name z -- true"));
-    until_true("a search that is over", || searching.err_so_far().contains("waiting for z"));
-    assert_eq!(raw(&["RENAME", "{dlock:y}:away", "{dlock:y}:dlock:queue"]), "+OK\r\n");
-    assert_eq!(raw(&["HEXISTS", list, entering]), ":1\r\n");
-    gate.open();
-    let told = later.finish();
-    assert!(told.code() == Some(75) && told.err.contains("never end"), "{}", told.err);
-    assert_eq!(first.finish().code(), Some(0));
-    // What was listed long ago, and stands nowhere, goes.
-    let old = r#"{"at":1,"names":["y"]}"#;
-    assert_eq!(raw(&["HSET", list, entering, old]), ":0\r\n");
-    let again = nested("t", &format!("{run} -w 1s --name z -- true"));
-    assert_eq!(again.finish().code(), Some(75));
-    assert_eq!(raw(&["HEXISTS", list, entering]), ":0\r\n");
-    z.release().silently(0);
-    assert_eq!(searching.finish().code(), Some(0));
-}
-
-#[test]
 fn a_foreign_value_that_is_no_text_is_somebody_elses_hold() {
     let server = redis::start_with(QUIET);
     let env = env_on(&server);

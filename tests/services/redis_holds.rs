@@ -88,9 +88,6 @@ fn the_queue_of_a_hold_lives_as_long_as_the_hold() {
     assert_eq!(redis::raw(server.port(), &["PEXPIRE", queue, "10000"]), ":1\r\n");
     until_true("a queue that lives on", || life(&server, queue) > DAY);
     assert!(is_listed());
-    assert_eq!(redis::raw(server.port(), &["DEL", queue]), ":1\r\n");
-    until_true("the queue again", || life(&server, queue) > DAY);
-    assert!(is_listed());
     let other_kind = env.finish(&mut env.run(["--try", "--name", "x", "--slots", "2", "--", "true"]));
     assert_eq!(other_kind.code(), Some(64), "{}", other_kind.err);
     holder.release().silently(0);

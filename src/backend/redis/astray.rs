@@ -47,10 +47,4 @@ impl Astray {
         let late = self.all().iter().any(|(who, over)| *who == id && *over != connection.number());
         if late { millis(KEEP_OUT) } else { "0".to_owned() }
     }
-
-    /// Whether something of `id` was not answered.
-    pub(super) fn has(&self, id: ClaimId) -> bool {
-        let id = id.to_string();
-        self.all().iter().any(|(who, _)| *who == id)
-    }
 }

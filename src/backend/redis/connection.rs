@@ -33,11 +33,6 @@ impl Connection {
         Self { pipeline: Pipeline::over(|_| resp, stream, peer), notified, can_notify: OnceLock::new() }
     }
 
-    /// Which one of this process it is.
-    pub(super) fn number(&self) -> u64 {
-        self.pipeline.number
-    }
-
     /// Where it leads, without secrets.
     pub(super) fn peer(&self) -> &str {
         &self.pipeline.peer
@@ -54,6 +49,16 @@ impl Connection {
 
     pub(super) fn is_open(&self) -> bool {
         self.pipeline.is_open()
+    }
+
+    /// Which one of this process it is.
+    pub(super) fn number(&self) -> u64 {
+        self.pipeline.number
+    }
+
+    /// Whether the server has said that it tells of keys that change.
+    pub(super) fn tells(&self) -> bool {
+        self.can_notify.get() == Some(&true)
     }
 
     /// How often the server has told of a changed key.

@@ -12,20 +12,16 @@ mod astray;
 mod claim;
 mod config;
 mod connection;
-mod deadlock;
 mod dial;
-mod enter;
 mod examine;
 mod fault;
-mod inspect;
 mod keys;
 mod observe;
+mod queues;
 pub mod redlock;
 mod row;
 mod script;
 mod service;
-mod view;
-mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +37,7 @@ use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result
 pub use config::{RedisConfig, Topology};
 use fault::NAME;
 use keys::Naming;
+use queues::Queues;
 use redlock::{RedlockBackend, RedlockConfig};
 use service::Service;
 
@@ -95,10 +92,7 @@ impl Address for RedlockConfig {
 
 /// One Redis, found directly, through sentinels, or as a cluster.
 #[derive(Debug)]
-pub struct RedisBackend {
-    service: Arc<Service>,
-    naming: Naming,
-}
+pub struct RedisBackend(Queues);
 
 impl RedisBackend {
     /// Takes `config`; nothing is connected before the first call.
@@ -109,7 +103,7 @@ impl RedisBackend {
     /// As [`RedisBackend::open`], for a client whose clock may tell another time than the server's.
     pub fn with_clock(config: RedisConfig, clock: Clock) -> Self {
         let naming = Naming { prefix: config.prefix.clone(), group: "" };
-        Self { service: Arc::new(Service::new(config, clock)), naming }
+        Self(Queues { service: Arc::new(Service::new(config, clock)), naming })
     }
 }
 
@@ -129,31 +123,29 @@ impl Backend for RedisBackend {
     }
 
     fn identity(&self) -> String {
-        self.service.config.identity()
+        self.0.service.config.identity()
     }
 
     fn has_connected(&self) -> bool {
-        self.service.has_connected()
+        self.0.service.has_connected()
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
-        let claim = enter::enter(&self.service, &self.naming, request, deadline).await;
+        let claim = self.0.enter(request, deadline).await;
         Ok(Arc::new(claim.during(NAME, "join the queue", request.names.first())?))
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let status = inspect::queue(&self.service, &self.naming, name, deadline).await;
-        status.during(NAME, "inspect the queue", Some(name))
+        self.0.inspect(name, deadline).await.during(NAME, "inspect the queue", Some(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let queues = inspect::queues(&self.service, &self.naming, prefix, deadline).await;
-        queues.during(NAME, "list the queues", None)
+        self.0.list(prefix, deadline).await.during(NAME, "list the queues", None)
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let queue = observe::WatchedQueue::new(&self.service, self.naming.clone());
-        Ok(Box::new(QueueObserver::new(NAME, self.service.clock, name.clone(), queue)))
+        let queue = observe::WatchedQueue::new(&self.0);
+        Ok(Box::new(QueueObserver::new(NAME, self.0.service.clock, name.clone(), queue)))
     }
 
     async fn evict(
@@ -164,25 +156,22 @@ impl Backend for RedisBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let only = std::slice::from_ref(name);
-        let evicted = wire::evict(&self.service, &self.naming, only, id, how, by, deadline).await;
+        let evicted = self.0.evict(name, id, how, by, deadline).await;
         evicted.during(NAME, "evict from the queue", Some(name))
     }
 
     async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
-        let Request { names, id, holder, .. } = request;
-        let (service, naming) = (&self.service, &self.naming);
-        let gone = wire::evict(service, naming, names, *id, Evict::Force, holder, deadline).await;
-        gone.map(drop).during(NAME, "leave the queue", names.first())
+        let gone = self.0.withdraw(request, deadline).await;
+        gone.during(NAME, "leave the queue", request.names.first())
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        let published = wire::publish(&self.service, &self.naming, name, id, value, deadline).await;
+        let published = self.0.publish(name, id, value, deadline).await;
         published.during(NAME, "publish a value in the queue", Some(name))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let evicted = wire::evict_foreign(&self.service, &self.naming, name, id, deadline).await;
+        let evicted = self.0.evict_foreign(name, id, deadline).await;
         evicted.during(NAME, "evict from the queue", Some(name))
     }
 
@@ -191,18 +180,17 @@ impl Backend for RedisBackend {
     }
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let lives = wire::renew(&self.service, &self.naming, name, id, deadline).await;
-        lives.during(NAME, "renew the claim", Some(name))
+        self.0.renew(name, id, deadline).await.during(NAME, "renew the claim", Some(name))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         // On a connection of its own: what it tries out must not disturb who listens.
-        let own = Service::new(self.service.config.clone(), self.service.clock);
-        examine::examine(&own, deadline).await.during(NAME, "examine the service", None)
+        let examined = examine::examine(&self.0.service.apart(), deadline).await;
+        examined.during(NAME, "examine the service", None)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        let age = wire::last_success(&self.service, &self.naming, name, deadline).await;
+        let age = self.0.last_success(name, deadline).await;
         age.during(NAME, "read the last success", Some(name))
     }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::connection::{Connection, any_notified};
-use super::inspect;
-use super::keys::Naming;
+use super::queues::Queues;
 use super::script::Step;
 use super::service::{Patience, Service};
 use crate::backend::claim_state::POLL;
@@ -17,17 +16,18 @@ use crate::lock::{LockName, LockStatus, Moment};
 /// One queue, on a connection of its own.
 #[derive(Debug)]
 pub(super) struct WatchedQueue {
-    service: Service,
-    naming: Naming,
+    queues: Queues,
     /// What was told before the last look, and over which connection.
     notified: Option<(Arc<Connection>, u64)>,
 }
 
 impl WatchedQueue {
-    pub(super) fn new(service: &Service, naming: Naming) -> Self {
+    pub(super) fn new(queues: &Queues) -> Self {
         // Tracking everything that is read is a matter of a whole connection.
-        let service = Service::new(service.config.clone(), service.clock);
-        Self { service, naming, notified: None }
+        Self {
+            queues: Queues { service: Arc::new(queues.service.apart()), ..queues.clone() },
+            notified: None,
+        }
     }
 }
 
@@ -54,10 +54,10 @@ pub(super) async fn tracking(
 
 impl Watched for WatchedQueue {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
-        let deadline = self.service.clock.now() + LOOK;
-        let slot = self.naming.of(name)?.slot;
-        let notified = tracking(&self.service, Some(slot), deadline).await?;
-        let status = inspect::queue(&self.service, &self.naming, name, deadline).await?;
+        let Queues { service, naming } = &self.queues;
+        let deadline = service.clock.now() + LOOK;
+        let notified = tracking(service, Some(naming.of(name)?.slot), deadline).await?;
+        let status = self.queues.inspect(name, deadline).await?;
         self.notified = Some(notified);
         Ok(status)
     }
@@ -68,8 +68,7 @@ impl Watched for WatchedQueue {
     }
 
     fn next_look(&mut self, status: &LockStatus, _: bool, now: Moment) -> Moment {
-        let can_notify =
-            self.notified.as_ref().is_some_and(|(connection, _)| connection.can_notify.get() == Some(&true));
-        first_expiry(status, now).min(if can_notify { Moment::NEVER } else { now + POLL })
+        let tells = self.notified.as_ref().is_some_and(|(connection, _)| connection.tells());
+        first_expiry(status, now).min(if tells { Moment::NEVER } else { now + POLL })
     }
 }

@@ -1,14 +1,76 @@
--- What queues are, and what keeps them in order.
+-- The queues of locks in one Redis: every step on them, on the server's clock.
+--
+-- Keys, four for each name, all in one slot of a cluster:
+--   the lock      a string, as other clients know it: the id of the claim that holds it exclusively, or, for holds that
+--                 others may share, 'dlock:' and the mode. It expires with the last of the holds present.
+--   the queue     a sorted set of the ids of all claims, in order of arrival; who holds stands in front of who waits.
+--   the counters  a hash: 'fence', the last token, and 'success', when the last successful run acquired.
+--   the claim     a hash of the claim that the step is about, which expires with its lease:
+--                 'mode', 'about' (its record), 'since' and 'supersede' since it entered; 'top' once it is the first
+--                 waiter;
+--                 'token', 'held' and 'slot' once it holds; 'asked' with who asks it to leave; 'label' once published;
+--                 'gone' and 'by' once it is out of the queue, and until the hash expires.
+-- Arguments: the command; the claim's id; for each name what claims' keys begin and end with; the command's own.
+-- The keys of other claims are made from their ids in the queue, since the next one is not known before.
+
+-- Before Redis 7 a script that reads the clock may write only after this.
+if redis.replicate_commands then redis.replicate_commands() end
+
+local command, id = ARGV[1], ARGV[2]
+local names = #KEYS / 4
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+
+local function lock_key(n) return KEYS[4 * n - 3] end
+local function queue_key(n) return KEYS[4 * n - 2] end
+local function counters_key(n) return KEYS[4 * n - 1] end
+local function claim_key(n) return KEYS[4 * n] end
+local function claim_of(n, who) return ARGV[2 * n + 1] .. who .. ARGV[2 * n + 2] end
+
+local function micros(time) return string.format('%.0f', time) end
+
+local MARK = 'dlock:'
+
+-- The lock's value. A key that is no string belongs to another kind of client, and is taken.
+local function value_of(n)
+  local value = redis.pcall('GET', lock_key(n))
+  if type(value) == 'table' then return '?' end
+  return value
+end
+
+local function is_marker(value) return value and string.sub(value, 1, #MARK) == MARK end
+
+-- What the lock's key must say for a hold of that mode.
+local function proof(mode, who)
+  if mode == 'exclusive' then return who end
+  return MARK .. mode
+end
+
+local function is_slots(mode) return string.sub(mode, 1, 6) == 'slots:' end
+
+-- Claims of different kinds do not mix.
+local function kind_of(mode)
+  if is_slots(mode) then return mode end
+  return 'mutex'
+end
+
+-- Queues outlive their claims by a day, so that an idle one does not stay for ever.
+local function keep_queue(n, ttl)
+  local length = ttl + 86400000
+  if redis.call('PTTL', queue_key(n)) < length - 3600000 then redis.call('PEXPIRE', queue_key(n), length) end
+end
+
+-- Gives the lock to a waiter, for as long as its lease has still to run.
 local function grant(n, who, mode, used)
   local key, lock = claim_of(n, who), lock_key(n)
   local last = tonumber(redis.call('HGET', counters_key(n), 'fence') or 0)
-  local token = string.format('%.0f', math.max(last + 1, now))
+  local token = micros(math.max(last + 1, now))
   redis.call('HSET', counters_key(n), 'fence', token)
   local left = math.max(redis.call('PTTL', key), 1)
   if mode ~= 'exclusive' then left = math.max(left, redis.call('PTTL', lock)) end
   redis.call('SET', lock, proof(mode, who), 'PX', left)
-  redis.call('HSET', key, 'token', token, 'held', string.format('%.0f', now))
-  if string.sub(mode, 1, 6) == 'slots:' then
+  redis.call('HSET', key, 'token', token, 'held', micros(now))
+  if is_slots(mode) then
     local slot = 1
     while used[tostring(slot)] do slot = slot + 1 end
     used[tostring(slot)] = true
@@ -16,104 +78,112 @@ local function grant(n, who, mode, used)
   end
 end
 
-local function may_hold(mode, value, kept, kind)
-  if mode == 'exclusive' then return kept == 0 and not value end
+-- Whether a waiter of that mode may hold beside the holds in front of it, so many of that mode.
+local function may_hold(mode, value, holds, mode_of_holds)
+  if mode == 'exclusive' then return holds == 0 and not value end
   if value and value ~= proof(mode) then return false end
-  if mode == 'shared' then return kept == 0 or kind == 'shared' end
-  return kept < tonumber(string.sub(mode, 7))
+  if mode == 'shared' then return holds == 0 or mode_of_holds == 'shared' end
+  return holds < tonumber(string.sub(mode, 7))
 end
 
 -- Takes out who is gone at the front of the queue, gives what is free in order of arrival, and tells the first who
 -- still waits that it is the first. Looks at nobody behind that one.
 local function settle(n)
   local lock, queue, value = lock_key(n), queue_key(n), value_of(n)
-  local at, kept, kind, longest, used = 0, 0, false, 0, {}
+  local holds, mode_of_holds, longest, used = 0, false, 0, {}
   while true do
-    local who = redis.call('ZRANGE', queue, at, at)[1]
+    local who = redis.call('ZRANGE', queue, holds, holds)[1]
     if not who then break end
-    local key, keep = claim_of(n, who), false
+    local key = claim_of(n, who)
     local c = redis.call('HMGET', key, 'mode', 'token', 'slot')
-    local mode = c[1] or 'exclusive'
+    -- An exclusive hold outlives its details if only its lock's key could be renewed.
+    local mode, is_waiter = c[1] or 'exclusive', c[1] and not c[2]
     if c[3] then used[c[3]] = true end
-    if not c[1] or c[2] then
-      keep = value == proof(mode, who)
-      if not keep then
-        redis.call('ZREM', queue, who)
-        if c[1] then redis.call('HSET', key, 'gone', 'lost') end
-      end
-    else
-      if kept == 0 and is_marker(value) then
+    if is_waiter then
+      if holds == 0 and is_marker(value) then
         redis.call('DEL', lock)
         value = false
       end
-      if not may_hold(mode, value, kept, kind) then
+      if not may_hold(mode, value, holds, mode_of_holds) then
         redis.call('HSETNX', key, 'top', '1')
         break
       end
       grant(n, who, mode, used)
-      value, keep = proof(mode, who), true
+      value = proof(mode, who)
     end
-    if keep then
-      at, kept, kind = at + 1, kept + 1, mode
+    if value == proof(mode, who) then
+      holds, mode_of_holds = holds + 1, mode
       if mode ~= 'exclusive' then longest = math.max(longest, redis.call('PTTL', key)) end
+    else
+      redis.call('ZREM', queue, who)
+      if c[1] then redis.call('HSET', key, 'gone', 'lost') end
     end
   end
-  if kept == 0 and is_marker(value) then
+  if holds == 0 and is_marker(value) then
     redis.call('DEL', lock)
   elseif longest > 0 and redis.call('PTTL', lock) ~= longest then
     redis.call('PEXPIRE', lock, longest)
   end
 end
 
--- Takes a claim out of the queue for good and leaves word of why.
-local function remove(n, who, why, by)
+-- Takes a claim out of the queue and of the lock.
+local function remove(n, who)
   redis.call('ZREM', queue_key(n), who)
   if value_of(n) == who then redis.call('DEL', lock_key(n)) end
-  local key = claim_of(n, who)
-  if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'gone', why, 'by', by) end
 end
 
--- When time alone may change how a waiter stands: the end of whom it waits for, or its own.
-local function horizon(n, top, mode, value, ahead)
-  local own = redis.call('PTTL', claim_key(n))
-  if not top and ahead > 0 then
+-- Whether the claim lives in that queue, and its mode if it holds.
+local function standing(n)
+  local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'gone')
+  local lives = c[1] and not c[3] and (not c[2] or value_of(n) == proof(c[1], id))
+  return lives, c[2] and c[1]
+end
+
+-- For how long time alone changes nothing for a waiter: its own lease runs, and that of what it waits for.
+local function horizon(n, is_top, mode, value, ahead)
+  local keys = { claim_key(n) }
+  if not is_top and ahead > 0 then
     local before = redis.call('ZRANGE', queue_key(n), ahead - 1, ahead - 1)[1]
-    return least(own, redis.call('PTTL', claim_of(n, before)))
+    keys[2] = claim_of(n, before)
+  elseif is_slots(mode) and is_marker(value) then
+    for _, who in ipairs(redis.call('ZRANGE', queue_key(n), 0, ahead - 1)) do keys[#keys + 1] = claim_of(n, who) end
+  else
+    keys[2] = lock_key(n)
   end
-  if string.sub(mode, 1, 6) ~= 'slots:' or not is_marker(value) then
-    return least(own, redis.call('PTTL', lock_key(n)))
+  local least = -1
+  for _, key in ipairs(keys) do
+    local left = redis.call('PTTL', key)
+    if left >= 0 and (least < 0 or left < least) then least = left end
   end
-  for _, who in ipairs(redis.call('ZRANGE', queue_key(n), 0, ahead - 1)) do
-    own = least(own, redis.call('PTTL', claim_of(n, who)))
-  end
-  return own
+  return least
 end
 
--- How the claim stands in one queue.
+-- What others are shown of a claim: Entry in row.rs.
+local function entry(n, who)
+  local key = claim_of(n, who)
+  local c = redis.call('HMGET', key, 'about', 'label', 'token', 'slot', 'held', 'since')
+  return { who, c[1], c[2], c[3], c[4], c[5], c[6], redis.call('PTTL', key) }
+end
+
+-- How the claim stands in one queue, Row in row.rs: the fields that its client watches, the lock's value, its token,
+-- its slot, why it is gone and by whom; then how many are ahead, when time alone may change that, and, for a waiter,
+-- who is in front. Unset parts are false: a hole would end the row.
 local function position(n)
-  local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'slot', 'gone', 'by', 'asked', 'top')
-  local mode, token, gone = c[1], c[2], c[4]
-  local value = value_of(n)
-  -- An exclusive hold outlives its details when only its own key could be renewed.
+  local c = redis.call('HMGET', claim_key(n), 'token', 'gone', 'asked', 'top', 'mode', 'slot', 'by')
+  local token, gone, top, mode, value = c[1], c[2], c[4], c[5], value_of(n)
   if not mode and value == id then
+    -- The details have expired, and the lock's key proves the hold.
     mode, token = 'exclusive', redis.call('HGET', counters_key(n), 'fence')
   end
-  if not gone and (not mode or (token and value ~= proof(mode, id))) then gone = 'lost' end
-  local row = { token, c[3], gone, c[5], c[6], c[7], value }
-  if gone then return row end
-  if token then
-    row[8], row[9] = 0, redis.call('PTTL', claim_key(n))
-    return row
+  local ahead = not token and redis.call('ZRANK', queue_key(n), id)
+  if not gone and (not mode or (token and value ~= proof(mode, id)) or not (token or ahead)) then gone = 'lost' end
+  local row = { { c[1], c[2], c[3], c[4] }, value, token, c[6], gone, c[7] }
+  if not token and not gone then
+    row[7], row[8] = ahead, horizon(n, top, mode, value, ahead)
+    row[9] = entry(n, redis.call('ZRANGE', queue_key(n), 0, 0)[1])
+  elseif not gone then
+    row[7], row[8] = 0, redis.call('PTTL', claim_key(n))
   end
-  row[8] = redis.call('ZRANK', queue_key(n), id)
-  if not row[8] then
-    row[3] = 'lost'
-    return row
-  end
-  row[9] = horizon(n, c[7], mode, value, row[8])
-  local lead = redis.call('ZRANGE', queue_key(n), 0, 0)[1]
-  local l = redis.call('HMGET', claim_of(n, lead), 'about', 'label', 'token', 'slot', 'held')
-  row[10], row[11], row[12], row[13], row[14] = l[1], l[2], l[3], l[4], l[5]
   return row
 end
 
@@ -122,3 +192,175 @@ local function positions()
   for n = 1, names do rows[n] = position(n) end
   return rows
 end
+
+-- What the hold of another program's client is shown as: the same for as long as the lock's key says the same. A key that
+-- is no string says what it is made of. An error if that cannot be told, and false if nobody holds.
+local function foreign_identity(n)
+  local value = redis.pcall('GET', lock_key(n))
+  if type(value) == 'table' then value = redis.pcall('DUMP', lock_key(n)) end
+  if type(value) ~= 'string' then return value end
+  return string.sub(redis.sha1hex(lock_key(n) .. '\0' .. value), 1, 32)
+end
+
+-- The last success is that of the run which acquired last: of those who hold together it may end first. One that is dated
+-- more than a minute later than now tells nothing.
+local function record_success(n, held)
+  local last = tonumber(redis.call('HGET', counters_key(n), 'success'))
+  if not last or last < tonumber(held) or last > now + 60000000 then
+    redis.call('HSET', counters_key(n), 'success', held)
+  end
+end
+
+local commands = {}
+
+-- How the claim stands, when all that is due has been done.
+function commands.look()
+  for n = 1, names do settle(n) end
+  return positions()
+end
+
+-- Gives the claim another lease of `ttl`. One that is gone in one queue is gone.
+function commands.renew(ttl)
+  local alive, holds = 1, {}
+  for n = 1, names do
+    local lives
+    lives, holds[n] = standing(n)
+    if not lives then alive = 0 end
+  end
+  for n = 1, names do
+    if alive == 1 then
+      redis.call('PEXPIRE', claim_key(n), ttl)
+      keep_queue(n, ttl)
+      if holds[n] and (holds[n] == 'exclusive' or redis.call('PTTL', lock_key(n)) < tonumber(ttl)) then
+        redis.call('PEXPIRE', lock_key(n), ttl)
+      end
+    end
+    if not holds[n] then settle(n) end
+  end
+  return { alive, positions() }
+end
+
+-- Enters all queues, or none if a claim of another kind is in one. `about` is its record; `supersede` ('1') takes out
+-- older waiters that said so too, in favour of `by`. Asked again, as when the answer was lost, it renews.
+function commands.enter(about, mode, ttl, by, supersede)
+  for n = 1, names do
+    if redis.call('EXISTS', claim_key(n)) == 1 then return { 'in', commands.renew(ttl)[2] } end
+  end
+  for n = 1, names do
+    settle(n)
+    local first = redis.call('ZRANGE', queue_key(n), 0, 0)[1]
+    local c = first and redis.call('HMGET', claim_of(n, first), 'mode', 'about')
+    if c and c[1] and kind_of(c[1]) ~= kind_of(mode) then return { 'mismatch', n, c[1], c[2] } end
+  end
+  for n = 1, names do
+    if supersede == '1' then
+      for _, who in ipairs(redis.call('ZRANGE', queue_key(n), 0, -1)) do
+        local c = redis.call('HMGET', claim_of(n, who), 'token', 'supersede')
+        if not c[1] and c[2] == '1' then
+          remove(n, who)
+          redis.call('HSET', claim_of(n, who), 'gone', 'superseded', 'by', by)
+        end
+      end
+    end
+    local last = redis.call('ZRANGE', queue_key(n), -1, -1, 'WITHSCORES')[2]
+    redis.call('HSET', claim_key(n), 'mode', mode, 'about', about, 'since', micros(now),
+      'supersede', supersede)
+    redis.call('PEXPIRE', claim_key(n), ttl)
+    redis.call('ZADD', queue_key(n), tonumber(last or 0) + 1, id)
+    keep_queue(n, ttl)
+  end
+  return { 'in', commands.look() }
+end
+
+-- Leaves all queues; `succeeded` ('1') if its run was a success. What frees comes first: a server without memory refuses
+-- a script at the first command that may need some, and lets one go on that has written.
+function commands.leave(succeeded)
+  for n = 1, names do
+    local held = redis.call('HGET', claim_key(n), 'held')
+    local lives, mode_of_hold = standing(n)
+    remove(n, id)
+    redis.call('DEL', claim_key(n))
+    if succeeded == '1' and lives and mode_of_hold then record_success(n, held) end
+    settle(n)
+  end
+  return 1
+end
+
+-- Has the claim leave all queues, for `by`: as soon as its client has done so if `how` is 'ask', else now. Then it does
+-- not enter again for `late` milliseconds, nor if it has not entered yet: its request may be under way. Answers whether it
+-- was there.
+function commands.evict(how, by, late)
+  local is_there = 0
+  for n = 1, names do
+    local c = redis.call('HMGET', claim_key(n), 'mode', 'gone')
+    if (c[1] and not c[2]) or value_of(n) == id then is_there = 1 end
+  end
+  for n = 1, names do
+    if how == 'force' then
+      remove(n, id)
+      redis.call('HSET', claim_key(n), 'gone', 'evicted', 'by', by)
+      if redis.call('PTTL', claim_key(n)) < tonumber(late) then redis.call('PEXPIRE', claim_key(n), late) end
+      settle(n)
+    elseif is_there == 1 then
+      redis.call('HSET', claim_key(n), 'asked', by)
+      -- The details of a hold may have expired.
+      if redis.call('PTTL', claim_key(n)) < 0 then
+        redis.call('PEXPIRE', claim_key(n), math.max(redis.call('PTTL', lock_key(n)), 1))
+      end
+    end
+  end
+  return is_there
+end
+
+-- The record of the claim in the one queue, and its token once it holds.
+function commands.record()
+  return redis.call('HMGET', claim_key(1), 'about', 'token')
+end
+
+-- The time, and when the last successful run acquired, if one did.
+function commands.last_success()
+  return { micros(now), redis.call('HGET', counters_key(1), 'success') }
+end
+
+-- Publishes a label if the claim holds, and answers whether it does.
+function commands.publish(label)
+  local holds = 0
+  for n = 1, names do
+    local lives, mode_of_hold = standing(n)
+    if lives and mode_of_hold then
+      redis.call('HSET', claim_key(n), 'label', label)
+      holds = 1
+    end
+  end
+  return holds
+end
+
+-- Removes the hold of another program's client from the one name, if it is still what the id stands for. Answers whether
+-- it was.
+function commands.evict_foreign()
+  local identity = foreign_identity(1)
+  if type(identity) == 'table' then return identity end
+  if identity ~= id then return 0 end
+  redis.call('DEL', lock_key(1))
+  settle(1)
+  return 1
+end
+
+-- Reads the queue of the one name and changes nothing: the lock's value, what is left of it, the claims in order, and
+-- what a hold of another program's client is shown as.
+function commands.inspect()
+  local value = value_of(1)
+  local entries, is_known = {}, false
+  for _, who in ipairs(redis.call('ZRANGE', queue_key(1), 0, -1)) do
+    entries[#entries + 1] = entry(1, who)
+    is_known = is_known or who == value
+  end
+  -- A hold whose queue is gone. redis-py's tokens look like claims, but no claim has them for its id.
+  if value and not is_known and #value == 32 and redis.call('EXISTS', claim_of(1, value)) == 1 then
+    table.insert(entries, 1, entry(1, value))
+  end
+  local foreign = value and foreign_identity(1)
+  return { value, redis.call('PTTL', lock_key(1)), entries, type(foreign) == 'string' and foreign }
+end
+
+return commands[command](unpack(ARGV, 2 * names + 3))

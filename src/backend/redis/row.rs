@@ -1,19 +1,26 @@
 //! What the server says of a claim in one queue.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use redis::Value;
 
-use super::dial::{text, value_of};
+use super::dial::text;
 use super::fault;
 use super::keys::LockKeys;
 use crate::backend::fault::FaultResult;
 use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::{ClaimId, Entry, Granted, Holder, Mode};
 
+/// The fields of a claim whose changes its client is told.
+pub(super) const WATCHED: [&str; 4] = ["token", "gone", "asked", "top"];
+
 /// One queue's row of `position` in `queue.lua`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct Row {
+    /// The [`WATCHED`] fields, as the server gives them.
+    pub(super) watched: Value,
+    /// What the lock's key says, as the server gives it.
+    pub(super) value: Value,
     pub(super) granted: Option<Granted>,
     /// Why it is gone, if it is.
     pub(super) gone: Option<String>,
@@ -22,9 +29,7 @@ pub(super) struct Row {
     /// Who asks it to leave.
     pub(super) asked: Option<Holder>,
     /// Whether it is the first that waits.
-    pub(super) top: bool,
-    /// What the lock's key says.
-    pub(super) value: Option<String>,
+    top: bool,
     pub(super) ahead: u32,
     /// After which time alone may change something.
     pub(super) horizon: Option<Duration>,
@@ -34,25 +39,31 @@ pub(super) struct Row {
 
 impl Row {
     /// Reads the row of the lock with these keys.
-    pub(super) fn parse(reply: &Value, keys: &LockKeys) -> FaultResult<Self> {
+    fn parse(reply: &Value, keys: &LockKeys) -> FaultResult<Self> {
         let Value::Array(parts) = reply else { return Err(fault::nonsense("no row of a queue")) };
+        let [watched @ Value::Array(fields), value, ..] = parts.as_slice() else {
+            return Err(fault::nonsense("no row of a queue"));
+        };
         let at = |n: usize| parts.get(n).and_then(text);
-        let holder = |n: usize| at(n).and_then(|text| serde_json::from_str(&text).ok());
-        let value = parts.get(6).and_then(value_of);
-        let gone = at(2);
-        let granted = granted(at(0).as_deref(), at(1).as_deref());
-        let waits = granted.is_none() && gone.is_none();
-        let lead = waits.then(|| lead(parts, value.is_some(), keys));
+        let field = |n: usize| fields.get(n).and_then(text);
+        let holder = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
+        let front = parts.get(8).and_then(QueueEntry::parse);
+        // A hold without an entry is somebody else's.
+        let lead = front.map(|front| match front.granted {
+            None if *value != Value::Nil => foreign_entry(&keys.lock, None, None),
+            _ => Entry { ttl: None, since: front.held, ..front.entry() },
+        });
         Ok(Self {
-            granted,
-            by: holder(3),
-            asked: holder(4),
-            top: at(5).is_some(),
-            ahead: parts.get(7).and_then(integer).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
-            horizon: parts.get(8).and_then(life),
-            lead: lead.flatten(),
-            gone,
-            value,
+            granted: granted(at(2).as_deref(), at(3).as_deref()),
+            gone: at(4),
+            by: holder(at(5)),
+            asked: holder(field(2)),
+            top: field(3).is_some(),
+            ahead: parts.get(6).and_then(integer).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            horizon: parts.get(7).and_then(life),
+            lead,
+            watched: watched.clone(),
+            value: value.clone(),
         })
     }
 
@@ -69,21 +80,45 @@ impl Row {
     /// Whether a change of the lock's key itself concerns the claim: of a marker the claims that it stands for
     /// tell.
     pub(super) fn watches_lock(&self, mode: Mode) -> bool {
-        let marker = self.value.as_deref().is_some_and(|value| value.starts_with("dlock:"));
+        let marker = text(&self.value).is_some_and(|value| value.starts_with("dlock:"));
         if self.granted.is_some() { mode == Mode::Exclusive } else { self.top && !marker }
     }
 }
 
-/// Who is in front of a waiter, from the tenth part on; a hold without an entry is somebody else's.
-fn lead(parts: &[Value], held: bool, keys: &LockKeys) -> Option<Entry> {
-    let at = |n: usize| parts.get(n).and_then(text);
-    let granted = granted(at(11).as_deref(), at(12).as_deref());
-    if granted.is_none() && held {
-        return Some(foreign_entry(&keys.lock, None, None));
+/// A claim in a queue, `entry` in `queue.lua`.
+#[derive(Debug)]
+pub(super) struct QueueEntry {
+    pub(super) id: Option<ClaimId>,
+    pub(super) record: Option<Record>,
+    pub(super) since: Option<SystemTime>,
+    pub(super) granted: Option<Granted>,
+    label: Option<String>,
+    held: Option<SystemTime>,
+    ttl: Option<Duration>,
+}
+
+impl QueueEntry {
+    pub(super) fn parse(reply: &Value) -> Option<Self> {
+        let Value::Array(parts) = reply else { return None };
+        let at = |n: usize| parts.get(n).and_then(text);
+        Some(Self {
+            id: at(0).and_then(|id| id.parse().ok()),
+            record: at(1).and_then(|about| Record::parse(about.as_bytes())),
+            label: at(2),
+            granted: granted(at(3).as_deref(), at(4).as_deref()),
+            held: at(5).and_then(|text| instant(&text)),
+            since: at(6).and_then(|text| instant(&text)),
+            ttl: parts.get(7).and_then(life),
+        })
     }
-    let entry = Record::parse(at(9)?.as_bytes())?.entry();
-    let since = granted.and_then(|_| instant(&at(13)?));
-    Some(with_details(entry, at(10), granted, since, None))
+
+    /// What others are shown of it.
+    pub(super) fn entry(&self) -> Entry {
+        let entry = self.record.as_ref().map(Record::entry).unwrap_or_default();
+        let since = self.held.or(self.since);
+        let entry = with_details(entry, self.label.clone(), self.granted, since, self.ttl);
+        Entry { claim: self.id, ..entry }
+    }
 }
 
 /// What others are shown of the hold of another program's client.
@@ -124,11 +159,13 @@ mod tests {
             supersede: false,
         };
         let own = Record::of(&request, request.ttl).to_text();
-        let mut parts = vec![Value::Nil; 9];
-        (parts[5], parts[6]) = (bytes(b"1"), bytes(&[0xff]));
-        parts.push(bytes(own.as_bytes()));
+        let watched = Value::Array(vec![Value::Nil, Value::Nil, Value::Nil, bytes(b"1")]);
+        let front = vec![bytes(request.id.to_string().as_bytes()), bytes(own.as_bytes())];
+        let nil = || Value::Nil;
+        let waits = [nil(), nil(), nil(), nil(), Value::Int(0), Value::Int(9), Value::Array(front)];
+        let parts = [watched, bytes(&[0xff])].into_iter().chain(waits).collect();
         let row = Row::parse(&Value::Array(parts), &keys).expect("a row");
+        assert!(row.watches_lock(Mode::Exclusive), "it is there");
         assert!(row.lead.is_some_and(|lead| lead.foreign));
-        assert_eq!(row.value.as_deref(), Some("\u{fffd}"), "and it is there");
     }
 }

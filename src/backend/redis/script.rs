@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use crate::backend::Evict;
-use crate::lock::Request;
+use super::keys::LockKeys;
+use crate::lock::ClaimId;
 
 /// One Lua script; the server knows it by its hash once it has seen its text.
 #[derive(Debug)]
@@ -18,29 +18,21 @@ pub(super) struct Script {
     in_full: bool,
     /// Whether it makes an entry of the claim that its first argument names.
     enters: bool,
-    /// Whether it takes out what its own claim has.
-    leaves: bool,
 }
 
 impl Script {
     pub(super) const fn new(text: &'static str) -> Self {
-        Self { text, hash: OnceLock::new(), in_full: false, enters: false, leaves: false }
+        Self { text, hash: OnceLock::new(), in_full: false, enters: false }
     }
 
     /// One that makes an entry.
     pub(super) const fn entering(text: &'static str) -> Self {
-        Self { text, hash: OnceLock::new(), in_full: false, enters: true, leaves: false }
+        Self { text, hash: OnceLock::new(), in_full: false, enters: true }
     }
 
-    /// One that takes out what its own claim has.
-    pub(super) const fn leaving(text: &'static str) -> Self {
-        Self { text, hash: OnceLock::new(), in_full: false, enters: false, leaves: true }
-    }
-
-    /// One that is needed seldom, and then also by somebody who may not be there any more when the server answers that it
-    /// does not know the hash.
+    /// One that is sent seldom, and always as text.
     pub(super) const fn in_full(text: &'static str) -> Self {
-        Self { text, hash: OnceLock::new(), in_full: true, enters: false, leaves: false }
+        Self { text, hash: OnceLock::new(), in_full: true, enters: false }
     }
 
     fn hash(&self) -> &str {
@@ -48,62 +40,15 @@ impl Script {
     }
 }
 
+/// Everything that is done to queues; the first argument says what.
+pub(super) static QUEUE: Script = Script::new(include_str!("queue.lua"));
+/// What can be done to an exclusive hold by its lock's key alone.
+pub(super) static HOLD: Script = Script::new(include_str!("hold.lua"));
+
 /// A length as scripts take it.
 pub(super) fn millis(length: Duration) -> String {
     length.as_millis().max(1).to_string()
 }
-
-/// How to remove an entry, as scripts take it.
-pub(super) fn word_for(how: Evict) -> &'static str {
-    match how {
-        Evict::Ask => "ask",
-        Evict::Force => "force",
-    }
-}
-
-/// Whether a claim takes the place of older ones that say so too, as scripts take it.
-pub(super) fn newest(request: &Request) -> &'static str {
-    if request.supersede { "1" } else { "0" }
-}
-
-macro_rules! text {
-    ($($file:literal),+) => { concat!($(include_str!($file)),+) };
-}
-
-/// What follows on the library for queues.
-macro_rules! on_queues {
-    ($($file:literal),+) => { text!("head.lua", "clock.lua", "common.lua", "queue.lua", $($file),+) };
-}
-
-pub(super) static ENTER: Script = Script::entering(text!(
-    "head.lua",
-    "clock.lua",
-    "enter_free.lua",
-    "common.lua",
-    "queue.lua",
-    "enter.lua"
-));
-pub(super) static LOOK: Script = Script::new(on_queues!("look.lua"));
-pub(super) static RENEW: Script = Script::new(on_queues!("renew.lua"));
-pub(super) static LEAVE: Script = Script::leaving(text!(
-    "head.lua",
-    "success.lua",
-    "leave_alone.lua",
-    "clock.lua",
-    "common.lua",
-    "queue.lua",
-    "leave.lua"
-));
-pub(super) static EVICT: Script = Script::in_full(on_queues!("evict.lua"));
-pub(super) static EVICT_FOREIGN: Script = Script::new(on_queues!("foreign.lua", "evict_foreign.lua"));
-pub(super) static PUBLISH: Script = Script::new(on_queues!("publish.lua"));
-pub(super) static HOLD: Script = Script::new(text!("hold.lua"));
-pub(super) static FREE: Script = Script::leaving(text!("free.lua"));
-/// Lists a claim among the nested ones.
-pub(super) static LIST: Script = Script::new(text!("clock.lua", "list.lua"));
-/// Takes one off that list that stands in no queue.
-pub(super) static UNLIST: Script = Script::in_full(text!("clock.lua", "unlist.lua"));
-pub(super) static INSPECT: Script = Script::new(text!("foreign.lua", "inspect.lua"));
 
 /// A command, or a script with its keys and arguments.
 #[derive(Clone, Debug)]
@@ -135,14 +80,10 @@ impl Step {
         self
     }
 
-    /// Whether it takes out what its own claim has.
-    pub(super) fn leaves(&self) -> bool {
-        matches!(self, Self::Script { script, .. } if script.leaves)
-    }
-
-    /// Whether others may stand otherwise after it.
+    /// Whether it ends claims, so that others may stand otherwise after it.
     pub(super) fn frees(&self) -> bool {
-        matches!(self, Self::Script { script, .. } if [&LEAVE, &FREE, &EVICT, &EVICT_FOREIGN].iter().any(|other| std::ptr::eq(*script, *other)))
+        let Self::Script { arguments, .. } = self else { return false };
+        matches!(arguments.first().map(String::as_str), Some("leave" | "evict" | "evict_foreign"))
     }
 
     /// Appends the step as it is sent; `whole` sends a script's text, for a server that does not know its hash.
@@ -172,33 +113,26 @@ impl Step {
     }
 }
 
+/// `command` of `queue.lua` on the queues of `names`, about the claim `id`.
+pub(super) fn on_queues(command: &str, names: &[LockKeys], id: ClaimId, more: &[String]) -> Step {
+    let mut arguments = vec![command.to_owned(), id.to_string()];
+    let mut keys = Vec::with_capacity(names.len() * 4);
+    for name in names {
+        keys.extend([name.lock.clone(), name.queue(), name.counters(), name.claim(id)]);
+        arguments.extend([name.claim_prefix(), name.claim_suffix().to_owned()]);
+    }
+    arguments.extend_from_slice(more);
+    Step::Script { script: &QUEUE, keys, arguments }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: [&Script; 12] = [
-        &ENTER,
-        &LOOK,
-        &RENEW,
-        &LEAVE,
-        &EVICT,
-        &EVICT_FOREIGN,
-        &PUBLISH,
-        &HOLD,
-        &FREE,
-        &LIST,
-        &UNLIST,
-        &INSPECT,
-    ];
-
     #[test]
-    fn what_asks_for_a_time_and_writes_says_so_to_servers_before_7() {
-        for script in ALL {
-            let has = |words: &[&str]| words.iter().any(|word| script.text.contains(word));
-            let writes = has(&["'SET'", "'HSET'", "'DEL'", "'ZADD'", "'ZREM'", "'PEXPIRE'"]);
-            if has(&["'TIME'", "'PTTL'"]) && writes {
-                assert!(has(&["redis.replicate_commands()"]), "{script:?}");
-            }
+    fn a_script_that_asks_for_a_time_and_writes_says_so_to_servers_before_7() {
+        for script in [&QUEUE, &HOLD] {
+            assert!(script.text.contains("redis.replicate_commands()"), "{script:?}");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Requests to the service, whichever server has the keys at the moment.
 
 use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,24 +30,11 @@ const MOST_REDIRECTIONS: u32 = 8;
 /// How long a request tries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Patience {
-    /// As `Once`, and that the keys are moving to another node is an answer as well.
-    Answer,
     /// A server that cannot be reached is an answer; a connection that breaks is made again once. Keys that are
     /// moving are waited for, for a moment.
     Once,
     /// Until the deadline.
     Deadline,
-}
-
-impl Patience {
-    /// Whether to try again after a connection that broke for the first time, or while keys are on the way.
-    fn goes_on(self, broken: bool, moving: bool) -> bool {
-        match self {
-            Self::Answer => broken,
-            Self::Once => broken || moving,
-            Self::Deadline => true,
-        }
-    }
 }
 
 /// The connections of one client.
@@ -71,6 +57,9 @@ pub(super) struct Service {
 pub(super) struct Answer {
     pub(super) replies: Vec<Value>,
     pub(super) connection: Arc<Connection>,
+    /// When what was answered was sent, and how often the connection had told of changed keys by then.
+    pub(super) sent: Moment,
+    pub(super) told: u64,
     /// A node gave them to which the keys are only moving; it tells nobody of changes.
     pub(super) detour: bool,
 }
@@ -86,6 +75,11 @@ impl Service {
             connected: AtomicBool::new(false),
             answered: AtomicBool::new(false),
         }
+    }
+
+    /// One to the same service that shares no connection with this one.
+    pub(super) fn apart(&self) -> Self {
+        Self::new(self.config.clone(), self.clock)
     }
 
     /// As [`crate::backend::Backend::has_connected`].
@@ -130,7 +124,7 @@ impl Service {
     ) -> FaultResult<Answer> {
         let mut current = None;
         let mut last = None;
-        let work = self.attempts(slot, deadline, patience, steps, &mut current, &mut last);
+        let work = self.attempts(slot, patience, steps, &mut current, &mut last);
         let gives_up = patience != Patience::Deadline;
         let found = match cause::by(self.clock, deadline, gives_up, work, || self.why_silent()).await {
             Ok(Ok(answer)) => {
@@ -153,6 +147,22 @@ impl Service {
         Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&connection.peer()))))
     }
 
+    /// The one reply to one step.
+    pub(super) async fn one(
+        &self,
+        slot: Option<u16>,
+        deadline: Moment,
+        patience: Patience,
+        step: Step,
+    ) -> FaultResult<Value> {
+        let steps = move |_: &Connection| vec![step.clone()];
+        match self.call(slot, deadline, patience, steps).await?.replies.into_iter().next() {
+            Some(Value::ServerError(error)) => Err(fault::of(&error)),
+            Some(reply) => Ok(reply),
+            None => Err(fault::nonsense("no reply")),
+        }
+    }
+
     /// Why a server that never answered does not; `None` of one that has.
     async fn why_silent(&self) -> Option<Fault> {
         if self.answered.load(Ordering::Relaxed) { None } else { dial::why_silent(&self.config).await }
@@ -161,7 +171,6 @@ impl Service {
     async fn attempts(
         &self,
         slot: Option<u16>,
-        deadline: Moment,
         patience: Patience,
         steps: impl Fn(&Connection) -> Vec<Step>,
         current: &mut Option<Arc<Connection>>,
@@ -178,12 +187,13 @@ impl Service {
                 Ok(connection) => {
                     *current = Some(Arc::clone(&connection));
                     let steps = steps(&connection);
-                    match self.exchange(&connection, &steps, asking, deadline).await {
+                    let (sent, told) = (self.clock.now(), connection.notified_count());
+                    match self.exchange(&connection, &steps, asking).await {
                         Ok(replies) => {
                             if steps.iter().any(Step::frees) {
                                 connection.nudge();
                             }
-                            return Ok(Answer { replies, connection, detour: asking });
+                            return Ok(Answer { replies, connection, sent, told, detour: asking });
                         }
                         Err(Setback::Redirected { slot, node, once }) if redirections < MOST_REDIRECTIONS => {
                             redirections += 1;
@@ -213,8 +223,8 @@ impl Service {
                     fault
                 }
             };
-            let waits = fault.retry == Retry::Again && self.clock.now() < begun + MOVING;
-            let again = patience.goes_on(broken == 1, waits);
+            let moving = fault.retry == Retry::Again && self.clock.now() < begun + MOVING;
+            let again = patience == Patience::Deadline || broken == 1 || moving;
             if !fault.kind.is_transient() || !again {
                 return Err(fault);
             }
@@ -235,52 +245,36 @@ impl Service {
         None
     }
 
-    /// `asking` of a node to which the keys are moving. What makes an entry is remembered until it is answered.
+    /// As [`Service::replies`]. What makes an entry is remembered until it is answered.
     async fn exchange(
         &self,
         connection: &Connection,
         steps: &[Step],
         asking: bool,
-        deadline: Moment,
     ) -> Result<Vec<Value>, Setback> {
         self.astray.sent(steps, connection);
-        let outcome = self.replies(connection, steps, asking, deadline).await;
+        let outcome = self.replies(connection, steps, asking).await;
         if !matches!(&outcome, Err(Setback::Fault(fault)) if fault.is_spent()) {
             self.astray.answered(steps, connection);
         }
         outcome
     }
 
+    /// The replies to `steps`; `asking` of a node to which the keys are moving.
     async fn replies(
         &self,
         connection: &Connection,
         steps: &[Step],
         asking: bool,
-        deadline: Moment,
     ) -> Result<Vec<Value>, Setback> {
-        let send = |whole| {
+        for whole in [false, true] {
             let (bytes, replies) = packed(steps, asking, whole);
-            connection.exchange(bytes, replies)
-        };
-        let mut by_hash = pin!(send(false));
-        let mut in_full = None;
-        let now = self.clock.now();
-        // That the server does not know a script may be heard by nobody any more, and the claim would stay.
-        let halfway = now + deadline.since(now) / 2;
-        let replies = tokio::select! {
-            biased;
-            replies = &mut by_hash => replies,
-            () = self.clock.sleep_until(halfway), if steps.iter().any(Step::leaves) => {
-                in_full = Some(send(true));
-                by_hash.await
+            let replies = connection.exchange(bytes, replies).await;
+            if let Some(replies) = self.sorted(connection, steps, asking, replies)? {
+                return Ok(replies);
             }
-        };
-        if let Some(replies) = self.sorted(connection, steps, asking, replies)? {
-            return Ok(replies);
         }
-        let replies = in_full.unwrap_or_else(|| send(true)).await;
-        let replies = self.sorted(connection, steps, asking, replies)?;
-        replies.ok_or_else(|| Setback::Fault(fault::nonsense("NOSCRIPT to a whole script")))
+        Err(Setback::Fault(fault::nonsense("NOSCRIPT to a whole script")))
     }
 
     /// The replies to `steps` among all; `None` if the server does not know one of the scripts.
@@ -362,12 +356,9 @@ impl Service {
         if !self.config.is_cluster() {
             return Ok(vec![None]);
         }
-        let steps = |_: &Connection| vec![Step::command(["CLUSTER", "SLOTS"])];
-        let answer = self.call(None, deadline, Patience::Once, steps).await?;
-        let ranges = match answer.replies.first() {
-            Some(Value::Array(ranges)) => ranges,
-            Some(Value::ServerError(error)) => return Err(fault::of(error)),
-            _ => return Err(fault::nonsense("no slots")),
+        let step = Step::command(["CLUSTER", "SLOTS"]);
+        let Value::Array(ranges) = self.one(None, deadline, Patience::Once, step).await? else {
+            return Err(fault::nonsense("no slots"));
         };
         let mut found: HashMap<HostPort, u16> = HashMap::new();
         for range in ranges {

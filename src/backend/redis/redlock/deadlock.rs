@@ -10,10 +10,10 @@ use redis::Value;
 use super::client::RedlockBackend;
 use super::core::Nodes;
 use super::fan_out::{self, STRAGGLE};
+use super::former::{announcement, listed, removal, removal_of_stale};
 use super::inspect::{self, QueueEntry};
 use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::fault::{Fault, FaultResult};
-use crate::backend::redis::deadlock::{announcement, listed, removal, removal_of_stale};
 use crate::backend::redis::script::Step;
 use crate::lock::{ClaimId, LockName, Moment, Request};
 

@@ -19,8 +19,8 @@ use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::backend::redis::fault::NAME;
 use crate::backend::redis::keys::LockKeys;
-use crate::backend::redis::script::newest;
-use crate::backend::redis::wire::keys_of;
+use crate::backend::redis::queues::keys_of;
+use crate::backend::redis::redlock::former::newest;
 use crate::lock::{ErrorKind, Moment, Request};
 
 /// How long claims that came at the same moment may take to settle which of them goes first, before the answer is

@@ -17,9 +17,10 @@ use crate::backend::redis::astray::KEEP_OUT;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault;
 use crate::backend::redis::keys::LockKeys;
+use crate::backend::redis::queues::keys_of;
+use crate::backend::redis::redlock::former::word_for;
 use crate::backend::redis::row::integer;
-use crate::backend::redis::script::{Step, millis, word_for};
-use crate::backend::redis::wire::keys_of;
+use crate::backend::redis::script::{Step, millis};
 use crate::backend::success;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 

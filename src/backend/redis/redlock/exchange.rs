@@ -13,9 +13,9 @@ use crate::backend::fault::FaultResult;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::{text, value_of};
 use crate::backend::redis::fault;
+use crate::backend::redis::redlock::former::Armed;
 use crate::backend::redis::script::Step;
 use crate::backend::redis::service::Patience;
-use crate::backend::redis::view::Armed;
 use crate::lock::Moment;
 
 /// How a step went out.

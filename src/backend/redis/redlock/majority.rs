@@ -162,7 +162,7 @@ mod tests {
 
     use super::super::reply::{Position, Row};
     use super::*;
-    use crate::backend::redis::row;
+    use crate::backend::redis::redlock::row;
     use proptest::prelude::*;
 
     const TTL: Duration = Duration::from_secs(10);

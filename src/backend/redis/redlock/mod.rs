@@ -19,6 +19,7 @@ mod evict;
 mod examine;
 mod exchange;
 mod fan_out;
+mod former;
 mod inspect;
 mod majority;
 #[cfg(test)]
@@ -36,6 +37,7 @@ mod observe;
 mod reconcile;
 mod renew;
 mod reply;
+mod row;
 mod script;
 mod want;
 

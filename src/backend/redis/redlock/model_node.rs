@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::reply::Row;
-use crate::backend::redis::row;
+use crate::backend::redis::redlock::row;
 use crate::lock::{FencingToken, Granted};
 
 /// What nodes and claims do.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::reply::{Other, Position, Row};
 use crate::backend::claim_state::due;
 use crate::backend::fault::Fault;
-use crate::backend::redis::view::Armed;
+use crate::backend::redis::redlock::former::Armed;
 use crate::lock::{FencingToken, Granted, Moment};
 
 /// The first pause after a failure; each further one is twice as long.

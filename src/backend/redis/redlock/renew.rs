@@ -10,8 +10,8 @@ use super::reply::{Position, Reply};
 use super::script::RENEW;
 use crate::backend::fault::FaultResult;
 use crate::backend::redis::fault;
+use crate::backend::redis::queues::keys_of;
 use crate::backend::redis::script::millis;
-use crate::backend::redis::wire::keys_of;
 use crate::lock::{ClaimId, LockName, Moment};
 
 /// As [`crate::backend::Backend::renew`]: it holds if a majority renewed it, with one slot for each name, whose word counts. It
@@ -60,7 +60,7 @@ fn majority(positions: &[&Position], max_ttl: Duration) -> (usize, usize) {
 mod tests {
     use super::super::reply::Row;
     use super::*;
-    use crate::backend::redis::row;
+    use crate::backend::redis::redlock::row;
     use crate::lock::{FencingToken, Granted};
 
     /// What a node of that age answers that gave `slots`; `None` if it has nothing of the claim.

@@ -9,7 +9,7 @@ use crate::backend::record::Record;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault;
 use crate::backend::redis::keys::LockKeys;
-use crate::backend::redis::row;
+use crate::backend::redis::redlock::row;
 use crate::lock::{Granted, Mode};
 
 /// One queue's row of `position` in `quorum.lua`.

@@ -1,0 +1,386 @@
+//! The queues of a Redis: what is asked of them without a claim of one's own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use redis::Value;
+
+use super::claim::RedisClaim;
+use super::connection::Connection;
+use super::dial::{text, value_of};
+use super::fault;
+use super::keys::{LockKeys, Naming};
+use super::row::{QueueEntry, Row, foreign_entry, integer, life};
+use super::script::{Step, millis, on_queues};
+use super::service::{Patience, Service};
+use crate::backend::deadlock::{self, Queued, refuse_cycle};
+use crate::backend::fault::{Fault, FaultResult};
+use crate::backend::mixing::mismatch;
+use crate::backend::record::Record;
+use crate::backend::{Evict, success, tcp};
+use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Reason, Request};
+
+/// How many keys the server looks at in one step of listing.
+const AT_ONCE: &str = "1000";
+/// How many queues are read in one exchange.
+pub(super) const QUEUES_AT_ONCE: usize = 64;
+/// How several names come to lie in one slot.
+const ONE_SLOT: &str = "use --prefix and give them the same {tag}, as in {deploy}api and {deploy}web";
+
+/// No claim, for commands that are about none.
+const NOBODY: ClaimId = ClaimId::from_bytes([0; 16]);
+
+/// The queues of one service under one prefix.
+#[derive(Clone, Debug)]
+pub(super) struct Queues {
+    pub(super) service: Arc<Service>,
+    pub(super) naming: Naming,
+}
+
+/// The keys of all `names`.
+pub(super) fn keys_of(naming: &Naming, names: &[LockName]) -> FaultResult<Vec<LockKeys>> {
+    names.iter().map(|name| naming.of(name)).collect()
+}
+
+/// The locks whose names `name_of` reads in the keys that match `pattern`, at the node that has `slot`. One may come twice.
+pub(super) async fn scan(
+    service: &Service,
+    naming: &Naming,
+    slot: Option<u16>,
+    pattern: &str,
+    name_of: fn(&Naming, &str) -> Option<LockName>,
+    deadline: Moment,
+) -> FaultResult<Vec<LockName>> {
+    let mut names = Vec::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let scan = Step::command(["SCAN", &cursor, "MATCH", pattern, "COUNT", AT_ONCE]);
+        let reply = service.one(slot, deadline, Patience::Once, scan).await?;
+        let Value::Array(parts) = &reply else { return Err(fault::nonsense("no keys")) };
+        let [next, Value::Array(keys)] = parts.as_slice() else { return Err(fault::nonsense("no keys")) };
+        names.extend(keys.iter().filter_map(text).filter_map(|key| name_of(naming, &key)));
+        cursor = text(next).ok_or_else(|| fault::nonsense("no cursor"))?;
+        if cursor == "0" {
+            return Ok(names);
+        }
+    }
+}
+
+impl Queues {
+    /// What `command` answers, done to the claim `id` in the queues of `names`, at least one.
+    async fn ask(
+        &self,
+        command: &str,
+        names: &[LockName],
+        id: ClaimId,
+        more: &[String],
+        patience: Patience,
+        deadline: Moment,
+    ) -> FaultResult<Value> {
+        let keys = keys_of(&self.naming, names)?;
+        let step = on_queues(command, &keys, id, more);
+        self.service.one(Some(keys[0].slot), deadline, patience, step).await
+    }
+
+    /// Whether the claim, or the hold, that `command` is about was there.
+    async fn change(
+        &self,
+        command: &str,
+        names: &[LockName],
+        id: ClaimId,
+        more: &[String],
+        deadline: Moment,
+    ) -> FaultResult<bool> {
+        match self.ask(command, names, id, more, Patience::Deadline, deadline).await? {
+            Value::Int(found) => Ok(found == 1),
+            _ => Err(fault::nonsense("not a number")),
+        }
+    }
+
+    /// Enters the queues of all names of `request` in one step.
+    pub(super) async fn enter(&self, request: &Request, deadline: Moment) -> FaultResult<RedisClaim> {
+        let names = keys_of(&self.naming, &request.names)?;
+        let first = names.first().ok_or_else(|| Fault::new(ErrorKind::Invalid, "a claim needs a name"))?;
+        if self.service.config.is_cluster() && names.iter().any(|keys| keys.slot != first.slot) {
+            let reason = Reason::from("these locks lie in different slots of the Redis Cluster");
+            return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SLOT)));
+        }
+        let more = [
+            Record::of(request, request.ttl).to_text(),
+            request.mode.to_string(),
+            millis(request.ttl),
+            serde_json::to_string(&request.holder).unwrap_or_default(),
+            if request.supersede { "1" } else { "0" }.to_owned(),
+        ];
+        let step = on_queues("enter", &names, request.id, &more);
+        let steps = |_: &Connection| vec![step.clone()];
+        let answer = self.service.call(Some(first.slot), deadline, Patience::Once, steps).await?;
+        let rows = entered_rows(answer.replies.first().unwrap_or(&Value::Nil), &names, request)?;
+        let claim = RedisClaim::new(&self.service, names, request, rows, answer.sent);
+        if !request.ancestors.is_empty()
+            && claim.waits()
+            && let Err(fault) =
+                deadlock::search(&Reading { queues: self, deadline }, request).await.and_then(refuse_cycle)
+        {
+            if !fault.kind.is_transient() {
+                claim.send_leave(false, deadline).await?;
+            }
+            return Err(fault);
+        }
+        Ok(claim)
+    }
+
+    /// As [`crate::backend::Backend::withdraw`].
+    pub(super) async fn withdraw(&self, request: &Request, deadline: Moment) -> FaultResult<()> {
+        let more = eviction(Evict::Force, &request.holder);
+        self.change("evict", &request.names, request.id, &more, deadline).await.map(drop)
+    }
+
+    /// As [`crate::backend::Backend::evict`].
+    pub(super) async fn evict(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        how: Evict,
+        by: &Holder,
+        deadline: Moment,
+    ) -> FaultResult<bool> {
+        let record = self.record(name, id, Patience::Deadline, deadline).await?;
+        // An exclusive hold may have outlived its record.
+        let names = record.map_or_else(|| vec![name.clone()], |(record, _)| record.names(name));
+        self.change("evict", &names, id, &eviction(how, by), deadline).await
+    }
+
+    /// As [`crate::backend::Backend::evict_foreign`].
+    pub(super) async fn evict_foreign(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        deadline: Moment,
+    ) -> FaultResult<bool> {
+        self.change("evict_foreign", std::slice::from_ref(name), id, &[], deadline).await
+    }
+
+    /// As [`crate::backend::Backend::publish`].
+    pub(super) async fn publish(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        value: &str,
+        deadline: Moment,
+    ) -> FaultResult<bool> {
+        self.change("publish", std::slice::from_ref(name), id, &[value.to_owned()], deadline).await
+    }
+
+    /// As [`crate::backend::Backend::renew`].
+    pub(super) async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> FaultResult<bool> {
+        let Some((record, true)) = self.record(name, id, Patience::Once, deadline).await? else {
+            return Ok(false);
+        };
+        let ttl = millis(Duration::from_millis(record.ttl_ms));
+        match self.ask("renew", &record.names(name), id, &[ttl], Patience::Once, deadline).await? {
+            Value::Array(parts) if parts.len() == 2 => Ok(integer(&parts[0]) == Some(1)),
+            _ => Err(fault::nonsense("no answer to a renewal")),
+        }
+    }
+
+    /// The record of the claim `id` in the queue of `name`, if it has one, and whether it holds.
+    async fn record(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        patience: Patience,
+        deadline: Moment,
+    ) -> FaultResult<Option<(Record, bool)>> {
+        let only = std::slice::from_ref(name);
+        let Value::Array(fields) = self.ask("record", only, id, &[], patience, deadline).await? else {
+            return Err(fault::nonsense("no fields of a claim"));
+        };
+        let [about, token] = [0, 1].map(|n| fields.get(n).and_then(text));
+        let Some(about) = about else { return Ok(None) };
+        let senseless = || Fault::new(ErrorKind::Corrupt, "the record of the claim makes no sense");
+        Ok(Some((Record::parse(about.as_bytes()).ok_or_else(senseless)?, token.is_some())))
+    }
+
+    /// How long ago the last successful run acquired, by the server's clock.
+    pub(super) async fn last_success(
+        &self,
+        name: &LockName,
+        deadline: Moment,
+    ) -> FaultResult<Option<Duration>> {
+        let only = std::slice::from_ref(name);
+        let said = self.ask("last_success", only, NOBODY, &[], Patience::Once, deadline).await?;
+        let Value::Array(times) = said else { return Err(fault::nonsense("no times")) };
+        let time = |n: usize| times.get(n).and_then(text)?.parse().ok().map(Duration::from_micros);
+        let now = time(0).ok_or_else(|| fault::nonsense("no time"))?;
+        Ok(time(1).and_then(|acquired| success::age(now, acquired)))
+    }
+
+    /// The queue of `name`.
+    pub(super) async fn inspect(&self, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
+        let found = self.read(std::slice::from_ref(name), deadline).await?;
+        found.first().map(|queue| queue.status(name)).ok_or_else(|| fault::nonsense("no queue"))
+    }
+
+    /// The queues with claims whose names start with `prefix`.
+    pub(super) async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<LockStatus>> {
+        let mut names = self.names(deadline).await?;
+        names.retain(|name| name.as_str().starts_with(prefix));
+        let found = self.read(&names, deadline).await?;
+        let found = names.iter().zip(&found).map(|(name, queue)| queue.status(name));
+        Ok(found.filter(|status| !status.is_empty()).collect())
+    }
+
+    /// The queues of `names`, in their order.
+    async fn read(&self, names: &[LockName], deadline: Moment) -> FaultResult<Vec<Queue>> {
+        let mut found = Vec::with_capacity(names.len());
+        // The nodes of a cluster are asked for one name each.
+        for some in names.chunks(if self.service.config.is_cluster() { 1 } else { QUEUES_AT_ONCE }) {
+            let keys = keys_of(&self.naming, some)?;
+            let step = |keys| on_queues("inspect", std::slice::from_ref(keys), NOBODY, &[]);
+            let steps = |_: &Connection| keys.iter().map(step).collect();
+            let answer = self.service.call(Some(keys[0].slot), deadline, Patience::Once, steps).await?;
+            for (keys, reply) in keys.into_iter().zip(&answer.replies) {
+                found.push(Queue::parse(reply, keys.lock)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The names of all locks that have a queue, sorted.
+    async fn names(&self, deadline: Moment) -> FaultResult<Vec<LockName>> {
+        let mut names = Vec::new();
+        for slot in self.service.slots_of_all_nodes(deadline).await? {
+            let (pattern, name_of) = (self.naming.queues(), Naming::name_of_queue);
+            names.extend(scan(&self.service, &self.naming, slot, &pattern, name_of, deadline).await?);
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+}
+
+fn eviction(how: Evict, by: &Holder) -> [String; 3] {
+    let how = match how {
+        Evict::Ask => "ask",
+        Evict::Force => "force",
+    };
+    [how.to_owned(), serde_json::to_string(by).unwrap_or_default(), millis(tcp::LATE)]
+}
+
+fn entered_rows(reply: &Value, names: &[LockKeys], request: &Request) -> FaultResult<Vec<Row>> {
+    let Value::Array(parts) = reply else { return Err(fault::nonsense("no answer to entering")) };
+    if let [what, rows] = parts.as_slice()
+        && text(what).as_deref() == Some("in")
+    {
+        return Row::all(rows, names);
+    }
+    let [_, at, mode, about] = parts.as_slice() else { return Err(fault::nonsense("no answer to entering")) };
+    let at = integer(at).and_then(|n| usize::try_from(n - 1).ok());
+    let mode: Option<Mode> = text(mode).and_then(|mode| mode.parse().ok());
+    let record = text(about).and_then(|about| Record::parse(about.as_bytes()));
+    let who = record.map(|record| record.holder.to_string());
+    let name = at.and_then(|at| names.get(at)).map(|keys| &keys.name);
+    Err(Fault::new(ErrorKind::Mismatch, mismatch(name, who.as_deref(), mode.into(), request.mode)))
+}
+
+/// A queue as it was read.
+struct Queue {
+    /// The lock's key.
+    key: String,
+    /// What the lock's key says, and what is left of its life.
+    value: Option<String>,
+    left: Option<Duration>,
+    /// What it is shown as if no dlock set it.
+    foreign: Option<ClaimId>,
+    entries: Vec<QueueEntry>,
+}
+
+impl Queue {
+    fn parse(reply: &Value, key: String) -> FaultResult<Self> {
+        let Value::Array(parts) = reply else { return Err(fault::nonsense("no queue")) };
+        let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
+            return Err(fault::nonsense("no queue"));
+        };
+        let entries = entries.iter().filter_map(QueueEntry::parse).collect();
+        let foreign = text(foreign).and_then(|id| id.parse().ok());
+        Ok(Self { key, value: value_of(value), left: life(left), foreign, entries })
+    }
+
+    /// Whether the lock's key proves the hold of `found`.
+    fn proves(&self, found: &QueueEntry) -> bool {
+        let Some(value) = &self.value else { return false };
+        match found.record.as_ref().and_then(Record::mode) {
+            Some(mode @ (Mode::Shared | Mode::Slots(_))) => {
+                found.granted.is_some() && *value == format!("dlock:{mode}")
+            }
+            _ => found.id.is_some_and(|id| id.to_string() == *value),
+        }
+    }
+
+    fn status(&self, name: &LockName) -> LockStatus {
+        let (mut holders, mut waiters) = (Vec::new(), Vec::new());
+        let mut own = false;
+        for found in &self.entries {
+            if self.proves(found) {
+                let mut entry = found.entry();
+                if entry.mode.is_none_or(|mode| mode == Mode::Exclusive) {
+                    (entry.mode, entry.ttl) = (Some(Mode::Exclusive), self.left);
+                }
+                own = true;
+                holders.push(entry);
+            } else if found.record.is_some() && found.granted.is_none() {
+                waiters.push(found.entry());
+            }
+        }
+        let marker = self.value.as_deref().is_some_and(|value| value.starts_with("dlock:"));
+        if self.value.is_some() && !own && !marker {
+            holders.insert(0, foreign_entry(&self.key, self.foreign, self.left));
+        }
+        LockStatus::of(name, holders, waiters)
+    }
+}
+
+/// What the search for a wait that would never end reads: all queues.
+struct Reading<'a> {
+    queues: &'a Queues,
+    deadline: Moment,
+}
+
+#[async_trait]
+impl deadlock::Queues for Reading<'_> {
+    type Order = (Option<SystemTime>, ClaimId);
+    type Fault = Fault;
+
+    async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {
+        let names = self.queues.names(self.deadline).await?;
+        let found = deadlock::read_what_can_be(self, &names).await?;
+        let inside = found
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|queued| queued.member.as_ref().is_some_and(|member| !member.ancestors.is_empty()));
+        Ok(inside.map(|queued| (queued.id, queued.names)).collect())
+    }
+
+    async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<Self::Order>>>> {
+        let entry = |found: QueueEntry, name: &LockName| {
+            let (id, place) = (found.id?, (found.since, found.id?));
+            Some(match &found.record {
+                Some(record) => Queued::of(record, id, place, name),
+                None => Queued { id, place, names: Vec::new(), member: None },
+            })
+        };
+        let queues = names.iter().zip(self.queues.read(names, self.deadline).await?);
+        let entries = queues
+            .map(|(name, queue)| queue.entries.into_iter().filter_map(|found| entry(found, name)).collect());
+        Ok(entries.collect())
+    }
+
+    /// The queues are all that is read, so nothing is left of a claim that is in none.
+    async fn forget(&self, _: ClaimId) -> FaultResult<()> {
+        Ok(())
+    }
+}
