@@ -41,16 +41,19 @@ fn a_lease_outlives_its_shell_for_one_ttl_from_its_last_renewal() {
 #[test]
 fn a_lease_is_released_by_whoever_knows_it_and_its_token_counts() {
     let env = TestEnv::new();
-    let printed = acquire(&env, "4s", &["--name", "y"]).silently(0).text();
-    assert!(!printed.contains("DLOCK_NAMES"), "{printed}");
+    // No step of memcached changes several items.
+    let is_one = env.service().backend == "memcached";
+    let (names, last): (&[&str], _) = if is_one { (&[], "x") } else { (&["--name", "y"], "y") };
+    let printed = acquire(&env, "4s", names).silently(0).text();
+    assert!(is_one || !printed.contains("DLOCK_NAMES"), "{printed}");
     let (claim, token) = (value(&printed, "DLOCK_CLAIM"), value(&printed, "DLOCK_TOKEN"));
     let release = |name: &str| env.finish(&mut env.verb("release", [&claim[..12], "--name", name]));
     release("z").failed(76, &[]);
-    assert_eq!((env.holders("x"), env.holders("y")), (1, 1));
-    release("y").silently(0);
+    assert_eq!((env.holders("x"), env.holders(last)), (1, 1));
+    release(last).silently(0);
     env.assert_free("x");
-    env.assert_free("y");
-    release("y").failed(76, &[]);
+    env.assert_free(last);
+    release(last).failed(76, &[]);
     let next = env.held(&["--name", "x"]);
     assert!(next.token() > token.parse().expect("digits"));
     next.release().silently(0);
