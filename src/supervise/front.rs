@@ -63,9 +63,10 @@ pub struct Front {
 }
 
 impl Front {
-    /// Takes over the process: blocks signals, becomes a subreaper. Must be called before any thread exists.
+    /// Takes over the process: blocks signals, becomes a subreaper. Must be called while there is no other thread.
     pub fn new() -> io::Result<Self> {
         inherited::look();
+        sys::settle_threads();
         let terminal = Terminal::controlling();
         let mut taken = SignalSet::empty();
         let mut restore_ignored = Vec::new();

@@ -99,6 +99,16 @@ pub(super) fn set_mask(set: &SignalSet) {
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set.0, ptr::null_mut()) };
 }
 
+/// Keeps what [`block`] blocks blocked when this process, or one that it forks, starts its first thread: musl unblocks the
+/// signals 33 and 34 then, once in the life of a process, and one that is pending ends it. So that is done here, by a
+/// thread that has ended when this returns.
+pub fn settle_threads() {
+    if cfg!(target_env = "musl") {
+        // Without a thread now there may be one later: then only this signal is at stake.
+        drop(std::thread::Builder::new().spawn(|| {}).map(std::thread::JoinHandle::join));
+    }
+}
+
 /// A descriptor from which the blocked signals of `set` are read.
 pub fn signal_descriptor(set: &SignalSet) -> io::Result<OwnedFd> {
     // SAFETY: -1 asks for a new descriptor, which nobody else owns.
