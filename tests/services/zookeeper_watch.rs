@@ -45,5 +45,7 @@ fn a_lease_without_a_process_is_refused() {
     }
     let endpoint = format!("{}/detached", zookeeper::endpoint());
     let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
-    env.finish(&mut env.verb("acquire", ["--detach", "--name", "x"])).failed(64, &["--for-pid"]);
+    let refused = env.finish(&mut env.verb("acquire", ["--detach", "--name", "x"]));
+    assert_eq!((refused.code(), refused.text().as_str()), (Some(64), "sh -c 'exit 64'\n"), "{}", refused.err);
+    assert!(refused.err.contains("--for-pid"), "{}", refused.err);
 }
