@@ -56,7 +56,6 @@ pub mod passwords;
 pub mod pipeline;
 pub mod record;
 pub mod redis;
-pub mod sequence;
 pub mod service;
 pub mod sql;
 pub(crate) mod success;

@@ -185,8 +185,7 @@ impl<'a> Run<'a> {
         connect::run_on(runtime, async {
             for name in &self.settings.names {
                 // A claim goes as a whole, but it may stand on some of the names only.
-                let gone = matches!(backend.evict(name, id, Evict::Force, &by, deadline).await, Ok(true));
-                if gone && backend.capabilities().atomic_names {
+                if matches!(backend.evict(name, id, Evict::Force, &by, deadline).await, Ok(true)) {
                     return;
                 }
             }

@@ -82,8 +82,6 @@ pub mod adr {
     pub mod r0067_mysql_latches {}
     #[doc = include_str!("adr/0068-sql-who-leaves-hands-over.md")]
     pub mod r0068_sql_who_leaves_hands_over {}
-    #[doc = include_str!("adr/0071-one-after-another.md")]
-    pub mod r0071_one_after_another {}
     #[doc = include_str!("adr/0073-sql-renewals-lock-nothing-shared.md")]
     pub mod r0073_sql_renewals_lock_nothing_shared {}
     #[doc = include_str!("adr/0080-quick-build-and-packaged-program.md")]
