@@ -68,7 +68,6 @@ const CONTRACT: &[&str] = &[
     "passwords",
     "pipeline",
     "record",
-    "sequence",
     "service",
     "success",
     "tcp",
