@@ -29,8 +29,6 @@ pub enum Retry {
     Again,
     /// Making what the service keeps locks in.
     Making,
-    /// Restoring what somebody has taken away from what the service keeps.
-    Restoring,
 }
 
 /// What came out, or what went wrong.

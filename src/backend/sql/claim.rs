@@ -166,18 +166,6 @@ impl SqlClaim {
         if !self.view().is_due() {
             return Ok(());
         }
-        self.get(deadline).await?;
-        // Without the row of its lock it was given none.
-        if self.view().is_due() {
-            self.service
-                .call(deadline, Patience::Once, |_: &Arc<dyn Session>| self.steps().restore())
-                .await?;
-            self.get(deadline).await?;
-        }
-        Ok(())
-    }
-
-    async fn get(&self, deadline: Moment) -> FaultResult<()> {
         let batch = |_: &Arc<dyn Session>| self.steps().grant(self.mode);
         let answer = self.service.call(deadline, Patience::Once, batch).await?;
         self.take(Position::all(&answer.sets, self.names.len())?);

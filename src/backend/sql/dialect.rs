@@ -159,9 +159,6 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Makes or counts up the row of the lock, and so locks it until the end of the transaction.
     fn make(&self, lock: &str) -> String;
 
-    /// To what [`Dialect::make`], which is the statement before, has counted the row of the lock; an expression.
-    fn made(&self, lock: &str) -> String;
-
     /// Counts up the row of the lock, and so locks it until the end of the transaction; nothing if there is none. When the
     /// claim `succeeded` was given the lock, if it was, is the last success, unless a later one is.
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String;

@@ -9,7 +9,7 @@ use super::position::Position;
 use super::service::{Patience, Service};
 use super::steps::{Steps, in_order, kind};
 use crate::backend::deadlock::refuse_cycle;
-use crate::backend::fault::{Fault, FaultResult, Retry};
+use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::mixing::mismatch;
 use crate::lock::{Entry, ErrorKind, Holder, Moment, Request};
 
@@ -20,18 +20,9 @@ pub(super) async fn enter(
     deadline: Moment,
 ) -> FaultResult<SqlClaim> {
     let steps = Steps::new(&*service.dialect, &request.names, request.id);
-    let mut restored = false;
     let (positions, entered) = loop {
         let batch = |_: &Arc<dyn Session>| steps.enter(request, service.may_be_overtaken());
-        let entered = service.call(deadline, Patience::Once, batch).await;
-        let answer = match entered {
-            Err(fault) if fault.retry == Retry::Restoring && !restored => {
-                restored = true;
-                service.call(deadline, Patience::Once, |_: &Arc<dyn Session>| steps.restore()).await?;
-                continue;
-            }
-            entered => entered?,
-        };
+        let answer = service.call(deadline, Patience::Once, batch).await?;
         let own = Position::own(&answer.sets, &in_order(&request.names))?;
         if own.iter().all(|position| position.present) {
             break (own, answer.sent);

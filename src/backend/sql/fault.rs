@@ -14,11 +14,6 @@ pub(super) fn no_tables(reason: impl Into<Reason>) -> Fault {
     Fault::new(ErrorKind::Denied, reason).helped_by(Retry::Making)
 }
 
-/// A number is out of range, as one is made to be where the row of a lock was deleted.
-pub(super) fn out_of_range(reason: impl Into<Reason>) -> Fault {
-    Fault::new(ErrorKind::Corrupt, reason).helped_by(Retry::Restoring)
-}
-
 /// The tables are not as dlock makes them.
 pub(super) fn other_tables(said: &str) -> Fault {
     let what = format!("{said}; the tables are another program's, or another version's");

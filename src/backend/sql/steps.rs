@@ -57,67 +57,33 @@ impl<'a> Steps<'a> {
 
     /// Begins, and locks and cleans the queues.
     fn begin(&self) -> String {
-        let mut sql = self.begin_with(|lock| self.dialect.bump(lock, None));
-        for lock in &self.locks {
-            sql.push_str(&self.clean(lock, "lease_until"));
-        }
-        sql
+        self.begin_with(|lock| self.dialect.bump(lock, None))
     }
 
     fn begin_with(&self, count: impl Fn(&str) -> String) -> String {
+        let (claims, now) = (&self.dialect.tables().claim, self.dialect.now());
         let mut sql = self.dialect.begin(true).to_owned();
         for lock in &self.locks {
             sql.push_str(&count(lock));
         }
+        for lock in &self.locks {
+            let _ = write!(sql, "DELETE FROM {claims} WHERE name = {lock} AND lease_until <= {now};");
+        }
         sql
-    }
-
-    /// Deletes the entries of one queue that have expired, of which each ends at `until`.
-    fn clean(&self, lock: &str, until: &str) -> String {
-        let (claims, now) = (&self.dialect.tables().claim, self.dialect.now());
-        format!("DELETE FROM {claims} WHERE name = {lock} AND {until} <= {now};")
-    }
-
-    /// Makes or counts up the row of one lock, and cleans its queue. What stands in the queue was counted before; if it was not,
-    /// somebody has deleted the row, and this fails: out of range, in any mode of any server.
-    fn make(&self, lock: &str) -> String {
-        let (made, far) = (self.dialect.made(lock), i64::MAX);
-        let until =
-            format!("CASE WHEN COALESCE(fence, seq) >= {made} THEN lease_until + {far} ELSE lease_until END");
-        self.dialect.make(lock) + &self.clean(lock, &until)
     }
 
     /// Joins the queues at the end; holds at once if nobody else is in any of them. If it stands there already, since an
     /// answer was lost, it gets another ttl. Ends with a row for each lock whose queue it is in, which
-    /// [`super::position::Position::own`] reads: how those ahead stand is asked by whoever has to wait. Fails, so that
-    /// [`Steps::restore`] helps, if somebody has deleted the row of a lock whose queue is not empty.
+    /// [`super::position::Position::own`] reads: how those ahead stand is asked by whoever has to wait.
     /// `repeated` says that one sent before may have been done without an answer: whom that took out may not have been woken.
     pub(super) fn enter(&self, request: &Request, repeated: bool) -> String {
-        let mut sql = self.begin_with(|lock| self.make(lock));
+        let mut sql = self.begin_with(|lock| self.dialect.make(lock));
         sql.push_str(&self.dialect.arrive(self.id));
         if request.supersede {
             self.supersede(&mut sql, request, repeated);
         }
         self.insert(&mut sql, request);
         self.wake_watchers(&mut sql);
-        self.commit(&mut sql);
-        sql
-    }
-
-    /// Makes the rows of the locks where somebody has deleted them, such that numbers go on after those in the queues, also
-    /// after those of the expired.
-    pub(super) fn restore(&self) -> String {
-        let mut sql = self.begin_with(|lock| self.dialect.make(lock));
-        let tables = self.dialect.tables();
-        let (claims, locks) = (&tables.claim, &tables.lock);
-        for lock in &self.locks {
-            let used = |column: &str| {
-                format!("COALESCE((SELECT MAX(c.{column}) FROM {claims} c WHERE c.name = {lock}), 0)")
-            };
-            let last = format!("GREATEST({}, {})", used("seq"), used("fence"));
-            let _ =
-                write!(sql, "UPDATE {locks} SET fence = {last} + 1 WHERE name = {lock} AND fence <= {last};");
-        }
         self.commit(&mut sql);
         sql
     }

@@ -5,7 +5,7 @@ use sqlx::mysql::MySqlDatabaseError;
 
 use crate::backend::cause;
 use crate::backend::fault::Fault;
-use crate::backend::sql::fault::{again, no_right, no_tables, other_tables, out_of_range};
+use crate::backend::sql::fault::{again, no_right, no_tables, other_tables};
 use crate::backend::tls;
 use crate::lock::ErrorKind;
 
@@ -62,7 +62,6 @@ fn of_server(number: u16, state: &str, text: &str) -> Fault {
         // The transaction was undone for another's sake, or waited too long for its turn; a statement was ended by
         // somebody; somebody has just made what this one was to make.
         1205 | 1213 | 1317 | 3024 | 1969 | 1020 | 1062 | 1050 | 1412 | 1684 | 3101 => again(text),
-        1690 => out_of_range(text),
         // Not a statement that dlock sends: the one that asks whether writes are taken.
         1242 => Fault::spent(cause::read_only("read_only")),
         1290 | 1792 | 1836 | 1874 => Fault::spent(cause::read_only(text)),

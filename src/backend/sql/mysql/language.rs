@@ -42,17 +42,11 @@ pub(super) const TAKES_WRITES: &str =
 /// How durable a commit is, is the server's setting alone.
 pub(super) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION;";
 
-/// The row of the lock, which is made if it is missing. The session keeps the number for [`MADE`].
+/// The row of the lock, which is made if it is missing.
 pub(super) fn make(tables: &Tables, lock: &str) -> String {
     let locks = &tables.lock;
-    format!(
-        "INSERT INTO {locks} (name, fence) VALUES ({lock}, LAST_INSERT_ID(1)) \
-         ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(fence + 1);"
-    )
+    format!("INSERT INTO {locks} (name, fence) VALUES ({lock}, 1) ON DUPLICATE KEY UPDATE fence = fence + 1;")
 }
-
-/// What [`make`] has counted to. A statement about entries that reads the row takes twice its time.
-pub(super) const MADE: &str = "LAST_INSERT_ID()";
 
 pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> String {
     let (claims, locks, ahead) = (&tables.claim, &tables.lock, success::AHEAD.as_micros());

@@ -120,10 +120,6 @@ impl Dialect for Mysql {
         language::make(self.tables(), lock)
     }
 
-    fn made(&self, _lock: &str) -> String {
-        language::MADE.to_owned()
-    }
-
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
         language::bump(self.tables(), lock, succeeded)
     }

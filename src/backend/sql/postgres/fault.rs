@@ -6,7 +6,7 @@ use tokio_postgres::Error;
 
 use crate::backend::cause;
 use crate::backend::fault::Fault;
-use crate::backend::sql::fault::{again, no_right, no_tables, other_tables, out_of_range};
+use crate::backend::sql::fault::{again, no_right, no_tables, other_tables};
 use crate::backend::tls;
 use crate::lock::ErrorKind;
 
@@ -28,7 +28,6 @@ pub(super) fn of(error: &Error) -> Fault {
 fn of_server(code: &str, text: String) -> Fault {
     match code {
         "42P01" => no_tables(text),
-        "22003" => out_of_range(text),
         "42501" => no_right(&text),
         "3F000" => no_right(&format!("{text}: there is no place for the tables")),
         // A column or a unique index is not there, or there is a column that dlock does not know.
@@ -116,8 +115,7 @@ mod tests {
             let fault = of_server(code, "text".to_owned());
             assert_eq!((fault.kind, fault.retry), (ErrorKind::Unavailable, retry), "{code}");
         }
-        for (code, retry) in
-            [("42601", Retry::Nothing), ("22003", Retry::Restoring), ("XX001", Retry::Nothing)]
+        for (code, retry) in [("42601", Retry::Nothing), ("22003", Retry::Nothing), ("XX001", Retry::Nothing)]
         {
             let fault = of_server(code, "text".to_owned());
             assert_eq!((fault.kind, fault.retry), (ErrorKind::Corrupt, retry), "{code}");

@@ -35,11 +35,6 @@ pub(super) fn make(tables: &Tables, lock: &str) -> String {
     )
 }
 
-/// What [`make`] has counted to; read only if there is an entry to compare.
-pub(super) fn made(tables: &Tables, lock: &str) -> String {
-    format!("(SELECT l.fence FROM {} l WHERE l.name = {lock})", tables.lock)
-}
-
 pub(super) fn bump(tables: &Tables, lock: &str, succeeded: Option<&str>) -> String {
     let (claims, locks, ahead) = (&tables.claim, &tables.lock, success::AHEAD.as_micros());
     // What is dated in the future tells nothing.

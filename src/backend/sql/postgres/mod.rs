@@ -116,10 +116,6 @@ impl Dialect for Postgres {
         language::make(&self.tables, lock)
     }
 
-    fn made(&self, lock: &str) -> String {
-        language::made(&self.tables, lock)
-    }
-
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
         language::bump(&self.tables, lock, succeeded)
     }
