@@ -78,8 +78,8 @@ pub mod adr {
     pub mod r0063_postgres_messages {}
     #[doc = include_str!("adr/0066-mysql-batches.md")]
     pub mod r0066_mysql_batches {}
-    #[doc = include_str!("adr/0067-mysql-latches.md")]
-    pub mod r0067_mysql_latches {}
+    #[doc = include_str!("adr/0067-mysql-waiters-sleep.md")]
+    pub mod r0067_mysql_waiters_sleep {}
     #[doc = include_str!("adr/0068-sql-who-leaves-hands-over.md")]
     pub mod r0068_sql_who_leaves_hands_over {}
     #[doc = include_str!("adr/0073-sql-renewals-lock-nothing-shared.md")]

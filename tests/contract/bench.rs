@@ -252,6 +252,14 @@ impl Member {
         self.lost_by(self.bench.soon()).await.expect("lost soon")
     }
 
+    /// The same while it waits.
+    pub(crate) async fn lost_in_the_queue(&self) -> LossReason {
+        if !self.bench.fixture.tells_waiters() {
+            self.renew().await;
+        }
+        self.lost().await
+    }
+
     pub(crate) async fn lost_by(&self, deadline: Moment) -> Option<LossReason> {
         let lost = |state: &ClaimState| match state {
             ClaimState::Lost(reason) => Some(reason.clone()),

@@ -77,7 +77,7 @@ async fn c09_waiter_is_evicted(b: Bench) {
     let next = b.enter(b.ask(&lock)).await;
     let (found, _) = b.evict(&lock, waiter.id(), Evict::Force).await;
     assert!(found);
-    assert!(matches!(waiter.lost().await, LossReason::Evicted(_)));
+    assert!(matches!(waiter.lost_in_the_queue().await, LossReason::Evicted(_)));
     assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![next.id()]));
     holder.leave().await;
     next.held().await;
@@ -89,7 +89,7 @@ async fn c09_claim_on_several_names_goes_whole(b: Bench) {
     let both = b.enter(b.ask_all(&[x.clone(), y.clone()])).await;
     let (found, _) = b.evict(&y, both.id(), Evict::Force).await;
     assert!(found);
-    both.lost().await;
+    both.lost_in_the_queue().await;
     assert!(b.line(&y).await.is_empty());
     assert_eq!(b.ids(&x).await.1, []);
 }

@@ -56,6 +56,11 @@ pub(crate) trait Fixture: Send + Sync {
     /// How long one looks on before believing that nothing happens.
     fn blink(&self) -> Duration;
 
+    /// Whether a claim that waits is told that it has been removed; elsewhere it learns that when it renews.
+    fn tells_waiters(&self) -> bool {
+        true
+    }
+
     /// A ttl that a case can wait out, and that outlasts a machine that stands still for a second.
     fn short_ttl(&self) -> Duration;
 

@@ -20,8 +20,7 @@ pub(crate) static KIND: Kind = Kind {
     backend: "mysql",
     missing,
     start: |order| {
-        // A client that waits has two.
-        let most = format!("--max-connections={}", (2 * order.clients + 20).max(500));
+        let most = format!("--max-connections={}", (order.clients + 100).max(500));
         Arc::new(Mysql(start_with(&[&most])))
     },
     cluster: None,
@@ -34,10 +33,12 @@ pub(crate) static KIND: Kind = Kind {
     },
     protocol: || Box::<messages::Mysql>::default(),
     facts: Facts {
-        news_within: |_| Duration::ZERO,
-        // Who has just entered the queue may have yet to ask to be told.
-        besides: |_| 1.0,
-        // Statements: a release, and what is said over the connection that listens.
+        // Holders look twice a second.
+        news_within: |_| Duration::from_millis(500),
+        tells_waiters: false,
+        // Who has just entered the queue may have yet to fall asleep; who is far back sleeps twice.
+        besides: |_| 6.0,
+        // Statements: a release, and the end of a sleep.
         hand_over: 18.0,
         ..Facts::USUAL
     },

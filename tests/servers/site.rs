@@ -102,6 +102,8 @@ pub(crate) struct Facts {
     /// How long after a loss at the service dlock may hear of it, if it renews at this interval: where that is not
     /// pushed, at the next renewal.
     pub(crate) news_within: fn(Duration) -> Duration,
+    /// Whether a claim that waits is told that it has been removed; elsewhere it learns that when it renews.
+    pub(crate) tells_waiters: bool,
     /// Whether claims are a session's, which a client keeps by its own clock, and ends when it is dropped.
     pub(crate) has_sessions: bool,
     /// How long anything may take that waits for no ttl.
@@ -121,6 +123,7 @@ impl Facts {
         max_ttl: None,
         abandoned_bound: Duration::from_secs(1),
         news_within: |interval| interval,
+        tells_waiters: true,
         has_sessions: false,
         patience: Duration::from_secs(2),
         blink: Duration::from_millis(30),

@@ -135,7 +135,7 @@ fn what_a_failover_makes_a_server_say_is_tried_again() {
     ];
     for [entering, leaving] in cases {
         let (port, left) =
-            relay(server.port(), &[("START TRANSACTION", entering), ("@dlock_own = ", leaving)]);
+            relay(server.port(), &[("START TRANSACTION", entering), ("DO RELEASE_LOCK(", leaving)]);
         let env = env_at(mariadb::address_at(port));
         let ended = env.finish(&mut env.run(["--name", "x", "--", "true"]));
         assert_eq!(ended.code(), Some(0), "{entering:?}, {leaving:?}: {}", ended.err);

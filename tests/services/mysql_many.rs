@@ -1,81 +1,73 @@
-//! How those who wait for a MariaDB hear of what happens.
+//! How those who wait for a MariaDB learn of what happens.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use super::mysql::env_on;
 use crate::servers::{Server, mariadb};
-use crate::support::process;
 use crate::support::wait::{let_pass, until_true};
+use crate::support::{process, within};
 
-/// A server that writes every request down.
-fn talkative() -> Server {
-    mariadb::start_with(&["--general-log=1", "--general-log-file=requests"])
+/// The connections that sleep until the claim ahead of theirs has gone.
+fn sleepers(server: &Server) -> Vec<String> {
+    let which = "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() \
+                 AND INFO LIKE '%IF(GET_LOCK(@dlock_ahead%'";
+    mariadb::ask(server, which).lines().map(str::to_owned).collect()
 }
 
-/// What it was asked.
-fn requests(server: &Server) -> String {
-    std::fs::read_to_string(server.folder().join("data/requests")).unwrap_or_default()
-}
-
-/// How often somebody began to listen.
-fn listenings(server: &Server) -> usize {
-    requests(server).matches("SET @dlock_says = GET_LOCK").count()
-}
-
-/// The connections that wait for a lock of that kind: `l` is another claim's presence lock, `h` the own session's.
-fn ears(server: &Server, kind: char) -> Vec<String> {
-    let which = format!(
-        "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() \
-         AND INFO LIKE '%IF(GET_LOCK(_dlock.%.{kind}.%'"
-    );
-    mariadb::ask(server, &which).lines().map(str::to_owned).collect()
+/// How many connections there are, without that which asks.
+fn connections(server: &Server) -> usize {
+    let count =
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND DB = 'locks'";
+    mariadb::ask(server, count).trim().parse().expect("a number")
 }
 
 #[test]
-fn connections_that_listen_are_replaced_when_they_are_killed() {
-    let server = talkative();
+fn a_waiter_has_one_connection_and_another_if_that_is_killed() {
+    let server = mariadb::start();
     let env = env_on(&server);
     let long = ["--name", "x", "--ttl", "10m", "-q"];
     let holder = env.held(&long);
     let mut waiter = env.hold(&long);
     env.await_waiters("x", 1);
-    until_true("both listen", || listenings(&server) >= 2);
-    // The waiter waits for the holder's presence lock, or to be woken if that was free for a moment.
-    let all_ears = || [ears(&server, 'l'), ears(&server, 'h')].concat();
-    for kill in ["KILL", "KILL QUERY"] {
-        until_true("both wait", || all_ears().len() == 2);
-        let before = listenings(&server);
-        for victim in all_ears() {
-            mariadb::ask(&server, &format!("{kill} {victim}"));
-        }
-        // Neither has a renewal due for minutes.
-        until_true("both listen again", || listenings(&server) >= before + 2);
-    }
-    until_true("both wait again", || all_ears().len() == 2);
+    until_true("it sleeps", || sleepers(&server).len() == 1);
+    let before = sleepers(&server);
+    mariadb::ask(&server, &format!("KILL {}", before[0]));
+    // No renewal is due for minutes.
+    until_true("it sleeps again", || sleepers(&server).len() == 1 && sleepers(&server) != before);
+    mariadb::ask(&server, &format!("KILL QUERY {}", sleepers(&server)[0]));
+    until_true("it sleeps once more", || sleepers(&server).len() == 1);
+    until_true("one connection each", || connections(&server) == 2);
     assert_eq!(holder.release().code(), Some(0));
     waiter.await_start();
-    // The holder hears of what is asked of it.
-    until_true("the next one listens", || ears(&server, 'h').len() == 1);
     env.finish(&mut env.verb("break", ["x", "--all", "--yes"]));
     assert_eq!(waiter.running.finish().code(), Some(76));
     env.assert_free("x");
 }
 
-/// A proxy that numbers connections itself takes a `KILL` that it reads for one of its own, a stranger's.
+/// A sleep that is minutes long.
 #[test]
-fn only_the_server_itself_puts_numbers_of_connections_into_statements() {
-    let server = talkative();
+fn a_waiter_that_is_told_to_stop_leaves_at_once() {
+    let server = mariadb::start();
     let env = env_on(&server);
-    let holder = env.held(&["--name", "x", "--ttl", "10m", "-q"]);
-    until_true("it listens", || ears(&server, 'h').len() == 1);
-    env.finish(&mut env.verb("break", ["x", "--all", "--yes"]));
-    // Its renewal is due in minutes.
-    assert_eq!(holder.running.finish().code(), Some(76));
-    let log = requests(&server);
-    assert!(log.contains("Execute\tKILL QUERY "), "nobody was woken: {log}");
-    assert!(!log.contains("Query\tKILL"), "sent by a client: {log}");
+    let long = ["--name", "x", "--ttl", "10m", "-q"];
+    let holder = env.held(&long);
+    let first = env.hold(&long);
+    env.await_waiters("x", 1);
+    let mut second = env.hold(&long);
+    env.await_waiters("x", 2);
+    until_true("both sleep", || sleepers(&server).len() == 2);
+    let begun = Instant::now();
+    first.running.signal(Signal::TERM);
+    first.running.finish();
+    within(begun.elapsed(), Duration::from_secs(1));
+    env.await_waiters("x", 1);
+    // Whoever was behind it is behind the holder now.
+    until_true("it sleeps again", || sleepers(&server).len() == 1);
+    assert_eq!(holder.release().code(), Some(0));
+    second.await_start();
+    second.release();
     env.assert_free("x");
 }
 

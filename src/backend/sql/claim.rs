@@ -7,22 +7,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::dialect::Session;
+use super::dialect::{Session, Wait};
 use super::position::Position;
 use super::service::{Answer, Patience, Service};
-use super::steps::{Steps, has_left, in_order};
+use super::steps::{Steps, in_order};
 use super::view::{Armed, View};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, Source, patience};
 use crate::backend::fault::{During, FaultResult};
 use crate::lock::{ClaimId, ClaimState, LockName, Mode, Moment, Request, Result};
 
+/// How often a claim is renewed in one ttl.
+pub(super) const RENEWALS_PER_TTL: u32 = 3;
+
 /// How a claim finds out how it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Look {
-    /// It reads, if that proves anything.
+    /// It reads.
     Read,
-    /// It takes what it can take, and removes what has expired.
+    /// And removes what has expired.
     Step,
     /// It gets another ttl.
     Renew,
@@ -37,8 +40,6 @@ pub(super) struct SqlClaim {
     order: Vec<usize>,
     mode: Mode,
     ttl: Duration,
-    /// Whether nobody else was in any of the queues when it entered.
-    alone: bool,
     publisher: Publisher,
     view: Mutex<View>,
 }
@@ -57,11 +58,11 @@ impl SqlClaim {
             sorted.iter().position(|other| *other == stored).unwrap_or(0)
         };
         let order: Vec<usize> = request.names.iter().map(place).collect();
-        let alone = positions.iter().all(|position| position.granted.is_some());
         let mut view = View::new(request.mode, request.ttl);
         let backend = service.dialect.name();
         let publisher = Publisher::new(backend, request.names.first().cloned(), service.clock, entered);
         view.take(positions, &order, service.clock.now(), &publisher);
+        service.claims.fetch_add(1, Ordering::Relaxed);
         Self {
             service: Arc::clone(service),
             id: request.id,
@@ -69,7 +70,6 @@ impl SqlClaim {
             order,
             mode: request.mode,
             ttl: request.ttl,
-            alone,
             publisher,
             view: Mutex::new(view),
         }
@@ -105,20 +105,32 @@ impl SqlClaim {
     /// From now on the session of `answer` tells of what comes after it.
     fn arm(&self, answer: &Answer, asked: bool) {
         let mut view = self.view();
-        let can_notify = asked && answer.session.can_notify();
-        if !can_notify {
-            let soon = self.service.clock.now() + POLL;
-            view.look_at = view.look_at.min(soon);
-        }
+        let session = &answer.session;
+        let (now, renew_at) = (self.service.clock.now(), self.renew_at());
+        let tells = asked && session.can_notify();
+        // Claims that share a connection would wake each other.
+        view.sleeps = now < renew_at
+            && self.service.claims.load(Ordering::Relaxed) == 1
+            && view.ahead().is_some_and(|(ahead, _)| session.can_sleep(ahead));
+        view.poll_at = match (tells, view.sleeps) {
+            (true, _) => Moment::NEVER,
+            // That is later than the renewal.
+            (false, true) => renew_at + POLL,
+            (false, false) => now + POLL,
+        };
         // One that could tell and was not asked is asked with the next look.
-        view.armed = (can_notify || !answer.session.can_notify())
-            .then(|| Armed { session: Arc::clone(&answer.session), notified: answer.notified });
+        view.armed = (tells || !session.can_notify())
+            .then(|| Armed { session: Arc::clone(session), notified: answer.notified });
+    }
+
+    /// When its next renewal is due, if each is confirmed.
+    fn renew_at(&self) -> Moment {
+        self.publisher.proof() + self.ttl / RENEWALS_PER_TTL
     }
 
     /// Whether `session` was told already that it is to tell.
     fn is_armed(&self, session: &Arc<dyn Session>) -> bool {
-        !session.needs_relisten(self.id)
-            && self.view().armed.as_ref().is_some_and(|armed| Arc::ptr_eq(&armed.session, session))
+        self.view().armed.as_ref().is_some_and(|armed| Arc::ptr_eq(&armed.session, session))
     }
 
     /// Finds out how the claim stands, and has the server tell of what comes after.
@@ -128,10 +140,8 @@ impl SqlClaim {
             let ask = listen && session.can_notify() && !self.is_armed(session);
             asked.store(ask, Ordering::Relaxed);
             match how {
-                Look::Renew => self.steps().renew(self.mode, self.ttl, ask),
-                Look::Read if !ask && self.service.dialect.reads_are_durable() => {
-                    self.steps().read(self.mode)
-                }
+                Look::Renew => self.steps().renew(self.mode, self.ttl, self.holds(), ask),
+                Look::Read if !ask => self.steps().read(self.mode),
                 Look::Read | Look::Step => self.steps().look(self.mode, ask),
             }
         };
@@ -145,7 +155,13 @@ impl SqlClaim {
             answer = self.service.call(deadline, Patience::Once, &batch).await?;
         }
         let notified = asked.load(Ordering::Relaxed) || self.is_armed(&answer.session);
-        self.take(Position::all(&answer.sets, self.names.len())?);
+        let mut positions = Position::all(&answer.sets, self.names.len())?;
+        if how == Look::Read && !self.service.dialect.reads_are_durable() && self.is_given(&positions) {
+            let look = |_: &Arc<dyn Session>| self.steps().look(self.mode, false);
+            answer = self.service.call(deadline, Patience::Once, look).await?;
+            positions = Position::all(&answer.sets, self.names.len())?;
+        }
+        self.take(positions);
         if listen {
             self.arm(&answer, notified);
         }
@@ -154,6 +170,17 @@ impl SqlClaim {
             self.withdraw_rest().await;
         }
         Ok(())
+    }
+
+    fn holds(&self) -> bool {
+        self.publisher.held_at().is_some()
+    }
+
+    /// Whether it was given in one of these what it was not known to have.
+    fn is_given(&self, positions: &[Position]) -> bool {
+        let view = self.view();
+        let mut pairs = positions.iter().zip(&view.positions);
+        pairs.any(|(new, known)| new.granted.is_some() && known.granted.is_none())
     }
 
     /// Asks how those ahead stand if it has to wait, and has the server tell of what comes after.
@@ -172,28 +199,21 @@ impl SqlClaim {
         Ok(())
     }
 
-    /// A claim that is gone from one of its queues leaves the others; after a hold its command has to end first.
+    /// A claim that is gone from one of its queues leaves the others; after a hold its command has to end first. Whoever sleeps on
+    /// it is woken.
     async fn withdraw_rest(&self) {
+        let depart = self.service.dialect.depart(self.id);
         if self.names.len() > 1 && self.publisher.held_at().is_none() {
             // If this fails, the entries end with their ttl.
             drop(self.send_leave(false, self.soon()).await);
+        } else if !depart.is_empty() {
+            // If this fails, they look when they renew.
+            let batch = |_: &Arc<dyn Session>| depart.clone();
+            drop(self.service.call(self.soon(), Patience::Once, batch).await);
         }
-    }
-
-    /// Whether there is hardly anybody to hand over to: it came alone, a moment ago.
-    fn is_likely_alone(&self) -> bool {
-        self.alone && self.view().armed.is_none() && !self.service.may_be_overtaken()
     }
 
     pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
-        if self.is_likely_alone() {
-            let batch = |_: &Arc<dyn Session>| self.steps().leave_if_alone(succeeded);
-            let answer = self.service.call(deadline, Patience::Deadline, batch).await?;
-            // If a session broke meanwhile, the claim has to be kept out.
-            if has_left(&answer.sets) && !self.service.may_be_overtaken() {
-                return Ok(());
-            }
-        }
         let batch =
             |_: &Arc<dyn Session>| self.steps().leave(self.mode, succeeded, self.service.may_be_overtaken());
         self.service.call(deadline, Patience::Deadline, batch).await.map(drop)
@@ -211,26 +231,46 @@ impl SqlClaim {
     }
 }
 
+impl Drop for SqlClaim {
+    fn drop(&mut self) {
+        self.service.claims.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Source for SqlClaim {
     fn is_fresh(&self) -> bool {
-        self.view().is_fresh(self.id, self.service.clock.now())
+        self.view().is_fresh(self.service.clock.now())
     }
 
     fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
         let view = self.view();
-        let wait = view.wait(self.id);
+        let length = self.renew_at().min(view.look_at).since(self.service.clock.now());
+        let ahead = view.ahead().filter(|_| view.sleeps);
+        // Where several queues are, the one further ahead may be of another.
+        let alone = self.names.len() == 1;
+        let wait = ahead.map(|(ahead, crowd)| Wait {
+            own: self.id,
+            ahead,
+            crowd: if alone { crowd } else { 0 },
+            length,
+        });
         let notified = view.armed.clone();
         let notified = notified
-            .map(|armed| async move { armed.session.notified_after(armed.notified, Some(&wait)).await });
-        (notified, view.look_at)
+            .map(|armed| async move { armed.session.notified_after(armed.notified, wait.as_ref()).await });
+        (notified, view.look_at.min(view.poll_at))
     }
 
     async fn look(&self, cause: Cause) -> Result<()> {
         if self.take_given() {
             return Ok(());
         }
+        let is_due = self.service.clock.now() >= self.view().look_at;
         // The end of a lease is not in the rows.
-        let how = if cause == Cause::Notified { Look::Read } else { Look::Step };
+        let how = match cause {
+            Cause::Notified => Look::Read,
+            Cause::Due if !is_due => Look::Read,
+            Cause::Due | Cause::Asked => Look::Step,
+        };
         let found = self.find_out(how, true, self.soon()).await;
         if found.is_err() {
             self.view().armed = None;
@@ -257,6 +297,8 @@ impl Claim for SqlClaim {
             self.named(renewed, "renew the claim")?;
             if !self.publisher.has_ended() {
                 self.publisher.prove(begin);
+                // How long it may sleep has changed.
+                self.publisher.stir();
             }
         }
         Ok(self.publisher.proof())

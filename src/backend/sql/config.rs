@@ -34,9 +34,8 @@ impl SqlConfig {
 
     /// The statements that make the tables, and the rights that users of locks need, for whoever may not make tables.
     pub fn schema(&self) -> String {
-        let mut text = self.dialect().schema().join("\n");
-        text.push('\n');
-        text
+        let dialect = self.dialect();
+        format!("{}\n{}\n", dialect.schema().join("\n"), dialect.rights())
     }
 
     pub(super) fn dialect(&self) -> Arc<dyn Dialect> {

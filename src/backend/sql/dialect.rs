@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::tables::Tables;
-use crate::backend::Examination;
 use crate::backend::cause::Manner;
 use crate::backend::fault::FaultResult;
+use crate::backend::{Examination, success};
 use crate::lock::{ClaimId, Granted, LockName};
 
 /// One row, as text; `None` for NULL.
@@ -31,19 +31,18 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
     /// Whether the server still has the other end, as far as known.
     fn is_open(&self) -> bool;
 
-    /// Whether the server can wake this client; if not (a pooler stands between), one looks every 500 ms.
-    fn can_notify(&self) -> bool;
-
-    /// Whether a change that concerns the claim `own` would be told now; for databases where one is told only as long as
-    /// somebody waits in [`Session::notified_after`].
-    fn will_notify(&self, own: ClaimId) -> bool {
-        let _ = own;
+    /// Ends a sleep of this session, and says whether the session can be used then.
+    async fn awake(&self) -> bool {
         true
     }
 
-    /// Whether [`Dialect::listen`] has not had its effect for the claim `own`, and is to be said again.
-    fn needs_relisten(&self, own: ClaimId) -> bool {
-        let _ = own;
+    /// Whether the server tells of whatever concerns the claims of this client, as soon as it is asked to.
+    fn can_notify(&self) -> bool;
+
+    /// Whether this client can sleep in [`Session::notified_after`] until the claim `ahead` has gone; for databases that tell of
+    /// nothing else. Where neither can be, one looks every 500 ms.
+    fn can_sleep(&self, ahead: ClaimId) -> bool {
+        let _ = ahead;
         false
     }
 
@@ -57,8 +56,8 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Completes when the server has told more often than `notified`, or the session has ended. `wait` says what
-    /// a claim waits for, for databases where one waits for that. Cancel-safe.
+    /// Completes when the server has told more often than `notified`, or the session has ended. `wait` is what to sleep for where
+    /// that [can be](Session::can_sleep); a sleep goes on when this is dropped. Cancel-safe.
     async fn notified_after(&self, notified: u64, wait: Option<&Wait>);
 }
 
@@ -84,20 +83,17 @@ impl Notified {
     }
 }
 
-/// What a claim waits for, and what it has seen: where nothing is told to who does not listen yet, that is compared
-/// once more before waiting.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What a claim sleeps for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wait {
-    /// The claim that waits, or holds.
+    /// The claim that waits.
     pub(super) own: ClaimId,
-    /// The claim ahead whose end may let it hold; none if it holds, or if that may be the end of any of several.
-    pub(super) ahead: Option<ClaimId>,
-    /// How many entries it has.
-    pub(super) entries: usize,
-    /// How many entries stand ahead of them.
-    pub(super) crowd: usize,
-    /// Whether it knows that it was asked to leave.
-    pub(super) asked: bool,
+    /// The claim ahead whose end may let it hold, or whose hold may let it be the next.
+    pub(super) ahead: ClaimId,
+    /// How many are ahead of it.
+    pub(super) crowd: u32,
+    /// For how long at most.
+    pub(super) length: Duration,
 }
 
 /// A kind of database: its language, and how one gets in.
@@ -135,7 +131,12 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     fn schema(&self) -> Vec<String>;
 
     /// The batch that makes the tables on first use, safe against others who do the same.
-    fn create(&self) -> String;
+    fn create(&self) -> String {
+        self.schema().concat()
+    }
+
+    /// The rights that users of locks need where somebody else makes the tables, as statements to take over.
+    fn rights(&self) -> String;
 
     /// `text`, which is ASCII, as a literal.
     fn text(&self, text: &str) -> String;
@@ -161,7 +162,19 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
 
     /// Counts up the row of the lock, and so locks it until the end of the transaction; nothing if there is none. When the
     /// claim `succeeded` was given the lock, if it was, is the last success, unless a later one is.
-    fn bump(&self, lock: &str, succeeded: Option<&str>) -> String;
+    fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
+        let (Tables { lock: locks, claim: claims, .. }, now) = (self.tables(), self.now());
+        // What is dated in the future tells nothing.
+        let held = |claim: &str| {
+            format!(
+                ", success = NULLIF(GREATEST(CASE WHEN success <= {now} + {ahead} THEN success ELSE 0 END, COALESCE(\
+                 (SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}), 0)), 0)",
+                ahead = success::AHEAD.as_micros(),
+            )
+        };
+        let success = succeeded.map(held).unwrap_or_default();
+        format!("UPDATE {locks} SET fence = fence + 1{success} WHERE name = {lock};")
+    }
 
     /// The end of a statement that inserts an entry, and what has to follow it: one that is there already gets its
     /// `lease_until` instead, and the `columns` of the claim's entries are told that there are then. `locks` are those
@@ -179,51 +192,50 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// have an entry `c` for which `condition` holds.
     fn remove_superseded(&self, condition: &str) -> String;
 
-    /// Gives the claim the fence of each of its locks if it is first in all of the queues.
-    fn grant_first(&self, claim: &str, locks: &[String]) -> String;
-
     /// Gives the claim, which is known to hold in all queues, the fence of each of its locks, and a slot.
     fn grant(&self, claim: &str, locks: &[String]) -> String;
 
-    /// Removes the entries of the claim if nobody else is in any of the queues, and says [`LEFT`] if it did.
-    fn remove_if_alone(&self, claim: &str, locks: &[String]) -> String;
-
     /// Within the transaction in which the claim `from` leaves the queue of `lock`: gives the first one its fence, and
-    /// wakes its client when that is on disk; who may find more than a fence, and whoever has expired, is left out.
-    fn hand_over(&self, lock: &str, from: &str) -> String;
+    /// wakes its client when that is on disk. Who has a slot to find, stands in other queues too, or has expired, is left out.
+    fn hand_over(&self, lock: &str, from: ClaimId) -> String;
 
-    /// After the claim `from` has left the queue of `lock`, which is of `slots`, or zero: wakes those who may hold now and
-    /// were told nothing, and who watches. A hint.
-    fn wake_next(&self, lock: &str, from: &str, slots: u32) -> String;
+    /// After a claim has left the queue of `lock`, which is of `slots`, or zero: wakes those who may hold now and
+    /// were told nothing, and who watches. A hint; empty, as those below, where nobody can be woken so.
+    fn wake_next(&self, _lock: &str, _slots: u32) -> String {
+        String::new()
+    }
 
     /// Wakes the clients of the claims `c` for which `condition` holds. A hint.
-    fn wake(&self, condition: &str) -> String;
+    fn wake(&self, _condition: &str) -> String {
+        String::new()
+    }
 
     /// Wakes who watches the queue. A hint.
-    fn wake_watchers(&self, lock: &str) -> String;
+    fn wake_watchers(&self, _lock: &str) -> String {
+        String::new()
+    }
 
-    /// Within a transaction, before the claim can be seen: that its client is there; empty if that needs no
-    /// statement.
+    /// Within a transaction, before the claim can be seen, and again with its renewals: that its client is there; empty if that needs
+    /// no statement.
     fn arrive(&self, _claim: ClaimId) -> String {
         String::new()
     }
 
-    /// The reverse, after the transaction is committed.
+    /// The reverse, after the transaction is committed; with slots as soon as it holds.
     fn depart(&self, _claim: ClaimId) -> String {
         String::new()
     }
 
-    /// The same if [`Dialect::remove_if_alone`] has found nobody else.
-    fn depart_if_alone(&self, _claim: ClaimId) -> String {
+    /// Within a transaction: this session is to be told what concerns the claim.
+    fn listen(&self, _claim: ClaimId) -> String {
         String::new()
     }
 
-    /// Within a transaction: this session is to be told what concerns the claim; empty if that needs no statement.
-    fn listen(&self, claim: ClaimId) -> String;
-
     /// The session is to be told of every change in the queue; empty, or undone for another's sake, if that cannot be,
     /// and then one looks every 500 ms.
-    fn watch(&self, name: &LockName) -> String;
+    fn watch(&self, _name: &LockName) -> String {
+        String::new()
+    }
 }
 
 /// What the names of notes begin with. Those of locks, as [`stored`] makes them, come before it.
@@ -259,9 +271,6 @@ pub(super) fn ascii(json: &str) -> String {
 pub(super) fn micros(length: Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4)
 }
-
-/// What the database says when a claim has left queues in which nobody else was.
-pub(super) const LEFT: &str = "left";
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,7 @@ pub(super) async fn enter(
 ) -> FaultResult<SqlClaim> {
     let steps = Steps::new(&*service.dialect, &request.names, request.id);
     let (positions, entered) = loop {
-        let batch = |_: &Arc<dyn Session>| steps.enter(request, service.may_be_overtaken());
+        let batch = |_: &Arc<dyn Session>| steps.enter(request);
         let answer = service.call(deadline, Patience::Once, batch).await?;
         let own = Position::own(&answer.sets, &in_order(&request.names))?;
         if own.iter().all(|position| position.present) {

@@ -16,6 +16,7 @@ mod evict;
 mod examine;
 mod fault;
 mod inspect;
+mod login;
 mod mysql;
 mod observe;
 mod position;
@@ -115,7 +116,7 @@ impl Backend for SqlBackend {
             ordered: true,
             token: TokenStrength::Durable,
             leased: true,
-            renewals_per_ttl: 3,
+            renewals_per_ttl: claim::RENEWALS_PER_TTL,
             look_while_running: true,
             abandoned_bound: Duration::from_secs(1),
         }

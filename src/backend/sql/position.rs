@@ -19,8 +19,8 @@ pub(super) struct Position {
     pub(super) asked: Option<Holder>,
     /// How many stand ahead.
     pub(super) ahead: usize,
-    /// Of those ahead, whose end may let it hold, as far as that can be read; and whether there is one. To a shared claim those that
-    /// are not shared are.
+    /// Of those ahead, whose end may let it hold, or with slots the last one, as far as that can be read; and whether there is one. To a
+    /// shared claim those that are not shared are.
     pub(super) behind: Option<ClaimId>,
     is_behind: bool,
     /// After how long time alone may change something: the end of that one's lease, or of the own one.

@@ -33,7 +33,8 @@ pub(super) async fn renew(
     };
     let record = found.record.as_ref().ok_or_else(|| Fault::nonsense("no entry of a queue"))?;
     let (names, mode, ttl) = (record.names(name), found.mode(), Duration::from_millis(record.ttl_ms));
-    let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).renew(mode, ttl, false);
+    let batch =
+        |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).renew(mode, ttl, true, false);
     let answer = service.call(deadline, Patience::Once, batch).await?;
     // One that is not in the queue on all of its locks any more holds nothing.
     Ok(Position::all(&answer.sets, names.len())?.iter().all(|position| position.holds(mode)))

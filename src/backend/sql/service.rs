@@ -24,6 +24,8 @@ const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
 pub(super) enum Patience {
     /// A database that cannot be reached is an answer; a session that breaks is made again once.
     Once,
+    /// As `Once`, and nothing is made or done again for another's sake.
+    Reading,
     /// Until the deadline.
     Deadline,
 }
@@ -39,6 +41,8 @@ pub(super) struct Service {
     /// Which server is tried first.
     server: AtomicUsize,
     opened: AtomicU64,
+    /// How many claims there are.
+    pub(super) claims: AtomicUsize,
 }
 
 /// What came back, and over which session.
@@ -53,8 +57,15 @@ pub(super) struct Answer {
 
 impl Service {
     pub(super) fn new(dialect: Arc<dyn Dialect>, clock: Clock) -> Self {
-        let (server, opened) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Self { dialect, clock, open: Mutex::default(), gate: Gate::default(), server, opened }
+        Self {
+            dialect,
+            clock,
+            open: Mutex::default(),
+            gate: Gate::default(),
+            server: AtomicUsize::new(0),
+            opened: AtomicU64::new(0),
+            claims: AtomicUsize::new(0),
+        }
     }
 
     /// Whether something that was sent over an earlier session may still be on its way to the database.
@@ -76,7 +87,9 @@ impl Service {
     }
 
     async fn session(&self) -> FaultResult<Arc<dyn Session>> {
-        if let Some(session) = self.current() {
+        if let Some(session) = self.current()
+            && session.awake().await
+        {
             return Ok(session);
         }
         let _gate = self.gate.lock().await;
@@ -180,7 +193,7 @@ impl Service {
             *current = None;
             let session = match self.session().await {
                 Ok(session) => session,
-                Err(fault) if patience == Patience::Once || !fault.kind.is_transient() => {
+                Err(fault) if patience != Patience::Deadline || !fault.kind.is_transient() => {
                     return Err(fault);
                 }
                 Err(fault) => {
@@ -196,6 +209,9 @@ impl Service {
                 Err(fault) => fault,
             };
             match fault.retry {
+                Retry::Again | Retry::Making if patience == Patience::Reading => {
+                    return Err(fault.at(&session.peer()));
+                }
                 Retry::Again => self.pause(STEP_BACK).await,
                 Retry::Making if !made => {
                     made = true;
@@ -206,7 +222,7 @@ impl Service {
                     self.give_up(&session);
                     self.server.fetch_add(1, Ordering::Relaxed);
                     broken += 1;
-                    if !fault.kind.is_transient() || (patience == Patience::Once && broken > 1) {
+                    if !fault.kind.is_transient() || (patience != Patience::Deadline && broken > 1) {
                         return Err(fault.at(&session.peer()));
                     }
                     if broken > 1 {
@@ -238,30 +254,9 @@ impl Service {
 
     /// Reads by `deadline`; `None` if there are no tables yet. Changes nothing.
     pub(super) async fn read(&self, deadline: Moment, batch: &str) -> FaultResult<Option<Answer>> {
-        let look = async {
-            let mut broken = false;
-            loop {
-                let session = self.session().await?;
-                let (notified, sent) = (session.notified_count(), self.clock.now());
-                match session.run(batch).await {
-                    Ok(sets) => return Ok(Some(Answer { sets, session, notified, sent })),
-                    Err(fault) if fault.retry == Retry::Making => return Ok(None),
-                    Err(fault) if fault.is_spent() && !broken => {
-                        broken = true;
-                        self.give_up(&session);
-                    }
-                    Err(fault) => return Err(fault.at(&session.peer())),
-                }
-            }
-        };
-        let found = match cause::by(self.clock, deadline, true, look, || self.why_silent()).await {
-            Ok(Err(fault)) if fault.is_spent() => {
-                return Err(cause::behind(fault, self.clock, deadline, self.why_silent()).await);
-            }
-            Ok(answer) => return answer,
-            Err(found) => found,
-        };
-        *self.open() = None;
-        Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&self.dialect.identity()))))
+        match self.call(deadline, Patience::Reading, |_| batch.to_owned()).await {
+            Err(fault) if fault.retry == Retry::Making => Ok(None),
+            answer => answer.map(Some),
+        }
     }
 }

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::dialect::{Dialect, LEFT, NOTE, Sets, ascii, micros, stored};
+use super::dialect::{Dialect, NOTE, ascii, micros, stored};
 use crate::backend::Evict;
 use crate::backend::record::Record;
 use crate::backend::tcp;
@@ -75,12 +75,11 @@ impl<'a> Steps<'a> {
     /// Joins the queues at the end; holds at once if nobody else is in any of them. If it stands there already, since an
     /// answer was lost, it gets another ttl. Ends with a row for each lock whose queue it is in, which
     /// [`super::position::Position::own`] reads: how those ahead stand is asked by whoever has to wait.
-    /// `repeated` says that one sent before may have been done without an answer: whom that took out may not have been woken.
-    pub(super) fn enter(&self, request: &Request, repeated: bool) -> String {
+    pub(super) fn enter(&self, request: &Request) -> String {
         let mut sql = self.begin_with(|lock| self.dialect.make(lock));
         sql.push_str(&self.dialect.arrive(self.id));
         if request.supersede {
-            self.supersede(&mut sql, request, repeated);
+            self.supersede(&mut sql, request);
         }
         self.insert(&mut sql, request);
         self.wake_watchers(&mut sql);
@@ -132,7 +131,7 @@ impl<'a> Steps<'a> {
 
     /// Takes older waiters that say so too out of the queues. Who was given no fence has not started a command, also if
     /// the queue would let it hold by now.
-    fn supersede(&self, sql: &mut String, request: &Request, repeated: bool) {
+    fn supersede(&self, sql: &mut String, request: &Request) {
         let claims = &self.dialect.tables().claim;
         let by = self.dialect.text(&ascii(&serde_json::to_string(&request.holder).unwrap_or_default()));
         let (claim, all) = (&self.claim, self.locks.join(", "));
@@ -140,11 +139,7 @@ impl<'a> Steps<'a> {
         let older = format!(
             "c.name IN ({all}) AND c.newest = 1 AND c.fence IS NULL AND c.claim <> {claim} AND c.kind = {kind}"
         );
-        let mut woken = older.clone();
-        if repeated {
-            let _ = write!(woken, " OR c.name > '{NOTE}' AND c.mode = 'superseded' AND c.about = {by}");
-        }
-        sql.push_str(&self.dialect.wake(&woken));
+        sql.push_str(&self.dialect.wake(&older));
         let unnoted = self.unnoted("c.claim");
         let whose =
             format!("CROSS JOIN (SELECT DISTINCT c.claim FROM {claims} c WHERE {older} AND {unnoted}) o");
@@ -171,11 +166,9 @@ impl<'a> Steps<'a> {
         );
     }
 
-    /// Reads how the claim stands, and gives it what is its own if it is the first in all queues; `listen` has the server
-    /// tell from now on.
+    /// Removes what has expired, and reads how the claim stands; `listen` has the server tell from now on.
     pub(super) fn look(&self, mode: Mode, listen: bool) -> String {
         let mut sql = self.begin();
-        sql.push_str(&self.dialect.grant_first(&self.claim, &self.locks));
         self.wake_watchers(&mut sql);
         self.position(&mut sql, mode);
         self.end_of_look(sql, listen)
@@ -191,8 +184,12 @@ impl<'a> Steps<'a> {
     /// Gives the claim another `ttl`, unless it has expired, and reads how it stands. This decides about nobody else, so
     /// it locks its own entries alone: renewals of a long queue commit side by side, and none waits for whoever has the
     /// row of the lock. Who judges an entry expired deletes it, and so has its lock.
-    pub(super) fn renew(&self, mode: Mode, ttl: Duration, listen: bool) -> String {
+    /// `holds` says that it was given its tokens.
+    pub(super) fn renew(&self, mode: Mode, ttl: Duration, holds: bool, listen: bool) -> String {
         let mut sql = self.dialect.begin(true).to_owned();
+        if !holds || slots(mode) == 0 {
+            sql.push_str(&self.dialect.arrive(self.id));
+        }
         let (claims, now, claim) = (&self.dialect.tables().claim, self.dialect.now(), &self.claim);
         for lock in &self.locks {
             let own = format!("name = {lock} AND claim = {claim}");
@@ -223,18 +220,22 @@ impl<'a> Steps<'a> {
         self.wake_watchers(&mut sql);
         self.position(&mut sql, mode);
         self.commit(&mut sql);
+        // Who was behind it while it waited is the next one now.
+        if slots(mode) > 0 {
+            sql.push_str(&self.dialect.depart(self.id));
+        }
         sql
     }
 
     /// One row for each lock; [`super::position::Position`] reads them.
     fn position(&self, sql: &mut String, mode: Mode) {
         let (claims, now, claim) = (&self.dialect.tables().claim, self.dialect.now(), &self.claim);
-        // Of those ahead, whose end may let this one hold: the last that must end, or with slots whoever ends first.
+        // Of those ahead, the last one that must end; with slots the last one, and when the first lease ends.
         let last = match mode {
-            Mode::Exclusive => "ORDER BY p.seq DESC LIMIT 1",
+            Mode::Exclusive | Mode::Slots(_) => "ORDER BY p.seq DESC LIMIT 1",
             Mode::Shared => "AND p.mode <> 'shared' ORDER BY p.seq DESC LIMIT 1",
-            Mode::Slots(_) => "ORDER BY p.lease_until LIMIT 1",
         };
+        let first_end = if slots(mode) > 0 { "ORDER BY p.lease_until LIMIT 1" } else { last };
         for lock in &self.locks {
             let ahead = |what: &str, rest: &str| {
                 format!("(SELECT {what} FROM {claims} p WHERE p.name = {lock} AND p.seq < m.seq {rest})")
@@ -249,23 +250,9 @@ impl<'a> Steps<'a> {
                  LEFT JOIN (SELECT * FROM {claims} WHERE name = {lock} ORDER BY seq LIMIT 1) h ON h.claim <> one.claim;",
                 count = ahead("count(*)", ""),
                 who = ahead("p.claim", last),
-                left = ahead("p.lease_until", last),
+                left = ahead("p.lease_until", first_end),
             );
         }
-    }
-
-    /// Leaves the queues, if nobody else is in any of them: then there is nobody to hand over to, and what that would be
-    /// is not planned. [`has_left`] says whether it did; if not, nothing has changed.
-    pub(super) fn leave_if_alone(&self, succeeded: bool) -> String {
-        let mut sql = self.dialect.begin(false).to_owned();
-        for lock in &self.locks {
-            sql.push_str(&self.dialect.bump(lock, succeeded.then_some(&self.claim)));
-        }
-        sql.push_str(&self.dialect.remove_if_alone(&self.claim, &self.locks));
-        self.wake_watchers(&mut sql);
-        sql.push_str("COMMIT;");
-        sql.push_str(&self.dialect.depart_if_alone(self.id));
-        sql
     }
 
     /// Leaves the queues, and hands over. The release itself need not survive a crash of the database, which would only
@@ -284,13 +271,13 @@ impl<'a> Steps<'a> {
             self.note(&mut sql, "left", "''", claim, &unless);
         }
         for lock in &self.locks {
-            sql.push_str(&self.dialect.hand_over(lock, claim));
+            sql.push_str(&self.dialect.hand_over(lock, self.id));
         }
         sql.push_str("COMMIT;");
         sql.push_str(&self.dialect.depart(self.id));
         // Whoever was given the lock does not wait for this: others who can hold with it, or have to look.
         for lock in &self.locks {
-            sql.push_str(&self.dialect.wake_next(lock, claim, slots(mode)));
+            sql.push_str(&self.dialect.wake_next(lock, slots(mode)));
         }
         sql
     }
@@ -318,7 +305,7 @@ impl<'a> Steps<'a> {
             let unless = format!("WHERE NOT EXISTS (SELECT 1 FROM {claims} g WHERE g.claim = {claim})");
             self.note(&mut sql, "evicted", &self.dialect.text(&by), claim, &unless);
             for lock in &self.locks {
-                sql.push_str(&self.dialect.wake_next(lock, claim, slots(mode)));
+                sql.push_str(&self.dialect.wake_next(lock, slots(mode)));
             }
         }
         sql.push_str("COMMIT;");
@@ -348,11 +335,6 @@ impl<'a> Steps<'a> {
             sql.push_str(&self.dialect.wake_watchers(lock));
         }
     }
-}
-
-/// Whether [`Steps::leave_if_alone`] has removed the claim.
-pub(super) fn has_left(sets: &Sets) -> bool {
-    sets.iter().flatten().any(|row| row.first().is_some_and(|text| text.as_deref() == Some(LEFT)))
 }
 
 /// The time now, and when the last successful run acquired.

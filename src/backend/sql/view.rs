@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::dialect::{Session, Wait};
+use super::dialect::Session;
 use super::position::Position;
 use crate::backend::claim_state::{Publisher, due};
 use crate::lock::{ClaimId, ClaimState, Granted, Mode, Moment};
@@ -23,12 +23,24 @@ pub(super) struct View {
     pub(super) positions: Vec<Position>,
     /// When time alone may have changed something.
     pub(super) look_at: Moment,
+    /// When to look because nothing tells.
+    pub(super) poll_at: Moment,
+    /// Whether it is to sleep until the claim ahead has gone.
+    pub(super) sleeps: bool,
     pub(super) armed: Option<Armed>,
 }
 
 impl View {
     pub(super) fn new(mode: Mode, ttl: Duration) -> Self {
-        Self { mode, ttl, positions: Vec::new(), look_at: Moment::NEVER, armed: None }
+        Self {
+            mode,
+            ttl,
+            positions: Vec::new(),
+            look_at: Moment::NEVER,
+            poll_at: Moment::NEVER,
+            sleeps: false,
+            armed: None,
+        }
     }
 
     /// Takes over what the database had said by `now`, and publishes how the claim stands. `order` is where the names of
@@ -52,8 +64,9 @@ impl View {
         let (Some(armed), [position]) = (&mut self.armed, &mut self.positions[..]) else { return false };
         let given = armed.session.given(own, armed.notified).filter(|_| position.present);
         let Some(granted) = given else { return false };
-        armed.notified += 1;
         position.give(granted);
+        // Whoever holds sleeps no more.
+        self.armed = None;
         publisher.publish(self.state(order, publisher));
         true
     }
@@ -81,25 +94,22 @@ impl View {
             && self.positions.iter().any(|position| position.granted.is_none())
     }
 
-    /// What the claim waits for: the end of one ahead, in the first queue where it must wait.
-    pub(super) fn wait(&self, own: ClaimId) -> Wait {
-        let waits = self.positions.iter().find(|position| !position.holds(self.mode));
-        let anybody = matches!(self.mode, Mode::Slots(_));
-        Wait {
-            own,
-            ahead: waits.filter(|_| !anybody).and_then(|position| position.behind),
-            entries: self.positions.len(),
-            crowd: self.positions.iter().map(|position| position.ahead).sum(),
-            asked: self.positions.iter().any(|position| position.asked.is_some()),
+    /// The claim ahead that it waits for, and how many are ahead, in the first queue where it must wait; none if that may be the end of any of several.
+    pub(super) fn ahead(&self) -> Option<(ClaimId, u32)> {
+        let waits = self.positions.iter().find(|position| !position.holds(self.mode))?;
+        match self.mode {
+            // The first one of those who wait.
+            Mode::Slots(slots) if waits.ahead() <= slots.get() => None,
+            _ => waits.behind.map(|behind| (behind, waits.ahead())),
         }
     }
 
     /// Whether nothing can have changed since the database last answered.
-    pub(super) fn is_fresh(&self, id: ClaimId, now: Moment) -> bool {
+    pub(super) fn is_fresh(&self, now: Moment) -> bool {
         self.armed.as_ref().is_some_and(|armed| {
             let session = &armed.session;
             session.is_open()
-                && session.will_notify(id)
+                && session.can_notify()
                 && session.notified_count() == armed.notified
                 && now < self.look_at
         })

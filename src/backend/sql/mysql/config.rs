@@ -10,6 +10,7 @@ use super::option_file::Said;
 use crate::backend::Options;
 use crate::backend::address::{after, decoded, hosts_and_ports, in_any_order, login};
 use crate::backend::options::{Identity, Pem, Secret, Tls};
+use crate::backend::sql::login::login_name;
 use crate::backend::sql::tables::Tables;
 use crate::backend::tls::stays_here;
 
@@ -112,7 +113,8 @@ impl MysqlConfig {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let said = Said::of_user(home.as_deref())?;
-        Self::gather(options, &Around { said: &said, variable: &variable, user: own_user() })
+        let user = login_name().or_else(|| ["USER", "LOGNAME", "LOGIN"].into_iter().find_map(variable));
+        Self::gather(options, &Around { said: &said, variable: &variable, user })
     }
 
     fn gather(options: &Options, around: &Around) -> Result<Self, String> {
@@ -293,19 +295,6 @@ fn pem(path: &Path) -> Result<Pem, String> {
         format!("{}, which an option file names, cannot be read: {error}", path.display())
     })?;
     Ok(Pem::new(text))
-}
-
-/// Who runs this, as the clients find it out.
-fn own_user() -> Option<String> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?;
-    if uid == "0" {
-        return Some("root".to_owned());
-    }
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let found = users.lines().find(|line| line.split(':').nth(2) == Some(uid));
-    let named = found.and_then(|line| line.split(':').next()).map(str::to_owned);
-    named.or_else(|| ["USER", "LOGNAME", "LOGIN"].into_iter().find_map(|name| std::env::var(name).ok()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::net::IpAddr;
 
+use sha2::{Digest as _, Sha256};
 use sqlx::ConnectOptions as _;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use tokio::net::lookup_host;
@@ -11,13 +12,13 @@ use tokio::time::sleep;
 use super::batch::ask;
 use super::config::{MysqlConfig, MysqlPlace, MysqlTls};
 use super::fault;
-use super::language::SessionLocks;
+use super::language::digits;
 use crate::backend::cause;
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::options::Secret;
 use crate::backend::sql::tables::Tables;
 use crate::backend::tcp::{STAGGER, first_of};
-use crate::lock::ErrorKind;
+use crate::lock::{ClaimId, ErrorKind};
 
 /// What is wrong with a server of several, which must take writes and be the only one that does.
 const FACTS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
@@ -27,14 +28,18 @@ const FACTS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
 #[derive(Debug)]
 pub(super) struct Dialer {
     config: MysqlConfig,
-    session_locks: SessionLocks,
+    /// What the names of its user-level locks begin with. They are the whole server's, so a part is these tables' own.
+    locks: String,
 }
 
 impl Dialer {
     pub(super) fn new(config: MysqlConfig) -> Self {
         let database = config.database.as_deref().unwrap_or_default();
-        let session_locks = SessionLocks::of(database, &config.tables.prefix);
-        Self { config, session_locks }
+        let (database, prefix) =
+            config.tables.prefix.split_once('.').unwrap_or((database, &config.tables.prefix));
+        let digest = Sha256::digest([database.as_bytes(), &[0], prefix.as_bytes()].concat());
+        let locks = ["dlock.", &digits(&digest[..6]).collect::<String>(), ".l."].concat();
+        Self { config, locks }
     }
 
     pub(super) fn config(&self) -> &MysqlConfig {
@@ -45,8 +50,15 @@ impl Dialer {
         &self.config.tables
     }
 
-    pub(super) fn session_locks(&self) -> &SessionLocks {
-        &self.session_locks
+    /// The name of the user-level lock that a claim's session has as long as the claim is in the queue, or with slots as long as it waits
+    /// there. Its end wakes who waits for that claim, also if it is the end of a process.
+    pub(super) fn presence(&self, claim: ClaimId) -> String {
+        format!("{}{claim}", self.locks)
+    }
+
+    /// What comes before the claim in [`Dialer::presence`].
+    pub(super) fn presence_start(&self) -> &str {
+        &self.locks
     }
 
     pub(super) fn peer(&self, server: usize) -> String {
@@ -100,7 +112,7 @@ impl Dialer {
         let mut connection = self.connect(server).await?;
         if self.config.places.len() > 1 {
             let facts = ask(&mut connection, FACTS).await;
-            let (facts, _) = facts.map_err(|error| fault::of(&error).at(&self.peer(server)))?;
+            let facts = facts.map_err(|error| fault::of(&error).at(&self.peer(server)))?;
             let is = |name: &str, value: &str| {
                 let mut rows = facts.iter().flatten();
                 rows.any(|row| row[0].as_deref() == Some(name) && row[1].as_deref() == Some(value))
@@ -163,5 +175,26 @@ impl Dialer {
                 .ssl_client_key_from_pem(identity.key.as_bytes());
         }
         options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Options;
+
+    #[test]
+    fn names_of_locks_are_short_enough_and_these_tables_own() {
+        let id = ClaimId::from_bytes([0xab; 16]);
+        let presence = |database: &str, prefix: &str| {
+            let at = format!("mysql://u@127.0.0.1:1/{database}");
+            let options = Options { prefix: Some(prefix.to_owned()), ..Options::at(&[&at]) };
+            Dialer::new(MysqlConfig::parse(&options).expect("valid")).presence(id)
+        };
+        let here = presence("ops", "dlock_");
+        assert!(here.len() <= 64, "{here}");
+        assert_eq!(here, presence("other", "ops.dlock_"));
+        assert_ne!(here, presence("other", "dlock_"));
+        assert_ne!(here, presence("ops", "x_"));
     }
 }

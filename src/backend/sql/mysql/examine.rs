@@ -15,7 +15,7 @@ use crate::backend::{Examination, Risk};
 /// So few connections are left that a queue of waiters may use them up.
 const FEW: u64 = 20;
 
-const QUESTION: &str = "SELECT @@version;\
+const QUESTION: &str = "SELECT @@version, @dlock_session <=> CONNECTION_ID();\
      SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'wsrep_on', 'innodb_flush_log_at_trx_commit', \
      'innodb_doublewrite', 'max_connections', 'group_replication_single_primary_mode', 'log_bin');\
      SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_cluster_size', 'Threads_connected', 'Slaves_connected', \
@@ -56,8 +56,8 @@ pub(super) async fn examine(
 ) -> FaultResult<Examination> {
     let sets = session.run(&[QUESTION, &engines(&config.tables)].concat()).await?;
     let mut rows = sets.into_iter().flatten();
-    let version =
-        rows.next().and_then(|row| row.into_iter().next()?).ok_or_else(|| Fault::nonsense("no version"))?;
+    let row = rows.next().unwrap_or_default();
+    let [Some(version), direct] = &row[..] else { return Err(Fault::nonsense("no version")) };
     let pair = |row: Vec<Option<String>>| {
         let mut row = row.into_iter();
         Some((row.next()??, row.next()??))
@@ -65,7 +65,7 @@ pub(super) async fn examine(
     let facts = Facts(rows.filter_map(pair).collect());
     let maria = version.contains("MariaDB");
     let kind = if maria { "MariaDB" } else { "MySQL" };
-    let plain = version.split('-').find(|part| part.contains('.') && *part != "5.5.5").unwrap_or(&version);
+    let plain = version.split('-').find(|part| part.contains('.') && *part != "5.5.5").unwrap_or(version);
     let mut risks = risks(&facts);
     risks.push(of_backup(&config.tables));
     if let Some(open) = config.open_password() {
@@ -76,7 +76,7 @@ pub(super) async fn examine(
     if of_version(plain) < least {
         risks.push(Risk::warning(format!("it is older than {text}"), format!("use {text} or newer")));
     }
-    if !session.can_notify() {
+    if direct.as_deref() != Some("1") {
         risks.push(Risk::warning(
             "a proxy in between gives each statement another connection, so waiters look every 500 ms",
             "connect to the server itself",
@@ -148,9 +148,7 @@ fn risks(facts: &Facts) -> Vec<Risk> {
     if free < FEW {
         let all = facts.number("max_connections");
         risks.push(Risk::warning(
-            format!(
-                "only {free} of its {all} connections are free, and each dlock that waits or holds takes two"
-            ),
+            format!("only {free} of its {all} connections are free, and each dlock needs one"),
             "raise max_connections",
         ));
     }

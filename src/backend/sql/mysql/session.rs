@@ -1,41 +1,78 @@
-//! One session: a connection for what is asked, and one for each claim that listens.
+//! One session: a connection for what is asked, over which a claim that waits sleeps in between.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::TryStreamExt as _;
 use sqlx::Executor as _;
 use sqlx::mysql::MySqlConnection;
-use tokio::sync::{Mutex as Gate, watch};
+use tokio::sync::{Mutex as Gate, OwnedMutexGuard, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 
-use super::batch::{HABITS, ask, say_goodbye};
+use super::batch::{ask, say_goodbye};
 use super::dial::Dialer;
-use super::listener::{Listener, ListenerState};
+use super::sleep::{End, end_of, sleep};
 use super::{fault, language};
 use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::{Notified, Session, Sets, Wait};
 use crate::lock::{ClaimId, Granted};
 
-/// What the first batch of a session begins with, after its habits. A lock that is waited for has to come while the client still may
-/// be there, and a holder is silent for a third of its ttl.
-const PRELUDE: &str = "SET SESSION wait_timeout = 2000000, SESSION innodb_lock_wait_timeout = 5;";
+/// What the first batch of a session begins with. Servers may have set these otherwise for every session: without its own commits a
+/// statement outside of a step begins a transaction, in which no step can begin; a chained one begins another behind each step. A row
+/// lock that is waited for has to come while the client still may be there, and a holder is silent for a third of its ttl.
+const PRELUDE: &str = "SET SESSION autocommit = 1, SESSION completion_type = 0, SESSION sql_safe_updates = 0, \
+     SESSION wait_timeout = 2000000, SESSION innodb_lock_wait_timeout = 5, @dlock_session = CONNECTION_ID();";
 
-/// A session. Its connections close when it is dropped; what is on its way then may still be done.
+/// A sleep that ends so soon is waited for; any other is broken off with its connection.
+const SOON: Duration = Duration::from_millis(250);
+/// How much later than it was to a sleep may end: MySQL rounds its length to seconds.
+const LATE: Duration = Duration::from_secs(1);
+
+/// A session. Its connection closes when it is dropped; what is on its way then may still be done.
 pub(super) struct MysqlSession {
     dialer: Arc<Dialer>,
-    server: usize,
     peer: String,
-    /// There until the session is dropped.
-    connection: Gate<Option<MySqlConnection>>,
     /// Whether nothing was answered yet.
     fresh: AtomicBool,
+    line: Arc<Line>,
+    asleep: Mutex<Option<Sleep>>,
+}
+
+/// What a session and its sleep share.
+struct Line {
+    /// There while nothing is under way.
+    connection: Arc<Gate<Option<MySqlConnection>>>,
     open: AtomicBool,
-    news: Arc<ListenerState>,
-    listeners: Mutex<HashMap<ClaimId, Listener>>,
+    /// Whether somebody stands between who gives each statement to another connection.
+    pooled: AtomicBool,
+    /// Whose presence lock was found free. If that claim is still ahead, its client has lost its connection.
+    free: Mutex<Option<ClaimId>>,
+    notified: watch::Sender<Notified>,
+}
+
+impl Line {
+    fn tell(&self, given: Option<(ClaimId, Granted)>) {
+        self.notified.send_modify(|notified| notified.add(given));
+    }
+
+    fn close(&self) {
+        self.open.store(false, Ordering::Relaxed);
+        self.tell(None);
+    }
+
+    fn free(&self) -> MutexGuard<'_, Option<ClaimId>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A sleep that is under way, or was.
+struct Sleep {
+    until: Instant,
+    task: JoinHandle<()>,
 }
 
 impl fmt::Debug for MysqlSession {
@@ -46,101 +83,127 @@ impl fmt::Debug for MysqlSession {
 
 impl Drop for MysqlSession {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.get_mut().take().filter(|_| self.is_open()) {
+        // The connection of a sleep closes with it: a farewell that is not read keeps the server from noticing that nobody is there.
+        if let Some(sleep) = self.asleep().take() {
+            sleep.task.abort();
+        }
+        let connection = self.line.connection.try_lock().ok().and_then(|mut connection| connection.take());
+        if let Some(connection) = connection.filter(|_| self.is_open()) {
             say_goodbye(connection);
         }
     }
 }
 
 /// Closes the session if the work it stands for is not finished.
-struct Unfinished<'a>(Option<&'a MysqlSession>);
+struct Unfinished<'a>(Option<&'a Line>);
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        if let Some(session) = self.0 {
-            session.close();
+        if let Some(line) = self.0 {
+            line.close();
         }
     }
 }
 
 impl MysqlSession {
-    /// Takes over an open connection to the server of that number.
-    pub(super) fn over(connection: MySqlConnection, dialer: &Arc<Dialer>, server: usize) -> Self {
-        let news = ListenerState {
-            notified: watch::Sender::new(Notified::default()),
+    /// Takes over an open connection to `peer`.
+    pub(super) fn over(connection: MySqlConnection, dialer: &Arc<Dialer>, peer: String) -> Self {
+        let line = Line {
+            connection: Arc::new(Gate::new(Some(connection))),
+            open: AtomicBool::new(true),
             pooled: AtomicBool::new(false),
+            free: Mutex::default(),
+            notified: watch::Sender::new(Notified::default()),
         };
         Self {
             dialer: Arc::clone(dialer),
-            server,
-            peer: dialer.peer(server),
-            connection: Gate::new(Some(connection)),
+            peer,
             fresh: AtomicBool::new(true),
-            open: AtomicBool::new(true),
-            news: Arc::new(news),
-            listeners: Mutex::default(),
+            line: Arc::new(line),
+            asleep: Mutex::default(),
         }
     }
 
-    fn close(&self) {
-        self.open.store(false, Ordering::Relaxed);
-        self.news.tell(None);
+    fn asleep(&self) -> MutexGuard<'_, Option<Sleep>> {
+        self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the connections that have these user-level locks. Somebody else may have done so, and they may have gone.
-    async fn wake(&self, connection: &mut MySqlConnection, locks: &[String]) -> FaultResult<()> {
-        let mut left = locks;
-        while !left.is_empty() {
-            let words: String = left.iter().map(|lock| language::end_query(lock)).collect();
-            // As many were done as said so; the next one failed.
-            let mut ended = 0;
-            let mut replies = connection.fetch_many(sqlx::raw_sql(&words));
-            let failed = loop {
-                match replies.try_next().await {
-                    Ok(Some(_)) => ended += 1,
-                    Ok(None) => break Ok(0),
-                    Err(error) if fault::number(&error).is_some() => break Ok(1),
-                    Err(error) => break Err(error),
-                }
-            };
-            let failed = failed.map_err(|error| fault::of(&error))?;
-            let done = ended / language::END_QUERY_STATEMENTS + failed;
-            left = &left[done.min(left.len())..];
+    /// Begins to sleep, unless it sleeps already.
+    fn fall_asleep(&self, wait: &Wait) {
+        let mut asleep = self.asleep();
+        let is_asleep = asleep.as_ref().is_some_and(|sleep| !sleep.task.is_finished());
+        if is_asleep || wait.length.is_zero() || !self.is_open() {
+            return;
         }
-        Ok(())
+        let batch = sleep(&self.dialer, wait);
+        let (line, wait) = (Arc::clone(&self.line), *wait);
+        let until = Instant::now() + wait.length;
+        let task = tokio::spawn(async move {
+            let connection = Arc::clone(&line.connection).lock_owned().await;
+            sleep_over(&line, connection, &batch, &wait).await;
+        });
+        *asleep = Some(Sleep { until, task });
     }
 
     async fn exchange(&self, batch: &str) -> FaultResult<Sets> {
-        let mut connection = self.connection.lock().await;
-        let Some(connection) = connection.as_mut().filter(|_| self.is_open()) else {
+        let mut place = self.line.connection.lock().await;
+        let Some(mut connection) = place.take().filter(|_| self.is_open()) else {
             return Err(Fault::spent("the connection was closed"));
         };
-        let mut unfinished = Unfinished(Some(self));
-        let (sets, wake) = match ask(connection, batch).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                let fault = fault::of(&error);
-                // The batch began a transaction, and that stays until somebody ends it.
-                if fault::number(&error).is_some()
-                    && connection.execute(sqlx::raw_sql("ROLLBACK")).await.is_ok()
-                {
-                    unfinished.0 = None;
-                }
-                return Err(fault);
+        let mut unfinished = Unfinished(Some(&self.line));
+        let answer = ask(&mut connection, batch).await;
+        if let Err(error) = &answer {
+            // The batch began a transaction, and that stays until somebody ends it.
+            let is_said = fault::number(error).is_some();
+            if !is_said || connection.execute(sqlx::raw_sql("ROLLBACK")).await.is_err() {
+                return Err(fault::of(error));
             }
-        };
-        self.wake(connection, &wake).await?;
+        }
         unfinished.0 = None;
-        Ok(sets)
+        *place = Some(connection);
+        answer.map_err(|error| fault::of(&error))
+    }
+}
+
+/// Sleeps, and tells what came of it, but for the end of its time: then a renewal is due.
+async fn sleep_over(
+    line: &Line,
+    mut place: OwnedMutexGuard<Option<MySqlConnection>>,
+    batch: &str,
+    wait: &Wait,
+) {
+    let Some(mut connection) = place.take() else { return };
+    let until = Instant::now() + wait.length;
+    let end = match ask(&mut connection, batch).await {
+        Ok(sets) => end_of(&sets),
+        // It was taken for a deadlock.
+        Err(error) if matches!(fault::number(&error), Some(1213 | 3058)) => End::Free,
+        Err(_) => return line.close(),
+    };
+    *place = Some(connection);
+    drop(place);
+    match end {
+        End::Given(granted) => line.tell(Some((wait.own, granted))),
+        End::Free => {
+            *line.free() = Some(wait.ahead);
+            line.tell(None);
+        }
+        End::Pooled => {
+            line.pooled.store(true, Ordering::Relaxed);
+            line.tell(None);
+        }
+        // Somebody has ended it.
+        End::Slept if Instant::now() + LATE < until => line.tell(None),
+        End::Slept => {}
     }
 }
 
 #[async_trait]
 impl Session for MysqlSession {
     async fn run(&self, batch: &str) -> FaultResult<Sets> {
-        let (habits, prelude) = if self.fresh.load(Ordering::Relaxed) { (HABITS, PRELUDE) } else { ("", "") };
+        let prelude = if self.fresh.load(Ordering::Relaxed) { PRELUDE } else { "" };
         // Another server may have taken over since the last batch.
-        let sets = self.exchange(&[habits, prelude, language::TAKES_WRITES, batch].concat()).await?;
+        let sets = self.exchange(&[prelude, language::TAKES_WRITES, batch].concat()).await?;
         // Of a batch that failed whatever stands between may have passed on nothing.
         self.fresh.store(false, Ordering::Relaxed);
         Ok(sets)
@@ -151,39 +214,45 @@ impl Session for MysqlSession {
     }
 
     fn is_open(&self) -> bool {
-        self.open.load(Ordering::Relaxed)
+        self.line.open.load(Ordering::Relaxed)
+    }
+
+    async fn awake(&self) -> bool {
+        let left = match &*self.asleep() {
+            Some(sleep) if !sleep.task.is_finished() => sleep.until.saturating_duration_since(Instant::now()),
+            _ => return true,
+        };
+        if left <= SOON && timeout(left + LATE, self.line.connection.lock()).await.is_ok() {
+            return self.is_open();
+        }
+        if let Some(sleep) = self.asleep().take() {
+            sleep.task.abort();
+        }
+        self.line.close();
+        false
     }
 
     fn can_notify(&self) -> bool {
-        !self.news.pooled.load(Ordering::Relaxed)
+        false
     }
 
-    fn will_notify(&self, own: ClaimId) -> bool {
-        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.get(&own).is_some_and(Listener::is_waiting)
-    }
-
-    fn needs_relisten(&self, own: ClaimId) -> bool {
-        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.get(&own).is_some_and(Listener::needs_relisten)
+    fn can_sleep(&self, ahead: ClaimId) -> bool {
+        // Who finds the lock free once more looks later.
+        !self.line.pooled.load(Ordering::Relaxed) && self.line.free().take() != Some(ahead)
     }
 
     fn notified_count(&self) -> u64 {
-        self.news.notified.borrow().count
+        self.line.notified.borrow().count
     }
 
     fn given(&self, own: ClaimId, notified: u64) -> Option<Granted> {
-        self.news.notified.borrow().given(own, notified)
+        self.line.notified.borrow().given(own, notified)
     }
 
     async fn notified_after(&self, notified: u64, wait: Option<&Wait>) {
-        let mut news = self.news.notified.subscribe();
+        let mut news = self.line.notified.subscribe();
         if let (Some(wait), true) = (wait, news.borrow().count == notified) {
-            let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-            let listener = listeners
-                .entry(wait.own)
-                .or_insert_with(|| Listener::new(&self.dialer, self.server, &self.news));
-            listener.wait_for(wait);
+            self.fall_asleep(wait);
         }
         if news.wait_for(|now| now.count != notified).await.is_err() {
             pending::<()>().await;

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::backend::options::{Pem, Secret};
+use crate::backend::sql::login::login_name;
 
 /// Where such things are looked up.
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ impl Environment {
         Self {
             variable: |name| std::env::var(name).ok().filter(|value| !value.is_empty()),
             home,
-            user: login(),
+            user: login_name(),
         }
     }
 
@@ -118,14 +119,6 @@ impl Line {
             && fits(&self.user, user);
         all.then(|| self.password.clone())
     }
-}
-
-/// The login name of the effective user, whose own this process is.
-fn login() -> Option<String> {
-    let uid = fs::metadata("/proc/self").ok()?.uid().to_string();
-    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let line = passwd.lines().find(|line| line.split(':').nth(2) == Some(uid.as_str()))?;
-    line.split(':').next().filter(|name| !name.is_empty() && !name.starts_with(['+', '-'])).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -1,0 +1,191 @@
+//! MySQL and MariaDB, and how one says it there.
+//!
+//! Everything is plain SQL of MySQL 8.0 and MariaDB 10.5, without routines or events, which take rights of their own.
+//! An UPDATE may not read the table that it changes, so what it depends on is first put into a variable.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::config::MysqlPlace;
+use super::language::{TAKES_WRITES, text};
+use super::session::MysqlSession;
+use super::{MANNER, Mysql, NAME, examine};
+use crate::backend::Examination;
+use crate::backend::cause::Manner;
+use crate::backend::fault::FaultResult;
+use crate::backend::sql::dialect::{Dialect, NOTE, Session};
+use crate::backend::sql::tables::Tables;
+use crate::lock::ClaimId;
+
+/// Microseconds since 1970.
+const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
+#[async_trait]
+impl Dialect for Mysql {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn identity(&self) -> String {
+        self.dialer.config().identity()
+    }
+
+    fn tables(&self) -> &Tables {
+        self.dialer.tables()
+    }
+
+    fn servers(&self) -> usize {
+        self.dialer.config().places.len()
+    }
+
+    fn address(&self, server: usize) -> Option<String> {
+        match &self.dialer.config().places[server] {
+            place @ MysqlPlace::Tcp { .. } => Some(place.to_string()),
+            MysqlPlace::Socket(_) => None,
+        }
+    }
+
+    fn manner(&self) -> &'static Manner {
+        &MANNER
+    }
+
+    async fn dial(&self, server: usize) -> FaultResult<Arc<dyn Session>> {
+        let connection = self.dialer.connect_to_writer(server).await?;
+        Ok(Arc::new(MysqlSession::over(connection, &self.dialer, self.dialer.peer(server))))
+    }
+
+    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> FaultResult<Examination> {
+        examine::examine(self.dialer.config(), session, round_trip).await
+    }
+
+    /// Texts are bytes: no collation makes two names equal, and no character set is in the way.
+    fn schema(&self) -> Vec<String> {
+        let Tables { lock, claim, .. } = self.tables();
+        let (name, id) = ("varbinary(700) NOT NULL", "varbinary(40) NOT NULL");
+        vec![
+            format!(
+                "CREATE TABLE IF NOT EXISTS {lock} (name {name} PRIMARY KEY, fence bigint NOT NULL, success bigint) \
+                 ENGINE=InnoDB;"
+            ),
+            format!(
+                "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {id}, mode {id}, kind {id}, \
+                 since bigint NOT NULL, lease_until bigint NOT NULL, about mediumblob NOT NULL, label mediumblob, \
+                 newest int NOT NULL, nested int NOT NULL, fence bigint, held bigint, slot bigint, asked mediumblob, \
+                 given_by varbinary(40), \
+                 PRIMARY KEY (name, seq), UNIQUE KEY claim_name (claim, name)) ENGINE=InnoDB;"
+            ),
+        ]
+    }
+
+    fn rights(&self) -> String {
+        let grant = |table| format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO 'SOMEBODY'@'%';");
+        let Tables { lock, claim, .. } = self.tables();
+        format!("-- Who uses locks needs:\n{}\n{}", grant(lock), grant(claim))
+    }
+
+    fn text(&self, value: &str) -> String {
+        text(value)
+    }
+
+    /// `UTC_TIMESTAMP` is taken when its statement begins, which in a batch is after the statement before it has got its row lock;
+    /// unlike `SYSDATE` no option of the server redefines it.
+    fn now(&self) -> &'static str {
+        NOW
+    }
+
+    fn reads_are_durable(&self) -> bool {
+        false
+    }
+
+    /// How durable a commit is, is the server's setting alone.
+    fn begin(&self, _durable: bool) -> &'static str {
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION;"
+    }
+
+    fn still_takes_writes(&self) -> &'static str {
+        TAKES_WRITES
+    }
+
+    fn make(&self, lock: &str) -> String {
+        let locks = &self.tables().lock;
+        format!(
+            "INSERT INTO {locks} (name, fence) VALUES ({lock}, 1) ON DUPLICATE KEY UPDATE fence = fence + 1;"
+        )
+    }
+
+    /// MariaDB could tell in the same statement, MySQL cannot.
+    fn or_renew(&self, locks: &str, claim: &str, columns: &str) -> String {
+        format!(
+            "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until);\
+             SELECT {columns} FROM {claims} WHERE claim = {claim} AND name IN ({locks});",
+            claims = self.tables().claim
+        )
+    }
+
+    fn concat(&self, parts: &[&str]) -> String {
+        format!("CONCAT({})", parts.join(", "))
+    }
+
+    /// In the order of their index, so that nobody waits in a circle.
+    fn forget(&self, most: u32) -> String {
+        let claims = &self.tables().claim;
+        format!(
+            "DELETE FROM {claims} WHERE name > '{NOTE}' AND name < CONCAT('{NOTE}', {NOW}) ORDER BY name LIMIT {most};"
+        )
+    }
+
+    fn remove_superseded(&self, condition: &str) -> String {
+        let claims = &self.tables().claim;
+        format!(
+            "DELETE e FROM {claims} c JOIN {claims} e ON e.claim = c.claim \
+             WHERE e.fence IS NULL AND e.newest = 1 AND {condition};"
+        )
+    }
+
+    fn grant(&self, claim: &str, locks: &[String]) -> String {
+        let Tables { lock: fences, claim: claims, .. } = self.tables();
+        let mut sql = String::new();
+        for lock in locks {
+            let taken = format!("FROM {claims} u WHERE u.name = {lock} AND u.slot IS NOT NULL");
+            let _ = write!(
+                sql,
+                "SET @dlock_slot = (SELECT MIN(free.slot) FROM (SELECT 1 AS slot UNION SELECT u.slot + 1 {taken}) free \
+                 WHERE free.slot NOT IN (SELECT u.slot {taken}));\
+                 UPDATE {claims} c SET c.held = {NOW}, c.slot = IF(c.kind <> '', @dlock_slot, NULL), \
+                 c.fence = (SELECT l.fence FROM {fences} l WHERE l.name = {lock}) \
+                 WHERE c.claim = {claim} AND c.name = {lock} AND c.fence IS NULL;"
+            );
+        }
+        sql
+    }
+
+    /// Notes from whom the fence is: the presence lock of that claim is free when this is on disk, whereas a row that can be read need
+    /// not be; a session that has lost the presence lock proves nothing.
+    fn hand_over(&self, lock: &str, from: ClaimId) -> String {
+        let Tables { lock: fences, claim: claims, .. } = self.tables();
+        let (presence, from) = (self.dialer.presence(from), text(&from.to_string()));
+        format!(
+            "SET @dlock_next = (SELECT IF(f.fence IS NULL AND f.kind = '' AND f.lease_until > {NOW} \
+             AND NOT EXISTS (SELECT 1 FROM {claims} o WHERE o.claim = f.claim AND o.name <> f.name), f.claim, NULL) \
+             FROM {claims} f WHERE f.name = {lock} ORDER BY f.seq LIMIT 1);\
+             UPDATE {claims} c SET c.held = {NOW}, \
+             c.given_by = IF(IS_USED_LOCK('{presence}') <=> CONNECTION_ID(), {from}, NULL), \
+             c.fence = (SELECT l.fence FROM {fences} l WHERE l.name = {lock}) \
+             WHERE c.claim = @dlock_next AND c.name = {lock};"
+        )
+    }
+
+    /// A presence lock that is free means that a connection has ended. It is taken once, since the server counts.
+    fn arrive(&self, claim: ClaimId) -> String {
+        let presence = self.dialer.presence(claim);
+        format!("DO IF(IS_USED_LOCK('{presence}') <=> CONNECTION_ID(), 1, GET_LOCK('{presence}', 0));")
+    }
+
+    /// Whoever waited for it finds on disk what it was given.
+    fn depart(&self, claim: ClaimId) -> String {
+        format!("DO RELEASE_LOCK('{}');", self.dialer.presence(claim))
+    }
+}

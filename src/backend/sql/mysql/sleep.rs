@@ -1,0 +1,68 @@
+//! How a claim sleeps until the one ahead of it has gone.
+//!
+//! MySQL has no messages between clients. What it has is a user-level lock, which ends with its session, and which
+//! one can wait for. A claim's session has one as long as the claim is in the queue: its *presence lock*. Who waits for a
+//! claim waits for that claim's presence lock, over its only connection, until its next renewal is due.
+
+use super::dial::Dialer;
+use super::language;
+use crate::backend::record::granted;
+use crate::backend::sql::dialect::{Row, Sets, Wait};
+use crate::lock::Granted;
+
+/// How a sleep ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// The presence lock that was waited for is free, and its owner has handed over.
+    Given(Granted),
+    /// The presence lock that was waited for is free.
+    Free,
+    /// Its time is over.
+    Slept,
+    /// The statement went to another connection than the session's first.
+    Pooled,
+}
+
+/// How many claims ahead the one is that a claim sleeps on with so many ahead. The server takes a chain of 32 waits for a deadlock:
+/// who is far back sleeps on a claim further ahead, and is near when that has gone. So chains of a thousand have 31 waits.
+fn step(crowd: u32) -> u32 {
+    match crowd {
+        0..=10 => 1,
+        11..=80 => 10,
+        _ => 80,
+    }
+}
+
+/// The batch that sleeps.
+pub(super) fn sleep(dialer: &Dialer, wait: &Wait) -> String {
+    let claims = &dialer.tables().claim;
+    let [own, ahead] = [wait.own, wait.ahead].map(|id| language::text(&id.to_string()));
+    let presence = match step(wait.crowd) {
+        1 => format!("'{}'", dialer.presence(wait.ahead)),
+        step => {
+            let start = dialer.presence_start();
+            format!(
+                "CONCAT('{start}', (SELECT p.claim FROM {claims} m JOIN {claims} p ON p.name = m.name AND p.seq < m.seq \
+                 WHERE m.claim = {own} ORDER BY p.seq DESC LIMIT 1 OFFSET {step}))"
+            )
+        }
+    };
+    format!(
+        "SET @dlock_ahead = COALESCE({presence}, '');\
+         SELECT IF(@dlock_session <=> CONNECTION_ID(), IF(@dlock_ahead = '', 1, IF(GET_LOCK(@dlock_ahead, {length:.3}), RELEASE_LOCK(@dlock_ahead), 0)), 2);\
+         {takes_writes}SELECT (SELECT c.fence FROM {claims} c WHERE c.claim = {own} AND c.given_by = {ahead});",
+        length = wait.length.as_secs_f64(),
+        // What was given on a server that has been replaced is found out from the new one.
+        takes_writes = language::TAKES_WRITES,
+    )
+}
+
+/// What it answered.
+pub(super) fn end_of(sets: &Sets) -> End {
+    let first = |set: &Vec<Row>| set.first()?.first()?.clone();
+    match sets.first().and_then(first).as_deref() {
+        Some("1") => granted(sets.get(1).and_then(first).as_deref(), None).map_or(End::Free, End::Given),
+        Some("2") => End::Pooled,
+        _ => End::Slept,
+    }
+}

@@ -1,0 +1,239 @@
+//! PostgreSQL, and how one says it there.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sha2::{Digest, Sha256};
+
+use super::{MANNER, NAME, Postgres, dial, examine};
+use crate::backend::Examination;
+use crate::backend::cause::Manner;
+use crate::backend::fault::FaultResult;
+use crate::backend::sql::dialect::{Dialect, NOTE, Session, stored};
+use crate::backend::sql::tables::Tables;
+use crate::lock::{ClaimId, LockName};
+
+/// Microseconds since 1970, now and not at the beginning of the transaction. With a factor of the same type a new process of
+/// the server need not search for the operator.
+const NOW: &str = "(extract(epoch from clock_timestamp()) * 1000000::numeric)::bigint";
+
+/// What the client of a claim listens to: this and the claim's id, which is no other claim's in any table. Short, since
+/// an identifier has at most 63 bytes.
+const CHANNEL: &str = "dlock_c_";
+
+/// Entries by their claim. A statement about one lock must never use this index, which it could only read as a whole: to the
+/// planner that is as good as the primary key where it takes the table for empty, as it does when the table was empty
+/// while it was last cleaned. It cannot use this one, since its condition does not follow from that of the statement.
+const BY_CLAIM: &str = "(claim, name) WHERE claim <> ''";
+
+/// A literal that means the same whatever `standard_conforming_strings` says.
+fn text(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// The channel of those who watch a queue, and the advisory lock by which they are known to be there.
+fn watchers(tables: &Tables, lock: &str) -> (String, i64) {
+    let mut hash = Sha256::new();
+    hash.update(tables.claim.as_bytes());
+    hash.update([0]);
+    hash.update(lock.as_bytes());
+    let digest = hash.finalize();
+    let mut key = [0; 8];
+    key.copy_from_slice(&digest[..8]);
+    let key = i64::from_be_bytes(key);
+    (format!("dlock_w_{key:016x}"), key)
+}
+
+#[async_trait]
+impl Dialect for Postgres {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn identity(&self) -> String {
+        self.config.identity()
+    }
+
+    fn tables(&self) -> &Tables {
+        &self.config.tables
+    }
+
+    fn servers(&self) -> usize {
+        self.config.places.len()
+    }
+
+    fn address(&self, server: usize) -> Option<String> {
+        let place = &self.config.places[server];
+        let is_remote = place.socket().is_none();
+        is_remote.then(|| {
+            place.address.map_or_else(|| place.to_string(), |ip| SocketAddr::new(ip, place.port).to_string())
+        })
+    }
+
+    fn manner(&self) -> &'static Manner {
+        &MANNER
+    }
+
+    async fn dial(&self, server: usize) -> FaultResult<Arc<dyn Session>> {
+        Ok(Arc::new(dial::dial(&self.config, &self.config.places[server]).await?))
+    }
+
+    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> FaultResult<Examination> {
+        examine::examine(&self.config, session, round_trip).await
+    }
+
+    fn schema(&self) -> Vec<String> {
+        let Tables { lock, claim, by_claim, .. } = self.tables();
+        let name = "text COLLATE \"C\" NOT NULL";
+        vec![
+            format!(
+                "CREATE TABLE IF NOT EXISTS {lock} (name {name} PRIMARY KEY, fence bigint NOT NULL, success bigint) \
+                 WITH (fillfactor = 50);"
+            ),
+            format!(
+                "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {name}, mode {name}, \
+                 kind {name}, since bigint NOT NULL, lease_until bigint NOT NULL, about text NOT NULL, label text, \
+                 newest integer NOT NULL, nested integer NOT NULL, fence bigint, held bigint, slot bigint, asked text, \
+                 PRIMARY KEY (name, seq)) WITH (fillfactor = 70);"
+            ),
+            format!("CREATE UNIQUE INDEX IF NOT EXISTS {by_claim} ON {claim} {BY_CLAIM};"),
+        ]
+    }
+
+    /// Who comes at the same time waits for the first of them, and is told that it is there.
+    fn create(&self) -> String {
+        format!("BEGIN;{}COMMIT;", self.schema().concat())
+    }
+
+    fn rights(&self) -> String {
+        let Tables { lock, claim, .. } = self.tables();
+        format!(
+            "-- Who uses locks needs: GRANT SELECT, INSERT, UPDATE, DELETE ON {lock}, {claim} TO somebody;"
+        )
+    }
+
+    fn text(&self, value: &str) -> String {
+        text(value)
+    }
+
+    fn now(&self) -> &'static str {
+        NOW
+    }
+
+    /// A commit shows its rows when it has reached the disk, unless it does not wait for that; and nothing that a step
+    /// is told depends on a release, which does not wait.
+    fn reads_are_durable(&self) -> bool {
+        true
+    }
+
+    /// A commit that must survive a crash waits for the disk, whatever the server's own setting says.
+    fn begin(&self, durable: bool) -> &'static str {
+        if durable {
+            "BEGIN ISOLATION LEVEL READ COMMITTED;SET LOCAL synchronous_commit = on;"
+        } else {
+            "BEGIN ISOLATION LEVEL READ COMMITTED;SET LOCAL synchronous_commit = off;"
+        }
+    }
+
+    fn make(&self, lock: &str) -> String {
+        let locks = &self.tables().lock;
+        format!(
+            "INSERT INTO {locks} AS l (name, fence) VALUES ({lock}, 1) ON CONFLICT (name) DO UPDATE SET fence = l.fence + 1;"
+        )
+    }
+
+    fn or_renew(&self, _locks: &str, _claim: &str, columns: &str) -> String {
+        format!(
+            "ON CONFLICT {BY_CLAIM} DO UPDATE SET lease_until = EXCLUDED.lease_until RETURNING {columns};"
+        )
+    }
+
+    fn concat(&self, parts: &[&str]) -> String {
+        parts.join(" || ")
+    }
+
+    /// Two statements that delete the same rows in different orders would wait for each other in a circle.
+    fn forget(&self, most: u32) -> String {
+        let claims = &self.tables().claim;
+        format!(
+            "DELETE FROM {claims} WHERE name IN (SELECT g.name FROM {claims} g WHERE g.name > '{NOTE}' AND g.name < '{NOTE}' || {NOW} \
+             LIMIT {most} FOR UPDATE SKIP LOCKED);"
+        )
+    }
+
+    fn remove_superseded(&self, condition: &str) -> String {
+        let claims = &self.tables().claim;
+        format!(
+            "DELETE FROM {claims} e USING {claims} c WHERE e.claim = c.claim AND e.claim <> '' AND e.fence IS NULL \
+             AND e.newest = 1 AND {condition};"
+        )
+    }
+
+    fn grant(&self, claim: &str, locks: &[String]) -> String {
+        let (claims, fences, all) = (&self.tables().claim, &self.tables().lock, locks.join(", "));
+        let free = |slot: &str| {
+            format!("NOT EXISTS (SELECT 1 FROM {claims} v WHERE v.name = c.name AND v.slot = {slot})")
+        };
+        format!(
+            "UPDATE {claims} c SET fence = l.fence, held = {NOW}, slot = CASE WHEN c.kind = '' THEN NULL WHEN {first} THEN 1 ELSE \
+             (SELECT min(u.slot) + 1 FROM {claims} u WHERE u.name = c.name AND {next}) END FROM {fences} l \
+             WHERE l.name = c.name AND c.claim = {claim} AND c.name IN ({all}) AND c.fence IS NULL;",
+            first = free("1"),
+            next = free("u.slot + 1"),
+        )
+    }
+
+    /// In the commit that lets it hold, which then has to reach the disk before the message goes out. The message says nothing:
+    /// whoever may connect can send any, so that whoever gets one reads its row.
+    fn hand_over(&self, lock: &str, _from: ClaimId) -> String {
+        let Tables { lock: locks, claim: claims, .. } = self.tables();
+        format!(
+            "WITH given AS (UPDATE {claims} c SET fence = (SELECT l.fence FROM {locks} l WHERE l.name = {lock}), held = {NOW} \
+             WHERE c.name = {lock} AND c.seq = (SELECT f.seq FROM {claims} f WHERE f.name = {lock} ORDER BY f.seq LIMIT 1) \
+             AND c.fence IS NULL AND c.kind = '' AND c.lease_until > {NOW} \
+             AND (SELECT count(*) FROM {claims} o WHERE o.claim = c.claim AND o.claim <> '') = 1 \
+             RETURNING c.claim) \
+             SELECT set_config('synchronous_commit', 'on', true), pg_notify('{CHANNEL}' || given.claim, '') FROM given;"
+        )
+    }
+
+    /// The next one, and those behind it who can hold with it: all before the first that is not shared, or with slots
+    /// before the first for whom none is left.
+    fn wake_next(&self, lock: &str, slots: u32) -> String {
+        let claims = &self.tables().claim;
+        format!(
+            "SELECT pg_notify('{CHANNEL}' || c.claim, '') FROM {claims} c \
+             WHERE c.name = {lock} AND c.fence IS NULL AND c.seq <= GREATEST(\
+             (SELECT f.seq FROM {claims} f WHERE f.name = {lock} ORDER BY f.seq LIMIT 1), COALESCE(\
+             (SELECT x.seq - 1 FROM {claims} x WHERE x.name = {lock} AND x.mode <> 'shared' ORDER BY x.seq \
+             OFFSET {slots} LIMIT 1), 9223372036854775807));{}",
+            self.wake_watchers(lock)
+        )
+    }
+
+    fn wake(&self, condition: &str) -> String {
+        let claims = &self.tables().claim;
+        format!("SELECT pg_notify('{CHANNEL}' || c.claim, '') FROM {claims} c WHERE {condition};")
+    }
+
+    /// Messages make commits wait for one another, so there are none where nobody listens.
+    fn wake_watchers(&self, lock: &str) -> String {
+        let (channel, key) = watchers(self.tables(), lock);
+        format!("SELECT pg_notify('{channel}', '') WHERE NOT pg_try_advisory_xact_lock({key});")
+    }
+
+    fn listen(&self, claim: ClaimId) -> String {
+        format!("LISTEN \"{CHANNEL}{claim}\";")
+    }
+
+    /// Whoever may connect may have that lock, and for ever. A step has it until its commit, so it is waited for, and not for long.
+    fn watch(&self, name: &LockName) -> String {
+        let (channel, key) = watchers(self.tables(), &text(&stored(name)));
+        format!(
+            "BEGIN;SET LOCAL lock_timeout = '100ms';LISTEN \"{channel}\";SELECT pg_advisory_lock_shared({key}) WHERE NOT EXISTS (\
+             SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid());COMMIT;"
+        )
+    }
+}
