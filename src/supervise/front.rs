@@ -172,9 +172,8 @@ impl Front {
             if late && self.is_late(watch) {
                 step = step.or_else(|| self.act(watch));
             }
-            let step = step.or_else(|| self.take_signals(watch, patience));
-            match step.or_else(|| self.answer(watch)) {
-                Step::Continue => {}
+            match step.or_else(|| self.take_signals(watch, patience)) {
+                Step::Continue => self.answer(watch),
                 Step::End(end) => return Some(end),
                 Step::Again => return None,
             }
@@ -254,11 +253,10 @@ impl Front {
 
     /// Lets the command start, if the keeper asks. Only after all signals that have come before: one that ends the wait shuts
     /// the gate.
-    fn answer(&self, watch: &mut Watch) -> Step {
+    fn answer(&self, watch: &mut Watch) {
         if std::mem::take(&mut watch.asked) && watch.last_word.is_none() && self.shared.pass() {
             drop(watch.channel.tell_keeper(ToKeeper::Go));
         }
-        Step::Continue
     }
 
     fn command_started(&mut self, watch: &mut Watch, handle: bool, descriptors: Vec<OwnedFd>) {
