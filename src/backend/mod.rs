@@ -47,8 +47,6 @@ pub mod file;
 pub mod foreign;
 pub mod locator;
 pub mod memcached;
-#[doc(hidden)]
-pub mod memory;
 pub mod mixing;
 pub mod observe;
 pub mod options;

@@ -17,8 +17,8 @@ fn the_checker_rejects_what_is_wrong() {
         ),
         (
             "backend/file/mod.rs",
-            "//! Doc.\nuse super::memory::Fault;\n",
-            "backend/file may not name backend/memory",
+            "//! Doc.\nuse super::redis::Fault;\n",
+            "backend/file may not name backend/redis",
         ),
         ("backend/file/a.rs", "//! Doc.\nfn f(x: crate::hold::Hold) {}\n", "backend/file may not name hold"),
         (
@@ -78,7 +78,7 @@ fn the_checker_accepts_what_is_right() {
             "//! Doc.\nconst A: &str = r#\"unsafe \" crate::cli\"#;\nfn f<'a>(c: &'a char) -> bool { *c == '\"' }\n",
         ),
         (
-            "backend/memory/claim.rs",
+            "backend/etcd/claim.rs",
             "//! Doc.\nuse super::Fault;\nuse crate::backend::{Backend, TokenStrength};\n",
         ),
         ("backend/locator.rs", "//! Doc.\nuse super::file::FileBackend;\n"),
@@ -92,7 +92,7 @@ fn the_checker_accepts_what_is_right() {
         ("main.rs", "fn main() -> ExitCode { dlock::cli::main() }\n"),
         (
             "lease.rs",
-            "//! Doc.\nuse crate::lock::Moment;\n#[cfg(test)]\nmod tests {\n    use crate::backend::memory::Fault;\n}\n",
+            "//! Doc.\nuse crate::lock::Moment;\n#[cfg(test)]\nmod tests {\n    use crate::backend::etcd::Fault;\n}\n",
         ),
     ] {
         assert_eq!(complaints(path, text), Vec::<String>::new(), "{path}");

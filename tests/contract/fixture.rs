@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dlock::backend::memory::Mutation;
 use dlock::backend::{Backend, Claim};
 use dlock::clock::Clock;
 use dlock::lock::{ClaimId, LockName};
 
+use crate::memory::Mutation;
 pub(crate) use crate::servers::Need;
 
 /// Which way a client's clock is wrong.

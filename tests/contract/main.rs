@@ -22,6 +22,7 @@ mod cases_token;
 mod cases_view;
 mod fixture;
 mod fixtures;
+mod memory;
 mod meta;
 mod persistent;
 mod run;

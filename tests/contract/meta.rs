@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use dlock::backend::memory::Mutation;
 use libtest_mimic::{Failed, Trial};
 
 use crate::cases::{Case, all};
 use crate::fixture::{Need, Opening};
 use crate::fixtures::Subject;
+use crate::memory::{self, Mutation};
 use crate::run::{Outcome, obstacle, run};
 
 const CONTRACT: &str = include_str!("../../src/backend/mod.rs");
-const MUTATIONS: &str = include_str!("../../src/backend/memory/mutation.rs");
+const MUTATIONS: &str = include_str!("memory/mutation.rs");
 
 /// One trial for each rule and each mutation.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -21,6 +21,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::test("meta::every_case_names_a_clause", || check(&odd_cases())),
         Trial::test("meta::every_mutation_is_listed", || check(&unlisted_mutations())),
         Trial::test("meta::every_need_is_met_by_a_fixture", || check(&unmet_needs())),
+        Trial::test("meta::memory_sees_exactly_the_waits_that_never_end", || {
+            memory::deadlock_tests::sees_exactly_the_waits_that_never_end();
+            Ok(())
+        }),
     ];
     for subject in Subject::all() {
         let name = format!("meta::fixture_{}_is_complete", subject.name());
@@ -55,7 +59,7 @@ fn clause(case: &Case) -> &'static str {
 
 /// The variants of `Mutation` in its source, each with the clause in its documentation.
 fn mutations_with_clauses() -> Vec<(String, String)> {
-    let variants = MUTATIONS.lines().skip_while(|l| !l.starts_with("pub enum")).skip(1);
+    let variants = MUTATIONS.lines().skip_while(|l| !l.starts_with("pub(crate) enum")).skip(1);
     let lines: Vec<&str> = variants.take_while(|l| *l != "}").map(str::trim).collect();
     let pairs = lines.chunks(2).map(|pair| {
         let clause = pair[0].strip_prefix("/// ").and_then(|doc| doc.split(':').next());

@@ -5,12 +5,11 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use dlock::backend::memory::Mutation;
-
 use crate::bench::{Bench, Skip};
 use crate::cases::Case;
 use crate::fixture::{Need, Opening};
 use crate::fixtures::Subject;
+use crate::memory::Mutation;
 
 /// How a case ended.
 pub(crate) enum Outcome {

@@ -4,10 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
+use dlock::backend::mixing::{Use, mismatch};
+use dlock::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Moment, Request};
+
 use super::queues::{Entry, Queues, Refusal};
 use super::{Evict, Mutation, deadlock};
-use crate::backend::mixing::{Use, mismatch};
-use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Moment, Request};
 
 type StateReceiver = watch::Receiver<ClaimState>;
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+use dlock::backend::Claim;
+use dlock::clock::Clock;
+use dlock::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Moment, Request, Result};
+
 use super::server::{Call, NAME};
 use super::{MemoryServer, Mutation};
-use crate::backend::Claim;
-use crate::clock::Clock;
-use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Moment, Request, Result};
 
 #[derive(Debug)]
 pub(super) struct MemoryClaim {

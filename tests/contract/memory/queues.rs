@@ -5,14 +5,15 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use super::Mutation;
-use crate::lock::claim::Granted;
-use crate::lock::{
+use dlock::lock::claim::Granted;
+use dlock::lock::{
     ClaimId, ClaimState, ErrorKind, FencingToken, Grant, Holder, LockName, LossReason, Mode, Moment, Request,
     queue,
 };
 
-/// Why a step was refused; becomes an [`crate::lock::Error`].
+use super::Mutation;
+
+/// Why a step was refused; becomes an [`dlock::lock::Error`].
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) kind: ErrorKind,

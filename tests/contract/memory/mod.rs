@@ -1,10 +1,12 @@
 //! The reference implementation: a service inside one process, with switches that break it (mutations).
 //!
 //! It is what the contract means, in the fewest words, and what the contract suite is tried on: with one
-//! [`Mutation`] seeded the suite must fail. Nothing outside tests uses it.
+//! [`Mutation`] seeded the suite must fail. Of the library it uses
+//! what any backend can.
 
 mod claim;
 mod deadlock;
+pub(crate) mod deadlock_tests;
 mod mutation;
 mod observe;
 mod queues;
@@ -17,31 +19,32 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::observe::QueueObserver;
-use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, Risk, TokenStrength};
-use crate::clock::Clock;
-use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
+use dlock::backend::observe::QueueObserver;
+use dlock::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, Risk, TokenStrength};
+use dlock::clock::Clock;
+use dlock::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
+
 use claim::MemoryClaim;
-pub use mutation::Mutation;
+pub(crate) use mutation::Mutation;
 use queues::Refusal;
-pub use server::MemoryServer;
+pub(crate) use server::MemoryServer;
 use server::{Call, NAME};
 
 /// One client of a [`MemoryServer`].
 #[derive(Debug)]
-pub struct MemoryBackend {
+pub(crate) struct MemoryBackend {
     server: Arc<MemoryServer>,
     clock: Clock,
 }
 
 impl MemoryBackend {
     /// A client whose clock is the server's.
-    pub fn connect(server: &Arc<MemoryServer>) -> Self {
+    pub(crate) fn connect(server: &Arc<MemoryServer>) -> Self {
         Self::connect_with(server, server.clock())
     }
 
     /// A client with a clock of its own, which may tell another time than the server's.
-    pub fn connect_with(server: &Arc<MemoryServer>, clock: Clock) -> Self {
+    pub(crate) fn connect_with(server: &Arc<MemoryServer>, clock: Clock) -> Self {
         Self { server: Arc::clone(server), clock }
     }
 

@@ -5,17 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
+use dlock::clock::Clock;
+use dlock::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, LossReason, Moment, Result};
+
 use super::Mutation;
 use super::queues::{Queues, Refusal};
-use crate::clock::Clock;
-use crate::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, LossReason, Moment, Result};
 
 /// The backend's name.
 pub(super) const NAME: &str = "memory";
 
 /// A lock service in this process.
 #[derive(Debug)]
-pub struct MemoryServer {
+pub(crate) struct MemoryServer {
     number: u64,
     clock: Clock,
     mutation: Option<Mutation>,
@@ -27,12 +28,12 @@ pub struct MemoryServer {
 
 impl MemoryServer {
     /// A faultless service that counts ttls on `clock`.
-    pub fn new(clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(clock: Clock) -> Arc<Self> {
         Self::start(clock, None)
     }
 
     /// A service with one defect.
-    pub fn with_mutation(clock: Clock, mutation: Mutation) -> Arc<Self> {
+    pub(crate) fn with_mutation(clock: Clock, mutation: Mutation) -> Arc<Self> {
         Self::start(clock, Some(mutation))
     }
 
@@ -50,23 +51,23 @@ impl MemoryServer {
     }
 
     /// Accepts requests and answers none, until [`MemoryServer::thaw`].
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         self.frozen.send_replace(true);
     }
 
     /// Ends a freeze.
-    pub fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         self.frozen.send_replace(false);
     }
 
     /// Restarts with all data kept; calls under way fail.
-    pub fn restart(&self) {
+    pub(crate) fn restart(&self) {
         self.step(|queues, _| queues.restart());
         self.starts.send_modify(|n| *n += 1);
     }
 
     /// Ends the session of one claim; says whether there was such a claim.
-    pub fn sever(&self, id: ClaimId) -> bool {
+    pub(crate) fn sever(&self, id: ClaimId) -> bool {
         self.step(|queues, _| {
             let found = queues.position(id);
             if let Some(at) = found {

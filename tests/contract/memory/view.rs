@@ -1,8 +1,9 @@
 //! The queues as seen from outside.
 
+use dlock::lock::{Entry, LockName, LockStatus, Moment};
+
 use super::Mutation;
 use super::queues::Queues;
-use crate::lock::{Entry, LockName, LockStatus, Moment};
 
 impl Queues {
     /// Holders and waiters of one queue, in order.

@@ -2,7 +2,7 @@
 
 /// A defect that a [`super::MemoryServer`] can be given, each against the clause named with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mutation {
+pub(crate) enum Mutation {
     /// C01: `--slots N` admits N + 1.
     SlotsAdmitOneTooMany,
     /// C01: tells the next one that it holds before the present hold ended.
@@ -107,7 +107,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// Every mutation.
-    pub const ALL: &[Self] = &[
+    pub(crate) const ALL: &[Self] = &[
         Self::SlotsAdmitOneTooMany,
         Self::TellsHoldEarly,
         Self::Reentrant,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use dlock::backend::fault::FaultResult;
+use dlock::backend::observe::{Watched, first_expiry};
+use dlock::lock::{LockName, LockStatus, Moment};
+
 use super::{MemoryServer, Mutation};
-use crate::backend::fault::FaultResult;
-use crate::backend::observe::{Watched, first_expiry};
-use crate::lock::{LockName, LockStatus, Moment};
 
 #[derive(Debug)]
 pub(super) struct WatchedQueue {
