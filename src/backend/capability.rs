@@ -10,8 +10,11 @@ pub struct Capabilities {
     pub backend: &'static str,
     /// Whether the names of one request enter their queues in one step.
     pub atomic_names: bool,
-    /// Whether waiters hold in order of arrival (C02); if not, order is best effort and `ahead` unknown.
-    pub ordered: bool,
+    /// Whether waiters stand in a queue: they hold in order of arrival (C02), others see them, and newer ones can take their place.
+    /// If not, each tries by itself until it holds.
+    pub queue: bool,
+    /// Whether claims can hold together without slots.
+    pub shared: bool,
     /// How well the fencing token survives.
     pub token: TokenStrength,
     /// Whether claims end by a ttl on the server; if not, the kernel ends them with their processes.

@@ -32,6 +32,7 @@ pub mod subcommand;
 #[cfg(test)]
 mod testing;
 mod unreached;
+mod unsupported;
 pub mod usage;
 pub mod values;
 pub mod watch;

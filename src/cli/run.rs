@@ -14,6 +14,7 @@ use super::holder;
 use super::notify::{Heartbeat, notifier};
 use super::progress::ProgressPrinter;
 use super::settings::RunSettings;
+use super::unsupported;
 use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
@@ -92,6 +93,7 @@ impl<'a> Run<'a> {
     /// A run with these settings, of a command.
     pub(super) fn new(settings: &'a RunSettings, printer: Printer, started: Moment) -> Result<Self, Failure> {
         let address = connect::locate(&settings.connection)?;
+        unsupported::refuse(settings, &*address)?;
         let plan = Plan {
             started,
             wait: settings.wait,

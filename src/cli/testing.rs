@@ -75,7 +75,8 @@ impl Backend for Queues {
         Capabilities {
             backend: "fake",
             atomic_names: true,
-            ordered: true,
+            queue: true,
+            shared: true,
             token: TokenStrength::BestEffort,
             leased: false,
             renewals_per_ttl: 3,

@@ -66,10 +66,8 @@ pub mod adr {
     pub mod r0043_zookeeper_renewal_is_a_write {}
     #[doc = include_str!("adr/0044-zookeeper-success-beside-the-queues.md")]
     pub mod r0044_zookeeper_success_beside_the_lines {}
-    #[doc = include_str!("adr/0051-redlock-same-order-everywhere.md")]
-    pub mod r0051_redlock_same_order_everywhere {}
-    #[doc = include_str!("adr/0052-redlock-abstention-and-tokens.md")]
-    pub mod r0052_redlock_abstention_and_tokens {}
+    #[doc = include_str!("adr/0051-redlock.md")]
+    pub mod r0051_redlock {}
     #[doc = include_str!("adr/0061-tokio-postgres.md")]
     pub mod r0061_tokio_postgres {}
     #[doc = include_str!("adr/0062-sql-one-batch-per-step.md")]
@@ -96,8 +94,6 @@ pub mod adr {
     pub mod r0085_standard_error_has_a_writer {}
     #[doc = include_str!("adr/0086-the-ender.md")]
     pub mod r0086_the_ender {}
-    #[doc = include_str!("adr/0090-redlock-door.md")]
-    pub mod r0090_redlock_door {}
     #[doc = include_str!("adr/0091-redis-keep-out.md")]
     pub mod r0091_redis_keep_out {}
     #[doc = include_str!("adr/0092-zookeeper-one-node-for-life.md")]

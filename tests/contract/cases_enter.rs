@@ -11,23 +11,23 @@ use crate::cases::cases;
 
 cases![
     c05_same_id_twice_is_one_entry[],
-    c05_same_id_twice_waits_once[],
+    c05_same_id_twice_waits_once[Queue],
     c05_dropped_enter_on_a_free_lock_can_be_undone[],
     c05_dropped_enter_behind_a_holder_can_be_undone[],
     c05_dropped_enter_can_be_repeated[],
     c05_enter_that_comes_after_its_eviction_stays_out[Overtaking],
     c06_first_answer_is_prompt[],
     c06_dropping_changed_200_times_loses_nothing[],
-    c06_dropping_changed_loses_no_loss[],
+    c06_dropping_changed_loses_no_loss[Queue],
     c06_nothing_new_is_not_told[],
-    c06_loss_is_told_to_one_who_listens[],
+    c06_loss_is_told_to_one_who_listens[Queue],
     c08_leaving_twice_is_no_error[],
     c08_leaving_after_a_loss_is_no_error[Sever],
-    c08_leaving_after_an_eviction_is_no_error[],
+    c08_leaving_after_an_eviction_is_no_error[Queue],
     c08_dropped_leave_can_be_repeated[],
     c08_success_is_recorded_and_ages[],
     c08_failure_is_not_recorded[],
-    c08_the_last_success_is_of_the_last_to_acquire_when_shared[],
+    c08_the_last_success_is_of_the_last_to_acquire_when_shared[Shared],
     c08_the_last_success_is_of_the_last_to_acquire_with_slots[],
 ];
 

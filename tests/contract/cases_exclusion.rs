@@ -17,13 +17,13 @@ cases![
     c01_slots_exhausted_and_returned[],
     c01_slots_are_all_different_whoever_looks_first[],
     c01_freed_slot_number_is_given_again[],
-    c01_exclusive_and_shared_contenders_never_overlap[],
+    c01_exclusive_and_shared_contenders_never_overlap[Shared],
     c01_claims_that_come_at_once_hold_one_by_one[],
-    c01_queue_always_satisfies_the_grant_rule[],
+    c01_queue_always_satisfies_the_grant_rule[Queue, Shared],
     c01_several_names_hold_all_or_none[AtomicNames],
     c01_several_names_exclude_on_each[AtomicNames],
     c01_several_names_in_opposite_orders_never_deadlock[AtomicNames],
-    c01_several_names_share[AtomicNames],
+    c01_several_names_share[AtomicNames, Shared],
     c01_several_names_with_slots_have_one_place_on_each[AtomicNames],
     c01_several_names_with_slots_wait_with_one_place_on_each[AtomicNames],
     c01_several_names_with_slots_in_opposite_orders_never_deadlock[AtomicNames],
@@ -71,6 +71,9 @@ async fn c01_pairs_of_modes(b: Bench) {
         (slots(2), slots(2), true),
     ];
     for (i, (first, second, together)) in table.into_iter().enumerate() {
+        if b.offered(&[first, second]).len() < 2 {
+            continue;
+        }
         let lock = b.name(&i.to_string());
         let a = b.hold(b.ask_as(&lock, first)).await;
         let c = b.enter(b.ask_as(&lock, second)).await;
@@ -97,10 +100,10 @@ async fn c01_slots_exhausted_and_returned(b: Bench) {
     taken.sort_unstable();
     assert_eq!(taken, [1, 2, 3], "each slot once");
     let fourth = b.enter(b.ask_as(&lock, slots(3))).await;
-    let fifth = b.enter(b.ask_as(&lock, slots(3))).await;
     fourth.waits().await;
     holders.remove(1).leave().await;
     fourth.held().await;
+    let fifth = b.enter(b.ask_as(&lock, slots(3))).await;
     fifth.waits().await;
 }
 

@@ -112,9 +112,9 @@ async fn c12_mismatch_says_what_where_and_is_final(b: Bench) {
 
 async fn c15_pairs_of_kinds(b: Bench) {
     use Mode::{Exclusive as X, Shared as S};
-    let modes = [X, S, slots(1), slots(2), slots(3)];
-    for (i, first) in modes.into_iter().enumerate() {
-        for (j, second) in modes.into_iter().enumerate() {
+    let modes = b.offered(&[X, S, slots(1), slots(2), slots(3)]);
+    for (i, first) in modes.iter().copied().enumerate() {
+        for (j, second) in modes.iter().copied().enumerate() {
             let lock = b.name(&format!("{i}{j}"));
             let _a = b.hold(b.ask_as(&lock, first)).await;
             let answer = b.try_enter(&b.ask_as(&lock, second)).await;
@@ -128,7 +128,7 @@ async fn c15_pairs_of_kinds(b: Bench) {
 async fn c15_mismatch_names_the_holder_and_changes_nothing(b: Bench) {
     let lock = b.name("a");
     let holder = b.hold(b.ask_as(&lock, slots(3))).await;
-    for mode in [Mode::Exclusive, Mode::Shared, slots(5)] {
+    for mode in b.offered(&[Mode::Exclusive, Mode::Shared, slots(5)]) {
         let error = b.try_enter(&b.ask_as(&lock, mode)).await.expect_err("kinds do not mix");
         assert_eq!(error.kind, ErrorKind::Mismatch, "{error}");
         let Holder { user, host, .. } = &holder.request.holder;
@@ -153,7 +153,7 @@ async fn c15_mismatch_with_one_of_several_names_enters_none(b: Bench) {
 
 async fn c15_kind_is_free_again_after_the_last(b: Bench) {
     let lock = b.name("a");
-    for mode in [slots(2), Mode::Exclusive, slots(5), Mode::Shared] {
+    for mode in b.offered(&[slots(2), Mode::Exclusive, slots(5), Mode::Shared]) {
         let member = b.hold(b.ask_as(&lock, mode)).await;
         member.leave().await;
     }

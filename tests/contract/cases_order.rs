@@ -6,19 +6,19 @@ use crate::bench::{Bench, Member, slots};
 use crate::cases::cases;
 
 cases![
-    c02_ten_of_mixed_modes_hold_in_order[],
-    c02_slots_are_given_in_order[],
-    c02_ahead_only_falls_and_ends_with_the_hold[Ordered],
-    c02_writer_is_not_starved[],
-    c02_readers_behind_a_writer_hold_together[],
-    c02_withdrawing_in_the_middle_moves_nobody_else[],
-    c02_withdrawing_the_first_waiter_lets_readers_through[],
-    c02_supersede_removes_older_waiters_that_said_so[],
-    c02_supersede_spares_holders_and_others[],
-    c02_deadlock_exclusive_under_own_shared_hold[],
+    c02_ten_of_mixed_modes_hold_in_order[Queue, Shared],
+    c02_slots_are_given_in_order[Queue],
+    c02_ahead_only_falls_and_ends_with_the_hold[Queue],
+    c02_writer_is_not_starved[Queue, Shared],
+    c02_readers_behind_a_writer_hold_together[Queue, Shared],
+    c02_withdrawing_in_the_middle_moves_nobody_else[Queue],
+    c02_withdrawing_the_first_waiter_lets_readers_through[Queue, Shared],
+    c02_supersede_removes_older_waiters_that_said_so[Queue],
+    c02_supersede_spares_holders_and_others[Queue],
+    c02_deadlock_exclusive_under_own_shared_hold[Shared],
     c02_deadlock_one_slot_under_itself[],
-    c02_deadlock_refuses_the_later_of_two[],
-    c02_deadlock_through_a_waiter_ahead[],
+    c02_deadlock_refuses_the_later_of_two[Queue],
+    c02_deadlock_through_a_waiter_ahead[Queue, Shared],
     c02_nested_waits_without_a_cycle_are_none[],
 ];
 
@@ -227,7 +227,7 @@ async fn c02_deadlock_through_a_waiter_ahead(b: Bench) {
 
 async fn c02_nested_waits_without_a_cycle_are_none(b: Bench) {
     let (x, y) = (b.name("x"), b.name("y"));
-    let outer = b.hold(b.ask_as(&x, Mode::Shared)).await;
+    let outer = b.hold(b.ask(&x)).await;
     let one = b.hold(inside(&outer, b.ask(&y))).await;
     let sibling = b.enter(inside(&outer, b.ask(&y))).await;
     sibling.waits().await;

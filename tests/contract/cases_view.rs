@@ -7,7 +7,7 @@ use crate::bench::{Bench, name, slots};
 use crate::cases::cases;
 
 cases![
-    c10_inspect_shows_holders_and_waiters_in_order[Ordered],
+    c10_inspect_shows_holders_and_waiters_in_order[Queue, Shared],
     c10_inspect_shows_slots_and_tokens[],
     c10_unused_name_is_an_empty_queue[],
     c10_looking_changes_nothing[],
@@ -62,7 +62,7 @@ async fn c10_looking_changes_nothing(b: Bench) {
     let waiter = b.enter(b.ask(&lock)).await;
     let client = b.connect().await;
     for _ in 0..5 {
-        assert_eq!(b.ids(&lock).await, (vec![holder.id()], vec![waiter.id()]));
+        assert_eq!(b.ids(&lock).await, (vec![holder.id()], b.shown(&[waiter.id()])));
         assert_eq!(client.list(lock.as_str(), b.soon()).await.expect("lists").len(), 1);
     }
     waiter.waits().await;
@@ -80,7 +80,8 @@ async fn c10_list_is_sorted_and_keeps_to_the_prefix(b: Bench) {
     let listed = client.list(b.name("p/").as_str(), b.soon()).await.expect("lists");
     let names: Vec<_> = listed.iter().map(|line| line.name.clone()).collect();
     assert_eq!(names, [b.name("p/a"), b.name("p/b"), b.name("p/c")]);
-    assert_eq!(listed[0].waiters.iter().map(|e| e.claim).collect::<Vec<_>>(), [Some(waiter.id())]);
+    let waiters: Vec<_> = listed[0].waiters.iter().filter_map(|e| e.claim).collect();
+    assert_eq!(waiters, b.shown(&[waiter.id()]));
     members.remove(0).leave().await;
     assert_eq!(client.list(b.name("p/").as_str(), b.soon()).await.expect("lists").len(), 2);
 }
@@ -106,10 +107,13 @@ async fn c10_observer_sees_each_change(b: Bench) {
     let holder = b.hold(b.ask(&lock)).await;
     shown(&b, &mut eye, |line| line.holders.len() == 1).await;
     let waiter = b.enter(b.ask(&lock)).await;
-    let line = shown(&b, &mut eye, |line| line.waiters.len() == 1).await;
-    assert_eq!(line.holders[0].claim, Some(holder.id()));
+    if !b.shown(&[waiter.id()]).is_empty() {
+        let line = shown(&b, &mut eye, |line| line.waiters.len() == 1).await;
+        assert_eq!(line.holders[0].claim, Some(holder.id()));
+    }
     holder.leave().await;
-    shown(&b, &mut eye, |line| line.waiters.is_empty() && line.holders[0].claim == Some(waiter.id())).await;
+    let has = |line: &LockStatus, id| line.holders.first().is_some_and(|holder| holder.claim == Some(id));
+    shown(&b, &mut eye, |line| line.waiters.is_empty() && has(line, waiter.id())).await;
     waiter.leave().await;
     shown(&b, &mut eye, LockStatus::is_empty).await;
 }
@@ -196,7 +200,10 @@ async fn c14_texts_of_a_holder_come_back(b: Bench) {
         let entry = &line.holders[0];
         let seen = [&entry.host, &entry.user, &entry.command, &entry.label];
         assert_eq!(seen, [&Some(text.to_owned()); 4], "{text:?}");
-        assert_eq!((entry.pid, &line.waiters[0].label), (Some(u32::MAX), &None));
+        assert_eq!(
+            (entry.pid, line.waiters.iter().any(|waiter| waiter.label.is_some())),
+            (Some(u32::MAX), false)
+        );
         holder.leave().await;
     }
 }

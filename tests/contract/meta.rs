@@ -106,7 +106,8 @@ fn incomplete(subject: Subject) -> Vec<String> {
         runtime.block_on(async { subject.open(Opening::default()).await.connect().await.capabilities() });
     let stated = [
         (Need::Leased, facts.leased),
-        (Need::Ordered, facts.ordered),
+        (Need::Queue, facts.queue),
+        (Need::Shared, facts.shared),
         (Need::AtomicNames, facts.atomic_names),
         (Need::OtherProcess, subject.remote().is_some()),
     ];

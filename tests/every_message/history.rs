@@ -56,7 +56,7 @@ impl Seen {
             found.push(format!("observer: was not shown that nobody leads: {:?}", observed.shown.last()));
         }
         // Best effort, as all of it is there.
-        if observed.gave_up.is_none() && self.service.kind.is_ordered() {
+        if observed.gave_up.is_none() && self.service.kind.has_queue() {
             self.order_shown(observed, found);
         }
     }

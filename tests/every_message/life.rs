@@ -18,7 +18,7 @@ use crate::support::{Finished, Running};
 /// How long the claim's command takes, and for how long the claim waits before: each takes two renewals.
 pub(crate) const WORK: Duration = TTL.saturating_mul(4).checked_div(5).expect("not by zero");
 /// How long the command of the one behind takes: what is done late may meet it.
-const WORK_BEHIND: Duration = TTL.saturating_mul(3).checked_div(10).expect("not by zero");
+pub(crate) const WORK_BEHIND: Duration = TTL.saturating_mul(3).checked_div(10).expect("not by zero");
 /// The claim gives up waiting after that.
 pub(crate) const WAIT: Duration = TTL.saturating_mul(3);
 /// The ttl of the others.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::life::{Ended, Seen, TTL_OF_OTHERS, WAIT, WORK};
+use crate::life::{Ended, Seen, TTL_OF_OTHERS, WAIT, WORK, WORK_BEHIND};
 use crate::servers::relay::fault::{Fault, Strike, TTL};
 use crate::service::Service;
 use crate::shape::{Company, Shape, Struck, Verb};
@@ -180,7 +180,7 @@ impl Seen {
 
     /// Nobody overtakes, unless an entry ran out.
     fn order(&self, found: &mut Vec<String>) {
-        if !self.service.kind.is_ordered() || self.is_outage() {
+        if !self.service.kind.has_queue() || self.is_outage() {
             return;
         }
         if let (true, Some(claim), Some(behind)) =
@@ -205,6 +205,10 @@ impl Seen {
             (false, _) => TTL / 2 + delay,
         };
         let mut latest = start + WORK + release + SOON;
+        if !self.service.kind.has_queue() {
+            // The one behind may go before it.
+            latest += WORK_BEHIND;
+        }
         if self.shape.verb == Verb::Detach {
             latest += TTL;
         }

@@ -37,7 +37,7 @@ impl Service {
     pub(crate) fn all() -> Vec<Self> {
         let layouts = |kind: &Kind| match kind {
             _ if kind.cluster.is_some() => &[Layout::Only, Layout::Three][..],
-            _ if kind.is_ordered() => &[Layout::Only],
+            _ if kind.has_queue() => &[Layout::Only],
             _ => &[Layout::One, Layout::Most],
         };
         let of = |kind: &&'static Kind| {

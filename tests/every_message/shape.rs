@@ -2,6 +2,7 @@
 
 use crate::command::OWN;
 use crate::servers::relay::fault::{Fault, Way};
+use crate::servers::{Kind, Need};
 
 /// By which subcommand the claim takes the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,6 +104,12 @@ pub(crate) static SHAPES: [Shape; 10] = [
 impl Shape {
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         SHAPES.iter().find(|shape| shape.name == name)
+    }
+
+    /// Whether there is that on such a service.
+    pub(crate) fn suits(&self, kind: &Kind) -> bool {
+        let has = |need| kind.lacks(need).is_none();
+        (self.verb != Verb::Detach || has(Need::Detached)) && (self.name != "shared" || has(Need::Shared))
     }
 
     /// Whether a script has the lock taken.

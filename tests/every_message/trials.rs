@@ -19,7 +19,7 @@ use crate::scene::Claimant;
 use crate::servers::relay::fault::{Strike, TTL, Way};
 use crate::servers::{Kind, redis};
 use crate::service::Service;
-use crate::shape::{SHAPES, Shape, Verb};
+use crate::shape::{SHAPES, Shape};
 use crate::support::bounds;
 use crate::support::choice::Choice;
 use crate::support::places::Places;
@@ -71,8 +71,7 @@ fn all() -> Vec<Trial> {
     ];
     for service in Service::all() {
         let skipped = is_skipped(service.kind);
-        let shapes = SHAPES.iter().filter(|shape| shape.verb != Verb::Detach || service.kind.backend != "zk");
-        trials.extend(shapes.map(|shape| {
+        trials.extend(SHAPES.iter().filter(|shape| shape.suits(service.kind)).map(|shape| {
             let name = format!("every_message::{}_{}", service.name(), shape.name).replace('-', "_");
             let choice = choice.clone();
             Trial::test(name, move || every(service, shape, &choice)).with_ignored_flag(skipped)

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use crate::both::MODES;
+use crate::both;
 use crate::place;
 use crate::servers::{Kind, Site};
 use crate::support::TestEnv;
@@ -70,7 +70,7 @@ impl PeerEnv {
     #[track_caller]
     pub(crate) fn waits_for_dlock(&self, lives: &[&str]) {
         let (env, mut peer, key) = (&self.env, self.peer(), self.key());
-        for mode in MODES {
+        for mode in both::modes(env) {
             let holder = env.held(&[&["-q", "--name", "x"], mode].concat());
             for life in lives {
                 peer.order(&format!("try a {key} {life}"));

@@ -56,11 +56,11 @@ pub(crate) static REDLOCK: Kind = Kind {
     },
     facts: Facts {
         lacks: &[
-            (
-                Need::Ordered,
-                "nodes of a Redlock cannot agree on an order: it is best effort, and a position unknown",
-            ),
-            (Need::AtomicNames, "each node takes all names in one step, but not all nodes together"),
+            (Need::Queue, "whoever waits for a Redlock tries by itself"),
+            (Need::Shared, "a Redlock is exclusive or has slots"),
+            (Need::Detached, "a Redlock is held by a process"),
+            (Need::AtomicNames, "the nodes of a Redlock do not take several names in one step together"),
+            (Need::Overtaking, "a request that comes late sets a key that ends with its ttl"),
         ],
         max_ttl: Some(MAX_TTL),
         hand_over: 800.0,
@@ -159,7 +159,7 @@ struct Redis {
 impl Redis {
     /// What keys of a Redlock have before what they are for.
     fn group(&self) -> &'static str {
-        if self.nodes.len() > 1 { "quorum:" } else { "" }
+        if self.nodes.len() > 1 { "redlock:" } else { "" }
     }
 }
 
@@ -183,10 +183,13 @@ impl Site for Redis {
     /// Of several at the least majority.
     fn lose(&self, part: &Service, name: &str, id: &str) {
         let key = part.key("dlock:", name);
-        let group = self.group();
+        let sides: &[&str] = if self.nodes.len() > 1 { &["redlock:slot1", "redlock:slot2"] } else { &[] };
+        let sides = sides.iter().map(|side| format!("{{{key}}}:dlock:{side}"));
+        let keys: Vec<String> = std::iter::once(key.clone()).chain(sides).collect();
         for node in &self.nodes[self.nodes.len() / 2..] {
-            let held = raw(node.port(), &["GET", &key]).contains(id);
-            let gone = if held { key.clone() } else { format!("{{{key}}}:dlock:{group}claim:{id}") };
+            let says = |key: &&String| raw(node.port(), &["GET", key]).contains(id);
+            let gone = keys.iter().find(says).cloned();
+            let gone = gone.unwrap_or_else(|| format!("{{{key}}}:dlock:claim:{id}"));
             assert_eq!(raw(node.port(), &["DEL", &gone]), ":1\r\n", "{id} was there");
         }
     }
@@ -212,18 +215,10 @@ impl Site for Redis {
     }
 
     fn remains(&self, name: &str) -> Vec<String> {
-        // A node of a Redlock that nobody has come to since a claim ran out there has it in its order, which the next one cleans.
         let script = r"local left = {}
-            local function is_idle(key)
-              if not key:find(':quorum:') or redis.call('TYPE', key).ok ~= 'zset' then return false end
-              for _, claim in ipairs(redis.call('ZRANGE', key, 0, -1)) do
-                if #redis.call('KEYS', '*' .. claim .. '*') > 0 then return false end
-              end
-              return true
-            end
             for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
               local keeps_out = redis.call('TYPE', key).ok == 'hash' and redis.call('HGET', key, 'gone')
-              if not keeps_out and not is_idle(key) and not key:find(':counters') then table.insert(left, key) end
+              if not keeps_out and not key:find(':counters') then table.insert(left, key) end
             end
             return left";
         let all =

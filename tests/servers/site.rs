@@ -17,8 +17,12 @@ use crate::support::Service;
 pub(crate) enum Need {
     /// Claims end by a ttl on the server.
     Leased,
-    /// Waiters hold in order of arrival and know how many are ahead.
-    Ordered,
+    /// Waiters stand in a queue: they hold in order of arrival, know how many are ahead, and are shown.
+    Queue,
+    /// Claims can hold together without slots.
+    Shared,
+    /// A claim can be nobody's process's.
+    Detached,
     /// Several names enter in one step.
     AtomicNames,
     /// It can be made to accept and answer nothing for a while.
@@ -39,9 +43,11 @@ pub(crate) enum Need {
 
 impl Need {
     /// Every need.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Leased,
-        Self::Ordered,
+        Self::Queue,
+        Self::Shared,
+        Self::Detached,
         Self::AtomicNames,
         Self::Freeze,
         Self::Restart,
@@ -157,9 +163,9 @@ impl Kind {
         self.facts.lacks.iter().find(|(lacking, _)| *lacking == need).map(|(_, why)| *why)
     }
 
-    /// Whether claims hold in the order of arrival, with rising tokens.
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.lacks(Need::Ordered).is_none()
+    /// Whether claims hold in the order of arrival, with rising tokens, and waiters are shown.
+    pub(crate) fn has_queue(&self) -> bool {
+        self.lacks(Need::Queue).is_none()
     }
 
     /// Whether a restart changes nothing.

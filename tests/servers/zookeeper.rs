@@ -34,7 +34,10 @@ pub(crate) static KIND: Kind = Kind {
     },
     protocol: || Box::<messages::Zookeeper>::default(),
     facts: Facts {
-        lacks: &[(Need::Overtaking, "what still comes goes with the session that it came by")],
+        lacks: &[
+            (Need::Overtaking, "what still comes goes with the session that it came by"),
+            (Need::Detached, "a claim ends with its session"),
+        ],
         abandoned_bound: TICK.saturating_mul(2),
         news_within: |_| Duration::ZERO,
         has_sessions: true,

@@ -3,7 +3,7 @@
 use crate::servers::etcd::Etcd;
 use crate::servers::{mariadb, redis};
 use crate::site;
-use crate::support::{TestEnv, Service};
+use crate::support::{Service, TestEnv};
 
 /// What a password in the clear is told with.
 const OPEN: &str = "the password may be sent without encryption";
@@ -43,8 +43,15 @@ fn admit() -> (Service, &'static str, Option<Etcd>) {
             return (service, "ci", Some(etcd));
         }
         "mysql" => {
-            mariadb::ask(&servers[0], "CREATE OR REPLACE USER ci@'127.0.0.1' IDENTIFIED BY 'right'; GRANT ALL ON *.* TO ci@'127.0.0.1'");
-            service.endpoint = format!("mysql://ci@127.0.0.1:{}/{}?ssl-mode=preferred", servers[0].port(), mariadb::DATABASE);
+            mariadb::ask(
+                &servers[0],
+                "CREATE OR REPLACE USER ci@'127.0.0.1' IDENTIFIED BY 'right'; GRANT ALL ON *.* TO ci@'127.0.0.1'",
+            );
+            service.endpoint = format!(
+                "mysql://ci@127.0.0.1:{}/{}?ssl-mode=preferred",
+                servers[0].port(),
+                mariadb::DATABASE
+            );
         }
         "redis" | "redlock" => {
             for server in servers {

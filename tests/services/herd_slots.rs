@@ -1,4 +1,4 @@
-//! The same where there are slots. Of a Redlock it is not promised: who has parts of different slots gives them back and asks again.
+//! The same where there are slots.
 
 use super::herd::cost_in_any_line;
 

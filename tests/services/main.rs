@@ -28,8 +28,9 @@ mod redis_holds;
 mod redis_many;
 mod redis_moving;
 mod redlock;
+mod redlock_crowd;
 mod redlock_late;
-mod redlock_minority;
+mod redlock_offers;
 mod site;
 mod zookeeper;
 mod zookeeper_cut;
@@ -70,12 +71,16 @@ macro_rules! tests_of {
             mod links_cut;
             #[path = "../cli/look.rs"]
             mod look;
+            #[path = "in_order.rs"]
+            mod in_order;
             #[path = "../cli/nested.rs"]
             mod nested;
             #[path = "outage.rs"]
             mod outage;
             #[path = "promises.rs"]
             mod promises;
+            #[path = "queued.rs"]
+            mod queued;
             #[path = "../cli/replace.rs"]
             mod replace;
             #[path = "swarm.rs"]
@@ -124,8 +129,30 @@ tests_of!(
     #[path = "../cli/reports.rs"]
     reports
 );
-tests_of!(on_redlock, detached, forced, herd, late, postdated);
 tests_of!(on_zk, addresses, herd, herd_slots, unheard);
+
+/// Those of one that has neither a queue nor shared locks, and no claim on several names.
+#[path = "."]
+mod on_redlock {
+    #[path = "acquired.rs"]
+    mod acquired;
+    #[path = "../supervise/crash.rs"]
+    mod crash;
+    mod doctor;
+    #[path = "../cli/elections.rs"]
+    mod elections;
+    mod kinds;
+    #[path = "links_cut.rs"]
+    mod links_cut;
+    mod postdated;
+    #[path = "promises.rs"]
+    mod promises;
+    #[path = "swarm.rs"]
+    mod swarm;
+    mod unconfirmed;
+    #[path = "ways.rs"]
+    mod ways;
+}
 
 /// Those of one that keeps nothing over a restart.
 #[path = "."]
@@ -141,6 +168,7 @@ mod on_memcached {
     #[path = "../cli/elections.rs"]
     mod elections;
     mod forced;
+    mod in_order;
     mod kinds;
     #[path = "links_cut.rs"]
     mod links_cut;

@@ -35,7 +35,7 @@ fn a_waiter_that_gets_the_lock_after_an_outage_keeps_its_turn() {
     // So little of its lease is left that a command would have to be ended at once, and the lock is the first waiter's all
     // the same.
     let_pass((ttl * 17 / 20).saturating_sub(cut.elapsed()));
-    let is_ordered = site.kind().is_ordered();
+    let is_ordered = site.kind().has_queue();
     assert!(!is_ordered || !direct.exists("order"), "the second waiter has overtaken");
     set(Conduct::Pass);
     for (running, number) in [(first, 1), (second, 2)] {

@@ -103,17 +103,8 @@ fn without_a_majority_nothing_is_acquired() {
         ended.failed(69, &["2 of 5 nodes", "refused"]);
     }
     assert!(!env.exists("started"));
-    // What it got at the two is gone again, but for word that it does not come back, which goes by itself.
     for node in &nodes[..2] {
-        let left = keys(node, n);
-        assert!(left.len() <= 2 && left.iter().all(|key| key.contains(":claim:")), "{left:?}");
-        for key in left {
-            let script = "return {redis.call('HGET', KEYS[1], 'gone'), redis.call('PTTL', KEYS[1])}";
-            let select = format!("redis.call('SELECT', '{n}') {script}");
-            let said = redis::raw(node.port(), &["EVAL", &select, "1", &key]);
-            let life: i64 = said.trim_end().rsplit(':').next().and_then(|n| n.parse().ok()).expect("a life");
-            assert!(said.contains("evicted") && (1..=120_000).contains(&life), "{key}: {said}");
-        }
+        assert_eq!(keys(node, n), Vec::<String>::new(), "what it got is gone again");
     }
 }
 
@@ -160,7 +151,7 @@ fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
         node.restart();
         redis::ready(node);
         // Until the node has a say again and the holder, in a renewal, has taken its place there.
-        let is_back = || redis::raw(node.port(), &["GET", "dlock:x"]).starts_with("$32");
+        let is_back = || redis::raw(node.port(), &["GET", "dlock:x"]).contains("\"claim\"");
         until_true("the lock at a restarted node", is_back);
         redis::await_age(node, ttl);
         assert!(members.iter().all(|p| is_alive(p.pid)), "{}", holder.err_so_far());
@@ -313,9 +304,7 @@ fn claims_that_are_each_first_at_a_minority_hold_one_by_one() {
 fn nothing_is_left_behind() {
     let (nodes, n) = site::shared_nodes();
     let env = env_at(joined(nodes.iter().map(|node| format!("{}/{n}", redis::address(node)))));
-    for words in
-        [&["--name", "x"][..], &["--name", "x", "--name", "y", "--shared"], &["--name", "z", "--slots", "3"]]
-    {
+    for words in [&["--name", "x"][..], &["--name", "z", "--slots", "3"], &["--name", "z", "--slots", "1"]] {
         let holder = env.held(words);
         let waiter = env.hold(&[words, &["-q"]].concat());
         holder.release().silently(0);
@@ -335,7 +324,7 @@ fn a_token_that_one_node_knows_is_known_to_every_majority() {
     let env = env_at(endpoint);
     let far = "88888888888888";
     let ahead = format!(
-        "redis.call('SELECT', '{database}') return redis.call('HSET', '{{dlock:x}}:dlock:quorum:counters', 'fence', '{far}00')"
+        "redis.call('SELECT', '{database}') return redis.call('HSET', '{{dlock:x}}:dlock:redlock:counters', 'fence', '{far}00')"
     );
     assert_eq!(redis::raw(nodes[0].port(), &["EVAL", &ahead, "0"]), ":1\r\n");
     let first = env.held(&["--name", "x"]);
@@ -346,29 +335,6 @@ fn a_token_that_one_node_knows_is_known_to_every_majority() {
     let second = env.held(&["--name", "x", "-q"]);
     assert!(second.token() > token, "{} after {token}", second.token());
     assert_eq!(second.release().code(), Some(0));
-}
-
-/// It would be one of those who hold a slot that is another's.
-#[test]
-fn a_slot_that_becomes_another_one_is_a_loss() {
-    let (nodes, n) = site::shared_nodes();
-    let env = env_at(joined(nodes.iter().map(|node| format!("{}/{n}", redis::address(node)))));
-    let holder = env.held(&["--slots", "2", "--name", "x", "--ttl", "9s", "-q"]);
-    assert_eq!(holder.slot(), 1);
-    let key = format!("{{dlock:x}}:dlock:quorum:claim:{}", holder.claim());
-    let script = format!("redis.call('SELECT', '{n}') return redis.call('HSET', '{key}', 'slot', '2')");
-    let score = format!(
-        "redis.call('SELECT', '{n}') return redis.call('ZSCORE', '{{dlock:x}}:dlock:quorum:holders', '{}')",
-        holder.claim()
-    );
-    // Until a node knows that it is a hold, its owner puts right what the node gave.
-    for node in nodes {
-        until_true("a confirmation", || redis::raw(node.port(), &["EVAL", &score, "0"]) == "$1\r\n0\r\n");
-    }
-    for node in nodes {
-        assert_eq!(redis::raw(node.port(), &["EVAL", &script, "0"]), ":0\r\n");
-    }
-    holder.running.finish().failed(76, &["lost x"]);
 }
 
 #[test]

@@ -26,19 +26,17 @@ fn an_attempt_that_failed_takes_nothing_from_the_next_one() {
     ways[1].set(Conduct::Refuse);
     ways[2].set(Conduct::Hole);
     let mut holder = over.hold(&["--name", "attempts", "--ttl", "6s", "-q"]);
-    // It was to be entered over the first, two look why nobody answers, and over the fourth it was to be withdrawn.
-    until_true("a withdrawal", || ways[2].made() > 3);
+    // Over the first its key was to be set, and over another one removed.
+    until_true("a withdrawal", || ways[2].made() > 1);
     let_pass(Duration::from_millis(50));
     ways[2].leave_behind();
     holder.await_start();
-    let script =
-        "return redis.call('HGET', redis.call('KEYS', '*{dlock:attempts}*:claim:*')[1] or '', 'token')";
-    let token = || redis::raw(nodes[2].port(), &["EVAL", script, "0"]);
-    let given = token();
-    assert!(given.len() > 10, "{given}");
+    let says = || redis::raw(nodes[2].port(), &["GET", "dlock:attempts"]);
+    let given = says();
+    assert!(given.contains(holder.claim()), "{given}");
     ways[2].let_in();
     assert_eq!(redis::raw(nodes[2].port(), &["PING"]), "+PONG\r\n");
-    assert_eq!(token(), given, "it has what it was given");
+    assert_eq!(says(), given, "it has what it was given");
     past.assert_busy("attempts");
     assert_eq!(holder.release().code(), Some(0));
     past.assert_free("attempts");
@@ -67,4 +65,66 @@ fn of_a_leader_by_nodes_that_do_not_answer_nobody_says_that_it_does_not_lead() {
     ways[0].set(Conduct::Pass);
     holder.let_go();
     holder.running.finish();
+}
+
+/// The request is done when its run has ended long ago.
+#[test]
+fn a_late_attempt_ends_with_its_ttl() {
+    let nodes = &site::shared_nodes().0[..3];
+    let ways: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port())).collect();
+    let over =
+        ways.iter().map(|way| format!("redis://127.0.0.1:{}", way.port())).collect::<Vec<_>>().join(",");
+    let (over, past) = (env_at(&over), env_at(&redis::addresses(nodes)));
+    for way in &ways {
+        way.set(Conduct::Hole);
+    }
+    let words = ["-q", "--ttl", "3s", "--name", "behind", "--", "true"];
+    let running = over.start(&mut over.run(words));
+    until_true("a connection", || ways.iter().all(|way| way.made() > 0));
+    let_pass(Duration::from_millis(100));
+    ways.iter().for_each(Proxy::leave_behind);
+    let ended = running.finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    ways.iter().for_each(Proxy::let_in);
+    let next = past.finish(&mut past.run(["-q", "--wait", "6s", "--name", "behind", "--", "true"]));
+    assert_eq!(next.code(), Some(0), "{}", next.err);
+}
+
+/// The request is done at once, and the run is told to end before it hears that it holds.
+#[test]
+fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
+    let nodes = &site::shared_nodes().0[..3];
+    for mode in ["-x", "--slots=1"] {
+        let ways: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port())).collect();
+        let over = ways.iter().map(|way| format!("redis://127.0.0.1:{}", way.port())).collect::<Vec<_>>();
+        let (over, past) = (env_at(&over.join(",")), env_at(&redis::addresses(nodes)));
+        for way in &ways {
+            way.set(Conduct::Mute);
+        }
+        let running =
+            over.start(&mut over.run(["-q", "--ttl", "9s", "--name", "unheard", mode, "--", "true"]));
+        let is_set =
+            |node: &crate::servers::Server| redis::raw(node.port(), &["EXISTS", "dlock:unheard"]) == ":1\r\n";
+        until_true("a lease", || nodes.iter().all(is_set));
+        running.signal(rustix::process::Signal::TERM);
+        assert_eq!(running.finish().signal(), Some(rustix::process::Signal::TERM.as_raw()), "{mode}");
+        past.assert_free("unheard");
+    }
+}
+
+/// The answer to the release comes to nobody.
+#[test]
+fn a_release_that_is_answered_too_late_is_done() {
+    let nodes = &site::shared_nodes().0[..3];
+    let ways: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port())).collect();
+    let over =
+        ways.iter().map(|way| format!("redis://127.0.0.1:{}", way.port())).collect::<Vec<_>>().join(",");
+    let (over, past) = (env_at(&over), env_at(&redis::addresses(nodes)));
+    let holder = over.held(&["-q", "--ttl", "9s", "--name", "answerless"]);
+    for way in &ways {
+        way.set(Conduct::Mute);
+    }
+    let ended = holder.release();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    past.assert_free("answerless");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::oracle::Oracle;
-use crate::servers::Site;
+use crate::servers::{Need, Site};
 use crate::site;
 use crate::support::chance::{Random, length, seed};
 use crate::support::running::CROWD;
@@ -106,6 +106,7 @@ impl Enemy<'_> {
 fn locker(env: &TestEnv, random: &mut Random) -> One {
     let way = [Way::Run, Way::Run, Way::Acquire, Way::Acquire, Way::Elect, Way::Forever][random.below(6)];
     let shared = matches!(way, Way::Run | Way::Acquire) && random.below(4) == 0;
+    let shared = shared && site::kind().lacks(Need::Shared).is_none();
     let mode = if shared { "shared" } else { "exclusive" };
     let mut options = vec!["-q", "--name", "x", "--ttl", "3s", "--grace", "200ms"];
     if shared {
@@ -160,7 +161,7 @@ fn whatever_is_killed_stopped_frozen_or_restarted_no_two_trees_overlap() {
     }
     assert_eq!(oracle.violations(), "");
     // On a Redlock a token is best effort.
-    if site.kind().is_ordered() {
+    if site.kind().has_queue() {
         assert_eq!(oracle.disorder().first(), None);
     }
     eprintln!("{} holds", oracle.holds().len());

@@ -18,7 +18,7 @@ use crate::support::{Running, TestEnv, process, quiet, until, within};
 const TURN: &str = r#"echo "$1 $$ $DLOCK_TOKEN" >>turns; read -r code <"$1.gate"; exit "${code:-0}""#;
 
 /// One whose command is [`TURN`].
-struct One {
+pub(super) struct One {
     way: Way,
     name: String,
     running: Running,
@@ -26,7 +26,7 @@ struct One {
 }
 
 impl One {
-    fn start(env: &TestEnv, way: Way, name: &str, ttl: &str) -> Self {
+    pub(super) fn start(env: &TestEnv, way: Way, name: &str, ttl: &str) -> Self {
         let gate = env.gate(&format!("{name}.gate"));
         let options = ["-q", "--name", "x", "--ttl", ttl, "--grace", "100ms"];
         // One that stands again says so.
@@ -37,7 +37,7 @@ impl One {
 
     /// The pid and the token of its `n`th turn, from 1.
     #[track_caller]
-    fn turn(&self, env: &TestEnv, n: usize) -> (i32, u64) {
+    pub(super) fn turn(&self, env: &TestEnv, n: usize) -> (i32, u64) {
         let Self { way, name, running, .. } = self;
         until(&format!("turn {n} of {name} ({way:?}), which said {:?}", running.err_so_far()), || {
             let text = env.read("turns");
@@ -50,7 +50,7 @@ impl One {
     /// Lets its command end; for good, so one that stands for ever is told to end when it pauses: before that the signal
     /// would be for the term, which ends as its command did.
     #[track_caller]
-    fn end(self, env: &TestEnv) {
+    pub(super) fn end(self, env: &TestEnv) {
         self.turn(env, 1);
         self.gate.write("7");
         if self.way == Way::Forever {
@@ -133,7 +133,7 @@ fn a_short_freeze_and_a_restart_change_nothing_for_holders_and_waiters() {
         one.end(&env);
         let (_, next) = behind.turn(&env, 1);
         // On a Redlock it is best effort.
-        assert!(next > token || !site.kind().is_ordered(), "{next} after {token}");
+        assert!(next > token || !site.kind().has_queue(), "{next} after {token}");
         behind.end(&env);
         env.await_no_process();
     }
@@ -273,29 +273,6 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
         let wait = format!("{}ms", most.as_millis());
         env.finish(&mut env.run(["-q", "-w", &wait, "--name", "x", "--", "true"])).silently(0);
     }
-}
-
-#[test]
-fn whoever_holds_in_whichever_way_holds_in_the_order_of_arrival() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let ways = [Way::Elect, Way::Acquire, Way::Run, Way::Forever, Way::Acquire, Way::Elect];
-    let mut all = Vec::new();
-    for (n, way) in ways.into_iter().enumerate() {
-        all.push(One::start(&env, way, &n.to_string(), "9s"));
-        env.await_waiters("x", n + 1);
-    }
-    let mut last = holder.token();
-    holder.release().silently(0);
-    for one in all {
-        let (_, token) = one.turn(&env, 1);
-        assert!(token > last, "{token} after {last}");
-        last = token;
-        one.end(&env);
-    }
-    let order: Vec<_> = env.read("turns").lines().map(|line| line[..1].to_owned()).collect();
-    assert_eq!(order, ["0", "1", "2", "3", "4", "5"]);
-    env.await_no_process();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use super::process::{self, Process};
 pub(crate) use super::program::dlock;
 use super::running::{Finished, Running};
 use super::service::Service;
-use super::wait::{LIMIT, until};
+use super::wait::{LIMIT, let_pass, until, until_true};
 
 /// The variable that marks every process of an environment.
 const MARK: &str = "TEST_ENV";
@@ -111,6 +111,11 @@ impl TestEnv {
         command
     }
 
+    /// Whether its service is several Redis servers, which keep no queue.
+    pub(crate) fn is_redlock(&self) -> bool {
+        self.service.endpoint.contains(",redis://")
+    }
+
     /// Gives a command the test's environment and folder.
     pub(crate) fn dress(&self, command: &mut Command) {
         command
@@ -125,7 +130,7 @@ impl TestEnv {
             .env("locks", &self.service.endpoint)
             .current_dir(&self.root);
         // Nodes of a Redlock that are younger than this have no say, and those of tests are young.
-        if self.service.endpoint.contains(",redis://") {
+        if self.is_redlock() {
             command.env("DLOCK_MAX_TTL", "10s");
         }
         if let Some(prefix) = &self.service.prefix {
@@ -228,9 +233,15 @@ impl TestEnv {
         self.status(name)["waiters"].as_array().expect("a list of waiters").len()
     }
 
-    /// Waits until so many wait in the queue for `name`.
+    /// Waits until so many wait for `name`. Where there is no queue that shows them, they are those keepers that hold nothing, which
+    /// get some time to ask.
     #[track_caller]
     pub(crate) fn await_waiters(&self, name: &str, count: usize) {
+        if self.is_redlock() {
+            let keepers = || self.processes().into_iter().filter(|p| p.name == "lease-keeper").count();
+            until_true(&format!("{count} waiters for {name}"), || keepers() >= self.holders(name) + count);
+            return let_pass(Duration::from_millis(500));
+        }
         until(&format!("{count} waiters for {name}"), || (self.waiters(name) == count).then_some(()));
     }
 

@@ -176,7 +176,8 @@ impl Backend for FileBackend {
         Capabilities {
             backend: BACKEND,
             atomic_names: true,
-            ordered: true,
+            queue: true,
+            shared: true,
             token: TokenStrength::Durable,
             leased: false,
             renewals_per_ttl: 3,

@@ -175,7 +175,8 @@ impl Store for MemcachedStore {
         Capabilities {
             backend: NAME,
             atomic_names: false,
-            ordered: true,
+            queue: true,
+            shared: true,
             token: TokenStrength::Volatile,
             leased: true,
             renewals_per_ttl: 3,

@@ -33,17 +33,22 @@ pub(super) struct LockKeys {
 impl LockKeys {
     /// The sorted set of the claims in the queue.
     pub(super) fn queue(&self) -> String {
-        format!("{}queue{}", self.before(), self.suffix)
-    }
-
-    /// The sorted set of the claims that hold, where the queue has only those that wait.
-    pub(super) fn holders(&self) -> String {
-        format!("{}holders{}", self.before(), self.suffix)
+        self.side("queue")
     }
 
     /// The hash with the last token and the last success.
     pub(super) fn counters(&self) -> String {
-        format!("{}counters{}", self.before(), self.suffix)
+        self.side("counters")
+    }
+
+    /// A key beside the lock's, for `part`.
+    pub(super) fn side(&self, part: &str) -> String {
+        format!("{}{}", self.side_prefix(part), self.suffix)
+    }
+
+    /// What the keys for parts that begin so start with.
+    pub(super) fn side_prefix(&self, part: &str) -> String {
+        format!("{}{part}", self.before())
     }
 
     /// The hash of one claim.
@@ -53,10 +58,10 @@ impl LockKeys {
 
     /// What the keys of claims start with.
     pub(super) fn claim_prefix(&self) -> String {
-        format!("{}claim:", self.before())
+        self.side_prefix("claim:")
     }
 
-    /// What the keys of claims end with.
+    /// What the keys beside the lock's end with.
     pub(super) fn claim_suffix(&self) -> &str {
         &self.suffix
     }
@@ -86,26 +91,13 @@ impl Naming {
         Ok(LockKeys { name: name.clone(), lock, slot, tag, suffix, group: self.group })
     }
 
-    /// The key under which nested claims are listed: those whose waits may close a cycle.
-    pub(super) fn nested(&self) -> String {
-        let group = self.group;
-        format!(
-            "{{{}}}:dlock:{group}nested",
-            self.prefix.as_deref().unwrap_or(DEFAULT).replace(['{', '}'], "")
-        )
-    }
-
-    /// The pattern that all side keys match.
-    pub(super) fn sides(&self) -> String {
-        self.pattern("*")
-    }
-
     /// The pattern that the keys of all queues match.
     pub(super) fn queues(&self) -> String {
-        self.pattern("queue")
+        self.sides("queue")
     }
 
-    fn pattern(&self, part: &str) -> String {
+    /// The pattern that the keys for `part` match, of all locks.
+    pub(super) fn sides(&self, part: &str) -> String {
         let group = self.group;
         let prefix = self.prefix.as_deref().unwrap_or(DEFAULT);
         // With braces in it the prefix stands behind the tag.
@@ -121,17 +113,15 @@ impl Naming {
 
     /// The name of the lock whose queue has this key, if it is one of these.
     pub(super) fn name_of_queue(&self, key: &str) -> Option<LockName> {
-        self.name_of(key, "queue")
+        self.name_of_side(key, "queue")
     }
 
-    /// The name of the lock whose holders or queue have this key, if it is one of these.
-    pub(super) fn name_of_either(&self, key: &str) -> Option<LockName> {
-        self.name_of(key, "queue").or_else(|| self.name_of(key, "holders"))
-    }
-
-    fn name_of(&self, key: &str, part: &str) -> Option<LockName> {
+    /// The name of the lock that has this key for `part`, which a number may follow.
+    pub(super) fn name_of_side(&self, key: &str, part: &str) -> Option<LockName> {
         let middle = format!("}}:dlock:{}{part}", self.group);
-        let (tag, suffix) = key.strip_prefix('{')?.split_once(middle.as_str())?;
+        let (tag, rest) = key.strip_prefix('{')?.split_once(middle.as_str())?;
+        let suffix = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let number = &rest[..rest.len() - suffix.len()];
         let lock = if suffix.is_empty() { tag } else { suffix.strip_prefix(':')? };
         let name = match &self.prefix {
             Some(prefix) => lock.strip_prefix(prefix.as_str())?.to_owned(),
@@ -139,7 +129,7 @@ impl Naming {
         };
         let name = LockName::new(name).ok()?;
         let keys = self.of(&name).ok()?;
-        (keys.queue() == key || keys.holders() == key).then_some(name)
+        (keys.side(&format!("{part}{number}")) == key).then_some(name)
     }
 }
 

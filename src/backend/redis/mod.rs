@@ -8,7 +8,6 @@
 //! counts from that one's last renewal. Who waits or holds is told by the server's tracking of keys, which is a
 //! hint only: the state is read, never concluded.
 
-mod astray;
 mod claim;
 mod config;
 mod connection;
@@ -113,7 +112,8 @@ impl Backend for RedisBackend {
         Capabilities {
             backend: NAME,
             atomic_names: true,
-            ordered: true,
+            queue: true,
+            shared: true,
             token: TokenStrength::Volatile,
             leased: true,
             renewals_per_ttl: 3,

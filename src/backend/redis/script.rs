@@ -16,23 +16,16 @@ pub(super) struct Script {
     hash: OnceLock<String>,
     /// Whether the text itself is always sent.
     in_full: bool,
-    /// Whether it makes an entry of the claim that its first argument names.
-    enters: bool,
 }
 
 impl Script {
     pub(super) const fn new(text: &'static str) -> Self {
-        Self { text, hash: OnceLock::new(), in_full: false, enters: false }
-    }
-
-    /// One that makes an entry.
-    pub(super) const fn entering(text: &'static str) -> Self {
-        Self { text, hash: OnceLock::new(), in_full: false, enters: true }
+        Self { text, hash: OnceLock::new(), in_full: false }
     }
 
     /// One that is sent seldom, and always as text.
     pub(super) const fn in_full(text: &'static str) -> Self {
-        Self { text, hash: OnceLock::new(), in_full: true, enters: false }
+        Self { text, hash: OnceLock::new(), in_full: true }
     }
 
     fn hash(&self) -> &str {
@@ -60,24 +53,6 @@ pub(super) enum Step {
 impl Step {
     pub(super) fn command<const N: usize>(words: [&str; N]) -> Self {
         Self::Command(words.map(str::to_owned).to_vec())
-    }
-
-    /// The claim of which it makes an entry, if it does.
-    pub(super) fn enters(&self) -> Option<&str> {
-        match self {
-            Self::Script { script, arguments, .. } if script.enters => arguments.first().map(String::as_str),
-            _ => None,
-        }
-    }
-
-    /// The same with another last argument.
-    pub(super) fn with_last(mut self, word: String) -> Self {
-        if let Self::Script { arguments, .. } = &mut self
-            && let Some(last) = arguments.last_mut()
-        {
-            *last = word;
-        }
-        self
     }
 
     /// Whether it ends claims, so that others may stand otherwise after it.

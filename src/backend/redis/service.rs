@@ -8,7 +8,6 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::Mutex as Gate;
 
-use super::astray::Astray;
 use super::config::RedisConfig;
 use super::connection::Connection;
 use super::dial;
@@ -46,7 +45,6 @@ pub(super) struct Service {
     open: Gate<HashMap<Option<HostPort>, Arc<Connection>>>,
     /// Which node of a cluster has a slot, as far as nodes have said.
     routes: Mutex<HashMap<u16, HostPort>>,
-    pub(super) astray: Astray,
     /// A connection was opened: what was sent over it may have been done.
     connected: AtomicBool,
     /// It has answered a request.
@@ -71,7 +69,6 @@ impl Service {
             clock,
             open: Gate::default(),
             routes: Mutex::default(),
-            astray: Astray::default(),
             connected: AtomicBool::new(false),
             answered: AtomicBool::new(false),
         }
@@ -188,7 +185,7 @@ impl Service {
                     *current = Some(Arc::clone(&connection));
                     let steps = steps(&connection);
                     let (sent, told) = (self.clock.now(), connection.notified_count());
-                    match self.exchange(&connection, &steps, asking).await {
+                    match self.replies(&connection, &steps, asking).await {
                         Ok(replies) => {
                             if steps.iter().any(Step::frees) {
                                 connection.nudge();
@@ -243,21 +240,6 @@ impl Service {
         }
         self.routes.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, node);
         None
-    }
-
-    /// As [`Service::replies`]. What makes an entry is remembered until it is answered.
-    async fn exchange(
-        &self,
-        connection: &Connection,
-        steps: &[Step],
-        asking: bool,
-    ) -> Result<Vec<Value>, Setback> {
-        self.astray.sent(steps, connection);
-        let outcome = self.replies(connection, steps, asking).await;
-        if !matches!(&outcome, Err(Setback::Fault(fault)) if fault.is_spent()) {
-            self.astray.answered(steps, connection);
-        }
-        outcome
     }
 
     /// The replies to `steps`; `asking` of a node to which the keys are moving.

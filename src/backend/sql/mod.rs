@@ -113,7 +113,8 @@ impl Backend for SqlBackend {
         Capabilities {
             backend: self.dialect().name(),
             atomic_names: true,
-            ordered: true,
+            queue: true,
+            shared: true,
             token: TokenStrength::Durable,
             leased: true,
             renewals_per_ttl: claim::RENEWALS_PER_TTL,

@@ -222,7 +222,8 @@ impl Backend for ZkBackend {
         Capabilities {
             backend: NAME,
             atomic_names: true,
-            ordered: true,
+            queue: true,
+            shared: true,
             token: TokenStrength::Durable,
             leased: true,
             renewals_per_ttl: follow::RENEWALS,

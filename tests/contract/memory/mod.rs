@@ -59,7 +59,8 @@ impl Backend for MemoryBackend {
         Capabilities {
             backend: NAME,
             atomic_names: true,
-            ordered: true,
+            queue: true,
+            shared: true,
             token: TokenStrength::Durable,
             leased: true,
             renewals_per_ttl: 3,

@@ -1,135 +1,198 @@
 //! One client's end of a claim.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 
-use super::core::{Aim, Core};
-use super::node_claim::{NodeClaim, Phase};
-use super::script::{ENTER, LEAVE, RENEW};
-use super::{deadlock, majority};
+use super::attempt::{Refused, delay};
+use super::core::{Core, Hold};
+use super::keys::beginning;
+use super::nodes::{Node, answered};
 use crate::backend::Claim;
-use crate::backend::fault::{During, Fault, FaultResult};
+use crate::backend::claim_state::{POLL, SHORT_HOLD, due};
+use crate::backend::fault::{During, FaultResult};
+use crate::backend::redis::dial::{text, value_of};
 use crate::backend::redis::fault::NAME;
-use crate::backend::redis::script::{Step, millis};
-use crate::lock::{ClaimState, Grant, LockName, Moment, Result};
+use crate::backend::redis::script::Step;
+use crate::lock::{ClaimState, Error, ErrorKind, LockName, Moment, Result};
+
+/// How long claims that come at the same moment may take to find out which of them goes first, before the answer is that each has to
+/// wait.
+const CONTEST: Duration = Duration::from_secs(1);
+/// Between two looks at a node that cannot be used.
+const PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct RedlockClaim {
-    pub(super) core: Arc<Core>,
-    /// Where nested claims are listed, if it is one.
-    nested: Option<String>,
-    tender: Mutex<Option<AbortHandle>>,
+    core: Arc<Core>,
+    follower: AbortHandle,
 }
 
 impl Drop for RedlockClaim {
     fn drop(&mut self) {
-        self.core.nodes.claims.fetch_sub(1, Ordering::Relaxed);
-        if let Some(tender) = self.tender.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            tender.abort();
-        }
+        self.follower.abort();
+        self.core.publisher.begin_leaving();
     }
 }
 
 impl Core {
-    /// The further arguments of entering with `score`.
-    pub(super) fn entering(&self, score: &str) -> Vec<String> {
-        let mut words = vec![self.record.clone(), self.mode.to_string(), millis(self.ttl), score.to_owned()];
-        let grant = self.inner().grant.clone();
-        words.extend((0..self.names.len()).map(|n| {
-            let slot = grant.as_ref().and_then(|grant| grant.names[n].slot);
-            slot.map_or_else(String::new, |slot| slot.to_string())
-        }));
-        words.push(self.attempt.to_string());
-        words
-    }
-
-    /// The step that takes the claim out; to withdraw an attempt, unless a later one has entered. Its last argument says for
-    /// how long the id is to stay out.
-    pub(super) fn leaving(&self, aim: Aim, succeeded: bool) -> Step {
-        let success = if succeeded { "1" } else { "0" }.to_owned();
-        let attempt = if aim == Aim::Withdraw { self.attempt.to_string() } else { String::new() };
-        self.step(&LEAVE, self.next_token(), &[success, attempt, "0".to_owned()])
-    }
-
-    /// What went wrong at the nodes that could not be used.
-    pub(super) fn faults(&self) -> Vec<Fault> {
-        self.inner().node_claims.iter().filter_map(|node_claim| node_claim.fault.clone()).collect()
-    }
-
-    /// Whether the node claim's last proof of life is no older than `begin`.
-    fn is_proven(node_claim: &NodeClaim, grant: Option<&Grant>, begin: Moment, now: Moment) -> bool {
-        let carries =
-            |grant: &Grant| grant.names.iter().enumerate().all(|(n, hold)| node_claim.carries(n, hold, now));
-        node_claim.phase == Phase::In && node_claim.from >= begin && grant.is_none_or(carries)
-    }
-
-    fn proven(&self, begin: Moment) -> usize {
-        let inner = self.inner();
-        let (now, grant) = (self.clock.now(), inner.grant.as_ref());
-        inner.node_claims.iter().filter(|node_claim| Self::is_proven(node_claim, grant, begin, now)).count()
-    }
-
-    /// Gives the entries another ttl, and makes those anew that a node has lost while a majority still has them.
-    async fn extend(self: &Arc<Self>, begin: Moment, deadline: Moment) -> FaultResult<()> {
-        let hint = self.next_token();
-        let renewal = self.step(&RENEW, hint, &[millis(self.ttl)]);
-        let (alive, score) = {
-            let inner = self.inner();
-            let score = if inner.grant.is_some() { Some(0) } else { inner.score };
-            (majority::alive(&inner.node_claims, inner.grant.as_ref(), self.ttl, begin), score)
-        };
-        let score = score.map_or_else(String::new, |score| score.to_string());
-        let entry = self.step(&ENTER, hint, &self.entering(&score));
-        let majority = self.nodes.majority();
-        let make = |_: usize, node_claim: &NodeClaim| match node_claim.phase {
-            Phase::Missing | Phase::Unknown if alive >= majority => Some(entry.clone()),
-            Phase::In | Phase::Missing | Phase::Unknown => Some(renewal.clone()),
-            Phase::Gone => None,
-        };
-        self.round(Aim::Life, deadline, make, |core| core.proven(begin) >= majority).await;
-        let proven = self.proven(begin);
-        if proven >= majority {
-            return Ok(());
+    /// Tries until it is known who holds, or nobody can tell for a while.
+    pub(super) async fn enter(self: &Arc<Self>, deadline: Moment) -> FaultResult<Option<Refused>> {
+        let clock = self.nodes.clock;
+        let until = deadline.min(clock.now() + CONTEST);
+        let mut attempts = 0;
+        loop {
+            let sent = clock.now();
+            let refused = self.attempt(deadline).await?;
+            let now = clock.now();
+            let pause = delay(attempts, now.since(sent));
+            if !matches!(refused, Some(Refused::Contested)) || now + pause >= until {
+                return Ok(refused);
+            }
+            clock.sleep_until(now + pause).await;
+            attempts += 1;
         }
-        let faults = self.faults();
-        Err(self.nodes.too_few(proven, &faults))
+    }
+
+    /// Follows the claim: acquires, unless it holds already, and looks after the hold.
+    async fn follow(self: Arc<Self>, mut refused: Option<Refused>) {
+        let clock = self.nodes.clock;
+        let (mut contested, mut answered_at, mut took) = (0, clock.now(), Duration::ZERO);
+        while let Some(why) = &refused {
+            match why {
+                Refused::Taken(taken) => {
+                    contested = 0;
+                    self.publisher.publish(taken.state());
+                    taken.is_over(&self).await;
+                }
+                Refused::Contested => {
+                    clock.sleep_until(clock.now() + delay(contested, took)).await;
+                    contested += 1;
+                }
+            }
+            let began = clock.now();
+            refused = match self.attempt(Moment::NEVER).await {
+                Ok(refused) => {
+                    answered_at = clock.now();
+                    refused
+                }
+                Err(fault) => {
+                    // Who has no right to it any more may have it again soon.
+                    let never = matches!(fault.kind, ErrorKind::Mismatch | ErrorKind::Deadlock)
+                        || (!fault.kind.is_transient() && clock.now() > answered_at + self.ttl);
+                    self.publisher.cannot_follow(fault);
+                    if never {
+                        return;
+                    }
+                    clock.sleep_until(clock.now() + PAUSE + delay(8, PAUSE)).await;
+                    Some(Refused::Contested)
+                }
+            };
+            took = clock.now().since(began);
+        }
+        clock.sleep_until(clock.now() + SHORT_HOLD).await;
+        let mut watches = JoinSet::new();
+        for (at, node) in self.nodes.all.iter().enumerate() {
+            watches.spawn(Arc::clone(&self).watch(at, Arc::clone(node)));
+        }
+        watches.join_all().await;
+    }
+
+    /// Looks at the hold at one node whenever that tells of a change.
+    async fn watch(self: Arc<Self>, at: usize, node: Arc<Node>) {
+        let clock = self.nodes.clock;
+        let Some(Hold { place, value, .. }) = self.held().clone() else { return };
+        let about = self.keys.about(place.slot);
+        let looks = || {
+            let key = self.keys.key(place.slot);
+            vec![Step::command(["GET", &key]), Step::command(["HGET", &about, "asked"])]
+        };
+        while !self.publisher.has_ended() {
+            let deadline = clock.now() + self.patience();
+            let Ok(answer) = node.ask(true, self.nodes.max_ttl, deadline, looks).await else {
+                clock.sleep_until(clock.now() + PAUSE).await;
+                continue;
+            };
+            let has = answer.replies.first().and_then(value_of).is_some_and(|there| there == value);
+            self.learn(|lacking| lacking[at] = !has);
+            let by = answer.replies.get(1).and_then(text).filter(|_| has);
+            if let Some(by) = by.and_then(|by| serde_json::from_str(&by).ok()) {
+                self.publisher.publish(ClaimState::AskedToLeave { by });
+            }
+            let told = answer.connection.notified_after(answer.notified);
+            // A node need not tell at once that a key has expired.
+            let now = clock.now();
+            let expiry = due(self.publisher.proof(), Some(self.ttl)).max(now + PAUSE);
+            let notifies = answer.connection.can_notify.get() == Some(&true);
+            let poll = if notifies { expiry } else { now + POLL };
+            tokio::select! {
+                () = told => {}
+                () = clock.sleep_until(poll) => {}
+            }
+        }
+    }
+
+    /// Takes over what nodes say of the hold; where a majority has lost it, it is over.
+    fn learn(&self, take: impl FnOnce(&mut [bool])) {
+        let mut held = self.held();
+        let Some(Hold { lacking, .. }) = held.as_mut() else { return };
+        take(lacking);
+        let without = lacking.iter().filter(|lacking| **lacking).count();
+        if self.nodes.all.len() - without < self.nodes.majority() {
+            self.publisher.publish(self.publisher.ended(None, None, self.ttl));
+        }
+    }
+
+    /// Gives the hold another ttl at a majority; then nodes that have lost it have it made anew.
+    async fn extend(&self, deadline: Moment) -> FaultResult<()> {
+        let Some(hold) = self.held().clone() else { return Ok(()) };
+        let step = |again| self.keys.extend(hold.place, &hold.value, self.ttl, hold.token, again);
+        let (found, enough) = self.extended(step(false), deadline).await;
+        self.learn(|lacking| {
+            for (lacking, answer) in lacking.iter_mut().zip(&found) {
+                if let Some(Ok((done, _))) = answer {
+                    *lacking = !done;
+                }
+            }
+        });
+        enough?;
+        let max_ttl = self.nodes.max_ttl;
+        for (node, answer) in self.nodes.all.iter().zip(&found) {
+            if matches!(answer, Some(Ok((false, _)))) {
+                let (node, again) = (Arc::clone(node), step(true));
+                tokio::spawn(async move { node.ask(false, max_ttl, deadline, || vec![again.clone()]).await });
+            }
+        }
+        Ok(())
+    }
+
+    async fn release(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
+        let step = self.keys.release(&beginning(self.id), succeeded);
+        let answers = self.nodes.answers(Duration::ZERO, deadline, vec![step]).await;
+        let left = answered(&answers);
+        if left >= self.nodes.majority() { Ok(()) } else { Err(self.nodes.too_few(left, &answers)) }
     }
 }
 
 impl RedlockClaim {
-    pub(super) fn new(core: Arc<Core>, nested: Option<String>) -> Self {
-        Self { core, nested, tender: Mutex::new(None) }
-    }
-
-    /// Begins to follow the claim.
-    pub(super) fn reconcile(&self) {
-        let tender = tokio::spawn(Arc::clone(&self.core).reconcile());
-        *self.tender.lock().unwrap_or_else(PoisonError::into_inner) = Some(tender.abort_handle());
-    }
-
-    fn lock(&self) -> Option<&LockName> {
-        self.core.names.first().map(|keys| &keys.name)
-    }
-
-    async fn send_leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
-        let core = &self.core;
-        let step = core.leaving(Aim::Leave, succeeded);
-        core.publisher.begin_leaving();
-        let make = |_: usize, node_claim: &NodeClaim| (!node_claim.left).then(|| step.clone());
-        let majority = core.nodes.majority();
-        let left = |core: &Core| core.inner().node_claims.iter().filter(|node_claim| node_claim.left).count();
-        core.round(Aim::Leave, deadline, make, |core| left(core) >= majority).await;
-        let left = left(core);
-        if left >= majority {
-            return Ok(());
+    /// The claim of `core`, which was refused, or holds.
+    pub(super) fn new(core: Arc<Core>, refused: Option<Refused>) -> Self {
+        if let Some(Refused::Taken(taken)) = &refused {
+            core.publisher.publish(taken.state());
         }
-        let faults = core.faults();
-        Err(core.nodes.too_few(left, &faults))
+        let follower = tokio::spawn(Arc::clone(&core).follow(refused)).abort_handle();
+        Self { core, follower }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.core.publisher.is_over()
+    }
+
+    fn lock(&self) -> &LockName {
+        &self.core.keys.name
     }
 }
 
@@ -140,32 +203,38 @@ impl Claim for RedlockClaim {
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        self.core.publisher.changed(seen).await
+        let refused = |error: Error| {
+            let never = matches!(error.kind, ErrorKind::Mismatch | ErrorKind::Deadlock)
+                || self.follower.is_finished();
+            Error { is_final: never && !error.is_transient(), ..error }
+        };
+        self.core.publisher.changed(seen).await.map_err(refused)
     }
 
+    /// Of one that waits there is nothing at the nodes to renew.
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
-        let core = &self.core;
-        if !core.publisher.has_ended() {
-            let begin = core.clock.now();
-            match core.extend(begin, deadline).await {
-                Ok(()) => core.publisher.prove(begin),
-                Err(fault) if !core.publisher.has_ended() => {
-                    return Err(fault.during(NAME, "renew the claim", self.lock()));
+        let publisher = &self.core.publisher;
+        let begin = self.core.nodes.clock.now();
+        if publisher.waits() {
+            return Ok(begin);
+        }
+        if !publisher.has_ended() {
+            match self.core.extend(deadline).await {
+                Ok(()) => publisher.prove(begin),
+                Err(fault) if !publisher.has_ended() => {
+                    return Err(fault.during(NAME, "renew the claim", Some(self.lock())));
                 }
                 Err(_) => {}
             }
-            core.tidy();
         }
-        Ok(core.publisher.proof())
+        Ok(publisher.proof())
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        self.send_leave(succeeded, deadline).await.during(NAME, "leave the queue", self.lock())?;
+        self.core.publisher.begin_leaving();
+        self.follower.abort();
+        self.core.release(succeeded, deadline).await.during(NAME, "release the lock", Some(self.lock()))?;
         self.core.publisher.leave();
-        if let Some(index) = &self.nested {
-            // What is left of it is found stale by the next search.
-            drop(deadlock::forget(&self.core.nodes, index, self.core.id, deadline).await);
-        }
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 //! What can go wrong with these nodes.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use redis::Value;
 
-use super::client::RedlockBackend;
-use super::fan_out;
+use super::nodes::{Answer, Nodes};
 use crate::backend::fault::FaultResult;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::examine::{LEAST, facts, older};
@@ -13,27 +13,29 @@ use crate::backend::redis::script::Step;
 use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
 
-pub(super) async fn examine(backend: &RedlockBackend, deadline: Moment) -> FaultResult<Examination> {
-    let nodes = &backend.nodes;
-    let all = std::time::Duration::from_secs(1);
-    let infos = fan_out::answers(nodes, all, deadline, vec![Step::command(["INFO"])]).await?;
-    let begun = backend.clock.now();
-    fan_out::answers(nodes, std::time::Duration::ZERO, deadline, vec![Step::command(["PING"])]).await?;
-    let round_trip = backend.clock.now().since(begun);
-    let infos: Vec<Option<HashMap<String, String>>> =
-        infos.into_iter().map(|replies| replies.and_then(|replies| replies.first().map(parsed))).collect();
-    let places: Vec<String> = nodes.services.iter().map(|service| service.config.identity()).collect();
+pub(super) async fn examine(nodes: &Nodes, deadline: Moment) -> FaultResult<Examination> {
+    let answers = nodes.answers(Duration::from_secs(1), deadline, vec![Step::command(["INFO"])]).await;
+    nodes.refuse_too_few(&answers)?;
+    let begun = nodes.clock.now();
+    nodes.answers(Duration::ZERO, deadline, vec![Step::command(["PING"])]).await;
+    let round_trip = nodes.clock.now().since(begun);
+    let info = |answer: &Option<FaultResult<Answer>>| match answer {
+        Some(Ok(answer)) => answer.replies.first().map(parsed),
+        _ => None,
+    };
+    let infos: Vec<Option<HashMap<String, String>>> = answers.iter().map(info).collect();
+    let places: Vec<String> = nodes.all.iter().map(|node| node.service.config.identity()).collect();
     let version = |facts: &HashMap<String, String>| facts.get("redis_version").cloned();
     let mut versions: Vec<String> = infos.iter().flatten().filter_map(version).collect();
     versions.sort();
     versions.dedup();
     let mut risks = risks(&places, &infos, nodes.max_ttl.as_secs());
-    let mut open = nodes.services.iter().filter_map(|service| service.config.open_password());
+    let mut open = nodes.all.iter().filter_map(|node| node.service.config.open_password());
     if let Some(open) = open.next() {
         risks.push(Risk::of_open_password(&open, "use rediss:// and enable TLS on the nodes"));
     }
     Ok(Examination {
-        server: format!("Redlock on {} Redis {}", nodes.services.len(), versions.join(", ")),
+        server: format!("Redlock on {} Redis {}", nodes.all.len(), versions.join(", ")),
         reached: places.join(","),
         round_trip,
         risks,
@@ -63,7 +65,7 @@ fn risks(places: &[String], infos: &[Option<HashMap<String, String>>], max_ttl: 
              a lock, like the list of nodes"
         )),
         Risk::note(
-            "waiters are served in order of arrival only as far as the nodes agree; it is not promised",
+            "there is no queue: of those who wait, whoever asks first once the lock is free gets it, and status shows none of them",
         ),
     ];
     for (place, info) in places.iter().zip(infos) {

@@ -1,21 +1,15 @@
--- Reads a queue and changes nothing. Keys: the lock, its queue, its holders. Arguments: what claims' keys begin and
--- end with.
-local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'table' then value = '?' end
-local entries = {}
-local function add(key, holds)
-  local found = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
-  for i = 1, #found, 2 do
-    local claim = ARGV[1] .. found[i] .. ARGV[2]
-    local c = redis.call('HMGET', claim, 'mode', 'about', 'label', 'token', 'slot', 'held', 'since', 'gone', 'fence')
-    if c[1] and not c[8] then
-      local token = holds and c[4]
-      entries[#entries + 1] =
-        { found[i], c[1], c[2], c[3], token, c[5], c[6], c[7], redis.call('PTTL', claim), found[i + 1], token and c[9] }
-    end
-  end
+-- Reads who holds and changes nothing. Keys: the lock's, what is kept beside it. Arguments: what keys of slots, and of what is kept
+-- beside them, begin and end with.
+local holders = {}
+local function read_holder(slot, key, about)
+  local value = read(key)
+  if not value then return end
+  local details = redis.call('HMGET', about, 'since', 'token', 'label')
+  local identity = foreign_identity(key)
+  if type(identity) ~= 'string' then identity = false end
+  holders[#holders + 1] = { slot, value, redis.call('PTTL', key), details[1], details[2], details[3], identity }
 end
-add(KEYS[3], true)
-add(KEYS[2], false)
-local foreign = value and foreign_identity(KEYS[1])
-return { value, redis.call('PTTL', KEYS[1]), entries, type(foreign) == 'string' and foreign }
+local slots = slots_of(read(KEYS[1]))
+if not slots then read_holder(0, KEYS[1], KEYS[2]) end
+for n = 1, slots or 0 do read_holder(n, ARGV[1] .. n .. ARGV[3], ARGV[2] .. n .. ARGV[3]) end
+return holders

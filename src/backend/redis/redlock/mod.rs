@@ -1,59 +1,154 @@
 //! Redlock: locks on several independent Redis servers, of which a majority decides.
 //!
-//! A claim enters the queues of all nodes at once and holds when more than half of them have given it the lock, for as
-//! long as the shortest-lived of these lasts, counted from when each was asked. Each node keeps its queue as one server
-//! does, but in an order that all nodes come to: by the time of arrival by which a majority knew of it. Whoever holds at a
-//! minority gives that back as soon as somebody waits there who comes first, so that of claims that came at the same
-//! moment exactly one gets the lock. A node's word counts only if it has run for longer than any ttl: a restarted one
-//! may have forgotten what it gave. Tokens are the highest of a majority, written back to a majority before the hold
-//! counts; that takes no request where the nodes could all give the one that was proposed. With slots a node lets in one
-//! claim at a time of which it does not know that a majority gave it the name, and then the next one.
+//! The algorithm is the one that Redis describes
+//! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>): an attempt sets the lock's key at all nodes
+//! at once where it is not set, and holds if more than half of them did so, for as long as the ttl lasts from when they
+//! were asked; else it is taken back everywhere, and tried again after a random delay, or once the nodes report that the
+//! key has changed. The key's value is the claim's record, so it says who holds. There is no queue: nothing is known of
+//! those who wait. With slots a lock has that many keys, of which a claim holds one. A node's word counts only if it has
+//! run for longer than any ttl: a restarted one may have forgotten what it gave.
 
+mod attempt;
 mod claim;
-mod client;
 mod config;
 mod core;
-mod deadlock;
-mod enter;
-mod evict;
 mod examine;
-mod exchange;
-mod fan_out;
-mod former;
 mod inspect;
-mod majority;
-#[cfg(test)]
-mod model;
-#[cfg(test)]
-mod model_claim;
-#[cfg(test)]
-mod model_node;
-#[cfg(test)]
-mod model_node_tests;
-#[cfg(test)]
-mod model_tests;
-mod node_claim;
+mod keys;
+mod nodes;
 mod observe;
-mod reconcile;
-mod renew;
-mod reply;
-mod row;
+mod refusal;
 mod script;
-mod want;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use redis::Value;
 
-use crate::backend::fault::During;
+use self::core::Core;
+use crate::backend::fault::{During, Fault, FaultResult};
 use crate::backend::observe::QueueObserver;
+use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::NAME;
-use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
-use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
-pub use client::RedlockBackend;
-use client::nodes;
+use crate::backend::redis::keys::Naming;
+use crate::backend::redis::row::integer;
+use crate::backend::redis::script::Step;
+use crate::backend::success;
+use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
+use crate::clock::Clock;
+use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
+use claim::RedlockClaim;
 pub use config::RedlockConfig;
+use keys::{Keys, beginning};
+use nodes::Nodes;
+use script::EVICT_FOREIGN;
+
+/// Several independent Redis servers.
+#[derive(Debug)]
+pub struct RedlockBackend {
+    nodes: Arc<Nodes>,
+    config: RedlockConfig,
+    naming: Naming,
+    clock: Clock,
+    /// Those that this client has entered: whoever enters one again gets the same.
+    claims: Mutex<HashMap<ClaimId, Weak<RedlockClaim>>>,
+}
+
+impl RedlockBackend {
+    /// Takes `config`; nothing is connected before the first call.
+    pub fn open(config: RedlockConfig) -> Self {
+        Self::with_clock(config, Clock::Boot)
+    }
+
+    /// As [`RedlockBackend::open`], for a client whose clock may tell another time than the servers'.
+    pub fn with_clock(config: RedlockConfig, clock: Clock) -> Self {
+        let prefix = config.nodes.first().and_then(|node| node.prefix.clone());
+        let naming = Naming { prefix, group: "redlock:" };
+        Self { nodes: Nodes::of(&config, clock), naming, config, clock, claims: Mutex::default() }
+    }
+
+    fn known(&self, id: ClaimId) -> Option<Arc<RedlockClaim>> {
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.retain(|_, claim| claim.strong_count() > 0);
+        claims.get(&id).and_then(Weak::upgrade).filter(|claim| !claim.is_over())
+    }
+
+    async fn claim(&self, request: &Request, deadline: Moment) -> FaultResult<Arc<RedlockClaim>> {
+        let unsupported =
+            |what: &str| Err(Fault::new(ErrorKind::Unsupported, format!("a Redlock has {what}")));
+        let [name] = request.names.as_slice() else { return unsupported("no claims on several names") };
+        if request.mode == Mode::Shared {
+            return unsupported("no shared locks");
+        }
+        if let Some(claim) = self.known(request.id) {
+            return Ok(claim);
+        }
+        let core = Arc::new(Core::of(&self.nodes, Keys::of(&self.naming, name)?, request));
+        let refused = core.enter(deadline).await?;
+        let claim = Arc::new(RedlockClaim::new(core, refused));
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.insert(request.id, Arc::downgrade(&claim));
+        Ok(claim)
+    }
+
+    /// Does `step` at all nodes; whether a majority may have found what it was to change.
+    async fn change(&self, step: Step, deadline: Moment) -> FaultResult<bool> {
+        let found = self.nodes.changed(deadline, step).await?;
+        let done = found.iter().filter(|found| **found).count();
+        Ok(done > 0 && done + self.nodes.all.len() - found.len() >= self.nodes.majority())
+    }
+
+    async fn evict_by(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        how: Evict,
+        by: &Holder,
+        deadline: Moment,
+    ) -> FaultResult<bool> {
+        let keys = Keys::of(&self.naming, name)?;
+        let step = match how {
+            Evict::Ask => keys.note(id, "asked", &serde_json::to_string(by).unwrap_or_default()),
+            Evict::Force => keys.release(&beginning(id), false),
+        };
+        self.change(step, deadline).await
+    }
+
+    async fn publish_value(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        value: &str,
+        deadline: Moment,
+    ) -> FaultResult<bool> {
+        let step = Keys::of(&self.naming, name)?.note(id, "label", value);
+        let found = self.nodes.changed(deadline, step).await?;
+        let done = found.iter().filter(|found| **found).count();
+        self.nodes.verdict(done, found.len() - done, "taken the value")
+    }
+
+    /// At every node where the key says the same.
+    async fn remove_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> FaultResult<bool> {
+        let keys = vec![Keys::of(&self.naming, name)?.lock];
+        let step = Step::Script { script: &EVICT_FOREIGN, keys, arguments: vec![id.to_string()] };
+        Ok(self.nodes.changed(deadline, step).await?.contains(&true))
+    }
+
+    /// Each node's age by its own clock.
+    async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
+        let counters = Keys::of(&self.naming, name)?.counters();
+        let steps = vec![Step::command(["HGET", &counters, "success"]), Step::command(["TIME"])];
+        let age = |replies: Vec<Value>| {
+            let [success, Value::Array(time)] = replies.as_slice() else { return None };
+            let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());
+            let now = Duration::from_secs(part(0)?) + Duration::from_micros(part(1)?);
+            success::age(now, Duration::from_micros(text(success)?.parse().ok()?))
+        };
+        Ok(self.nodes.replies(deadline, steps).await?.into_iter().flatten().filter_map(age).min())
+    }
+}
 
 #[async_trait]
 impl Backend for RedlockBackend {
@@ -61,7 +156,8 @@ impl Backend for RedlockBackend {
         Capabilities {
             backend: NAME,
             atomic_names: false,
-            ordered: false,
+            queue: false,
+            shared: false,
             token: TokenStrength::BestEffort,
             leased: true,
             renewals_per_ttl: 3,
@@ -75,30 +171,29 @@ impl Backend for RedlockBackend {
     }
 
     fn has_connected(&self) -> bool {
-        self.nodes.services.iter().any(|node| node.has_connected())
+        self.nodes.all.iter().any(|node| node.service.has_connected())
     }
 
-    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
-        let claim = enter::enter(self, request, deadline).await;
-        let claim = claim.during(NAME, "join the queue", request.names.first())?;
-        Ok(Arc::new(claim))
+    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
+        let claim = self.claim(request, deadline).await;
+        Ok(claim.during(NAME, "acquire the lock", request.names.first())?)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let queue = inspect::queue(&self.nodes, &self.naming, name, deadline).await;
-        Ok(queue.during(NAME, "inspect the queue", Some(name))?.status(name))
+        let status = inspect::status(&self.nodes, &self.naming, name, deadline).await;
+        status.during(NAME, "inspect the lock", Some(name))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let queues = inspect::queues(self, prefix, deadline).await;
-        queues.during(NAME, "list the queues", None)
+        let locks = inspect::list(&self.nodes, &self.naming, prefix, deadline).await;
+        locks.during(NAME, "list the locks", None)
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         // Tracking everything that is read is a matter of whole connections.
-        let own = nodes(&self.config, self.clock);
-        let queue = observe::WatchedQueue::new(own, self.naming.clone());
-        Ok(Box::new(QueueObserver::new(NAME, self.clock, name.clone(), queue)))
+        let own = Nodes::of(&self.config, self.clock);
+        let watched = observe::WatchedQueue::new(own, self.naming.clone());
+        Ok(Box::new(QueueObserver::new(NAME, self.clock, name.clone(), watched)))
     }
 
     async fn evict(
@@ -109,41 +204,26 @@ impl Backend for RedlockBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let evicted = evict::evict(self, std::slice::from_ref(name), id, how, by, deadline).await;
-        evicted.during(NAME, "evict from the queue", Some(name))
-    }
-
-    async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
-        let Request { names, id, holder, .. } = request;
-        let gone = evict::evict(self, names, *id, Evict::Force, holder, deadline).await;
-        gone.map(drop).during(NAME, "leave the queue", names.first())
-    }
-
-    fn is_detachable(&self) -> bool {
-        true
-    }
-
-    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let lives = renew::renew(self, name, id, deadline).await;
-        lives.during(NAME, "renew the claim", Some(name))
+        let evicted = self.evict_by(name, id, how, by, deadline).await;
+        evicted.during(NAME, "end the hold", Some(name))
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        let published = evict::publish(self, name, id, value, deadline).await;
-        published.during(NAME, "publish a value in the queue", Some(name))
+        let published = self.publish_value(name, id, value, deadline).await;
+        published.during(NAME, "publish a value", Some(name))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let evicted = evict::evict_foreign(self, name, id, deadline).await;
-        evicted.during(NAME, "evict from the queue", Some(name))
+        let removed = self.remove_foreign(name, id, deadline).await;
+        removed.during(NAME, "end the hold", Some(name))
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        examine::examine(self, deadline).await.during(NAME, "examine the service", None)
+        examine::examine(&self.nodes, deadline).await.during(NAME, "examine the service", None)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        let age = evict::last_success(self, name, deadline).await;
+        let age = self.age_of_success(name, deadline).await;
         age.during(NAME, "read the last success", Some(name))
     }
 }

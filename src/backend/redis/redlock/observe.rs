@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::Nodes;
 use super::inspect;
+use super::nodes::Nodes;
 use crate::backend::claim_state::POLL;
 use crate::backend::fault::FaultResult;
 use crate::backend::observe::{LOOK, Watched, first_expiry};
@@ -32,15 +32,15 @@ impl WatchedQueue {
 
     /// Has each node tell of what is read from then on.
     async fn listen(&mut self, deadline: Moment) {
-        let listening = self.nodes.services.iter().map(|service| {
-            let service = Arc::clone(service);
-            tokio::spawn(async move { tracking(&service, None, deadline).await })
+        let listening = self.nodes.all.iter().map(|node| {
+            let node = Arc::clone(node);
+            tokio::spawn(async move { tracking(&node.service, None, deadline).await })
         });
         self.notified.clear();
         for one in listening.collect::<Vec<_>>() {
             let asked = tokio::select! {
                 asked = one => asked.ok().and_then(FaultResult::ok),
-                () = self.nodes.services[0].clock.sleep_until(deadline) => None,
+                () = self.nodes.clock.sleep_until(deadline) => None,
             };
             self.notified.extend(asked.filter(|(connection, _)| connection.can_notify.get() == Some(&true)));
         }
@@ -49,9 +49,9 @@ impl WatchedQueue {
 
 impl Watched for WatchedQueue {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
-        let begin = self.nodes.services[0].clock.now();
+        let begin = self.nodes.clock.now();
         self.listen(begin + LISTEN).await;
-        Ok(inspect::queue(&self.nodes, &self.naming, name, begin + LOOK).await?.status(name))
+        inspect::status(&self.nodes, &self.naming, name, begin + LOOK).await
     }
 
     async fn notified(&mut self) -> FaultResult<()> {
@@ -60,7 +60,7 @@ impl Watched for WatchedQueue {
     }
 
     fn next_look(&mut self, status: &LockStatus, _: bool, now: Moment) -> Moment {
-        let all_notify = self.notified.len() == self.nodes.services.len();
+        let all_notify = self.notified.len() == self.nodes.all.len();
         first_expiry(status, now).min(if all_notify { Moment::NEVER } else { now + POLL })
     }
 }

@@ -1,2 +1,0 @@
-for n = 1, names do settle(n) end
-return answer('in')

@@ -1,0 +1,99 @@
+//! What the answers to an attempt say against any further one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::core::Core;
+use super::inspect;
+use super::nodes::{Answer, Answers, Node, answered};
+use crate::backend::deadlock::{self, Queued};
+use crate::backend::fault::{Fault, FaultResult, Retry};
+use crate::backend::mixing::mismatch;
+use crate::backend::record::Record;
+use crate::lock::{ErrorKind, Moment};
+
+impl Core {
+    /// Errors: an address is not that of an independent master.
+    pub(super) fn refuse_unfit<T>(&self, found: &Answers<(T, Answer)>) -> FaultResult<()> {
+        let place = |at: usize| self.nodes.all[at].service.config.identity();
+        let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
+        for (at, answer) in found.iter().enumerate() {
+            let reason = match answer {
+                Some(Ok((_, answer))) => match runs.insert(&answer.server.run, at) {
+                    Some(other) => format!(
+                        "{} and {} are the same server; give each server once",
+                        place(other),
+                        place(at)
+                    ),
+                    None => continue,
+                },
+                Some(Err(fault)) if fault.retry == Retry::OtherServer => format!(
+                    "{} is a replica: it follows its master and decides nothing; name independent masters only",
+                    place(at)
+                ),
+                _ => continue,
+            };
+            return Err(Fault::new(ErrorKind::Invalid, reason));
+        }
+        Ok(())
+    }
+
+    /// Errors: too few nodes can be used, or vote.
+    pub(super) fn refuse_too_few<T>(&self, found: &Answers<(T, Answer)>) -> FaultResult<()> {
+        let now = self.nodes.clock.now();
+        let majority = self.nodes.majority();
+        let usable = answered(found);
+        if usable < majority {
+            let silent = |(answer, node): (&Option<FaultResult<_>>, &Arc<Node>)| {
+                let refused = matches!(answer, Some(Err(fault)) if !fault.is_spent());
+                !matches!(answer, Some(Ok(_))) && !refused && node.service.has_connected()
+            };
+            let silent = found.iter().zip(&self.nodes.all).filter(|pair| silent((pair.0, pair.1))).count();
+            let too_few = self.nodes.too_few(usable, found);
+            let may_hold = usable + silent >= majority;
+            return Err(if may_hold { too_few.helped_by(Retry::OtherConnection) } else { too_few });
+        }
+        let from = found.iter().flatten().flatten().map(|(_, answer)| answer.server.votes_from);
+        let mut from: Vec<Moment> = from.collect();
+        from.sort_unstable();
+        let able = from.iter().filter(|from| **from <= now).count();
+        // The others may vote.
+        let unheard = found.iter().filter(|answer| answer.is_none()).count();
+        if able + unheard < majority {
+            let reason = format!(
+                "{able} of {} nodes vote: one that was restarted within --max-ttl ({} s) does not, in case it forgot a \
+                 lock; there is a majority again in {} s",
+                self.nodes.all.len(),
+                self.nodes.max_ttl.as_secs(),
+                from[majority - 1].since(now).as_secs() + 1
+            );
+            return Err(Fault::unavailable(reason));
+        }
+        Ok(())
+    }
+
+    /// Errors: the holder, who shows this record, has a lock of another kind.
+    pub(super) fn refuse_other_kind(&self, other: &Record) -> FaultResult<()> {
+        let mode = other.mode();
+        if mode.is_some_and(|mode| mode.mixes_with(self.mode)) {
+            return Ok(());
+        }
+        let owner = other.holder.to_string();
+        let reason = mismatch(Some(&self.keys.name), Some(&owner), mode.into(), self.mode);
+        Err(Fault::new(ErrorKind::Mismatch, reason))
+    }
+
+    /// A claim that would wait for one under which it runs. Nobody can tell who else waits for what: there is no queue.
+    pub(super) async fn refuse_deadlock(&self) -> FaultResult<()> {
+        if self.ancestors.is_empty() {
+            return Ok(());
+        }
+        let deadline = self.nodes.clock.now() + self.patience();
+        let holders = inspect::holders(&self.nodes, &self.keys, deadline).await?;
+        let name = &self.keys.name;
+        let records = holders.iter().filter_map(|holder| holder.record.clone()).chain([self.record.clone()]);
+        let queue = records.filter_map(|record| Some(Queued::of(&record, record.id()?, 0, name)));
+        let queues = BTreeMap::from([(name.clone(), queue.collect())]);
+        deadlock::refuse_cycle(deadlock::cycle(&queues, self.id))
+    }
+}
