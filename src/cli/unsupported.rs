@@ -11,13 +11,10 @@ type Wish = (&'static str, bool, &'static str, fn(&Capabilities) -> bool);
 
 /// Refuses what the service at `address` cannot do.
 pub(super) fn refuse(settings: &RunSettings, address: &dyn Address) -> Result<(), Failure> {
-    let wishes: [Wish; 4] = [
+    let wishes: [Wish; 3] = [
         ("--shared", settings.mode == Mode::Shared, "has no shared locks", |can| can.shared),
         ("--supersede", settings.supersede, "keeps no queue of those who wait", |can| can.queue),
         ("--replace", settings.replace, "keeps no queue of those who wait", |can| can.queue),
-        ("--name", settings.names.len() > 1, "cannot acquire several names in one step", |can| {
-            can.atomic_names
-        }),
     ];
     if wishes.iter().all(|(_, given, ..)| !given) {
         return Ok(());

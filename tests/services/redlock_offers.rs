@@ -23,7 +23,7 @@ fn what_needs_a_queue_or_several_nodes_at_once_is_refused_before_anything_is_ask
         (&["--shared"][..], "has no shared locks"),
         (&["--supersede"], "keeps no queue"),
         (&["--replace"], "keeps no queue"),
-        (&["--name", "y"], "cannot acquire several names in one step"),
+        (&["--name", "y"], "cannot acquire several locks in one step"),
     ] {
         let ended = env.finish(env.run(["--name", "x"]).args(options).args(["--", "true"]));
         ended.failed(64, &[why]);

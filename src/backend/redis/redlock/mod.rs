@@ -76,11 +76,12 @@ impl RedlockBackend {
     }
 
     async fn claim(&self, request: &Request, deadline: Moment) -> FaultResult<Arc<RedlockClaim>> {
-        let unsupported =
-            |what: &str| Err(Fault::new(ErrorKind::Unsupported, format!("a Redlock has {what}")));
-        let [name] = request.names.as_slice() else { return unsupported("no claims on several names") };
+        let [name] = request.names.as_slice() else {
+            let why = "it cannot acquire several locks in one step; use one --name";
+            return Err(Fault::new(ErrorKind::Invalid, why));
+        };
         if request.mode == Mode::Shared {
-            return unsupported("no shared locks");
+            return Err(Fault::new(ErrorKind::Unsupported, "a Redlock has no shared locks"));
         }
         if let Some(claim) = self.known(request.id) {
             return Ok(claim);
