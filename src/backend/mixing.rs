@@ -7,8 +7,6 @@ use crate::lock::{LockName, Mode};
 pub enum Use {
     /// In this mode.
     Mode(Mode),
-    /// As another program's semaphore, which does not say of how many slots.
-    Semaphore,
     /// In a mode that this version does not know.
     Unknown,
 }
@@ -31,10 +29,6 @@ pub fn mismatch(name: Option<&LockName>, owner: Option<&str>, used: Use, wanted:
         Use::Mode(mode) => {
             (format!("as {}", kind(mode)), "leave out --slots, or use another name".to_owned())
         }
-        Use::Semaphore => (
-            "as a semaphore".to_owned(),
-            "use --slots with the number of its slots, or another name".to_owned(),
-        ),
         Use::Unknown => {
             ("as another kind of lock".to_owned(), "use the same kind, or another name".to_owned())
         }
@@ -76,6 +70,5 @@ mod tests {
             "another claim uses it as another kind of lock, which does not mix with a shared lock; \
              use the same kind, or another name"
         );
-        assert!(of(Use::Semaphore, Mode::Exclusive).contains("as a semaphore, "));
     }
 }

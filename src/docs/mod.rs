@@ -110,8 +110,8 @@ pub mod adr {
     pub mod r0097_renewed_before_held {}
     #[doc = include_str!("adr/0098-foreign-entries-have-claims.md")]
     pub mod r0098_foreign_entries_have_claims {}
-    #[doc = include_str!("adr/0099-zookeeper-grants-are-read-from-traces.md")]
-    pub mod r0099_zookeeper_grants_are_read_from_traces {}
+    #[doc = include_str!("adr/0099-zookeeper-shortest-grant.md")]
+    pub mod r0099_zookeeper_shortest_grant {}
     #[doc = include_str!("adr/0100-every-single-message.md")]
     pub mod r0100_every_single_message {}
     #[doc = include_str!("adr/0101-a-service-is-one-folder.md")]

@@ -102,7 +102,7 @@ impl Raw {
         assert_eq!(error, 0, "{path} is removed");
     }
 
-    /// Gives everybody these rights to the node at `path`: of 1 to read, 4 to create below it, 8 to delete there, 16 to do this.
+    /// Gives everybody these rights to the node at `path`: of 1 to read, 2 to write, 4 to create below it, 8 to delete there, 16 to do this.
     pub(crate) fn allow(&mut self, path: &str, rights: i32) {
         let everybody = [string("world"), string("anyone")].concat();
         let list = [&1i32.to_be_bytes()[..], &rights.to_be_bytes(), &everybody].concat();

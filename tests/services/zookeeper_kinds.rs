@@ -1,4 +1,4 @@
-//! Kinds of claims that meet within milliseconds, and the slots of a semaphore, whose holders have a node more.
+//! Kinds of claims that meet within milliseconds, and slots.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -24,7 +24,7 @@ fn service(test: &str, prefix: Option<&str>) -> Service {
     Service { backend: "zk", endpoint, prefix: prefix.map(str::to_owned) }
 }
 
-/// With a prefix slots are those of Curator's semaphore too.
+/// With names as dlock writes them, and as foreign clients do.
 pub(super) fn envs(test: &str) -> [TestEnv; 2] {
     [None, Some("/raw/")].map(|prefix| TestEnv::on(service(test, prefix)))
 }
@@ -82,31 +82,19 @@ fn forty_that_start_at_once_share_three_slots() {
     }
 }
 
-/// Runs a holder with `options`, removes the node in `folder` of its queue whose name has `part`, and expects its end.
-fn loses(test: &str, options: &[&str], folder: &str, part: &str) {
-    let env = TestEnv::on(service(test, None));
-    // Far longer than the news may take.
-    let holder = env.held(&[&["--ttl", "60s", "--name", "x"], options].concat());
-    let path = format!("/{test}/dlock/x{folder}");
-    let mut raw = Raw::connect(zookeeper::shared_port(), 0);
-    let node = raw.children(&path).into_iter().find(|node| node.contains(part)).expect("a node");
-    raw.delete(&format!("{path}/{node}"));
-    let ended = holder.running.finish_within(Duration::from_secs(5));
-    ended.failed(76, &["lost x"]);
-}
-
 #[test]
 fn the_half_of_an_entry_that_curators_writers_see_is_as_good_as_all_of_it() {
-    if !absent() {
-        loses("half", &[], "", "__WRIT__");
+    if absent() {
+        return;
     }
-}
-
-#[test]
-fn a_slot_that_is_taken_away_ends_the_command() {
-    if !absent() {
-        loses("slot", &["--slots", "2"], "/leases", "dlock-slot-1");
-    }
+    let env = TestEnv::on(service("half", None));
+    // Far longer than the news may take.
+    let holder = env.held(&["--ttl", "60s", "--name", "x"]);
+    let mut raw = Raw::connect(zookeeper::shared_port(), 0);
+    let path = "/half/dlock/x";
+    let node = raw.children(path).into_iter().find(|node| node.contains("__WRIT__")).expect("a node");
+    raw.delete(&format!("{path}/{node}"));
+    holder.running.finish_within(Duration::from_secs(5)).failed(76, &["lost x"]);
 }
 
 #[test]
@@ -119,12 +107,17 @@ fn a_waiter_that_may_not_take_its_slot_any_more_says_so() {
     let holder = env.held(&[&["-q"], &words[..]].concat());
     let mut waiter = env.hold(&words);
     env.await_waiters("x", 1);
-    let allow = |rights| Raw::connect(zookeeper::shared_port(), 0).allow("/unslotted/dlock/x/leases", rights);
-    allow(25);
+    let path = "/unslotted/dlock/x";
+    let mut raw = Raw::connect(zookeeper::shared_port(), 0);
+    let number = |node: &String| node.rsplit('-').next().map(str::to_owned);
+    let record =
+        raw.children(path).into_iter().filter(|node| node.contains("-slots1-lock-")).max_by_key(number);
+    let record = format!("{path}/{}", record.expect("that of the waiter"));
+    raw.allow(&record, 25);
     holder.release().silently(0);
     let trouble = "cannot follow the queue of x (zk)";
     until_true("word of the trouble", || waiter.running.err_so_far().contains(trouble));
-    allow(31);
+    raw.allow(&record, 31);
     waiter.await_start();
     assert_eq!(waiter.release().code(), Some(0));
 }

@@ -148,9 +148,9 @@ fn a_crowd_on_names_in_any_order_comes_through() {
     }
 }
 
-/// A place in the queue of Curator's semaphore of `name`, which stays until it is removed.
-fn foreign_ticket(env: &TestEnv, raw: &mut Raw, test: &str, name: &str) -> String {
-    let stem = format!("/{test}/raw/{name}/locks/_c_foreign-lock-");
+/// A foreign client's place in the queue of `name`, which stays until it is removed.
+fn foreign_mutex(env: &TestEnv, raw: &mut Raw, test: &str, name: &str) -> String {
+    let stem = format!("/{test}/raw/{name}/_c_foreign-lock-");
     until("a folder that is there", || {
         // The servers remove one that nobody uses.
         env.finish(&mut env.run(["-q", "--slots", "2", "--name", name, "--", "true"])).silently(0);
@@ -165,12 +165,13 @@ fn a_foreign_client_is_waited_for_where_it_stands_alone() {
     }
     let [_, env] = envs("foreign");
     let mut raw = Raw::connect(zookeeper::shared_port(), 0);
-    let ticket = foreign_ticket(&env, &mut raw, "foreign", "x");
+    let mutex = foreign_mutex(&env, &mut raw, "foreign", "x");
     let mut waiter = env.hold(&BOTH);
+    env.await_waiters("x", 1);
     until_true("a slot of y", || env.holders("y") == 1);
     let beside = env.held(&Y);
     assert!(!waiter.has_started(), "a foreign client is ahead");
-    raw.delete(&ticket);
+    raw.delete(&mutex);
     waiter.await_start();
     release_all([waiter, beside]);
 }

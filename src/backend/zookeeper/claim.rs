@@ -8,21 +8,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
+use super::ensemble::PROBE;
+use super::fault::FaultResult;
 use super::renew::renew;
 use super::shared::Shared;
 use super::success;
 use super::wire::{Call, ended};
 use crate::backend::Claim;
-use crate::lock::{ClaimState, Moment, Result};
-
-/// How often all other tasks of this thread have their turn before one goes on that does not wait for them: one for those
-/// who let go of the session, one for the session to see that, and some to spare.
-const LAST_WORD: u32 = 6;
+use crate::lock::{ClaimState, Mode, Moment, Result};
 
 /// A session as short as any that is granted where ticks are long: two of them, unless somebody set it otherwise.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// How long such a session may take to begin; the next renewal tries again.
-const PROBE: Duration = Duration::from_secs(3);
 
 /// One entry, alive as long as its session. Dropped without leaving, it closes the session all the same.
 #[derive(Debug)]
@@ -40,15 +36,15 @@ impl ZkClaim {
     }
 }
 
-/// Lets the session's own task send its last word, whose answer nobody has to wait for: nothing ends with the session
-/// any more, and should the word be lost it ends with its ttl.
-async fn part(shared: &Shared) {
-    for _ in 0..LAST_WORD {
-        if shared.watcher.peek_state().is_terminated() {
-            return;
-        }
-        tokio::task::yield_now().await;
+/// Remembers a success; an exclusive claim has then left its queues as well.
+async fn succeed(shared: &Shared) -> FaultResult<()> {
+    if shared.request.mode == Mode::Exclusive
+        && let Some(client) = shared.client()
+        && success::leave(shared, &client).await
+    {
+        return Ok(());
     }
+    success::record(shared).await
 }
 
 #[async_trait]
@@ -97,39 +93,20 @@ impl Claim for ZkClaim {
         let call = self.call("leave the queue", deadline);
         let due =
             succeeded && shared.publisher.held_at().is_some() && !shared.recorded.load(Ordering::Acquire);
-        let client = due.then(|| shared.client()).flatten();
         shared.publisher.begin_leaving();
-        let closed = call.run(async {
-            if let Some(client) = client {
-                shared.hush();
-                if success::leave(shared, &client).await {
-                    shared.recorded.store(true, Ordering::Release);
-                    shared.close();
-                    drop(client);
-                    part(shared).await;
-                    return Ok(());
-                }
+        let left = call.run(async {
+            let recorded = if due { succeed(shared).await } else { Ok(()) };
+            if recorded.is_ok() {
+                shared.recorded.fetch_or(due, Ordering::AcqRel);
             }
-            let sent = if due { success::send(shared) } else { None };
             shared.close();
-            let mut recorded = sent.is_some();
-            for answer in sent.into_iter().flatten() {
-                recorded &= answer.await;
-            }
-            if recorded {
-                shared.recorded.store(true, Ordering::Release);
-            }
             ended(shared.watcher.clone()).await;
-            if due && !recorded && !shared.publisher.has_ended() {
-                success::record(shared).await?;
-                shared.recorded.store(true, Ordering::Release);
-            }
-            Ok(())
+            recorded
         });
-        let closed = closed.await;
+        let left = left.await;
         // Also when there was no time for more: the session's own signs of life would keep the claim.
         shared.close();
-        match closed {
+        match left {
             Err(error) if !shared.publisher.has_ended() => Err(error),
             _ => {
                 shared.publisher.leave();

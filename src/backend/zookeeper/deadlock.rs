@@ -10,11 +10,11 @@ use super::fault::{Fault, FaultResult};
 use super::list::{self, NamedQueue};
 use super::note::token;
 use super::shared::Own;
-use super::snapshot::{Seen, modes};
+use super::snapshot::Seen;
 use crate::backend::deadlock::{self, Queued};
 use crate::backend::record::Record;
 use crate::lock::deadlock::Member;
-use crate::lock::{ClaimId, ErrorKind, Mode, Request};
+use crate::lock::{ClaimId, ErrorKind, Request};
 
 /// Refuses `request`, whose entries are `own`, if its wait closes a cycle of waits. Only claims that came
 /// before it count, so that of two which close a cycle together the later one is told.
@@ -29,8 +29,7 @@ pub(super) async fn search(
     for NamedQueue { name, entries } in list::queues(ensemble, client, "").await? {
         let earlier: Vec<Seen> =
             entries.into_iter().filter(|seen| token(&seen.stat).is_some_and(|token| token <= last)).collect();
-        let modes: Vec<Mode> = modes(&earlier);
-        queues.insert(name, earlier.iter().zip(modes).map(|(seen, mode)| queued(seen, mode)).collect());
+        queues.insert(name, earlier.iter().map(queued).collect());
     }
     match deadlock::cycle(&queues, request.id) {
         None => Ok(()),
@@ -39,11 +38,11 @@ pub(super) async fn search(
 }
 
 /// An entry that came no later.
-fn queued(seen: &Seen, mode: Mode) -> Queued<()> {
+fn queued(seen: &Seen) -> Queued<()> {
     let record = seen.note.as_ref().map(|note| &note.record);
     let id = record.and_then(Record::id).unwrap_or_else(|| stand_in(seen));
     let ancestors = record.map_or_else(Vec::new, Record::ancestors);
-    let member = Some(Member { id, mode, owner: seen.owner(), ancestors });
+    let member = Some(Member { id, mode: seen.entry.mode(), owner: seen.owner(), ancestors });
     Queued { id, place: (), names: Vec::new(), member }
 }
 

@@ -11,7 +11,6 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as ZkError
 
 use super::config::ZkConfig;
 use super::fault::{Fault, FaultResult, kind};
-use super::grants;
 use super::handshake::{Complaint, complaint};
 use super::paths::Paths;
 use crate::backend::tcp::STAGGER;
@@ -21,6 +20,16 @@ use crate::lock::{ErrorKind, Reason};
 
 /// How many there may be beside each other.
 const ATTEMPTS: usize = 8;
+
+/// How long a session that only asks may take to begin.
+pub(super) const PROBE: Duration = Duration::from_secs(3);
+
+/// For how long one of so many servers that answers nothing is borne with. It is left for another one while there is time for a
+/// renewal there; where there are several, the client may come to the silent one once more first.
+pub(super) fn silence(ttl: Duration, servers: usize) -> Duration {
+    let part = if servers > 1 { ttl / 12 } else { ttl / 6 };
+    part.clamp(Duration::from_millis(100), Duration::from_secs(4))
+}
 
 /// How one ensemble is reached.
 pub(super) struct Ensemble {
@@ -64,11 +73,6 @@ impl Ensemble {
     /// Goes on asking until the deadline from now on, as whoever has to remove something does.
     pub(super) fn persist(&self) {
         self.persists.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether Curator's semaphores stand at the paths of locks: where names are written as foreign clients do it.
-    pub(super) fn joins_semaphores(&self) -> bool {
-        self.config.prefix.is_some()
     }
 
     /// Who may touch the nodes that are made: with a user this user alone.
@@ -169,16 +173,22 @@ impl Ensemble {
         found
     }
 
+    /// The shortest session that any of the servers grants now to whoever asks for `ttl`; `None` if none answers.
+    pub(super) async fn shortest_grant(&self, ttl: Duration) -> Option<Duration> {
+        let mut servers = self.config.servers.clone();
+        servers.extend(self.further_addresses().await);
+        let asked = servers
+            .iter()
+            .map(|server| tokio::time::timeout(PROBE, self.connect_once(std::slice::from_ref(server), ttl)));
+        let answers = join_all(asked).await.into_iter().flatten().flatten();
+        answers.map(|session| session.session_timeout()).min()
+    }
+
     async fn connect_once(&self, servers: &[String], ttl: Duration) -> FaultResult<Client> {
-        grants::listen();
         let ttl = ttl.min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
-        // A server that falls silent is left for another one while there is time for a renewal there; where there are several, the
-        // client may come to the silent one once more first.
-        let part = if servers.len() > 1 { ttl / 12 } else { ttl / 6 };
-        let silence = part.clamp(Duration::from_millis(100), Duration::from_secs(4));
         let mut connector = Client::connector()
             .with_session_timeout(ttl)
-            .with_connection_timeout(silence)
+            .with_connection_timeout(silence(ttl, servers.len()))
             .with_fail_eagerly();
         if let Some((user, password)) = &self.config.user {
             connector = connector.with_auth("digest", format!("{user}:{}", password.reveal()).as_bytes());

@@ -6,7 +6,7 @@ use super::ensemble::Ensemble;
 use super::fault::{Fault, FaultResult};
 use super::note::Note;
 use super::shared::{Own, Shared};
-use super::snapshot::{Folder, Seen, Snapshot, slot_path, tickets};
+use super::snapshot::{self, Seen};
 use super::wire::data_of;
 use crate::backend::Evict;
 use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, queue};
@@ -41,19 +41,8 @@ fn busy() -> Fault {
 /// An entry of a claim in one of its queues.
 struct Target {
     seen: Seen,
-    /// All its nodes: the entry's, its slot, its place in the queue of Curator's semaphore.
-    nodes: Vec<String>,
     /// What shows in the same step that it waits; `None` if it holds.
     waits: Option<Waits>,
-}
-
-impl Target {
-    /// In which version alone the node at `path` may be removed: of the record that says which slot it has, or else one that
-    /// it takes meanwhile would stay.
-    fn version(&self, path: &str) -> Option<i32> {
-        let says_slot = matches!(self.seen.place.mode(), Mode::Slots(_)) && path == self.seen.record_path();
-        says_slot.then_some(self.seen.stat.version)
-    }
 }
 
 /// What keeps an entry from holding.
@@ -72,31 +61,23 @@ async fn find(
     id: ClaimId,
 ) -> FaultResult<Option<Target>> {
     let queue = ensemble.paths.queue(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))?;
-    let snapshot = Snapshot::read(client, &queue, true).await?;
-    let Some(index) = snapshot.queue.find(id) else { return Ok(None) };
-    let place = &snapshot.queue.entries[index];
-    let record = format!("{queue}/{}", place.record().name);
+    let read = snapshot::read(client, &queue, true).await?;
+    let Some(index) = read.find(id) else { return Ok(None) };
+    let entry = read.entries[index].clone();
+    let record = format!("{queue}/{}", entry.record().name);
     let Some((data, stat)) =
         data_of(client, std::slice::from_ref(&record)).await?.into_iter().flatten().next()
     else {
         return Ok(None);
     };
     let note = Note::parse(&data);
-    let slot = note.as_ref().and_then(|note| note.slot);
-    let waits = match place.mode() {
-        Mode::Slots(_) if slot.is_some() => None,
-        Mode::Slots(_) => Some(Waits::WithoutSlot),
-        _ => queue::blockers(&snapshot.queue.modes(), index)
+    let waits = match entry.mode() {
+        Mode::Slots(_) => note.as_ref().is_none_or(|note| note.slot.is_none()).then_some(Waits::WithoutSlot),
+        _ => queue::blockers(&read.modes(), index)
             .last()
-            .map(|at| Waits::Behind(format!("{queue}/{}", snapshot.queue.entries[*at].watched().name))),
+            .map(|at| Waits::Behind(format!("{queue}/{}", read.entries[*at].watched().name))),
     };
-    let mut nodes: Vec<String> = place.nodes.iter().map(|node| format!("{queue}/{}", node.name)).collect();
-    nodes.extend(slot.map(|number| slot_path(&queue, number)));
-    let queued =
-        snapshot.tickets.entries.iter().flat_map(|ticket| &ticket.nodes).filter(|node| node.guid == Some(id));
-    nodes.extend(queued.map(|node| format!("{}/{}", tickets(&queue), node.name)));
-    let seen = Seen { place: place.clone(), folder: queue, kind: Folder::Queue, note, stat };
-    Ok(Some(Target { seen, nodes, waits }))
+    Ok(Some(Target { seen: Seen { entry, queue, note, stat }, waits }))
 }
 
 /// The entry of `id` in the queue of `name`, and those that the same claim has in other queues.
@@ -156,10 +137,10 @@ async fn remove(
                 None => return Ok(false),
             }
         }
-        for target in &targets {
-            for path in &target.nodes {
-                step.add_delete(path, target.version(path))?;
-            }
+        for Target { seen, waits } in &targets {
+            // As it was read, or it might have a slot by then.
+            let version = matches!(waits, Some(Waits::WithoutSlot)).then_some(seen.stat.version);
+            delete(&mut step, seen, version)?;
         }
         if is_done(step).await? {
             return Ok(true);
@@ -193,19 +174,25 @@ async fn is_done(mut step: MultiWriter<'_>) -> FaultResult<bool> {
     }
 }
 
+/// Has `step` remove all nodes of `seen`, the one with the record only in `version`, if any.
+fn delete(step: &mut MultiWriter<'_>, seen: &Seen, version: Option<i32>) -> FaultResult<()> {
+    for node in &seen.entry.nodes {
+        let version = version.filter(|_| node == seen.entry.record());
+        step.add_delete(&format!("{}/{}", seen.queue, node.name), version)?;
+    }
+    Ok(())
+}
+
 /// As [`crate::backend::Backend::evict_foreign`], in the queue at `path`.
 pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> FaultResult<bool> {
     for _ in 0..RACES {
-        let snapshot = Snapshot::read(client, path, true).await?;
-        let entries = snapshot.entries(client, path).await?;
+        let queue = snapshot::read(client, path, true).await?;
+        let entries = snapshot::entries(client, path, queue).await?;
         let Some(seen) = entries.into_iter().find(|seen| seen.foreign_identity() == Some(id)) else {
             return Ok(false);
         };
         let mut step = client.new_multi_writer();
-        for node in &seen.place.nodes {
-            let version = (*node == *seen.place.record()).then_some(seen.stat.version);
-            step.add_delete(&format!("{}/{}", seen.folder, node.name), version)?;
-        }
+        delete(&mut step, &seen, Some(seen.stat.version))?;
         if is_done(step).await? {
             return Ok(true);
         }
@@ -217,8 +204,8 @@ pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> F
 pub(super) async fn supersede(ensemble: &Ensemble, client: &Client, own: &[Own]) -> FaultResult<bool> {
     let mut any = false;
     for own in own {
-        let snapshot = Snapshot::read(client, &own.queue, false).await?;
-        for seen in snapshot.entries(client, &own.queue).await? {
+        let queue = snapshot::read(client, &own.queue, false).await?;
+        for seen in snapshot::entries(client, &own.queue, queue).await? {
             let Some(note) = &seen.note else { continue };
             let earlier = super::note::token(&seen.stat).is_some_and(|token| token < own.token);
             let Some(id) = note.record.id().filter(|_| earlier && note.record.supersede) else { continue };
@@ -234,8 +221,8 @@ async fn successor(shared: &Shared, client: &Client) -> Option<Holder> {
         return None;
     }
     for own in shared.own() {
-        let snapshot = Snapshot::read(client, &own.queue, false).await.ok()?;
-        let entries = snapshot.entries(client, &own.queue).await.ok()?;
+        let queue = snapshot::read(client, &own.queue, false).await.ok()?;
+        let entries = snapshot::entries(client, &own.queue, queue).await.ok()?;
         let newer = entries.into_iter().rev().find(|seen| {
             let later = super::note::token(&seen.stat).is_some_and(|token| token > own.token);
             later && seen.note.as_ref().is_some_and(|note| note.record.supersede)

@@ -37,6 +37,11 @@ pub(super) fn is_over(error: &ZkError) -> bool {
     matches!(error, ZkError::SessionExpired | ZkError::ClientClosed | ZkError::SessionMoved)
 }
 
+/// Whether what failed so may succeed in another session.
+pub(super) fn may_be_repeated(error: &ZkError) -> bool {
+    is_ambiguous(error) || is_over(error)
+}
+
 /// What kind of failure it is.
 pub(super) fn kind(error: &ZkError) -> ErrorKind {
     match error {

@@ -4,24 +4,26 @@ use std::sync::Arc;
 
 use futures_util::future::select_all;
 use tokio::time::Duration;
-use zookeeper_client::{Client, Error as ZkError, EventType};
+use zookeeper_client::{Client, Error as ZkError, EventType, SessionState};
 
+use super::ensemble::silence;
+use super::evict;
 use super::evict::be_gone;
 use super::fault::{FaultResult, is_ambiguous};
-use super::grants::Grants;
 use super::note::{self, Note};
-use super::position::{Hint, Position, look};
+use super::position::{self, Hint, Position};
 use super::queue::Queue;
 use super::renew::renew;
-use super::shared::{Own, RETRY, Shared};
-use super::slots::{self, Taken};
-use super::wire::{connected, data_of, ended, unto_the_end};
-use super::{evict, success};
-use crate::clock;
-use crate::lock::{ClaimState, Entry, LossReason, queue};
+use super::shared::{RETRY, Shared};
+use super::slots::{self, slot_or_end};
+use super::wire::{connected, data_of, ended};
+use crate::lock::{ClaimState, Entry, LossReason, Mode};
 
 /// How long a claim that had waited holds before it tells those who look since when.
 const MARK_AFTER: Duration = Duration::from_secs(1);
+
+/// Between two attempts to learn what is granted.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How many renewals fit into one ttl.
 pub(super) const RENEWALS: u32 = 4;
@@ -37,24 +39,22 @@ pub(super) enum Settled {
     Over,
 }
 
-/// Takes what `position` lets the claim have, and makes its state what it is then: who is admitted to a slot may still
-/// have to wait for it.
-pub(super) async fn settle(shared: &Shared, client: &Client, position: Position) -> FaultResult<Settled> {
-    let taken = match position {
-        Position::Free | Position::Partly => slots::take(shared, client).await?,
-        Position::Blocked(wait) => Taken::After(wait),
-        Position::Gone => Taken::Gone,
+/// Makes the claim's state what its queues let it be.
+pub(super) async fn settle(shared: &Shared, client: &Client, queues: &[Queue]) -> FaultResult<Settled> {
+    let position = match shared.request.mode {
+        Mode::Slots(slots) => slots::take(shared, client, queues, slots.get()).await?,
+        _ => position::stand(shared, queues),
     };
-    match taken {
-        Taken::All => {
+    match position {
+        Position::Free => {
             shared.set_held();
             Ok(Settled::Holds)
         }
-        Taken::After(wait) => {
+        Position::Blocked(wait) => {
             shared.set_waiting(wait.ahead, first_entry(client, wait.first.as_ref()).await?);
             Ok(Settled::Waits(wait.hints))
         }
-        Taken::Gone => {
+        Position::Gone => {
             be_gone(shared, client).await;
             Ok(Settled::Over)
         }
@@ -70,9 +70,14 @@ async fn first_entry(client: &Client, path: Option<&String>) -> FaultResult<Opti
     }))
 }
 
-/// Starts what looks after a claim until its session is closed. `settled` is how it stands, if that is known.
-pub(super) fn start(shared: &Arc<Shared>, client: &Client, settled: Option<Settled>, grants: Grants) {
-    guard(shared, client, shared.own().iter().flat_map(Own::all));
+/// Starts what looks after a claim until its session is closed. `settled` is how it stands.
+pub(super) fn start(shared: &Arc<Shared>, client: &Client, settled: FaultResult<Settled>) {
+    for path in shared.own().into_iter().flat_map(|own| own.nodes) {
+        let (each, client) = (Arc::clone(shared), client.clone());
+        shared.spawn(async move {
+            watch_own(&each, &client, &path).await;
+        });
+    }
     if !shared.publisher.holds() && !shared.publisher.has_ended() {
         let (each, client) = (Arc::clone(shared), client.clone());
         shared.spawn(async move {
@@ -85,7 +90,7 @@ pub(super) fn start(shared: &Arc<Shared>, client: &Client, settled: Option<Settl
     });
     let (each, session) = (Arc::clone(shared), client.clone());
     shared.spawn(async move {
-        keep_grants(&each, &session, grants).await;
+        follow_grants(&each, &session).await;
     });
     let each = Arc::clone(shared);
     shared.spawn(async move {
@@ -108,14 +113,27 @@ async fn expire(shared: &Shared) {
     }
 }
 
-/// Follows what servers grant when the session comes back to one. Until whoever keeps the lease renews, which is due by
-/// the former ttl, this does.
-async fn keep_grants(shared: &Shared, client: &Client, mut grants: Grants) {
+/// Follows what servers grant when the session comes back to one: they may grant less than before, and count by that from then
+/// on. The client library does not tell, nor which server it is, so that each is asked, and the shortest counts. Until whoever
+/// keeps the lease renews, which is due by the former ttl, this does.
+async fn follow_grants(shared: &Shared, client: &Client) {
+    let mut watcher = client.state_watcher();
     loop {
-        let granted = grants.next().await;
-        // The claim may count on another clock.
-        let asked = shared.ensemble.clock.now() - clock::now().since(granted.asked);
-        if !shared.proofs().regrant(granted.ttl, asked) {
+        match watcher.changed().await {
+            state if state.is_terminated() => return,
+            SessionState::SyncConnected => {}
+            _ => continue,
+        }
+        // The session was asked for no longer ago than a silent server is borne with.
+        let asked = shared.ensemble.clock.now() - silence(shared.request.ttl, 1);
+        let ttl = shared.proofs().ttl();
+        let granted = loop {
+            if let Some(granted) = shared.ensemble.shortest_grant(ttl).await {
+                break granted;
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        };
+        if !shared.proofs().regrant(granted, asked) {
             continue;
         }
         shared.regranted.notify_one();
@@ -130,17 +148,13 @@ async fn keep_grants(shared: &Shared, client: &Client, mut grants: Grants) {
 }
 
 /// Waits until the claim holds.
-async fn wait_in_queue(shared: &Arc<Shared>, client: &Client, first: Option<Settled>) {
+async fn wait_in_queue(shared: &Shared, client: &Client, first: FaultResult<Settled>) {
     let begun = shared.ensemble.clock.now();
-    let mut known = first;
+    let mut settled = first;
     loop {
-        let settled = match known.take() {
-            Some(settled) => Ok(settled),
-            None => go_on(shared, client).await,
-        };
         match settled {
             Ok(Settled::Holds) => break,
-            Ok(Settled::Waits(hints)) => changed(shared, client, &hints).await,
+            Ok(Settled::Waits(hints)) => changed(client, &hints).await,
             // What was asked of a connection that broke is asked again of the next one.
             Err(fault) if connected(client).await => {
                 shared.cannot_follow(fault);
@@ -148,27 +162,22 @@ async fn wait_in_queue(shared: &Arc<Shared>, client: &Client, first: Option<Sett
             }
             Ok(Settled::Over) | Err(_) => return,
         }
+        settled = look(shared, client).await;
     }
     let held = shared.ensemble.clock.now();
-    success::prepare(shared, client).await;
     // What is over sooner nobody has looked at, and the next in the queue need not share the server with this.
     shared.ensemble.clock.sleep_until(held + MARK_AFTER).await;
     mark_held(shared, client, held.since(begun)).await;
 }
 
 /// Looks how the claim stands, takes what it can have, and watches that.
-async fn go_on(shared: &Arc<Shared>, client: &Client) -> FaultResult<Settled> {
-    let position = look(shared, client).await?;
-    let before = shared.own();
-    let settled = settle(shared, client, position).await;
-    let taken = shared.own().into_iter().zip(before).filter(|(own, before)| own.slot != before.slot);
-    guard(shared, client, taken.filter_map(|(own, _)| own.slot_node()));
-    settled
+async fn look(shared: &Shared, client: &Client) -> FaultResult<Settled> {
+    settle(shared, client, &position::read(shared, client).await?).await
 }
 
 /// Completes when what one of `hints` says may have come about.
-async fn changed(shared: &Shared, client: &Client, hints: &[Hint]) {
-    let (waited, ..) = select_all(hints.iter().map(|hint| Box::pin(come(shared, client, hint)))).await;
+async fn changed(client: &Client, hints: &[Hint]) {
+    let (waited, ..) = select_all(hints.iter().map(|hint| Box::pin(come(client, hint)))).await;
     if waited.is_err() {
         // The next look shows whether the session is over.
         tokio::time::sleep(RETRY).await;
@@ -176,13 +185,10 @@ async fn changed(shared: &Shared, client: &Client, hints: &[Hint]) {
 }
 
 /// Completes when what `hint` says may have come about.
-async fn come(shared: &Shared, client: &Client, hint: &Hint) -> FaultResult<()> {
+async fn come(client: &Client, hint: &Hint) -> FaultResult<()> {
     match hint {
         Hint::Node(path) => end_of(client, path).await,
-        Hint::Turn(path) => turn_of(client, path).await,
-        Hint::Slot(own, slots) => slots::one_freed(shared, client, own, *slots).await,
-        Hint::Ahead(own) => slots::all_ahead_taken(shared, client, own).await,
-        Hint::Room(folder, taken) => slots::room_in(client, folder, *taken).await,
+        Hint::Slot(path) => slot_or_end(client, path).await,
     }
 }
 
@@ -196,40 +202,18 @@ async fn end_of(client: &Client, path: &str) -> FaultResult<()> {
                 }
             }
             Err(ZkError::NoNode) => return Ok(()),
-            Err(ZkError::NoAuth) => return moved(client, path, |_, _| false).await,
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// The end of the wait of the entry whose record is at `path`.
-async fn turn_of(client: &Client, path: &str) -> FaultResult<()> {
-    loop {
-        match client.get_and_watch_data(path).await {
-            Ok((data, ..)) if Note::parse(&data).is_some_and(|note| note.slot.is_some()) => return Ok(()),
-            Ok((.., watcher)) => {
-                if watcher.changed().await.event_type != EventType::NodeDataChanged {
-                    return Ok(());
-                }
-            }
-            Err(ZkError::NoNode) => return Ok(()),
-            Err(ZkError::NoAuth) => {
-                let is_admitted = |queue: &Queue, name: &str| {
-                    queue.position(name).is_none_or(|index| index < queue::held(&queue.modes()))
-                };
-                return moved(client, path, is_admitted).await;
-            }
+            Err(ZkError::NoAuth) => return moved(client, path).await,
             Err(error) => return Err(error.into()),
         }
     }
 }
 
 /// A change of the queue in which the node at `path` stands, which only its user may read: servers tell nobody else what
-/// becomes of it. None is waited for if the queue shows that `is_past`.
-async fn moved(client: &Client, path: &str, is_past: impl Fn(&Queue, &str) -> bool) -> FaultResult<()> {
+/// becomes of it.
+async fn moved(client: &Client, path: &str) -> FaultResult<()> {
     let (folder, name) = path.rsplit_once('/').unwrap_or_default();
     let (names, watcher) = client.list_and_watch_children(folder).await?;
-    if names.iter().any(|one| one == name) && !is_past(&Queue::of(&names), name) {
+    if names.iter().any(|one| one == name) {
         watcher.changed().await;
     }
     Ok(())
@@ -245,25 +229,19 @@ async fn mark_held(shared: &Shared, client: &Client, waited: Duration) {
     }
 }
 
-/// Watches own nodes.
-fn guard(shared: &Arc<Shared>, client: &Client, paths: impl Iterator<Item = String>) {
-    for path in paths {
-        let (each, client) = (Arc::clone(shared), client.clone());
-        shared.spawn(async move {
-            watch_own(&each, &client, &path).await;
-        });
-    }
-}
-
 /// Hears of requests to leave, and of the end of one's own node.
 async fn watch_own(shared: &Arc<Shared>, client: &Client, path: &str) {
     loop {
-        match unto_the_end(client.get_and_watch_data(path)).await {
+        match client.get_and_watch_data(path).await {
             Ok((data, _, watcher)) => {
                 if let Some(by) = Note::parse(&data).and_then(|note| note.asked_by) {
                     shared.publisher.publish(ClaimState::AskedToLeave { by });
                 }
-                unto_the_end(watcher.changed()).await;
+                watcher.changed().await;
+                if shared.publisher.is_leaving() {
+                    // By its own doing.
+                    return;
+                }
             }
             Err(ZkError::NoNode) => return be_gone(shared, client).await,
             Err(error) if is_ambiguous(&error) && connected(client).await => {

@@ -5,7 +5,8 @@ use zookeeper_client::Client;
 use super::ensemble::Ensemble;
 use super::fault::FaultResult;
 use super::paths::is_aside;
-use super::snapshot::{Seen, Snapshot};
+use super::queue::Queue;
+use super::snapshot::{self, Seen};
 use super::wire::children;
 use crate::lock::LockName;
 
@@ -40,8 +41,7 @@ pub(super) async fn queues(
                 }
                 continue;
             };
-            let snapshot = Snapshot::complete(client, &path, &listed).await?;
-            let entries = snapshot.entries(client, &path).await?;
+            let entries = snapshot::entries(client, &path, Queue::of(&listed)).await?;
             if !entries.is_empty() {
                 found.push(NamedQueue { name, entries });
             }

@@ -12,7 +12,6 @@ mod evict;
 mod examine;
 mod fault;
 mod follow;
-mod grants;
 mod handshake;
 mod list;
 mod node;
@@ -46,7 +45,6 @@ use claim::ZkClaim;
 pub use config::ZkConfig;
 use ensemble::Ensemble;
 use fault::{Fault, FaultResult, NAME};
-use snapshot::Snapshot;
 use wire::{Call, ended};
 
 /// The life of the session that looks and evicts. It has no nodes, so nothing depends on it.
@@ -255,8 +253,8 @@ impl Backend for ZkBackend {
         call.run(async {
             let queue = self.queue(name)?;
             let client = self.looking().await?;
-            let snapshot = Snapshot::read(&client, &queue, true).await?;
-            Ok(snapshot::status(name, &snapshot.entries(&client, &queue).await?))
+            let read = snapshot::read(&client, &queue, true).await?;
+            Ok(snapshot::status(name, &snapshot::entries(&client, &queue, read).await?))
         })
         .await
     }

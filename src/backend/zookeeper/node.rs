@@ -16,8 +16,6 @@ pub(super) enum Part {
     Writer,
     /// A claim on one of so many slots. Clients that know mutexes alone take it for one of these.
     Slots(NonZeroU32),
-    /// A foreign client's hold of a semaphore.
-    Lease,
 }
 
 /// A node that stands in a queue.
@@ -35,16 +33,12 @@ pub(super) struct Node {
 
 /// What stands between a claim's id and the number of its slots.
 const SLOTS: &str = "-slots";
-/// What marks a place in the queue of Curator's semaphore that a claim of dlock has.
-const TICKET: &str = "-dlock-lock-";
-
 /// What stands before the number, longest first where one ends with another.
-const MARKS: [(&str, Part); 7] = [
+const MARKS: [(&str, Part); 6] = [
     ("__READ__", Part::Reader),
     ("__WRIT__", Part::Writer),
     ("__rlock__", Part::Reader),
     ("__lock__", Part::Mutex),
-    ("lease-", Part::Lease),
     ("latch-", Part::Mutex),
     ("lock-", Part::Mutex),
 ];
@@ -109,20 +103,9 @@ pub(super) fn stem(layout: ZkLayout, id: ClaimId, part: Part) -> String {
         (ZkLayout::Curator, Part::Reader) => format!("_c_{}-__READ__", uuid(id)),
         (ZkLayout::Curator, Part::Writer) => format!("_c_{}-__WRIT__", uuid(id)),
         (_, Part::Slots(n)) => format!("_c_{}{SLOTS}{n}-lock-", uuid(id)),
-        (_, Part::Lease) => format!("_c_{}-lease-", uuid(id)),
         (ZkLayout::Kazoo, Part::Reader) => format!("{id}__rlock__"),
         (ZkLayout::Kazoo, _) => format!("{id}__lock__"),
     }
-}
-
-/// What a claim's place in the queue of Curator's semaphore is called before the number that the server gives it.
-pub(super) fn ticket_stem(id: ClaimId) -> String {
-    format!("_c_{}{TICKET}", uuid(id))
-}
-
-/// Whether a claim of dlock made this place in the queue of Curator's semaphore.
-pub(super) fn is_own_ticket(name: &str) -> bool {
-    name.contains(TICKET)
 }
 
 #[cfg(test)]
@@ -139,7 +122,6 @@ mod tests {
             (ZkLayout::Curator, Part::Mutex, "_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000007"),
             (ZkLayout::Curator, Part::Reader, "_c_01234567-89ab-cdef-0123-456789abcdef-__READ__0000000007"),
             (ZkLayout::Curator, Part::Writer, "_c_01234567-89ab-cdef-0123-456789abcdef-__WRIT__0000000007"),
-            (ZkLayout::Curator, Part::Lease, "_c_01234567-89ab-cdef-0123-456789abcdef-lease-0000000007"),
             (
                 ZkLayout::Curator,
                 Part::Slots(NonZeroU32::new(12).expect("positive")),

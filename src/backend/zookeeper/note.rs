@@ -17,12 +17,9 @@ pub(super) struct Note {
     /// Who asked it to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) asked_by: Option<Holder>,
-    /// Which slot it has, from 1: written in one step with the node that keeps the others from it.
+    /// Which slot it has, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) slot: Option<u32>,
-    /// Whether it holds only with a lease of Curator's semaphore, and so with a slot.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) semaphore: bool,
     /// How long it waited, once it holds after a wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) waited_ms: Option<u64>,
@@ -30,7 +27,7 @@ pub(super) struct Note {
 
 impl Note {
     pub(super) fn new(record: Record) -> Self {
-        Self { record, asked_by: None, slot: None, semaphore: false, waited_ms: None }
+        Self { record, asked_by: None, slot: None, waited_ms: None }
     }
 
     /// Reads a node's data; `None` if no dlock wrote it.

@@ -9,7 +9,7 @@ use zookeeper_client::{Client, Error as ZkError, OneshotWatcher, SessionState, S
 
 use super::ensemble::Ensemble;
 use super::fault::{Fault, FaultResult, is_ambiguous};
-use super::snapshot::{Seen, Snapshot, leases, status, tickets};
+use super::snapshot::{self, Seen};
 use super::wire::connected;
 use crate::backend::fault;
 use crate::backend::observe::{LOOK, Watched};
@@ -59,22 +59,20 @@ impl WatchedQueue {
 
     /// The queue as it is, with watches on everything that it was made of.
     async fn read(&mut self, client: &Client, name: &LockName) -> FaultResult<LockStatus> {
-        let mut changes: Vec<Change> = Vec::new();
-        let folders = [self.path.clone(), tickets(&self.path), leases(&self.path)];
-        for folder in &folders {
-            changes.push(watch_children(client, folder).await?);
-        }
-        let snapshot = Snapshot::read(client, &self.path, false).await?;
-        let entries = snapshot.entries(client, &self.path).await?;
-        for seen in &entries {
+        let mut changes = vec![watch_children(client, &self.path).await?];
+        for seen in &entries(client, &self.path).await? {
             changes.extend(watch_data(client, seen).await?);
         }
         // What changed between reading and watching would be missed otherwise.
-        let snapshot = Snapshot::read(client, &self.path, false).await?;
-        let entries = snapshot.entries(client, &self.path).await?;
+        let entries = entries(client, &self.path).await?;
         self.changes = changes;
-        Ok(status(name, &entries))
+        Ok(snapshot::status(name, &entries))
     }
+}
+
+async fn entries(client: &Client, path: &str) -> FaultResult<Vec<Seen>> {
+    let queue = snapshot::read(client, path, false).await?;
+    snapshot::entries(client, path, queue).await
 }
 
 /// A watch on the children of `path`, or on its coming into being.

@@ -5,7 +5,6 @@ use zookeeper_client::Client;
 use super::fault::FaultResult;
 use super::queue::Queue;
 use super::shared::{Own, Shared};
-use super::snapshot::Snapshot;
 use super::wire::children;
 use crate::lock::{ClaimId, Mode, queue};
 
@@ -14,14 +13,8 @@ use crate::lock::{ClaimId, Mode, queue};
 pub(super) enum Hint {
     /// The end of this node.
     Node(String),
-    /// The waiter whose record this is has got its slot, or gone: whoever is behind it is first then.
-    Turn(String),
-    /// One of so many claims that hold slots, all that are ahead of this one, has gone.
-    Slot(Own, u32),
-    /// All claims ahead of this one have their slots.
-    Ahead(Own),
-    /// Fewer than so many leases in this folder.
-    Room(String, usize),
+    /// The claim whose record this is has got its slot, or gone.
+    Slot(String),
 }
 
 /// What keeps a claim from holding; without hints nothing does.
@@ -49,62 +42,54 @@ impl Wait {
 pub(super) enum Position {
     /// Nothing is ahead that must end first.
     Free,
-    /// Something is, but one of its queues admits it to a slot that it has not taken.
-    Partly,
     /// An own node is not there any more.
     Gone,
     /// Something is.
     Blocked(Wait),
 }
 
-impl Position {
-    pub(super) fn is_free(&self) -> bool {
-        *self == Self::Free
-    }
-}
-
 /// How `own` stands in its queue.
 pub(super) fn stand_in(own: &Own, queue: &Queue) -> Position {
-    let path = |name: &str| format!("{}/{name}", own.queue);
     let Some(index) = queue.position(own.record()) else { return Position::Gone };
     let modes = queue.modes();
     if index < queue::held(&modes) {
         return Position::Free;
     }
-    // The nearest of those that must end: with slots, the one right before.
-    let Some(blocker) = queue.blocker(index) else { return Position::Gone };
-    let ahead = u32::try_from(index).unwrap_or(u32::MAX);
-    let hint = match modes[index] {
-        Mode::Slots(slots) if ahead == slots.get() => Hint::Slot(own.clone(), slots.get()),
-        Mode::Slots(_) => Hint::Turn(path(&blocker.record().name)),
-        _ => Hint::Node(path(&blocker.watched().name)),
+    let path = |name: &str| format!("{}/{name}", own.queue);
+    let ahead = &queue.entries[..index];
+    let odd = ahead.iter().rev().find(|entry| entry.mode() != modes[index]);
+    let hints = match (modes[index], odd) {
+        // The first that waits behind as many as there are slots waits for any of them, each other one for the one before it.
+        (Mode::Slots(slots), None) if u32::try_from(index) != Ok(slots.get()) => {
+            ahead.last().map(|before| Hint::Slot(path(&before.record().name))).into_iter().collect()
+        }
+        (Mode::Slots(_), None) => ahead.iter().map(|entry| Hint::Node(path(&entry.watched().name))).collect(),
+        (Mode::Slots(_), Some(other)) => vec![Hint::Node(path(&other.watched().name))],
+        // The nearest of those that must end.
+        _ => {
+            let blocker = queue::blockers(&modes, index).last().map(|at| &ahead[*at]);
+            blocker.map(|entry| Hint::Node(path(&entry.watched().name))).into_iter().collect()
+        }
     };
-    let first = queue.entries.first().map(|place| path(&place.record().name));
-    Position::Blocked(Wait { ahead, hints: vec![hint], first })
+    let first = ahead.first().map(|entry| path(&entry.record().name));
+    Position::Blocked(Wait { ahead: u32::try_from(index).unwrap_or(u32::MAX), hints, first })
 }
 
-/// How the claim stands, given what stands in its queues.
-pub(super) fn stand(shared: &Shared, snapshots: &[Snapshot]) -> Position {
-    let slots = matches!(shared.request.mode, Mode::Slots(_));
+/// How an exclusive or shared claim stands, given its queues.
+pub(super) fn stand(shared: &Shared, queues: &[Queue]) -> Position {
     let mut wait = Wait::default();
-    let mut lacks_slot = false;
-    for (own, snapshot) in shared.own().iter().zip(snapshots) {
-        match stand_in(own, &snapshot.queue) {
+    for (own, queue) in shared.own().iter().zip(queues) {
+        match stand_in(own, queue) {
             Position::Gone => return Position::Gone,
-            Position::Free | Position::Partly => lacks_slot |= slots && own.slot.is_none(),
+            Position::Free => {}
             Position::Blocked(more) => wait.add(more),
         }
     }
     if wait.hints.is_empty() {
         return Position::Free;
     }
-    if lacks_slot {
-        return Position::Partly;
-    }
-    if !slots {
-        // Nothing can be done before all have come about: each in its turn.
-        wait.hints.truncate(1);
-    }
+    // Nothing can be done before all have come about: each in its turn.
+    wait.hints.truncate(1);
     Position::Blocked(wait)
 }
 
@@ -118,16 +103,15 @@ pub(super) fn queue_of(client: &Client, id: ClaimId, own: &Own, names: &[String]
     queue
 }
 
-/// Reads the queues and says how the claim stands in them.
-pub(super) async fn look(shared: &Shared, client: &Client) -> FaultResult<Position> {
+/// Reads the queues of the claim.
+pub(super) async fn read(shared: &Shared, client: &Client) -> FaultResult<Vec<Queue>> {
     let own = shared.own();
-    let mut snapshots = Vec::with_capacity(own.len());
+    let mut queues = Vec::with_capacity(own.len());
     let listed: Vec<_> = own.iter().map(|own| children(client, &own.queue)).collect();
     for (own, listed) in own.iter().zip(listed) {
-        let queue = queue_of(client, shared.request.id, own, &listed.await?);
-        snapshots.push(Snapshot { queue, ..Snapshot::default() });
+        queues.push(queue_of(client, shared.request.id, own, &listed.await?));
     }
-    Ok(stand(shared, &snapshots))
+    Ok(queues)
 }
 
 #[cfg(test)]
@@ -141,8 +125,8 @@ mod tests {
         Own { name: "x".parse().expect("valid"), queue: queue.to_owned(), nodes, token, slot: None }
     }
 
-    fn blocked(ahead: u32, hint: Hint, first: Option<&str>) -> Wait {
-        Wait { ahead, hints: vec![hint], first: first.map(str::to_owned) }
+    fn blocked(ahead: u32, hints: Vec<Hint>, first: &str) -> Position {
+        Position::Blocked(Wait { ahead, hints, first: Some(first.to_owned()) })
     }
 
     #[test]
@@ -152,20 +136,34 @@ mod tests {
         let stand = |n: usize| stand_in(&own("/q", &names[n]), &queue);
         let path = |n: usize| format!("/q/{}", names[n]);
         assert_eq!([stand(0), stand(1)], [Position::Free, Position::Free]);
-        let third = Hint::Slot(own("/q", &names[2]), 2);
-        assert_eq!(stand(2), Position::Blocked(blocked(2, third, Some(&path(0)))));
-        let fourth = Hint::Turn(path(2));
-        assert_eq!(stand(3), Position::Blocked(blocked(3, fourth, Some(&path(0)))));
+        assert_eq!(stand(2), blocked(2, vec![Hint::Node(path(0)), Hint::Node(path(1))], &path(0)));
+        assert_eq!(stand(3), blocked(3, vec![Hint::Slot(path(2))], &path(0)));
         assert_eq!(stand_in(&own("/q", "gone"), &queue), Position::Gone);
     }
 
     #[test]
+    fn a_foreign_mutex_among_slots_is_waited_for() {
+        let names = [
+            format!("_c_{:032}-slots2-lock-0000000001", 1),
+            "_c_foreign-lock-0000000002".to_owned(),
+            format!("_c_{:032}-slots2-lock-0000000003", 3),
+        ];
+        let queue = Queue::of(&names);
+        let path = |n: usize| format!("/q/{}", names[n]);
+        assert_eq!(stand_in(&own("/q", &names[0]), &queue), Position::Free);
+        let last = stand_in(&own("/q", &names[2]), &queue);
+        assert_eq!(last, blocked(2, vec![Hint::Node(path(1))], &path(0)));
+    }
+
+    #[test]
     fn waits_in_several_queues_are_one() {
-        let (turn, room) = (Hint::Turn("/x/a".to_owned()), Hint::Room("/y/leases".to_owned(), 2));
-        let mut wait = Wait::default();
-        wait.add(blocked(1, room.clone(), None));
-        wait.add(blocked(4, turn.clone(), Some("/x/b")));
-        wait.add(Wait { ahead: 1, hints: Vec::new(), first: Some("/z/c".to_owned()) });
-        assert_eq!(wait, Wait { ahead: 4, hints: vec![room, turn], first: Some("/x/b".to_owned()) });
+        let hint = |path: &str| Hint::Node(path.to_owned());
+        let one = |ahead, path: &str| Wait { ahead, hints: vec![hint(path)], first: Some(path.to_owned()) };
+        let mut wait = one(1, "/x/a");
+        wait.add(one(4, "/y/b"));
+        assert_eq!(
+            wait,
+            Wait { ahead: 4, hints: vec![hint("/x/a"), hint("/y/b")], first: Some("/x/a".to_owned()) }
+        );
     }
 }

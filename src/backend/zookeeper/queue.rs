@@ -1,7 +1,7 @@
 //! A queue, put together from the nodes that stand in it.
 
 use super::node::{Node, Part};
-use crate::lock::{ClaimId, Mode, queue};
+use crate::lock::{ClaimId, Mode};
 
 /// One entry: a node, or the two nodes that a claim of dlock has in a queue that Curator's mutex and its
 /// read/write lock share.
@@ -36,7 +36,7 @@ impl QueueEntry {
     }
 }
 
-/// The entries of all claims, whatever their kind, in order; or of one folder of Curator's semaphore.
+/// The entries of all claims, whatever their kind, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Queue {
     pub(super) entries: Vec<QueueEntry>,
@@ -86,11 +86,6 @@ impl Queue {
 
     pub(super) fn modes(&self) -> Vec<Mode> {
         self.entries.iter().map(QueueEntry::mode).collect()
-    }
-
-    /// The nearest entry ahead of `index` that must end before that one can hold.
-    pub(super) fn blocker(&self, index: usize) -> Option<&QueueEntry> {
-        queue::blockers(&self.modes(), index).last().map(|at| &self.entries[*at])
     }
 }
 
@@ -163,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_nearest_that_must_end_is_waited_for() {
+    fn the_second_node_of_an_entry_is_watched() {
         let children = [
             node(1, Part::Mutex, 0),
             node(1, Part::Reader, 1),
@@ -175,11 +170,8 @@ mod tests {
             node(4, Part::Writer, 7),
         ];
         let queue = Queue::of(&children);
-        let blocker = |at| queue.blocker(at).map(|p| p.watched().name.clone());
-        assert_eq!(blocker(0), None);
-        assert_eq!(blocker(1), Some(children[1].clone()), "a writer waits for the reader's second node");
-        assert_eq!(blocker(2), Some(children[3].clone()), "a reader waits for the writer");
-        assert_eq!(blocker(3), Some(children[5].clone()));
+        let watched = |at: usize| queue.entries[at].watched().name.clone();
+        assert_eq!([watched(0), watched(1)], [children[1].clone(), children[3].clone()], "the second node");
         assert_eq!(queue.position(&children[4]), Some(2));
         assert_eq!(queue.find(id(4)), Some(3));
     }

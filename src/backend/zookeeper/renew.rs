@@ -4,7 +4,7 @@ use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
 
 use super::evict::be_gone;
 use super::fault::{FaultResult, is_ambiguous, is_over};
-use super::shared::{Own, Shared};
+use super::shared::Shared;
 use super::wire::connected;
 use crate::lock::{LossReason, Moment};
 
@@ -19,7 +19,7 @@ enum Proof {
 async fn prove(shared: &Shared, client: &Client) -> FaultResult<Proof> {
     loop {
         let mut step = client.new_multi_writer();
-        for path in shared.own().iter().flat_map(Own::all) {
+        for path in shared.own().into_iter().flat_map(|own| own.nodes) {
             step.add_check_version(&path, -1)?;
         }
         match step.commit().await {

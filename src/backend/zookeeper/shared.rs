@@ -11,7 +11,6 @@ use zookeeper_client::{Client, StateWatcher};
 use super::ensemble::Ensemble;
 use super::fault::{Fault, NAME, is_ambiguous};
 use super::proofs::Proofs;
-use super::snapshot::slot_path;
 use crate::backend::claim_state::Publisher;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Request};
 
@@ -35,25 +34,6 @@ impl Own {
     pub(super) fn record(&self) -> &str {
         self.nodes[0].rsplit('/').next().unwrap_or_default()
     }
-
-    /// The path of the node for its slot.
-    pub(super) fn slot_node(&self) -> Option<String> {
-        self.slot.map(|number| slot_path(&self.queue, number))
-    }
-
-    /// The paths of all nodes that must be there for the claim to hold: those of its entry, and its slot.
-    pub(super) fn all(&self) -> impl Iterator<Item = String> {
-        self.nodes.iter().cloned().chain(self.slot_node())
-    }
-}
-
-/// What there is to write successes into; a release then needs no more than that.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Memory {
-    /// There is the folder.
-    pub(super) folder: bool,
-    /// There is a node for every name.
-    pub(super) nodes: bool,
 }
 
 pub(super) struct Shared {
@@ -66,8 +46,6 @@ pub(super) struct Shared {
     pub(super) regranted: Notify,
     pub(super) publisher: Publisher,
     pub(super) recorded: AtomicBool,
-    /// What there is to remember successes in.
-    memory: Mutex<Memory>,
     pub(super) watcher: StateWatcher,
     client: Mutex<Option<Client>>,
     /// Everything under way that has the session in its hands.
@@ -102,7 +80,6 @@ impl Shared {
             proofs: Mutex::new(proofs),
             regranted: Notify::new(),
             recorded: AtomicBool::new(false),
-            memory: Mutex::default(),
             watcher: client.state_watcher(),
             client: Mutex::new(Some(client)),
             tasks: Mutex::new(JoinSet::new()),
@@ -118,14 +95,6 @@ impl Shared {
         for own in locked(&self.own).iter_mut().filter(|own| own.queue == queue) {
             own.slot = Some(number);
         }
-    }
-
-    pub(super) fn memory(&self) -> Memory {
-        *locked(&self.memory)
-    }
-
-    pub(super) fn set_memory(&self, memory: Memory) {
-        *locked(&self.memory) = memory;
     }
 
     pub(super) fn proofs(&self) -> MutexGuard<'_, Proofs> {
@@ -144,11 +113,6 @@ impl Shared {
         if self.client().is_some() {
             tasks.spawn(work);
         }
-    }
-
-    /// Nobody listens any more, and nothing is done that was begun; the session stays.
-    pub(super) fn hush(&self) {
-        locked(&self.tasks).abort_all();
     }
 
     /// Closes the session, which removes all nodes of the claim. It ends once everything that uses it has let

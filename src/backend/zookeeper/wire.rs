@@ -1,7 +1,5 @@
 //! Single requests, by deadlines and with errors that people can read.
 
-use std::mem::ManuallyDrop;
-
 use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError, Stat};
 
 use super::ensemble::Ensemble;
@@ -61,17 +59,6 @@ pub(super) async fn ended(mut watcher: zookeeper_client::StateWatcher) {
     while !watcher.state().is_terminated() {
         watcher.changed().await;
     }
-}
-
-/// Awaits `work`, and leaves it behind when cancelled.
-///
-/// A watch that is dropped is taken off at the server, and a session that is being closed waits for that exchange.
-/// What only the end of its session cancels goes through here; what is left behind is small.
-pub(super) async fn unto_the_end<T>(work: impl Future<Output = T>) -> T {
-    let mut work = ManuallyDrop::new(Box::pin(work));
-    let answer = work.as_mut().await;
-    drop(ManuallyDrop::into_inner(work));
-    answer
 }
 
 /// The children of `path`; none if it does not exist. Sent at once, whenever it is awaited.

@@ -1,5 +1,5 @@
 // Curator's recipes, told what to do line by line: "KIND NAME PATH" acquires and says "held NAME", "release NAME"
-// releases and says "released NAME". KIND is mutex, read, write or semaphore=N.
+// releases and says "released NAME". KIND is mutex, read or write.
 
 import java.util.Map;
 import java.util.Scanner;
@@ -9,8 +9,6 @@ import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
-import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
-import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.retry.RetryOneTime;
 
 public class Peer {
@@ -38,25 +36,17 @@ public class Peer {
     static void hold(CuratorFramework client, String[] words, CountDownLatch gate) {
         String kind = words[0], name = words[1], path = words[2];
         try {
-            if (kind.startsWith("semaphore=")) {
-                InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, path, Integer.parseInt(kind.substring(10)));
-                Lease lease = semaphore.acquire();
-                say("held " + name);
-                gate.await();
-                semaphore.returnLease(lease);
-            } else {
-                InterProcessMutex mutex;
-                InterProcessReadWriteLock both = new InterProcessReadWriteLock(client, path);
-                switch (kind) {
-                    case "read": mutex = both.readLock(); break;
-                    case "write": mutex = both.writeLock(); break;
-                    default: mutex = new InterProcessMutex(client, path);
-                }
-                mutex.acquire();
-                say("held " + name);
-                gate.await();
-                mutex.release();
+            InterProcessMutex mutex;
+            InterProcessReadWriteLock both = new InterProcessReadWriteLock(client, path);
+            switch (kind) {
+                case "read": mutex = both.readLock(); break;
+                case "write": mutex = both.writeLock(); break;
+                default: mutex = new InterProcessMutex(client, path);
             }
+            mutex.acquire();
+            say("held " + name);
+            gate.await();
+            mutex.release();
             say("released " + name);
         } catch (Exception e) {
             say("failed " + name + " " + e);

@@ -1,4 +1,4 @@
-//! Curator's mutex, read/write lock and semaphore.
+//! Curator's mutex and read/write lock.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -133,38 +133,34 @@ fn all_stand_in_one_line() {
 }
 
 #[test]
-fn the_slots_of_a_semaphore_are_shared_out() {
+fn slots_and_holds_of_curator_keep_each_other_out() {
     let Some(mut peer) = curator() else { return };
-    let queue = Queue::new("curator");
-    peer.order(&format!("semaphore=2 a {}", queue.path));
-    peer.says("held a");
-    let second = queue.hold("s", &["--slots", "2"]);
-    assert_eq!(queue.tried(&["--slots", "2"]), Some(75));
-    peer.order(&format!("semaphore=2 b {}", queue.path));
-    peer.is_silent();
-    end(second);
-    peer.says("held b");
-    let third = queue.start("t", &["--slots", "2"]);
-    queue.await_waiters(1);
-    assert!(!queue.holds("t"));
-    peer.release("a");
-    queue.env.await_line("t.held");
-    assert_eq!(queue.tried(&["--slots", "2"]), Some(75));
-    end(third);
-    peer.release("b");
+    for kind in ["mutex", "write", "read"] {
+        let queue = Queue::new("curator");
+        let first = queue.hold("f", &["--slots", "2"]);
+        let second = queue.hold("s", &["--slots", "2"]);
+        peer.order(&format!("{kind} a {}", queue.path));
+        queue.await_waiters(1);
+        let third = queue.start("t", &["--slots", "2"]);
+        queue.await_waiters(2);
+        end(first);
+        peer.is_silent();
+        end(second);
+        peer.says("held a");
+        assert!(!queue.holds("t"));
+        peer.release("a");
+        queue.env.await_line("t.held");
+        end(third);
+    }
 }
 
 #[test]
 fn a_hold_of_curator_is_ended_by_force() {
     let Some(mut peer) = curator() else { return };
-    for kind in ["mutex", "write", "read", "semaphore=1"] {
+    for kind in ["mutex", "write", "read"] {
         let queue = Queue::new("curator");
         let mut names = ["a", "b", "c"].map(|name| format!("{name}-{kind}")).into_iter();
-        let slots: &[&str] = if kind == "semaphore=1" { &["--slots", "1"] } else { &[] };
-        let verb = |verb: &str, options: &[&str]| {
-            let more = if verb == "run" { slots } else { &[] };
-            queue.verb(verb, &[more, options].concat())
-        };
+        let verb = |verb: &str, options: &[&str]| queue.verb(verb, options);
         let key = format!("node {}/", queue.path);
         Shared { env: &queue.env, name: &queue.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
             let name = names.next().expect("as many as there are ways");
