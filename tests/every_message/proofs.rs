@@ -160,7 +160,7 @@ const WRONG_ELECTION: &[Wrong] = &[
     }),
     ("history: claim with Some(11) is not", |seen| observed(seen).shown.swap(2, 4)),
     ("history: the term of claim", |seen| drop(observed(seen).shown.remove(2))),
-    ("history: the term of newcomer", |seen| drop(observed(seen).shown.remove(5))),
+    ("history: the term of before", |seen| drop(observed(seen).shown.remove(1))),
     ("words: ", |seen| "a line of nobody".clone_into(&mut observed(seen).said)),
 ];
 

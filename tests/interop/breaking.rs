@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::TestEnv;
+use crate::support::{TestEnv, until};
 
 /// A lock that foreign clients and dlock share.
 pub(crate) struct Shared<'a> {
@@ -56,8 +56,11 @@ impl Shared<'_> {
         let script = "echo up >waiter.up";
         let waiter =
             self.env.start((self.verb)("run", &["-q", "--name", self.name]).args(["--", "sh", "-c", script]));
-        self.env.await_waiters(self.name, 1);
-        if !self.env.is_redlock() {
+        if self.env.is_redlock() {
+            self.env.await_waiters(self.name, 1);
+        } else {
+            let waits = || self.status()["waiters"].as_array().map(Vec::len) == Some(1);
+            until("a waiter", || waits().then_some(()));
             let several = self.break_(&["--force"]).said_one_line(&["2 claims", "--claim"]);
             assert!(several.code() == Some(64) && several.text().contains(&claim[..8]), "{}", several.text());
         }

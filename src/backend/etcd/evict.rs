@@ -10,7 +10,7 @@ use super::stored::Note;
 use super::wire::{Wire, revoke};
 use crate::backend::Evict;
 use crate::clock;
-use crate::lock::{ClaimId, Holder, Moment, Request};
+use crate::lock::{ClaimId, Holder, Moment, Request, Verb};
 
 /// As [`crate::backend::Backend::evict`].
 pub(super) async fn evict(
@@ -138,6 +138,10 @@ pub(super) async fn take_out(
             removed => removed,
         };
         if removed? {
+            if member.stored.as_ref().is_some_and(|s| s.record.holder.verb == Verb::Detach) {
+                // Nobody reads the note. If this fails, what is left on the lease ends with its ttl.
+                let _ = revoke(wire, member.lease, deadline).await;
+            }
             return Ok(Taken::Out);
         }
     }
