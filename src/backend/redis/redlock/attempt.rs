@@ -25,6 +25,9 @@ use crate::lock::{ClaimState, Entry, FencingToken, Granted, Mode, Moment};
 /// The longest delay before a new attempt when nobody has a majority.
 const LONGEST_DELAY: Duration = Duration::from_millis(500);
 
+/// How long before its deadline an attempt is over.
+const EARLIER: Duration = Duration::from_millis(25);
+
 /// What an attempt came to, if not to a hold.
 pub(super) enum Refused {
     /// A majority of the nodes has given the lock to others.
@@ -154,7 +157,9 @@ impl Core {
         let place = Place { mode: self.mode, slot };
         let value = self.next_value();
         let begin = self.nodes.clock.now();
-        let (give_up_at, deadline) = (deadline, deadline.min(begin + self.patience()));
+        // Before who gives up at the deadline does so without a reason.
+        let give_up_at = deadline - (deadline.since(begin) / 20).min(EARLIER);
+        let deadline = give_up_at.min(begin + self.patience());
         let majority = self.nodes.majority();
         let step = self.keys.acquire(place, &value, self.ttl);
         let ask = |_, node: Arc<Node>| {
