@@ -163,12 +163,12 @@ fn of_many_at_once_one_remains() {
     );
     gate.open();
     for (n, one) in all.into_iter().enumerate() {
-        let code = one.finish_within(CROWD).code();
-        match outcome(&env, n).as_str() {
-            "ran" => assert_eq!((n, code), (left, Some(0))),
-            "replaced" => assert_eq!(code, Some(76)),
-            "superseded" => assert_eq!(code, Some(75)),
-            other => panic!("{n} ended as {other}"),
+        let one = one.finish_within(CROWD);
+        match (outcome(&env, n).as_str(), one.code()) {
+            ("ran", code) => assert_eq!((n, code), (left, Some(0))),
+            // Who lost its place, with its session on a busy machine, cannot know who came meanwhile; it did not ask at once.
+            ("replaced", Some(76)) | ("superseded" | "busy", Some(75)) => {}
+            (other, code) => panic!("{n} ended as {other} with {code:?}: {}", one.err),
         }
     }
     assert!(!env.exists("one.overlap"), "two at once: {}", env.read("one.overlap"));
