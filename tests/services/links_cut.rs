@@ -129,6 +129,15 @@ fn await_last_value(own: &TestEnv, observer: &Running) {
     );
 }
 
+/// Which link is cut next, and for how long. What chance has not done in its time is done in turn after so many cuts: whoever leads
+/// loses its lease.
+fn next_cut(random: &mut Random, in_turn: Option<usize>) -> (usize, Duration) {
+    match in_turn {
+        None => (random.below(2), CUTS[random.below(CUTS.len())]),
+        Some(cuts) => (cuts % 2, CUTS[CUTS.len() - 1]),
+    }
+}
+
 #[test]
 fn whatever_links_are_cut_one_leads_and_observers_see_the_true_history() {
     let mut links = Vec::new();
@@ -163,12 +172,11 @@ fn whatever_links_are_cut_one_leads_and_observers_see_the_true_history() {
     let mut cuts = 0;
     while begun.elapsed() < length || Truth::read(&own).terms().len() < 2 {
         assert!(begun.elapsed() < length + CROWD, "{cuts} cuts, and nothing happened");
-        // What chance has not done in that time is done in turn: whoever leads loses its lease.
-        let by_chance = begun.elapsed() < length;
-        let link = &links[if by_chance { random.below(2) } else { cuts % 2 }];
+        let (link, cut) = next_cut(&mut random, (begun.elapsed() >= length).then_some(cuts));
+        let link = &links[link];
         link.cut();
         cuts += 1;
-        let_pass(CUTS[if by_chance { random.below(CUTS.len()) } else { CUTS.len() - 1 }]);
+        let_pass(cut);
         link.mend();
         let_pass(Duration::from_millis(u64::try_from(random.below(2_500)).expect("small")));
     }
