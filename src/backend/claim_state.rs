@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::fault::{During, Fault, FaultResult};
 use crate::clock::Clock;
 use crate::lock::{
     ClaimState, Error, ErrorKind, Grant, Granted, Holder, LockName, LossReason, Moment, Result,
 };
+use crate::net::fault::{During, Fault, FaultResult};
 
 /// A hold that ends sooner is not worth listening for its loss: most commands are done before, and what happens meanwhile
 /// is told then.

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
-use super::fault::{Fault, FaultResult};
 use super::record::Record;
 use crate::lock::deadlock::{Graph, Member};
 use crate::lock::{ClaimId, ErrorKind, LockName, Request};
+use crate::net::fault::{Fault, FaultResult};
 
 /// A living entry of a queue.
 #[derive(Debug)]

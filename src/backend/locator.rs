@@ -3,10 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
-use super::address::{after, is_directory, without_login};
-use super::passwords::{has_password, may_be_quoted, without_passwords};
 use super::service::{Address, LOGIN, Service, ServiceOption};
 use super::{Options, etcd, file, memcached, redis, sql, zookeeper};
+use crate::net::address::{after, is_directory, without_login};
+use crate::net::passwords::{has_password, may_be_quoted, without_passwords};
 
 /// The services, in the order of the help.
 pub static SERVICES: [&Service; 7] = [

@@ -34,15 +34,11 @@
 //! - **C15** Kinds do not mix: a claim with slots on a queue of another kind, or the reverse, is a `Mismatch`
 //!   error and changes nothing.
 
-pub mod address;
 pub mod capability;
-pub mod cause;
 pub mod claim_state;
-pub mod connector;
 pub mod deadlock;
 pub mod document;
 pub mod etcd;
-pub mod fault;
 pub mod file;
 pub mod foreign;
 pub mod locator;
@@ -50,15 +46,11 @@ pub mod memcached;
 pub mod mixing;
 pub mod observe;
 pub mod options;
-pub mod passwords;
-pub mod pipeline;
 pub mod record;
 pub mod redis;
 pub mod service;
 pub mod sql;
 pub(crate) mod success;
-pub mod tcp;
-pub mod tls;
 pub mod zookeeper;
 
 use std::fmt::Debug;

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 
 use super::Observer;
 use super::claim_state::due;
-use super::fault::{During, FaultResult};
 use crate::clock::Clock;
 use crate::lock::{LockName, LockStatus, Moment, Result};
+use crate::net::fault::{During, FaultResult};
 
 /// How long one look may take.
 pub const LOOK: Duration = Duration::from_secs(5);
@@ -82,8 +82,8 @@ impl<W: Watched> Observer for QueueObserver<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::fault::Fault;
     use crate::lock::Entry;
+    use crate::net::fault::Fault;
 
     /// A queue of so many waiters, or an outage; told of changes every second, and read every minute.
     #[derive(Debug)]

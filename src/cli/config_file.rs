@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::exit_code::Failure;
 use super::source::Source;
 use super::usage::nearest;
-use crate::backend::passwords::has_password;
+use crate::net::passwords::has_password;
 use crate::output::sanitise;
 
 /// What a key's value must be.

@@ -8,7 +8,7 @@ use super::args::ConnectionArgs;
 use super::exit_code::Failure;
 use super::layers::Layers;
 use super::source::SourcedText;
-use crate::backend::options::{Identity, Pem, Secret, Tls};
+use crate::net::credentials::{Identity, Pem, Secret, Tls};
 use crate::output::sanitise;
 
 /// No password, certificate or key is longer; a device or a wrong path could be.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::backend::cause;
 use crate::hold::Wait;
 use crate::lock::duration::short;
 use crate::lock::{Error, ErrorKind};
+use crate::net::cause;
 use crate::output::{Message, sanitise};
 
 /// How long a wait without an end goes on where nobody has ever answered.

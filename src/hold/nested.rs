@@ -12,11 +12,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::environment::HeldRecord;
-use crate::backend::{Backend, Claim, cause};
+use crate::backend::{Backend, Claim};
 use crate::clock::now;
 use crate::lock::{
     ClaimId, ClaimState, Error, ErrorKind, Grant, Granted, LockName, Mode, Moment, Request, Result,
 };
+use crate::net::cause;
 use crate::supervise::mark::Mark;
 
 /// A claim of which some locks are held by outer runs.

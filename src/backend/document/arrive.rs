@@ -8,9 +8,9 @@ use super::queue::{Document, EMPTY_LIFE, Mismatch};
 use super::view::Note;
 use super::watch::MARGIN;
 use super::{Item, Side};
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::Record;
 use crate::lock::{ErrorKind, LockName, Moment, Request};
+use crate::net::fault::{Fault, FaultResult};
 
 /// For how long it stays noted why a claim is gone.
 pub(super) const NOTED: Duration = Duration::from_secs(120);

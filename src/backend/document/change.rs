@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use super::client::Queues;
 use super::queue::{Content, Document};
 use super::{Item, Replaced, Version};
-use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ErrorKind, LockName, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// Between two attempts to reach a store that is down.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);

@@ -17,9 +17,9 @@ use super::view::{Note, View, foreign_entry};
 use super::{Item, Side, deadlock, evict};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, Publisher, Source, patience};
-use crate::backend::fault::{During, FaultResult};
 use crate::clock::Alarm;
 use crate::lock::{ClaimState, Error, ErrorKind, LossReason, Moment, Result};
+use crate::net::fault::{During, FaultResult};
 
 #[derive(Debug)]
 struct Shared {

@@ -12,8 +12,8 @@ use super::arrive::Own;
 use super::change::LockItem;
 use super::client::Queues;
 use crate::backend::deadlock::{self, Queued};
-use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment, Request};
+use crate::net::fault::{Fault, FaultResult};
 
 /// The list.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]

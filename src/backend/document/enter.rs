@@ -7,8 +7,8 @@ use super::claim::DocumentClaim;
 use super::client::Queues;
 use super::deadlock;
 use crate::backend::deadlock::refuse_cycle;
-use crate::backend::fault::FaultResult;
 use crate::lock::{Moment, Request};
+use crate::net::fault::FaultResult;
 
 /// Enters the queue of one lock. Whoever cannot, behind a foreign holder, tries again with each look.
 pub(super) async fn enter(

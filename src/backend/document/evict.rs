@@ -6,9 +6,9 @@ use super::client::Queues;
 use super::queue::{Content, Document};
 use super::view::Note;
 use super::{Item, Side, Store};
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::{Evict, foreign};
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// As [`crate::backend::Backend::evict`].
 pub(super) async fn evict(

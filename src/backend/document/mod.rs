@@ -35,10 +35,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::backend::fault::During;
 use crate::backend::observe::QueueObserver;
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::fault::During;
 pub use client::Queues;
 pub use store::{Arrival, Item, Replaced, Side, Store, Version};
 

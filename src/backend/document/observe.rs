@@ -5,10 +5,10 @@ use super::pace::Pace;
 use super::queue::{Content, Document};
 use super::show::status_of;
 use super::watch::Watch;
-use crate::backend::fault::FaultResult;
 use crate::backend::foreign;
 use crate::backend::observe::{LOOK, Watched};
 use crate::lock::{LockName, LockStatus, Moment};
+use crate::net::fault::FaultResult;
 
 /// One queue, and what was seen of it.
 #[derive(Debug)]

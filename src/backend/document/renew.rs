@@ -7,8 +7,8 @@
 use super::change::{Patience, Step};
 use super::client::Queues;
 use super::queue::Document;
-use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, LockName, Moment};
+use crate::net::fault::FaultResult;
 
 /// Raises the counter of the claim `id` if it holds `name`; whether it does.
 pub(super) async fn renew(

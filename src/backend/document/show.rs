@@ -5,8 +5,8 @@ use super::queue::{Content, Document, QueueEntry};
 use super::view::{entry, foreign_entry};
 use super::watch::Watch;
 use super::{Item, Store};
-use crate::backend::fault::FaultResult;
 use crate::lock::{Entry, LockName, LockStatus, Moment};
+use crate::net::fault::FaultResult;
 
 /// The queue of `name`.
 pub(super) async fn inspect(store: &dyn Store, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {

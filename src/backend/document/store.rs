@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::backend::fault::FaultResult;
 use crate::backend::{Capabilities, Examination};
 use crate::lock::{ClaimId, LockName, Moment};
+use crate::net::fault::FaultResult;
 
 /// Names one write of an item, also after the item was removed.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{Arrival, Item, Replaced, Side, Store, Version};
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::{Capabilities, Examination};
 use crate::lock::{LockName, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// What goes wrong with one replacement of a lock's item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -16,9 +16,9 @@ use super::follow::follow;
 use super::keys::Queue;
 use super::stored::wall_clock;
 use super::wire::revoke;
-use crate::backend::fault::During;
 use crate::backend::{Claim, success};
 use crate::lock::{ClaimState, LockName, Mode, Moment, Result};
+use crate::net::fault::During;
 
 /// A lease that is longer is revoked also after a success, at the cost of a request: it would lie around.
 const LEFT_TO_EXPIRE: Duration = Duration::from_secs(60);

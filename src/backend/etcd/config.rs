@@ -2,9 +2,9 @@
 
 use super::keys::{Layout, Prefix};
 use crate::backend::Options;
-use crate::backend::address::{self, HostPort, Login, host_and_port, in_any_order, no_password_for};
-use crate::backend::cause::Manner;
-use crate::backend::options::{Secret, Tls};
+use crate::net::address::{self, HostPort, Login, host_and_port, in_any_order, no_password_for};
+use crate::net::cause::Manner;
+use crate::net::credentials::{Secret, Tls};
 
 /// etcd's port for clients.
 const PORT: u16 = 2379;
@@ -132,7 +132,8 @@ fn endpoint(text: &str, encrypt: bool) -> Result<Endpoint, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::options::{Pem, assert_refused};
+    use crate::backend::options::assert_refused;
+    use crate::net::credentials::Pem;
 
     fn parse(endpoints: &[&str]) -> Result<EtcdConfig, String> {
         EtcdConfig::parse(&Options::at(endpoints))

@@ -8,8 +8,8 @@ use tonic::transport::Endpoint;
 
 use super::config::EtcdConfig;
 use super::fault::{Fault, FaultResult};
-use crate::backend::cause;
 use crate::lock::ErrorKind;
+use crate::net::cause;
 
 /// How long a connection may take to come about: less than a server is given to answer, so that one that is not
 /// there is told from one that is slow.

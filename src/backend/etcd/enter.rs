@@ -14,11 +14,11 @@ use super::look::{self, Answers, Seen};
 use super::stored::{Note, Stored};
 use super::wire::{Wire, revoke};
 use super::{deadlock, queue};
-use crate::backend::cause;
 use crate::backend::claim_state::Publisher;
 use crate::backend::mixing::{Use, mismatch};
 use crate::clock::{self, Clock};
 use crate::lock::{ErrorKind, LockName, Mode, Moment, Request};
+use crate::net::cause;
 
 /// A claim that has joined, how it stands, and the revision at which it does.
 pub(super) struct Joined {

@@ -2,8 +2,8 @@
 
 use std::error::Error as _;
 
-use crate::backend::{cause, fault, tls};
 use crate::lock::{ErrorKind, Reason};
+use crate::net::{cause, fault, tls};
 
 /// The backend's name.
 pub(super) const NAME: &str = "etcd";

@@ -43,12 +43,12 @@ use keys::Layout;
 pub use keys::Prefix;
 use wire::Wire;
 
-use super::fault::During;
 use super::observe::QueueObserver;
 use super::service::{Address, Service};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength, success};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::fault::During;
 
 /// A cluster of etcd.
 pub static SERVICE: Service = Service {

@@ -11,10 +11,10 @@ use super::follow::{opened_in_time, renew_token};
 use super::keys::Queue;
 use super::queue::{self, Member, TIMED};
 use super::wire::{Connection, Wire};
-use crate::backend::fault;
 use crate::backend::observe::{LOOK, Watched};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Moment};
+use crate::net::fault;
 
 /// Before the next look after a stream has ended, which may do so again at once.
 const PAUSE: Duration = Duration::from_millis(100);

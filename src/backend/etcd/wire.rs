@@ -14,10 +14,10 @@ use tokio::sync::{Mutex, watch};
 use super::config::{EtcdConfig, MANNER, place};
 use super::dial::{endpoint, options, unreached};
 use super::fault::{Fault, FaultResult};
-use crate::backend::tls::stays_here_at;
-use crate::backend::{cause, fault};
 use crate::clock::{self, Clock};
 use crate::lock::{Moment, Reason};
+use crate::net::tls::stays_here_at;
+use crate::net::{cause, fault};
 
 /// How long one server is given for an answer at first, if there are others.
 const TRY_ONE_OF_SEVERAL: Duration = Duration::from_millis(1500);
@@ -360,7 +360,7 @@ impl Wire {
 mod tests {
     use super::*;
     use crate::backend::Options;
-    use crate::backend::options::Secret;
+    use crate::net::credentials::Secret;
 
     fn wire(endpoint: &str, password: Option<&str>) -> Wire {
         let options = Options {

@@ -21,9 +21,9 @@ use super::queue::Fixed;
 use super::reservation::reserve;
 use super::storage::guards;
 use crate::backend::Claim;
-use crate::backend::fault::During;
 use crate::clock;
 use crate::lock::{ClaimState, LossReason, Moment, Result};
+use crate::net::fault::During;
 
 /// The path of a file of `place` that is no longer there, or no longer the one that is held.
 fn gone(inner: &Inner, place: &QueuedClaim) -> FaultResult<Option<PathBuf>> {

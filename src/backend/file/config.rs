@@ -10,9 +10,9 @@ use super::directory::{Directory, set_mode};
 use super::fault::{Fault, FaultResult};
 use super::names::Naming;
 use crate::backend::Options;
-use crate::backend::address::after;
-use crate::backend::passwords::without_passwords;
 use crate::lock::ErrorKind;
+use crate::net::address::after;
+use crate::net::passwords::without_passwords;
 
 /// Where the `file` backend keeps its locks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -280,7 +280,7 @@ mod tests {
         assert!(open(&config("new")).is_ok());
         let mode = std::fs::metadata(temp.path().join("new")).expect("there").permissions().mode();
         assert_eq!(mode & 0o7777, 0o700);
-        let deep = crate::backend::fault::Fault::from(open(&config("missing/new")).expect_err("no parent"));
+        let deep = crate::net::fault::Fault::from(open(&config("missing/new")).expect_err("no parent"));
         assert_eq!(deep.kind, ErrorKind::Unwritable);
         assert!(!temp.path().join("missing").exists());
     }

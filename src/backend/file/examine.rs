@@ -44,7 +44,7 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Fau
         ));
     }
     if let Err(fault) = presence::instance(path) {
-        let why = crate::backend::fault::Fault::from(fault).reason;
+        let why = crate::net::fault::Fault::from(fault).reason;
         risks.push(Risk::warning(
             format!("a lock file that is removed is noticed only when a hold is renewed: {why}"),
             "renewals come three times in a ttl: choose a short one until then",

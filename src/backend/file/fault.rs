@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::backend::{cause, fault};
 use crate::lock::reason::About;
 use crate::lock::{ErrorKind, Reason};
+use crate::net::{cause, fault};
 
 /// The backend's name.
 pub(super) const BACKEND: &str = "file";

@@ -61,12 +61,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::core::FileClaim;
-use super::fault::During;
 use super::observe::QueueObserver;
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::fault::During;
 use directory::Directory;
 use fault::{BACKEND, Fault, FaultResult};
 use lazy_directory::LazyDirectory;

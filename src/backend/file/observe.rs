@@ -16,9 +16,9 @@ use super::lazy_directory::LazyDirectory;
 use super::names::FileNames;
 use super::presence;
 use crate::backend::claim_state::POLL;
-use crate::backend::fault;
 use crate::backend::observe::Watched;
 use crate::lock::{ErrorKind, LockName, LockStatus, Moment};
+use crate::net::fault;
 
 /// One queue, in a lock directory that may not be made yet.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use super::config::MemcachedConfig;
 use super::connection::Connection;
 use super::dial;
 use super::wire::Reply;
-use crate::backend::cause;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
+use crate::net::cause;
+use crate::net::fault::{Fault, FaultResult};
 
 /// One or more commands, sent together.
 #[derive(Clone, Default, Debug)]

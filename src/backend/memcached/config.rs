@@ -2,9 +2,9 @@
 
 use super::keys::Prefix;
 use crate::backend::Options;
-use crate::backend::address::{HostPort, after, host_and_port, login, no_address, without_login};
-use crate::backend::options::{Secret, Tls};
-use crate::backend::tls::stays_here;
+use crate::net::address::{HostPort, after, host_and_port, login, no_address, without_login};
+use crate::net::credentials::{Secret, Tls};
+use crate::net::tls::stays_here;
 
 /// The port of a server.
 const PORT: u16 = 11_211;

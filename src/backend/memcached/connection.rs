@@ -6,10 +6,10 @@ use bytes::BytesMut;
 
 use super::fault;
 use super::wire::{Decoder, Reply};
-use crate::backend::connector::breach;
-use crate::backend::fault::Fault;
-use crate::backend::pipeline::{Pipeline, Protocol};
 use crate::lock::ErrorKind;
+use crate::net::connector::breach;
+use crate::net::fault::Fault;
+use crate::net::pipeline::{Pipeline, Protocol};
 
 /// A connection to a server.
 pub(super) type Connection = Pipeline<Text>;

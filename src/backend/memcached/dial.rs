@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::config::MemcachedConfig;
 use super::connection::{Connection, Text};
 use super::wire::Reply;
-use crate::backend::cause::{self, Manner};
-use crate::backend::connector;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::ErrorKind;
+use crate::net::cause::{self, Manner};
+use crate::net::connector;
+use crate::net::fault::{Fault, FaultResult};
 
 /// How a server tells that it is one.
 const MANNER: Manner = Manner {

@@ -3,9 +3,9 @@
 use super::client::{Client, Commands};
 use super::fault::nonsense;
 use super::wire::Reply;
-use crate::backend::fault::FaultResult;
 use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
+use crate::net::fault::FaultResult;
 
 /// The first version with everything that is used.
 const LEAST: (u32, u32) = (1, 5);

@@ -1,8 +1,8 @@
 //! What memcached says when it cannot do something.
 
-use crate::backend::cause;
-use crate::backend::fault::Fault;
 use crate::lock::ErrorKind;
+use crate::net::cause;
+use crate::net::fault::Fault;
 
 /// The backend's name.
 pub(super) const NAME: &str = "memcached";

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 
 use crate::backend::document::Side;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ErrorKind, LockName};
+use crate::net::fault::{Fault, FaultResult};
 
 /// The longest key.
 const LONGEST: usize = 250;

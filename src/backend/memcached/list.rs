@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::client::{Client, Commands};
 use super::keys::Key;
 use super::wire::Reply;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::name::percent_decoded;
 use crate::lock::{ErrorKind, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// Between two attempts while somebody else has the keys listed.
 const PAUSE: Duration = Duration::from_millis(20);

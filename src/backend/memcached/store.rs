@@ -12,9 +12,9 @@ use super::keys::{Key, Naming};
 use super::wire::Reply;
 use super::{examine, list};
 use crate::backend::document::{Arrival, Item, Replaced, Side, Store, Version};
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::{Capabilities, Examination, TokenStrength, success};
 use crate::lock::{LockName, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// What an item may have with its key and its header, if the server was not told otherwise, is a mebibyte.
 const ROOM: usize = 1_048_576 - 2048;

@@ -6,7 +6,7 @@ use bytes::{Buf, BytesMut};
 
 use super::fault::nonsense;
 use crate::backend::document::{Item, Version};
-use crate::backend::fault::{Fault, FaultResult};
+use crate::net::fault::{Fault, FaultResult};
 
 /// No line of a reply is longer.
 const LONGEST_LINE: usize = 16 * 1024;

@@ -15,8 +15,8 @@ use super::script::{HOLD, Step, millis, on_queues};
 use super::service::{Patience, Service};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, Source, due, patience};
-use crate::backend::fault::{During, FaultResult, Retry};
 use crate::lock::{ClaimId, ClaimState, LockName, Mode, Moment, Request, Result};
+use crate::net::fault::{During, FaultResult, Retry};
 
 #[derive(Debug)]
 pub(super) struct RedisClaim {

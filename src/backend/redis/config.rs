@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use crate::backend::Options;
-use crate::backend::address::{
+use crate::net::address::{
     self, HostPort, decoded, host_and_port, in_any_order, no_address, no_password_for, without_login,
 };
-use crate::backend::options::{Secret, Tls};
-use crate::backend::tls::stays_here;
+use crate::net::credentials::{Secret, Tls};
+use crate::net::tls::stays_here;
 
 /// The port of a server.
 const SERVER_PORT: u16 = 6379;

@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use tokio_util::codec::Decoder;
 
 use super::fault;
-use crate::backend::connector::{Stream, breach};
-use crate::backend::fault::{Fault, FaultResult};
-use crate::backend::pipeline::{Pipeline, Protocol};
+use crate::net::connector::{Stream, breach};
+use crate::net::fault::{Fault, FaultResult};
+use crate::net::pipeline::{Pipeline, Protocol};
 
 /// A connection. It closes when it is dropped; what is on its way then may still be done.
 #[derive(Debug)]

@@ -10,11 +10,11 @@ use super::config::{RedisConfig, Topology};
 use super::connection::Connection;
 use super::fault;
 use super::script::Step;
-use crate::backend::address::HostPort;
-use crate::backend::cause::{self, Manner};
-use crate::backend::connector;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ErrorKind, Reason};
+use crate::net::address::HostPort;
+use crate::net::cause::{self, Manner};
+use crate::net::connector;
+use crate::net::fault::{Fault, FaultResult};
 
 /// How a server tells that it is one.
 const MANNER: Manner = Manner {

@@ -10,10 +10,10 @@ use super::dial::text;
 use super::fault;
 use super::script::Step;
 use super::service::{Patience, Service};
-use crate::backend::fault::FaultResult;
-use crate::backend::tls::stays_here_at;
 use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
+use crate::net::fault::FaultResult;
+use crate::net::tls::stays_here_at;
 
 /// The first version with everything that is used.
 pub(super) const LEAST: (u32, u32) = (6, 2);
@@ -141,7 +141,7 @@ pub(super) fn older(version: &str) -> bool {
 mod tests {
     use super::*;
     use crate::backend::Weight;
-    use crate::backend::address::HostPort;
+    use crate::net::address::HostPort;
 
     fn warnings(info: &str) -> Vec<String> {
         let topology = Topology::Server(HostPort { host: "h".into(), port: 1 });

@@ -4,9 +4,9 @@ use std::fmt;
 
 use redis::ServerError;
 
-use crate::backend::cause;
-use crate::backend::fault::{Fault, Retry};
 use crate::lock::ErrorKind;
+use crate::net::cause;
+use crate::net::fault::{Fault, Retry};
 
 /// The backend's name.
 pub(super) const NAME: &str = "redis";

@@ -1,7 +1,7 @@
 //! How a lock's keys are called, and in which cluster slot they lie.
 
-use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, ErrorKind, LockName};
+use crate::net::fault::{Fault, FaultResult};
 
 /// What keys start with where no prefix is given.
 const DEFAULT: &str = "dlock:";

@@ -27,12 +27,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::backend::fault::During;
 use crate::backend::observe::QueueObserver;
 use crate::backend::service::{self as descriptor, Address, ServiceOption};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::fault::During;
 pub use config::{RedisConfig, Topology};
 use fault::NAME;
 use keys::Naming;

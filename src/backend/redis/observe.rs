@@ -9,9 +9,9 @@ use super::queues::Queues;
 use super::script::Step;
 use super::service::{Patience, Service};
 use crate::backend::claim_state::POLL;
-use crate::backend::fault::FaultResult;
 use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::lock::{LockName, LockStatus, Moment};
+use crate::net::fault::FaultResult;
 
 /// One queue, on a connection of its own.
 #[derive(Debug)]

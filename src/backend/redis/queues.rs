@@ -16,11 +16,12 @@ use super::row::{QueueEntry, Row, foreign_entry, integer, life};
 use super::script::{Step, millis, on_queues};
 use super::service::{Patience, Service};
 use crate::backend::deadlock::{self, Queued, refuse_cycle};
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
-use crate::backend::{Evict, success, tcp};
+use crate::backend::{Evict, success};
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Reason, Request};
+use crate::net::fault::{Fault, FaultResult};
+use crate::net::tcp;
 
 /// How many keys the server looks at in one step of listing.
 const AT_ONCE: &str = "1000";

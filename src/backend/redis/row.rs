@@ -7,9 +7,9 @@ use redis::Value;
 use super::dial::text;
 use super::fault;
 use super::keys::LockKeys;
-use crate::backend::fault::FaultResult;
 use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::{ClaimId, Entry, Granted, Holder, Mode};
+use crate::net::fault::FaultResult;
 
 /// The fields of a claim whose changes its client is told.
 pub(super) const WATCHED: [&str; 4] = ["token", "gone", "asked", "top"];

@@ -13,11 +13,11 @@ use super::connection::Connection;
 use super::dial;
 use super::fault;
 use super::script::Step;
-use crate::backend::address::HostPort;
-use crate::backend::cause;
-use crate::backend::fault::{Fault, FaultResult, Retry};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
+use crate::net::address::HostPort;
+use crate::net::cause;
+use crate::net::fault::{Fault, FaultResult, Retry};
 
 /// Between two attempts to reach a service that is down.
 const PAUSE: Duration = Duration::from_millis(50);

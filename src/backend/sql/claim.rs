@@ -14,8 +14,8 @@ use super::steps::{Steps, in_order};
 use super::view::{Armed, View};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, Source, patience};
-use crate::backend::fault::{During, FaultResult};
 use crate::lock::{ClaimId, ClaimState, LockName, Mode, Moment, Request, Result};
+use crate::net::fault::{During, FaultResult};
 
 /// How often a claim is renewed in one ttl.
 pub(super) const RENEWALS_PER_TTL: u32 = 3;

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 use super::inspect::{self, QueueEntry};
 use super::service::Service;
 use crate::backend::deadlock::{self, Queued};
-use crate::backend::fault::FaultResult;
 use crate::lock::deadlock::Member;
 use crate::lock::{ClaimId, LockName, Moment, Request};
+use crate::net::fault::FaultResult;
 
 /// The sentence about the cycle of waits that `request`, which waits, closes.
 pub(super) async fn search(

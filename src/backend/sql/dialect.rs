@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::tables::Tables;
-use crate::backend::cause::Manner;
-use crate::backend::fault::FaultResult;
 use crate::backend::{Examination, success};
 use crate::lock::{ClaimId, Granted, LockName};
+use crate::net::cause::Manner;
+use crate::net::fault::FaultResult;
 
 /// One row, as text; `None` for NULL.
 pub(super) type Row = Vec<Option<String>>;

@@ -9,9 +9,9 @@ use super::position::Position;
 use super::service::{Patience, Service};
 use super::steps::{Steps, in_order, kind};
 use crate::backend::deadlock::refuse_cycle;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::mixing::mismatch;
 use crate::lock::{Entry, ErrorKind, Holder, Moment, Request};
+use crate::net::fault::{Fault, FaultResult};
 
 /// Enters the queues of all names of `request` in one step; whoever has to wait asks in another how those ahead stand.
 pub(super) async fn enter(

@@ -6,8 +6,8 @@ use super::dialect::{Session, Sets, unstored};
 use super::service::{Patience, Service};
 use super::steps::Steps;
 use crate::backend::Evict;
-use crate::backend::fault::FaultResult;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Moment, Request};
+use crate::net::fault::FaultResult;
 
 /// Does to the claim `id`, of which an entry may stand in the queue of `name`, what `how` says; on all of its locks.
 pub(super) async fn evict(

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::dialect::{Dialect, Session};
 use super::service::Service;
 use super::tables::Tables;
-use crate::backend::fault::{Fault, FaultResult, Retry};
 use crate::backend::{Examination, Risk, Weight};
 use crate::lock::{ErrorKind, Moment};
+use crate::net::fault::{Fault, FaultResult, Retry};
 
 /// What a restored backup does to these tables.
 pub(super) fn of_backup(tables: &Tables) -> Risk {

@@ -1,8 +1,8 @@
 //! What goes wrong at a database of any kind.
 
-use crate::backend::cause;
-use crate::backend::fault::{Fault, Retry};
 use crate::lock::{ErrorKind, Reason};
+use crate::net::cause;
+use crate::net::fault::{Fault, Retry};
 
 /// The transaction was undone; the same may be tried at once.
 pub(super) fn again(reason: impl Into<Reason>) -> Fault {

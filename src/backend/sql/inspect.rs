@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use super::dialect::{Dialect, NOTE, Row, Sets, stored, unstored};
 use super::position::{length, quoted};
 use super::service::Service;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::queue::held;
 use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// One claim in a queue.
 #[derive(Debug)]

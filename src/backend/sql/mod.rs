@@ -32,12 +32,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::backend::fault::During;
 use crate::backend::observe::QueueObserver;
 use crate::backend::service::{self as descriptor, Address};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength, success};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::fault::During;
 pub use config::SqlConfig;
 use dialect::Dialect;
 pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};

@@ -7,9 +7,9 @@ use super::dialect::Session;
 use super::inspect;
 use super::service::Service;
 use crate::backend::claim_state::POLL;
-use crate::backend::fault::{FaultResult, Retry};
 use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::lock::{LockName, LockStatus, Moment};
+use crate::net::fault::{FaultResult, Retry};
 
 /// Between two looks where no change is told and none can be foreseen: a lost message costs no more.
 const AT_LEAST: Duration = Duration::from_secs(10);

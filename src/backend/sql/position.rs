@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::dialect::{Row, Sets};
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::queue::held;
 use crate::lock::{ClaimId, Entry, Granted, Holder, Mode};
+use crate::net::fault::{Fault, FaultResult};
 
 /// How a claim stands in one queue.
 #[derive(Clone, Default, Debug)]

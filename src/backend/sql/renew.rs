@@ -8,8 +8,8 @@ use super::inspect;
 use super::position::Position;
 use super::service::{Patience, Service};
 use super::steps::Steps;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, LockName, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// As [`crate::backend::Backend::renew`].
 pub(super) async fn renew(

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::Mutex as Gate;
 
 use super::dialect::{Dialect, Session, Sets};
-use crate::backend::cause;
-use crate::backend::fault::{Fault, FaultResult, Retry};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
+use crate::net::cause;
+use crate::net::fault::{Fault, FaultResult, Retry};
 
 /// Between two attempts to reach a database that is down.
 const PAUSE: Duration = Duration::from_millis(50);

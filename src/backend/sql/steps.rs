@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::dialect::{Dialect, NOTE, ascii, micros, stored};
 use crate::backend::Evict;
 use crate::backend::record::Record;
-use crate::backend::tcp;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Request};
+use crate::net::tcp;
 
 /// For how long a claim that is not there, but may be on its way, is kept out: a session that is given up is closed. A client
 /// that is not told why it is gone looks at its next renewal.

@@ -1,9 +1,10 @@
 //! Which ensemble, under which path, and how to get in.
 
 use crate::backend::Options;
-use crate::backend::address::{after, in_any_order};
-use crate::backend::options::{Secret, Tls, ZkLayout};
-use crate::backend::tls::stays_here_at;
+use crate::backend::options::ZkLayout;
+use crate::net::address::{after, in_any_order};
+use crate::net::credentials::{Secret, Tls};
+use crate::net::tls::stays_here_at;
 
 const PORT: u16 = 2181;
 
@@ -164,7 +165,8 @@ fn tls(tls: &Tls) -> Result<Option<Tls>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::options::{Pem, assert_refused};
+    use crate::backend::options::assert_refused;
+    use crate::net::credentials::Pem;
 
     fn parsed(endpoints: &[&str]) -> Result<(String, String), String> {
         let config = ZkConfig::parse(&Options::at(endpoints))?;

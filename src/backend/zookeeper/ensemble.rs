@@ -13,10 +13,10 @@ use super::config::ZkConfig;
 use super::fault::{Fault, FaultResult, kind};
 use super::handshake::{Complaint, complaint};
 use super::paths::Paths;
-use crate::backend::tcp::STAGGER;
-use crate::backend::{cause, fault};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Reason};
+use crate::net::tcp::STAGGER;
+use crate::net::{cause, fault};
 
 /// How many there may be beside each other.
 const ATTEMPTS: usize = 8;
@@ -208,7 +208,7 @@ impl Ensemble {
         let bad = |what: &str| {
             Fault::Refusal(ErrorKind::Invalid, format!("the {what} is not usable PEM text").into())
         };
-        let text = |pem: &crate::backend::options::Pem| String::from_utf8(pem.as_bytes().to_vec());
+        let text = |pem: &crate::net::credentials::Pem| String::from_utf8(pem.as_bytes().to_vec());
         let mut options = TlsOptions::new();
         if let Some(authority) = &tls.authority {
             let pem = text(authority).map_err(|_| bad("CA certificate"))?;

@@ -8,12 +8,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::backend::cause::{self, Manner, ProbeResult};
-use crate::backend::fault::Fault;
-use crate::backend::options::Tls;
-use crate::backend::tls;
 use crate::lock::reason::About;
 use crate::lock::{ErrorKind, Reason};
+use crate::net::cause::{self, Manner, ProbeResult};
+use crate::net::credentials::Tls;
+use crate::net::fault::Fault;
+use crate::net::tls;
 
 /// How long a server may take for its objection to a client whose handshake is done.
 const OBJECTION: Duration = Duration::from_millis(500);

@@ -11,10 +11,10 @@ use super::ensemble::Ensemble;
 use super::fault::{Fault, FaultResult, is_ambiguous};
 use super::snapshot::{self, Seen};
 use super::wire::connected;
-use crate::backend::fault;
 use crate::backend::observe::{LOOK, Watched};
 use crate::clock::Clock;
 use crate::lock::{LockName, LockStatus, Moment};
+use crate::net::fault;
 
 type Change = Pin<Box<dyn Future<Output = ()> + Send>>;
 

@@ -4,8 +4,8 @@ use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError, Stat};
 
 use super::ensemble::Ensemble;
 use super::fault::{Fault, FaultResult, NAME};
-use crate::backend::fault;
 use crate::lock::{Error, LockName, Moment, Result};
+use crate::net::fault;
 
 /// One call of a backend's or claim's method.
 #[derive(Clone, Copy)]

@@ -2,8 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 
-use crate::backend::options::Tls;
-use crate::backend::passwords::has_password;
 use crate::backend::{Options, locator};
 use crate::cli::args::{ConnectionArgs, MessageArgs};
 use crate::cli::credentials::Reading;
@@ -11,6 +9,8 @@ use crate::cli::exit_code::Failure;
 use crate::cli::layers::Layers;
 use crate::cli::source::{Source, Sources};
 use crate::cli::{credentials, values};
+use crate::net::credentials::Tls;
+use crate::net::passwords::has_password;
 use crate::output::{LogFormat, Verbosity};
 
 /// Where the lock service is.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use dlock::backend::fault::FaultResult;
 use dlock::backend::observe::{Watched, first_expiry};
 use dlock::lock::{LockName, LockStatus, Moment};
+use dlock::net::fault::FaultResult;
 
 use super::{MemoryServer, Mutation};
 

@@ -13,7 +13,6 @@ use super::core::{Core, Hold};
 use super::keys::{Place, beginning};
 use super::nodes::{Answer, Answers, Node, STRAGGLE, answered};
 use crate::backend::claim_state::{POLL, due};
-use crate::backend::fault::FaultResult;
 use crate::backend::record::Record;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::value_of;
@@ -21,6 +20,7 @@ use crate::backend::redis::fault;
 use crate::backend::redis::row::{foreign_entry, integer, life};
 use crate::backend::redis::script::Step;
 use crate::lock::{ClaimState, Entry, FencingToken, Granted, Mode, Moment};
+use crate::net::fault::FaultResult;
 
 /// The longest delay before a new attempt when nobody has a majority.
 const LONGEST_DELAY: Duration = Duration::from_millis(500);

@@ -13,11 +13,11 @@ use super::keys::beginning;
 use super::nodes::{Node, answered};
 use crate::backend::Claim;
 use crate::backend::claim_state::{POLL, SHORT_HOLD, due};
-use crate::backend::fault::{During, FaultResult};
 use crate::backend::redis::dial::{text, value_of};
 use crate::backend::redis::fault::NAME;
 use crate::backend::redis::script::Step;
 use crate::lock::{ClaimState, Error, ErrorKind, LockName, Moment, Result};
+use crate::net::fault::{During, FaultResult};
 
 /// How long claims that come at the same moment may take to find out which of them goes first, before the answer is that each has to
 /// wait.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::backend::Options;
-use crate::backend::address::{after, in_any_order};
 use crate::backend::redis::config::{RedisConfig, Topology};
+use crate::net::address::{after, in_any_order};
 
 /// The least number of nodes of which some may fail.
 const LEAST: usize = 3;

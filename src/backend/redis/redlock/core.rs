@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::keys::{Keys, Place};
 use super::nodes::{Answers, Node, Nodes, STRAGGLE, count};
 use crate::backend::claim_state::Publisher;
-use crate::backend::fault::FaultResult;
 use crate::backend::record::Record;
 use crate::backend::redis::fault::NAME;
 use crate::backend::redis::script::Step;
 use crate::lock::{ClaimId, FencingToken, Mode, Moment, Request};
+use crate::net::fault::FaultResult;
 
 /// What the parts of one claim share.
 #[derive(Debug)]

@@ -6,12 +6,12 @@ use std::time::Duration;
 use redis::Value;
 
 use super::nodes::{Answer, Nodes};
-use crate::backend::fault::FaultResult;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::examine::{LEAST, facts, older};
 use crate::backend::redis::script::Step;
 use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
+use crate::net::fault::FaultResult;
 
 pub(super) async fn examine(nodes: &Nodes, deadline: Moment) -> FaultResult<Examination> {
     let answers = nodes.answers(Duration::from_secs(1), deadline, vec![Step::command(["INFO"])]).await;

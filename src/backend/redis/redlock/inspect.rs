@@ -8,7 +8,6 @@ use redis::Value;
 
 use super::keys::{ABOUT, Keys};
 use super::nodes::{Node, Nodes, STRAGGLE, answered};
-use crate::backend::fault::FaultResult;
 use crate::backend::record::{Record, granted, instant, with_details};
 use crate::backend::redis::dial::{text, value_of};
 use crate::backend::redis::fault;
@@ -16,6 +15,7 @@ use crate::backend::redis::keys::Naming;
 use crate::backend::redis::queues::{QUEUES_AT_ONCE, scan};
 use crate::backend::redis::row::{foreign_entry, integer, life};
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Moment};
+use crate::net::fault::FaultResult;
 
 /// A hold that a majority may have given.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use super::script::{ACQUIRE, CHANGE, EXTEND, INSPECT};
-use crate::backend::fault::FaultResult;
 use crate::backend::redis::keys::{LockKeys, Naming};
 use crate::backend::redis::script::{Step, millis};
 use crate::lock::{ClaimId, FencingToken, LockName, Mode};
+use crate::net::fault::FaultResult;
 
 /// What is kept beside a key: since when it is held, the token, the label, who asks its owner to leave.
 pub(super) const ABOUT: &str = "about";

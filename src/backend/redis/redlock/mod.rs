@@ -28,7 +28,6 @@ use async_trait::async_trait;
 use redis::Value;
 
 use self::core::Core;
-use crate::backend::fault::{During, Fault, FaultResult};
 use crate::backend::observe::QueueObserver;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::NAME;
@@ -39,6 +38,7 @@ use crate::backend::success;
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
+use crate::net::fault::{During, Fault, FaultResult};
 use claim::RedlockClaim;
 pub use config::RedlockConfig;
 use keys::{Keys, beginning};

@@ -9,7 +9,6 @@ use redis::Value;
 use tokio::task::JoinSet;
 
 use super::config::RedlockConfig;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::examine::facts;
@@ -18,6 +17,7 @@ use crate::backend::redis::script::Step;
 use crate::backend::redis::service::{Patience, Service};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment, Reason};
+use crate::net::fault::{Fault, FaultResult};
 
 /// How long a node may hold up an answer that the others have given.
 pub(super) const STRAGGLE: Duration = Duration::from_millis(250);

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::inspect;
 use super::nodes::Nodes;
 use crate::backend::claim_state::POLL;
-use crate::backend::fault::FaultResult;
 use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::backend::redis::connection::{Connection, any_notified};
 use crate::backend::redis::keys::Naming;
 use crate::backend::redis::observe::tracking;
 use crate::lock::{LockName, LockStatus, Moment};
+use crate::net::fault::FaultResult;
 
 /// How long a look waits for nodes to say that they will tell of changes.
 const LISTEN: Duration = Duration::from_millis(250);

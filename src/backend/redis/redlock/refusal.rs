@@ -7,10 +7,10 @@ use super::core::Core;
 use super::inspect;
 use super::nodes::{Answer, Answers, Node, answered};
 use crate::backend::deadlock::{self, Queued};
-use crate::backend::fault::{Fault, FaultResult, Retry};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::lock::{ErrorKind, Moment};
+use crate::net::fault::{Fault, FaultResult, Retry};
 
 impl Core {
     /// Errors: an address is not that of an independent master.

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use super::option_file::Said;
 use crate::backend::Options;
-use crate::backend::address::{after, decoded, hosts_and_ports, in_any_order, login};
-use crate::backend::options::{Identity, Pem, Secret, Tls};
 use crate::backend::sql::login::login_name;
 use crate::backend::sql::tables::Tables;
-use crate::backend::tls::stays_here;
+use crate::net::address::{after, decoded, hosts_and_ports, in_any_order, login};
+use crate::net::credentials::{Identity, Pem, Secret, Tls};
+use crate::net::tls::stays_here;
 
 /// The port of a server.
 const PORT: u16 = 3306;

@@ -13,12 +13,12 @@ use super::batch::ask;
 use super::config::{MysqlConfig, MysqlPlace, MysqlTls};
 use super::fault;
 use super::language::digits;
-use crate::backend::cause;
-use crate::backend::fault::{Fault, FaultResult};
-use crate::backend::options::Secret;
 use crate::backend::sql::tables::Tables;
-use crate::backend::tcp::{STAGGER, first_of};
 use crate::lock::{ClaimId, ErrorKind};
+use crate::net::cause;
+use crate::net::credentials::Secret;
+use crate::net::fault::{Fault, FaultResult};
+use crate::net::tcp::{STAGGER, first_of};
 
 /// What is wrong with a server of several, which must take writes and be the only one that does.
 const FACTS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \

@@ -14,11 +14,11 @@ use super::language::{TAKES_WRITES, text};
 use super::session::MysqlSession;
 use super::{MANNER, Mysql, NAME, examine};
 use crate::backend::Examination;
-use crate::backend::cause::Manner;
-use crate::backend::fault::FaultResult;
 use crate::backend::sql::dialect::{Dialect, NOTE, Session};
 use crate::backend::sql::tables::Tables;
 use crate::lock::ClaimId;
+use crate::net::cause::Manner;
+use crate::net::fault::FaultResult;
 
 /// Microseconds since 1970.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::config::MysqlConfig;
 use super::language::text;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::Session;
 use crate::backend::sql::examine::of_backup;
 use crate::backend::sql::tables::Tables;
 use crate::backend::{Examination, Risk};
+use crate::net::fault::{Fault, FaultResult};
 
 /// So few connections are left that a queue of waiters may use them up.
 const FEW: u64 = 20;

@@ -3,11 +3,11 @@
 use sqlx::Error;
 use sqlx::mysql::MySqlDatabaseError;
 
-use crate::backend::cause;
-use crate::backend::fault::Fault;
 use crate::backend::sql::fault::{again, no_right, no_tables, other_tables};
-use crate::backend::tls;
 use crate::lock::ErrorKind;
+use crate::net::cause;
+use crate::net::fault::Fault;
+use crate::net::tls;
 
 const PLUGINS: &str = "dlock knows mysql_native_password, caching_sha2_password and sha256_password";
 
@@ -110,7 +110,7 @@ fn of_stream(error: &std::io::Error) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::fault::Retry;
+    use crate::net::fault::Retry;
 
     #[test]
     fn what_a_failover_says_may_pass_and_a_statement_that_is_wrong_does_not() {

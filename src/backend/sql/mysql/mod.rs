@@ -13,7 +13,7 @@ mod sleep;
 
 use std::sync::Arc;
 
-use crate::backend::cause::Manner;
+use crate::net::cause::Manner;
 pub use config::{MysqlConfig, MysqlPlace, MysqlTls};
 use dial::Dialer;
 

@@ -17,9 +17,9 @@ use super::batch::{ask, say_goodbye};
 use super::dial::Dialer;
 use super::sleep::{End, end_of, sleep};
 use super::{fault, language};
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::{Notified, Session, Sets, Wait};
 use crate::lock::{ClaimId, Granted};
+use crate::net::fault::{Fault, FaultResult};
 
 /// What the first batch of a session begins with. Servers may have set these otherwise for every session: without its own commits a
 /// statement outside of a step begins a transaction, in which no step can begin; a chained one begins another behind each step. A row

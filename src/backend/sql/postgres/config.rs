@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::environment::{self, Environment};
 use crate::backend::Options;
-use crate::backend::address::{after, decoded, hosts_and_ports, in_any_order, login};
-use crate::backend::options::{Identity, Secret, Tls};
 use crate::backend::sql::tables::Tables;
-use crate::backend::tls::stays_here;
+use crate::net::address::{after, decoded, hosts_and_ports, in_any_order, login};
+use crate::net::credentials::{Identity, Secret, Tls};
+use crate::net::tls::stays_here;
 
 /// The port of a server.
 const PORT: u16 = 5432;

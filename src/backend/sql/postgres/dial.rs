@@ -13,10 +13,10 @@ use super::config::{PgConfig, PgMode, PgPlace};
 use super::fault;
 use super::session::{MARK, PgSession};
 use super::tls::Encryption;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::Session;
-use crate::backend::{cause, tcp};
 use crate::lock::{ErrorKind, Reason};
+use crate::net::fault::{Fault, FaultResult};
+use crate::net::{cause, tcp};
 
 /// Opens a connection to the server at `place`, which must take writes.
 pub(super) async fn dial(config: &PgConfig, place: &PgPlace) -> FaultResult<PgSession> {

@@ -9,11 +9,11 @@ use sha2::{Digest, Sha256};
 
 use super::{MANNER, NAME, Postgres, dial, examine};
 use crate::backend::Examination;
-use crate::backend::cause::Manner;
-use crate::backend::fault::FaultResult;
 use crate::backend::sql::dialect::{Dialect, NOTE, Session, stored};
 use crate::backend::sql::tables::Tables;
 use crate::lock::{ClaimId, LockName};
+use crate::net::cause::Manner;
+use crate::net::fault::FaultResult;
 
 /// Microseconds since 1970, now and not at the beginning of the transaction. With a factor of the same type a new process of
 /// the server need not search for the operator.

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::backend::options::{Pem, Secret};
 use crate::backend::sql::login::login_name;
+use crate::net::credentials::{Pem, Secret};
 
 /// Where such things are looked up.
 #[derive(Clone, Debug)]

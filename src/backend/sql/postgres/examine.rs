@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::PgConfig;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::Session;
 use crate::backend::sql::examine::of_backup;
 use crate::backend::{Examination, Risk};
+use crate::net::fault::{Fault, FaultResult};
 
 /// The first version with everything that is used, as the server counts.
 const LEAST: u64 = 130_000;

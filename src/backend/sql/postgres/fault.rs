@@ -4,11 +4,11 @@ use std::error::Error as _;
 
 use tokio_postgres::Error;
 
-use crate::backend::cause;
-use crate::backend::fault::Fault;
 use crate::backend::sql::fault::{again, no_right, no_tables, other_tables};
-use crate::backend::tls;
 use crate::lock::ErrorKind;
+use crate::net::cause;
+use crate::net::fault::Fault;
+use crate::net::tls;
 
 /// What `error` means.
 pub(super) fn of(error: &Error) -> Fault {
@@ -93,7 +93,7 @@ fn of_client(error: &Error) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::fault::Retry;
+    use crate::net::fault::Retry;
 
     #[test]
     fn what_a_failover_says_may_pass_and_a_statement_that_is_wrong_does_not() {

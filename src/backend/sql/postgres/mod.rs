@@ -9,7 +9,7 @@ mod fault;
 mod session;
 mod tls;
 
-use crate::backend::cause::Manner;
+use crate::net::cause::Manner;
 pub use config::{PgConfig, PgMode, PgPlace};
 
 /// The backend's name.

@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage};
 
 use super::fault;
-use crate::backend::fault::{Fault, FaultResult};
 use crate::backend::sql::dialect::{Row, Session, Sets, Wait};
+use crate::net::fault::{Fault, FaultResult};
 
 /// The setting that a server process got with this connection's first words and no other has.
 pub(super) const MARK: &str = "dlock.session";

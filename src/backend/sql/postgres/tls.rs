@@ -15,10 +15,10 @@ use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
 use super::config::PgMode;
-use crate::backend::fault::{Fault, FaultResult};
-use crate::backend::options::Tls;
-use crate::backend::tls::{builder, roots, server_name, showing};
 use crate::lock::ErrorKind;
+use crate::net::credentials::Tls;
+use crate::net::fault::{Fault, FaultResult};
+use crate::net::tls::{builder, roots, server_name, showing};
 
 /// How to encrypt a connection to one host.
 pub(super) struct Encryption {

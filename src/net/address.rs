@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::options::Secret;
+use super::credentials::Secret;
 use crate::lock::name::percent_decoded;
 
 /// A host and its port.

@@ -142,7 +142,7 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
-    use crate::backend::address::{Login, login};
+    use crate::net::address::{Login, login};
 
     #[test]
     fn passwords_in_addresses_are_replaced_and_nothing_else() {

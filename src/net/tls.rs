@@ -14,8 +14,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{AlertDescription, CertificateError, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
 use super::cause;
+use super::credentials::{Pem, Tls};
 use super::fault::{Fault, FaultResult};
-use super::options::{Pem, Tls};
 use crate::lock::{ErrorKind, Reason};
 
 /// Whether what is sent to `host`, a name or an address without brackets, stays on this host.

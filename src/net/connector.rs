@@ -10,8 +10,8 @@ use tokio_rustls::client::TlsStream;
 
 use super::address::HostPort;
 use super::cause;
+use super::credentials::Tls;
 use super::fault::{Fault, FaultResult, Retry};
-use super::options::Tls;
 use super::{tcp, tls};
 
 /// A byte stream to a server.

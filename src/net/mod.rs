@@ -1,0 +1,11 @@
+//! Connections to services: addresses, encryption, credentials, and why one cannot be used.
+
+pub mod address;
+pub mod cause;
+pub mod connector;
+pub mod credentials;
+pub mod fault;
+pub mod passwords;
+pub mod pipeline;
+pub mod tcp;
+pub mod tls;
