@@ -25,6 +25,7 @@ mod postgres;
 mod postgres_many;
 mod redis;
 mod redis_holds;
+mod redis_lua;
 mod redis_many;
 mod redis_moving;
 mod redlock;

@@ -14,18 +14,11 @@ pub(super) struct Script {
     text: &'static str,
     /// SHA-1 of the text, computed when it is first sent.
     hash: OnceLock<String>,
-    /// Whether the text itself is always sent.
-    in_full: bool,
 }
 
 impl Script {
     pub(super) const fn new(text: &'static str) -> Self {
-        Self { text, hash: OnceLock::new(), in_full: false }
-    }
-
-    /// One that is sent seldom, and always as text.
-    pub(super) const fn in_full(text: &'static str) -> Self {
-        Self { text, hash: OnceLock::new(), in_full: true }
+        Self { text, hash: OnceLock::new() }
     }
 
     fn hash(&self) -> &str {
@@ -37,6 +30,8 @@ impl Script {
 pub(super) static QUEUE: Script = Script::new(include_str!("queue.lua"));
 /// What can be done to an exclusive hold by its lock's key alone.
 pub(super) static HOLD: Script = Script::new(include_str!("hold.lua"));
+/// Everything that is done at one node of a Redlock; the first argument says what.
+pub(super) static NODE: Script = Script::new(include_str!("redlock/node.lua"));
 
 /// A length as scripts take it.
 pub(super) fn millis(length: Duration) -> String {
@@ -76,7 +71,7 @@ impl Step {
                 command.arg(words);
             }
             Self::Script { script, keys, arguments } => {
-                if whole || script.in_full {
+                if whole {
                     command.arg("EVAL").arg(script.text);
                 } else {
                     command.arg("EVALSHA").arg(script.hash());
@@ -106,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_script_that_asks_for_a_time_and_writes_says_so_to_servers_before_7() {
-        for script in [&QUEUE, &HOLD] {
+        for script in [&QUEUE, &HOLD, &NODE] {
             assert!(script.text.contains("redis.replicate_commands()"), "{script:?}");
         }
     }

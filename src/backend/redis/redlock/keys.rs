@@ -2,9 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::script::{ACQUIRE, CHANGE, EXTEND, INSPECT};
 use crate::backend::redis::keys::{LockKeys, Naming};
-use crate::backend::redis::script::{Step, millis};
+use crate::backend::redis::script::{NODE, Step, millis};
 use crate::lock::{ClaimId, FencingToken, LockName, Mode};
 use crate::net::fault::FaultResult;
 
@@ -63,21 +62,19 @@ impl Keys {
         self.base.counters()
     }
 
-    fn all(&self, slot: Option<u32>) -> Vec<String> {
-        vec![self.lock.clone(), self.key(slot), self.about(slot), self.counters()]
-    }
-
-    /// What the keys of slots begin with, then those beside them, and what both end with.
-    fn of_slots(&self) -> [String; 3] {
-        [self.base.side_prefix(SLOT), self.base.side_prefix(ABOUT), self.base.claim_suffix().to_owned()]
+    /// `command` of `node.lua` about the hold of that slot, or of a lock without slots.
+    fn step(&self, command: &str, slot: Option<u32>, own: &[&str]) -> Step {
+        let keys = vec![self.lock.clone(), self.key(slot), self.about(slot), self.counters()];
+        let (slots, abouts) = (self.base.side_prefix(SLOT), self.base.side_prefix(ABOUT));
+        let first = [command, &slots, &abouts, self.base.claim_suffix()];
+        let arguments = first.iter().chain(own).map(|word| (*word).to_owned()).collect();
+        Step::Script { script: &NODE, keys, arguments }
     }
 
     /// One attempt to set the key of `place` to `value`.
     pub(super) fn acquire(&self, place: Place, value: &str, ttl: Duration) -> Step {
-        let [slots, _, suffix] = self.of_slots();
-        let arguments =
-            vec![value.to_owned(), millis(ttl), proposal().to_string(), place.marker(), slots, suffix];
-        Step::Script { script: &ACQUIRE, keys: self.all(place.slot), arguments }
+        let own = [value, &millis(ttl), &proposal().to_string(), &place.marker()];
+        self.step("acquire", place.slot, &own)
     }
 
     /// Gives the hold another ttl; with `again` it is made anew where the node knows nothing of it.
@@ -89,31 +86,26 @@ impl Keys {
         token: FencingToken,
         again: bool,
     ) -> Step {
-        let again = if again { "1" } else { "0" }.to_owned();
-        let arguments = vec![value.to_owned(), millis(ttl), token.to_string(), place.marker(), again];
-        Step::Script { script: &EXTEND, keys: self.all(place.slot), arguments }
-    }
-
-    fn change(&self, own: &str, field: &str, text: &str) -> Step {
-        let keys = vec![self.lock.clone(), self.about(None), self.counters()];
-        let words = [own, field, text].map(str::to_owned);
-        let arguments = words.into_iter().chain(self.of_slots()).collect();
-        Step::Script { script: &CHANGE, keys, arguments }
+        let own = [value, &millis(ttl), &token.to_string(), &place.marker(), if again { "1" } else { "0" }];
+        self.step("extend", place.slot, &own)
     }
 
     /// Removes the keys whose values begin with `own`; `succeeded` as for [`crate::backend::Claim::leave`].
     pub(super) fn release(&self, own: &str, succeeded: bool) -> Step {
-        self.change(own, "release", if succeeded { "1" } else { "0" })
+        self.step("release", None, &[own, if succeeded { "1" } else { "0" }])
     }
 
     /// Has what is kept beside the keys of the claim `id` say `text` in `field`.
     pub(super) fn note(&self, id: ClaimId, field: &str, text: &str) -> Step {
-        self.change(&beginning(id), field, text)
+        self.step("note", None, &[&beginning(id), field, text])
+    }
+
+    pub(super) fn evict_foreign(&self, id: ClaimId) -> Step {
+        self.step("evict_foreign", None, &[&id.to_string()])
     }
 
     pub(super) fn inspect(&self) -> Step {
-        let keys = vec![self.lock.clone(), self.about(None)];
-        Step::Script { script: &INSPECT, keys, arguments: self.of_slots().to_vec() }
+        self.step("inspect", None, &[])
     }
 
     /// Reads which of the keys exist that are in the way of a claim in `mode`, the lock's or those of the slots, and how many these

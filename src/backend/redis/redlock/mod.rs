@@ -18,7 +18,6 @@ mod keys;
 mod nodes;
 mod observe;
 mod refusal;
-mod script;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -43,7 +42,6 @@ use claim::RedlockClaim;
 pub use config::RedlockConfig;
 use keys::{Keys, beginning};
 use nodes::Nodes;
-use script::EVICT_FOREIGN;
 
 /// Several independent Redis servers.
 #[derive(Debug)]
@@ -131,9 +129,7 @@ impl RedlockBackend {
 
     /// At every node where the key says the same.
     async fn remove_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> FaultResult<bool> {
-        let keys = vec![Keys::of(&self.naming, name)?.lock];
-        let step = Step::Script { script: &EVICT_FOREIGN, keys, arguments: vec![id.to_string()] };
-        self.change(step, deadline).await
+        self.change(Keys::of(&self.naming, name)?.evict_foreign(id), deadline).await
     }
 
     /// Each node's age by its own clock.
