@@ -172,7 +172,7 @@ mod tests {
     use async_trait::async_trait;
 
     use super::*;
-    use crate::lock::{ClaimState, ErrorKind};
+    use crate::lock::ClaimState;
 
     /// What the service does with one renewal, and how long it takes for that.
     #[derive(Clone, Copy, Debug)]
@@ -203,7 +203,7 @@ mod tests {
             let sent = self.clock.now();
             self.asked_at.lock().expect("not poisoned").push(sent);
             let reply = self.replies.lock().expect("not poisoned").pop_front();
-            let failed = || Error::new(ErrorKind::Unavailable, "scripted", "renew", None, "no answer");
+            let failed = || Error::unavailable("no answer");
             match reply.unwrap_or(Reply::Confirms(Duration::ZERO)) {
                 Reply::Confirms(after) => {
                     self.clock.sleep_until(sent + after).await;

@@ -11,10 +11,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::lock::{
-    ClaimState, Error, ErrorKind, Grant, Granted, Holder, LockName, LossReason, Moment, Result,
-};
-use crate::net::fault::{During, Fault, FaultResult};
+use crate::lock::{ClaimState, Error, ErrorKind, Grant, Granted, Holder, LossReason, Moment, Result};
+use crate::net::fault::{Fault, FaultResult};
 
 /// A hold that ends sooner is not worth listening for its loss: most commands are done before, and what happens meanwhile
 /// is told then.
@@ -25,9 +23,6 @@ pub const POLL: Duration = Duration::from_millis(500);
 
 /// Beyond a service's own resolution of time.
 const SLACK: Duration = Duration::from_millis(2);
-
-/// What is done to a claim all the time.
-const FOLLOW: &str = "follow the queue";
 
 /// When what a service said at `now` to last for so long is over there, too.
 pub fn due(now: Moment, left: Option<Duration>) -> Moment {
@@ -75,8 +70,7 @@ impl Source for Followed<'_> {
     }
 
     async fn look(&self, _: Cause) -> Result<()> {
-        let Publisher { backend, lock, .. } = self.0;
-        self.0.trouble().during(backend, FOLLOW, lock.as_ref())
+        self.0.trouble()
     }
 }
 
@@ -103,8 +97,6 @@ struct Published {
 /// Publishes how one claim stands, and answers who asks.
 #[derive(Debug)]
 pub struct Publisher {
-    backend: &'static str,
-    lock: Option<LockName>,
     clock: Clock,
     news: watch::Sender<Published>,
     /// Why it could not be followed when that was tried last.
@@ -112,11 +104,11 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// For a claim on `lock` that waits, as far as is known, and whose ttl counts from `proof`.
-    pub fn new(backend: &'static str, lock: Option<LockName>, clock: Clock, proof: Moment) -> Self {
+    /// For a claim that waits, as far as is known, and whose ttl counts from `proof`.
+    pub fn new(clock: Clock, proof: Moment) -> Self {
         let state = ClaimState::Waiting { ahead: None, holder: None };
         let news = Published { state, unasked: true, held_at: None, proof, leaving: Leaving::No };
-        Self { backend, lock, clock, news: watch::Sender::new(news), trouble: watch::Sender::new(None) }
+        Self { clock, news: watch::Sender::new(news), trouble: watch::Sender::new(None) }
     }
 
     /// Publishes `state` if it is new and may follow what was published last: first waits, then the hold as it is first seen,
@@ -276,7 +268,7 @@ impl Publisher {
                 (news.state.clone(), news.unasked, news.leaving)
             };
             if leaving == Leaving::Done {
-                return Err(self.error("the claim has left it"));
+                return Err(Error::new(ErrorKind::Invalid, "the claim has left it"));
             }
             if seen != Some(&state) && (!anew || state.is_final() || unasked || source.is_fresh()) {
                 self.distrust();
@@ -309,10 +301,6 @@ impl Publisher {
                 Cause::Due
             }
         }
-    }
-
-    fn error(&self, reason: &str) -> Error {
-        Error::new(ErrorKind::Invalid, self.backend, FOLLOW, self.lock.as_ref(), reason)
     }
 }
 

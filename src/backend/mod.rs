@@ -36,6 +36,7 @@
 
 pub mod capability;
 pub mod claim_state;
+pub mod context;
 pub mod deadlock;
 pub mod document;
 pub mod etcd;
@@ -176,10 +177,9 @@ pub trait Backend: Debug + Send + Sync {
     /// Returns whether it still holds. Errors: those of [`Claim::renew`], and `Unsupported` where claims are not
     /// [`Backend::is_detachable`].
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let _ = (id, deadline);
-        let backend = self.capabilities().backend;
+        let _ = (name, id, deadline);
         let reason = "it keeps no lease without a process";
-        Err(Error::new(ErrorKind::Unsupported, backend, "renew the claim", Some(name), reason))
+        Err(Error::new(ErrorKind::Unsupported, reason))
     }
 
     /// Looks at the service itself, for `doctor`: what it is, how fast it answers, what can go wrong with it.

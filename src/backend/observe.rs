@@ -10,7 +10,7 @@ use super::Observer;
 use super::claim_state::due;
 use crate::clock::Clock;
 use crate::lock::{LockName, LockStatus, Moment, Result};
-use crate::net::fault::{During, FaultResult};
+use crate::net::fault::FaultResult;
 
 /// How long one look may take.
 pub const LOOK: Duration = Duration::from_secs(5);
@@ -37,7 +37,6 @@ pub fn first_expiry(status: &LockStatus, now: Moment) -> Moment {
 /// The observer of a queue that has to be read to be known.
 #[derive(Debug)]
 pub struct QueueObserver<W> {
-    backend: &'static str,
     clock: Clock,
     name: LockName,
     queue: W,
@@ -48,8 +47,8 @@ pub struct QueueObserver<W> {
 
 impl<W: Watched> QueueObserver<W> {
     /// One of `queue`, that of the lock `name`, which has not looked yet.
-    pub fn new(backend: &'static str, clock: Clock, name: LockName, queue: W) -> Self {
-        Self { backend, clock, name, queue, look_at: None, last: None }
+    pub fn new(clock: Clock, name: LockName, queue: W) -> Self {
+        Self { clock, name, queue, look_at: None, last: None }
     }
 
     async fn follow(&mut self) -> FaultResult<LockStatus> {
@@ -75,7 +74,7 @@ impl<W: Watched> QueueObserver<W> {
 #[async_trait]
 impl<W: Watched> Observer for QueueObserver<W> {
     async fn next(&mut self) -> Result<LockStatus> {
-        self.follow().await.during(self.backend, "observe the queue", Some(&self.name))
+        self.follow().await
     }
 }
 
@@ -114,7 +113,7 @@ mod tests {
         let clock = Clock::Runtime(tokio::time::Instant::now());
         let looks = vec![Some(1), Some(1), Some(2), None, Some(2), Some(0), Some(0), Some(3)];
         let name: LockName = "x".parse().expect("a name");
-        let mut observer = QueueObserver::new("test", clock, name, Scripted(looks.into_iter()));
+        let mut observer = QueueObserver::new(clock, name, Scripted(looks.into_iter()));
         let begun = clock.now();
         let passed = || clock.now().since(begun).as_millis();
         let shown = |status: Result<LockStatus>| status.map(|status| status.waiters.len()).ok();

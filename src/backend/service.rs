@@ -5,8 +5,9 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::context::with_context;
 use super::{Backend, Options};
-use crate::lock::{self, LockName};
+use crate::lock::LockName;
 
 /// A lock service that dlock can use. Each is one folder, which exports one of these (or several that share it).
 #[derive(Debug)]
@@ -58,10 +59,9 @@ pub trait Address: Debug + Send + Sync {
     /// The service.
     fn service(&self) -> &'static Service;
 
-    /// A client of it, which connects when it is first used.
-    ///
-    /// Errors: `Invalid`, `Unsupported`, `Unwritable` or `System` where something on this host is in the way.
-    fn open(&self) -> lock::Result<Arc<dyn Backend>>;
+    /// A client of it, which connects when it is first used. Its errors do not say during what they happened; those of
+    /// [`dyn Address::backend`] do.
+    fn open(&self) -> Arc<dyn Backend>;
 
     /// Where that is, as people write it. Without secrets; opens nothing.
     fn place(&self) -> String;
@@ -80,5 +80,12 @@ pub trait Address: Debug + Send + Sync {
     /// The statements that make the tables, if the service has tables.
     fn schema(&self) -> Option<String> {
         None
+    }
+}
+
+impl dyn Address {
+    /// A client of the service, which connects when it is first used, and whose errors say during what they happened.
+    pub fn backend(&self) -> Arc<dyn Backend> {
+        with_context(self.open())
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn run(
     };
     let mut run = Run::new(&settings.run, printer, started)?;
     if process.is_none() {
-        let backend = run.open()?;
+        let backend = run.backend();
         if !backend.is_detachable() {
             return Err(not_detachable(&*backend).into());
         }

@@ -73,7 +73,7 @@ fn parse(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
 
 /// The backend that `connection` means; reaches for no network yet.
 pub fn open(connection: &Connection) -> Result<Arc<dyn Backend>, Failure> {
-    Ok(locate(connection)?.open()?)
+    Ok(locate(connection)?.backend())
 }
 
 /// A runtime of this thread.
@@ -109,8 +109,7 @@ mod tests {
         let times = Cell::new(0);
         let answer = ask(|_| {
             let at = times.replace(times.get() + 1);
-            let failed =
-                first.get(at).map(|kind| Error::new(*kind, "fake", "ask", None, "the connection broke"));
+            let failed = first.get(at).map(|kind| Error::new(*kind, "the connection broke"));
             async move { failed.map_or(Ok(at), Err) }
         });
         (answer.await, times.get())

@@ -179,7 +179,7 @@ mod tests {
             (K::Corrupt, 69),
             (K::Internal, 70),
         ] {
-            let failure = Failure::from(Error::new(kind, "file", "join the queue", None, "a\nb"));
+            let failure = Failure::from(Error::new(kind, "a\nb").during("file", "join the queue", None));
             assert_eq!(failure.code, code);
             assert_eq!(failure.to_string(), "cannot join the queue (file): a\\nb");
         }

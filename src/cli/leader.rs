@@ -102,7 +102,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_change_of_leader_or_value_is_a_line() {
-        let over = || Error::new(ErrorKind::Corrupt, "fake", "watch the queue", None, "over");
+        let over = || Error::new(ErrorKind::Corrupt, "over");
         let mut more = led_by(2, "x");
         more.waiters.clear();
         let seen = [

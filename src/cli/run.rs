@@ -19,7 +19,7 @@ use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
 use crate::hold::{Adoption, CutShort, Ended, Job, Plan, Verdict, Wait, hold};
-use crate::lock::{ClaimId, Error, Holder, LockName, Moment, Verb};
+use crate::lock::{ClaimId, Holder, LockName, Moment, Verb};
 use crate::output::message::names;
 use crate::output::writer::{self, Limit};
 use crate::output::{Message, Printer, Service, Verbosity, file, metrics, sanitise};
@@ -117,8 +117,8 @@ impl<'a> Run<'a> {
     }
 
     /// The service.
-    pub(super) fn open(&self) -> Result<Arc<dyn Backend>, Error> {
-        self.address.open()
+    pub(super) fn backend(&self) -> Arc<dyn Backend> {
+        self.address.backend()
     }
 
     /// Has `front` fork a keeper, and watches that to its end.
@@ -180,7 +180,8 @@ impl<'a> Run<'a> {
 
     /// Takes the claim of a keeper that is gone out of the queue. What cannot be reached ends with its ttl.
     fn evict(&self, number: u128) {
-        let (Ok(runtime), Ok(backend)) = (connect::runtime(), self.address.open()) else { return };
+        let Ok(runtime) = connect::runtime() else { return };
+        let backend = self.backend();
         let id = ClaimId::from_number(number);
         let by = holder::of_process(std::process::id(), self.settings.command.first_word(), None);
         let deadline = clock::now() + CLEANING;
@@ -201,10 +202,8 @@ impl<'a> Run<'a> {
             let reason = WAITER_STOPPED.into();
             self.printer.print(&Message::Rejoined { lock, reason });
         }
-        let backend = self.address.open();
-        if let Ok(backend) = &backend {
-            backend.preconnect();
-        }
+        let backend = self.backend();
+        backend.preconnect();
         match connect::runtime() {
             Ok(runtime) => connect::run_on(runtime, self.keep_in_runtime(setup, backend)),
             Err(error) => self.printer.print(&refused(error).message),
@@ -214,7 +213,7 @@ impl<'a> Run<'a> {
         sys::exit_now(ExitCode::System.number())
     }
 
-    async fn keep_in_runtime(&self, setup: KeeperSetup<'_>, backend: Result<Arc<dyn Backend>, Error>) {
+    async fn keep_in_runtime(&self, setup: KeeperSetup<'_>, backend: Arc<dyn Backend>) {
         let keeper = match Keeper::settle(setup) {
             Ok(keeper) => keeper,
             Err(error) => return self.printer.print(&refused(error).message),
@@ -249,13 +248,8 @@ impl<'a> Run<'a> {
         sys::exit_now(0)
     }
 
-    async fn hold(
-        &self,
-        keeper: &Keeper<'_>,
-        backend: Result<Arc<dyn Backend>, Error>,
-    ) -> Result<Option<Ended>, Failure> {
+    async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> Result<Option<Ended>, Failure> {
         let settings = self.settings;
-        let backend = backend?;
         if self.printer.verbosity == Verbosity::Verbose
             && let Some(hidden) = keeper.ender().hidden()
         {

@@ -90,7 +90,7 @@ impl Backend for Queues {
     }
 
     async fn enter(&self, _: &Request, _: Moment) -> Result<Arc<dyn Claim>> {
-        Err(Error::new(ErrorKind::Unsupported, "fake", "join the queue", None, "these queues stand still"))
+        Err(Error::new(ErrorKind::Unsupported, "these queues stand still"))
     }
 
     async fn inspect(&self, name: &LockName, _: Moment) -> Result<LockStatus> {
@@ -127,7 +127,7 @@ impl Backend for Queues {
     }
 
     async fn examine(&self, _: Moment) -> Result<Examination> {
-        Err(Error::new(ErrorKind::Unsupported, "fake", "examine the service", None, "there is none"))
+        Err(Error::new(ErrorKind::Unsupported, "there is none"))
     }
 
     async fn last_success(&self, _: &LockName, _: Moment) -> Result<Option<Duration>> {

@@ -26,7 +26,7 @@ pub(super) fn message(error: &Error, gave_up: Option<String>, place: Option<&str
     let is_away = error.kind == ErrorKind::Unavailable;
     let question = error.reason.question().filter(|_| is_away);
     let reason = if is_away { error.reason.what() } else { error.reason.clone() };
-    let headline = cause::headline(error.backend, &reason).filter(|_| is_away);
+    let headline = cause::headline(error.backend(), &reason).filter(|_| is_away);
     let doctor = place.filter(|_| headline.is_some()).map(|place| {
         // An address of several servers is long.
         if place.contains([',', ' ', '\'', '"']) {
@@ -50,7 +50,7 @@ mod tests {
     use crate::output::{LogFormat, Printer, Verbosity};
 
     fn line(reason: Reason, wait: Wait, place: Option<&str>) -> String {
-        let error = Error::new(ErrorKind::Unavailable, "redis", "join the queue", None, reason);
+        let error = Error::unavailable(reason).during("redis", "join the queue", None);
         let message = message(&error, gave_up(wait), place);
         let printer =
             Printer { verbosity: Verbosity::Normal, log_format: LogFormat::Human, ..Printer::default() };

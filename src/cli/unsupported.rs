@@ -19,7 +19,7 @@ pub(super) fn refuse(settings: &RunSettings, address: &dyn Address) -> Result<()
     if wishes.iter().all(|(_, given, ..)| !given) {
         return Ok(());
     }
-    let can = address.open()?.capabilities();
+    let can = address.open().capabilities();
     let lacking = wishes.iter().find(|(_, given, _, has)| *given && !has(&can));
     lacking.map_or(Ok(()), |(option, _, why, _)| {
         Err(Failure::usage(format!("{option}: {} {why}", address.place())))

@@ -6,7 +6,7 @@ use super::connect;
 use super::out::{self, Ended, Out};
 use super::settings::WatchSettings;
 use crate::backend::{Backend, Observer};
-use crate::lock::{Error, ErrorKind, LockName, LockStatus};
+use crate::lock::{Error, LockName, LockStatus};
 use crate::output::status::Detail;
 use crate::output::{Message, Printer, Service, json, status};
 
@@ -65,9 +65,8 @@ pub(super) async fn begin(backend: &dyn Backend, name: &LockName) -> Result<Begu
     };
     let begun = tokio::time::timeout(connect::PATIENCE, connect::ask(observed));
     begun.await.unwrap_or_else(|_| {
-        let kind = backend.capabilities().backend;
-        let reason = format!("{}: no answer in time", backend.place());
-        Err(Error::new(ErrorKind::Unavailable, kind, "watch the queue", Some(name), reason))
+        let late = Error::unavailable(format!("{}: no answer in time", backend.place()));
+        Err(late.during(backend.capabilities().backend, "watch the queue", Some(name)))
     })
 }
 
@@ -104,15 +103,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_change_is_shown_once_and_an_outage_is_survived() {
         let backend = Queues::new(vec![queue("a", 1, 0)]);
-        let gone = || Error::new(ErrorKind::Unavailable, "fake", "watch the queue", None, "gone");
+        let gone = || Error::unavailable("gone");
         // Two observations: the first breaks off, the second ends with what nobody can repair.
         backend.will_observe(vec![
             vec![Ok(queue("a", 1, 0)), Ok(queue("a", 1, 0)), Ok(queue("a", 1, 1)), Err(gone())],
             vec![Err(gone())],
-            vec![
-                Ok(queue("a", 0, 0)),
-                Err(Error::new(ErrorKind::Corrupt, "fake", "watch the queue", None, "broken")),
-            ],
+            vec![Ok(queue("a", 0, 0)), Err(Error::new(crate::lock::ErrorKind::Corrupt, "broken"))],
         ]);
         let settings = WatchSettings { name: "a".parse().expect("valid"), viewing: viewing(true) };
         let mut page = Page::default();

@@ -114,7 +114,7 @@ impl Driver<'_> {
             let job = self.context.job;
             let backend = job.backend.capabilities().backend;
             let (lock, why) = (job.names.first(), cause::said(&error));
-            let error = Error::new(ErrorKind::System, backend, "print the claim", lock, why);
+            let error = Error::new(ErrorKind::System, why).during(backend, "print the claim", lock);
             return self.context.happened(Event::Refused(error));
         }
         if let Some(caller) = self.process.adopting.as_ref().and_then(|adopting| adopting.caller.as_ref()) {

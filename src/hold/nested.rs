@@ -127,14 +127,8 @@ async fn register(
             "this runs under a shared hold of {name} (claim {claim}), which would have to end first; \
              take the lock exclusively in the outer run"
         );
-        let capabilities = backend.capabilities();
-        return Err(Error::new(
-            ErrorKind::Deadlock,
-            capabilities.backend,
-            "join the queue",
-            Some(name),
-            reason,
-        ));
+        let backend = backend.capabilities().backend;
+        return Err(Error::new(ErrorKind::Deadlock, reason).during(backend, "join the queue", Some(name)));
     }
     let slot = record.slots.get(at).copied();
     Ok(mark.map(|mark| (mark, Granted { token, slot })))
@@ -208,7 +202,7 @@ impl Claim for NestedClaim {
         for mark in &self.marks {
             let failed = |error| {
                 let why = cause::said(&error);
-                Error::new(ErrorKind::System, self.backend, "anchor the mark", None, why)
+                Error::new(ErrorKind::System, why).during(self.backend, "anchor the mark", None)
             };
             anchors.push(mark.anchor().map_err(failed)?);
         }

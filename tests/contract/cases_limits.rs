@@ -79,8 +79,9 @@ async fn c11_thawed_service_goes_on(b: Bench) {
 }
 
 fn says_all(b: &Bench, error: &Error, backend: &str) {
-    assert_eq!((error.backend, error.lock.as_ref()), (backend, Some(&b.name("a"))), "{error}");
-    assert!(!error.operation.is_empty() && !error.reason.to_string().is_empty(), "{error:?}");
+    let operation = error.operation.as_ref().expect("it is known during what");
+    assert_eq!((operation.backend, operation.lock.as_ref()), (backend, Some(&b.name("a"))), "{error}");
+    assert!(!operation.verb.is_empty() && !error.reason.to_string().is_empty(), "{error:?}");
 }
 
 async fn c12_unavailable_says_what_where_and_is_transient(b: Bench) {

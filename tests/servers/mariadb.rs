@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dlock::backend::context::with_context;
 use dlock::backend::sql::{SqlBackend, SqlConfig};
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
@@ -29,7 +30,7 @@ pub(crate) static KIND: Kind = Kind {
     part: |whole, n| Service { prefix: Some(format!("t{n}_")), ..whole },
     client: |part, clock| {
         let config = SqlConfig::mysql(&site::options(part)).expect("valid");
-        Arc::new(SqlBackend::with_clock(&config, clock))
+        with_context(Arc::new(SqlBackend::with_clock(&config, clock)))
     },
     protocol: || Box::<messages::Mysql>::default(),
     facts: Facts {

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dlock::backend::context::with_context;
 use dlock::backend::memcached::{MemcachedConfig, Prefix, with_clock};
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
@@ -28,7 +29,7 @@ pub(crate) static KIND: Kind = Kind {
         let mut config = MemcachedConfig::parse(&site::options(part)).expect("valid");
         // Names that no key can be are tried as well.
         config.prefix = Prefix::Escaped(part.prefix.clone().unwrap_or_default());
-        Arc::new(with_clock(config, clock))
+        with_context(Arc::new(with_clock(config, clock)))
     },
     protocol: || Box::new(messages::Memcached),
     facts: Facts {

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use dlock::backend::context::with_context;
 use dlock::backend::sql::{SqlBackend, SqlConfig};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -31,7 +32,7 @@ pub(crate) static KIND: Kind = Kind {
     part: |whole, n| Service { prefix: Some(format!("t{n}_")), ..whole },
     client: |part, clock| {
         let config = SqlConfig::postgres(&site::options(part)).expect("valid");
-        Arc::new(SqlBackend::with_clock(&config, clock))
+        with_context(Arc::new(SqlBackend::with_clock(&config, clock)))
     },
     protocol: || Box::<messages::Postgres>::default(),
     facts: Facts {

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use dlock::backend::Backend;
+use dlock::backend::context::with_context;
 use dlock::backend::redis::redlock::{RedlockBackend, RedlockConfig};
 use dlock::backend::redis::{RedisBackend, RedisConfig};
 use dlock::clock::Clock;
@@ -35,7 +36,7 @@ pub(crate) static KIND: Kind = Kind {
     part: |whole, n| Service { prefix: Some(format!("t{n}:")), ..whole },
     client: |part, clock| {
         let config = RedisConfig::parse(&site::options(part)).expect("valid");
-        Arc::new(RedisBackend::with_clock(config, clock))
+        with_context(Arc::new(RedisBackend::with_clock(config, clock)))
     },
     protocol: || Box::new(messages::Resp),
     facts: Facts { news_within: |interval| interval / 3, hand_over: 80.0, ..Facts::USUAL },
@@ -52,7 +53,7 @@ pub(crate) static REDLOCK: Kind = Kind {
     client: |part, clock| {
         let options = dlock::backend::Options { max_ttl: Some(MAX_TTL), ..site::options(part) };
         let config = RedlockConfig::parse(&options).expect("valid").expect("several");
-        Arc::new(RedlockBackend::with_clock(config, clock))
+        with_context(Arc::new(RedlockBackend::with_clock(config, clock)))
     },
     facts: Facts {
         lacks: &[

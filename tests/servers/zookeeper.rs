@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use dlock::backend::context::with_context;
 use dlock::backend::zookeeper::{ZkBackend, ZkConfig};
 
 use super::process::dying_with_us;
@@ -30,7 +31,7 @@ pub(crate) static KIND: Kind = Kind {
     part: |whole, n| Service { endpoint: format!("{}/t{n}", whole.endpoint), ..whole },
     client: |part, clock| {
         let config = ZkConfig::parse(&site::options(part)).expect("an address");
-        Arc::new(ZkBackend::open_with(&config, clock))
+        with_context(Arc::new(ZkBackend::open_with(&config, clock)))
     },
     protocol: || Box::<messages::Zookeeper>::default(),
     facts: Facts {

@@ -19,7 +19,7 @@ use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, Publisher, Source, patience};
 use crate::clock::Alarm;
 use crate::lock::{ClaimState, Error, ErrorKind, LossReason, Moment, Result};
-use crate::net::fault::{During, FaultResult};
+use crate::net::fault::FaultResult;
 
 #[derive(Debug)]
 struct Shared {
@@ -49,7 +49,7 @@ impl DocumentClaim {
     /// The claim `own`, whose attempt to enter, begun at `begun`, came to `entered`.
     pub(super) fn new(queues: &Queues, own: Own, entered: Entered, begun: Moment) -> Arc<Self> {
         let view = Mutex::new(View::new(own.request.id, own.ttl));
-        let publisher = Publisher::new(queues.store.backend(), Some(own.name.clone()), queues.clock, begun);
+        let publisher = Publisher::new(queues.clock, begun);
         let entering = Gate::default();
         let shared = Arc::new(Shared { queues: queues.clone(), own, view, publisher, entering });
         shared.entered(entered);
@@ -88,11 +88,6 @@ impl Shared {
     /// How long a look may take that nobody gave a deadline.
     fn soon(&self) -> Moment {
         self.now() + patience(self.own.ttl)
-    }
-
-    /// `answer`, as what came of `operation`.
-    fn named<T>(&self, answer: FaultResult<T>, operation: &'static str) -> Result<T> {
-        answer.during(self.queues.store.backend(), operation, Some(&self.own.name))
     }
 
     /// Takes over what an attempt to enter came to.
@@ -325,7 +320,7 @@ impl Source for Shared {
         };
         // A claim that could not enter yet, behind another program, and now may not: kinds do not mix.
         let refused = |error: Error| Error { is_final: error.kind == ErrorKind::Mismatch, ..error };
-        self.named(looked, "follow the queue").map_err(refused)
+        looked.map_err(refused)
     }
 }
 
@@ -340,8 +335,7 @@ impl Claim for DocumentClaim {
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
-        let renewed = self.shared.renew(deadline).await;
-        self.shared.named(renewed, "renew the claim")?;
+        self.shared.renew(deadline).await?;
         Ok(self.shared.publisher.proof())
     }
 
@@ -350,8 +344,7 @@ impl Claim for DocumentClaim {
             // What it may be entering with at this moment comes too late once the queue has changed.
             self.following.abort();
         }
-        let left = self.shared.leave(succeeded, deadline).await;
-        self.shared.named(left, "leave the queue")
+        self.shared.leave(succeeded, deadline).await
     }
 
     fn anchors(&self) -> Result<Vec<OwnedFd>> {

@@ -38,7 +38,6 @@ use async_trait::async_trait;
 use crate::backend::observe::QueueObserver;
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
-use crate::net::fault::During;
 pub use client::Queues;
 pub use store::{Arrival, Item, Replaced, Side, Store, Version};
 
@@ -57,23 +56,20 @@ impl Backend for Queues {
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
-        let entered = enter::enter(self, request, deadline).await;
-        Ok(entered.during(self.store.backend(), "join the queue", request.names.first())?)
+        Ok(enter::enter(self, request, deadline).await?)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let status = show::inspect(&*self.store, name, deadline).await;
-        status.during(self.store.backend(), "inspect the queue", Some(name))
+        show::inspect(&*self.store, name, deadline).await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let list = show::list(&*self.store, prefix, deadline).await;
-        list.during(self.store.backend(), "list the queues", None)
+        show::list(&*self.store, prefix, deadline).await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         let queue = observe::WatchedQueue::new(self.clone(), name);
-        Ok(Box::new(QueueObserver::new(self.store.backend(), self.clock, name.clone(), queue)))
+        Ok(Box::new(QueueObserver::new(self.clock, name.clone(), queue)))
     }
 
     async fn evict(
@@ -84,18 +80,15 @@ impl Backend for Queues {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let evicted = evict::evict(self, name, id, how, by, deadline).await;
-        evicted.during(self.store.backend(), "evict from the queue", Some(name))
+        evict::evict(self, name, id, how, by, deadline).await
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let evicted = evict::evict_foreign(&*self.store, name, id, deadline).await;
-        evicted.during(self.store.backend(), "evict from the queue", Some(name))
+        evict::evict_foreign(&*self.store, name, id, deadline).await
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        let published = evict::publish(self, name, id, value, deadline).await;
-        published.during(self.store.backend(), "publish a value in the queue", Some(name))
+        evict::publish(self, name, id, value, deadline).await
     }
 
     fn is_detachable(&self) -> bool {
@@ -103,17 +96,14 @@ impl Backend for Queues {
     }
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let renewed = renew::renew(self, name, id, deadline).await;
-        renewed.during(self.store.backend(), "renew the claim", Some(name))
+        renew::renew(self, name, id, deadline).await
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        let found = self.store.examine(deadline).await;
-        found.during(self.store.backend(), "examine the service", None)
+        self.store.examine(deadline).await
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        let age = self.store.age_of_success(name, deadline).await;
-        age.during(self.store.backend(), "read the last success", Some(name))
+        self.store.age_of_success(name, deadline).await
     }
 }

@@ -11,14 +11,14 @@ use tokio::task::AbortHandle;
 use super::core::{Core, lock};
 use super::enter::Joined;
 use super::evict::act;
-use super::fault::{Fault, FaultResult, NAME};
+use super::fault::NO_SPACE;
 use super::follow::follow;
 use super::keys::Queue;
 use super::stored::wall_clock;
 use super::wire::revoke;
 use crate::backend::{Claim, success};
-use crate::lock::{ClaimState, LockName, Mode, Moment, Result};
-use crate::net::fault::During;
+use crate::lock::{ClaimState, Mode, Moment, Result};
+use crate::net::fault::FaultResult;
 
 /// A lease that is longer is revoked also after a success, at the cost of a request: it would lie around.
 const LEFT_TO_EXPIRE: Duration = Duration::from_secs(60);
@@ -26,7 +26,6 @@ const LEFT_TO_EXPIRE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct EtcdClaim {
     core: Arc<Core>,
-    name: Option<LockName>,
     follower: AbortHandle,
 }
 
@@ -35,8 +34,7 @@ impl EtcdClaim {
     pub(super) fn new(joined: Joined) -> Self {
         let core = joined.core;
         let task = tokio::spawn(follow(Arc::clone(&core), joined.place, joined.revision));
-        let name = core.queues.first().map(|queue| queue.name.clone());
-        Self { core, name, follower: task.abort_handle() }
+        Self { core, follower: task.abort_handle() }
     }
 
     /// Whether it is of use to one who enters again with its id.
@@ -72,7 +70,7 @@ impl EtcdClaim {
         match act(&core.wire, Txn::new().when(core.all_stand()).and_then(steps), deadline).await {
             // A server without space takes no success down. Others wait, and none of them can run before there is
             // space again, so the queue is left without it.
-            Err(Fault::Full(_)) => Ok(false),
+            Err(fault) if fault.code == NO_SPACE => Ok(false),
             left => left,
         }
     }
@@ -130,11 +128,11 @@ impl Claim for EtcdClaim {
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
-        self.core.renew(deadline).await.during(NAME, "renew in the queue", self.name.as_ref())
+        self.core.renew(deadline).await
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        self.leave(succeeded, deadline).await.during(NAME, "leave the queue", self.name.as_ref())
+        self.leave(succeeded, deadline).await
     }
 
     fn anchors(&self) -> Result<Vec<OwnedFd>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use etcd_client::{GetOptions, GetResponse, Txn, TxnOp, TxnResponse};
 use tokio::sync::Notify;
 
-use super::fault::{Fault, FaultResult};
+use super::fault::{self, LEASE_GONE};
 use super::keep_alive::Kept;
 use super::keys::{Layout, Queue};
 use super::look::{self, Answers, Seen, Target};
@@ -15,6 +15,7 @@ use super::wire::Wire;
 use crate::backend::claim_state::Publisher;
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimState, FencingToken, Granted, Mode, Moment};
+use crate::net::fault::FaultResult;
 
 /// How long it may take to learn why an entry is gone before it is told without a reason.
 const WHY: Duration = Duration::from_millis(200);
@@ -84,7 +85,7 @@ impl Core {
 
     pub(super) fn granted(&self, revision: i64, slots: Option<&[u32]>) -> FaultResult<Vec<Granted>> {
         let token = u64::try_from(revision).ok().and_then(FencingToken::new);
-        let token = token.ok_or_else(|| Fault::corrupt("a revision below one"))?;
+        let token = token.ok_or_else(|| fault::corrupt("a revision below one"))?;
         let slot = |at: usize| slots.and_then(|slots| slots.get(at).copied());
         Ok((0..self.queues.len()).map(|at| Granted { token, slot: slot(at) }).collect())
     }
@@ -131,7 +132,7 @@ impl Core {
     async fn look(&self, proving: bool, deadline: Moment) -> FaultResult<Option<(Vec<Seen>, i64)>> {
         loop {
             let answer = match self.ask(proving, deadline).await {
-                Err(Fault::LeaseNotFound) => return Ok(None),
+                Err(fault) if fault.code == LEASE_GONE => return Ok(None),
                 other => other?,
             };
             let mut answers = Answers::of(&answer);
@@ -206,7 +207,7 @@ impl Core {
         let own = self.queues.iter().map(|queue| etcd_client::TxnOp::get(queue.hold(self.lease), None));
         let txn = Txn::new().when(compares).and_then(operations).or_else(own.collect::<Vec<_>>());
         let answer = match self.wire.txn(txn, deadline).await {
-            Err(Fault::LeaseNotFound) => return Ok(false),
+            Err(fault) if fault.code == LEASE_GONE => return Ok(false),
             other => other?,
         };
         if answer.succeeded() {

@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use etcd_client::GetOptions;
 
 use super::core::Core;
-use super::fault::{Fault, FaultResult};
 use super::keys::Queue;
 use super::queue::{self, Member as Entry};
 use super::stored::Stored;
@@ -14,6 +13,7 @@ use crate::backend::deadlock::{self, Queued, Queues};
 use crate::backend::record::Record;
 use crate::lock::deadlock::Member;
 use crate::lock::{ClaimId, LockName, Moment, Request};
+use crate::net::fault::{Fault, FaultResult};
 
 /// The sentence about the cycle of waits that `request`, which waits, closes.
 pub(super) async fn search(core: &Core, request: &Request, deadline: Moment) -> FaultResult<Option<String>> {

@@ -7,9 +7,10 @@ use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 use tonic::transport::Endpoint;
 
 use super::config::EtcdConfig;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use crate::lock::ErrorKind;
 use crate::net::cause;
+use crate::net::fault::{Fault, FaultResult};
 
 /// How long a connection may take to come about: less than a server is given to answer, so that one that is not
 /// there is told from one that is slow.
@@ -31,10 +32,10 @@ pub(super) fn options(config: &EtcdConfig) -> ConnectOptions {
 pub(super) fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> {
     let unusable = |error: tonic::transport::Error| {
         let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-        Fault::Said(ErrorKind::Invalid, format!("the certificates cannot be used: {reason}").into())
+        Fault::new(ErrorKind::Invalid, format!("the certificates cannot be used: {reason}"))
     };
     let endpoint = Endpoint::from_shared(url.to_owned())
-        .map_err(|error| Fault::Said(ErrorKind::Invalid, format!("{url} is not an address: {error}").into()))?
+        .map_err(|error| Fault::new(ErrorKind::Invalid, format!("{url} is not an address: {error}")))?
         .connect_timeout(CONNECT)
         .http2_keep_alive_interval(PROBE.0)
         .keep_alive_timeout(PROBE.1)
@@ -58,7 +59,7 @@ pub(super) fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> 
 
 /// The reason stands at the end of the chain: what TLS or the system said.
 pub(super) fn unreached(error: &tonic::transport::Error) -> Fault {
-    if let Some(fault) = Fault::of_encryption(error) {
+    if let Some(fault) = fault::of_encryption(error) {
         return fault;
     }
     let mut reason: &dyn Error = error;
@@ -66,5 +67,5 @@ pub(super) fn unreached(error: &tonic::transport::Error) -> Fault {
         reason = source;
     }
     let said = reason.downcast_ref::<std::io::Error>().map(cause::said);
-    Fault::Passing(said.unwrap_or_else(|| reason.to_string().into()))
+    Fault::spent(said.unwrap_or_else(|| reason.to_string().into()))
 }

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::core::{Core, Position};
 use super::evict::{self, Taken};
-use super::fault::{Fault, FaultResult, NAME};
+use super::fault::{self, LEASE_EXISTS, LEASE_GONE, NOT_PERMITTED};
 use super::keys::{Layout, Queue};
 use super::look::{self, Answers, Seen};
 use super::stored::{Note, Stored};
@@ -19,6 +19,7 @@ use crate::backend::mixing::{Use, mismatch};
 use crate::clock::{self, Clock};
 use crate::lock::{ErrorKind, LockName, Mode, Moment, Request};
 use crate::net::cause;
+use crate::net::fault::{Fault, FaultResult};
 
 /// A claim that has joined, how it stands, and the revision at which it does.
 pub(super) struct Joined {
@@ -103,7 +104,7 @@ async fn settle(
         && matches!(joined.place, Position::Waits(..))
         && let Some(sentence) = deadlock::search(&joined.core, request, deadline).await?
     {
-        return Err(Fault::Said(ErrorKind::Deadlock, sentence.into()));
+        return Err(Fault::new(ErrorKind::Deadlock, sentence));
     }
     Ok(joined)
 }
@@ -138,14 +139,14 @@ impl Attempt<'_> {
             return Ok(());
         }
         let reason = format!("{names} names are too many for one step of etcd; take at most {most} together");
-        Err(Fault::Said(ErrorKind::Invalid, reason.into()))
+        Err(Fault::new(ErrorKind::Invalid, reason))
     }
 
     async fn join(&self) -> FaultResult<(Duration, Entered)> {
         loop {
             match self.lease_and_entries().await {
                 // It ran out between two of the steps.
-                Err(Fault::LeaseNotFound) => {}
+                Err(fault) if fault.code == LEASE_GONE => {}
                 joined => return joined,
             }
         }
@@ -161,12 +162,14 @@ impl Attempt<'_> {
 
     /// `fault`, with the keys that this user needs if it says that a right is missing: more than suffices for `etcdctl lock`.
     fn explain(&self, fault: Fault) -> Fault {
-        let Fault::NotPermitted(text) = fault else { return fault };
+        if fault.code != NOT_PERMITTED {
+            return fault;
+        }
         let each = self.queues.iter().flat_map(|queue| [queue.entries().0, queue.beside().0]);
         let nested = (!self.request.ancestors.is_empty()).then(|| self.layout.all_nested().0);
         let keys = each.chain([self.layout.notes()]).chain(nested).map(|keys| format!("{keys:?}"));
         let remedy = format!("grant readwrite with --prefix on {}", keys.collect::<Vec<_>>().join(", "));
-        Fault::Said(ErrorKind::Denied, cause::no_right(&text, &remedy))
+        Fault::new(ErrorKind::Denied, cause::no_right(&fault.reason.to_string(), &remedy))
     }
 
     /// Asks for the lease; `None` if there is one from an earlier attempt.
@@ -178,7 +181,7 @@ impl Attempt<'_> {
         });
         match granted.await {
             Ok(answer) => Ok(Some(length(answer.ttl())?)),
-            Err(Fault::LeaseExists) => Ok(None),
+            Err(fault) if fault.code == LEASE_EXISTS => Ok(None),
             Err(fault) => Err(fault),
         }
     }
@@ -249,7 +252,7 @@ impl Attempt<'_> {
             }
         }
         if answers.read()?.kvs().is_empty() {
-            return Err(Fault::corrupt("nothing is there that keeps the claim out"));
+            return Err(fault::corrupt("nothing is there that keeps the claim out"));
         }
         Ok(Entered::KeptOut(revision))
     }
@@ -265,11 +268,10 @@ impl Attempt<'_> {
         );
         let used = Use::from(stored.and_then(|stored| stored.record.mode()));
         let reason = mismatch(Some(name), Some(&who), used, self.request.mode);
-        Fault::Said(ErrorKind::Mismatch, reason.into())
+        Fault::new(ErrorKind::Mismatch, reason)
     }
 
     fn core(self, ttl: Duration, created: i64, begun: Moment) -> Core {
-        let lock = self.request.names.first().cloned();
         Core {
             wire: Arc::clone(self.wire),
             layout: self.layout.clone(),
@@ -278,7 +280,7 @@ impl Attempt<'_> {
             lease: self.lease,
             ttl,
             created,
-            publisher: Publisher::new(NAME, lock, Clock::Boot, begun),
+            publisher: Publisher::new(Clock::Boot, begun),
             proved_at: Mutex::new(0),
             acquired_ms: Mutex::new(None),
             slots: Mutex::default(),
@@ -293,7 +295,7 @@ fn length(seconds: i64) -> FaultResult<Duration> {
         .ok()
         .filter(|s| *s > 0)
         .map(Duration::from_secs)
-        .ok_or_else(|| Fault::corrupt("a lease without a length"))
+        .ok_or_else(|| fault::corrupt("a lease without a length"))
 }
 
 /// Takes the place of the older waiters that said so too; whether there were any.

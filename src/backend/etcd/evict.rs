@@ -2,7 +2,7 @@
 
 use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
 
-use super::fault::{Fault, FaultResult};
+use super::fault::{self, LEASE_GONE, NO_SPACE};
 use super::keys::{Layout, Queue};
 use super::look::{self, Ahead};
 use super::queue::{self, Member, Snapshot};
@@ -11,6 +11,7 @@ use super::wire::{Wire, revoke};
 use crate::backend::Evict;
 use crate::clock;
 use crate::lock::{ClaimId, Holder, Moment, Request, Verb};
+use crate::net::fault::FaultResult;
 
 /// As [`crate::backend::Backend::evict`].
 pub(super) async fn evict(
@@ -134,7 +135,9 @@ pub(super) async fn take_out(
         steps.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
         let removed = match act(wire, Txn::new().when(compares).and_then(steps), deadline).await {
             // Its owner learns that the entry is gone, and not why. A waiter would enter again for that.
-            Err(Fault::Full(_)) if !only_waiting => revoke(wire, member.lease, deadline).await.map(|()| true),
+            Err(fault) if fault.code == NO_SPACE && !only_waiting => {
+                revoke(wire, member.lease, deadline).await.map(|()| true)
+            }
             removed => removed,
         };
         if removed? {
@@ -145,7 +148,7 @@ pub(super) async fn take_out(
             return Ok(Taken::Out);
         }
     }
-    Err(Fault::late())
+    Err(fault::late())
 }
 
 /// Entries before the claim in one of its queues that keep it waiting.
@@ -180,7 +183,7 @@ pub(super) async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> FaultResult<
     match wire.txn(txn, deadline).await {
         Ok(answer) => Ok(answer.succeeded()),
         // The claim ended by itself.
-        Err(Fault::LeaseNotFound) => Ok(false),
+        Err(fault) if fault.code == LEASE_GONE => Ok(false),
         Err(fault) => Err(fault),
     }
 }
@@ -203,7 +206,7 @@ async fn end_bare_lease(wire: &Wire, queue: &Queue, lease: i64, deadline: Moment
                 .iter()
                 .any(|key| first.as_bytes() <= key.as_slice() && key.as_slice() < end.as_bytes()))
         }
-        Err(Fault::LeaseNotFound) => Ok(true),
+        Err(fault) if fault.code == LEASE_GONE => Ok(true),
         Err(fault) => Err(fault),
     }
 }

@@ -2,12 +2,12 @@
 
 use etcd_client::{AlarmAction, AlarmType, GetOptions, StatusResponse};
 
-use super::fault::FaultResult;
 use super::keys::Layout;
 use super::wire::Wire;
 use crate::backend::{Examination, Risk};
 use crate::clock;
 use crate::lock::Moment;
+use crate::net::fault::FaultResult;
 
 /// Looks at the server that answers and at its cluster.
 pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> FaultResult<Examination> {

@@ -1,35 +1,26 @@
-//! What can go wrong with a request.
+//! What the errors of etcd and of its client library mean.
 
 use std::error::Error as _;
 
-use crate::lock::{ErrorKind, Reason};
-use crate::net::{cause, fault, tls};
+use crate::lock::ErrorKind;
+use crate::net::fault::{Fault, Retry};
+use crate::net::{cause, tls};
 
 /// The backend's name.
 pub(super) const NAME: &str = "etcd";
 
-/// Why a request came to nothing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Fault {
-    /// There is no such lease: it ran out, was revoked, or is not there yet.
-    LeaseNotFound,
-    /// There is one with that id.
-    LeaseExists,
-    /// The connection failed or the server cannot serve now; another one, or a later attempt, may.
-    Passing(Reason),
-    /// That server and this client do not trust each other; another one may.
-    NotTrusted(Reason),
-    /// The token that says who asks is too old or not known; a new one may do.
-    StaleToken(Reason),
-    /// The server has no space for what was to be written.
-    Full(String),
-    /// This user may not do that, in the server's words.
-    NotPermitted(String),
-    /// Anything else.
-    Said(ErrorKind, Reason),
-}
-
-pub(super) type FaultResult<T> = Result<T, Fault>;
+/// There is no such lease: it ran out, was revoked, or is not there yet.
+pub(super) const LEASE_GONE: i32 = 1;
+/// There is a lease with that id.
+pub(super) const LEASE_EXISTS: i32 = 2;
+/// The server has no space for what was to be written.
+pub(super) const NO_SPACE: i32 = 3;
+/// This user may not do that.
+pub(super) const NOT_PERMITTED: i32 = 4;
+/// The token that says who asks is too old or not known; a new one may do.
+pub(super) const STALE_TOKEN: i32 = 5;
+/// That server and this client do not trust each other; another one may.
+pub(super) const NOT_TRUSTED: i32 = 6;
 
 /// gRPC's numbers for what a call came to.
 mod code {
@@ -43,52 +34,26 @@ mod code {
     pub(super) const UNAUTHENTICATED: i32 = 16;
 }
 
-impl Fault {
-    /// An answer that makes no sense.
-    pub(super) fn corrupt(what: &str) -> Self {
-        Self::Said(ErrorKind::Corrupt, format!("the server's answer makes no sense: {what}").into())
-    }
-
-    /// No answer.
-    pub(super) fn late() -> Self {
-        Self::Passing("no answer in time".into())
-    }
-
-    /// Whether a later attempt may come to more.
-    pub(super) fn is_transient(&self) -> bool {
-        fault::Fault::from(self.clone()).kind.is_transient()
-    }
-
-    /// What a look at the servers found.
-    pub(super) fn found(found: fault::Fault) -> Self {
-        match found.kind {
-            ErrorKind::Unavailable => Self::Passing(found.reason),
-            _ => Self::NotTrusted(found.reason),
-        }
-    }
-
-    /// What encryption has to do with it, if it has.
-    pub(super) fn of_encryption(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
-        tls::refusal(error).map(Self::found)
-    }
+/// An answer that makes no sense.
+pub(super) fn corrupt(what: &str) -> Fault {
+    Fault::new(ErrorKind::Corrupt, format!("the server's answer makes no sense: {what}"))
 }
 
-impl From<Fault> for fault::Fault {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::LeaseNotFound => Self::unavailable("the lease is gone"),
-            Fault::LeaseExists => Self::unavailable("the lease is taken"),
-            Fault::Passing(reason) => Self::spent(reason),
-            Fault::StaleToken(reason) => Self::unavailable(reason),
-            Fault::NotTrusted(reason) => Self::new(ErrorKind::Denied, reason),
-            Fault::Full(text) => Self::unavailable(cause::full(
-                "space",
-                &text,
-                "compact and defragment the server's data, then disarm the alarm",
-            )),
-            Fault::NotPermitted(text) => Self::new(ErrorKind::Denied, text),
-            Fault::Said(kind, reason) => Self::new(kind, reason),
-        }
+/// No answer.
+pub(super) fn late() -> Fault {
+    Fault::spent("no answer in time")
+}
+
+/// What encryption has to do with it, if it has.
+pub(super) fn of_encryption(error: &(dyn std::error::Error + 'static)) -> Option<Fault> {
+    tls::refusal(error).map(found)
+}
+
+/// What a look at the servers found.
+pub(super) fn found(found: Fault) -> Fault {
+    match found.kind {
+        ErrorKind::Unavailable => Fault::spent(found.reason),
+        _ => Fault::new(ErrorKind::Denied, found.reason).coded(NOT_TRUSTED),
     }
 }
 
@@ -97,7 +62,7 @@ impl From<etcd_client::Error> for Fault {
         use etcd_client::Error as E;
         match error {
             E::GRpcStatus(status) => {
-                if let Some(fault) = Self::of_encryption(&status) {
+                if let Some(fault) = of_encryption(&status) {
                     return fault;
                 }
                 let mut text = status.message().to_owned();
@@ -107,43 +72,50 @@ impl From<etcd_client::Error> for Fault {
                     if next.source().is_none()
                         && let Some(system) = next.downcast_ref()
                     {
-                        return Self::Passing(cause::said(system));
+                        return Self::spent(cause::said(system));
                     }
                     text = next.to_string();
                     source = next.source();
                 }
                 of_status(status.code() as i32, one_line(&text))
             }
-            E::LeaseKeepAliveError(text) if text.contains("not found") => Self::LeaseNotFound,
-            E::InvalidArgs(text) => Self::Said(ErrorKind::Invalid, one_line(&text).into()),
-            E::InvalidUri(error) => Self::Said(ErrorKind::Invalid, one_line(&error.to_string()).into()),
+            E::LeaseKeepAliveError(text) if text.contains("not found") => lease_gone(),
+            E::InvalidArgs(text) => Self::new(ErrorKind::Invalid, one_line(&text)),
+            E::InvalidUri(error) => Self::new(ErrorKind::Invalid, one_line(&error.to_string())),
             E::TransportError(error) => {
                 let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-                Self::Said(
-                    ErrorKind::Invalid,
-                    format!("the certificates cannot be used: {}", one_line(&text)).into(),
-                )
+                Self::new(ErrorKind::Invalid, format!("the certificates cannot be used: {}", one_line(&text)))
             }
-            other => Self::Passing(one_line(&other.to_string()).into()),
+            other => Self::spent(one_line(&other.to_string())),
         }
     }
 }
 
+fn lease_gone() -> Fault {
+    Fault::unavailable("the lease is gone").coded(LEASE_GONE)
+}
+
 fn of_status(code: i32, text: String) -> Fault {
-    let said = |kind| Fault::Said(kind, text.as_str().into());
+    let said = |kind| Fault::new(kind, text.as_str());
     let credentials = ["authentication failed", "user name", "password", "permission"];
     let stale = ["auth store is old", "invalid auth token"];
     match code {
         // A token of the kind that is signed names the state of users and roles that it was made for, and any
-        // change to them makes it useless. Who has none, or the wrong rights, is told so in other words.
-        _ if stale.iter().any(|words| text.contains(words)) => Fault::StaleToken(text.into()),
-        code::NOT_FOUND if text.contains("lease") => Fault::LeaseNotFound,
-        code::FAILED_PRECONDITION if text.contains("lease already exists") => Fault::LeaseExists,
-        _ if text.contains("user name is empty") => Fault::Said(ErrorKind::Denied, cause::no_password("")),
-        _ if text.contains("authentication failed") => {
-            Fault::Said(ErrorKind::Denied, cause::wrong_password(&text, ""))
+        // change to them makes it useless. A client without a token, or without the rights, gets another text.
+        _ if stale.iter().any(|words| text.contains(words)) => {
+            Fault::unavailable(text).helped_by(Retry::Again).coded(STALE_TOKEN)
         }
-        code::PERMISSION_DENIED if text.contains("permission denied") => Fault::NotPermitted(text),
+        code::NOT_FOUND if text.contains("lease") => lease_gone(),
+        code::FAILED_PRECONDITION if text.contains("lease already exists") => {
+            Fault::unavailable("the lease is taken").coded(LEASE_EXISTS)
+        }
+        _ if text.contains("user name is empty") => Fault::new(ErrorKind::Denied, cause::no_password("")),
+        _ if text.contains("authentication failed") => {
+            Fault::new(ErrorKind::Denied, cause::wrong_password(&text, ""))
+        }
+        code::PERMISSION_DENIED if text.contains("permission denied") => {
+            said(ErrorKind::Denied).coded(NOT_PERMITTED)
+        }
         code::PERMISSION_DENIED | code::UNAUTHENTICATED => said(ErrorKind::Denied),
         code::INVALID_ARGUMENT | code::FAILED_PRECONDITION
             if credentials.iter().any(|word| text.contains(word)) =>
@@ -151,12 +123,15 @@ fn of_status(code: i32, text: String) -> Fault {
             said(ErrorKind::Denied)
         }
         code::FAILED_PRECONDITION if text.contains("authentication is not enabled") => {
-            Fault::Said(ErrorKind::Denied, cause::needless_password())
+            Fault::new(ErrorKind::Denied, cause::needless_password())
         }
-        code::RESOURCE_EXHAUSTED if text.contains("space exceeded") => Fault::Full(text),
+        code::RESOURCE_EXHAUSTED if text.contains("space exceeded") => {
+            let remedy = "compact and defragment the server's data, then disarm the alarm";
+            Fault::unavailable(cause::full("space", &text, remedy)).coded(NO_SPACE)
+        }
         code::OUT_OF_RANGE | code::INVALID_ARGUMENT | code::NOT_FOUND => said(ErrorKind::Corrupt),
-        code::UNIMPLEMENTED => Fault::corrupt(&text),
-        _ => Fault::Passing(text.into()),
+        code::UNIMPLEMENTED => corrupt(&text),
+        _ => Fault::spent(text),
     }
 }
 
@@ -170,28 +145,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_may_pass_is_tried_again() {
-        let kind = |code, text: &str| match of_status(code, text.to_owned()) {
-            Fault::Said(kind, _) => Some(kind),
-            _ => None,
-        };
-        assert_eq!(kind(14, "connection refused"), None);
-        assert_eq!(kind(1, "timeout expired"), None);
-        assert_eq!(kind(8, "too many requests"), None);
-        let full = of_status(8, "mvcc: database space exceeded".to_owned());
-        assert!(matches!(full, Fault::Full(_)), "{full:?}");
-        assert_eq!(fault::Fault::from(full).kind, ErrorKind::Unavailable);
-        assert_eq!(kind(3, "authentication failed, invalid user ID or password"), Some(ErrorKind::Denied));
-        assert_eq!(kind(7, "something else"), Some(ErrorKind::Denied));
-        let denied = of_status(7, "permission denied".to_owned());
-        assert_eq!(denied, Fault::NotPermitted("permission denied".to_owned()));
-        assert_eq!(fault::Fault::from(denied).kind, ErrorKind::Denied);
-        for (code, text) in [(3, "revision of auth store is old"), (16, "invalid auth token")] {
-            let stale = of_status(code, text.to_owned());
-            assert!(matches!(stale, Fault::StaleToken(_)), "{stale:?}");
-            assert_eq!(fault::Fault::from(stale).kind, ErrorKind::Unavailable, "it may pass");
+    fn each_refusal_has_its_kind_and_number() {
+        for (code, text, kind, number) in [
+            (14, "connection refused", ErrorKind::Unavailable, 0),
+            (1, "timeout expired", ErrorKind::Unavailable, 0),
+            (8, "too many requests", ErrorKind::Unavailable, 0),
+            (8, "mvcc: database space exceeded", ErrorKind::Unavailable, NO_SPACE),
+            (3, "authentication failed, invalid user ID or password", ErrorKind::Denied, 0),
+            (7, "something else", ErrorKind::Denied, 0),
+            (7, "permission denied", ErrorKind::Denied, NOT_PERMITTED),
+            (3, "revision of auth store is old", ErrorKind::Unavailable, STALE_TOKEN),
+            (16, "invalid auth token", ErrorKind::Unavailable, STALE_TOKEN),
+            (5, "requested lease not found", ErrorKind::Unavailable, LEASE_GONE),
+            (9, "lease already exists", ErrorKind::Unavailable, LEASE_EXISTS),
+        ] {
+            let fault = of_status(code, text.to_owned());
+            assert_eq!((fault.kind, fault.code), (kind, number), "{text}");
         }
-        assert_eq!(of_status(5, "requested lease not found".to_owned()), Fault::LeaseNotFound);
-        assert_eq!(of_status(9, "lease already exists".to_owned()), Fault::LeaseExists);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use etcd_client::{Client, EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
 
 use super::core::{Core, Position};
-use super::fault::Fault;
+use super::fault::LEASE_GONE;
 use super::keys;
 use super::look::Target;
 use super::stored::Note;
@@ -17,6 +17,7 @@ use super::wire::{Connection, Wire, by};
 use crate::backend::claim_state::SHORT_HOLD;
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimState, Moment};
+use crate::net::fault::Fault;
 
 /// How long a server may take to open a stream.
 const OPEN: Duration = Duration::from_secs(5);
@@ -86,9 +87,9 @@ async fn look(core: &Core, revision: &mut i64) -> Option<Position> {
         match place {
             Ok(place) => return Some(place),
             // Its keys go, too.
-            Err(Fault::LeaseNotFound) => {}
+            Err(fault) if fault.code == LEASE_GONE => {}
             // Whoever has its turn and cannot take it keeps all behind it waiting.
-            Err(fault) => core.publisher.cannot_follow(fault.into()),
+            Err(fault) => core.publisher.cannot_follow(fault),
         }
         Clock::Boot.sleep_until(clock::now() + PAUSE).await;
     }

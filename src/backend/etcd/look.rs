@@ -5,10 +5,11 @@ use etcd_client::{
     TxnOpResponse, TxnResponse,
 };
 
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::keys::{self, Queue, Span};
 use super::stored::{Hold, Stored, instant};
 use crate::lock::{Entry, Mode};
+use crate::net::fault::FaultResult;
 
 /// How many operations one transaction may have, unless the server was told otherwise.
 pub(super) const MOST_OPERATIONS: usize = 128;
@@ -102,7 +103,7 @@ impl Answers {
             TxnOpResponse::Get(get) => Some(get),
             _ => None,
         });
-        get.ok_or_else(|| Fault::corrupt("an answer is missing"))
+        get.ok_or_else(|| fault::corrupt("an answer is missing"))
     }
 
     /// The answers to [`reads`].

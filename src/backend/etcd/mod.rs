@@ -38,7 +38,6 @@ use etcd_client::GetOptions;
 use self::core::lock;
 use claim::EtcdClaim;
 pub use config::EtcdConfig;
-use fault::{FaultResult, NAME};
 use keys::Layout;
 pub use keys::Prefix;
 use wire::Wire;
@@ -48,7 +47,8 @@ use super::service::{Address, Service};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength, success};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
-use crate::net::fault::During;
+use crate::net::fault::FaultResult;
+use fault::NAME;
 
 /// A cluster of etcd.
 pub static SERVICE: Service = Service {
@@ -65,8 +65,8 @@ impl Address for EtcdConfig {
         &SERVICE
     }
 
-    fn open(&self) -> Result<Arc<dyn Backend>> {
-        Ok(Arc::new(EtcdBackend::open(self)))
+    fn open(&self) -> Arc<dyn Backend> {
+        Arc::new(EtcdBackend::open(self))
     }
 
     fn place(&self) -> String {
@@ -144,26 +144,23 @@ impl Backend for EtcdBackend {
         if let Some(claim) = self.known(request.id) {
             return Ok(claim);
         }
-        let joined = enter::enter(&self.wire, &self.layout, request, deadline).await;
-        let joined = joined.during(NAME, "join the queue", request.names.first());
-        let claim = Arc::new(EtcdClaim::new(joined?));
+        let joined = enter::enter(&self.wire, &self.layout, request, deadline).await?;
+        let claim = Arc::new(EtcdClaim::new(joined));
         lock(&self.claims).insert(request.id, Arc::downgrade(&claim));
         Ok(claim)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let status = queue::inspect(&self.wire, &self.layout.queue(name), deadline).await;
-        status.during(NAME, "inspect the queue", Some(name))
+        queue::inspect(&self.wire, &self.layout.queue(name), deadline).await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let queues = queue::list(&self.wire, &self.layout, prefix, deadline).await;
-        queues.during(NAME, "list the queues", None)
+        queue::list(&self.wire, &self.layout, prefix, deadline).await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         let queue = observe::WatchedQueue::new(Arc::clone(&self.wire), self.layout.queue(name));
-        Ok(Box::new(QueueObserver::new(NAME, Clock::Boot, name.clone(), queue)))
+        Ok(Box::new(QueueObserver::new(Clock::Boot, name.clone(), queue)))
     }
 
     async fn evict(
@@ -175,23 +172,19 @@ impl Backend for EtcdBackend {
         deadline: Moment,
     ) -> Result<bool> {
         let queue = self.layout.queue(name);
-        let done = evict::evict(&self.wire, &self.layout, &queue, id, how, by, deadline).await;
-        done.during(NAME, "evict from the queue", Some(name))
+        evict::evict(&self.wire, &self.layout, &queue, id, how, by, deadline).await
     }
 
     async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
-        let gone = evict::withdraw(&self.wire, &self.layout, request, deadline).await;
-        gone.during(NAME, "leave the queue", request.names.first())
+        evict::withdraw(&self.wire, &self.layout, request, deadline).await
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        let published = publish::publish(&self.wire, &self.layout.queue(name), id, value, deadline).await;
-        published.during(NAME, "publish a value in the queue", Some(name))
+        publish::publish(&self.wire, &self.layout.queue(name), id, value, deadline).await
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let done = evict::evict_foreign(&self.wire, &self.layout.queue(name), id, deadline).await;
-        done.during(NAME, "evict from the queue", Some(name))
+        evict::evict_foreign(&self.wire, &self.layout.queue(name), id, deadline).await
     }
 
     fn is_detachable(&self) -> bool {
@@ -200,17 +193,14 @@ impl Backend for EtcdBackend {
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let queue = self.layout.queue(name);
-        let lives = renew::renew_alone(&self.wire, &self.layout, &queue, id, deadline).await;
-        lives.during(NAME, "renew the claim", Some(name))
+        renew::renew_alone(&self.wire, &self.layout, &queue, id, deadline).await
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        let found = examine::examine(&self.wire, &self.layout, deadline).await;
-        found.during(NAME, "examine the cluster", None)
+        examine::examine(&self.wire, &self.layout, deadline).await
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        let success = self.last_success(name, deadline).await;
-        success.during(NAME, "read the last success", Some(name))
+        self.last_success(name, deadline).await
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use etcd_client::{Event, KeyValue, WatchOptions, WatchStream};
 
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::follow::{opened_in_time, renew_token};
 use super::keys::Queue;
 use super::queue::{self, Member, TIMED};
@@ -14,7 +14,7 @@ use super::wire::{Connection, Wire};
 use crate::backend::observe::{LOOK, Watched};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Moment};
-use crate::net::fault;
+use crate::net::fault::FaultResult;
 
 /// Before the next look after a stream has ended, which may do so again at once.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -52,7 +52,7 @@ impl WatchedQueue {
             let connection = self.wire.ready(deadline).await?;
             let opening = begin(&connection, &self.queue, self.seen + 1);
             let opened = opened_in_time(&self.wire, &connection, opening).await;
-            self.stream = Some((connection, opened.ok_or_else(Fault::late)?));
+            self.stream = Some((connection, opened.ok_or_else(fault::late)?));
         }
         Ok(status)
     }
@@ -84,11 +84,11 @@ async fn begin(
 }
 
 impl Watched for WatchedQueue {
-    async fn look(&mut self, _: &LockName) -> fault::FaultResult<LockStatus> {
-        Ok(Box::pin(self.read()).await?)
+    async fn look(&mut self, _: &LockName) -> FaultResult<LockStatus> {
+        Box::pin(self.read()).await
     }
 
-    async fn notified(&mut self) -> fault::FaultResult<()> {
+    async fn notified(&mut self) -> FaultResult<()> {
         while let Some((connection, stream)) = &mut self.stream {
             let message = tokio::select! {
                 message = stream.message() => message,

@@ -3,12 +3,12 @@
 use etcd_client::{PutOptions, Txn, TxnOp};
 
 use super::evict::act;
-use super::fault::FaultResult;
 use super::keys::Queue;
 use super::look;
 use super::queue;
 use super::wire::Wire;
 use crate::lock::{ClaimId, Moment};
+use crate::net::fault::FaultResult;
 
 /// As [`crate::backend::Backend::publish`]. The value stands in the entry itself, where Go's `Election` has it, and in the
 /// record. An entry that was seen to hold does so until it goes, and the transaction needs it.

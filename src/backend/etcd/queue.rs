@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use etcd_client::{GetOptions, KeyValue, ResponseHeader, Txn};
 
-use super::fault::{Fault, FaultResult};
+use super::fault::{self, LEASE_GONE};
 use super::keys::{self, Layout, Queue};
 use super::look::{self, Ahead, Answers, Seen};
 use super::stored::{Hold, Stored, instant};
 use super::wire::Wire;
 use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, FencingToken, LockName, LockStatus, Mode, Moment, queue};
+use crate::net::fault::FaultResult;
 
 /// Of how many entries the time to live is asked for; each costs a request.
 pub(super) const TIMED: usize = 32;
@@ -135,7 +136,7 @@ impl Member {
 /// Reads a queue at one revision.
 pub(super) async fn read(wire: &Wire, queue: &Queue, deadline: Moment) -> FaultResult<Snapshot> {
     let snapshots = read_all(wire, std::slice::from_ref(queue), deadline).await?;
-    snapshots.into_iter().next().ok_or_else(|| Fault::corrupt("an answer is missing"))
+    snapshots.into_iter().next().ok_or_else(|| fault::corrupt("an answer is missing"))
 }
 
 /// Reads several queues, as many at one revision as one transaction can.
@@ -180,7 +181,7 @@ pub(super) async fn add_times(
             wire.call(deadline, |mut c| async move { c.client.lease_time_to_live(lease, None).await });
         // The server leaves off the fraction of a second, so it may live up to one longer.
         let left = match lives.await {
-            Err(Fault::LeaseNotFound) => -1,
+            Err(fault) if fault.code == LEASE_GONE => -1,
             other => other.map(|answer| answer.ttl().saturating_add(1).min(answer.granted_ttl()))?,
         };
         entry.ttl = u64::try_from(left).ok().map(std::time::Duration::from_secs);

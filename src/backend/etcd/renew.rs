@@ -13,7 +13,7 @@ use etcd_client::{Txn, TxnOp, TxnResponse};
 
 use super::core::{Core, lock};
 use super::evict::act;
-use super::fault::{Fault, FaultResult};
+use super::fault::LEASE_GONE;
 use super::keep_alive::{Kept, keep_and_check, term};
 use super::keys::{Layout, Queue};
 use super::look::{self, Answers, Seen};
@@ -21,6 +21,7 @@ use super::queue;
 use super::wire::Wire;
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, Moment};
+use crate::net::fault::FaultResult;
 
 /// Between two attempts of which a new leader came between the parts.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -116,8 +117,8 @@ async fn prove(
             // A new leader may not have heard the keep-alive.
             Ok(_) => {}
             // It may not have come to the lease yet: what hangs on that goes with it, and whether it stands is certain.
-            Err(Fault::LeaseNotFound) if act(wire, txn.clone(), deadline).await? => {}
-            Err(Fault::LeaseNotFound) => return Ok(None),
+            Err(fault) if fault.code == LEASE_GONE && act(wire, txn.clone(), deadline).await? => {}
+            Err(fault) if fault.code == LEASE_GONE => return Ok(None),
             Err(fault) => return Err(fault),
         }
         Clock::Boot.sleep_until(deadline.min(clock::now() + PAUSE)).await;

@@ -13,11 +13,12 @@ use tokio::sync::{Mutex, watch};
 
 use super::config::{EtcdConfig, MANNER, place};
 use super::dial::{endpoint, options, unreached};
-use super::fault::{Fault, FaultResult};
+use super::fault::{self, LEASE_GONE, NOT_TRUSTED, STALE_TOKEN};
 use crate::clock::{self, Clock};
-use crate::lock::{Moment, Reason};
+use crate::lock::{ErrorKind, Moment, Reason};
+use crate::net::cause;
+use crate::net::fault::{Fault, FaultResult};
 use crate::net::tls::stays_here_at;
-use crate::net::{cause, fault};
 
 /// How long one server is given for an answer at first, if there are others.
 const TRY_ONE_OF_SEVERAL: Duration = Duration::from_millis(1500);
@@ -76,7 +77,8 @@ pub(super) async fn by<T>(deadline: Moment, work: impl Future<Output = T>) -> Op
 pub(super) async fn revoke(wire: &Wire, lease: i64, deadline: Moment) -> FaultResult<()> {
     let revoked = wire.call(deadline, |mut c| async move { c.client.lease_revoke(lease).await });
     match revoked.await {
-        Ok(_) | Err(Fault::LeaseNotFound) => Ok(()),
+        Ok(_) => Ok(()),
+        Err(fault) if fault.code == LEASE_GONE => Ok(()),
         Err(fault) => Err(fault),
     }
 }
@@ -203,7 +205,7 @@ impl Wire {
     }
 
     /// Why servers of which none ever answered do not; `None` if one has, or seems to be there.
-    async fn why_silent(&self) -> Option<fault::Fault> {
+    async fn why_silent(&self) -> Option<Fault> {
         if self.answered.load(Ordering::Relaxed) {
             return None;
         }
@@ -215,7 +217,7 @@ impl Wire {
 
     /// Has `request` answered by some server until `deadline`; it may be executed more than once.
     ///
-    /// Errors: what the server says to it; [`Fault::NotTrusted`] if that is so of all servers; [`Fault::Passing`] with the last
+    /// Errors: what the server says to it; `Denied` if no server and this client trust each other; `Unavailable` with the last
     /// reason at the deadline, or as soon as no server is there and none ever was.
     pub(super) async fn call<T, F, R>(&self, deadline: Moment, request: F) -> FaultResult<T>
     where
@@ -233,7 +235,7 @@ impl Wire {
             }
         };
         let answer = self.by(deadline, timed).await;
-        if !matches!(answer, Err(Fault::Passing(_) | Fault::NotTrusted(_))) {
+        if !answer.as_ref().is_err_and(|fault| fault.is_spent() || fault.code == NOT_TRUSTED) {
             self.answered.store(true, Ordering::Relaxed);
         }
         answer
@@ -276,7 +278,7 @@ impl Wire {
             Ok(answer) => answer,
             Err(found) => {
                 let silent = || cause::silent(&place(self.endpoint(*self.failed.borrow() + 1)));
-                Err(found.map_or_else(|| Fault::Passing(last.unwrap_or_else(silent)), Fault::found))
+                Err(found.map_or_else(|| Fault::spent(last.unwrap_or_else(silent)), fault::found))
             }
         }
     }
@@ -298,13 +300,13 @@ impl Wire {
             // The client's futures are large, and every caller would hold one.
             let attempt = Box::pin(self.attempt(&request));
             let (reason, in_time) = match by(clock::now() + patience, attempt).await {
-                Some(Err(Fault::Passing(reason) | Fault::StaleToken(reason))) => {
-                    not_trusted = 0;
-                    (reason, true)
-                }
-                Some(Err(Fault::NotTrusted(reason))) => {
+                Some(Err(fault)) if fault.code == NOT_TRUSTED => {
                     not_trusted += 1;
-                    (reason, true)
+                    (fault.reason, true)
+                }
+                Some(Err(fault)) if fault.is_spent() || fault.code == STALE_TOKEN => {
+                    not_trusted = 0;
+                    (fault.reason, true)
                 }
                 Some(answer) => return answer,
                 None => {
@@ -315,7 +317,7 @@ impl Wire {
             let reason = reason.at(&place(self.endpoint(number)));
             if not_trusted == count {
                 // Time changes nothing about that.
-                return Err(Fault::NotTrusted(reason));
+                return Err(Fault::new(ErrorKind::Denied, reason).coded(NOT_TRUSTED));
             }
             *last = Some(reason);
             let first = self.give_up_number(number);
@@ -328,7 +330,7 @@ impl Wire {
                 && !self.persists.load(Ordering::Relaxed)
                 && let Some(found) = self.why_silent().await
             {
-                return Err(Fault::found(found));
+                return Err(fault::found(found));
             }
             if tries % count == 0 {
                 Clock::Boot.sleep_until(deadline.min(clock::now() + pause)).await;
@@ -347,7 +349,7 @@ impl Wire {
     {
         let connection = self.connection().await?;
         match request(connection.clone()).await.map_err(Fault::from) {
-            Err(Fault::StaleToken(_)) => {
+            Err(fault) if fault.code == STALE_TOKEN => {
                 connection.client.refresh_token().await?;
                 Ok(request(connection).await?)
             }

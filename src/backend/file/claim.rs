@@ -11,7 +11,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::core::{FileClaim, Inner};
-use super::fault::{BACKEND, FaultResult};
 use super::fifo::Listener;
 use super::grant::{self, QueuedClaim};
 use super::guard::Guard;
@@ -23,7 +22,7 @@ use super::storage::guards;
 use crate::backend::Claim;
 use crate::clock;
 use crate::lock::{ClaimState, LossReason, Moment, Result};
-use crate::net::fault::During;
+use crate::net::fault::FaultResult;
 
 /// The path of a file of `place` that is no longer there, or no longer the one that is held.
 fn gone(inner: &Inner, place: &QueuedClaim) -> FaultResult<Option<PathBuf>> {
@@ -131,11 +130,6 @@ impl FileClaim {
         Ok(())
     }
 
-    /// `answer`, as what came of `operation`.
-    fn named<T>(&self, answer: FaultResult<T>, operation: &'static str) -> Result<T> {
-        answer.during(BACKEND, operation, self.inner().places.first().map(|place| &place.queue.lock))
-    }
-
     /// Begins to watch the files of a hold, if it can; they are looked at once more after that.
     fn watch_files(&self) {
         let inner = &mut *self.inner();
@@ -228,11 +222,11 @@ impl Claim for FileClaim {
         loop {
             let called = self.news.notified();
             let looked = self.look_with(Self::check_if_disturbed, Moment::NEVER).await;
-            self.named(self.conclude(looked), "follow the queue")?;
+            self.conclude(looked)?;
             if let Some(state) = self.inner().announce(seen) {
                 return Ok(state);
             }
-            self.named(self.wait(pin!(called)).await, "follow the queue")?;
+            self.wait(pin!(called)).await?;
         }
     }
 
@@ -246,7 +240,7 @@ impl Claim for FileClaim {
         // If it could not be had before.
         self.watch_files();
         let looked = self.look_with(Self::check_files, deadline).await;
-        self.named(looked, "renew in the queue")?;
+        looked?;
         let inner = &mut *self.inner();
         if inner.state != before {
             self.news.notify_waiters();
@@ -261,11 +255,10 @@ impl Claim for FileClaim {
         if self.inner().left {
             return Ok(());
         }
-        let left = match guards(&self.queues(), deadline).await {
+        match guards(&self.queues(), deadline).await {
             Ok(guards) => self.go(Some(guards), succeeded),
             Err(fault) => self.go(None, false).and(if succeeded { Err(fault) } else { Ok(()) }),
-        };
-        self.named(left, "leave the queue")
+        }
     }
 
     fn anchors(&self) -> Result<Vec<OwnedFd>> {
@@ -274,7 +267,7 @@ impl Claim for FileClaim {
         for place in &inner.places {
             for hold in place.holds() {
                 let anchor = hold.anchor(&place.queue.directory);
-                anchors.push(anchor.during(BACKEND, "anchor the lock", Some(&place.queue.lock))?);
+                anchors.push(anchor?);
             }
         }
         Ok(anchors)

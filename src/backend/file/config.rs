@@ -7,11 +7,12 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, StatFs, fstat, fstatfs, mkdi
 use rustix::io::Errno;
 
 use super::directory::{Directory, set_mode};
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::names::Naming;
 use crate::backend::Options;
 use crate::lock::ErrorKind;
 use crate::net::address::after;
+use crate::net::fault::{Fault, FaultResult};
 use crate::net::passwords::without_passwords;
 
 /// Where the `file` backend keeps its locks.
@@ -51,7 +52,7 @@ impl FileConfig {
     pub(super) fn path(&self) -> FaultResult<PathBuf> {
         match &self.directory {
             Some(path) => std::path::absolute(path).map_err(|error| {
-                Fault::said(ErrorKind::Invalid, format!("{} is not a directory: {error}", path.display()))
+                Fault::new(ErrorKind::Invalid, format!("{} is not a directory: {error}", path.display()))
             }),
             None => Ok(default_directory(rustix::process::geteuid().as_raw())),
         }
@@ -114,12 +115,12 @@ pub(super) fn open(config: &FileConfig) -> FaultResult<Directory> {
         flags |= OFlags::NOFOLLOW;
     }
     let handle = open_or_make(&path, flags)?;
-    let stat = fstat(&handle).map_err(Fault::os("examine", &path))?;
+    let stat = fstat(&handle).map_err(fault::os("examine", &path))?;
     if config.directory.is_none() {
         check_private(&path, &stat, rustix::process::geteuid().as_raw())?;
     }
     if !config.allow_network_fs {
-        let system = fstatfs(&handle).map_err(Fault::os("examine the file system of", &path))?;
+        let system = fstatfs(&handle).map_err(fault::os("examine the file system of", &path))?;
         refuse_network(&path, &system)?;
     }
     Ok(Directory::new(handle, path, &stat, Naming { prefix: config.prefix.clone() }))
@@ -138,7 +139,7 @@ fn open_or_make(path: &Path, flags: OFlags) -> FaultResult<OwnedFd> {
                 Ok(()) => give_own_directory_its_mode(path)?,
                 // Somebody else made it meanwhile.
                 Err(Errno::EXIST) => {}
-                Err(errno) => return Err(Fault::os("make the lock directory", path)(errno)),
+                Err(errno) => return Err(fault::os("make the lock directory", path)(errno)),
             }
             open()
         }
@@ -148,19 +149,19 @@ fn open_or_make(path: &Path, flags: OFlags) -> FaultResult<OwnedFd> {
         }
         other => other,
     };
-    opened.map_err(Fault::os("open the lock directory", path))
+    opened.map_err(fault::os("open the lock directory", path))
 }
 
 /// Undoes what the umask took from a directory that was just made; from nothing else that stands there by now.
 fn give_own_directory_its_mode(path: &Path) -> FaultResult<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = openat(CWD, path, flags, Mode::empty()).map_err(Fault::os("open the lock directory", path))?;
-    let stat = fstat(&made).map_err(Fault::os("examine", path))?;
+    let made = openat(CWD, path, flags, Mode::empty()).map_err(fault::os("open the lock directory", path))?;
+    let stat = fstat(&made).map_err(fault::os("examine", path))?;
     let own = stat.st_uid == rustix::process::geteuid().as_raw();
     if stat.st_mode & 0o777 == OWNER_ONLY.as_raw_mode() || !own {
         return Ok(());
     }
-    set_mode(&made, OWNER_ONLY).map_err(Fault::os("set the mode of", path))
+    set_mode(&made, OWNER_ONLY).map_err(fault::os("set the mode of", path))
 }
 
 /// The default directory lies where others may write, so it must be what this user made.
@@ -177,13 +178,13 @@ fn check_private(path: &Path, stat: &Stat, uid: u32) -> FaultResult<()> {
     let path = path.display();
     let reason =
         format!("{path} is not safe as the lock directory: {problem}; or choose one with --endpoint");
-    Err(Fault::said(ErrorKind::Unwritable, reason))
+    Err(Fault::new(ErrorKind::Unwritable, reason))
 }
 
 fn refuse_network(path: &Path, system: &StatFs) -> FaultResult<()> {
     match network_file_system_of(system) {
         None => Ok(()),
-        Some(name) => Err(Fault::said(
+        Some(name) => Err(Fault::new(
             ErrorKind::Unsupported,
             format!(
                 "{} is on {name}, where a lock may not reach every host or end with its process; choose a \
@@ -212,7 +213,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn unwritable<T>(result: &FaultResult<T>) -> bool {
-        matches!(result, Err(Fault::Said { kind: ErrorKind::Unwritable, .. }))
+        result.as_ref().is_err_and(|fault| fault.kind == ErrorKind::Unwritable)
     }
 
     fn parsed(endpoints: &[&str]) -> Result<Option<PathBuf>, String> {
@@ -280,7 +281,7 @@ mod tests {
         assert!(open(&config("new")).is_ok());
         let mode = std::fs::metadata(temp.path().join("new")).expect("there").permissions().mode();
         assert_eq!(mode & 0o7777, 0o700);
-        let deep = crate::net::fault::Fault::from(open(&config("missing/new")).expect_err("no parent"));
+        let deep = open(&config("missing/new")).expect_err("no parent");
         assert_eq!(deep.kind, ErrorKind::Unwritable);
         assert!(!temp.path().join("missing").exists());
     }

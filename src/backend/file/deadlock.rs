@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::core::FileClaim;
 use super::directory::Directory;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::fifo::Life;
 use super::guard::{Failed, Guard, GuardFile};
 use super::inspect;
@@ -15,6 +15,7 @@ use super::storage::QueueFile;
 use crate::backend::deadlock::{self, Queued};
 use crate::lock::deadlock::Member;
 use crate::lock::{ClaimId, ErrorKind, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 const FILE: &str = ".dlock-deadlock";
 
@@ -22,11 +23,11 @@ const FILE: &str = ".dlock-deadlock";
 pub(super) async fn turn(directory: &Directory, deadline: Moment) -> FaultResult<Guard> {
     let (file, _) = directory.open_or_make(FILE)?;
     GuardFile::new(file, true).lock(deadline).await.map_err(|failed| match failed {
-        Failed::Refused(errno) => Fault::os("lock", directory.path_of(FILE))(errno),
+        Failed::Refused(errno) => fault::os("lock", directory.path_of(FILE))(errno),
         Failed::Late | Failed::TurnLate => {
             let path = directory.path_of(FILE);
             let reason = format!("another dlock process keeps {} locked; it seems stopped", path.display());
-            Fault::said(ErrorKind::Unavailable, reason)
+            Fault::new(ErrorKind::Unavailable, reason)
         }
     })
 }

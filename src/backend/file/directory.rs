@@ -11,9 +11,10 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::fault::{Fault, FaultResult};
+use super::fault::{self, is_one_of};
 use super::names::Naming;
 use crate::lock::ErrorKind;
+use crate::net::fault::{Fault, FaultResult};
 
 /// With whatever is opened here: others may have put there what they like, and none of it is waited for or followed.
 const CAREFUL: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -107,15 +108,15 @@ impl Directory {
             // Of a FIFO opened for writing it says that nobody reads.
             Err(Errno::NXIO) if !flags.contains(OFlags::WRONLY) => {
                 let (found, wanted) = (name_of(FileType::Socket), name_of(kind));
-                return Err(Fault::Planted { path: self.path_of(file), found, wanted });
+                return Err(fault::planted(&self.path_of(file), found, wanted));
             }
-            Err(errno) => return Err(Fault::os("open", self.path_of(file))(errno)),
+            Err(errno) => return Err(fault::os("open", self.path_of(file))(errno)),
         };
-        let stat = fstat(&fd).map_err(Fault::os("examine", self.path_of(file)))?;
+        let stat = fstat(&fd).map_err(fault::os("examine", self.path_of(file)))?;
         let found = FileType::from_raw_mode(stat.st_mode);
         if found != kind {
             let (found, wanted) = (name_of(found), name_of(kind));
-            return Err(Fault::Planted { path: self.path_of(file), found, wanted });
+            return Err(fault::planted(&self.path_of(file), found, wanted));
         }
         Ok(Some((fd, stat)))
     }
@@ -156,11 +157,11 @@ impl Directory {
         let at = || self.path_of(file);
         let other = self.another_name(file)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | CAREFUL;
-        let made = openat(&self.handle, &other, flags, self.mode).map_err(Fault::os("make", at()))?;
-        let ready = fchmod(&made, self.mode).map_err(Fault::os("set the mode of", at()));
+        let made = openat(&self.handle, &other, flags, self.mode).map_err(fault::os("make", at()))?;
+        let ready = fchmod(&made, self.mode).map_err(fault::os("set the mode of", at()));
         let named = ready.and_then(|()| match self.rename_to_new(&other, file) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(Fault::os("make", at())(errno)),
+            Err(errno) => Err(fault::os("make", at())(errno)),
         });
         self.unlink(&other);
         named
@@ -170,7 +171,7 @@ impl Directory {
     fn another_name(&self, file: &str) -> FaultResult<String> {
         let mut bytes = [0; 16];
         let random = getrandom(&mut bytes, GetRandomFlags::empty());
-        random.map_err(Fault::os("make", self.path_of(file)))?;
+        random.map_err(fault::os("make", self.path_of(file)))?;
         Ok(format!(".dlock-new-{:032x}", u128::from_ne_bytes(bytes)))
     }
 
@@ -188,9 +189,8 @@ impl Directory {
     /// Opens a lock file, whose owner may let others only read it: flock(2) asks for no more.
     pub(super) fn open_lock(&self, file: &str) -> FaultResult<Opened> {
         match self.open_or_make(file) {
-            Err(Fault::System { errno: Errno::ACCESS | Errno::ROFS, what, path }) => {
-                let readable = self.open(file, OFlags::RDONLY)?;
-                readable.ok_or(Fault::System { errno: Errno::ACCESS, what, path })
+            Err(fault) if is_one_of(&fault, &[Errno::ACCESS, Errno::ROFS]) => {
+                self.open(file, OFlags::RDONLY)?.ok_or(fault)
             }
             other => other,
         }
@@ -214,9 +214,9 @@ impl Directory {
             // Whoever may write in the directory may have put another FIFO there meanwhile, but not one that has a second name
             // to be reached by.
             if stat.st_nlink == 1 {
-                fchmod(&fifo, self.mode).map_err(Fault::os("set the mode of", at()))?;
+                fchmod(&fifo, self.mode).map_err(fault::os("set the mode of", at()))?;
             }
-            self.rename_to_new(&other, file).map_err(Fault::os("make", at()))?;
+            self.rename_to_new(&other, file).map_err(fault::os("make", at()))?;
             Ok(fifo)
         });
         self.unlink(&other);
@@ -225,8 +225,8 @@ impl Directory {
 
     fn make_fifo_as(&self, file: &str) -> FaultResult<Opened> {
         let at = || self.path_of(file);
-        mknodat(&self.handle, file, FileType::Fifo, self.mode, 0).map_err(Fault::os("make", at()))?;
-        self.open_as(FileType::Fifo, file, OFlags::RDWR)?.ok_or(Errno::NOENT).map_err(Fault::os("open", at()))
+        mknodat(&self.handle, file, FileType::Fifo, self.mode, 0).map_err(fault::os("make", at()))?;
+        self.open_as(FileType::Fifo, file, OFlags::RDWR)?.ok_or(Errno::NOENT).map_err(fault::os("open", at()))
     }
 
     /// Which file stands at the path of `file` now; looks the whole path up again.
@@ -238,7 +238,7 @@ impl Directory {
                 Ok(stat) => return Ok(Some(identity_of(&stat))),
                 // And again: it may have come into reach in between.
                 Err(Errno::NOENT | Errno::NOTDIR) => self.check_reach()?,
-                Err(errno) => return Err(Fault::os("examine", self.path_of(file))(errno)),
+                Err(errno) => return Err(fault::os("examine", self.path_of(file))(errno)),
             }
         }
         Ok(None)
@@ -250,9 +250,9 @@ impl Directory {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => Ok(()),
             Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {
                 let reason = format!("the lock directory {} is out of reach", self.path.display());
-                Err(Fault::said(ErrorKind::Unavailable, reason))
+                Err(Fault::new(ErrorKind::Unavailable, reason))
             }
-            Err(errno) => Err(Fault::os("examine", &self.path)(errno)),
+            Err(errno) => Err(fault::os("examine", &self.path)(errno)),
         }
     }
 
@@ -261,7 +261,7 @@ impl Directory {
         let path = self.path.display();
         let reason =
             format!("the lock directory {path} was replaced by another since dlock started; start it again");
-        Fault::said(ErrorKind::Unwritable, reason)
+        Fault::new(ErrorKind::Unwritable, reason)
     }
 
     /// Unlinks `file`; somebody else's in a sticky directory stays. Tried again once, as nobody comes after a claim

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::core::{FileClaim, Inner};
 use super::directory::Directory;
-use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
 use super::grant::{self, QueuedClaim};
 use super::guard::Guard;
@@ -18,6 +17,7 @@ use super::token;
 use crate::backend::mixing::{Use, mismatch};
 use crate::clock;
 use crate::lock::{ErrorKind, Moment, Request};
+use crate::net::fault::{Fault, FaultResult};
 
 /// What entering came to.
 enum Step {
@@ -192,12 +192,12 @@ fn check_kinds(file: &QueueFile, queue: &mut Queue, request: &Request) -> FaultR
         }
         if record.fixed.id == request.id {
             let reason = format!("the claim {} is already in the queue, from another process", request.id);
-            return Err(Fault::said(ErrorKind::Invalid, reason));
+            return Err(Fault::new(ErrorKind::Invalid, reason));
         }
         let who = queue.image.details(record).map(|details| details.holder.to_string());
         let used = Use::Mode(record.fixed.mode);
         let reason = mismatch(Some(&file.lock), who.as_deref(), used, request.mode);
-        return Err(Fault::said(ErrorKind::Mismatch, reason));
+        return Err(Fault::new(ErrorKind::Mismatch, reason));
     }
     Ok(())
 }

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::directory::Directory;
-use super::fault::{Fault, FaultResult};
 use super::fifo::{self, Life};
 use super::grant;
 use super::queue::{Mark, Record, State, mark_line};
 use super::storage::{Queue, QueueFile, guards};
 use crate::backend::Evict;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// What is to be done to which claim.
 pub(super) struct Eviction<'a> {
@@ -142,5 +142,5 @@ fn locked(path: &Path, pid: Option<u32>, advice: &str) -> Fault {
         pid.map_or_else(|| "a process that cannot be seen from here".to_owned(), |pid| format!("pid {pid}"));
     let path = path.display();
     let reason = format!("{who} has {path} locked by flock, and nobody else can release it; {advice}");
-    Fault::said(ErrorKind::Unsupported, reason)
+    Fault::new(ErrorKind::Unsupported, reason)
 }

@@ -8,12 +8,13 @@ use rustix::fs::{Access, statfs};
 
 use super::config;
 use super::directory::Directory;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::inspect;
 use super::presence;
 use crate::backend::{Examination, Risk};
 use crate::clock;
 use crate::lock::{LockName, Moment};
+use crate::net::fault::FaultResult;
 
 /// Looks at the directory and its file system.
 pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> FaultResult<Examination> {
@@ -24,9 +25,9 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Fau
         inspect::last_success(directory, &name, deadline).await?;
     }
     let round_trip = clock::now().since(begun);
-    let system = statfs(path).map_err(Fault::os("examine the file system of", path))?;
+    let system = statfs(path).map_err(fault::os("examine the file system of", path))?;
     let mut risks = general();
-    let stat = rustix::fs::stat(path).map_err(Fault::os("examine", path))?;
+    let stat = rustix::fs::stat(path).map_err(fault::os("examine", path))?;
     risks.push(Risk::note(who(stat.st_uid, stat.st_gid, stat.st_mode)));
     if let Some(name) = config::network_file_system_of(&system) {
         risks.push(Risk::warning(
@@ -44,7 +45,7 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Fau
         ));
     }
     if let Err(fault) = presence::instance(path) {
-        let why = crate::net::fault::Fault::from(fault).reason;
+        let why = fault.reason;
         risks.push(Risk::warning(
             format!("a lock file that is removed is noticed only when a hold is renewed: {why}"),
             "renewals come three times in a ttl: choose a short one until then",

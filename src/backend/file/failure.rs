@@ -1,9 +1,10 @@
 //! The failure of a waiter, for which everybody behind it waits.
 
 use super::core::FileClaim;
-use super::fault::{Fault, FaultResult};
+use super::fault::transient;
 use super::grant;
 use crate::clock;
+use crate::net::fault::{Fault, FaultResult};
 
 impl FileClaim {
     /// Takes what a look at the queue came to.
@@ -25,7 +26,7 @@ impl FileClaim {
             let now = clock::now();
             let since = *inner.failing_since.get_or_insert(now);
             if now.since(since) < self.patience || is_transient(&fault) {
-                return Err(fault.transient());
+                return Err(transient(fault));
             }
         }
         // That the record stays is for others to mend.
@@ -36,5 +37,5 @@ impl FileClaim {
 
 /// Whether the failure says itself that it will pass.
 fn is_transient(fault: &Fault) -> bool {
-    matches!(fault, Fault::Said { kind, .. } if *kind == crate::lock::ErrorKind::Unavailable)
+    fault.is_transient()
 }

@@ -1,79 +1,55 @@
-//! What goes wrong below the trait, and how it becomes a fault of any service.
+//! What the errors of the system mean.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::io::Errno;
 
 use crate::lock::reason::About;
 use crate::lock::{ErrorKind, Reason};
-use crate::net::{cause, fault};
+use crate::net::cause;
+use crate::net::fault::Fault;
 
 /// The backend's name.
 pub(super) const BACKEND: &str = "file";
 
-/// A failure before it is known on behalf of which operation it happened.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// A system call failed on `path`; `what` is a verb phrase.
-    System { what: &'static str, path: PathBuf, errno: Errno },
-    /// `path` is not what it has to be: `found`, and not `wanted`, both with their articles.
-    Planted { path: PathBuf, found: &'static str, wanted: &'static str },
-    /// Everything else.
-    Said { kind: ErrorKind, reason: Reason },
+/// The number of a failure because a path is not what it has to be: another process put it there. Others have that of the system.
+pub(super) const PLANTED: i32 = -1;
+
+/// `errno` from doing `what`, a verb phrase, to `path`; made for `map_err`.
+pub(super) fn os(what: &'static str, path: impl AsRef<Path>) -> impl FnOnce(Errno) -> Fault {
+    move |errno| Fault::new(kind_of(errno), explain(what, path.as_ref(), errno)).coded(errno.raw_os_error())
 }
 
-/// The result of everything below the trait.
-pub(super) type FaultResult<T> = Result<T, Fault>;
-
-impl Fault {
-    /// `errno` from doing `what` to `path`; made for `map_err`.
-    pub(super) fn os(what: &'static str, path: impl AsRef<Path>) -> impl FnOnce(Errno) -> Self {
-        move |errno| Self::System { what, path: path.as_ref().to_owned(), errno }
-    }
-
-    pub(super) fn said(kind: ErrorKind, reason: impl Into<Reason>) -> Self {
-        Self::Said { kind, reason: reason.into() }
-    }
-
-    /// What is written to `path` takes too long.
-    pub(super) fn silent_disk(path: &Path) -> Self {
-        let silent = format!("the disk of {} does not answer", path.display());
-        Self::said(ErrorKind::Unavailable, Reason::from(silent.as_str()).about(About::Service))
-    }
-
-    /// Whether a path leads to something that cannot be this user's queue: somebody else put it there.
-    pub(super) fn is_of_others(&self) -> bool {
-        match self {
-            Self::Planted { .. } => true,
-            // A link, a directory, a file that is shut.
-            Self::System { errno, .. } => {
-                matches!(*errno, Errno::LOOP | Errno::ISDIR | Errno::ACCESS | Errno::PERM)
-            }
-            Self::Said { .. } => false,
-        }
-    }
-
-    /// What has not worked for now, as a failure that will be tried again.
-    pub(super) fn transient(self) -> Self {
-        let fault = fault::Fault::from(self);
-        if fault.kind.is_transient() {
-            return Self::said(fault.kind, fault.reason);
-        }
-        Self::said(ErrorKind::Unavailable, fault.reason.advising("trying again"))
-    }
+/// `path` is not what it has to be: `found`, and not `wanted`, both with their articles.
+pub(super) fn planted(path: &Path, found: &str, wanted: &str) -> Fault {
+    let reason = format!("{} is {found} and not {wanted}; remove it", path.display());
+    Fault::new(ErrorKind::Unwritable, reason).coded(PLANTED)
 }
 
-impl From<Fault> for fault::Fault {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Said { kind, reason } => Self::new(kind, reason),
-            Fault::Planted { path, found, wanted } => {
-                let reason = format!("{} is {found} and not {wanted}; remove it", path.display());
-                Self::new(ErrorKind::Unwritable, reason)
-            }
-            Fault::System { what, path, errno } => Self::new(kind_of(errno), explain(what, &path, errno)),
-        }
+/// What is written to `path` takes too long.
+pub(super) fn silent_disk(path: &Path) -> Fault {
+    let silent = format!("the disk of {} does not answer", path.display());
+    Fault::unavailable(Reason::from(silent.as_str()).about(About::Service))
+}
+
+/// Whether it is one of these.
+pub(super) fn is_one_of(fault: &Fault, errnos: &[Errno]) -> bool {
+    errnos.iter().any(|errno| errno.raw_os_error() == fault.code)
+}
+
+/// Whether a path leads to something that cannot be this user's queue: another user put it there, such as a link, a directory, or
+/// a file that is shut.
+pub(super) fn is_of_others(fault: &Fault) -> bool {
+    let shut = [Errno::LOOP, Errno::ISDIR, Errno::ACCESS, Errno::PERM];
+    fault.code == PLANTED || is_one_of(fault, &shut)
+}
+
+/// What has not worked for now, as a failure after which it will be tried again.
+pub(super) fn transient(fault: Fault) -> Fault {
+    if fault.is_transient() {
+        return fault;
     }
+    Fault::unavailable(fault.reason.advising("trying again"))
 }
 
 fn kind_of(errno: Errno) -> ErrorKind {

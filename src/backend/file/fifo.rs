@@ -4,7 +4,9 @@
 //! whatever PID namespace. A successor opens it for reading and waits for its last writer to go, which the
 //! kernel reports at the owner's death as at its leaving. A byte written into it means "look again".
 
+use super::fault::{self, PLANTED, is_one_of};
 use crate::fd;
+use crate::net::fault::{Fault, FaultResult};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -14,7 +16,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::directory::Directory;
-use super::fault::{Fault, FaultResult};
 use super::guard::try_lock;
 
 /// Whether a claim lives.
@@ -28,8 +29,8 @@ pub(super) enum Life {
 /// Makes the FIFO `file`, which is called `unready` before, and flocks it for this process.
 pub(super) fn make(directory: &Directory, file: &str, unready: &str) -> FaultResult<Arc<OwnedFd>> {
     let fd = directory.make_fifo(file, unready)?;
-    let locked = try_lock(&fd, true).map_err(Fault::os("lock", directory.path_of(file)))?;
-    if locked { Ok(Arc::new(fd)) } else { Err(Fault::os("lock", directory.path_of(file))(Errno::WOULDBLOCK)) }
+    let locked = try_lock(&fd, true).map_err(fault::os("lock", directory.path_of(file)))?;
+    if locked { Ok(Arc::new(fd)) } else { Err(fault::os("lock", directory.path_of(file))(Errno::WOULDBLOCK)) }
 }
 
 /// Opens the FIFO `file`, which stays, and flocks it for this process; makes it if it is missing, as [`make`] does. `None` if
@@ -49,10 +50,11 @@ pub(super) fn probe(directory: &Directory, file: &str) -> FaultResult<Life> {
     let fd = match directory.open_fifo(file, OFlags::RDONLY) {
         Ok(Some(fd)) => fd,
         // Something else in its place is the same as nothing: a hold still has its lock file.
-        Ok(None) | Err(Fault::Planted { .. }) => return Ok(Life::Dead),
+        Ok(None) => return Ok(Life::Dead),
+        Err(fault) if fault.code == PLANTED => return Ok(Life::Dead),
         Err(fault) => return Err(fault),
     };
-    let free = try_lock(&fd, false).map_err(Fault::os("lock", directory.path_of(file)))?;
+    let free = try_lock(&fd, false).map_err(fault::os("lock", directory.path_of(file)))?;
     Ok(if free { Life::Dead } else { Life::Alive(fd) })
 }
 
@@ -61,13 +63,14 @@ pub(super) fn wake(directory: &Directory, file: &str) -> FaultResult<()> {
     let fd = match directory.open_fifo(file, OFlags::WRONLY) {
         Ok(Some(fd)) => fd,
         // Without a reader it is dead.
-        Ok(None) | Err(Fault::Planted { .. } | Fault::System { errno: Errno::NXIO, .. }) => return Ok(()),
+        Ok(None) => return Ok(()),
+        Err(fault) if fault.code == PLANTED || is_one_of(&fault, &[Errno::NXIO]) => return Ok(()),
         Err(fault) => return Err(fault),
     };
     match rustix::io::write(&fd, b"!") {
         // A full one wakes it anyway, and whoever closed it meanwhile has left.
         Ok(_) | Err(Errno::AGAIN | Errno::PIPE) => Ok(()),
-        Err(errno) => Err(Fault::os("write", directory.path_of(file))(errno)),
+        Err(errno) => Err(fault::os("write", directory.path_of(file))(errno)),
     }
 }
 
@@ -123,6 +126,6 @@ impl Listener {
 /// Lets the runtime wait for `fd`.
 pub(super) fn register<T: fd::Owner>(fd: T) -> FaultResult<AsyncFd<T>> {
     fd::watch(fd).map_err(|e| {
-        Fault::said(crate::lock::ErrorKind::System, format!("cannot wait for other processes: {e}"))
+        Fault::new(crate::lock::ErrorKind::System, format!("cannot wait for other processes: {e}"))
     })
 }

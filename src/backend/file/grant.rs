@@ -3,12 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::fault::FaultResult;
 use super::fifo::Life;
 use super::hold::Hold;
 use super::queue::{Fixed, Record, State};
 use super::storage::{Queue, QueueFile};
 use crate::lock::{Mode, queue};
+use crate::net::fault::FaultResult;
 
 /// A claim in one of its queues.
 #[derive(Debug)]

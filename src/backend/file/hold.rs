@@ -4,8 +4,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::directory::{Directory, Identity, identity_of};
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::guard::{self, Pending};
+use crate::net::fault::FaultResult;
 
 /// One lock file, opened.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Hold {
                     Some(Ok(lock)) => lock.keep(),
                     Some(Err(errno)) => {
                         self.pending = None;
-                        return Err(Fault::os("lock", directory.path_of(&self.name))(errno));
+                        return Err(fault::os("lock", directory.path_of(&self.name))(errno));
                     }
                 }
                 self.pending = None;
@@ -47,7 +48,7 @@ impl Hold {
             }
             if !self.locked {
                 let at = || directory.path_of(&self.name);
-                if !guard::try_lock(&self.file, exclusive).map_err(Fault::os("lock", at()))? {
+                if !guard::try_lock(&self.file, exclusive).map_err(fault::os("lock", at()))? {
                     return Ok(false);
                 }
                 self.locked = true;
@@ -88,7 +89,7 @@ impl Hold {
             return Ok(Arc::clone(pending));
         }
         let pending = Pending::start(Arc::clone(&self.file), exclusive)
-            .map_err(Fault::os("start a thread that waits for", directory.path_of(&self.name)))?;
+            .map_err(fault::os("start a thread that waits for", directory.path_of(&self.name)))?;
         let pending = Arc::new(pending);
         self.pending = Some(Arc::clone(&pending));
         Ok(pending)
@@ -106,6 +107,6 @@ impl Hold {
     /// Another descriptor of the same open file.
     pub(super) fn anchor(&self, directory: &Directory) -> FaultResult<OwnedFd> {
         rustix::io::fcntl_dupfd_cloexec(&self.file, 0)
-            .map_err(Fault::os("keep open", directory.path_of(&self.name)))
+            .map_err(fault::os("keep open", directory.path_of(&self.name)))
     }
 }

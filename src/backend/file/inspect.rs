@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{Dir, FileType, OFlags};
 
 use super::directory::{Directory, Identity};
-use super::fault::{Fault, FaultResult};
+use super::fault::{self, is_of_others};
 use super::fifo::Life;
 use super::grant::QueuedClaim;
 use super::guard;
@@ -18,6 +18,7 @@ use super::queue::{Mark, Record, State};
 use super::storage::{Queue, QueueFile};
 use crate::backend::{foreign, success};
 use crate::lock::{Entry, FencingToken, Holder, LockName, LockStatus, Mode, Moment, queue};
+use crate::net::fault::FaultResult;
 
 fn time(micros: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(micros)
@@ -149,7 +150,7 @@ fn strangers(
             return Ok(Vec::new());
         };
         let free =
-            guard::try_lock(&file, false).map_err(Fault::os("lock", directory.path_of(files.canonical())))?;
+            guard::try_lock(&file, false).map_err(fault::os("lock", directory.path_of(files.canonical())))?;
         return Ok(if free { Vec::new() } else { vec![stranger(&path, identity, None)] });
     }
     Ok(lockers.into_iter().map(|l| stranger(&path, identity, Some(l))).collect())
@@ -161,12 +162,12 @@ pub(super) fn names(directory: &Directory) -> FaultResult<Vec<LockName>> {
     let Some(opened) = directory.open_listing()? else { return Ok(Vec::new()) };
     let locks = Locks::read();
     let mut names = Vec::new();
-    for found in Dir::read_from(&opened).map_err(Fault::os("list", at()))? {
-        let found = found.map_err(Fault::os("list", at()))?;
+    for found in Dir::read_from(&opened).map_err(fault::os("list", at()))? {
+        let found = found.map_err(fault::os("list", at()))?;
         let Ok(file) = found.file_name().to_str() else { continue };
         if base_of_queue(file).is_some() {
             match name_in(directory, file) {
-                Err(fault) if fault.is_of_others() => {}
+                Err(fault) if is_of_others(&fault) => {}
                 found => names.extend(found?),
             }
         } else if !file.starts_with('.') {
@@ -187,7 +188,7 @@ fn name_in(directory: &Directory, file: &str) -> FaultResult<Option<LockName>> {
     let Some((opened, _)) = directory.open(file, OFlags::RDONLY)? else { return Ok(None) };
     let mut bytes = vec![0; super::header::HEADER];
     let got =
-        rustix::io::pread(&opened, &mut bytes, 0).map_err(Fault::os("read", directory.path_of(file)))?;
+        rustix::io::pread(&opened, &mut bytes, 0).map_err(fault::os("read", directory.path_of(file)))?;
     let header = super::header::Header::parse(&bytes[..got]).ok().flatten();
     let lock = header.and_then(|h| LockName::new(h.name).ok());
     Ok(lock.filter(|l| directory.naming.of(l).is_ok_and(|f| f.queue() == file)))

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::config::{self, FileConfig};
 use super::directory::Directory;
-use super::fault::FaultResult;
+use crate::net::fault::FaultResult;
 
 /// A lock directory that may not be there yet. Who locks makes it; who only looks does not.
 #[derive(Debug)]

@@ -66,9 +66,9 @@ use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
-use crate::net::fault::During;
+use crate::net::fault::{Fault, FaultResult};
 use directory::Directory;
-use fault::{BACKEND, Fault, FaultResult};
+use fault::BACKEND;
 use lazy_directory::LazyDirectory;
 
 pub use config::FileConfig;
@@ -88,8 +88,8 @@ impl Address for FileConfig {
         &SERVICE
     }
 
-    fn open(&self) -> Result<Arc<dyn Backend>> {
-        Ok(Arc::new(FileBackend::open(self)?))
+    fn open(&self) -> Arc<dyn Backend> {
+        Arc::new(FileBackend::open(self))
     }
 
     fn place(&self) -> String {
@@ -118,10 +118,10 @@ impl FileBackend {
     /// The backend of that directory, which is opened, and checked whether locks may live in it, by the first call that
     /// needs it. Entering makes it if it is missing; looking does not.
     ///
-    /// Errors: none. Those of the directory are the calls': `Unwritable` (it cannot be made, or the default one is not
-    /// private), `Unsupported` (a network file system), `Invalid`.
-    pub fn open(config: &FileConfig) -> Result<Self> {
-        Ok(Self { directory: Arc::new(LazyDirectory::new(config)), claims: Mutex::default() })
+    /// The calls have the directory's errors: `Unwritable` (it cannot be made, or the default one is not private), `Unsupported` (a
+    /// network file system), `Invalid`.
+    pub fn open(config: &FileConfig) -> Self {
+        Self { directory: Arc::new(LazyDirectory::new(config)), claims: Mutex::default() }
     }
 
     /// The directory, made if it is missing.
@@ -155,8 +155,8 @@ impl FileBackend {
             && deadlock::waits(&claim)
             && let Some(reason) = deadlock::search(directory, request.id, deadline).await?
         {
-            claim.leave(false, deadline).await.map_err(|e| Fault::said(e.kind, e.reason))?;
-            return Err(Fault::said(ErrorKind::Deadlock, reason));
+            claim.leave(false, deadline).await?;
+            return Err(Fault::new(ErrorKind::Deadlock, reason));
         }
         let mut claims = self.claims();
         claims.retain(|_, c| c.strong_count() > 0);
@@ -167,7 +167,7 @@ impl FileBackend {
 
 /// A lock directory that is not there, or in which nothing may live, is said in one way whoever needs it.
 fn usable<T>(found: FaultResult<T>) -> Result<T> {
-    found.during(BACKEND, "use the lock directory", None)
+    found.map_err(|fault| fault.during(BACKEND, "use the lock directory", None))
 }
 
 #[async_trait]
@@ -208,23 +208,20 @@ impl Backend for FileBackend {
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
-        let joined = self.enter_made(self.made()?, request, deadline).await;
-        Ok(joined.during(BACKEND, "join the queue", request.names.first())?)
+        Ok(self.enter_made(self.made()?, request, deadline).await?)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
         let Some(directory) = self.found()? else { return Ok(LockStatus::empty(name)) };
-        let status = inspect::status(directory, name, true, deadline).await;
-        status.during(BACKEND, "inspect the queue", Some(name))
+        inspect::status(directory, name, true, deadline).await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
         let Some(directory) = self.found()? else { return Ok(Vec::new()) };
-        let names = inspect::names(directory).during(BACKEND, "list the queues", None)?;
+        let names = inspect::names(directory)?;
         let mut queues = Vec::new();
         for name in names.iter().filter(|n| n.as_str().starts_with(prefix)) {
-            let status = inspect::status(directory, name, false, deadline).await;
-            let status = status.during(BACKEND, "inspect the queue", Some(name))?;
+            let status = inspect::status(directory, name, false, deadline).await?;
             if !status.is_empty() {
                 queues.push(status);
             }
@@ -235,7 +232,7 @@ impl Backend for FileBackend {
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         self.found()?;
         let queue = observe::WatchedQueue::new(&self.directory);
-        Ok(Box::new(QueueObserver::new(BACKEND, Clock::Boot, name.clone(), queue)))
+        Ok(Box::new(QueueObserver::new(Clock::Boot, name.clone(), queue)))
     }
 
     async fn evict(
@@ -248,30 +245,26 @@ impl Backend for FileBackend {
     ) -> Result<bool> {
         let Some(directory) = self.found()? else { return Ok(false) };
         let eviction = evict::Eviction { id, how, by };
-        let done = eviction.carry_out(directory, name, deadline).await;
-        done.during(BACKEND, "evict from the queue", Some(name))
+        eviction.carry_out(directory, name, deadline).await
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let Some(directory) = self.found()? else { return Ok(false) };
-        let published = publish::publish(directory, name, id, value, deadline).await;
-        published.during(BACKEND, "publish a value in the queue", Some(name))
+        publish::publish(directory, name, id, value, deadline).await
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let Some(directory) = self.found()? else { return Ok(false) };
-        let done = evict::evict_foreign(directory, name, id, deadline).await;
-        done.during(BACKEND, "evict from the queue", Some(name))
+        evict::evict_foreign(directory, name, id, deadline).await
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let Some(directory) = self.found()? else { return Ok(examine::missing(&self.directory.path())) };
-        examine::examine(directory, deadline).await.during(BACKEND, "examine the directory", None)
+        examine::examine(directory, deadline).await
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let Some(directory) = self.found()? else { return Ok(None) };
-        let success = inspect::last_success(directory, name, deadline).await;
-        success.during(BACKEND, "read the last success", Some(name))
+        inspect::last_success(directory, name, deadline).await
     }
 }

@@ -2,8 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-use super::fault::{Fault, FaultResult};
 use crate::lock::{ClaimId, ErrorKind, LockName};
+use crate::net::fault::{Fault, FaultResult};
 
 /// The longest lock file name: what is left of 255 bytes for the longest side file, a claim's FIFO.
 const LONGEST: usize = 255 - 1 - 1 - 32;
@@ -40,7 +40,7 @@ impl Naming {
             return Ok(FileNames { base });
         };
         let reason = format!("{base} cannot be the name of a lock file: {problem}; choose another name");
-        Err(Fault::said(ErrorKind::Invalid, reason))
+        Err(Fault::new(ErrorKind::Invalid, reason))
     }
 
     /// The lock whose file is `file`, if that can be told from the file's name.
@@ -155,7 +155,7 @@ mod tests {
             let naming =
                 Naming { prefix: Some(if text.len() > 100 { "p".repeat(30) } else { String::new() }) };
             assert!(
-                matches!(naming.of(&name(text)), Err(Fault::Said { kind: ErrorKind::Invalid, .. })),
+                naming.of(&name(text)).as_ref().is_err_and(|fault| fault.kind == ErrorKind::Invalid),
                 "{text}"
             );
         }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
 use super::directory::Directory;
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::fifo;
 use super::inspect;
 use super::lazy_directory::LazyDirectory;
@@ -18,7 +18,7 @@ use super::presence;
 use crate::backend::claim_state::POLL;
 use crate::backend::observe::Watched;
 use crate::lock::{ErrorKind, LockName, LockStatus, Moment};
-use crate::net::fault;
+use crate::net::fault::{Fault, FaultResult};
 
 /// One queue, in a lock directory that may not be made yet.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Events {
                 }
                 Err(Errno::WOULDBLOCK) => return Ok(concerned),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Fault::os("observe", self.directory.path())(errno)),
+                Err(errno) => return Err(fault::os("observe", self.directory.path())(errno)),
             }
         }
     }
@@ -80,7 +80,7 @@ impl Events {
     /// Completes when something has happened that concerns the queue.
     async fn changed(&self) -> FaultResult<()> {
         loop {
-            let closed = |e| Fault::said(ErrorKind::System, format!("cannot wait for changes: {e}"));
+            let closed = |e| Fault::new(ErrorKind::System, format!("cannot wait for changes: {e}"));
             self.inotify.readable().await.map_err(closed)?.clear_ready();
             if self.drain()? {
                 return Ok(());
@@ -96,7 +96,7 @@ impl WatchedQueue {
 }
 
 impl Watched for WatchedQueue {
-    async fn look(&mut self, name: &LockName) -> fault::FaultResult<LockStatus> {
+    async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let events = match self.events.take() {
             Some(events) => events,
             None => match self.directory.find()? {
@@ -105,10 +105,10 @@ impl Watched for WatchedQueue {
             },
         };
         let events = self.events.insert(events);
-        Ok(inspect::status(&events.directory, name, false, Moment::NEVER).await?)
+        inspect::status(&events.directory, name, false, Moment::NEVER).await
     }
 
-    async fn notified(&mut self) -> fault::FaultResult<()> {
+    async fn notified(&mut self) -> FaultResult<()> {
         match &self.events {
             Some(events) => Ok(events.changed().await?),
             None => std::future::pending().await,

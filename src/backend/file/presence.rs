@@ -12,9 +12,10 @@ use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::fifo;
 use crate::lock::ErrorKind;
+use crate::net::fault::{Fault, FaultResult};
 
 /// What happens to a file that is removed (its count of links changes, and while it is open that is all), replaced by a
 /// rename, or moved.
@@ -68,11 +69,11 @@ pub(super) fn instance(path: &Path) -> FaultResult<OwnedFd> {
 /// Why `path` cannot be watched.
 pub(super) fn unwatched(path: &Path) -> impl FnOnce(Errno) -> Fault {
     move |errno| match errno {
-        Errno::MFILE | Errno::NOSPC => Fault::said(
+        Errno::MFILE | Errno::NOSPC => Fault::new(
             ErrorKind::System,
             "the limit of inotify instances or watches is reached; raise fs.inotify.max_user_instances \
              or fs.inotify.max_user_watches",
         ),
-        errno => Fault::os("observe", path)(errno),
+        errno => fault::os("observe", path)(errno),
     }
 }

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::core::{FileClaim, Inner};
-use super::fault::FaultResult;
 use super::fifo::Watch;
 use super::grant;
 use super::inspect;
@@ -12,6 +11,7 @@ use super::queue::{Fixed, Mark, Record, State};
 use super::storage::{Queue, QueueFile};
 use super::token;
 use crate::lock::{ClaimState, Holder, LossReason, Mode, Moment};
+use crate::net::fault::FaultResult;
 
 /// What a review came to.
 pub(super) enum Step {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::directory::Directory;
-use super::fault::FaultResult;
 use super::fifo::Life;
 use super::queue::{Mark, State, in_one_page, mark_line};
 use super::storage::QueueFile;
 use crate::lock::{ClaimId, LockName, Moment};
+use crate::net::fault::FaultResult;
 
 /// As [`crate::backend::Backend::publish`]: puts a mark, with room for a longer label, behind the record of the claim `id` if
 /// that has the lock file and its owner lives. An earlier one is written over if this one fits.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::guard::Guard;
 use super::storage::QueueFile;
 use super::token;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// Reserves tokens in `queue`, in a thread since it waits for the disk. The thread has the guards meanwhile.
 pub(super) async fn reserve(
@@ -31,11 +32,11 @@ pub(super) async fn reserve(
         let _ = done.send(reserved.map(|()| guards));
     };
     std::thread::Builder::new().name("reserve".to_owned()).spawn(work).map_err(|e| {
-        Fault::said(ErrorKind::System, format!("cannot start a thread that writes {}: {e}", path.display()))
+        Fault::new(ErrorKind::System, format!("cannot start a thread that writes {}: {e}", path.display()))
     })?;
     tokio::select! {
         biased;
-        done = result => done.map_err(|_| Fault::said(ErrorKind::Internal, "a thread ended early"))?,
-        () = Clock::Boot.sleep_until(deadline) => Err(Fault::silent_disk(&path)),
+        done = result => done.map_err(|_| Fault::new(ErrorKind::Internal, "a thread ended early"))?,
+        () = Clock::Boot.sleep_until(deadline) => Err(fault::silent_disk(&path)),
     }
 }

@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, fstat, ftruncate}
 use rustix::io::{Errno, pread, pwrite};
 
 use super::directory::{Directory, Identity, Opened, identity_of};
-use super::fault::{Fault, FaultResult};
+use super::fault;
 use super::fifo::{self, Life};
 use super::guard::{Failed, Guard, GuardFile};
 use super::header::{HEADER, Header};
@@ -19,6 +19,7 @@ use super::queue::{FIXED, Image, Record, State, Which, in_one_page, padding};
 use super::token;
 use crate::backend::success;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// What is read at once: the whole of a short queue.
 const CHUNK: usize = 8192;
@@ -96,13 +97,13 @@ impl QueueFile {
     pub(super) async fn guard(&self, deadline: Moment) -> FaultResult<Guard> {
         match self.file.lock(deadline).await {
             Ok(guard) => Ok(guard),
-            Err(Failed::Refused(errno)) => Err(Fault::os("lock", self.path())(errno)),
+            Err(Failed::Refused(errno)) => Err(fault::os("lock", self.path())(errno)),
             Err(failed) => {
                 let owner = super::locker::lockers(self.identity).first().map(|l| l.pid);
                 let path = self.path();
                 if matches!(failed, Failed::TurnLate) && owner == Some(std::process::id()) {
                     // Nothing else under the guard takes this process long.
-                    return Err(Fault::silent_disk(&path));
+                    return Err(fault::silent_disk(&path));
                 }
                 let owner = owner.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
                 let reason = format!(
@@ -110,14 +111,14 @@ impl QueueFile {
                      to be stopped: continue or end it",
                     path.display()
                 );
-                Err(Fault::said(ErrorKind::Unavailable, reason))
+                Err(Fault::new(ErrorKind::Unavailable, reason))
             }
         }
     }
 
     /// Whether the queue file was unlinked since it was opened; cheap.
     pub(super) fn is_unlinked(&self) -> FaultResult<bool> {
-        let stat = fstat(&self.file).map_err(Fault::os("examine", self.path()))?;
+        let stat = fstat(&self.file).map_err(fault::os("examine", self.path()))?;
         Ok(stat.st_nlink == 0)
     }
 
@@ -136,7 +137,7 @@ impl QueueFile {
             Ok(None) => (token::fresh(self.lock.as_str(), self.directory.boot()), true),
             Err(_) => {
                 let reason = format!("{} was written by a newer dlock; use that one", self.path().display());
-                return Err(Fault::said(ErrorKind::Corrupt, reason));
+                return Err(Fault::new(ErrorKind::Corrupt, reason));
             }
         };
         let mut end = got < CHUNK;
@@ -171,7 +172,7 @@ impl QueueFile {
                 Ok(got) if done + got < buffer.len() => return Ok(done + got),
                 Ok(got) => done += got,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Fault::os("read", self.path())(errno)),
+                Err(errno) => return Err(fault::os("read", self.path())(errno)),
             }
         }
         Ok(done)
@@ -181,25 +182,25 @@ impl QueueFile {
         self.inject(Call::Write)?;
         while !bytes.is_empty() {
             match pwrite(&self.file, bytes, at) {
-                Ok(0) | Err(Errno::NOSPC) => return Err(Fault::os("write", self.path())(Errno::NOSPC)),
+                Ok(0) | Err(Errno::NOSPC) => return Err(fault::os("write", self.path())(Errno::NOSPC)),
                 Ok(got) => {
                     bytes = &bytes[got..];
                     at += got as u64;
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Fault::os("write", self.path())(errno)),
+                Err(errno) => return Err(fault::os("write", self.path())(errno)),
             }
         }
         Ok(())
     }
 
     fn truncate(&self, length: u64) -> FaultResult<()> {
-        ftruncate(&self.file, length).map_err(Fault::os("truncate", self.path()))
+        ftruncate(&self.file, length).map_err(fault::os("truncate", self.path()))
     }
 
     /// The process of the claim whose FIFO that is, as this PID namespace sees it.
     pub(super) fn owner(&self, fifo: &OwnedFd, locks: &Locks) -> FaultResult<Option<u32>> {
-        let stat = fstat(fifo).map_err(Fault::os("examine", self.path()))?;
+        let stat = fstat(fifo).map_err(fault::os("examine", self.path()))?;
         Ok(locks.lockers(identity_of(&stat)).first().map(|locker| locker.pid))
     }
 
@@ -229,14 +230,14 @@ impl QueueFile {
     pub(super) fn sync_header(&self, header: &Header) -> FaultResult<()> {
         self.write_header(header)?;
         self.inject(Call::Sync)?;
-        fdatasync(&self.file).map_err(Fault::os("sync", self.path()))
+        fdatasync(&self.file).map_err(fault::os("sync", self.path()))
     }
 
     /// Fails if a test said that this call is to fail.
     #[cfg(test)]
     fn inject(&self, call: Call) -> FaultResult<()> {
         match self.directory.faults.of(call) {
-            Some(errno) => Err(Fault::os(call.name(), self.path())(errno)),
+            Some(errno) => Err(fault::os(call.name(), self.path())(errno)),
             None => Ok(()),
         }
     }

@@ -101,7 +101,7 @@ pub(super) fn fixture() -> Fixture {
 
 pub(super) fn open(temp: &TempDir) -> FileBackend {
     let directory = Some(temp.path().to_owned());
-    FileBackend::open(&FileConfig { directory, ..FileConfig::default() }).expect("opens")
+    FileBackend::open(&FileConfig { directory, ..FileConfig::default() })
 }
 
 pub(super) fn name(text: &str) -> LockName {

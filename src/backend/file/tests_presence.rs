@@ -74,7 +74,7 @@ fn releases() -> (TempDir, FileBackend) {
     symlink(temp.path().join("app/x/.."), temp.path().join("current")).expect("a link");
     fs::create_dir(temp.path().join("app/x")).expect("a directory");
     let directory = Some(temp.path().join("current/current/locks"));
-    let backend = FileBackend::open(&FileConfig { directory, ..FileConfig::default() }).expect("opens");
+    let backend = FileBackend::open(&FileConfig { directory, ..FileConfig::default() });
     (temp, backend)
 }
 

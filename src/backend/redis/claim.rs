@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use redis::Value;
 
 use super::connection::Connection;
-use super::fault::{self, NAME};
+use super::fault;
 use super::keys::LockKeys;
 use super::row::{Row, WATCHED, integer};
 use super::script::{HOLD, Step, millis, on_queues};
 use super::service::{Patience, Service};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, Source, due, patience};
-use crate::lock::{ClaimId, ClaimState, LockName, Mode, Moment, Request, Result};
-use crate::net::fault::{During, FaultResult, Retry};
+use crate::lock::{ClaimId, ClaimState, Mode, Moment, Request, Result};
+use crate::net::fault::{FaultResult, Retry};
 
 #[derive(Debug)]
 pub(super) struct RedisClaim {
@@ -61,7 +61,7 @@ impl RedisClaim {
             names,
             mode: request.mode,
             ttl: request.ttl,
-            publisher: Publisher::new(NAME, request.names.first().cloned(), service.clock, entered),
+            publisher: Publisher::new(service.clock, entered),
             view: Mutex::new(View { rows: Vec::new(), look_at: Moment::NEVER, told: None }),
         };
         claim.take(rows);
@@ -79,10 +79,6 @@ impl RedisClaim {
 
     fn slot(&self) -> u16 {
         self.names[0].slot
-    }
-
-    fn lock(&self) -> Option<&LockName> {
-        self.names.first().map(|keys| &keys.name)
     }
 
     fn step(&self, command: &str, more: &[String]) -> Step {
@@ -268,7 +264,7 @@ impl Source for RedisClaim {
     }
 
     async fn look(&self, _: Cause) -> Result<()> {
-        self.look_at_service().await.during(NAME, "follow the queue", self.lock())
+        self.look_at_service().await
     }
 }
 
@@ -285,7 +281,7 @@ impl Claim for RedisClaim {
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let begin = self.service.clock.now();
         if !self.publisher.has_ended() {
-            let alive = self.extend(deadline).await.during(NAME, "renew the claim", self.lock())?;
+            let alive = self.extend(deadline).await?;
             if alive {
                 self.publisher.prove(begin);
             } else if !self.publisher.has_ended() {
@@ -299,7 +295,7 @@ impl Claim for RedisClaim {
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        self.send_leave(succeeded, deadline).await.during(NAME, "leave the queue", self.lock())?;
+        self.send_leave(succeeded, deadline).await?;
         self.publisher.leave();
         Ok(())
     }

@@ -32,7 +32,6 @@ use crate::backend::service::{self as descriptor, Address, ServiceOption};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
-use crate::net::fault::During;
 pub use config::{RedisConfig, Topology};
 use fault::NAME;
 use keys::Naming;
@@ -61,8 +60,8 @@ impl Address for RedisConfig {
         &SERVICE
     }
 
-    fn open(&self) -> Result<Arc<dyn Backend>> {
-        Ok(Arc::new(RedisBackend::open(self.clone())))
+    fn open(&self) -> Arc<dyn Backend> {
+        Arc::new(RedisBackend::open(self.clone()))
     }
 
     fn place(&self) -> String {
@@ -80,8 +79,8 @@ impl Address for RedlockConfig {
         &SERVICE
     }
 
-    fn open(&self) -> Result<Arc<dyn Backend>> {
-        Ok(Arc::new(RedlockBackend::open(self.clone())))
+    fn open(&self) -> Arc<dyn Backend> {
+        Arc::new(RedlockBackend::open(self.clone()))
     }
 
     fn place(&self) -> String {
@@ -131,21 +130,20 @@ impl Backend for RedisBackend {
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
-        let claim = self.0.enter(request, deadline).await;
-        Ok(Arc::new(claim.during(NAME, "join the queue", request.names.first())?))
+        Ok(Arc::new(self.0.enter(request, deadline).await?))
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        self.0.inspect(name, deadline).await.during(NAME, "inspect the queue", Some(name))
+        self.0.inspect(name, deadline).await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        self.0.list(prefix, deadline).await.during(NAME, "list the queues", None)
+        self.0.list(prefix, deadline).await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         let queue = observe::WatchedQueue::new(&self.0);
-        Ok(Box::new(QueueObserver::new(NAME, self.0.service.clock, name.clone(), queue)))
+        Ok(Box::new(QueueObserver::new(self.0.service.clock, name.clone(), queue)))
     }
 
     async fn evict(
@@ -156,23 +154,19 @@ impl Backend for RedisBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let evicted = self.0.evict(name, id, how, by, deadline).await;
-        evicted.during(NAME, "evict from the queue", Some(name))
+        self.0.evict(name, id, how, by, deadline).await
     }
 
     async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
-        let gone = self.0.withdraw(request, deadline).await;
-        gone.during(NAME, "leave the queue", request.names.first())
+        self.0.withdraw(request, deadline).await
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        let published = self.0.publish(name, id, value, deadline).await;
-        published.during(NAME, "publish a value in the queue", Some(name))
+        self.0.publish(name, id, value, deadline).await
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let evicted = self.0.evict_foreign(name, id, deadline).await;
-        evicted.during(NAME, "evict from the queue", Some(name))
+        self.0.evict_foreign(name, id, deadline).await
     }
 
     fn is_detachable(&self) -> bool {
@@ -180,17 +174,15 @@ impl Backend for RedisBackend {
     }
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        self.0.renew(name, id, deadline).await.during(NAME, "renew the claim", Some(name))
+        self.0.renew(name, id, deadline).await
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         // On a connection of its own: what it tries out must not disturb who listens.
-        let examined = examine::examine(&self.0.service.apart(), deadline).await;
-        examined.during(NAME, "examine the service", None)
+        examine::examine(&self.0.service.apart(), deadline).await
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        let age = self.0.last_success(name, deadline).await;
-        age.during(NAME, "read the last success", Some(name))
+        self.0.last_success(name, deadline).await
     }
 }

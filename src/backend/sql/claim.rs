@@ -15,7 +15,7 @@ use super::view::{Armed, View};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, Source, patience};
 use crate::lock::{ClaimId, ClaimState, LockName, Mode, Moment, Request, Result};
-use crate::net::fault::{During, FaultResult};
+use crate::net::fault::FaultResult;
 
 /// How often a claim is renewed in one ttl.
 pub(super) const RENEWALS_PER_TTL: u32 = 3;
@@ -59,8 +59,7 @@ impl SqlClaim {
         };
         let order: Vec<usize> = request.names.iter().map(place).collect();
         let mut view = View::new(request.mode, request.ttl);
-        let backend = service.dialect.name();
-        let publisher = Publisher::new(backend, request.names.first().cloned(), service.clock, entered);
+        let publisher = Publisher::new(service.clock, entered);
         view.take(positions, &order, service.clock.now(), &publisher);
         service.claims.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -224,11 +223,6 @@ impl SqlClaim {
         let mut view = self.view();
         !self.publisher.is_over() && view.take_given(self.id, &self.order, &self.publisher)
     }
-
-    /// `answer`, as what came of `operation`.
-    fn named<T>(&self, answer: FaultResult<T>, operation: &'static str) -> Result<T> {
-        answer.during(self.service.dialect.name(), operation, self.names.first())
-    }
 }
 
 impl Drop for SqlClaim {
@@ -275,7 +269,7 @@ impl Source for SqlClaim {
         if found.is_err() {
             self.view().armed = None;
         }
-        self.named(found, "follow the queue")
+        found
     }
 }
 
@@ -294,7 +288,7 @@ impl Claim for SqlClaim {
         if !self.publisher.has_ended() {
             let listens = self.view().armed.is_some();
             let renewed = self.find_out(Look::Renew, listens, deadline).await;
-            self.named(renewed, "renew the claim")?;
+            renewed?;
             if !self.publisher.has_ended() {
                 self.publisher.prove(begin);
                 // How long it may sleep has changed.
@@ -305,7 +299,7 @@ impl Claim for SqlClaim {
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        self.named(self.send_leave(succeeded, deadline).await, "leave the queue")?;
+        self.send_leave(succeeded, deadline).await?;
         self.publisher.leave();
         Ok(())
     }

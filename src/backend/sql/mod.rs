@@ -37,7 +37,6 @@ use crate::backend::service::{self as descriptor, Address};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength, success};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
-use crate::net::fault::During;
 pub use config::SqlConfig;
 use dialect::Dialect;
 pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};
@@ -72,8 +71,8 @@ impl Address for SqlConfig {
         }
     }
 
-    fn open(&self) -> Result<Arc<dyn Backend>> {
-        Ok(Arc::new(SqlBackend::open(self)))
+    fn open(&self) -> Arc<dyn Backend> {
+        Arc::new(SqlBackend::open(self))
     }
 
     fn place(&self) -> String {
@@ -132,24 +131,20 @@ impl Backend for SqlBackend {
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn crate::backend::Claim>> {
-        let claim = enter::enter(&self.service, request, deadline).await;
-        let claim = claim.during(self.dialect().name(), "join the queue", request.names.first())?;
-        Ok(Arc::new(claim))
+        Ok(Arc::new(enter::enter(&self.service, request, deadline).await?))
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let status = inspect::one(&self.service, name, deadline).await;
-        status.during(self.dialect().name(), "inspect the queue", Some(name))
+        inspect::one(&self.service, name, deadline).await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let queues = inspect::starting_with(&self.service, prefix, deadline).await;
-        queues.during(self.dialect().name(), "list the queues", None)
+        inspect::starting_with(&self.service, prefix, deadline).await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         let queue = observe::WatchedQueue::new(&self.service);
-        Ok(Box::new(QueueObserver::new(self.dialect().name(), self.service.clock, name.clone(), queue)))
+        Ok(Box::new(QueueObserver::new(self.service.clock, name.clone(), queue)))
     }
 
     async fn evict(
@@ -160,18 +155,15 @@ impl Backend for SqlBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let evicted = evict::evict(&self.service, name, id, how, by, deadline).await;
-        evicted.during(self.dialect().name(), "evict from the queue", Some(name))
+        evict::evict(&self.service, name, id, how, by, deadline).await
     }
 
     async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
-        let gone = evict::withdraw(&self.service, request, deadline).await;
-        gone.map_err(|fault| fault.during(self.dialect().name(), "leave the queue", request.names.first()))
+        evict::withdraw(&self.service, request, deadline).await
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        let published = evict::publish(&self.service, name, id, value, deadline).await;
-        published.during(self.dialect().name(), "publish a value in the queue", Some(name))
+        evict::publish(&self.service, name, id, value, deadline).await
     }
 
     async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {
@@ -184,22 +176,18 @@ impl Backend for SqlBackend {
     }
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let lives = renew::renew(&self.service, name, id, deadline).await;
-        lives.during(self.dialect().name(), "renew the claim", Some(name))
+        renew::renew(&self.service, name, id, deadline).await
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         // On a session of its own: what it tries out must not disturb who listens.
         let own = Service::new(Arc::clone(&self.service.dialect), self.service.clock);
-        let found = examine::examine(&own, deadline).await;
-        found.during(self.dialect().name(), "examine the service", None)
+        examine::examine(&own, deadline).await
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let question = steps::last_success(self.dialect(), name);
-        let answer = self.service.read(deadline, &question).await;
-        let answer = answer.during(self.dialect().name(), "read the last success", Some(name))?;
-        let Some(answer) = answer else { return Ok(None) };
+        let Some(answer) = self.service.read(deadline, &question).await? else { return Ok(None) };
         let row = answer.sets.first().and_then(|set| set.first()).map(Vec::as_slice);
         let Some([Some(now), Some(acquired)]) = row else { return Ok(None) };
         Ok(position::length(now).zip(position::length(acquired)).and_then(|(now, at)| success::age(now, at)))

@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use tokio::sync::oneshot;
 
 use super::ensemble::PROBE;
-use super::fault::FaultResult;
 use super::renew::renew;
 use super::shared::Shared;
 use super::success;
-use super::wire::{Call, ended};
+use super::wire::ended;
 use crate::backend::Claim;
 use crate::lock::{ClaimState, Mode, Moment, Result};
+use crate::net::fault::FaultResult;
 
 /// A session as short as any that is granted where ticks are long: two of them, unless somebody set it otherwise.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -27,12 +27,6 @@ pub(super) struct ZkClaim(pub(super) Arc<Shared>);
 impl Drop for ZkClaim {
     fn drop(&mut self) {
         self.0.close();
-    }
-}
-
-impl ZkClaim {
-    fn call(&self, operation: &'static str, deadline: Moment) -> Call<'_> {
-        Call { ensemble: &self.0.ensemble, operation, lock: self.0.request.names.first(), deadline }
     }
 }
 
@@ -74,15 +68,14 @@ impl Claim for ZkClaim {
                 each.proofs().tick = Some(shortest.session_timeout() / 2);
             }
         });
-        let call = self.call("renew the claim", deadline);
-        call.run(async {
+        let renewed = shared.ensemble.by(deadline, async {
             match answered.await {
                 Ok(outcome) => outcome,
                 // The session was closed meanwhile: the state says why.
                 Err(_) => Ok(()),
             }
-        })
-        .await?;
+        });
+        renewed.await?;
         let mut proofs = shared.proofs();
         proofs.kept();
         Ok(proofs.counts_from())
@@ -90,11 +83,10 @@ impl Claim for ZkClaim {
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         let shared = &self.0;
-        let call = self.call("leave the queue", deadline);
         let due =
             succeeded && shared.publisher.held_at().is_some() && !shared.recorded.load(Ordering::Acquire);
         shared.publisher.begin_leaving();
-        let left = call.run(async {
+        let left = shared.ensemble.by(deadline, async {
             let recorded = if due { succeed(shared).await } else { Ok(()) };
             if recorded.is_ok() {
                 shared.recorded.fetch_or(due, Ordering::AcqRel);

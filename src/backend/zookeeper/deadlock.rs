@@ -6,7 +6,6 @@ use sha2::{Digest, Sha256};
 use zookeeper_client::Client;
 
 use super::ensemble::Ensemble;
-use super::fault::{Fault, FaultResult};
 use super::list::{self, NamedQueue};
 use super::note::token;
 use super::shared::Own;
@@ -15,6 +14,7 @@ use crate::backend::deadlock::{self, Queued};
 use crate::backend::record::Record;
 use crate::lock::deadlock::Member;
 use crate::lock::{ClaimId, ErrorKind, Request};
+use crate::net::fault::{Fault, FaultResult};
 
 /// Refuses `request`, whose entries are `own`, if its wait closes a cycle of waits. Only claims that came
 /// before it count, so that of two which close a cycle together the later one is told.
@@ -33,7 +33,7 @@ pub(super) async fn search(
     }
     match deadlock::cycle(&queues, request.id) {
         None => Ok(()),
-        Some(steps) => Err(Fault::Refusal(ErrorKind::Deadlock, steps.into())),
+        Some(steps) => Err(Fault::new(ErrorKind::Deadlock, steps)),
     }
 }
 

@@ -10,13 +10,12 @@ use tokio::net::lookup_host;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as ZkError, TlsOptions};
 
 use super::config::ZkConfig;
-use super::fault::{Fault, FaultResult, kind};
 use super::handshake::{Complaint, complaint};
 use super::paths::Paths;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Reason};
+use crate::net::fault::{Fault, FaultResult};
 use crate::net::tcp::STAGGER;
-use crate::net::{cause, fault};
 
 /// How many there may be beside each other.
 const ATTEMPTS: usize = 8;
@@ -95,21 +94,21 @@ impl Ensemble {
             // A server that is just starting may take a connection and then forget it.
             let attempt = tokio::time::timeout(patience, self.connect_to_any(ttl)).await;
             patience = (patience * 2).min(Duration::from_secs(10));
-            match attempt.unwrap_or(Err(Fault::Service(ZkError::Timeout))) {
+            match attempt.unwrap_or(Err(ZkError::Timeout.into())) {
                 Ok(client) => {
                     self.set_cause(None);
                     self.connected.store(true, Ordering::Relaxed);
                     return Ok(client);
                 }
-                Err(Fault::Service(error)) if kind(&error) == ErrorKind::Unavailable => {
+                Err(fault) if fault.code != 0 && fault.kind == ErrorKind::Unavailable => {
                     if !std::mem::replace(&mut diagnosed, true) {
                         let (verdict, cause) = self.diagnose().await;
                         self.set_cause(Some(cause.clone()));
                         match verdict {
                             // Time changes nothing about that.
-                            Complaint::Refuses(kind) => return Err(Fault::Refusal(kind, cause)),
+                            Complaint::Refuses(kind) => return Err(Fault::new(kind, cause)),
                             Complaint::Absent if !self.persists.load(Ordering::Relaxed) => {
-                                return Err(Fault::Refusal(ErrorKind::Unavailable, cause));
+                                return Err(Fault::new(ErrorKind::Unavailable, cause));
                             }
                             Complaint::Absent | Complaint::Slow => {}
                         }
@@ -138,7 +137,7 @@ impl Ensemble {
                         failure = failure.or(fault);
                         drop(attempts.swap_remove(at));
                         if attempts.is_empty() {
-                            return Err(failure.unwrap_or(Fault::Service(ZkError::Timeout)));
+                            return Err(failure.unwrap_or(ZkError::Timeout.into()));
                         }
                     }
                 },
@@ -205,9 +204,7 @@ impl Ensemble {
         // Two providers are compiled in, and without a choice the first connection panics. Somebody else may
         // have chosen already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let bad = |what: &str| {
-            Fault::Refusal(ErrorKind::Invalid, format!("the {what} is not usable PEM text").into())
-        };
+        let bad = |what: &str| Fault::new(ErrorKind::Invalid, format!("the {what} is not usable PEM text"));
         let text = |pem: &crate::net::credentials::Pem| String::from_utf8(pem.as_bytes().to_vec());
         let mut options = TlsOptions::new();
         if let Some(authority) = &tls.authority {
@@ -245,31 +242,14 @@ impl Ensemble {
         (verdict, Reason::joined(complaints.into_iter().map(|(_, reason)| reason).collect()))
     }
 
-    fn reason(&self, error: &ZkError) -> Reason {
-        let reason = match error {
-            ZkError::NoAuth if self.config.user.is_none() => {
-                cause::no_right("the path is not everybody's", "see --user, --password-file")
-            }
-            ZkError::NoAuth => cause::no_right("the path is another's", "see --user, --password-file"),
-            ZkError::AuthFailed => cause::wrong_password("", ""),
-            error => error.to_string().into(),
-        };
-        reason.at(&self.config.address())
-    }
-
     /// Nobody has answered for so long as somebody would wait.
-    pub(super) fn late(&self) -> fault::Fault {
+    pub(super) fn late(&self) -> Fault {
         let silent = || format!("no answer from {} in time", self.config.address()).into();
-        fault::Fault::spent(self.cause().unwrap_or_else(silent))
+        Fault::spent(self.cause().unwrap_or_else(silent))
     }
 
-    pub(super) fn explain(&self, fault: Fault) -> fault::Fault {
-        match fault {
-            Fault::Service(error) => match kind(&error) {
-                ErrorKind::Unavailable => fault::Fault::spent(self.reason(&error)),
-                kind => fault::Fault::new(kind, self.reason(&error)),
-            },
-            Fault::Refusal(kind, reason) => fault::Fault::new(kind, reason),
-        }
+    /// `fault`, with the ensemble if it is one of its words.
+    pub(super) fn explain(&self, fault: Fault) -> Fault {
+        if fault.code == 0 { fault } else { fault.at(&self.config.address()) }
     }
 }

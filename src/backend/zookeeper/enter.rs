@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriteResult, Stat};
 
 use super::ensemble::Ensemble;
-use super::fault::{Fault, FaultResult, is_ambiguous};
+use super::fault::LOST;
 use super::follow::Settled;
 use super::node::{Part, stem};
 use super::note::{Note, token};
@@ -18,6 +18,7 @@ use crate::backend::mixing::{Use, mismatch};
 use crate::backend::options::ZkLayout;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
+use crate::net::fault::{Fault, FaultResult};
 
 /// How often a folder may vanish under a claim that enters it.
 const VANISHING: usize = 20;
@@ -53,11 +54,10 @@ fn sites(ensemble: &Ensemble, request: &Request) -> FaultResult<Vec<Site>> {
     if slots && layout == ZkLayout::Kazoo {
         let reason =
             "kazoo's semaphore has no order that others could join; use --slots with --zk-layout curator";
-        return Err(Fault::Refusal(ErrorKind::Unsupported, reason.into()));
+        return Err(Fault::new(ErrorKind::Unsupported, reason));
     }
     let site = |name: &LockName| {
-        let queue =
-            ensemble.paths.queue(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))?;
+        let queue = ensemble.paths.queue(name).map_err(|why| Fault::new(ErrorKind::Invalid, why))?;
         let stems = parts(layout, request.mode).iter().map(|part| stem(layout, request.id, *part)).collect();
         Ok(Site { name: name.clone(), queue, stems })
     };
@@ -75,10 +75,7 @@ pub(super) async fn enter(
     let record = Record::of(request, client.session_timeout());
     let note = Note::new(record).to_bytes();
     let mut joined = join(ensemble, client, &sites, &note).await;
-    while let Err(Fault::Service(error)) = &joined
-        && is_ambiguous(error)
-        && connected(client).await
-    {
+    while joined.as_ref().is_err_and(|fault| fault.code == LOST) && connected(client).await {
         joined = match find(client, &sites, request.id).await {
             Ok(None) => join(ensemble, client, &sites, &note).await,
             Ok(Some(found)) => Ok(found),
@@ -97,7 +94,7 @@ pub(super) async fn enter(
     }
     let settled = match follow::settle(&shared, client, &queues).await {
         // It stands in the queue; how, is asked again of the next connection.
-        Err(Fault::Service(error)) if is_ambiguous(&error) => Err(error.into()),
+        Err(fault) if fault.code == LOST => Err(fault),
         settled => Ok(settled?),
     };
     if !matches!(settled, Ok(Settled::Holds | Settled::Over)) && !request.ancestors.is_empty() {
@@ -149,9 +146,9 @@ async fn join(ensemble: &Ensemble, client: &Client, sites: &[Site], note: &[u8])
         }
     }
     if denied {
-        return Err(Fault::Service(ZkError::NoAuth));
+        return Err(ZkError::NoAuth.into());
     }
-    Err(Fault::Refusal(ErrorKind::Unavailable, "its folder is removed again and again".into()))
+    Err(Fault::new(ErrorKind::Unavailable, "its folder is removed again and again"))
 }
 
 async fn own(client: &Client, sites: &[Site], results: Vec<MultiWriteResult>) -> FaultResult<Vec<Own>> {
@@ -205,7 +202,7 @@ async fn find(client: &Client, sites: &[Site], id: ClaimId) -> FaultResult<Optio
 }
 
 fn nonsense() -> Fault {
-    Fault::Refusal(ErrorKind::Corrupt, "the server's answer makes no sense".into())
+    Fault::new(ErrorKind::Corrupt, "the server's answer makes no sense")
 }
 
 /// Refuses a claim of a kind that does not mix with one ahead of it in any of its queues. One behind finds this claim
@@ -217,7 +214,7 @@ async fn check_kinds(client: &Client, request: &Request, own: &[Own], queues: &[
         for entry in queue.entries[..index].iter().filter(|entry| !entry.mode().mixes_with(wanted)) {
             let Some(owner) = owner_of(client, &own.queue, entry).await? else { continue };
             let reason = mismatch(Some(&own.name), Some(&owner), Use::Mode(entry.mode()), wanted);
-            return Err(Fault::Refusal(ErrorKind::Mismatch, reason.into()));
+            return Err(Fault::new(ErrorKind::Mismatch, reason));
         }
     }
     Ok(())

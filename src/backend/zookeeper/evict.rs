@@ -3,13 +3,13 @@
 use zookeeper_client::{Client, Error as ZkError, MultiWriteError, MultiWriter};
 
 use super::ensemble::Ensemble;
-use super::fault::{Fault, FaultResult};
 use super::note::Note;
 use super::shared::{Own, Shared};
 use super::snapshot::{self, Seen};
 use super::wire::data_of;
 use crate::backend::Evict;
 use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, queue};
+use crate::net::fault::{Fault, FaultResult};
 
 /// How often somebody else may be first in changing the same thing.
 const RACES: usize = 50;
@@ -35,7 +35,7 @@ pub(super) async fn amend(client: &Client, path: &str, change: impl Fn(&mut Note
 }
 
 fn busy() -> Fault {
-    Fault::Refusal(ErrorKind::Unavailable, "others change the entry all the time".into())
+    Fault::new(ErrorKind::Unavailable, "others change the entry all the time")
 }
 
 /// An entry of a claim in one of its queues.
@@ -60,7 +60,7 @@ async fn find(
     name: &LockName,
     id: ClaimId,
 ) -> FaultResult<Option<Target>> {
-    let queue = ensemble.paths.queue(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))?;
+    let queue = ensemble.paths.queue(name).map_err(|why| Fault::new(ErrorKind::Invalid, why))?;
     let read = snapshot::read(client, &queue, true).await?;
     let Some(index) = read.find(id) else { return Ok(None) };
     let entry = read.entries[index].clone();

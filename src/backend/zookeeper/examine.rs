@@ -7,8 +7,8 @@ use tokio::net::TcpStream;
 use zookeeper_client::Client;
 
 use super::ensemble::Ensemble;
-use super::fault::FaultResult;
 use crate::backend::{Examination, Risk};
+use crate::net::fault::FaultResult;
 
 /// The oldest version that is looked after.
 const LEAST: [u32; 3] = [3, 5, 5];

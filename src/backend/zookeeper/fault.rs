@@ -2,27 +2,39 @@
 
 use zookeeper_client::Error as ZkError;
 
-use crate::lock::{ErrorKind, Reason};
+use crate::lock::ErrorKind;
+use crate::net::cause;
+use crate::net::fault::{Fault, Retry};
 
 /// The backend's name.
 pub(super) const NAME: &str = "zk";
 
-/// Why something did not come about.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// The service said so, or did not answer.
-    Service(ZkError),
-    /// It was not to be.
-    Refusal(ErrorKind, Reason),
-}
+/// The number of a failure in whose course the connection broke: the request may have been carried out, and may be repeated.
+pub(super) const LOST: i32 = 1;
+/// The number of a failure after which the session is over.
+pub(super) const OVER: i32 = 2;
+/// The number of everything else that the service says.
+const SAID: i32 = 3;
 
 impl From<ZkError> for Fault {
     fn from(error: ZkError) -> Self {
-        Self::Service(error)
+        let reason = match error {
+            ZkError::NoAuth => cause::no_right("the path is another user's", "see --user, --password-file"),
+            ZkError::AuthFailed => cause::wrong_password("", ""),
+            ref error => error.to_string().into(),
+        };
+        let fault = Self::new(kind(&error), reason);
+        let code = if is_ambiguous(&error) {
+            LOST
+        } else if is_over(&error) {
+            OVER
+        } else {
+            SAID
+        };
+        let retry = if fault.is_transient() { Retry::OtherConnection } else { Retry::Nothing };
+        fault.helped_by(retry).coded(code)
     }
 }
-
-pub(super) type FaultResult<T> = std::result::Result<T, Fault>;
 
 /// Whether a request that ended so may have been carried out all the same, and may be repeated.
 pub(super) fn is_ambiguous(error: &ZkError) -> bool {
@@ -35,11 +47,6 @@ pub(super) fn is_ambiguous(error: &ZkError) -> bool {
 /// Whether the session is over.
 pub(super) fn is_over(error: &ZkError) -> bool {
     matches!(error, ZkError::SessionExpired | ZkError::ClientClosed | ZkError::SessionMoved)
-}
-
-/// Whether what failed so may succeed in another session.
-pub(super) fn may_be_repeated(error: &ZkError) -> bool {
-    is_ambiguous(error) || is_over(error)
 }
 
 /// What kind of failure it is.

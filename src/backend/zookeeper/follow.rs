@@ -9,7 +9,7 @@ use zookeeper_client::{Client, Error as ZkError, EventType, SessionState};
 use super::ensemble::silence;
 use super::evict;
 use super::evict::be_gone;
-use super::fault::{FaultResult, is_ambiguous};
+use super::fault::is_ambiguous;
 use super::note::{self, Note};
 use super::position::{self, Hint, Position};
 use super::queue::Queue;
@@ -18,6 +18,7 @@ use super::shared::{RETRY, Shared};
 use super::slots::{self, slot_or_end};
 use super::wire::{connected, data_of, ended};
 use crate::lock::{ClaimState, Entry, LossReason, Mode};
+use crate::net::fault::FaultResult;
 
 /// How long a claim that had waited holds before it tells those who look since when.
 const MARK_AFTER: Duration = Duration::from_secs(1);

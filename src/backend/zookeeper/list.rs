@@ -3,12 +3,12 @@
 use zookeeper_client::Client;
 
 use super::ensemble::Ensemble;
-use super::fault::FaultResult;
 use super::paths::is_aside;
 use super::queue::Queue;
 use super::snapshot::{self, Seen};
 use super::wire::children;
 use crate::lock::LockName;
+use crate::net::fault::FaultResult;
 
 /// A queue that is not empty.
 pub(super) struct NamedQueue {

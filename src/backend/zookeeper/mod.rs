@@ -41,11 +41,12 @@ use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStr
 use crate::clock::Clock;
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::fault::{Fault, FaultResult};
 use claim::ZkClaim;
 pub use config::ZkConfig;
 use ensemble::Ensemble;
-use fault::{Fault, FaultResult, NAME};
-use wire::{Call, ended};
+use fault::NAME;
+use wire::ended;
 
 /// The life of the session that looks and evicts. It has no nodes, so nothing depends on it.
 const LOOKING: Duration = Duration::from_secs(10);
@@ -65,8 +66,8 @@ impl Address for ZkConfig {
         &SERVICE
     }
 
-    fn open(&self) -> Result<Arc<dyn Backend>> {
-        Ok(Arc::new(ZkBackend::open(self)))
+    fn open(&self) -> Arc<dyn Backend> {
+        Arc::new(ZkBackend::open(self))
     }
 
     fn place(&self) -> String {
@@ -128,10 +129,6 @@ impl ZkBackend {
         }
     }
 
-    fn call<'a>(&'a self, operation: &'static str, lock: Option<&'a LockName>, deadline: Moment) -> Call<'a> {
-        Call { ensemble: &self.ensemble, operation, lock, deadline }
-    }
-
     fn remember(&self, id: ClaimId, entered: Entered) {
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         claims.retain(|_, entered| match entered {
@@ -171,12 +168,12 @@ impl ZkBackend {
     }
 
     fn queue(&self, name: &LockName) -> FaultResult<String> {
-        self.ensemble.paths.queue(name).map_err(|why| Fault::Refusal(ErrorKind::Invalid, why.into()))
+        self.ensemble.paths.queue(name).map_err(|why| Fault::new(ErrorKind::Invalid, why))
     }
 
     async fn try_enter(&self, request: &Request) -> FaultResult<Arc<ZkClaim>> {
         if request.names.is_empty() {
-            return Err(Fault::Refusal(ErrorKind::Invalid, "a claim needs a name".into()));
+            return Err(Fault::new(ErrorKind::Invalid, "a claim needs a name"));
         }
         for name in &request.names {
             self.queue(name)?;
@@ -191,7 +188,7 @@ impl ZkBackend {
                 "{} grants sessions of {granted:?} at most; raise its maxSessionTimeout to 1s or more",
                 self.ensemble.config.address(),
             );
-            Err(Fault::Refusal(ErrorKind::Invalid, reason.into()))
+            Err(Fault::new(ErrorKind::Invalid, reason))
         } else {
             enter::enter(&self.ensemble, request, &client, begun).await
         };
@@ -243,37 +240,34 @@ impl Backend for ZkBackend {
         if let Some(claim) = self.known(request.id) {
             return Ok(claim);
         }
-        let call = self.call("join the queue", request.names.first(), deadline);
-        let claim = call.run(self.try_enter(request)).await?;
+        let claim = self.ensemble.by(deadline, self.try_enter(request)).await?;
         Ok(claim)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let call = self.call("inspect the queue", Some(name), deadline);
-        call.run(async {
-            let queue = self.queue(name)?;
-            let client = self.looking().await?;
-            let read = snapshot::read(&client, &queue, true).await?;
-            Ok(snapshot::status(name, &snapshot::entries(&client, &queue, read).await?))
-        })
-        .await
+        self.ensemble
+            .by(deadline, async {
+                let queue = self.queue(name)?;
+                let client = self.looking().await?;
+                let read = snapshot::read(&client, &queue, true).await?;
+                Ok(snapshot::status(name, &snapshot::entries(&client, &queue, read).await?))
+            })
+            .await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let call = self.call("list the queues", None, deadline);
-        call.run(async {
-            let client = self.looking().await?;
-            let found = list::queues(&self.ensemble, &client, prefix).await?;
-            Ok(found.iter().map(|queue| snapshot::status(&queue.name, &queue.entries)).collect())
-        })
-        .await
+        self.ensemble
+            .by(deadline, async {
+                let client = self.looking().await?;
+                let found = list::queues(&self.ensemble, &client, prefix).await?;
+                Ok(found.iter().map(|queue| snapshot::status(&queue.name, &queue.entries)).collect())
+            })
+            .await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let call = self.call("observe the queue", Some(name), Moment::NEVER);
-        let path = self.queue(name).map_err(|fault| call.error(fault))?;
-        let queue = observe::WatchedQueue::new(Arc::clone(&self.ensemble), path);
-        Ok(Box::new(QueueObserver::new(NAME, self.ensemble.clock, name.clone(), queue)))
+        let queue = observe::WatchedQueue::new(Arc::clone(&self.ensemble), self.queue(name)?);
+        Ok(Box::new(QueueObserver::new(self.ensemble.clock, name.clone(), queue)))
     }
 
     async fn evict(
@@ -287,50 +281,50 @@ impl Backend for ZkBackend {
         if how != Evict::Ask {
             self.ensemble.persist();
         }
-        let call = self.call("evict from the queue", Some(name), deadline);
-        call.run(async {
-            self.left_behind(id).await;
-            let client = self.looking().await?;
-            evict::evict(&self.ensemble, &client, name, id, how, by).await
-        })
-        .await
+        self.ensemble
+            .by(deadline, async {
+                self.left_behind(id).await;
+                let client = self.looking().await?;
+                evict::evict(&self.ensemble, &client, name, id, how, by).await
+            })
+            .await
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        let call = self.call("publish a value in the queue", Some(name), deadline);
-        call.run(async {
-            let client = self.looking().await?;
-            evict::publish(&self.ensemble, &client, name, id, value).await
-        })
-        .await
+        self.ensemble
+            .by(deadline, async {
+                let client = self.looking().await?;
+                evict::publish(&self.ensemble, &client, name, id, value).await
+            })
+            .await
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let call = self.call("evict from the queue", Some(name), deadline);
-        call.run(async {
-            let queue = self.queue(name)?;
-            let client = self.looking().await?;
-            evict::evict_foreign(&client, &queue, id).await
-        })
-        .await
+        self.ensemble
+            .by(deadline, async {
+                let queue = self.queue(name)?;
+                let client = self.looking().await?;
+                evict::evict_foreign(&client, &queue, id).await
+            })
+            .await
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        let call = self.call("examine the service", None, deadline);
-        call.run(async {
-            let client = self.looking().await?;
-            examine::examine(&self.ensemble, &client).await
-        })
-        .await
+        self.ensemble
+            .by(deadline, async {
+                let client = self.looking().await?;
+                examine::examine(&self.ensemble, &client).await
+            })
+            .await
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        let call = self.call("read the last success", Some(name), deadline);
-        call.run(async {
-            let queue = self.queue(name)?;
-            let client = self.looking().await?;
-            success::last(&self.ensemble, &client, &queue).await
-        })
-        .await
+        self.ensemble
+            .by(deadline, async {
+                let queue = self.queue(name)?;
+                let client = self.looking().await?;
+                success::last(&self.ensemble, &client, &queue).await
+            })
+            .await
     }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use zookeeper_client::{Client, Error as ZkError, OneshotWatcher, SessionState, StateWatcher};
 
 use super::ensemble::Ensemble;
-use super::fault::{Fault, FaultResult, is_ambiguous};
+use super::fault::LOST;
 use super::snapshot::{self, Seen};
 use super::wire::connected;
 use crate::backend::observe::{LOOK, Watched};
 use crate::clock::Clock;
 use crate::lock::{LockName, LockStatus, Moment};
-use crate::net::fault;
+use crate::net::fault::FaultResult;
 
 type Change = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -45,7 +45,7 @@ impl WatchedQueue {
     }
 
     /// The session, or another one where that is over.
-    async fn session(&mut self) -> fault::FaultResult<Client> {
+    async fn session(&mut self) -> FaultResult<Client> {
         if let Some(client) = &self.client
             && !client.state().is_terminated()
         {
@@ -120,13 +120,13 @@ async fn cut_off(mut watcher: StateWatcher, clock: Clock) {
 }
 
 impl Watched for WatchedQueue {
-    async fn look(&mut self, name: &LockName) -> fault::FaultResult<LockStatus> {
+    async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let client = self.session().await?;
         let (ensemble, lost) = (Arc::clone(&self.ensemble), client.state_watcher());
         let look = async {
             loop {
                 match self.read(&client, name).await {
-                    Err(Fault::Service(error)) if is_ambiguous(&error) && connected(&client).await => {}
+                    Err(fault) if fault.code == LOST && connected(&client).await => {}
                     looked => return looked.map_err(|fault| self.ensemble.explain(fault)),
                 }
             }
@@ -143,7 +143,7 @@ impl Watched for WatchedQueue {
     }
 
     /// All watches are then used up or stale.
-    async fn notified(&mut self) -> fault::FaultResult<()> {
+    async fn notified(&mut self) -> FaultResult<()> {
         let changes = &mut self.changes;
         let told = std::future::poll_fn(|context| {
             let any = changes.iter_mut().any(|change| change.as_mut().poll(context).is_ready());

@@ -2,11 +2,11 @@
 
 use zookeeper_client::Client;
 
-use super::fault::FaultResult;
 use super::queue::Queue;
 use super::shared::{Own, Shared};
 use super::wire::children;
 use crate::lock::{ClaimId, Mode, queue};
+use crate::net::fault::FaultResult;
 
 /// What to wait for.
 #[derive(Clone, PartialEq, Eq, Debug)]

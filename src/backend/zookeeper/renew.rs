@@ -3,10 +3,11 @@
 use zookeeper_client::{Client, Error as ZkError, MultiWriteError};
 
 use super::evict::be_gone;
-use super::fault::{FaultResult, is_ambiguous, is_over};
+use super::fault::{is_ambiguous, is_over};
 use super::shared::Shared;
 use super::wire::connected;
 use crate::lock::{LossReason, Moment};
+use crate::net::fault::FaultResult;
 
 /// What a renewal came to.
 enum Proof {

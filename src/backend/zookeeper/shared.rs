@@ -9,10 +9,11 @@ use tokio::task::JoinSet;
 use zookeeper_client::{Client, StateWatcher};
 
 use super::ensemble::Ensemble;
-use super::fault::{Fault, NAME, is_ambiguous};
+use super::fault::LOST;
 use super::proofs::Proofs;
 use crate::backend::claim_state::Publisher;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Request};
+use crate::net::fault::Fault;
 
 /// Between a request that a connection lost and its repetition.
 pub(super) const RETRY: Duration = Duration::from_millis(20);
@@ -70,9 +71,8 @@ impl Shared {
         own: Vec<Own>,
         proofs: Proofs,
     ) -> Arc<Self> {
-        let lock = request.names.first().cloned();
         Arc::new(Self {
-            publisher: Publisher::new(NAME, lock, ensemble.clock, proofs.counts_from()),
+            publisher: Publisher::new(ensemble.clock, proofs.counts_from()),
             ensemble,
             request,
             session: client.session_id().0,
@@ -135,7 +135,7 @@ impl Shared {
 
     /// It cannot be followed at the moment, which is worth telling unless it was only a connection that broke.
     pub(super) fn cannot_follow(&self, why: Fault) {
-        if !matches!(&why, Fault::Service(error) if is_ambiguous(error)) {
+        if why.code != LOST {
             self.publisher.cannot_follow(self.ensemble.explain(why));
         }
     }

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use zookeeper_client::{Client, Error as ZkError, EventType};
 
-use super::fault::{Fault, FaultResult};
 use super::note::Note;
 use super::position::{Hint, Position, Wait, stand_in};
 use super::queue::Queue;
 use super::shared::{Own, Shared};
 use crate::lock::ErrorKind;
+use crate::net::fault::{Fault, FaultResult};
 
 /// Those ahead take their slots within an exchange or two. Whoever asks only once is not told to wait for that, unless it
 /// takes longer than this, or this part of the ttl.
@@ -99,7 +99,7 @@ async fn take_one(client: &Client, own: &Own, queue: &Queue, slots: u32) -> Faul
         }
         let number = (1..=slots).find(|number| !taken.contains(number));
         let Some(number) = number else {
-            return Err(Fault::Refusal(ErrorKind::Corrupt, "more entries have slots than there are".into()));
+            return Err(Fault::new(ErrorKind::Corrupt, "more entries have slots than there are"));
         };
         let note = Note { slot: Some(number), ..note };
         match client.set_data(&own.nodes[0], &note.to_bytes(), Some(version)).await {

@@ -2,12 +2,12 @@
 
 use zookeeper_client::{Client, Error as ZkError, Stat};
 
-use super::fault::FaultResult;
 use super::note::{self, Note};
 use super::queue::{Queue, QueueEntry};
 use super::wire::{children, data_of};
 use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Mode, queue};
+use crate::net::fault::FaultResult;
 
 /// An entry, and what its record says.
 #[derive(Clone, Debug)]

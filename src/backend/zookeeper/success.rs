@@ -5,11 +5,12 @@ use std::time::Duration;
 use zookeeper_client::{Client, CreateMode, Error as ZkError};
 
 use super::ensemble::Ensemble;
-use super::fault::{Fault, FaultResult, may_be_repeated};
+use super::fault::{LOST, OVER};
 use super::shared::{Own, Shared};
 use super::wire::{connected, make_folders};
 use crate::backend::success;
 use crate::lock::{ErrorKind, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// How often others may be faster.
 const RACES: usize = 50;
@@ -81,7 +82,7 @@ pub(super) async fn record(shared: &Shared) -> FaultResult<()> {
         }
         match written {
             // What was written already is written again.
-            Err(Fault::Service(error)) if may_be_repeated(&error) => {
+            Err(fault) if matches!(fault.code, LOST | OVER) => {
                 connected(&client).await;
             }
             done => return done,
@@ -129,9 +130,9 @@ async fn write(shared: &Shared, client: &Client, own: &Own) -> FaultResult<()> {
         }
     }
     if denied {
-        return Err(Fault::Service(ZkError::NoAuth));
+        return Err(ZkError::NoAuth.into());
     }
-    Err(Fault::Refusal(ErrorKind::Unavailable, "others write the last success all the time".into()))
+    Err(Fault::new(ErrorKind::Unavailable, "others write the last success all the time"))
 }
 
 /// How long ago the last successful run under `queue` acquired: the server's time now is that of a node made now

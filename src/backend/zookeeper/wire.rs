@@ -3,39 +3,21 @@
 use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError, Stat};
 
 use super::ensemble::Ensemble;
-use super::fault::{Fault, FaultResult, NAME};
-use crate::lock::{Error, LockName, Moment, Result};
-use crate::net::fault;
+use crate::lock::Moment;
+use crate::net::fault::FaultResult;
 
-/// One call of a backend's or claim's method.
-#[derive(Clone, Copy)]
-pub(super) struct Call<'a> {
-    pub(super) ensemble: &'a Ensemble,
-    pub(super) operation: &'static str,
-    pub(super) lock: Option<&'a LockName>,
-    pub(super) deadline: Moment,
-}
-
-impl Call<'_> {
+impl Ensemble {
     /// Does `work`, but not longer than the deadline.
-    pub(super) async fn run<T>(&self, work: impl Future<Output = FaultResult<T>>) -> Result<T> {
+    pub(super) async fn by<T>(
+        &self,
+        deadline: Moment,
+        work: impl Future<Output = FaultResult<T>>,
+    ) -> FaultResult<T> {
         tokio::select! {
             biased;
-            result = work => result.map_err(|fault| self.error(fault)),
-            () = self.ensemble.clock.sleep_until(self.deadline) => Err(self.late()),
+            result = work => result.map_err(|fault| self.explain(fault)),
+            () = self.clock.sleep_until(deadline) => Err(self.late()),
         }
-    }
-
-    pub(super) fn error(&self, fault: Fault) -> Error {
-        self.named(self.ensemble.explain(fault))
-    }
-
-    pub(super) fn late(&self) -> Error {
-        self.named(self.ensemble.late())
-    }
-
-    fn named(&self, fault: fault::Fault) -> Error {
-        fault.during(NAME, self.operation, self.lock)
     }
 }
 

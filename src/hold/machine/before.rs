@@ -16,7 +16,7 @@ impl Machine {
             }
             Event::Refused(error) => {
                 self.full |= error.kind == ErrorKind::Full;
-                self.unanswered |= error.unanswered;
+                self.unanswered |= error.is_unanswered();
                 if !error.is_transient() || self.plan.wait == Wait::Once {
                     return self.leave_as(Verdict::Failed(error));
                 }

@@ -73,7 +73,7 @@ fn window(end: u64) -> Event {
 }
 
 fn refused(kind: ErrorKind) -> Event {
-    Event::Refused(Error::new(kind, "memory", "join the queue", None, "why"))
+    Event::Refused(Error::new(kind, "why"))
 }
 
 /// A machine that got so far, with a lease that is renewed until 20 s.

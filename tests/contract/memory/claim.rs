@@ -10,9 +10,9 @@ use tokio::sync::watch;
 
 use dlock::backend::Claim;
 use dlock::clock::Clock;
-use dlock::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, Moment, Request, Result};
+use dlock::lock::{ClaimId, ClaimState, Error, ErrorKind, Moment, Request, Result};
 
-use super::server::{Call, NAME};
+use super::server::Call;
 use super::{MemoryServer, Mutation};
 
 #[derive(Debug)]
@@ -20,7 +20,6 @@ pub(super) struct MemoryClaim {
     server: Arc<MemoryServer>,
     clock: Clock,
     id: ClaimId,
-    name: LockName,
     ttl: Duration,
     news: watch::Receiver<ClaimState>,
     last_good: Mutex<Moment>,
@@ -42,7 +41,6 @@ impl MemoryClaim {
             server,
             clock,
             id: request.id,
-            name: request.names[0].clone(),
             ttl: request.ttl,
             news,
             last_good: Mutex::new(counts_from),
@@ -51,12 +49,8 @@ impl MemoryClaim {
         }
     }
 
-    fn call(&self, operation: &'static str, deadline: Moment) -> Call<'_> {
-        Call { server: &self.server, clock: self.clock, operation, lock: Some(&self.name), deadline }
-    }
-
-    fn error(&self, kind: ErrorKind, reason: &str) -> Error {
-        Error::new(kind, NAME, "follow the queue", Some(&self.name), reason)
+    fn call(&self, deadline: Moment) -> Call<'_> {
+        Call { server: &self.server, clock: self.clock, deadline }
     }
 
     /// Whether `state` is news to one who has seen `seen`.
@@ -84,7 +78,7 @@ impl Claim for MemoryClaim {
         loop {
             self.server.thawed().await;
             if self.left.load(Ordering::Relaxed) {
-                return Err(self.error(ErrorKind::Invalid, "the claim has left it"));
+                return Err(Error::new(ErrorKind::Invalid, "the claim has left it"));
             }
             let next = self.server.step(|queues, now| queues.next_expiry(self.id, now));
             let state = news.borrow_and_update().clone();
@@ -97,7 +91,7 @@ impl Claim for MemoryClaim {
                 Ok(()) = news.changed() => {}
                 () = self.server.clock().sleep_until(next) => {}
                 _ = starts.changed() => {
-                    return Err(self.error(ErrorKind::Unavailable, "the service restarted"));
+                    return Err(Error::new(ErrorKind::Unavailable, "the service restarted"));
                 }
             }
         }
@@ -105,10 +99,7 @@ impl Claim for MemoryClaim {
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let begin = self.clock.now();
-        let renewed = self
-            .call("renew the claim", deadline)
-            .run(|queues, now| Ok(queues.renew(self.id, begin, now)))
-            .await?;
+        let renewed = self.call(deadline).run(|queues, now| Ok(queues.renew(self.id, begin, now))).await?;
         let end = self.clock.now();
         let mut last_good = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
         if renewed {
@@ -119,7 +110,7 @@ impl Claim for MemoryClaim {
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        let call = self.call("leave the queue", deadline);
+        let call = self.call(deadline);
         call.run(|queues, _| {
             queues.leave(self.id, succeeded)?;
             // In the same step, so that one who listens meanwhile takes it for no loss.

@@ -48,8 +48,8 @@ impl MemoryBackend {
         Self { server: Arc::clone(server), clock }
     }
 
-    fn call<'a>(&'a self, operation: &'static str, lock: Option<&'a LockName>, deadline: Moment) -> Call<'a> {
-        Call { server: &self.server, clock: self.clock, operation, lock, deadline }
+    fn call(&self, deadline: Moment) -> Call<'_> {
+        Call { server: &self.server, clock: self.clock, deadline }
     }
 }
 
@@ -75,7 +75,7 @@ impl Backend for MemoryBackend {
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         let counts_from = self.clock.now();
-        let call = self.call("join the queue", request.names.first(), deadline);
+        let call = self.call(deadline);
         let news = call
             .run(|queues, now| match request.names.first() {
                 None => Err(Refusal::new(ErrorKind::Invalid, "a claim needs a name")),
@@ -86,17 +86,17 @@ impl Backend for MemoryBackend {
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let call = self.call("inspect the queue", Some(name), deadline);
+        let call = self.call(deadline);
         call.run(|queues, now| Ok(queues.inspect(name, now))).await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        self.call("list the queues", None, deadline).run(|queues, now| Ok(queues.list(prefix, now))).await
+        self.call(deadline).run(|queues, now| Ok(queues.list(prefix, now))).await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         let queue = observe::WatchedQueue::new(&self.server);
-        Ok(Box::new(QueueObserver::new(NAME, self.server.clock(), name.clone(), queue)))
+        Ok(Box::new(QueueObserver::new(self.server.clock(), name.clone(), queue)))
     }
 
     async fn evict(
@@ -107,12 +107,12 @@ impl Backend for MemoryBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let call = self.call("evict from the queue", Some(name), deadline);
+        let call = self.call(deadline);
         call.run(|queues, _| Ok(queues.evict(name, id, how, by))).await
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        let call = self.call("publish a value in the queue", Some(name), deadline);
+        let call = self.call(deadline);
         call.run(|queues, _| Ok(queues.publish(name, id, value))).await
     }
 
@@ -122,7 +122,7 @@ impl Backend for MemoryBackend {
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let begun = self.clock.now();
-        self.call("examine the service", None, deadline).run(|_, _| Ok(())).await?;
+        self.call(deadline).run(|_, _| Ok(())).await?;
         Ok(Examination {
             server: "memory".to_owned(),
             reached: self.server.identity(),
@@ -132,7 +132,7 @@ impl Backend for MemoryBackend {
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        let call = self.call("read the last success", Some(name), deadline);
+        let call = self.call(deadline);
         call.run(|queues, now| Ok(queues.last_success(name, now))).await
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 use dlock::clock::Clock;
-use dlock::lock::{ClaimId, ClaimState, Error, ErrorKind, LockName, LossReason, Moment, Result};
+use dlock::lock::{ClaimId, ClaimState, Error, ErrorKind, LossReason, Moment, Result};
 
 use super::Mutation;
 use super::queues::{Queues, Refusal};
@@ -122,8 +122,6 @@ impl MemoryServer {
 pub(super) struct Call<'a> {
     pub(super) server: &'a MemoryServer,
     pub(super) clock: Clock,
-    pub(super) operation: &'static str,
-    pub(super) lock: Option<&'a LockName>,
     pub(super) deadline: Moment,
 }
 
@@ -157,7 +155,8 @@ impl Call<'_> {
             _ = starts.changed() => Refusal::new(ErrorKind::Unavailable, "the service restarted"),
             () = deadline => Refusal::new(ErrorKind::Unavailable, "no answer by the deadline"),
         };
-        let lock = self.lock.filter(|_| !self.server.has(Mutation::ErrorWithoutLock));
-        Err(Error::new(refusal.kind, NAME, self.operation, lock, refusal.reason))
+        let error = Error::new(refusal.kind, refusal.reason);
+        let without_lock = self.server.has(Mutation::ErrorWithoutLock);
+        Err(if without_lock { error.during(NAME, "ask", None) } else { error })
     }
 }

@@ -14,10 +14,9 @@ use super::nodes::{Node, answered};
 use crate::backend::Claim;
 use crate::backend::claim_state::{POLL, SHORT_HOLD, due};
 use crate::backend::redis::dial::{text, value_of};
-use crate::backend::redis::fault::NAME;
 use crate::backend::redis::script::Step;
-use crate::lock::{ClaimState, Error, ErrorKind, LockName, Moment, Result};
-use crate::net::fault::{During, FaultResult};
+use crate::lock::{ClaimState, Error, ErrorKind, Moment, Result};
+use crate::net::fault::FaultResult;
 
 /// How long claims that come at the same moment may take to find out which of them goes first, before the answer is that each has to
 /// wait.
@@ -190,10 +189,6 @@ impl RedlockClaim {
     pub(super) fn is_over(&self) -> bool {
         self.core.publisher.is_over()
     }
-
-    fn lock(&self) -> &LockName {
-        &self.core.keys.name
-    }
 }
 
 #[async_trait]
@@ -221,9 +216,7 @@ impl Claim for RedlockClaim {
         if !publisher.has_ended() {
             match self.core.extend(deadline).await {
                 Ok(()) => publisher.prove(begin),
-                Err(fault) if !publisher.has_ended() => {
-                    return Err(fault.during(NAME, "renew the claim", Some(self.lock())));
-                }
+                Err(fault) if !publisher.has_ended() => return Err(fault),
                 Err(_) => {}
             }
         }
@@ -233,7 +226,7 @@ impl Claim for RedlockClaim {
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         self.core.publisher.begin_leaving();
         self.follower.abort();
-        self.core.release(succeeded, deadline).await.during(NAME, "release the lock", Some(self.lock()))?;
+        self.core.release(succeeded, deadline).await?;
         self.core.publisher.leave();
         Ok(())
     }

@@ -8,7 +8,6 @@ use super::keys::{Keys, Place};
 use super::nodes::{Answers, Node, Nodes, STRAGGLE, count};
 use crate::backend::claim_state::Publisher;
 use crate::backend::record::Record;
-use crate::backend::redis::fault::NAME;
 use crate::backend::redis::script::Step;
 use crate::lock::{ClaimId, FencingToken, Mode, Moment, Request};
 use crate::net::fault::FaultResult;
@@ -49,7 +48,7 @@ impl Core {
             ttl,
             ancestors: request.ancestors.clone(),
             record: Record::of(request, ttl),
-            publisher: Publisher::new(NAME, Some(keys.name.clone()), clock, clock.now()),
+            publisher: Publisher::new(clock, clock.now()),
             hold: Mutex::default(),
             keys,
         }

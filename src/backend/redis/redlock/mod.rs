@@ -37,7 +37,7 @@ use crate::backend::success;
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
-use crate::net::fault::{During, Fault, FaultResult};
+use crate::net::fault::{Fault, FaultResult};
 use claim::RedlockClaim;
 pub use config::RedlockConfig;
 use keys::{Keys, beginning};
@@ -171,25 +171,22 @@ impl Backend for RedlockBackend {
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
-        let claim = self.claim(request, deadline).await;
-        Ok(claim.during(NAME, "acquire the lock", request.names.first())?)
+        Ok(self.claim(request, deadline).await?)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let status = inspect::status(&self.nodes, &self.naming, name, deadline).await;
-        status.during(NAME, "inspect the lock", Some(name))
+        inspect::status(&self.nodes, &self.naming, name, deadline).await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        let locks = inspect::list(&self.nodes, &self.naming, prefix, deadline).await;
-        locks.during(NAME, "list the locks", None)
+        inspect::list(&self.nodes, &self.naming, prefix, deadline).await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         // Tracking everything that is read is a matter of whole connections.
         let own = Nodes::of(&self.config, self.clock);
         let watched = observe::WatchedQueue::new(own, self.naming.clone());
-        Ok(Box::new(QueueObserver::new(NAME, self.clock, name.clone(), watched)))
+        Ok(Box::new(QueueObserver::new(self.clock, name.clone(), watched)))
     }
 
     async fn evict(
@@ -200,26 +197,22 @@ impl Backend for RedlockBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let evicted = self.evict_by(name, id, how, by, deadline).await;
-        evicted.during(NAME, "end the hold", Some(name))
+        self.evict_by(name, id, how, by, deadline).await
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        let published = self.publish_value(name, id, value, deadline).await;
-        published.during(NAME, "publish a value", Some(name))
+        self.publish_value(name, id, value, deadline).await
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let removed = self.remove_foreign(name, id, deadline).await;
-        removed.during(NAME, "end the hold", Some(name))
+        self.remove_foreign(name, id, deadline).await
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        examine::examine(&self.nodes, deadline).await.during(NAME, "examine the service", None)
+        examine::examine(&self.nodes, deadline).await
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        let age = self.age_of_success(name, deadline).await;
-        age.during(NAME, "read the last success", Some(name))
+        self.age_of_success(name, deadline).await
     }
 }

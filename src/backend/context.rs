@@ -1,0 +1,180 @@
+//! During what an error happened: added in one place to the errors of every backend, its claims and its observers (C12).
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Backend, Capabilities, Claim, Evict, Examination, Observer};
+use crate::lock::{ClaimId, ClaimState, Error, Holder, LockName, LockStatus, Moment, Request, Result};
+
+/// The same backend, whose errors say during what they happened, on which backend and lock.
+pub fn with_context(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
+    Arc::new(InContext(backend))
+}
+
+#[derive(Debug)]
+struct InContext(Arc<dyn Backend>);
+
+#[derive(Debug)]
+struct ClaimInContext {
+    claim: Arc<dyn Claim>,
+    context: Context,
+}
+
+#[derive(Debug)]
+struct ObserverInContext {
+    observer: Box<dyn Observer>,
+    context: Context,
+}
+
+/// The backend and lock that a claim or observer is of.
+#[derive(Debug)]
+struct Context {
+    backend: &'static str,
+    lock: Option<LockName>,
+}
+
+impl Context {
+    fn during(&self, verb: &'static str) -> impl FnOnce(Error) -> Error {
+        move |error| error.during(self.backend, verb, self.lock.as_ref())
+    }
+}
+
+impl InContext {
+    fn during(&self, verb: &'static str, lock: Option<&LockName>) -> impl FnOnce(Error) -> Error {
+        let backend = self.0.capabilities().backend;
+        move |error| error.during(backend, verb, lock)
+    }
+
+    fn context(&self, lock: Option<&LockName>) -> Context {
+        Context { backend: self.0.capabilities().backend, lock: lock.cloned() }
+    }
+}
+
+#[async_trait]
+impl Backend for InContext {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn identity(&self) -> String {
+        self.0.identity()
+    }
+
+    fn place(&self) -> String {
+        self.0.place()
+    }
+
+    fn is_unused(&self) -> bool {
+        self.0.is_unused()
+    }
+
+    fn preconnect(&self) {
+        self.0.preconnect();
+    }
+
+    fn has_connected(&self) -> bool {
+        self.0.has_connected()
+    }
+
+    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
+        let lock = request.names.first();
+        // A backend without a queue has nothing to join.
+        let verb = if self.0.capabilities().queue { "join the queue" } else { "acquire the lock" };
+        let claim = self.0.enter(request, deadline).await.map_err(self.during(verb, lock))?;
+        Ok(Arc::new(ClaimInContext { claim, context: self.context(lock) }))
+    }
+
+    async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
+        self.0.inspect(name, deadline).await.map_err(self.during("read the state", Some(name)))
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
+        self.0.list(prefix, deadline).await.map_err(self.during("list the locks", None))
+    }
+
+    async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
+        let observer = self.0.observe(name).await.map_err(self.during("read the state", Some(name)))?;
+        Ok(Box::new(ObserverInContext { observer, context: self.context(Some(name)) }))
+    }
+
+    async fn evict(
+        &self,
+        name: &LockName,
+        id: ClaimId,
+        how: Evict,
+        by: &Holder,
+        deadline: Moment,
+    ) -> Result<bool> {
+        let done = self.0.evict(name, id, how, by, deadline).await;
+        done.map_err(self.during("end the claim", Some(name)))
+    }
+
+    async fn withdraw(&self, request: &Request, deadline: Moment) -> Result<()> {
+        let gone = self.0.withdraw(request, deadline).await;
+        gone.map_err(self.during("withdraw the claim", request.names.first()))
+    }
+
+    async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        let done = self.0.evict_foreign(name, id, deadline).await;
+        done.map_err(self.during("end the claim", Some(name)))
+    }
+
+    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
+        let published = self.0.publish(name, id, value, deadline).await;
+        published.map_err(self.during("publish the value", Some(name)))
+    }
+
+    fn is_detachable(&self) -> bool {
+        self.0.is_detachable()
+    }
+
+    async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        self.0.renew(name, id, deadline).await.map_err(self.during("renew the claim", Some(name)))
+    }
+
+    async fn examine(&self, deadline: Moment) -> Result<Examination> {
+        self.0.examine(deadline).await.map_err(self.during("examine the service", None))
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
+        let age = self.0.last_success(name, deadline).await;
+        age.map_err(self.during("read the last success", Some(name)))
+    }
+}
+
+#[async_trait]
+impl Claim for ClaimInContext {
+    fn ttl(&self) -> Option<Duration> {
+        self.claim.ttl()
+    }
+
+    async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
+        self.claim.changed(seen).await.map_err(self.context.during("follow the queue"))
+    }
+
+    fn settle(&self) {
+        self.claim.settle();
+    }
+
+    async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        self.claim.renew(deadline).await.map_err(self.context.during("renew the claim"))
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
+        self.claim.leave(succeeded, deadline).await.map_err(self.context.during("leave the queue"))
+    }
+
+    fn anchors(&self) -> Result<Vec<OwnedFd>> {
+        self.claim.anchors().map_err(self.context.during("anchor the lock"))
+    }
+}
+
+#[async_trait]
+impl Observer for ObserverInContext {
+    async fn next(&mut self) -> Result<LockStatus> {
+        self.observer.next().await.map_err(self.context.during("observe the queue"))
+    }
+}
