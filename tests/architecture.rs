@@ -32,14 +32,14 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("lease", &["backend", "lock", "clock"]),
     ("hold", &["lease", "supervise", "backend", "net", "lock", "clock"]),
     ("election", &["hold", "lease", "backend", "lock", "clock"]),
-    ("output", &["lock", "supervise/outcome", "clock"]),
+    ("output", &["lock", "supervise/exit_status", "clock"]),
     (
         "cli",
         &[
             "lock",
             "clock",
             "supervise",
-            "supervise/outcome",
+            "supervise/exit_status",
             "backend",
             "backend/locator",
             "net",
@@ -56,6 +56,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
 const CONTRACT: &[&str] = &[
     "capability",
     "claim_state",
+    "context",
     "deadlock",
     "document",
     "foreign",
@@ -269,7 +270,7 @@ fn part(path: &[String]) -> String {
         "backend" if is_module_of("backend", second) && !CONTRACT.contains(&second) => {
             format!("backend/{second}")
         }
-        "supervise" if second == "outcome" => "supervise/outcome".to_owned(),
+        "supervise" if second == "outcome" => "supervise/exit_status".to_owned(),
         first => first.to_owned(),
     }
 }
@@ -282,7 +283,7 @@ fn is_module_of(of: &str, name: &str) -> bool {
 
 fn bad_imports(path: &str, from: &str, code: &str) -> Vec<String> {
     let rule = |part: &str| IMPORTS.iter().find(|(name, _)| *name == part).map(|(_, to)| *to);
-    let own = if from == "supervise/outcome" { "supervise" } else { from };
+    let own = if from == "supervise/exit_status" { "supervise" } else { from };
     let backend = from.strip_prefix("backend/").map(|_| "backend/*");
     let Some(allowed) = rule(own).or_else(|| backend.and_then(rule)) else {
         return vec![format!("{from} has no import rule")];
@@ -290,8 +291,8 @@ fn bad_imports(path: &str, from: &str, code: &str) -> Vec<String> {
     let may = |to: &String| {
         let one_backend = to.starts_with("backend/") && rule(to).is_none();
         to == from
-            || (to == "supervise/outcome" && (own == "supervise" || allowed.contains(&"supervise")))
-            || (from == "supervise/outcome" && to == own)
+            || (to == "supervise/exit_status" && (own == "supervise" || allowed.contains(&"supervise")))
+            || (from == "supervise/exit_status" && to == own)
             || allowed.contains(&to.as_str())
             || (one_backend && allowed.contains(&"backend/*"))
     };

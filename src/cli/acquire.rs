@@ -1,7 +1,7 @@
 //! `dlock acquire`: leaves the pair of front and keeper behind and prints the claim.
 
 use super::exit_code::{ExitCode, Failure};
-use super::out::{Ended, Out};
+use super::out::{Out, OutputEnd};
 use super::run::Run;
 use super::settings::{AcquireSettings, Beneficiary};
 use crate::backend::Backend;
@@ -11,8 +11,8 @@ use crate::output::Printer;
 use crate::output::writer::{self, Limit};
 use crate::supervise::adopted::{Adopted, Unfit};
 use crate::supervise::caller::{Answer, Caller, Side};
+use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::front::Front;
-use crate::supervise::outcome::Outcome;
 use crate::supervise::sys;
 
 /// Acquires the lock and prints the claim; returns how this process is to end. The processes that go on with the lock
@@ -22,7 +22,7 @@ pub(super) fn run(
     printer: Printer,
     started: Moment,
     out: &mut dyn Out,
-) -> Result<Outcome, Ended> {
+) -> Result<ExitStatus, OutputEnd> {
     let process = match settings.beneficiary {
         Beneficiary::Process(pid) => Some(Adopted::open(pid).map_err(|unfit| refused(pid, unfit))?),
         Beneficiary::Nobody => None,
@@ -103,13 +103,17 @@ fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
     let outcome = led.unwrap_or_else(|failure| {
         run.printer.print(&failure.message);
         let _unread = writer::messages().finish(Limit::Brief);
-        Outcome::Exited(failure.code)
+        ExitStatus::Exited(failure.code)
     });
     outcome.end_process()
 }
 
 /// Waits for the pair, and prints what it has to say.
-fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> Result<Outcome, Ended> {
+fn answer(
+    settings: &AcquireSettings,
+    mut caller: Caller,
+    out: &mut dyn Out,
+) -> Result<ExitStatus, OutputEnd> {
     let outcome = match caller.await_answer() {
         Answer::Held(text) => {
             caller.unblock();
@@ -118,7 +122,7 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
                 return Err(ended);
             }
             if caller.done().is_ok() {
-                return Ok(Outcome::Exited(0));
+                return Ok(ExitStatus::Exited(0));
             }
             return Err(given_up().into());
         }
@@ -128,7 +132,7 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
         }
         Answer::Signalled(signal) => {
             caller.give_up();
-            let outcome = Outcome::Signaled(signal);
+            let outcome = ExitStatus::Signaled(signal);
             // The signal is taken and would end this process no more, should nobody read.
             if !out.has_room() {
                 return Ok(outcome);
@@ -136,8 +140,10 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
             outcome
         }
         // Nothing was said, so nothing is held.
-        Answer::Ended(Outcome::Exited(0)) => return Err(given_up().into()),
-        Answer::Ended(Outcome::Exited(status)) if caller.was_asked() && status == ExitCode::Lost.number() => {
+        Answer::Ended(ExitStatus::Exited(0)) => return Err(given_up().into()),
+        Answer::Ended(ExitStatus::Exited(status))
+            if caller.was_asked() && status == ExitCode::Lost.number() =>
+        {
             return Err(given_up().into());
         }
         Answer::Ended(outcome) => {
@@ -146,8 +152,8 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
         }
     };
     let status = match outcome {
-        Outcome::Exited(status) => status,
-        Outcome::Signaled(signal) => u8::try_from(128 + signal.number()).unwrap_or(255),
+        ExitStatus::Exited(status) => status,
+        ExitStatus::Signaled(signal) => u8::try_from(128 + signal.number()).unwrap_or(255),
     };
     // The failure itself was told, and is what counts.
     let _ = out.write(&settings.format.failure(status));

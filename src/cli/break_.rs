@@ -6,19 +6,19 @@ use std::time::SystemTime;
 use super::connect;
 use super::exit_code::{ExitCode, Failure};
 use super::holder;
-use super::out::{self, Ended, Out};
+use super::out::{self, Out, OutputEnd};
 use super::settings::{BreakSettings, Target};
 use crate::backend::{Backend, Evict};
 use crate::lock::{ClaimId, Entry, Holder, LockStatus, Verb};
 use crate::output::breaking::{self, How};
 use crate::output::status::Detail;
-use crate::output::{Party, Service, sanitise, status};
+use crate::output::{Party, ServicePlace, sanitise, status};
 
 /// Asks a question and says whether the answer was yes.
 type Ask<'a> = &'a mut dyn FnMut(&str) -> Result<bool, Failure>;
 
 /// Ends claims of others: shows them, asks, and marks or removes them.
-pub fn run(settings: &BreakSettings, out: &mut dyn Out) -> Result<(), Ended> {
+pub fn run(settings: &BreakSettings, out: &mut dyn Out) -> Result<(), OutputEnd> {
     let by = holder::invoker("dlock break".into());
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
@@ -32,7 +32,7 @@ async fn act(
     by: &Holder,
     out: &mut dyn Out,
     ask: Ask<'_>,
-) -> Result<(), Ended> {
+) -> Result<(), OutputEnd> {
     let queue = connect::ask(|deadline| backend.inspect(&settings.name, deadline)).await?;
     let lock = sanitise::text(settings.name.as_str());
     nameless(&queue, settings, &lock)?;
@@ -120,7 +120,7 @@ fn gone(reason: String) -> Failure {
 fn choose<'a>(
     queue: &'a LockStatus,
     target: &Target,
-    service: &Service,
+    service: &ServicePlace,
 ) -> Result<Vec<(ClaimId, &'a Entry)>, Failure> {
     let entries = queue.waiters.iter().chain(&queue.holders);
     let claims: Vec<_> = entries.filter_map(|entry| entry.claim.map(|id| (id, entry))).collect();

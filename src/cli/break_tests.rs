@@ -20,8 +20,8 @@ async fn outcome(backend: &Queues, settings: &BreakSettings, answer: bool) -> Re
     assert_eq!(asked.is_empty(), settings.yes);
     match result {
         Ok(()) => Ok(page.text),
-        Err(Ended::Failed(failure)) => Err((failure.code, failure.to_string())),
-        Err(Ended::ReaderGone) => panic!("nobody left"),
+        Err(OutputEnd::Failed(failure)) => Err((failure.code, failure.to_string())),
+        Err(OutputEnd::ReaderGone) => panic!("nobody left"),
     }
 }
 
@@ -97,7 +97,7 @@ async fn several_claims_are_listed_so_that_one_can_be_chosen() {
     let mut page = Page::default();
     let mut ask = |_: &str| panic!("nothing to ask");
     let ended = act(&backend, &settings(Target::Only), &by(), &mut page, &mut ask).await;
-    assert!(matches!(ended, Err(Ended::Failed(failure)) if failure.code == 64));
+    assert!(matches!(ended, Err(OutputEnd::Failed(failure)) if failure.code == 64));
     assert!(page.text.starts_with("a: held, 1 waiting (fake)\n  CLAIM"), "{}", page.text);
     assert_eq!(page.text.matches("  00000000  ").count(), 2, "{}", page.text);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use super::exit_code::{ExitCode, Failure};
-use super::out::Ended;
+use super::out::OutputEnd;
 use super::settings::Connection;
 use super::source::Source;
 use crate::backend::service::Address;
@@ -90,7 +90,7 @@ pub fn run_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
 }
 
 /// Runs `work` on a runtime of this thread.
-pub fn block_on(work: impl Future<Output = Result<(), Ended>>) -> Result<(), Ended> {
+pub fn block_on(work: impl Future<Output = Result<(), OutputEnd>>) -> Result<(), OutputEnd> {
     match runtime() {
         Ok(runtime) => run_on(runtime, work),
         Err(error) => Err(Failure::new(ExitCode::System, format!("cannot make a runtime: {error}")).into()),

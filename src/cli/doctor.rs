@@ -5,7 +5,7 @@ use super::config_file;
 use super::connect;
 use super::exit_code::Failure;
 use super::layers::{Environment, Layers};
-use super::out::{Ended, Out};
+use super::out::{Out, OutputEnd};
 use super::settings::{self, Viewing};
 use super::source::{Resolved, Source};
 use crate::backend::service::Address;
@@ -81,7 +81,7 @@ fn setting(option: &'static str, found: Option<&Resolved>) -> Option<Setting> {
 }
 
 /// Prints what was found; if the service could not be asked, that failure comes after it.
-pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
+pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> Result<(), OutputEnd> {
     let address = connect::locate(&settings.viewing.connection)?;
     settings.add_where(&*address);
     if settings.schema {
@@ -100,7 +100,11 @@ pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> Result<(), Ended
     })
 }
 
-async fn examine(backend: &dyn Backend, settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
+async fn examine(
+    backend: &dyn Backend,
+    settings: &DoctorSettings,
+    out: &mut dyn Out,
+) -> Result<(), OutputEnd> {
     let found = backend.examine(connect::deadline()).await.map(with_this_host);
     let kind = backend.capabilities().backend;
     let told = found.clone().map_err(|error| error.to_string());
@@ -109,7 +113,7 @@ async fn examine(backend: &dyn Backend, settings: &DoctorSettings, out: &mut dyn
     Ok(())
 }
 
-fn show(findings: &Findings, settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), Ended> {
+fn show(findings: &Findings, settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), OutputEnd> {
     let text = if settings.viewing.json { findings.json() } else { findings.text(&out.layout()) };
     out.write(&text)
 }
@@ -161,7 +165,7 @@ mod tests {
         };
         let mut page = Page::default();
         let ended = examine(&Queues::new(vec![]), &settings, &mut page).await;
-        assert!(matches!(ended, Err(Ended::Failed(_))));
+        assert!(matches!(ended, Err(OutputEnd::Failed(_))));
         assert_eq!(page.text, "configuration\n  OPTION  VALUE  FROM\n  ttl     30s    default\n");
     }
 }

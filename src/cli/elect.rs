@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::settings::RunSettings;
 use crate::election;
-use crate::hold::{Ended, Verdict};
+use crate::hold::{HoldEnd, Verdict};
 
 /// How often and when a candidate stood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct Candidacy {
 ///
 /// It does not where it was told to end, where it gave up its place or never had one, where the command cannot be executed,
 /// and where something of it may still run. A service that was there and is gone is waited for.
-pub(super) fn stands_again(settings: &RunSettings, ended: &Ended, before: Candidacy) -> Option<Duration> {
+pub(super) fn stands_again(settings: &RunSettings, ended: &HoldEnd, before: Candidacy) -> Option<Duration> {
     if !settings.forever || ended.told_to_end {
         return None;
     }

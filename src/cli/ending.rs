@@ -8,13 +8,13 @@ use super::exit_code::{ExitCode, Failure};
 use super::settings::RunSettings;
 use super::unreached;
 use crate::backend::service::Address;
-use crate::hold::{CutShort, Ended, Verdict};
+use crate::hold::{CutShort, HoldEnd, Verdict};
 use crate::lock::{Entry, Error, ErrorKind, Holder, LossReason};
 use crate::output::message::names;
 use crate::output::report::{self, Report};
 use crate::output::{Message, Party, sanitise};
+use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
-use crate::supervise::outcome::Outcome;
 use crate::supervise::tree_state::TreeState;
 
 /// What is said of a tree that is not known to be gone.
@@ -43,7 +43,7 @@ fn cut_short(lock: String, why: &CutShort) -> Message {
 #[derive(Debug)]
 pub(super) struct Ending {
     /// Its status or signal.
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ExitStatus,
     /// What the report calls it.
     pub(super) reported: report::Outcome,
     /// What is said.
@@ -51,18 +51,18 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    fn silent(outcome: Outcome, reported: report::Outcome) -> Self {
+    fn silent(outcome: ExitStatus, reported: report::Outcome) -> Self {
         Self { outcome, reported, message: None }
     }
 
     fn code(code: ExitCode, reported: report::Outcome, message: Message) -> Self {
-        Self { outcome: Outcome::Exited(code.number()), reported, message: Some(message) }
+        Self { outcome: ExitStatus::Exited(code.number()), reported, message: Some(message) }
     }
 
     /// An attempt that failed before it began.
     pub(super) fn failure(failure: &Failure) -> Self {
         let message = Some((*failure.message).clone());
-        Self { outcome: Outcome::Exited(failure.code), reported: report::Outcome::Error, message }
+        Self { outcome: ExitStatus::Exited(failure.code), reported: report::Outcome::Error, message }
     }
 
     /// Nobody has answered, and the service has not said why; `perhaps` is why.
@@ -73,10 +73,10 @@ impl Ending {
     }
 
     /// The ending of a hold of the lock at `address`.
-    pub(super) fn of(settings: &RunSettings, address: &dyn Address, ended: &Ended) -> Self {
+    pub(super) fn of(settings: &RunSettings, address: &dyn Address, ended: &HoldEnd) -> Self {
         let lock = names(&settings.names);
         let busy = |reported, message| Self {
-            outcome: Outcome::Exited(settings.busy_exit_code),
+            outcome: ExitStatus::Exited(settings.busy_exit_code),
             reported,
             message: Some(message),
         };
@@ -86,7 +86,9 @@ impl Ending {
         match &ended.verdict {
             Verdict::Ran(outcome) => Self::ran(lock, *outcome, ended.cut_short.as_ref()),
             Verdict::Interrupted(outcome) => Self::silent(*outcome, report::Outcome::Signal),
-            Verdict::Signalled(signal) => Self::silent(Outcome::Signaled(*signal), report::Outcome::Signal),
+            Verdict::Signalled(signal) => {
+                Self::silent(ExitStatus::Signaled(*signal), report::Outcome::Signal)
+            }
             Verdict::Busy(holder) => {
                 busy(report::Outcome::Busy, Message::Busy { lock, holder: party(holder) })
             }
@@ -107,7 +109,7 @@ impl Ending {
                 Message::MaxRun { lock, limit: settings.max_run.unwrap_or_default() },
             ),
             Verdict::Skipped(ago) => Self {
-                outcome: Outcome::Exited(0),
+                outcome: ExitStatus::Exited(0),
                 reported: report::Outcome::Skipped,
                 message: Some(Message::Skipped {
                     lock,
@@ -124,7 +126,7 @@ impl Ending {
             Verdict::NotReached(None) => Self::unanswered(&lock, address, ""),
             // Nobody is told of these.
             Verdict::Suspended | Verdict::Abandoned | Verdict::LeftAlone => {
-                Self::silent(Outcome::Exited(0), report::Outcome::Error)
+                Self::silent(ExitStatus::Exited(0), report::Outcome::Error)
             }
         }
     }
@@ -133,7 +135,7 @@ impl Ending {
     pub(super) fn place_lost(settings: &RunSettings, reason: &str) -> Self {
         let (lock, reason) = (names(&settings.names), sanitise::text(reason));
         Self {
-            outcome: Outcome::Exited(settings.busy_exit_code),
+            outcome: ExitStatus::Exited(settings.busy_exit_code),
             reported: report::Outcome::Busy,
             message: Some(Message::PlaceLost { lock, reason }),
         }
@@ -150,10 +152,10 @@ impl Ending {
             (false, _) => (report::Outcome::Broken, Message::Broken { lock, by, command_ran: ran }),
         };
         let code = if ran { ExitCode::Lost.number() } else { settings.busy_exit_code };
-        Self { outcome: Outcome::Exited(code), reported, message: Some(message) }
+        Self { outcome: ExitStatus::Exited(code), reported, message: Some(message) }
     }
 
-    fn ran(lock: String, outcome: Outcome, why: Option<&CutShort>) -> Self {
+    fn ran(lock: String, outcome: ExitStatus, why: Option<&CutShort>) -> Self {
         let message = why.map(|why| cut_short(lock, why));
         Self { outcome, reported: report::Outcome::Ran, message }
     }
@@ -167,7 +169,7 @@ impl Ending {
         let reason = sanitise::text(&error.reason.to_string());
         if error.kind == ErrorKind::Deadlock {
             return Self {
-                outcome: Outcome::Exited(settings.busy_exit_code),
+                outcome: ExitStatus::Exited(settings.busy_exit_code),
                 reported: report::Outcome::Deadlock,
                 message: Some(Message::WouldDeadlock { lock, reason }),
             };
@@ -228,10 +230,10 @@ impl Ending {
         match why {
             // It has said itself what was wrong.
             WhyFailed::Exited(70) => {
-                Self::silent(Outcome::Exited(ExitCode::Defect.number()), report::Outcome::Error)
+                Self::silent(ExitStatus::Exited(ExitCode::Defect.number()), report::Outcome::Error)
             }
             WhyFailed::Exited(71) => {
-                Self::silent(Outcome::Exited(ExitCode::System.number()), report::Outcome::Error)
+                Self::silent(ExitStatus::Exited(ExitCode::System.number()), report::Outcome::Error)
             }
             WhyFailed::Mute => Self::unanswered(lock, address, ""),
             WhyFailed::Stalled => {
@@ -248,10 +250,10 @@ impl Ending {
     }
 
     /// The report of a run that ended so; `ended` is missing if only the front knows of it.
-    pub(super) fn report(&self, settings: &RunSettings, backend: &str, ended: Option<&Ended>) -> Report {
+    pub(super) fn report(&self, settings: &RunSettings, backend: &str, ended: Option<&HoldEnd>) -> Report {
         let (exit_code, signal) = match self.outcome {
-            Outcome::Exited(status) => (Some(status), None),
-            Outcome::Signaled(signal) => (None, Some(signal.to_string())),
+            ExitStatus::Exited(status) => (Some(status), None),
+            ExitStatus::Signaled(signal) => (None, Some(signal.to_string())),
         };
         let grant = ended.and_then(|e| e.grant.as_ref());
         Report {

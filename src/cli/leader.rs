@@ -1,7 +1,7 @@
 //! `dlock leader`.
 
 use super::connect;
-use super::out::{Ended, Out};
+use super::out::{Out, OutputEnd};
 use super::settings::LeaderSettings;
 use super::watch::follow;
 use crate::backend::Backend;
@@ -11,7 +11,7 @@ use crate::output::{Printer, json, sanitise};
 
 /// Shows who leads and what it proclaims, or nothing if nobody does; with `--follow` again after each change, until a
 /// signal ends the process.
-pub fn run(settings: &LeaderSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), Ended> {
+pub fn run(settings: &LeaderSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), OutputEnd> {
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
         look(&*backend, settings, out, printer).await
@@ -23,7 +23,7 @@ async fn look(
     settings: &LeaderSettings,
     out: &mut dyn Out,
     printer: &Printer,
-) -> Result<(), Ended> {
+) -> Result<(), OutputEnd> {
     let mut shown = Shown { json: settings.viewing.json, any: false, last: None };
     if settings.follow {
         return follow(backend, &settings.name, printer, &mut |status| shown.show(status, out)).await;
@@ -45,7 +45,7 @@ struct Shown {
 
 impl Shown {
     /// Shows the leader of `status`, if that is not what was shown last.
-    fn show(&mut self, status: &LockStatus, out: &mut dyn Out) -> Result<(), Ended> {
+    fn show(&mut self, status: &LockStatus, out: &mut dyn Out) -> Result<(), OutputEnd> {
         let leader = election::leader(status);
         // The token is not in the bare line: where it comes later than the turn, the line would come twice.
         let token = |entry: &crate::lock::Entry| entry.token.filter(|_| self.json);
@@ -82,7 +82,7 @@ mod tests {
         LeaderSettings { name: "a".parse().expect("valid"), follow, viewing: viewing(json) }
     }
 
-    async fn page(backend: &Queues, settings: &LeaderSettings) -> (String, Result<(), Ended>) {
+    async fn page(backend: &Queues, settings: &LeaderSettings) -> (String, Result<(), OutputEnd>) {
         let mut page = Page::default();
         let ended = look(backend, settings, &mut page, &Printer::default()).await;
         (page.text, ended)
@@ -119,7 +119,7 @@ mod tests {
             let observed = seen.iter().cloned().map(Ok).chain([Err(over())]).collect();
             backend.will_observe(vec![observed]);
             let (text, ended) = page(&backend, &settings(true, json)).await;
-            assert!(matches!(ended, Err(Ended::Failed(failure)) if failure.code == 69));
+            assert!(matches!(ended, Err(OutputEnd::Failed(failure)) if failure.code == 69));
             let value = |line: &str| match serde_json::from_str::<serde_json::Value>(line) {
                 Ok(object) if object.is_object() => object["value"].as_str().expect("a text").to_owned(),
                 _ => line.to_owned(),

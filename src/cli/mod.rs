@@ -44,14 +44,14 @@ use crate::clock;
 use crate::lock::Moment;
 use crate::output::writer::{self, Limit};
 use crate::output::{LogFormat, Message, Printer, Verbosity};
-use crate::supervise::outcome::Outcome;
+use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::sys;
 use args::ManArgs;
 use doctor::DoctorSettings;
 pub use exit_code::{ExitCode, Failure};
 use layers::Environment;
-use out::{Ended, Out as _, Stdout};
+use out::{Out as _, OutputEnd, Stdout};
 use page::Page;
 use parse::Invocation;
 use settings::{
@@ -79,7 +79,7 @@ fn defect(info: &std::panic::PanicHookInfo<'_>) {
 
 /// Does what `words` say, which are without the program's own name. A failure is printed here, once, and
 /// nowhere else.
-fn end(words: Vec<OsString>, started: Moment) -> Outcome {
+fn end(words: Vec<OsString>, started: Moment) -> ExitStatus {
     // Until the settings are known, messages look as the words alone suggest.
     let mut printer = Printer::new(Verbosity::Normal, early_format(&words));
     // Nothing that is under a lock may depend on who reads what is said of it; the rest are ordinary programs.
@@ -88,7 +88,7 @@ fn end(words: Vec<OsString>, started: Moment) -> Outcome {
     let acquires = words.first().is_some_and(|word| word == "acquire");
     let format = acquires.then(|| settings::early_format(&words));
     let done = parse::parse(words)
-        .map_err(Ended::from)
+        .map_err(OutputEnd::from)
         .and_then(|invocation| dispatch(invocation, &mut printer, started));
     match done {
         Ok(outcome) => {
@@ -99,15 +99,15 @@ fn end(words: Vec<OsString>, started: Moment) -> Outcome {
             outcome
         }
         // As any program that writes to a pipe which nobody reads.
-        Err(Ended::ReaderGone) => Outcome::Signaled(Signal::PIPE),
-        Err(Ended::Failed(failure)) => {
+        Err(OutputEnd::ReaderGone) => ExitStatus::Signaled(Signal::PIPE),
+        Err(OutputEnd::Failed(failure)) => {
             printer.print(&failure.message);
             let _unread = writer::messages().finish(limit);
             // A script that evaluates what it is given is to stop; if that cannot be said, the status says it.
             if let Some(text) = format.map(|format| format.failure(failure.code)) {
                 drop(Stdout::new().write(&text));
             }
-            Outcome::Exited(failure.code)
+            ExitStatus::Exited(failure.code)
         }
     }
 }
@@ -122,7 +122,7 @@ fn early_format(words: &[OsString]) -> LogFormat {
     if json { LogFormat::Json } else { LogFormat::Human }
 }
 
-fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> Result<Outcome, Ended> {
+fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> Result<ExitStatus, OutputEnd> {
     let env = Environment::real();
     let mut out = Stdout::new();
     let told = |printer: &mut Printer, viewing: &Viewing| {
@@ -159,7 +159,7 @@ fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> R
         Invocation::Status(args) => {
             let settings = StatusSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
-            return Ok(Outcome::Exited(status::run(&settings, &mut out, printer)?));
+            return Ok(ExitStatus::Exited(status::run(&settings, &mut out, printer)?));
         }
         Invocation::List(args) => {
             let settings = ListSettings::resolve(&args, &env)?;
@@ -189,17 +189,17 @@ fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> R
         Invocation::Complete(words) => out.write(&completions::answer(&words))?,
         Invocation::Text(text) => out.write(&text)?,
     }
-    Ok(Outcome::Exited(0))
+    Ok(ExitStatus::Exited(0))
 }
 
 /// Runs a command under a lock.
-fn begin(settings: &RunSettings, printer: &mut Printer, started: Moment) -> Result<Outcome, Ended> {
+fn begin(settings: &RunSettings, printer: &mut Printer, started: Moment) -> Result<ExitStatus, OutputEnd> {
     *printer = Printer::new(settings.verbosity, settings.log_format);
     printer.busy_is_success = settings.busy_exit_code == 0;
     Ok(run::run(settings, *printer, started)?)
 }
 
-fn show_manual(args: &ManArgs, out: &mut Stdout) -> Result<(), Ended> {
+fn show_manual(args: &ManArgs, out: &mut Stdout) -> Result<(), OutputEnd> {
     if let Some(directory) = &args.dir {
         return Ok(manual::write_all(Path::new(directory))?);
     }

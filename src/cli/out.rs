@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::exit_code::{ExitCode, Failure};
 use crate::backend::Backend;
 use crate::lock::Error;
-use crate::output::Service;
+use crate::output::ServicePlace;
 use crate::output::json;
 use crate::output::printer::colour_wanted;
 use crate::output::sanitise::Ellipsis;
@@ -15,35 +15,35 @@ use crate::supervise::sys;
 
 /// Why a command that shows data ends early.
 #[derive(Debug)]
-pub enum Ended {
+pub enum OutputEnd {
     /// It failed.
     Failed(Failure),
     /// Whoever read its output has gone, as `head` does: no failure to tell.
     ReaderGone,
 }
 
-impl From<Failure> for Ended {
+impl From<Failure> for OutputEnd {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<Error> for Ended {
+impl From<Error> for OutputEnd {
     fn from(error: Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
 /// The service that `backend` is, for sentences.
-pub fn service(backend: &dyn Backend) -> Service {
+pub fn service(backend: &dyn Backend) -> ServicePlace {
     let kind = backend.capabilities().backend;
-    Service { backend: kind, place: backend.place(), unused: backend.is_unused() }
+    ServicePlace { backend: kind, place: backend.place(), unused: backend.is_unused() }
 }
 
 /// Where data goes.
 pub trait Out {
     /// Writes all of `text` now.
-    fn write(&mut self, text: &str) -> Result<(), Ended>;
+    fn write(&mut self, text: &str) -> Result<(), OutputEnd>;
     /// Whether it takes a few words without waiting for whoever reads.
     fn has_room(&self) -> bool {
         true
@@ -85,7 +85,7 @@ impl Out for Stdout {
         writer::has_room(rustix::stdio::stdout())
     }
 
-    fn write(&mut self, text: &str) -> Result<(), Ended> {
+    fn write(&mut self, text: &str) -> Result<(), OutputEnd> {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {
             // What was closed is /dev/null by now, which would take anything.
@@ -97,7 +97,7 @@ impl Out for Stdout {
             match written {
                 Ok(written) => rest = &rest[written..],
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::PIPE) => return Err(Ended::ReaderGone),
+                Err(rustix::io::Errno::PIPE) => return Err(OutputEnd::ReaderGone),
                 Err(error) => {
                     let reason = format!("cannot write to standard output: {}", std::io::Error::from(error));
                     return Err(Failure::new(ExitCode::CannotCreate, reason).into());

@@ -2,7 +2,7 @@
 
 use super::connect;
 use super::exit_code::{ExitCode, Failure};
-use super::out::{self, Ended};
+use super::out::{self, OutputEnd};
 use super::settings::ProclaimSettings;
 use crate::backend::Backend;
 use crate::hold::environment::{self, HeldRecord};
@@ -18,7 +18,7 @@ struct Own {
 }
 
 /// Changes the value of the claim that this process runs under, if it leads.
-pub fn run(settings: &ProclaimSettings) -> Result<(), Ended> {
+pub fn run(settings: &ProclaimSettings) -> Result<(), OutputEnd> {
     let own = own(|name| std::env::var(name).ok(), environment::held())?;
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
@@ -42,7 +42,7 @@ fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> Resu
     }
 }
 
-async fn proclaim(backend: &dyn Backend, own: &Own, value: &str) -> Result<(), Ended> {
+async fn proclaim(backend: &dyn Backend, own: &Own, value: &str) -> Result<(), OutputEnd> {
     for name in own.led() {
         if !connect::ask(|deadline| backend.publish(name, own.claim, value, deadline)).await? {
             return Err(own.does_not_lead(name, backend).into());
@@ -102,8 +102,8 @@ mod tests {
         let backend = Queues::new(vec![queue("a", 1, 1)]);
         let failure = match proclaim(&backend, &own, "v").await {
             Ok(()) => None,
-            Err(Ended::Failed(failure)) => Some(failure),
-            Err(Ended::ReaderGone) => panic!("nothing is written"),
+            Err(OutputEnd::Failed(failure)) => Some(failure),
+            Err(OutputEnd::ReaderGone) => panic!("nothing is written"),
         };
         (backend.published(), failure)
     }

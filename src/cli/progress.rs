@@ -10,7 +10,7 @@ use crate::hold::{Notice, Progress, Stage};
 use crate::lock::{Entry, LossReason, Moment};
 use crate::output::live::{Live, Screen};
 use crate::output::sanitise::Ellipsis;
-use crate::output::{Message, Party, Printer, Service, Verbosity, sanitise, writer};
+use crate::output::{Message, Party, Printer, ServicePlace, Verbosity, sanitise, writer};
 use crate::supervise::start::Start;
 
 use super::ending::cannot_end;
@@ -23,7 +23,7 @@ const WIDTH: usize = 80;
 pub(super) struct ProgressPrinter<'a> {
     printer: Printer,
     lock: String,
-    service: Service,
+    service: ServicePlace,
     /// Whether a busy lock is waited for.
     waits: bool,
     told_waiting: bool,
@@ -42,7 +42,7 @@ impl ProgressPrinter<'_> {
     pub(super) fn new(
         printer: Printer,
         lock: String,
-        service: Service,
+        service: ServicePlace,
         waits: bool,
         start: &Start,
         began: Moment,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::connect;
 use super::exit_code::{ExitCode, Failure};
 use super::holder;
-use super::out::Ended;
+use super::out::OutputEnd;
 use super::settings::ClaimSettings;
 use super::watch;
 use crate::backend::{Backend, Evict};
@@ -21,7 +21,7 @@ const LEAST_WAIT: Duration = Duration::from_secs(30);
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// Gives a lock back that `acquire` has taken; returns when it is free of the claim.
-pub fn release(settings: &ClaimSettings) -> Result<(), Ended> {
+pub fn release(settings: &ClaimSettings) -> Result<(), OutputEnd> {
     let by = Holder { verb: Verb::Release, ..holder::invoker("dlock release".into()) };
     connect::block_on(async {
         let backend = connect::open(&settings.connection)?;
@@ -30,14 +30,14 @@ pub fn release(settings: &ClaimSettings) -> Result<(), Ended> {
 }
 
 /// Gives a lock that `acquire --detach` has taken another ttl. One that is held for a process is renewed anyway.
-pub fn renew(settings: &ClaimSettings) -> Result<(), Ended> {
+pub fn renew(settings: &ClaimSettings) -> Result<(), OutputEnd> {
     connect::block_on(async {
         let backend = connect::open(&settings.connection)?;
         prolong(&*backend, settings).await
     })
 }
 
-async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder) -> Result<(), Ended> {
+async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder) -> Result<(), OutputEnd> {
     let found = find(backend, settings).await?;
     let name = found.name;
     // A keeper reads who asks; a lease without a process has none.
@@ -53,7 +53,7 @@ async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder)
     await_end(backend, &found, longest).await
 }
 
-async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> Result<(), Ended> {
+async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> Result<(), OutputEnd> {
     let found = find(backend, settings).await?;
     if found.verb != Verb::Detach {
         return Ok(());
@@ -74,7 +74,7 @@ async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> Result<(), 
 /// Waits until the claim is no longer in the queue, for `longest`: nested runs may keep it there, or a dlock that is stopped where
 /// no lease runs out. An observer that hears nothing tries again without a word, so the service is asked before it is said that
 /// the claim is still there.
-async fn await_end(backend: &dyn Backend, found: &HeldClaim<'_>, longest: Duration) -> Result<(), Ended> {
+async fn await_end(backend: &dyn Backend, found: &HeldClaim<'_>, longest: Duration) -> Result<(), OutputEnd> {
     let until = clock::now() + longest;
     tokio::select! {
         biased;

@@ -31,7 +31,7 @@ async fn refused(queues: &Queues, settings: &ClaimSettings) -> u8 {
     let ended = give_back(queues, settings, &by()).await;
     assert_eq!(queues.evicted(), [], "something was touched");
     match (ended, prolong(queues, settings).await) {
-        (Err(Ended::Failed(one)), Err(Ended::Failed(other))) if one == other => one.code,
+        (Err(OutputEnd::Failed(one)), Err(OutputEnd::Failed(other))) if one == other => one.code,
         other => panic!("{other:?}"),
     }
 }
@@ -84,7 +84,7 @@ async fn a_claim_that_does_not_leave_is_not_waited_for_for_ever() {
     queues.will_observe(vec![vec![Ok(status.clone())]]);
     let settings = settings(&digits(&status), &["a"]);
     let found = find(&queues, &settings).await.expect("it holds");
-    let Err(Ended::Failed(failure)) = await_end(&queues, &found, Duration::ZERO).await else {
+    let Err(OutputEnd::Failed(failure)) = await_end(&queues, &found, Duration::ZERO).await else {
         panic!("it is still there");
     };
     assert_eq!(failure.code, ExitCode::Unavailable.number());

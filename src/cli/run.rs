@@ -18,16 +18,16 @@ use super::unsupported;
 use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
-use crate::hold::{Adoption, CutShort, Ended, Job, Plan, Verdict, Wait, hold};
+use crate::hold::{Adoption, CutShort, HoldEnd, Job, Plan, Verdict, Wait, hold};
 use crate::lock::{ClaimId, Holder, LockName, Moment, Verb};
 use crate::output::message::names;
 use crate::output::writer::{self, Limit};
-use crate::output::{Message, Printer, Service, Verbosity, file, metrics, sanitise};
+use crate::output::{Message, Printer, ServicePlace, Verbosity, file, metrics, sanitise};
 use crate::supervise::channel::ToFront;
+use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
-use crate::supervise::front::{Front, FrontEnd, Patience};
+use crate::supervise::front::{Front, FrontEnd, WaitLimits};
 use crate::supervise::keeper::{Keeper, KeeperSetup};
-use crate::supervise::outcome::Outcome;
 use crate::supervise::{inherited, sys};
 
 /// How long it may take to clean up after a keeper that died.
@@ -50,7 +50,7 @@ pub(super) struct Run<'a> {
 
 /// Runs the command under the lock, and returns how dlock is to end. Takes over the process's signals, so
 /// nothing else may follow.
-pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> Result<Outcome, Failure> {
+pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> Result<ExitStatus, Failure> {
     check_writable(settings)?;
     let mut run = Run::new(settings, printer, started)?;
     // Its room and its descriptors are gone with the process, as soon as one by one.
@@ -122,10 +122,10 @@ impl<'a> Run<'a> {
     }
 
     /// Has `front` fork a keeper, and watches that to its end.
-    pub(super) fn supervise(&mut self, front: &mut Front) -> Result<Outcome, Failure> {
+    pub(super) fn supervise(&mut self, front: &mut Front) -> Result<ExitStatus, Failure> {
         let mut replaced = false;
         loop {
-            let patience = Patience { gone_by: self.plan.gone_by(), stopped: self.settings.ttl };
+            let patience = WaitLimits { gone_by: self.plan.gone_by(), stopped: self.settings.ttl };
             match front.supervise(patience, |setup| self.keep(setup, replaced)).map_err(refused)? {
                 FrontEnd::Done(outcome) => return Ok(outcome),
                 FrontEnd::Again(pause) => {
@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
                     }
                     self.discard_files_of(failure.pid);
                     if let Some(signal) = failure.ended_by {
-                        return Ok(Outcome::Signaled(signal));
+                        return Ok(ExitStatus::Signaled(signal));
                     }
                     let ending = Ending::keeper_failed(self.settings, &*self.address, &failure);
                     let began = failure.command != CommandFate::NotStarted;
@@ -226,7 +226,7 @@ impl<'a> Run<'a> {
                     sys::exit_now(0)
                 }
                 Verdict::LeftAlone => {
-                    keeper.tell(ToFront::Done(Outcome::Exited(0)), &[]);
+                    keeper.tell(ToFront::Done(ExitStatus::Exited(0)), &[]);
                     sys::exit_now(0)
                 }
                 Verdict::Abandoned => {
@@ -248,7 +248,7 @@ impl<'a> Run<'a> {
         sys::exit_now(0)
     }
 
-    async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> Result<Option<Ended>, Failure> {
+    async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> Result<Option<HoldEnd>, Failure> {
         let settings = self.settings;
         if self.printer.verbosity == Verbosity::Verbose
             && let Some(hidden) = keeper.ender().hidden()
@@ -304,8 +304,8 @@ impl<'a> Run<'a> {
     }
 
     /// Where the lock is, for people.
-    fn service(&self) -> Service {
-        Service { backend: self.address.service().name, place: self.address.place(), unused: false }
+    fn service(&self) -> ServicePlace {
+        ServicePlace { backend: self.address.service().name, place: self.address.place(), unused: false }
     }
 
     /// What to say of a name that users of another program mean for something else: it excludes nobody there.
@@ -319,14 +319,14 @@ impl<'a> Run<'a> {
     }
 
     /// How it ended, in words that name the service where somebody else has the lock.
-    fn ending(&self, ended: &Ended) -> Ending {
+    fn ending(&self, ended: &HoldEnd) -> Ending {
         let mut ending = Ending::of(self.settings, &*self.address, ended);
         ending.message = ending.message.map(|message| message.at(self.service()));
         ending
     }
 
     /// As [`Run::conclude`]; where the run begins again, what to tell the front.
-    fn conclude_or_begin_again(&self, ended: &Ended) -> Result<Outcome, ToFront> {
+    fn conclude_or_begin_again(&self, ended: &HoldEnd) -> Result<ExitStatus, ToFront> {
         let outcome = self.conclude(&self.ending(ended), Some(ended), ended.held.is_some());
         let Some(pause) = stands_again(self.settings, ended, self.standing) else { return Ok(outcome) };
         self.printer.print(&Message::StandsAgain {
@@ -340,7 +340,7 @@ impl<'a> Run<'a> {
 
     /// Says how it ended, writes the report, and returns how dlock is to end. `held` is whether the lock was held: that of a
     /// candidate that stood again in vain is still the report of its last term.
-    fn conclude(&self, ending: &Ending, ended: Option<&Ended>, held: bool) -> Outcome {
+    fn conclude(&self, ending: &Ending, ended: Option<&HoldEnd>, held: bool) -> ExitStatus {
         if let Some(message) = &ending.message {
             self.printer.print(message);
         }
@@ -361,11 +361,11 @@ impl<'a> Run<'a> {
     }
 
     /// How a run that went well ended.
-    fn finished(&self, ended: &Ended) -> Option<Message> {
+    fn finished(&self, ended: &HoldEnd) -> Option<Message> {
         let (Verdict::Ran(outcome), Some(held)) = (&ended.verdict, ended.held) else { return None };
         let outcome = match outcome {
-            Outcome::Exited(status) => format!("exited {status}"),
-            Outcome::Signaled(signal) => format!("died of {signal}"),
+            ExitStatus::Exited(status) => format!("exited {status}"),
+            ExitStatus::Signaled(signal) => format!("died of {signal}"),
         };
         let lock = names(&self.settings.names);
         let released = self.released.get() && !matches!(ended.cut_short, Some(CutShort::Lost(_)));

@@ -2,15 +2,15 @@
 
 use super::connect;
 use super::exit_code::ExitCode;
-use super::out::{self, Ended, Out};
+use super::out::{self, Out, OutputEnd};
 use super::settings::StatusSettings;
 use crate::backend::Backend;
 use crate::lock::{Error, LockStatus};
 use crate::output::status::Detail;
-use crate::output::{Message, Printer, Service, json, status};
+use crate::output::{Message, Printer, ServicePlace, json, status};
 
 /// Shows the queues of the named locks, one after another, or of all. Returns the exit status.
-pub fn run(settings: &StatusSettings, out: &mut dyn Out, printer: &Printer) -> Result<u8, Ended> {
+pub fn run(settings: &StatusSettings, out: &mut dyn Out, printer: &Printer) -> Result<u8, OutputEnd> {
     let mut taken = false;
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
@@ -34,11 +34,11 @@ async fn look(backend: &dyn Backend, settings: &StatusSettings) -> Result<Vec<Lo
 
 fn show(
     locks: &[LockStatus],
-    service: &Service,
+    service: &ServicePlace,
     settings: &StatusSettings,
     out: &mut dyn Out,
     printer: Printer,
-) -> Result<(), Ended> {
+) -> Result<(), OutputEnd> {
     let detail = if settings.wide { Detail::Wide } else { Detail::Usual };
     for (n, lock) in locks.iter().enumerate() {
         if settings.viewing.json {
@@ -64,7 +64,7 @@ mod tests {
         StatusSettings { names, wide: false, exit_code: false, viewing: viewing(json) }
     }
 
-    async fn shown(backend: &Queues, settings: &StatusSettings, page: &mut Page) -> Result<(), Ended> {
+    async fn shown(backend: &Queues, settings: &StatusSettings, page: &mut Page) -> Result<(), OutputEnd> {
         let locks = look(backend, settings).await?;
         show(&locks, &out::service(backend), settings, page, Printer::default())
     }
@@ -100,6 +100,6 @@ mod tests {
     async fn a_reader_that_has_gone_ends_it_quietly() {
         let mut page = Page { gone: true, ..Page::default() };
         let ended = shown(&Queues::new(vec![]), &settings(&["a"], true), &mut page).await;
-        assert!(matches!(ended, Err(Ended::ReaderGone)));
+        assert!(matches!(ended, Err(OutputEnd::ReaderGone)));
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use super::out::{Ended, Out};
+use super::out::{Out, OutputEnd};
 use super::settings::{Connection, Viewing};
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{
@@ -182,9 +182,9 @@ pub(crate) struct Page {
 }
 
 impl Out for Page {
-    fn write(&mut self, text: &str) -> std::result::Result<(), Ended> {
+    fn write(&mut self, text: &str) -> std::result::Result<(), OutputEnd> {
         if self.gone {
-            return Err(Ended::ReaderGone);
+            return Err(OutputEnd::ReaderGone);
         }
         self.text.push_str(text);
         Ok(())

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use super::connect;
-use super::out::{self, Ended, Out};
+use super::out::{self, Out, OutputEnd};
 use super::settings::WatchSettings;
 use crate::backend::{Backend, Observer};
 use crate::lock::{Error, LockName, LockStatus};
 use crate::output::status::Detail;
-use crate::output::{Message, Printer, Service, json, status};
+use crate::output::{Message, Printer, ServicePlace, json, status};
 
 /// The time between two attempts to reach a service that was lost.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Shows the queue of a lock now and after each change, until a signal ends the process.
-pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), Ended> {
+pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), OutputEnd> {
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
         let mut show = |queue: &LockStatus| show(queue, &out::service(&*backend), settings, out);
@@ -28,8 +28,8 @@ pub(super) async fn follow(
     backend: &dyn Backend,
     name: &LockName,
     printer: &Printer,
-    show: &mut dyn FnMut(&LockStatus) -> Result<(), Ended>,
-) -> Result<(), Ended> {
+    show: &mut dyn FnMut(&LockStatus) -> Result<(), OutputEnd>,
+) -> Result<(), OutputEnd> {
     let (mut observer, first) = begin(backend, name).await?;
     let mut last = first;
     show(&last)?;
@@ -82,10 +82,10 @@ async fn regain(backend: &dyn Backend, name: &LockName) -> Result<Begun, Error> 
 
 fn show(
     queue: &LockStatus,
-    service: &Service,
+    service: &ServicePlace,
     settings: &WatchSettings,
     out: &mut dyn Out,
-) -> Result<(), Ended> {
+) -> Result<(), OutputEnd> {
     if settings.viewing.json {
         return out.write(&json::status(queue, service.backend));
     }
@@ -115,7 +115,7 @@ mod tests {
         let quiet = Printer { verbosity: Verbosity::Quiet, ..Printer::default() };
         let mut show = |queue: &LockStatus| show(queue, &out::service(&backend), &settings, &mut page);
         let ended = follow(&backend, &settings.name, &quiet, &mut show).await;
-        assert!(matches!(ended, Err(Ended::Failed(failure)) if failure.code == 69));
+        assert!(matches!(ended, Err(OutputEnd::Failed(failure)) if failure.code == 69));
         let counts: Vec<_> = page
             .text
             .lines()

@@ -5,11 +5,11 @@ use std::io;
 
 use super::adopting::{self, Adopting};
 use super::context::Context;
-use super::entry::Entry;
+use super::entry::Joining;
 use super::event::{Action, Event, Phase};
 use super::following::Following;
 use super::health::{Health, tell_risks};
-use super::job::{Ended, Job, Progress};
+use super::job::{HoldEnd, Job, Progress};
 use super::launch::Launch;
 use super::machine::Machine;
 use super::marks::Marks;
@@ -26,7 +26,7 @@ use crate::supervise::keeper::Keeper;
 /// One hold while it lasts. Each part knows one thing of it; what several of them have to do with is done here.
 pub(super) struct Driver<'a> {
     pub(super) context: Context<'a>,
-    pub(super) entry: Entry,
+    pub(super) entry: Joining,
     pub(super) following: Following,
     pub(super) renewal: Renewal,
     pub(super) replacing: Replacing,
@@ -41,12 +41,12 @@ pub(super) struct Driver<'a> {
 /// Holds the lock for the command, from entering the queue to having left it. Runs in the keeper.
 ///
 /// Errors: the system has no randomness to make a claim id from.
-pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -> io::Result<Ended> {
+pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -> io::Result<HoldEnd> {
     let adopting = job.adoption.as_ref().map(|adoption| Adopting::of(adoption, keeper)).transpose()?;
     let (clock, machine) = (Clock::Boot, Machine::new(job.plan));
     let mut driver = Driver {
         context: Context { job, keeper, progress, clock, machine, events: VecDeque::new() },
-        entry: Entry::new(job)?,
+        entry: Joining::new(job)?,
         following: Following::nothing(),
         renewal: Renewal::default(),
         replacing: Replacing::nothing(),
@@ -60,7 +60,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
     driver.run().await;
     let machine = driver.context.machine;
     let (now, held_at) = (clock.now(), machine.held_at());
-    Ok(Ended {
+    Ok(HoldEnd {
         claim: driver.entry.claim(),
         grant: machine.grant().cloned(),
         waited: held_at.unwrap_or(now).since(job.plan.started),

@@ -27,8 +27,8 @@ pub(super) enum Attempted {
 /// An attempt to enter the queue.
 type Entering = Pin<Box<dyn Future<Output = Result<Attempted>>>>;
 
-/// See the module.
-pub(super) struct Entry {
+/// The way into the queues; see the module.
+pub(super) struct Joining {
     outer: Vec<HeldRecord>,
     pub(super) request: Request,
     pub(super) entering: Option<Entering>,
@@ -44,7 +44,7 @@ pub(super) struct Entry {
     pub(super) under: Option<ClaimId>,
 }
 
-impl Entry {
+impl Joining {
     /// The request of `job`, not sent yet.
     ///
     /// Errors: the system has no randomness to make a claim id from.

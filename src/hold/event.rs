@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::lease::Window;
 use crate::lock::{ClaimState, Error, Holder, LossReason};
-use crate::supervise::outcome::Outcome;
+use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::tree_state::TreeState;
 
@@ -35,7 +35,7 @@ pub enum Event {
     /// The command could not be executed.
     NotExecuted(std::io::Error),
     /// The command ended.
-    CommandEnded(Outcome),
+    CommandEnded(ExitStatus),
     /// No process of the tree is left.
     TreeGone,
     /// Something of the tree is left that cannot be ended, or it cannot be told whether anything is.
@@ -94,7 +94,7 @@ pub enum Phase {
     /// The command runs.
     Running,
     /// The tree is being ended.
-    Stopping(Reason),
+    Stopping(StopReason),
     /// The command has ended; something else still needs the hold.
     Lingering,
     /// On the way out.
@@ -105,7 +105,7 @@ pub enum Phase {
 
 /// Why the tree is being ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reason {
+pub enum StopReason {
     /// dlock was told to end.
     Asked,
     /// The command died of a signal from elsewhere; what it left is ended.

@@ -150,7 +150,7 @@ pub trait Progress {
 
 /// How a hold went.
 #[derive(Debug)]
-pub struct Ended {
+pub struct HoldEnd {
     /// How it ended.
     pub verdict: Verdict,
     /// Why the hold did not outlast the command for as long as it was to, if it did not.

@@ -26,6 +26,6 @@ pub mod verdict;
 mod waits;
 
 pub use driver::hold;
-pub use job::{Adoption, Ended, Job, Notice, Progress, Stage};
+pub use job::{Adoption, HoldEnd, Job, Notice, Progress, Stage};
 pub use plan::{Plan, Wait};
 pub use verdict::{CutShort, Verdict};

@@ -11,7 +11,7 @@ use crate::lock::Moment;
 use crate::supervise::adopted::AwaitedEnd;
 use crate::supervise::ender::UNKILLABLE;
 use crate::supervise::ender_adopted::Left;
-use crate::supervise::outcome::Outcome;
+use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::tree_state::TreeState;
 use crate::supervise::wait::{self, ChildChange, Children, next_change};
@@ -36,12 +36,12 @@ pub(super) struct Process {
     pub(super) is_over: bool,
     /// What stands in the place of a command, if something does.
     pub(super) adopting: Option<Adopting>,
-    stops: Stops,
+    stops: JobControl,
     pub(super) rounds: Rounds,
 }
 
 /// How the command is stopped and resumed.
-struct Stops {
+struct JobControl {
     /// The front was stopped with the command.
     front_stopped: bool,
     /// Nobody is left who could resume a stopped job.
@@ -77,7 +77,7 @@ impl Process {
             pid: None,
             is_over: false,
             adopting,
-            stops: Stops {
+            stops: JobControl {
                 front_stopped: false,
                 shell_gone: false,
                 resume_at: Moment::NEVER,
@@ -166,7 +166,7 @@ impl Process {
             }
             self.is_over = true;
             // Nobody but its parent is told how it ended; one that was killed did not mean to leave anybody behind.
-            context.happened(Event::CommandEnded(Outcome::Signaled(Signal::KILL)));
+            context.happened(Event::CommandEnded(ExitStatus::Signaled(Signal::KILL)));
         }
         let Some(adopting) = &mut self.adopting else { return };
         if adopting.rest.is_some() {
@@ -194,8 +194,8 @@ impl Process {
 
     fn command_changed(&mut self, pid: i32, change: ChildChange, context: &mut Context<'_>, marks: &Marks) {
         let outcome = match change {
-            ChildChange::Exited(status) => Outcome::Exited(status),
-            ChildChange::Killed(signal) => Outcome::Signaled(signal),
+            ChildChange::Exited(status) => ExitStatus::Exited(status),
+            ChildChange::Killed(signal) => ExitStatus::Signaled(signal),
             ChildChange::Stopped(signal) => return self.command_stopped(pid, signal, context),
             ChildChange::Continued => return self.let_front_go_on(context),
         };
@@ -308,8 +308,8 @@ impl Process {
 /// One that was ended on account of its hold has not done its work, even if this keeper cannot say so any more.
 fn publish(context: &Context<'_>, end: Option<ChildChange>) {
     let outcome = match end {
-        Some(ChildChange::Exited(status)) => Outcome::Exited(status),
-        Some(ChildChange::Killed(signal)) => Outcome::Signaled(signal),
+        Some(ChildChange::Exited(status)) => ExitStatus::Exited(status),
+        Some(ChildChange::Killed(signal)) => ExitStatus::Signaled(signal),
         _ => return,
     };
     if !context.machine.ends_the_command() {

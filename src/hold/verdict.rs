@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::lock::{Entry, Error, Holder, LossReason};
-use crate::supervise::outcome::Outcome;
+use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::tree_state::TreeState;
 
@@ -11,9 +11,9 @@ use crate::supervise::tree_state::TreeState;
 #[derive(Debug)]
 pub enum Verdict {
     /// The command ran under the lock and ended by itself.
-    Ran(Outcome),
+    Ran(ExitStatus),
     /// dlock was told to end, and ended the command; it ended like this.
-    Interrupted(Outcome),
+    Interrupted(ExitStatus),
     /// The lock was not free, and only one attempt was wanted.
     Busy(Option<Box<Entry>>),
     /// The wait ran out.

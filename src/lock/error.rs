@@ -70,7 +70,7 @@ pub struct Operation {
 
 /// A failure at a service.
 ///
-/// A service says why; [`crate::backend::described`] adds during what (C12).
+/// A service says why; [`crate::backend::context`] adds during what (C12).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Error {
     /// What kind of failure.

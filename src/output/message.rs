@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::{Party, Service, sanitise};
+use super::{Party, ServicePlace, sanitise};
 use crate::lock::LockName;
 
 /// How much a message matters.
@@ -227,7 +227,7 @@ pub enum Message {
     NoLocks {
         prefix: String,
         #[serde(skip)]
-        service: Service,
+        service: ServicePlace,
     },
     /// Another message that names the service as well; to programs it is that message.
     #[serde(untagged)]
@@ -238,7 +238,7 @@ pub enum Message {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Located {
     /// The service.
-    pub service: Service,
+    pub service: ServicePlace,
     /// What is said.
     pub message: Message,
 }
@@ -257,7 +257,7 @@ impl Message {
 
     /// The message, naming `service` where its sentence has room for that.
     #[must_use]
-    pub fn at(self, service: Service) -> Self {
+    pub fn at(self, service: ServicePlace) -> Self {
         match self {
             Self::Waiting { .. } | Self::Acquired { .. } | Self::Busy { .. } | Self::WaitRanOut { .. } => {
                 Self::At(Box::new(Located { service, message: self }))

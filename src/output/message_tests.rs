@@ -21,8 +21,8 @@ fn lock() -> String {
     "deploy".into()
 }
 
-fn service(unused: bool) -> Service {
-    Service { backend: "file", place: "/l".into(), unused }
+fn service(unused: bool) -> ServicePlace {
+    ServicePlace { backend: "file", place: "/l".into(), unused }
 }
 
 /// One of each, with its golden sentence and level.

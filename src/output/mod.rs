@@ -29,5 +29,5 @@ pub use message::{Level, Message};
 pub use party::Party;
 pub use printer::{LogFormat, Printer, Verbosity};
 pub use report::{Outcome, Report};
-pub use service::Service;
+pub use service::ServicePlace;
 pub use unfound::LONG_DASHES;

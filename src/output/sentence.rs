@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Message, Party, Service, unfound};
+use super::{Message, Party, ServicePlace, unfound};
 use crate::lock::duration::short;
 
 impl fmt::Display for Message {
@@ -82,7 +82,7 @@ impl Message {
         }
     }
 
-    fn fmt_waiting(&self, f: &mut fmt::Formatter<'_>, service: Option<&Service>) -> fmt::Result {
+    fn fmt_waiting(&self, f: &mut fmt::Formatter<'_>, service: Option<&ServicePlace>) -> fmt::Result {
         let at = service.map(|service| format!(" ({})", service.name())).unwrap_or_default();
         match self {
             Self::Waiting { lock, holder, ahead } => {

@@ -4,7 +4,7 @@ use super::sanitise;
 
 /// The service whose locks a sentence is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Service {
+pub struct ServicePlace {
     /// The backend's name.
     pub backend: &'static str,
     /// Where it is, without secrets.
@@ -13,7 +13,7 @@ pub struct Service {
     pub unused: bool,
 }
 
-impl Service {
+impl ServicePlace {
     /// `file /var/lib/dlock`, `redis://h:6379/0`: sanitised.
     pub fn name(&self) -> String {
         let place = sanitise::text(&self.place);
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn the_backend_is_named_once() {
-        let service = |backend, place: &str, unused| Service { backend, place: place.into(), unused };
+        let service = |backend, place: &str, unused| ServicePlace { backend, place: place.into(), unused };
         assert_eq!(service("file", "/var/l\u{202e}k", false).name(), "file /var/l\\u{202e}k");
         assert_eq!(service("redis", "redis://h:6379/0", false).name(), "redis://h:6379/0");
         assert_eq!(service("etcd", "http://h:2379", false).looked(), "etcd http://h:2379");

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::sanitise::{self, Ellipsis};
-use super::service::Service;
+use super::service::ServicePlace;
 use super::table::{Column, Table};
 use super::wrap;
 use crate::lock::duration::{rough, short};
@@ -55,7 +55,7 @@ const COLUMNS: [Column; 11] = [
 ];
 
 /// One lock: a title, and its queue as a table.
-pub fn lock(status: &LockStatus, service: &Service, detail: Detail, layout: &Layout) -> String {
+pub fn lock(status: &LockStatus, service: &ServicePlace, detail: Detail, layout: &Layout) -> String {
     stamped("", status, service, detail, layout)
 }
 
@@ -63,7 +63,7 @@ pub fn lock(status: &LockStatus, service: &Service, detail: Detail, layout: &Lay
 pub fn stamped(
     stamp: &str,
     status: &LockStatus,
-    service: &Service,
+    service: &ServicePlace,
     detail: Detail,
     layout: &Layout,
 ) -> String {
@@ -219,8 +219,8 @@ mod tests {
         }
     }
 
-    fn service(unused: bool) -> Service {
-        Service { backend: "file", place: "/l".into(), unused }
+    fn service(unused: bool) -> ServicePlace {
+        ServicePlace { backend: "file", place: "/l".into(), unused }
     }
 
     fn usual(status: &LockStatus, layout: &Layout) -> String {
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn a_title_breaks_between_its_parts() {
         let title = |name: &str, stamp: &str, place: &str, width| {
-            let service = Service { backend: "file", place: place.into(), unused: false };
+            let service = ServicePlace { backend: "file", place: place.into(), unused: false };
             let layout = Layout { width: Some(width), ..layout() };
             let text = stamped(stamp, &status(name), &service, Detail::Usual, &layout);
             text[..text.find("  CLAIM").expect("a table")].to_owned()

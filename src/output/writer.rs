@@ -43,7 +43,7 @@ pub enum Limit {
 /// The line for so many that were dropped.
 type Count = Box<dyn Fn(u64) -> String + Send>;
 
-enum Entry {
+enum Text {
     Line(String),
     /// What shows only how it is now: the next one takes its place, and it goes first.
     Drawing(String),
@@ -53,12 +53,12 @@ enum Entry {
 /// Writes to one stream.
 pub struct Writer {
     stream: BorrowedFd<'static>,
-    queue: Mutex<Queue>,
+    queue: Mutex<Backlog>,
     moved: Condvar,
 }
 
-struct Queue {
-    entries: VecDeque<Entry>,
+struct Backlog {
+    entries: VecDeque<Text>,
     /// There is a thread, and the queue is empty only if it has written everything.
     writing: bool,
     /// When the thread last began a text or got rid of a part of it.
@@ -92,7 +92,7 @@ pub fn columns() -> Option<usize> {
 
 impl Writer {
     const fn to(stream: BorrowedFd<'static>) -> Self {
-        let queue = Queue { entries: VecDeque::new(), writing: false, moved_at: None, failed: None };
+        let queue = Backlog { entries: VecDeque::new(), writing: false, moved_at: None, failed: None };
         Self { stream, queue: Mutex::new(queue), moved: Condvar::new() }
     }
 
@@ -102,11 +102,11 @@ impl Writer {
         let mut queue = self.lock();
         let room = if urgent { ROOM * 2 } else { ROOM };
         if queue.has_room(text.len(), room) {
-            queue.entries.push_back(Entry::Line(text));
-        } else if let Some(Entry::Dropped(dropped, _)) = queue.entries.back_mut() {
+            queue.entries.push_back(Text::Line(text));
+        } else if let Some(Text::Dropped(dropped, _)) = queue.entries.back_mut() {
             *dropped += 1;
         } else {
-            queue.entries.push_back(Entry::Dropped(1, Box::new(count)));
+            queue.entries.push_back(Text::Dropped(1, Box::new(count)));
         }
         self.start(&mut queue);
     }
@@ -114,17 +114,17 @@ impl Writer {
     /// Queues a text that is written however much waits: once, before the process ends.
     pub fn last(&'static self, text: String) {
         let mut queue = self.lock();
-        queue.entries.push_back(Entry::Line(text));
+        queue.entries.push_back(Text::Line(text));
         self.start(&mut queue);
     }
 
     /// Queues what replaces the last drawing; dropped without a count if there is no room.
     pub fn draw(&'static self, text: String) {
         let mut queue = self.lock();
-        if let Some(Entry::Drawing(old)) = queue.entries.back_mut() {
+        if let Some(Text::Drawing(old)) = queue.entries.back_mut() {
             *old = text;
         } else if queue.has_room(text.len(), ROOM) {
-            queue.entries.push_back(Entry::Drawing(text));
+            queue.entries.push_back(Text::Drawing(text));
         }
         self.start(&mut queue);
     }
@@ -138,7 +138,7 @@ impl Writer {
         {
             queue = self.wait(queue, left);
         }
-        queue.entries.retain(|entry| !matches!(entry, Entry::Drawing(_)));
+        queue.entries.retain(|entry| !matches!(entry, Text::Drawing(_)));
     }
 
     /// Waits until everything is written, or nobody seems to read. To be called before the process ends.
@@ -168,14 +168,14 @@ impl Writer {
 
     /// How long to wait next for what has been queued since `begun`. A stream that has room is no reader's fault: the
     /// thread has not had its turn.
-    fn worth_waiting(&self, queue: &Queue, begun: Instant) -> Duration {
+    fn worth_waiting(&self, queue: &Backlog, begun: Instant) -> Duration {
         let moved = queue.moved_at.map_or(begun, |at| at.max(begun));
         let left = until_stalled(moved).min(SLOW.saturating_sub(begun.elapsed()));
         if left.is_zero() && begun.elapsed() < STARVED && has_room(self.stream) { STALL } else { left }
     }
 
     /// Has a thread write what is queued, if none does. Without one it stays queued.
-    fn start(&'static self, queue: &mut Queue) {
+    fn start(&'static self, queue: &mut Backlog) {
         if queue.writing || queue.entries.is_empty() {
             return;
         }
@@ -220,7 +220,7 @@ impl Writer {
     /// anything. Only at the end of a process: should others write to it at the same moment, this waits for its reader.
     fn write_here(&self, deadline: Instant) -> io::Result<()> {
         let entries = std::mem::take(&mut self.lock().entries);
-        let text: String = entries.into_iter().map(Entry::text).collect();
+        let text: String = entries.into_iter().map(Text::text).collect();
         for piece in text.as_bytes().chunks(rustix::pipe::PIPE_BUF) {
             let mut rest = piece;
             while !rest.is_empty() {
@@ -241,11 +241,11 @@ impl Writer {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, Backlog> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>, limit: Duration) -> MutexGuard<'a, Queue> {
+    fn wait<'a>(&self, queue: MutexGuard<'a, Backlog>, limit: Duration) -> MutexGuard<'a, Backlog> {
         self.moved.wait_timeout(queue, limit).unwrap_or_else(PoisonError::into_inner).0
     }
 }
@@ -256,19 +256,19 @@ impl fmt::Debug for Writer {
     }
 }
 
-impl Queue {
+impl Backlog {
     fn is_busy(&self) -> bool {
         self.writing || !self.entries.is_empty()
     }
 
     /// Whether a text of this length may wait beside the others; one that waits alone may have any.
     fn has_room(&self, length: usize, room: usize) -> bool {
-        let waiting: usize = self.entries.iter().map(Entry::length).sum();
+        let waiting: usize = self.entries.iter().map(Text::length).sum();
         waiting == 0 || waiting + length <= room
     }
 }
 
-impl Entry {
+impl Text {
     fn length(&self) -> usize {
         match self {
             Self::Line(text) | Self::Drawing(text) => text.len(),

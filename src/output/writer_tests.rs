@@ -157,12 +157,12 @@ fn a_stream_that_takes_nothing_is_told_and_not_tried_for_ever() {
 #[test]
 fn without_a_thread_it_is_written_all_the_same_and_no_longer_waited_for() {
     let (mut reader, writer) = writer_to(pipe());
-    writer.lock().entries.push_back(Entry::Line("here\n".into()));
+    writer.lock().entries.push_back(Text::Line("here\n".into()));
     writer.write_here(Instant::now() + SLOW).expect("written");
     let mut text = [0; 5];
     reader.read_exact(&mut text).expect("readable");
     assert_eq!(&text, b"here\n");
-    writer.lock().entries.push_back(Entry::Line("x".repeat(10_000)));
+    writer.lock().entries.push_back(Text::Line("x".repeat(10_000)));
     let error = writer.write_here(Instant::now() + STALL).expect_err("nobody reads");
     assert_eq!(error.kind(), ErrorKind::TimedOut);
 }

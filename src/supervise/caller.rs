@@ -17,8 +17,8 @@ use rustix::process::{Pid, WaitOptions, setsid, waitpid};
 use tokio::io::unix::AsyncFd;
 
 use super::channel::{Channel, frame, receive, send};
+use super::exit_status::ExitStatus;
 use super::inherited;
-use super::outcome::Outcome;
 use super::signals::Signal;
 use super::sys::{self, Fork, SignalSet};
 use super::wait::{self, ChildChange};
@@ -57,7 +57,7 @@ pub enum Answer {
     /// It is held, and the system refused what is needed to hear what is to be said.
     Unheard(io::Error),
     /// It is not, and the front has ended so.
-    Ended(Outcome),
+    Ended(ExitStatus),
     /// This signal has ended the wait.
     Signalled(Signal),
 }
@@ -179,9 +179,11 @@ impl Caller {
         loop {
             match sys::read_signal(&self.signals) {
                 Ok(info) if info.signal == Signal::CHLD => match self.front_change() {
-                    Some(ChildChange::Exited(status)) => return Some(Answer::Ended(Outcome::Exited(status))),
+                    Some(ChildChange::Exited(status)) => {
+                        return Some(Answer::Ended(ExitStatus::Exited(status)));
+                    }
                     Some(ChildChange::Killed(signal)) => {
-                        return Some(Answer::Ended(Outcome::Signaled(signal)));
+                        return Some(Answer::Ended(ExitStatus::Signaled(signal)));
                     }
                     // It has left the queue, since it was asked to stop; it joins again when the job goes on.
                     Some(ChildChange::Stopped(_)) => stopped = true,

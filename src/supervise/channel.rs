@@ -13,7 +13,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-use super::outcome::Outcome;
+use super::exit_status::ExitStatus;
 use super::signals::Signal;
 use super::wait;
 
@@ -53,7 +53,7 @@ pub enum ToFront {
         pid: i32,
     },
     /// All is done and released: end like this.
-    Done(Outcome),
+    Done(ExitStatus),
     /// All is done and released: begin again with a new keeper, and so many milliseconds from now.
     Again {
         /// From now until it is to begin.
@@ -156,8 +156,8 @@ impl Channel {
         let bytes = match message {
             ToFront::Held => frame(1, 0, 0),
             ToFront::Stopped { pid } => frame(2, 0, pid),
-            ToFront::Done(Outcome::Exited(status)) => frame(3, status, 0),
-            ToFront::Done(Outcome::Signaled(signal)) => frame(3, 0, signal.number()),
+            ToFront::Done(ExitStatus::Exited(status)) => frame(3, status, 0),
+            ToFront::Done(ExitStatus::Signaled(signal)) => frame(3, 0, signal.number()),
             ToFront::Again { pause_ms } => frame(6, 0, pause_ms),
             ToFront::Waiting { ahead } => frame(7, 0, ahead),
             ToFront::Suspended => frame(4, 0, 0),
@@ -186,8 +186,8 @@ impl Channel {
         let message = match (kind, i32::from_ne_bytes(large)) {
             (1, _) => ToFront::Held,
             (2, pid) => ToFront::Stopped { pid },
-            (3, 0) => ToFront::Done(Outcome::Exited(small)),
-            (3, _) => ToFront::Done(Outcome::Signaled(known(large)?)),
+            (3, 0) => ToFront::Done(ExitStatus::Exited(small)),
+            (3, _) => ToFront::Done(ExitStatus::Signaled(known(large)?)),
             (4, _) => ToFront::Suspended,
             (5, _) => ToFront::Started { handle: small != 0 },
             (6, pause_ms) => ToFront::Again { pause_ms },
@@ -245,8 +245,8 @@ mod tests {
             ToFront::Held,
             ToFront::Started { handle: true },
             ToFront::Stopped { pid: 4_194_304 },
-            ToFront::Done(Outcome::Exited(255)),
-            ToFront::Done(Outcome::Signaled(Signal::KILL)),
+            ToFront::Done(ExitStatus::Exited(255)),
+            ToFront::Done(ExitStatus::Signaled(Signal::KILL)),
             ToFront::Again { pause_ms: 60_000 },
             ToFront::Waiting { ahead: -1 },
             ToFront::Suspended,

@@ -1,6 +1,6 @@
 //! How a keeper can fail its front.
 
-use super::outcome::Outcome;
+use super::exit_status::ExitStatus;
 use super::signals::Signal;
 use super::tree_state::TreeState;
 use super::wait::ChildChange;
@@ -28,7 +28,7 @@ pub enum CommandFate {
     /// It was about to be executed, and was ended if it had been.
     Starting,
     /// It had ended by itself, like this.
-    Ended(Outcome),
+    Ended(ExitStatus),
     /// It was ended, or was to be.
     WasEnded,
 }

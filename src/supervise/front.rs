@@ -20,7 +20,7 @@ use super::failure::WhyFailed;
 use super::inherited;
 use super::keeper::KeeperSetup;
 use super::notify::Notifier;
-use super::shared::{Shared, Stops};
+use super::shared::{Shared, StopCount};
 use super::signals::{Signal, SignalInfo};
 use super::start::Start;
 use super::sys::{self, Fork, SignalSet};
@@ -39,7 +39,7 @@ const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// How long the front lets the keeper wait for the lock.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct WaitLimits {
     /// When a keeper that has waited in vain should have left the queue.
     pub gone_by: Moment,
     /// How long a stopped keeper may stay in the queue.
@@ -117,7 +117,7 @@ impl Front {
     /// Forks a keeper that does `duty` and supervises it to its end, again after each suspension.
     pub fn supervise(
         &mut self,
-        patience: Patience,
+        patience: WaitLimits,
         mut duty: impl FnMut(KeeperSetup<'_>),
     ) -> io::Result<FrontEnd> {
         loop {
@@ -163,7 +163,7 @@ impl Front {
     }
 
     /// Watches one keeper; `None` asks for another one.
-    fn watch(&mut self, watch: &mut Watch, patience: Patience) -> Option<FrontEnd> {
+    fn watch(&mut self, watch: &mut Watch, patience: WaitLimits) -> Option<FrontEnd> {
         loop {
             self.await_something(watch);
             // The deadline before anything else; but a last word counts, whatever else has happened.
@@ -278,7 +278,7 @@ impl Front {
         let _ = sys::wake_on_message(watch.channel.as_fd());
     }
 
-    fn take_signals(&mut self, watch: &mut Watch, patience: Patience) -> Step {
+    fn take_signals(&mut self, watch: &mut Watch, patience: WaitLimits) -> Step {
         // The last SIGCONT, and how often this process had been stopped before it was read.
         let mut resumed = None;
         for _ in 0..SIGNALS_AT_ONCE {
@@ -326,7 +326,7 @@ impl Front {
     }
 
     /// Notes what became of the keeper, and reaps orphans, which come here as process 1 of a container.
-    fn take_children(&mut self, watch: &mut Watch, patience: Patience) {
+    fn take_children(&mut self, watch: &mut Watch, patience: WaitLimits) {
         while let Children::Changed(pid, change) = wait::next_change() {
             if pid != watch.keeper {
                 if change.is_end() {
@@ -352,7 +352,7 @@ impl Front {
         }
     }
 
-    fn pass_on(&self, watch: &mut Watch, info: SignalInfo, stops: Stops) {
+    fn pass_on(&self, watch: &mut Watch, info: SignalInfo, stops: StopCount) {
         let signal = info.signal;
         let everybody = watch.in_group && self.start.reaches_the_group(info);
         watch.told_to_end = Some(signal).filter(|signal| signal.is_ending()).or(watch.told_to_end);

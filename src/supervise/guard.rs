@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::chances::CHANCES;
+use super::exit_status::ExitStatus;
 use super::failure::{CommandFate, KeeperFailure, WhyFailed};
 use super::front::Front;
-use super::outcome::Outcome;
 use super::signals::Signal;
 use super::sys;
 use super::wait::{self, ChildChange};
@@ -42,7 +42,7 @@ impl Front {
         match (word, watch.told_to_end) {
             (LastWord::Done(outcome), _) => Step::End(FrontEnd::Done(outcome)),
             // The keeper may not have been there any more to hear it.
-            (_, Some(signal)) => Step::End(FrontEnd::Done(Outcome::Signaled(signal))),
+            (_, Some(signal)) => Step::End(FrontEnd::Done(ExitStatus::Signaled(signal))),
             (LastWord::Again(pause), None) => Step::End(FrontEnd::Again(pause)),
             (LastWord::Suspended, None) => {
                 match (watch.suspending, self.stays_behind, self.start.parent) {
@@ -50,7 +50,7 @@ impl Front {
                     (true, true, Some(caller)) => {
                         if !sys::stop_self_under(caller) {
                             // Nobody waits any more.
-                            return Step::End(FrontEnd::Done(Outcome::Signaled(Signal::HUP)));
+                            return Step::End(FrontEnd::Done(ExitStatus::Signaled(Signal::HUP)));
                         }
                     }
                     (true, ..) => sys::stop_self(),
@@ -116,9 +116,9 @@ impl Front {
         }
         let by_itself = match watch.command_ended {
             _ if self.shared.is_stopping() => None,
-            Some(ChildChange::Exited(status)) => Some(Outcome::Exited(status)),
+            Some(ChildChange::Exited(status)) => Some(ExitStatus::Exited(status)),
             // The kernel kills the command of a keeper that dies, and so does this process.
-            Some(ChildChange::Killed(signal)) if signal != Signal::KILL => Some(Outcome::Signaled(signal)),
+            Some(ChildChange::Killed(signal)) if signal != Signal::KILL => Some(ExitStatus::Signaled(signal)),
             _ => None,
         };
         let was_ended = if watch.started { CommandFate::WasEnded } else { CommandFate::Starting };

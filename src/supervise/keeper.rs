@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
-use super::outcome::Outcome;
+use super::exit_status::ExitStatus;
 use super::shared::Shared;
 use super::signals::Signal;
 use super::start::Start;
@@ -124,7 +124,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Publishes how the command ended, should this process not live to tell it.
-    pub fn publish_outcome(&self, outcome: Outcome) {
+    pub fn publish_outcome(&self, outcome: ExitStatus) {
         self.shared.set_outcome(outcome);
     }
 

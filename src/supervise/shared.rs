@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::outcome::Outcome;
+use super::exit_status::ExitStatus;
 use super::signals::Signal;
 use super::{sys, wait};
 use crate::lock::Moment;
@@ -22,9 +22,9 @@ const SIGNALED: u64 = 0x200;
 
 /// How often the front was stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stops(u64);
+pub struct StopCount(u64);
 
-impl Stops {
+impl StopCount {
     /// Their number, modulo 128.
     pub fn number(self) -> u8 {
         u8::try_from(self.0 / 2 % 128).unwrap_or(0)
@@ -107,13 +107,13 @@ impl Shared {
     }
 
     /// How often the keeper has stopped the front. One that is under way makes it differ from what it was and will be.
-    pub fn stops(&self) -> Stops {
-        Stops(self.stops.load(Ordering::SeqCst))
+    pub fn stops(&self) -> StopCount {
+        StopCount(self.stops.load(Ordering::SeqCst))
     }
 
     /// The same once a stop that is under way, which ends with this process being stopped, is over. That is not waited for
     /// long: the keeper may have died in the middle.
-    pub fn settled_stops(&self) -> Stops {
+    pub fn settled_stops(&self) -> StopCount {
         for _ in 0..20 {
             if self.stops().0.is_multiple_of(2) {
                 break;
@@ -180,21 +180,21 @@ impl Shared {
     }
 
     /// Publishes how the command ended.
-    pub fn set_outcome(&self, outcome: Outcome) {
+    pub fn set_outcome(&self, outcome: ExitStatus) {
         let word = match outcome {
-            Outcome::Exited(status) => EXITED | u64::from(status),
-            Outcome::Signaled(signal) => SIGNALED | u64::try_from(signal.number()).unwrap_or(0),
+            ExitStatus::Exited(status) => EXITED | u64::from(status),
+            ExitStatus::Signaled(signal) => SIGNALED | u64::try_from(signal.number()).unwrap_or(0),
         };
         self.outcome.store(word, Ordering::SeqCst);
     }
 
     /// How the command ended, if it has.
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub fn outcome(&self) -> Option<ExitStatus> {
         let word = self.outcome.load(Ordering::SeqCst);
         let [small, ..] = word.to_le_bytes();
         match word & !0xff {
-            EXITED => Some(Outcome::Exited(small)),
-            SIGNALED => Signal::new(i32::from(small)).map(Outcome::Signaled),
+            EXITED => Some(ExitStatus::Exited(small)),
+            SIGNALED => Signal::new(i32::from(small)).map(ExitStatus::Signaled),
             _ => None,
         }
     }
@@ -231,7 +231,7 @@ mod tests {
     fn outcomes_come_back() {
         let shared = Shared::new().expect("a page");
         assert_eq!(shared.outcome(), None);
-        for outcome in [Outcome::Exited(0), Outcome::Exited(255), Outcome::Signaled(Signal::KILL)] {
+        for outcome in [ExitStatus::Exited(0), ExitStatus::Exited(255), ExitStatus::Signaled(Signal::KILL)] {
             shared.set_outcome(outcome);
             assert_eq!(shared.outcome(), Some(outcome));
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::chances::{CHANCES, Chances};
 use super::channel::Channel;
+use super::exit_status::ExitStatus;
 use super::failure::{KeeperFailure, WhyFailed};
-use super::outcome::Outcome;
 use super::signals::Signal;
 use super::wait::ChildChange;
 use crate::lock::Moment;
@@ -18,7 +18,7 @@ pub(super) const REAPING: [Duration; 2] = [Duration::from_secs(1), Duration::fro
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FrontEnd {
     /// As the keeper said.
-    Done(Outcome),
+    Done(ExitStatus),
     /// As [`super::channel::ToFront::Again`] says: after so long.
     Again(Duration),
     /// The keeper failed; the command's tree is ended.
@@ -61,7 +61,7 @@ pub(super) struct Watch {
 
 #[derive(Clone, Copy)]
 pub(super) enum LastWord {
-    Done(Outcome),
+    Done(ExitStatus),
     Again(Duration),
     Suspended,
 }

@@ -4,11 +4,11 @@ use std::io::{ErrorKind, Write as _};
 use std::process::{Command, Stdio};
 
 use crate::cli::exit_code::{ExitCode, Failure};
-use crate::cli::out::{Ended, Out as _, Stdout};
+use crate::cli::out::{Out as _, OutputEnd, Stdout};
 use crate::cli::page::Page;
 
 /// Shows `page`: on a terminal by man(1), which formats it and pages it; elsewhere, and where there is no man(1), its source.
-pub fn show(page: Page, out: &mut Stdout) -> Result<(), Ended> {
+pub fn show(page: Page, out: &mut Stdout) -> Result<(), OutputEnd> {
     let source = page.roff();
     if out.is_terminal() && by_man(&source)? {
         return Ok(());
@@ -17,7 +17,7 @@ pub fn show(page: Page, out: &mut Stdout) -> Result<(), Ended> {
 }
 
 /// Whether man(1) has shown it; false if there is none.
-fn by_man(source: &str) -> Result<bool, Ended> {
+fn by_man(source: &str) -> Result<bool, OutputEnd> {
     let failed = |error: &std::io::Error| {
         Failure::new(ExitCode::System, format!("man(1) could not show the page: {error}"))
     };

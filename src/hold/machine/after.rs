@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::Machine;
-use crate::hold::event::{Action, Event, Phase, Reason};
+use crate::hold::event::{Action, Event, Phase, StopReason};
 use crate::hold::verdict::{CutShort, Verdict};
 use crate::lock::{ClaimState, LossReason, Moment};
-use crate::supervise::outcome::Outcome;
+use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::tree_state::TreeState;
 
@@ -15,17 +15,17 @@ const SAME_SIGNAL: Duration = Duration::from_millis(200);
 
 impl Machine {
     /// Stops the command though nobody has sent a signal.
-    pub(super) fn stop_itself(&mut self, reason: Reason, now: Moment) -> Vec<Action> {
+    pub(super) fn stop_itself(&mut self, reason: StopReason, now: Moment) -> Vec<Action> {
         self.stop(reason, self.plan.signal, now)
     }
 
-    pub(super) fn stop(&mut self, reason: Reason, signal: Signal, now: Moment) -> Vec<Action> {
+    pub(super) fn stop(&mut self, reason: StopReason, signal: Signal, now: Moment) -> Vec<Action> {
         self.phase = Phase::Stopping(reason);
         self.grace_until = now + self.plan.grace;
         vec![Action::PassToGroup(signal)]
     }
 
-    pub(super) fn kill(&mut self, reason: Reason) -> Vec<Action> {
+    pub(super) fn kill(&mut self, reason: StopReason) -> Vec<Action> {
         self.phase = Phase::Stopping(reason);
         self.killing = true;
         vec![Action::KillTree]
@@ -37,7 +37,7 @@ impl Machine {
         vec![Action::Leave { succeeded: false }]
     }
 
-    pub(super) fn stopping(&mut self, event: Event, reason: Reason, now: Moment) -> Vec<Action> {
+    pub(super) fn stopping(&mut self, event: Event, reason: StopReason, now: Moment) -> Vec<Action> {
         match event {
             _ if self.tree_gone => self.stopped(event, reason, now),
             Event::CommandEnded(outcome) => {
@@ -47,7 +47,7 @@ impl Machine {
             // Renewing goes on for as long as they live, unless there is nothing left to renew.
             Event::TreeRemains(tree) => {
                 let reason = match reason {
-                    Reason::Lost(reason) => reason,
+                    StopReason::Lost(reason) => reason,
                     _ if now >= self.kill_at() => LossReason::Expired,
                     _ => {
                         self.remains = true;
@@ -68,54 +68,56 @@ impl Machine {
             Event::Signal { signal, everybody: false } if self.command.is_none() => {
                 vec![Action::Pass(signal)]
             }
-            Event::State(ClaimState::Lost(lost)) if !self.killing => self.kill(Reason::Lost(lost)),
+            Event::State(ClaimState::Lost(lost)) if !self.killing => self.kill(StopReason::Lost(lost)),
             Event::State(ClaimState::Lost(lost)) => {
-                self.phase = Phase::Stopping(Reason::Lost(lost));
+                self.phase = Phase::Stopping(StopReason::Lost(lost));
                 Vec::new()
             }
             // Its owner was asked to end and gives the lock back first: to wait for that is to wait for itself.
-            Event::Released if !self.killing && matches!(reason, Reason::Asked | Reason::Broken(_)) => {
+            Event::Released
+                if !self.killing && matches!(reason, StopReason::Asked | StopReason::Broken(_)) =>
+            {
                 self.released()
             }
-            Event::FrontGone => self.kill(Reason::FrontGone),
+            Event::FrontGone => self.kill(StopReason::FrontGone),
             // Nobody who remains keeps the lock any longer: a last round tells.
             Event::Tick if now >= self.kill_at() && self.remains => {
                 self.remains = false;
                 vec![Action::KillTree]
             }
-            Event::Tick if now >= self.kill_at() && !self.killing => self.kill(Reason::RunningOut),
+            Event::Tick if now >= self.kill_at() && !self.killing => self.kill(StopReason::RunningOut),
             Event::Tick if now >= self.grace_until && !self.killing => self.kill(reason),
             _ => Vec::new(),
         }
     }
 
     /// The tree has ended. Nested runs that are no part of it can only be waited for, as long as there is a hold.
-    fn stopped(&mut self, event: Event, reason: Reason, now: Moment) -> Vec<Action> {
+    fn stopped(&mut self, event: Event, reason: StopReason, now: Moment) -> Vec<Action> {
         let reason = match (event, reason) {
-            (Event::State(ClaimState::Lost(lost)), _) => Reason::Lost(lost),
-            (Event::Tick, _) | (_, Reason::RunningOut) if now >= self.kill_at() => {
-                Reason::Lost(LossReason::Expired)
+            (Event::State(ClaimState::Lost(lost)), _) => StopReason::Lost(lost),
+            (Event::Tick, _) | (_, StopReason::RunningOut) if now >= self.kill_at() => {
+                StopReason::Lost(LossReason::Expired)
             }
-            (Event::FrontGone, _) => Reason::FrontGone,
+            (Event::FrontGone, _) => StopReason::FrontGone,
             (_, reason) => reason,
         };
         self.phase = Phase::Stopping(reason.clone());
-        let command = self.command.unwrap_or(Outcome::Signaled(Signal::KILL));
+        let command = self.command.unwrap_or(ExitStatus::Signaled(Signal::KILL));
         self.leave_as(match reason {
-            Reason::Lost(reason) => Verdict::Lost { reason, tree: TreeState::Gone },
-            Reason::CommandDied => return self.linger(),
+            StopReason::Lost(reason) => Verdict::Lost { reason, tree: TreeState::Gone },
+            StopReason::CommandDied => return self.linger(),
             _ if !self.marks_gone => return Vec::new(),
-            Reason::RunningOut => Verdict::Lost { reason: LossReason::Expired, tree: TreeState::Gone },
-            Reason::Asked => Verdict::Interrupted(command),
-            Reason::MaxRun => Verdict::MaxRun,
-            Reason::Broken(by) => Verdict::Broken { by, ran: true },
-            Reason::FrontGone => Verdict::Abandoned,
+            StopReason::RunningOut => Verdict::Lost { reason: LossReason::Expired, tree: TreeState::Gone },
+            StopReason::Asked => Verdict::Interrupted(command),
+            StopReason::MaxRun => Verdict::MaxRun,
+            StopReason::Broken(by) => Verdict::Broken { by, ran: true },
+            StopReason::FrontGone => Verdict::Abandoned,
         })
     }
 
     /// The lock was given back under a process that goes on: only nested runs still need it.
     pub(super) fn released(&mut self) -> Vec<Action> {
-        self.command = Some(Outcome::Exited(0));
+        self.command = Some(ExitStatus::Exited(0));
         self.given_back = true;
         self.linger()
     }
@@ -134,7 +136,7 @@ impl Machine {
                 self.linger_until = Moment::NEVER;
                 if self.needs_processes() && !everybody {
                     self.last_ending = Some(now);
-                    let mut actions = self.stop(Reason::Asked, signal, now);
+                    let mut actions = self.stop(StopReason::Asked, signal, now);
                     actions.push(Action::TerminateTree);
                     return self.if_anybody_is_left(actions);
                 }
@@ -142,7 +144,7 @@ impl Machine {
             Event::State(ClaimState::AskedToLeave { by }) => {
                 self.linger_until = Moment::NEVER;
                 if self.needs_processes() {
-                    self.stop_itself(Reason::Broken(by), now);
+                    self.stop_itself(StopReason::Broken(by), now);
                     return self.if_anybody_is_left(vec![Action::TerminateTree]);
                 }
                 self.cut_short = Some(CutShort::Broken(by));
@@ -155,13 +157,13 @@ impl Machine {
             Event::Tick if now >= self.max_run_at() => {
                 self.linger_until = Moment::NEVER;
                 if self.needs_processes() {
-                    self.stop_itself(Reason::MaxRun, now);
+                    self.stop_itself(StopReason::MaxRun, now);
                     return self.if_anybody_is_left(vec![Action::TerminateTree]);
                 }
             }
             Event::FrontGone => {
                 if self.needs_processes() {
-                    let actions = self.kill(Reason::FrontGone);
+                    let actions = self.kill(StopReason::FrontGone);
                     return self.if_anybody_is_left(actions);
                 }
                 return self.leave_as(Verdict::Abandoned);
@@ -178,10 +180,10 @@ impl Machine {
 
     /// The lease runs out over what outlived the command, which is ended as the command would be.
     fn run_out(&mut self, now: Moment) -> Vec<Action> {
-        self.stop_itself(Reason::RunningOut, now);
+        self.stop_itself(StopReason::RunningOut, now);
         self.grace_until = self.kill_at();
         if now >= self.kill_at() {
-            return self.stopping(Event::Tick, Reason::RunningOut, now);
+            return self.stopping(Event::Tick, StopReason::RunningOut, now);
         }
         self.if_anybody_is_left(vec![Action::TerminateTree])
     }
@@ -193,10 +195,10 @@ impl Machine {
             if self.tree_gone {
                 return self.leave_as(Verdict::Lost { reason, tree: TreeState::Gone });
             }
-            return self.kill(Reason::Lost(reason));
+            return self.kill(StopReason::Lost(reason));
         }
         self.cut_short = Some(CutShort::Lost(reason));
-        let command = self.command.unwrap_or(Outcome::Exited(0));
+        let command = self.command.unwrap_or(ExitStatus::Exited(0));
         self.leave_as(Verdict::Ran(command))
     }
 
@@ -209,7 +211,7 @@ impl Machine {
         if self.needs_processes() || !self.linger_until.is_never() {
             return Vec::new();
         }
-        let command = self.command.unwrap_or(Outcome::Exited(0));
+        let command = self.command.unwrap_or(ExitStatus::Exited(0));
         self.phase = Phase::Leaving;
         self.verdict = Some(Verdict::Ran(command));
         vec![Action::Leave { succeeded: command.is_success() && !self.given_back }]

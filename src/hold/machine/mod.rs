@@ -16,12 +16,12 @@ mod before;
 
 use std::time::Duration;
 
-use crate::hold::event::{Action, Event, Phase, Reason};
+use crate::hold::event::{Action, Event, Phase, StopReason};
 use crate::hold::plan::Plan;
 use crate::hold::verdict::{CutShort, Verdict};
 use crate::lease::Window;
 use crate::lock::{ClaimState, Entry, Error, Grant, Moment};
-use crate::supervise::outcome::Outcome;
+use crate::supervise::exit_status::ExitStatus;
 
 /// How long a service that never answered is asked while the wait has no end.
 const FIRST_ANSWER: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ pub struct Machine {
     killing: bool,
     /// Something of the tree is left that cannot be ended, for as long as there is a lease.
     remains: bool,
-    command: Option<Outcome>,
+    command: Option<ExitStatus>,
     /// The lock was given back under a process that goes on, so how that ends is not known.
     given_back: bool,
     tree_gone: bool,
@@ -173,9 +173,9 @@ impl Machine {
 
     /// Whether only nested runs would keep the hold, should the command have ended like this. To ask for them earlier is to
     /// refuse those that are still to begin under it.
-    pub fn would_end_with(&self, outcome: Outcome, now: Moment) -> bool {
+    pub fn would_end_with(&self, outcome: ExitStatus, now: Moment) -> bool {
         self.phase == Phase::Running
-            && matches!(outcome, Outcome::Exited(_))
+            && matches!(outcome, ExitStatus::Exited(_))
             && !self.plan.whole_tree
             && self.lingers_until(now).is_never()
     }
@@ -207,7 +207,7 @@ impl Machine {
 
     /// Whether the lock is kept for as long as something of the tree remains.
     pub fn keeps_what_remains(&self, now: Moment) -> bool {
-        now < self.kill_at() && !matches!(self.phase, Phase::Stopping(Reason::Lost(_)))
+        now < self.kill_at() && !matches!(self.phase, Phase::Stopping(StopReason::Lost(_)))
     }
 
     /// Whether the claim may go before its ttl ends it: not from under what was not known to be gone when it was lost.
@@ -250,7 +250,7 @@ impl Machine {
 
     /// Whether the command is being ended on account of the hold, and not because somebody or something asked it to.
     pub fn ends_the_command(&self) -> bool {
-        matches!(&self.phase, Phase::Stopping(reason) if !matches!(reason, Reason::Asked | Reason::CommandDied))
+        matches!(&self.phase, Phase::Stopping(reason) if !matches!(reason, StopReason::Asked | StopReason::CommandDied))
     }
 
     fn terminate_at(&self) -> Moment {
@@ -320,11 +320,11 @@ impl Machine {
             Event::CommandEnded(outcome) => {
                 self.command = Some(outcome);
                 self.linger_until = self.lingers_until(now);
-                if let Outcome::Signaled(_) = outcome
+                if let ExitStatus::Signaled(_) = outcome
                     && !self.tree_gone
                 {
                     // It did not mean to leave workers behind.
-                    self.phase = Phase::Stopping(Reason::CommandDied);
+                    self.phase = Phase::Stopping(StopReason::CommandDied);
                     self.grace_until = now + self.plan.grace;
                     return vec![Action::TerminateTree];
                 }
@@ -334,20 +334,20 @@ impl Machine {
             Event::Signal { everybody: true, .. } => Vec::new(),
             Event::Signal { signal, .. } if signal.is_ending() => {
                 self.last_ending = Some(now);
-                self.stop(Reason::Asked, signal, now)
+                self.stop(StopReason::Asked, signal, now)
             }
             Event::Signal { signal, .. } => vec![Action::Pass(signal)],
-            Event::State(ClaimState::AskedToLeave { by }) => self.stop_itself(Reason::Broken(by), now),
-            Event::State(ClaimState::Lost(reason)) => self.kill(Reason::Lost(reason)),
+            Event::State(ClaimState::AskedToLeave { by }) => self.stop_itself(StopReason::Broken(by), now),
+            Event::State(ClaimState::Lost(reason)) => self.kill(StopReason::Lost(reason)),
             Event::Released => self.released(),
-            Event::FrontGone => self.kill(Reason::FrontGone),
-            Event::Tick if now >= self.kill_at() => self.kill(Reason::RunningOut),
+            Event::FrontGone => self.kill(StopReason::FrontGone),
+            Event::Tick if now >= self.kill_at() => self.kill(StopReason::RunningOut),
             Event::Tick if now >= self.terminate_at() => {
-                let actions = self.stop_itself(Reason::RunningOut, now);
+                let actions = self.stop_itself(StopReason::RunningOut, now);
                 self.grace_until = self.kill_at();
                 actions
             }
-            Event::Tick if now >= self.max_run_at() => self.stop_itself(Reason::MaxRun, now),
+            Event::Tick if now >= self.max_run_at() => self.stop_itself(StopReason::MaxRun, now),
             _ => Vec::new(),
         }
     }

@@ -15,10 +15,10 @@ fn nested_runs_keep_the_hold() {
 #[test]
 fn nested_runs_are_asked_for_when_nothing_else_keeps_the_hold() {
     let long = Plan { hold_at_least: ms(1000), ..plan() };
-    let exit = Outcome::Exited(0);
+    let exit = ExitStatus::Exited(0);
     assert!(running_machine(plan()).would_end_with(exit, at(20)));
     assert!(
-        !running_machine(plan()).would_end_with(Outcome::Signaled(Signal::KILL), at(20)),
+        !running_machine(plan()).would_end_with(ExitStatus::Signaled(Signal::KILL), at(20)),
         "the tree is ended"
     );
     assert!(!running_machine(Plan { whole_tree: true, ..plan() }).would_end_with(exit, at(20)));
@@ -67,7 +67,7 @@ fn what_cuts_a_hold_short_has_nested_runs_asked_for() {
 type End = (fn() -> Event, u64, fn(&Verdict) -> bool);
 
 const ENDS: [End; 4] = [
-    (|| signal(Signal::TERM), 100, |v| matches!(v, Verdict::Interrupted(Outcome::Exited(0)))),
+    (|| signal(Signal::TERM), 100, |v| matches!(v, Verdict::Interrupted(ExitStatus::Exited(0)))),
     (asked, 100, |v| matches!(v, Verdict::Broken { ran: true, .. })),
     (|| Event::Tick, 2010, |v| matches!(v, Verdict::MaxRun)),
     (|| Event::FrontGone, 100, |v| matches!(v, Verdict::Abandoned)),
@@ -127,7 +127,7 @@ fn a_whole_tree_keeps_the_hold() {
     m.on(Event::MarksGone, at(20));
     assert_eq!(m.on(exited(5), at(20)), []);
     assert_eq!(m.on(Event::TreeGone, at(40)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(5))));
+    ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(5))));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_signal_ends_what_a_whole_tree_left() {
     assert_eq!(actions, [Action::PassToGroup(Signal::TERM), Action::TerminateTree]);
     assert_eq!(m.on(Event::Tick, at(5100)), [Action::KillTree]);
     m.on(Event::TreeGone, at(5101));
-    ends_as(m, |v| matches!(v, Verdict::Interrupted(Outcome::Exited(5))));
+    ends_as(m, |v| matches!(v, Verdict::Interrupted(ExitStatus::Exited(5))));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn hold_at_least_holds_until_then_or_until_a_signal() {
         m.on(Event::MarksGone, at(20));
         m.on(exited(4), at(20));
         assert_eq!(m.on(event, at(30)), LEAVE);
-        ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(4))));
+        ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(4))));
     }
 }
 
@@ -167,7 +167,7 @@ fn a_loss_after_the_command_has_ended_keeps_its_status() {
     assert!(m.command_has_ended());
     assert_eq!(m.on(lost(), at(30)), LEAVE);
     assert_eq!(m.cut_short(), Some(&CutShort::Lost(LossReason::SessionEnded)));
-    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(4))));
+    ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(4))));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_break_after_the_command_has_ended_releases_and_keeps_its_status() {
     m.on(exited(4), at(20));
     assert_eq!(m.on(asked(), at(30)), LEAVE);
     assert_eq!(m.cut_short(), Some(&CutShort::Broken(Holder::default())));
-    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(4))));
+    ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(4))));
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn alive(pid: i32) -> TreeState {
 }
 
 fn killed() -> Event {
-    Event::CommandEnded(Outcome::Signaled(Signal::KILL))
+    Event::CommandEnded(ExitStatus::Signaled(Signal::KILL))
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn what_a_command_that_was_killed_left_is_ended_before_the_release() {
     assert_eq!(m.on(killed(), at(20)), [Action::TerminateTree]);
     assert_eq!(m.on(Event::Tick, at(5020)), [Action::KillTree]);
     assert_eq!(m.on(Event::TreeGone, at(5021)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Signaled(Signal::KILL))));
+    ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Signaled(Signal::KILL))));
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn a_command_that_was_killed_is_held_for_as_long_as_asked() {
     m.on(killed(), at(20));
     m.on(signal(Signal::TERM), at(21));
     assert_eq!(m.on(Event::TreeGone, at(22)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Signaled(Signal::KILL))));
+    ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Signaled(Signal::KILL))));
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn a_lock_given_back_waits_for_nested_runs_ends_nothing_and_records_no_success()
     assert_eq!(m.on(Event::Released, at(20)), []);
     assert!(m.waits_for_marks());
     assert_eq!(m.on(Event::MarksGone, at(30)), [Action::Leave { succeeded: false }]);
-    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(0))));
+    ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(0))));
     let mut m = running_machine(plan());
     m.on(Event::MarksGone, at(20));
     assert_eq!(m.on(Event::Released, at(21)), [Action::Leave { succeeded: false }]);

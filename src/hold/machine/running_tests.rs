@@ -28,9 +28,9 @@ fn an_ending_signal_starts_the_grace() {
     assert_eq!(m.wake_at(), at(6000));
     assert_eq!(m.on(Event::Tick, at(5999)), []);
     assert_eq!(m.on(Event::Tick, at(6000)), [Action::KillTree]);
-    assert_eq!(m.on(Event::CommandEnded(Outcome::Signaled(Signal::KILL)), at(6001)), []);
+    assert_eq!(m.on(Event::CommandEnded(ExitStatus::Signaled(Signal::KILL)), at(6001)), []);
     assert_eq!(m.on(Event::TreeGone, at(6002)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::Interrupted(Outcome::Signaled(Signal::KILL))));
+    ends_as(m, |v| matches!(v, Verdict::Interrupted(ExitStatus::Signaled(Signal::KILL))));
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn what_left_the_group_is_terminated_when_the_command_has_ended() {
     assert_eq!(m.on(exited(0), at(1100)), [Action::TerminateTree]);
     assert_eq!(m.on(Event::Tick, at(6000)), [Action::KillTree]);
     assert_eq!(m.on(Event::TreeGone, at(6001)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::Interrupted(Outcome::Exited(0))));
+    ends_as(m, |v| matches!(v, Verdict::Interrupted(ExitStatus::Exited(0))));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn who_releases_while_asked_to_end_goes_on() {
         assert_eq!(*m.phase(), Phase::Lingering);
         assert_eq!(m.on(Event::Tick, at(6000)), [], "the grace is over, and nobody is killed");
         assert_eq!(m.on(Event::MarksGone, at(6001)), [Action::Leave { succeeded: false }]);
-        ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(0))));
+        ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(0))));
     }
 }
 

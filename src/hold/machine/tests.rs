@@ -96,7 +96,7 @@ fn running_machine(plan: Plan) -> Machine {
 }
 
 fn exited(status: u8) -> Event {
-    Event::CommandEnded(Outcome::Exited(status))
+    Event::CommandEnded(ExitStatus::Exited(status))
 }
 
 const LEAVE: [Action; 1] = [Action::Leave { succeeded: false }];

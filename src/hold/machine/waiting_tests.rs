@@ -14,7 +14,7 @@ fn an_ordinary_run_asks_the_front_before_it_starts_the_command() {
     assert_eq!(m.held_at(), Some(at(3)));
     assert_eq!(m.on(Event::MarksGone, at(5)), []);
     assert_eq!(m.on(exited(3), at(5)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::Ran(Outcome::Exited(3))));
+    ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(3))));
 }
 
 #[test]

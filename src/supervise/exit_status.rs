@@ -5,14 +5,14 @@ use super::sys;
 
 /// How a command ended, or how dlock itself is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum ExitStatus {
     /// With this exit status.
     Exited(u8),
     /// By this signal.
     Signaled(Signal),
 }
 
-impl Outcome {
+impl ExitStatus {
     /// Whether the command said that all went well.
     pub fn is_success(self) -> bool {
         self == Self::Exited(0)
