@@ -270,7 +270,7 @@ fn part(path: &[String]) -> String {
         "backend" if is_module_of("backend", second) && !CONTRACT.contains(&second) => {
             format!("backend/{second}")
         }
-        "supervise" if second == "outcome" => "supervise/exit_status".to_owned(),
+        "supervise" if second == "exit_status" => "supervise/exit_status".to_owned(),
         first => first.to_owned(),
     }
 }
