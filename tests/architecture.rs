@@ -59,6 +59,7 @@ const CONTRACT: &[&str] = &[
     "context",
     "deadlock",
     "document",
+    "facts",
     "foreign",
     "mixing",
     "observe",

@@ -8,8 +8,6 @@ use std::time::Duration;
 pub struct Capabilities {
     /// The backend's name, as given to `--backend`.
     pub backend: &'static str,
-    /// Whether the names of one request enter their queues in one step.
-    pub atomic_names: bool,
     /// Whether waiters stand in a queue: they hold in order of arrival (C02), others see them, and newer ones can take their place.
     /// If not, each tries by itself until it holds.
     pub queue: bool,

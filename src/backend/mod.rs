@@ -40,6 +40,7 @@ pub mod context;
 pub mod deadlock;
 pub mod document;
 pub mod etcd;
+pub mod facts;
 pub mod file;
 pub mod foreign;
 pub mod locator;

@@ -74,7 +74,6 @@ impl Backend for Queues {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: "fake",
-            atomic_names: true,
             queue: true,
             shared: true,
             token: TokenStrength::BestEffort,

@@ -36,25 +36,6 @@ pub struct Risk {
 }
 
 impl Risk {
-    /// A limit of this kind of service.
-    pub fn note(what: impl Into<String>) -> Self {
-        Self { weight: Weight::Note, what: what.into(), remedy: None }
-    }
-
-    /// That tokens fall with the service's data; `help` says what there is against it, or what becomes of them.
-    pub fn of_backup(help: &str) -> Self {
-        Self::note(format!(
-            "a service restored from a backup gives lower tokens than it has given since; {help}"
-        ))
-    }
-
-    /// That somebody on the way to `place` can come by the password; `remedy` says how to have it encrypted.
-    pub fn of_open_password(place: &str, remedy: &str) -> Self {
-        let what =
-            format!("the password may be sent without encryption, to {place} or to somebody who poses as it");
-        Self::warning(what, remedy)
-    }
-
     /// Something that is wrong with this one, and what to do about it.
     pub fn warning(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { weight: Weight::Warning, what: what.into(), remedy: Some(remedy.into()) }

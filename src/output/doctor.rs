@@ -174,7 +174,10 @@ mod tests {
                 server: "etcd 3.4.23".into(),
                 reached: "http://h:2379".into(),
                 round_trip: Duration::from_micros(420),
-                risks: vec![Risk::note("a limit"), Risk::warning("a fault", "mend it")],
+                risks: vec![
+                    Risk { weight: Weight::Note, what: "a limit".into(), remedy: None },
+                    Risk::warning("a fault", "mend it"),
+                ],
             }),
         }
     }

@@ -75,9 +75,9 @@ impl Bench {
         self.ask_all(std::slice::from_ref(name))
     }
 
-    /// As many of `names` as `client` can acquire in one step: all, or the first.
-    pub(crate) fn in_one_step<'a>(client: &Arc<dyn Backend>, names: &'a [LockName]) -> &'a [LockName] {
-        if client.capabilities().atomic_names { names } else { &names[..1] }
+    /// As many of `names` as the service can acquire in one step: all, or the first.
+    pub(crate) fn in_one_step<'a>(&self, names: &'a [LockName]) -> &'a [LockName] {
+        if self.subject.lacks(Need::AtomicNames).is_none() { names } else { &names[..1] }
     }
 
     pub(crate) fn ask_all(&self, names: &[LockName]) -> Request {

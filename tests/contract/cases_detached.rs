@@ -16,7 +16,7 @@ async fn c07_a_renewal_by_id_prolongs_that_claim_and_revives_nothing(b: Bench) {
     let client = b.connect().await;
     let (lock, other) = (b.name("a"), b.name("b"));
     let names = [lock.clone(), other.clone()];
-    let names = Bench::in_one_step(&client, &names);
+    let names = b.in_one_step(&names);
     if !client.is_detachable() {
         let error =
             client.renew(&lock, b.id(), b.soon()).await.expect_err("it keeps no lease without a process");

@@ -75,7 +75,7 @@ async fn c05_dropped_enter_on_a_free_lock_can_be_undone(b: Bench) {
     for polls in 0..8 {
         let names = [b.name(&format!("{polls}-a")), b.name(&format!("{polls}-b"))];
         let client = b.connect().await;
-        let names = Bench::in_one_step(&client, &names);
+        let names = b.in_one_step(&names);
         let request = b.ask_all(names);
         drop(drop_after(&b, polls, client.enter(&request, b.soon())).await);
         client.withdraw(&request, b.soon()).await.expect("a service that answers");

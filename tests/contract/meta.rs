@@ -108,7 +108,6 @@ fn incomplete(subject: Subject) -> Vec<String> {
         (Need::Leased, facts.leased),
         (Need::Queue, facts.queue),
         (Need::Shared, facts.shared),
-        (Need::AtomicNames, facts.atomic_names),
         (Need::OtherProcess, subject.remote().is_some()),
     ];
     let mut complaints: Vec<String> = stated

@@ -1,13 +1,83 @@
 //! What `doctor` says of a cluster.
 
-use etcd_client::{AlarmAction, AlarmType, GetOptions, StatusResponse};
+use etcd_client::{AlarmAction, AlarmType, GetOptions};
 
 use super::keys::Layout;
 use super::wire::Wire;
-use crate::backend::{Examination, Risk};
+use crate::backend::Examination;
+use crate::backend::facts::{Rule, risks, version, when, with};
 use crate::clock;
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
+
+/// What is known of the server that answers, and of its cluster.
+struct Facts {
+    version: String,
+    has_leader: bool,
+    is_learner: bool,
+    open_password: Option<String>,
+    /// `None` if they may not be asked for.
+    alarms: Option<Vec<AlarmType>>,
+    /// How many members vote; `None` if they may not be asked for.
+    voters: Option<usize>,
+}
+
+const RISKS: &[Rule<Facts>] = &[
+    Rule::always("a change of leader gives the leases of clients that are gone another ttl"),
+    Rule::always("--once-per goes by the clocks of the hosts, since etcd has none to ask"),
+    Rule::backup(|_| with("`etcdutl snapshot restore --bump-revision` prevents that")),
+    Rule::open_password(|f| with(f.open_password.as_ref()?), "use https:// and enable TLS on the servers"),
+    Rule::warning(
+        |f| (version(&f.version)? < [3, 4, 0]).then(|| vec![f.version.clone()]),
+        "etcd {0} is older than dlock can rely on",
+        "use etcd 3.4 or newer",
+    ),
+    Rule::warning(
+        |f| confirms_ended_leases(version(&f.version)?).then(|| vec![f.version.clone()]),
+        "a leader of etcd {0} whose disk hangs goes on confirming leases that the next leader ends; dlock notices at \
+         its next renewal, other clients do not",
+        "use etcd 3.4.31, 3.5.13 or newer",
+    ),
+    Rule::warning(|f| when(!f.has_leader), "this member knows of no leader", "look after the cluster"),
+    Rule::warning(
+        |f| when(f.is_learner),
+        "this member is a learner, which does not answer reads that count",
+        "name voting members as endpoints",
+    ),
+    Rule::note(|f| when(f.alarms.is_none()), "this user may not ask for the cluster's alarms"),
+    Rule::warning(
+        |f| when(f.alarms.as_ref()?.contains(&AlarmType::Nospace)),
+        "the database is full: nobody can join a queue; holders and releases go on",
+        "compact and defragment it, then disarm the alarm",
+    ),
+    Rule::warning(
+        |f| when(f.alarms.as_ref()?.contains(&AlarmType::Corrupt)),
+        "a member's data is corrupt: locks may be given twice",
+        "replace that member",
+    ),
+    Rule::note(|f| when(f.voters.is_none()), "this user may not ask for the members of the cluster"),
+    Rule::note(
+        |f| when(f.voters? == 1),
+        "a cluster of one member: while it is down, no lock can be taken or kept",
+    ),
+    Rule::note(
+        |f| {
+            let voters = f.voters?;
+            (voters > 0 && voters.is_multiple_of(2))
+                .then(|| vec![voters.to_string(), (voters - 1).to_string()])
+        },
+        "{0} members survive no more failures than {1} would",
+    ),
+];
+
+/// etcd-io/etcd 15247: mended in 3.4.31 and 3.5.13, and in whatever is newer.
+fn confirms_ended_leases(version: [u32; 3]) -> bool {
+    match version {
+        [3, 4, patch] => patch < 31,
+        [3, 5, patch] => patch < 13,
+        _ => false,
+    }
+}
 
 /// Looks at the server that answers and at its cluster.
 pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> FaultResult<Examination> {
@@ -16,110 +86,30 @@ pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> F
     // A read that needs the leader, as renewals do.
     wire.get(layout.note(0), GetOptions::new().with_count_only(), deadline).await?;
     let round_trip = clock::now().since(begun);
-    let mut risks = vec![
-        Risk::note("a change of leader gives the leases of clients that are gone another ttl"),
-        Risk::note("--once-per goes by the clocks of the hosts, since etcd has none to ask"),
-        Risk::of_backup("`etcdutl snapshot restore --bump-revision` prevents that"),
-    ];
-    risks.extend(of_password(wire));
-    risks.extend(of_version(status.version()));
-    risks.extend(of_status(&status));
-    risks.extend(of_alarms(wire, deadline).await);
-    risks.extend(of_members(wire, deadline).await);
+    let alarms = wire
+        .call(deadline, |mut c| async move { c.client.alarm(AlarmAction::Get, AlarmType::None, None).await })
+        .await;
+    let members = wire.call(deadline, |mut c| async move { c.client.member_list().await }).await;
+    let facts = Facts {
+        version: status.version().to_owned(),
+        has_leader: status.leader() != 0,
+        is_learner: status.is_learner(),
+        open_password: wire.open_password().map(str::to_owned),
+        alarms: alarms.ok().map(|said| said.alarms().iter().map(etcd_client::AlarmMember::alarm).collect()),
+        voters: members.ok().map(|said| said.members().iter().filter(|m| !m.is_learner()).count()),
+    };
     Ok(Examination {
-        server: format!("etcd {}", status.version()),
+        server: format!("etcd {}", facts.version),
         reached: wire.server().await,
         round_trip,
-        risks,
+        risks: risks(RISKS, &facts),
     })
-}
-
-fn of_password(wire: &Wire) -> Option<Risk> {
-    let open = wire.open_password()?;
-    Some(Risk::of_open_password(open, "use https:// and enable TLS on the servers"))
-}
-
-fn of_version(version: &str) -> Option<Risk> {
-    let mut parts = version.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
-    let version_parts = [parts.next(), parts.next(), parts.next()].map(Option::unwrap_or_default);
-    if version_parts < [3, 4, 0] {
-        return Some(Risk::warning(
-            format!("etcd {version} is older than dlock can rely on"),
-            "use etcd 3.4 or newer",
-        ));
-    }
-    // etcd-io/etcd 15247: mended in these two, and in whatever is newer.
-    let stuck = match version_parts {
-        [3, 4, patch] => patch < 31,
-        [3, 5, patch] => patch < 13,
-        _ => false,
-    };
-    stuck.then(|| {
-        Risk::warning(
-            format!(
-                "a leader of etcd {version} whose disk hangs goes on confirming leases that the next leader ends; \
-                 dlock notices at its next renewal, other clients do not"
-            ),
-            "use etcd 3.4.31, 3.5.13 or newer",
-        )
-    })
-}
-
-fn of_status(status: &StatusResponse) -> Vec<Risk> {
-    let mut risks = Vec::new();
-    if status.leader() == 0 {
-        risks.push(Risk::warning("this member knows of no leader", "look after the cluster"));
-    }
-    if status.is_learner() {
-        risks.push(Risk::warning(
-            "this member is a learner, which does not answer reads that count",
-            "name voting members as endpoints",
-        ));
-    }
-    risks
-}
-
-async fn of_alarms(wire: &Wire, deadline: Moment) -> Vec<Risk> {
-    let asked = wire
-        .call(deadline, |mut c| async move { c.client.alarm(AlarmAction::Get, AlarmType::None, None).await });
-    let alarms = match asked.await {
-        Ok(answer) => answer.alarms().iter().map(etcd_client::AlarmMember::alarm).collect::<Vec<_>>(),
-        Err(_) => return vec![Risk::note("this user may not ask for the cluster's alarms")],
-    };
-    let each = alarms.into_iter().filter_map(|alarm| match alarm {
-        AlarmType::None => None,
-        AlarmType::Nospace => Some(Risk::warning(
-            "the database is full: nobody can join a queue; holders and releases go on",
-            "compact and defragment it, then disarm the alarm",
-        )),
-        AlarmType::Corrupt => {
-            Some(Risk::warning("a member's data is corrupt: locks may be given twice", "replace that member"))
-        }
-    });
-    each.collect()
-}
-
-async fn of_members(wire: &Wire, deadline: Moment) -> Vec<Risk> {
-    let asked = wire.call(deadline, |mut c| async move { c.client.member_list().await });
-    let voting = match asked.await {
-        Ok(answer) => answer.members().iter().filter(|m| !m.is_learner()).count(),
-        Err(_) => return vec![Risk::note("this user may not ask for the members of the cluster")],
-    };
-    if voting == 1 {
-        return vec![Risk::note("a cluster of one member: while it is down, no lock can be taken or kept")];
-    }
-    if voting.is_multiple_of(2) {
-        return vec![Risk::note(format!(
-            "{voting} members survive no more failures than {} would",
-            voting - 1
-        ))];
-    }
-    Vec::new()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::facts::testing::warnings;
 
     #[test]
     fn versions_are_told_apart() {
@@ -132,9 +122,17 @@ mod tests {
             ("3.6.0-rc.1", None),
             ("4.0.0", None),
         ] {
-            let risk = of_version(version).map(|risk| risk.what);
-            assert_eq!(risk.is_some(), part.is_some(), "{version}");
-            assert!(risk.is_none_or(|what| what.contains(part.unwrap_or(""))), "{version}");
+            let facts = Facts {
+                version: version.to_owned(),
+                has_leader: true,
+                is_learner: false,
+                open_password: None,
+                alarms: None,
+                voters: None,
+            };
+            let said = warnings(RISKS, &facts);
+            assert_eq!(said.len(), usize::from(part.is_some()), "{version}: {said:?}");
+            assert!(said.iter().all(|what| what.contains(part.unwrap_or(""))), "{version}: {said:?}");
         }
     }
 }

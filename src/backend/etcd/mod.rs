@@ -117,7 +117,6 @@ impl Backend for EtcdBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: NAME,
-            atomic_names: true,
             queue: true,
             shared: true,
             token: TokenStrength::Durable,

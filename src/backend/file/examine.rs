@@ -11,10 +11,48 @@ use super::directory::Directory;
 use super::fault;
 use super::inspect;
 use super::presence;
-use crate::backend::{Examination, Risk};
+use crate::backend::Examination;
+use crate::backend::facts::{Rule, risks, when, with};
 use crate::clock;
 use crate::lock::{LockName, Moment};
 use crate::net::fault::FaultResult;
+
+/// What is known of a directory.
+#[derive(Default)]
+struct Facts {
+    path: String,
+    /// Who may lock there; `None` if it has not been made.
+    users: Option<String>,
+    network_file_system: Option<&'static str>,
+    writable: Option<bool>,
+    /// Why the kernel cannot tell of removed files, if it cannot.
+    unwatched: Option<String>,
+}
+
+const RISKS: &[Rule<Facts>] = &[
+    Rule::always("excludes the processes of this host, not those of others"),
+    Rule::always(
+        "containers and chroots exclude each other only where they share this directory (a bind mount)",
+    ),
+    Rule::backup(|_| with("leave the lock directory out of backups: a lost counter goes on from the clock")),
+    Rule::note(|f| when(f.users.is_none()), "nobody has locked there yet: the first run makes the directory"),
+    Rule::note(|f| with(f.users.as_ref()?), "{0}"),
+    Rule::warning(
+        |f| Some(vec![f.path.clone(), f.network_file_system?.to_owned()]),
+        "{0} is on {1}, where a lock may not reach every host or end with its process",
+        "choose a local directory or a lock service",
+    ),
+    Rule::warning(
+        |f| (!f.writable?).then(|| vec![f.path.clone()]),
+        "{0} cannot be written",
+        "let a group that has all users own it, with write permission",
+    ),
+    Rule::warning(
+        |f| with(f.unwatched.as_ref()?),
+        "a lock file that is removed is noticed only when a hold is renewed: {0}",
+        "renewals come three times in a ttl: choose a short one until then",
+    ),
+];
 
 /// Looks at the directory and its file system.
 pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> FaultResult<Examination> {
@@ -26,36 +64,33 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Fau
     }
     let round_trip = clock::now().since(begun);
     let system = statfs(path).map_err(fault::os("examine the file system of", path))?;
-    let mut risks = general();
     let stat = rustix::fs::stat(path).map_err(fault::os("examine", path))?;
-    risks.push(Risk::note(who(stat.st_uid, stat.st_gid, stat.st_mode)));
-    if let Some(name) = config::network_file_system_of(&system) {
-        risks.push(Risk::warning(
-            format!(
-                "{} is on {name}, where a lock may not reach every host or end with its process",
-                path.display()
-            ),
-            "choose a local directory or a lock service",
-        ));
+    let facts = Facts {
+        path: path.display().to_string(),
+        users: Some(users(stat.st_uid, stat.st_gid, stat.st_mode)),
+        network_file_system: config::network_file_system_of(&system),
+        writable: Some(rustix::fs::access(path, Access::WRITE_OK).is_ok()),
+        unwatched: presence::instance(path).err().map(|fault| fault.reason.to_string()),
+    };
+    Ok(examination(&facts, round_trip))
+}
+
+/// What is said of a directory that nobody has made yet.
+pub(super) fn missing(path: &Path) -> Examination {
+    examination(&Facts { path: path.display().to_string(), ..Facts::default() }, Duration::ZERO)
+}
+
+fn examination(facts: &Facts, round_trip: Duration) -> Examination {
+    Examination {
+        server: format!("flock(2) on Linux {}", rustix::system::uname().release().to_string_lossy()),
+        reached: facts.path.clone(),
+        round_trip,
+        risks: risks(RISKS, facts),
     }
-    if rustix::fs::access(path, Access::WRITE_OK).is_err() {
-        risks.push(Risk::warning(
-            format!("{} cannot be written", path.display()),
-            "let a group that has all users own it, with write permission",
-        ));
-    }
-    if let Err(fault) = presence::instance(path) {
-        let why = fault.reason;
-        risks.push(Risk::warning(
-            format!("a lock file that is removed is noticed only when a hold is renewed: {why}"),
-            "renewals come three times in a ttl: choose a short one until then",
-        ));
-    }
-    Ok(examination(path, round_trip, risks))
 }
 
 /// Who may lock in a directory of that owner, group and mode: whoever may write in it and pass through it.
-fn who(owner: u32, group: u32, mode: u32) -> String {
+fn users(owner: u32, group: u32, mode: u32) -> String {
     let may = |shift: u32| mode >> shift & 0o3 == 0o3;
     let whom = match (may(0), may(3)) {
         (true, _) => "everybody".to_owned(),
@@ -65,36 +100,9 @@ fn who(owner: u32, group: u32, mode: u32) -> String {
     format!("{whom} may lock there (mode {:04o})", mode & 0o7777)
 }
 
-/// What is said of a directory that nobody has made yet.
-pub(super) fn missing(path: &Path) -> Examination {
-    let mut risks = general();
-    risks.push(Risk::note("nobody has locked there yet: the first run makes the directory"));
-    examination(path, Duration::ZERO, risks)
-}
-
-/// What is so with every lock directory.
-fn general() -> Vec<Risk> {
-    vec![
-        Risk::note("excludes the processes of this host, not those of others"),
-        Risk::note(
-            "containers and chroots exclude each other only where they share this directory (a bind mount)",
-        ),
-        Risk::of_backup("leave the lock directory out of backups: a lost counter goes on from the clock"),
-    ]
-}
-
-fn examination(path: &Path, round_trip: Duration, risks: Vec<Risk>) -> Examination {
-    Examination {
-        server: format!("flock(2) on Linux {}", rustix::system::uname().release().to_string_lossy()),
-        reached: path.display().to_string(),
-        round_trip,
-        risks,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::who;
+    use super::users;
 
     #[test]
     fn the_mode_of_a_directory_in_words() {
@@ -104,7 +112,7 @@ mod tests {
             (0o42770, "its owner (uid 7) and the group 8 may lock there (mode 2770)"),
             (0o41777, "everybody may lock there (mode 1777)"),
         ] {
-            assert_eq!(who(7, 8, mode), wanted);
+            assert_eq!(users(7, 8, mode), wanted);
         }
     }
 }

@@ -175,7 +175,6 @@ impl Backend for FileBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: BACKEND,
-            atomic_names: true,
             queue: true,
             shared: true,
             token: TokenStrength::Durable,

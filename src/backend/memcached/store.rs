@@ -147,9 +147,8 @@ impl MemcachedStore {
 }
 
 /// The server's time, in milliseconds.
-fn time(stats: &Reply) -> FaultResult<u64> {
-    let seconds = stats.stat("time").and_then(|text| text.parse::<u64>().ok());
-    seconds.map(|seconds| seconds * 1000).ok_or_else(|| nonsense("stats without time"))
+fn time(stats: Reply) -> FaultResult<u64> {
+    stats.stats().number("time").map(|seconds| seconds * 1000).ok_or_else(|| nonsense("stats without time"))
 }
 
 /// When the run had acquired the lock that is the last success, on the server's clock, in milliseconds.
@@ -174,7 +173,6 @@ impl Store for MemcachedStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: NAME,
-            atomic_names: false,
             queue: true,
             shared: true,
             token: TokenStrength::Volatile,
@@ -252,7 +250,7 @@ impl Store for MemcachedStore {
     }
 
     async fn time(&self, deadline: Moment) -> FaultResult<u64> {
-        time(&self.call(deadline, Commands::default().line("stats", b"", "")).await?.next()?)
+        time(self.call(deadline, Commands::default().line("stats", b"", "")).await?.next()?)
     }
 
     async fn number(&self, name: &LockName, above: u64, deadline: Moment) -> FaultResult<u64> {
@@ -304,7 +302,7 @@ impl Store for MemcachedStore {
         let key = Naming::success(&self.naming.lock(name)?);
         let commands = Commands::default().line("stats", b"", "").line("gets", &key, "");
         let mut replies = self.call(deadline, commands).await?;
-        let now = Duration::from_millis(time(&replies.next()?)?);
+        let now = Duration::from_millis(time(replies.next()?)?);
         let acquired = now.saturating_sub(ago);
         let mut last = replies.next()?.item()?;
         // Whoever is faster writes a later one, and what is later than this stays.

@@ -6,6 +6,7 @@ use bytes::{Buf, BytesMut};
 
 use super::fault::nonsense;
 use crate::backend::document::{Item, Version};
+use crate::backend::facts::Properties;
 use crate::net::fault::{Fault, FaultResult};
 
 /// No line of a reply is longer.
@@ -50,14 +51,9 @@ impl Reply {
         Ok(self.items()?.into_iter().next().map(|(_, item)| item))
     }
 
-    /// The fact `name` about the server.
-    pub(super) fn stat(&self, name: &str) -> Option<&str> {
-        match self {
-            Self::Stats(stats) => {
-                stats.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-            }
-            _ => None,
-        }
+    /// What the server says of itself; nothing if it says something else.
+    pub(super) fn stats(self) -> Properties {
+        if let Self::Stats(stats) = self { stats.into_iter().collect() } else { Properties::default() }
     }
 }
 

@@ -110,7 +110,6 @@ impl Backend for RedisBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: NAME,
-            atomic_names: true,
             queue: true,
             shared: true,
             token: TokenStrength::Volatile,

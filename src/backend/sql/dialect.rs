@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::facts::Facts;
 use super::tables::Tables;
-use crate::backend::{Examination, success};
+use crate::backend::{Risk, success};
 use crate::lock::{ClaimId, Granted, LockName};
 use crate::net::cause::Manner;
 use crate::net::fault::FaultResult;
@@ -124,8 +125,8 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// that another may be tried.
     async fn dial(&self, server: usize) -> FaultResult<Arc<dyn Session>>;
 
-    /// How the server itself is; `session` is one of its own.
-    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> FaultResult<Examination>;
+    /// What is known of the server that `session` leads to, and what is said of this kind of database alone.
+    async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)>;
 
     /// The statements that make the tables where they are missing.
     fn schema(&self) -> Vec<String>;

@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
-use super::dialect::{Dialect, Session};
+use super::dialect::{Dialect, Row, Session, Sets};
+use super::facts::RISKS;
 use super::service::Service;
-use super::tables::Tables;
+use crate::backend::facts::{Properties, risks};
 use crate::backend::{Examination, Risk, Weight};
 use crate::lock::{ErrorKind, Moment};
 use crate::net::fault::{Fault, FaultResult, Retry};
 
-/// What a restored backup does to these tables.
-pub(super) fn of_backup(tables: &Tables) -> Risk {
-    let prefix = &tables.prefix;
-    Risk::of_backup(&format!("after it: UPDATE {prefix}lock SET fence = fence + 1000000"))
+/// What the rows of all sets, a name and a value each, say of a server.
+pub(super) fn properties(sets: Sets) -> Properties {
+    let pair = |row: Row| {
+        let mut row = row.into_iter();
+        Some((row.next()??, row.next()??))
+    };
+    sets.into_iter().flatten().filter_map(pair).collect()
 }
 
 /// What a run does with the tables, each to be planned and not to be done.
@@ -54,9 +58,12 @@ pub(super) async fn examine(service: &Service, deadline: Moment) -> FaultResult<
     let Some(answer) = answer else { return Err(Fault::nonsense("no answer")) };
     let session = Arc::clone(&answer.session);
     let found = async {
-        let mut found = service.dialect.examine(&session, round_trip).await?;
-        found.risks.extend(of_tables(&*service.dialect, &*session).await?);
-        Ok(found)
+        let (facts, more) = service.dialect.examine(&session).await?;
+        let mut risks = risks(RISKS, &facts);
+        risks.extend(more);
+        risks.extend(of_tables(&*service.dialect, &*session).await?);
+        let reached = format!("{} (database {})", session.peer(), facts.database);
+        Ok(Examination { server: facts.name, reached, round_trip, risks })
     };
     tokio::select! {
         biased;

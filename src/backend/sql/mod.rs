@@ -14,6 +14,7 @@ mod dialect;
 mod enter;
 mod evict;
 mod examine;
+mod facts;
 mod fault;
 mod inspect;
 mod login;
@@ -111,7 +112,6 @@ impl Backend for SqlBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: self.dialect().name(),
-            atomic_names: true,
             queue: true,
             shared: true,
             token: TokenStrength::Durable,

@@ -7,45 +7,95 @@ use tokio::net::TcpStream;
 use zookeeper_client::Client;
 
 use super::ensemble::Ensemble;
-use crate::backend::{Examination, Risk};
+use crate::backend::Examination;
+use crate::backend::facts::{Rule, risks, version, when, with};
 use crate::net::fault::FaultResult;
 
-/// The oldest version that is looked after.
-const LEAST: [u32; 3] = [3, 5, 5];
-
-/// What one server says of itself.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Said {
+/// What is known of the ensemble and of the server that answers.
+#[derive(Debug, Default)]
+struct Facts {
+    /// What a server says of itself; `None` where it does not.
     version: Option<String>,
     mode: Option<String>,
+    /// How many servers vote; `None` if they do not show it.
+    voters: Option<usize>,
+    /// The shortest and the longest session that is granted.
+    shortest: Duration,
+    longest: Duration,
+    has_user: bool,
+    open_password: Option<String>,
 }
+
+const RISKS: &[Rule<Facts>] = &[
+    Rule::note(
+        |f| when(f.version.is_none()),
+        "the server does not report its version: it does not answer srvr",
+    ),
+    Rule::warning(
+        |f| with(f.version.as_ref().filter(|text| version(text).is_some_and(|known| known < [3, 5, 5]))?),
+        "ZooKeeper {0} is older than 3.5.5, the oldest that dlock supports",
+        "use a newer one",
+    ),
+    Rule::warning(
+        |f| when(f.mode.as_ref()? == "read-only"),
+        "the server is cut off and read-only",
+        "see why it has no quorum",
+    ),
+    Rule::note(|f| when(f.voters.is_none()), "the servers do not show how many of them there are"),
+    Rule::note(|f| when(f.voters? <= 1), "a single server: no lock can be taken or kept while it is down"),
+    Rule::note(
+        |f| {
+            let even = f.voters.filter(|n| *n > 1 && n.is_multiple_of(2))?;
+            Some(vec![even.to_string(), (even - 1).to_string()])
+        },
+        "{0} voting servers survive the loss of no more than {1} would",
+    ),
+    Rule::note(
+        |f| when(f.voters.is_none_or(|n| n > 1)),
+        "a ttl below four ticks of the servers (8s by default) may end a command early when its server loses the leader",
+    ),
+    Rule::note(
+        |f| Some(vec![format!("{:?}", f.shortest), format!("{:?}", f.longest)]),
+        "sessions last {0} to {1} here; another --ttl is made one of these",
+    ),
+    Rule::warning(
+        |f| when(f.longest < Duration::from_secs(1)),
+        "no session lasts a second, so no lease can be kept",
+        "raise maxSessionTimeout at the servers",
+    ),
+    Rule::note(
+        |f| when(!f.has_user),
+        "without --user everybody who reaches the servers can remove or change claims",
+    ),
+    Rule::open_password(
+        |f| with(f.open_password.as_ref()?),
+        "use --cacert, and the servers' secureClientPort",
+    ),
+    Rule::backup(|_| with("they are its transaction ids, which nothing raises but use")),
+];
 
 /// Looks at the ensemble through `client`, an open session.
 pub(super) async fn examine(ensemble: &Ensemble, client: &Client) -> FaultResult<Examination> {
     let begun = ensemble.clock.now();
     client.check_stat("/").await?;
     let round_trip = ensemble.clock.now().since(begun);
-    let config = client.get_config().await.map(|(text, _)| String::from_utf8_lossy(&text).into_owned());
-    let voters = config.as_ref().ok().map(|text| voters(text));
-    let bounds = bounds(ensemble).await?;
-    let said = match ensemble.config.tls {
-        None => ask(ensemble).await,
-        Some(_) => Said::default(),
+    let voters = client.get_config().await.ok().map(|(text, _)| voters(&String::from_utf8_lossy(&text)));
+    let facts = Facts {
+        voters,
+        shortest: granted(ensemble, Duration::from_millis(100)).await?,
+        longest: granted(ensemble, Duration::from_hours(24)).await?,
+        has_user: ensemble.config.user.is_some(),
+        open_password: ensemble.config.open_password().map(str::to_owned),
+        ..if ensemble.config.tls.is_none() { ask(ensemble).await } else { Facts::default() }
     };
-    let mut risks = Vec::new();
-    of_version(&said, &mut risks);
-    of_ensemble(voters, &mut risks);
-    of_bounds(bounds, &mut risks);
-    if ensemble.config.user.is_none() {
-        let what = "without --user everybody who reaches the servers can remove or change claims";
-        risks.push(Risk::note(what));
-    } else if let Some(open) = ensemble.config.open_password() {
-        risks.push(Risk::of_open_password(open, "use --cacert, and the servers' secureClientPort"));
-    }
-    risks.push(Risk::of_backup("they are its transaction ids, which nothing raises but use"));
-    let server =
-        said.version.map_or_else(|| "ZooKeeper".to_owned(), |version| format!("ZooKeeper {version}"));
-    Ok(Examination { server, reached: ensemble.config.address(), round_trip, risks })
+    let server = facts.version.as_ref().map_or("ZooKeeper".to_owned(), |text| format!("ZooKeeper {text}"));
+    let reached = ensemble.config.address();
+    Ok(Examination { server, reached, round_trip, risks: risks(RISKS, &facts) })
+}
+
+/// The session that the servers grant to a client that wants one of this length.
+async fn granted(ensemble: &Ensemble, wanted: Duration) -> FaultResult<Duration> {
+    Ok(ensemble.connect(wanted).await?.session_timeout())
 }
 
 /// How many servers vote, as the configuration in the tree tells: none if one stands alone.
@@ -53,68 +103,15 @@ fn voters(config: &str) -> usize {
     config.lines().filter(|line| line.starts_with("server.") && !line.contains(":observer")).count()
 }
 
-/// The shortest and the longest session that is granted.
-async fn bounds(ensemble: &Ensemble) -> FaultResult<(Duration, Duration)> {
-    let shortest = ensemble.connect(Duration::from_millis(100)).await?.session_timeout();
-    let longest = ensemble.connect(Duration::from_secs(86_400)).await?.session_timeout();
-    Ok((shortest, longest))
-}
-
-fn of_bounds((shortest, longest): (Duration, Duration), risks: &mut Vec<Risk>) {
-    risks.push(Risk::note(format!(
-        "sessions last {shortest:?} to {longest:?} here; another --ttl is made one of these"
-    )));
-    if longest < Duration::from_secs(1) {
-        risks.push(Risk::warning(
-            "no session lasts a second, so no lease can be kept",
-            "raise maxSessionTimeout at the servers",
-        ));
-    }
-}
-
-fn of_ensemble(voters: Option<usize>, risks: &mut Vec<Risk>) {
-    match voters {
-        None => risks.push(Risk::note("the servers do not show how many of them there are")),
-        Some(0 | 1) => {
-            risks.push(Risk::note("a single server: no lock can be taken or kept while it is down"));
-        }
-        Some(n) if n.is_multiple_of(2) => risks
-            .push(Risk::note(format!("{n} voting servers survive the loss of no more than {} would", n - 1))),
-        Some(_) => {}
-    }
-    if voters.is_none_or(|n| n > 1) {
-        risks.push(Risk::note(
-            "a ttl below four ticks of the servers (8s by default) may end a command early when its server loses the leader",
-        ));
-    }
-}
-
-fn of_version(said: &Said, risks: &mut Vec<Risk>) {
-    let Some(version) = &said.version else {
-        risks.push(Risk::note("the server does not report its version: it does not answer srvr"));
-        return;
-    };
-    let parts: Vec<u32> = version.split(['.', '-']).map_while(|part| part.parse().ok()).collect();
-    if parts.len() >= 3 && parts[..3] < LEAST[..] {
-        risks.push(Risk::warning(
-            format!("ZooKeeper {version} is older than 3.5.5, the oldest that dlock supports"),
-            "use a newer one",
-        ));
-    }
-    if said.mode.as_deref() == Some("read-only") {
-        risks.push(Risk::warning("the server is cut off and read-only", "see why it has no quorum"));
-    }
-}
-
 /// Asks the first server that answers for what it is; the word is one that servers answer to by default.
-async fn ask(ensemble: &Ensemble) -> Said {
+async fn ask(ensemble: &Ensemble) -> Facts {
     for server in &ensemble.config.servers {
         let asked = tokio::time::timeout(Duration::from_secs(1), srvr(server)).await;
         if let Ok(Ok(text)) = asked {
             return read(&text);
         }
     }
-    Said::default()
+    Facts::default()
 }
 
 async fn srvr(server: &str) -> std::io::Result<String> {
@@ -125,16 +122,17 @@ async fn srvr(server: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn read(text: &str) -> Said {
+fn read(text: &str) -> Facts {
     let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
     let version = after("Zookeeper version:").and_then(|v| v.split([',', '-', ' ']).next());
-    Said { version: version.map(str::to_owned), mode: after("Mode:").map(str::to_owned) }
+    let mode = after("Mode:").map(str::to_owned);
+    Facts { version: version.map(str::to_owned), mode, ..Facts::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Weight;
+    use crate::backend::facts::testing::warnings;
 
     #[test]
     fn what_servers_say_is_read() {
@@ -142,15 +140,16 @@ mod tests {
                     Latency min/avg/max: 0/0.0/0\nMode: standalone\n";
         let said = read(text);
         assert_eq!((said.version.as_deref(), said.mode.as_deref()), (Some("3.8.0"), Some("standalone")));
-        assert_eq!(read("srvr is not executed because it is not in the whitelist."), Said::default());
+        let said = read("srvr is not executed because it is not in the whitelist.");
+        assert_eq!((said.version, said.mode), (None, None));
     }
 
     #[test]
     fn an_old_version_is_a_warning() {
         for (version, warns) in [("3.4.14", true), ("3.5.4", true), ("3.5.5", false), ("3.10.0", false)] {
-            let mut risks = Vec::new();
-            of_version(&Said { version: Some(version.to_owned()), mode: None }, &mut risks);
-            assert_eq!(risks.iter().any(|r| r.weight == Weight::Warning), warns, "{version}");
+            let longest = Duration::from_secs(40);
+            let facts = Facts { version: Some(version.to_owned()), longest, ..Facts::default() };
+            assert_eq!(warnings(RISKS, &facts).len(), usize::from(warns), "{version}");
         }
     }
 

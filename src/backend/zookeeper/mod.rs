@@ -216,7 +216,6 @@ impl Backend for ZkBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: NAME,
-            atomic_names: true,
             queue: true,
             shared: true,
             token: TokenStrength::Durable,

@@ -20,7 +20,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use dlock::backend::observe::QueueObserver;
-use dlock::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, Risk, TokenStrength};
+use dlock::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use dlock::clock::Clock;
 use dlock::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 
@@ -58,7 +58,6 @@ impl Backend for MemoryBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: NAME,
-            atomic_names: true,
             queue: true,
             shared: true,
             token: TokenStrength::Durable,
@@ -127,7 +126,7 @@ impl Backend for MemoryBackend {
             server: "memory".to_owned(),
             reached: self.server.identity(),
             round_trip: self.clock.now().since(begun),
-            risks: vec![Risk::note("everything is gone with this process")],
+            risks: Vec::new(),
         })
     }
 

@@ -1,17 +1,96 @@
 //! What can go wrong with these nodes.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
-
-use super::nodes::{Answer, Nodes};
-use crate::backend::redis::dial::text;
-use crate::backend::redis::examine::{LEAST, facts, older};
+use super::nodes::{Answer, Node, Nodes};
+use crate::backend::Examination;
+use crate::backend::facts::{self, Properties, Rule, with};
+use crate::backend::redis::examine::{evicting, properties, too_old};
 use crate::backend::redis::script::Step;
-use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
+
+/// What is known of all of them together.
+struct Facts {
+    /// For how long a restarted node does not vote, in seconds.
+    max_ttl: u64,
+    open_password: Option<String>,
+}
+
+/// What is known of one node.
+#[derive(Debug)]
+struct NodeFacts {
+    place: String,
+    /// What it says to INFO; `None` if it did not answer.
+    info: Option<Properties>,
+    max_ttl: u64,
+}
+
+impl NodeFacts {
+    /// For how long the node has been running, if that is too short for it to vote.
+    fn uptime(&self) -> Option<u64> {
+        self.info.as_ref()?.number("uptime_in_seconds").filter(|uptime| *uptime < self.max_ttl)
+    }
+}
+
+const RISKS: &[Rule<Facts>] = &[
+    Rule::always(
+        "Redlock promises no more than clocks do: a node whose wall clock jumps ends a lock early or late, and with \
+         a majority of such nodes two may hold it",
+    ),
+    Rule::always(
+        "tokens rise as long as a majority of nodes keeps its data; when more lose it at once they may go backwards",
+    ),
+    Rule::backup(|_| with("as long as a majority of the nodes keeps its data, tokens go on rising")),
+    Rule::note(
+        |f| with(f.max_ttl.to_string()),
+        "a node that was restarted does not vote for {0} s (--max-ttl), which must be the same for all users of a \
+         lock, like the list of nodes",
+    ),
+    Rule::always(
+        "there is no queue: of those who wait, whoever asks first once the lock is free gets it, and status shows none of them",
+    ),
+    Rule::open_password(|f| with(f.open_password.as_ref()?), "use rediss:// and enable TLS on the nodes"),
+];
+
+const RISKS_OF_A_NODE: &[Rule<NodeFacts>] = &[
+    Rule::warning(
+        |f| f.info.is_none().then(|| vec![f.place.clone()]),
+        "{0} did not answer: one node less may fail",
+        "start it again, or find out why it cannot be reached",
+    ),
+    Rule::warning(
+        |f| Some(vec![f.place.clone(), too_old(f.info.as_ref()?)?.to_owned()]),
+        "{0} is {1}, older than 6.2, the oldest that dlock supports",
+        "upgrade the server",
+    ),
+    Rule::warning(
+        |f| {
+            let info = f.info.as_ref()?;
+            let policy = evicting(info)?.to_owned();
+            (info.number("maxmemory")? > 0).then(|| vec![f.place.clone(), policy])
+        },
+        "{0} may drop locks that are held under memory pressure (maxmemory-policy {1})",
+        "set maxmemory-policy noeviction, or use servers of their own for locks",
+    ),
+    Rule::warning(
+        |f| (!f.info.as_ref()?.is("role", "master")?).then(|| vec![f.place.clone()]),
+        "{0} is a replica and takes no locks",
+        "name independent masters only",
+    ),
+    Rule::warning(
+        |f| (f.info.as_ref()?.number("connected_slaves")? > 0).then(|| vec![f.place.clone()]),
+        "{0} has replicas: should one take its place, it may have forgotten a lock",
+        "run the nodes of a Redlock without replicas and without failover",
+    ),
+    Rule::warning(
+        |f| Some(vec![f.place.clone(), f.uptime()?.to_string(), f.max_ttl.to_string()]),
+        "{0} was restarted {1} s ago and does not vote yet",
+        "wait until it has run for {2} s",
+    ),
+];
 
 pub(super) async fn examine(nodes: &Nodes, deadline: Moment) -> FaultResult<Examination> {
     let answers = nodes.answers(Duration::from_secs(1), deadline, vec![Step::command(["INFO"])]).await;
@@ -19,112 +98,40 @@ pub(super) async fn examine(nodes: &Nodes, deadline: Moment) -> FaultResult<Exam
     let begun = nodes.clock.now();
     nodes.answers(Duration::ZERO, deadline, vec![Step::command(["PING"])]).await;
     let round_trip = nodes.clock.now().since(begun);
-    let info = |answer: &Option<FaultResult<Answer>>| match answer {
-        Some(Ok(answer)) => answer.replies.first().map(parsed),
-        _ => None,
+    let max_ttl = nodes.max_ttl.as_secs();
+    let facts = |(node, answer): (&Arc<Node>, Option<FaultResult<Answer>>)| NodeFacts {
+        place: node.service.config.identity(),
+        info: answer.and_then(FaultResult::ok).and_then(|answer| answer.replies.first().map(properties)),
+        max_ttl,
     };
-    let infos: Vec<Option<HashMap<String, String>>> = answers.iter().map(info).collect();
-    let places: Vec<String> = nodes.all.iter().map(|node| node.service.config.identity()).collect();
-    let version = |facts: &HashMap<String, String>| facts.get("redis_version").cloned();
-    let mut versions: Vec<String> = infos.iter().flatten().filter_map(version).collect();
-    versions.sort();
-    versions.dedup();
-    let mut risks = risks(&places, &infos, nodes.max_ttl.as_secs());
-    let mut open = nodes.all.iter().filter_map(|node| node.service.config.open_password());
-    if let Some(open) = open.next() {
-        risks.push(Risk::of_open_password(&open, "use rediss:// and enable TLS on the nodes"));
-    }
+    let each: Vec<NodeFacts> = nodes.all.iter().zip(answers).map(facts).collect();
+    let version = |facts: &NodeFacts| Some(facts.info.as_ref()?.text("redis_version")?.to_owned());
+    let versions: BTreeSet<String> = each.iter().filter_map(version).collect();
+    let open_password = nodes.all.iter().find_map(|node| node.service.config.open_password());
+    let mut risks = facts::risks(RISKS, &Facts { max_ttl, open_password });
+    risks.extend(each.iter().flat_map(|facts| facts::risks(RISKS_OF_A_NODE, facts)));
     Ok(Examination {
-        server: format!("Redlock on {} Redis {}", nodes.all.len(), versions.join(", ")),
-        reached: places.join(","),
+        server: format!(
+            "Redlock on {} Redis {}",
+            each.len(),
+            versions.into_iter().collect::<Vec<_>>().join(", ")
+        ),
+        reached: each.iter().map(|facts| facts.place.as_str()).collect::<Vec<_>>().join(","),
         round_trip,
         risks,
     })
 }
 
-fn parsed(reply: &Value) -> HashMap<String, String> {
-    match reply {
-        Value::VerbatimString { text, .. } => facts(text),
-        reply => facts(&text(reply).unwrap_or_default()),
-    }
-}
-
-/// What one should know, by node; `None` is a node that did not answer.
-fn risks(places: &[String], infos: &[Option<HashMap<String, String>>], max_ttl: u64) -> Vec<Risk> {
-    let mut risks = vec![
-        Risk::note(
-            "Redlock promises no more than clocks do: a node whose wall clock jumps ends a lock early or late, and with \
-             a majority of such nodes two may hold it",
-        ),
-        Risk::note(
-            "tokens rise as long as a majority of nodes keeps its data; when more lose it at once they may go backwards",
-        ),
-        Risk::of_backup("as long as a majority of the nodes keeps its data, tokens go on rising"),
-        Risk::note(format!(
-            "a node that was restarted does not vote for {max_ttl} s (--max-ttl), which must be the same for all users of \
-             a lock, like the list of nodes"
-        )),
-        Risk::note(
-            "there is no queue: of those who wait, whoever asks first once the lock is free gets it, and status shows none of them",
-        ),
-    ];
-    for (place, info) in places.iter().zip(infos) {
-        let Some(info) = info else {
-            let what = format!("{place} did not answer: one node less may fail");
-            risks.push(Risk::warning(what, "start it again, or find out why it cannot be reached"));
-            continue;
-        };
-        let fact = |name: &str| info.get(name).map(String::as_str);
-        let number = |name: &str| fact(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        if let Some(version) = fact("redis_version").filter(|version| older(version)) {
-            risks.push(Risk::warning(
-                format!(
-                    "{place} is {version}, older than {}.{}, the oldest that dlock supports",
-                    LEAST.0, LEAST.1
-                ),
-                "upgrade the server",
-            ));
-        }
-        if let Some(policy) = fact("maxmemory_policy").filter(|policy| *policy != "noeviction")
-            && number("maxmemory") > 0
-        {
-            risks.push(Risk::warning(
-                format!(
-                    "{place} may drop locks that are held under memory pressure (maxmemory-policy {policy})"
-                ),
-                "set maxmemory-policy noeviction, or use servers of their own for locks",
-            ));
-        }
-        if fact("role").is_some_and(|role| role != "master") {
-            risks.push(Risk::warning(
-                format!("{place} is a replica and takes no locks"),
-                "name independent masters only",
-            ));
-        }
-        if number("connected_slaves") > 0 {
-            risks.push(Risk::warning(
-                format!("{place} has replicas: should one take its place, it may have forgotten a lock"),
-                "run the nodes of a Redlock without replicas and without failover",
-            ));
-        }
-        if number("uptime_in_seconds") < max_ttl {
-            risks.push(Risk::warning(
-                format!("{place} was restarted {} s ago and does not vote yet", number("uptime_in_seconds")),
-                format!("wait until it has run for {max_ttl} s"),
-            ));
-        }
-    }
-    risks
-}
-
 #[cfg(test)]
 mod tests {
+    use redis::Value;
+
     use super::*;
-    use crate::backend::Weight;
+    use crate::backend::facts::testing;
 
     fn warnings(info: Option<&str>) -> Vec<String> {
-        let risks = risks(&["here".to_owned()], &[info.map(facts)], 60);
-        risks.into_iter().filter(|risk| risk.weight == Weight::Warning).map(|risk| risk.what).collect()
+        let info = info.map(|info| properties(&Value::SimpleString(info.to_owned())));
+        testing::warnings(RISKS_OF_A_NODE, &NodeFacts { place: "here".to_owned(), info, max_ttl: 60 })
     }
 
     #[test]

@@ -151,7 +151,6 @@ impl Backend for RedlockBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: NAME,
-            atomic_names: false,
             queue: false,
             shared: false,
             token: TokenStrength::BestEffort,

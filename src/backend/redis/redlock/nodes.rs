@@ -10,8 +10,7 @@ use tokio::task::JoinSet;
 
 use super::config::RedlockConfig;
 use crate::backend::redis::connection::Connection;
-use crate::backend::redis::dial::text;
-use crate::backend::redis::examine::facts;
+use crate::backend::redis::examine::properties;
 use crate::backend::redis::fault;
 use crate::backend::redis::script::Step;
 use crate::backend::redis::service::{Patience, Service};
@@ -282,17 +281,17 @@ impl Node {
     }
 
     fn introduced(&self, reply: &Value, max_ttl: Duration) -> FaultResult<ServerFacts> {
-        let said = match reply {
-            Value::ServerError(error) => return Err(fault::of(error)),
-            Value::VerbatimString { text, .. } => facts(text),
-            reply => facts(&text(reply).unwrap_or_default()),
-        };
-        let fact = |name: &str| said.get(name).ok_or_else(|| fault::nonsense(format!("INFO without {name}")));
-        let uptime: u64 = fact("uptime_in_seconds")?.parse().map_err(|_| fault::nonsense("no uptime"))?;
+        if let Value::ServerError(error) = reply {
+            return Err(fault::of(error));
+        }
+        let info = properties(reply);
+        let lacking = |name: &str| fault::nonsense(format!("INFO without {name}"));
+        let run = info.text("run_id").ok_or_else(|| lacking("run_id"))?;
+        let uptime = info.number("uptime_in_seconds").ok_or_else(|| lacking("uptime_in_seconds"))?;
         // It is the difference of two whole seconds.
         let short = max_ttl.saturating_sub(Duration::from_secs(uptime.saturating_sub(1)));
         let now = self.service.clock.now();
         let votes_from = if short.is_zero() { Moment::from_nanos(0) } else { now + short };
-        Ok(ServerFacts { run: fact("run_id")?.clone(), votes_from })
+        Ok(ServerFacts { run: run.to_owned(), votes_from })
     }
 }

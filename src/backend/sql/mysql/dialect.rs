@@ -5,7 +5,6 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -13,8 +12,9 @@ use super::config::MysqlPlace;
 use super::language::{TAKES_WRITES, text};
 use super::session::MysqlSession;
 use super::{MANNER, Mysql, NAME, examine};
-use crate::backend::Examination;
+use crate::backend::Risk;
 use crate::backend::sql::dialect::{Dialect, NOTE, Session};
+use crate::backend::sql::facts::Facts;
 use crate::backend::sql::tables::Tables;
 use crate::lock::ClaimId;
 use crate::net::cause::Manner;
@@ -57,8 +57,8 @@ impl Dialect for Mysql {
         Ok(Arc::new(MysqlSession::over(connection, &self.dialer, self.dialer.peer(server))))
     }
 
-    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> FaultResult<Examination> {
-        examine::examine(self.dialer.config(), session, round_trip).await
+    async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)> {
+        examine::examine(self.dialer.config(), session).await
     }
 
     /// Texts are bytes: no collation makes two names equal, and no character set is in the way.

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};
 
 use super::{MANNER, NAME, Postgres, dial, examine};
-use crate::backend::Examination;
+use crate::backend::Risk;
 use crate::backend::sql::dialect::{Dialect, NOTE, Session, stored};
+use crate::backend::sql::facts::Facts;
 use crate::backend::sql::tables::Tables;
 use crate::lock::{ClaimId, LockName};
 use crate::net::cause::Manner;
@@ -80,8 +80,8 @@ impl Dialect for Postgres {
         Ok(Arc::new(dial::dial(&self.config, &self.config.places[server]).await?))
     }
 
-    async fn examine(&self, session: &Arc<dyn Session>, round_trip: Duration) -> FaultResult<Examination> {
-        examine::examine(&self.config, session, round_trip).await
+    async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)> {
+        examine::examine(&self.config, session).await
     }
 
     fn schema(&self) -> Vec<String> {

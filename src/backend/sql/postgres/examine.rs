@@ -1,81 +1,96 @@
 //! What can go wrong with this PostgreSQL.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::config::PgConfig;
+use crate::backend::Risk;
+use crate::backend::facts::{Rule, risks, when, with};
 use crate::backend::sql::dialect::Session;
-use crate::backend::sql::examine::of_backup;
-use crate::backend::{Examination, Risk};
+use crate::backend::sql::examine::properties;
+use crate::backend::sql::facts::{Facts, after_backup};
 use crate::net::fault::{Fault, FaultResult};
 
-/// The first version with everything that is used, as the server counts.
-const LEAST: u64 = 130_000;
-/// So few connections are left that a queue of waiters may use them up.
-const FEW: u64 = 10;
+/// What others' connections are for is hidden from most users, and they count all the same.
+const QUESTION: &str = "SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'server_version_num', \
+     'fsync', 'full_page_writes', 'max_connections', 'synchronous_standby_names') \
+     UNION ALL SELECT 'read_only', CASE WHEN pg_is_in_recovery() \
+     OR current_setting('default_transaction_read_only') = 'on' THEN 'ON' ELSE 'OFF' END \
+     UNION ALL SELECT 'free', (current_setting('max_connections')::int \
+     - current_setting('superuser_reserved_connections')::int - count(*))::text \
+     FROM pg_stat_activity WHERE datid IS NOT NULL \
+     AND coalesce(backend_type, 'client backend') = 'client backend' \
+     UNION ALL SELECT 'standbys', count(*)::text FROM pg_stat_replication;";
 
-const QUESTION: &str = "SELECT current_setting('server_version'), current_setting('server_version_num'), \
-     pg_is_in_recovery(), current_setting('fsync'), current_setting('full_page_writes'), \
-     current_setting('max_connections'), (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), \
-     (SELECT count(*) FROM pg_stat_replication), current_setting('synchronous_standby_names'), \
-     current_setting('default_transaction_read_only'), current_setting('superuser_reserved_connections');";
+const RISKS: &[Rule<Facts>] = &[
+    Rule::open_password(
+        |f| with(f.open_password.as_ref()?),
+        "set sslmode=verify-full, or require, in the address",
+    ),
+    Rule::warning(|f| with(f.ignored.as_ref()?), "{0}", "make it a plain file with the mode 0600"),
+    Rule::warning(
+        |f| when(f.server.is("fsync", "off")?),
+        "fsync is off, so a crash of the database's host can give a lock twice",
+        "set fsync = on",
+    ),
+    Rule::warning(
+        |f| when(f.server.is("full_page_writes", "off")?),
+        "full_page_writes is off, so a crash of the database's host can give a lock twice",
+        "set full_page_writes = on",
+    ),
+    Rule::warning(
+        |f| when(f.server.number("standbys")? > 0 && f.server.is("synchronous_standby_names", "")?),
+        "its standbys are asynchronous, so a failover can give a lock twice and make tokens go backwards",
+        "set synchronous_standby_names",
+    ),
+    Rule::warning(
+        |f| when(!f.notifies),
+        "a connection pooler in between cannot pass on messages, so waiters look every 500 ms",
+        "connect to the server itself",
+    ),
+];
 
+/// What is known of the server that `session` leads to, and what is said of PostgreSQL alone.
 pub(super) async fn examine(
     config: &PgConfig,
     session: &Arc<dyn Session>,
-    round_trip: Duration,
-) -> FaultResult<Examination> {
-    let sets = session.run(QUESTION).await?;
-    let row = sets.first().and_then(|set| set.first()).ok_or_else(|| Fault::nonsense("no facts"))?;
-    let text = |n: usize| row.get(n).and_then(|value| value.as_deref()).unwrap_or_default();
-    let number = |n: usize| text(n).parse::<u64>().unwrap_or(0);
-    let mut risks =
-        vec![Risk::note("a claim counts on the database's clock: a jump of it ends leases early or late")];
-    if number(1) < LEAST {
-        risks.push(Risk::warning("it is older than PostgreSQL 13", "use PostgreSQL 13 or newer"));
-    }
-    if let Some(open) = config.open_password() {
-        let remedy = "set sslmode=verify-full, or require, in the address";
-        risks.push(Risk::of_open_password(&open.to_string(), remedy));
-    }
-    risks.push(of_backup(&config.tables));
-    if let Some(ignored) = &config.ignored {
-        risks.push(Risk::warning(ignored.clone(), "make it a plain file with the mode 0600"));
-    }
-    if text(2) == "t" || text(9) == "on" {
-        risks.push(Risk::warning(
-            "this server takes no writes",
-            "name the primary, or several servers of which one is the primary",
-        ));
-    }
-    for (n, setting) in [(3, "fsync"), (4, "full_page_writes")] {
-        if text(n) == "off" {
-            risks.push(Risk::warning(
-                format!("{setting} is off, so a crash of the database's host can give a lock twice"),
-                format!("set {setting} = on"),
-            ));
+) -> FaultResult<(Facts, Vec<Risk>)> {
+    let server = properties(session.run(QUESTION).await?);
+    let version = server.text("server_version").ok_or_else(|| Fault::nonsense("no version"))?;
+    let is_old = server.number("server_version_num").is_some_and(|number| number < 130_000);
+    let facts = Facts {
+        name: format!("PostgreSQL {}", version.split(' ').next().unwrap_or_default()),
+        database: config.database.clone(),
+        too_old: is_old.then_some("PostgreSQL 13"),
+        free: server.number("free"),
+        open_password: config.open_password().map(ToString::to_string),
+        after_backup: after_backup(&config.tables),
+        notifies: session.can_notify(),
+        ignored: config.ignored.clone(),
+        server,
+    };
+    let risks = risks(RISKS, &facts);
+    Ok((facts, risks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::facts::testing::{properties, warnings};
+
+    #[test]
+    fn each_risk_is_named_and_nothing_of_unknown_facts() {
+        for (told, part) in [
+            (&[] as &[(&str, &str)], ""),
+            (&[("fsync", "on"), ("standbys", "0"), ("synchronous_standby_names", "")], ""),
+            (&[("fsync", "off")], "fsync is off"),
+            (&[("full_page_writes", "off")], "full_page_writes is off"),
+            (&[("standbys", "1"), ("synchronous_standby_names", "")], "asynchronous"),
+            (&[("standbys", "1"), ("synchronous_standby_names", "a")], ""),
+        ] {
+            let facts = Facts { server: properties(told), notifies: true, ..Facts::default() };
+            let found = warnings(RISKS, &facts);
+            assert_eq!(found.len(), usize::from(!part.is_empty()), "{told:?}: {found:?}");
+            assert!(found.iter().all(|what| what.contains(part)), "{told:?}: {found:?}");
         }
     }
-    if number(7) > 0 && text(8).is_empty() {
-        risks.push(Risk::warning(
-            "its standbys are asynchronous, so a failover can give a lock twice and make tokens go backwards",
-            "set synchronous_standby_names",
-        ));
-    }
-    let free = number(5).saturating_sub(number(6) + number(10));
-    if free < FEW {
-        risks.push(Risk::warning(
-            format!("only {free} of its {} connections are free, and each dlock needs one", number(5)),
-            "raise max_connections",
-        ));
-    }
-    if !session.can_notify() {
-        risks.push(Risk::warning(
-            "a connection pooler in between cannot pass on messages, so waiters look every 500 ms",
-            "connect to the server itself",
-        ));
-    }
-    let server = format!("PostgreSQL {}", text(0).split(' ').next().unwrap_or_default());
-    let reached = format!("{} (database {})", session.peer(), config.database);
-    Ok(Examination { server, reached, round_trip, risks })
 }

@@ -1,0 +1,67 @@
+//! What is known of a database, and what `doctor` says of every kind by that.
+
+use super::tables::Tables;
+use crate::backend::facts::{Properties, Rule, when, with};
+
+/// What is known of a database.
+#[derive(Default)]
+pub(super) struct Facts {
+    /// What it is called, with its version.
+    pub(super) name: String,
+    pub(super) database: String,
+    /// What it says of itself.
+    pub(super) server: Properties,
+    /// The oldest version that is supported, if this one is older.
+    pub(super) too_old: Option<&'static str>,
+    /// How many connections can be made besides those that there are.
+    pub(super) free: Option<u64>,
+    pub(super) open_password: Option<String>,
+    /// What a restored backup needs.
+    pub(super) after_backup: String,
+    /// Whether it can tell this client of changes.
+    pub(super) notifies: bool,
+    /// Why passwords were not looked up, if they were not.
+    pub(super) ignored: Option<String>,
+}
+
+/// So few connections are left that a queue of waiters may use them up.
+const FEW: u64 = 20;
+
+/// What is said of every kind of database.
+pub(super) const RISKS: &[Rule<Facts>] = &[
+    Rule::always("a claim counts on the database's clock: a jump of it ends leases early or late"),
+    Rule::backup(|f| with(&f.after_backup)),
+    Rule::warning(|f| with(f.too_old?), "it is older than {0}", "use {0} or newer"),
+    Rule::warning(
+        |f| when(f.server.is("read_only", "ON")?),
+        "this server takes no writes",
+        "name the primary, or several servers of which one is the primary",
+    ),
+    Rule::warning(
+        |f| {
+            let free = f.free.filter(|free| *free < FEW)?;
+            Some(vec![free.to_string(), f.server.text("max_connections")?.to_owned()])
+        },
+        "only {0} of its {1} connections are free, and each dlock needs one",
+        "raise max_connections",
+    ),
+];
+
+/// What there is against the low tokens of a restored backup.
+pub(super) fn after_backup(tables: &Tables) -> String {
+    format!("after it: UPDATE {}lock SET fence = fence + 1000000", tables.prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::facts::testing::{properties, warnings};
+
+    #[test]
+    fn few_connections_are_a_warning_and_unknown_ones_are_not() {
+        for (free, warned) in [(None, false), (Some(19), true), (Some(20), false)] {
+            let facts = Facts { free, server: properties(&[("max_connections", "99")]), ..Facts::default() };
+            assert_eq!(!warnings(RISKS, &facts).is_empty(), warned, "{free:?}");
+        }
+    }
+}
