@@ -1,251 +1,379 @@
-//! The search for a wait that would never end, over what a service reads.
+//! Refusing waits that would never end.
 //!
-//! Every cycle of waits goes through claims that run inside others. So the queues that matter are the own ones, those of
-//! claims inside others, and those of whoever stands in them with several names. Whoever enters last sees all the
-//! others; one that sees a cycle which a later claim closes leaves it to that one.
+//! An entry waits for entries that were ahead of it when it arrived, so only an arrival closes a cycle of waits. It is that of a
+//! claim with ancestors, since no claim waits for any other one that has just arrived. Such a claim searches once it waits. The
+//! claims that wait for a claim are its ancestors and those behind it in its queues, and entries show their ancestors and the
+//! names of these. So the search reads the queues of the names that it finds, beginning with those of the claim and its
+//! ancestors.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
-use async_trait::async_trait;
-
-use super::record::Record;
+use super::{Backend, Claim};
+use crate::clock::Clock;
 use crate::lock::deadlock::{Graph, Member};
-use crate::lock::{ClaimId, ErrorKind, LockName, Request};
-use crate::net::fault::{Fault, FaultResult};
+use crate::lock::{ClaimState, Entry, Error, ErrorKind, LockName, LockStatus, Moment, Request, Result};
 
-/// A living entry of a queue.
-#[derive(Debug)]
-pub struct Queued<P> {
-    /// Its claim.
-    pub id: ClaimId,
-    /// When it arrived, comparable with the entries of other queues. What is equal counts as no later.
-    pub place: P,
-    /// All names of its claim, if it has several.
-    pub names: Vec<LockName>,
-    /// What it waits for and what waits inside it; `None` if it does not say.
-    pub member: Option<Member>,
+/// Time between two looks at a cycle that a later claim should leave.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a later claim may take to leave. Clocks may disagree on which is later, so a claim that finds the cycle still
+/// closed after that leaves it itself.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Which waiters inside other claims a search counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counted {
+    All,
+    /// Those that arrived no later than the claim that searches.
+    Earlier,
 }
 
-impl<P> Queued<P> {
-    /// The entry of the claim `id` in the queue of `name`, of which `record` tells.
-    pub fn of(record: &Record, id: ClaimId, place: P, name: &LockName) -> Self {
-        let owner = record.holder.to_string();
-        let member = |mode| Member { id, mode, owner, ancestors: record.ancestors() };
-        Self { id, place, names: record.names(name), member: record.mode().map(member) }
+/// Joins the queues as [`Backend::enter`] does, and refuses a wait that closes a cycle of waits. Of two claims that close it
+/// together the later one is refused. `clock` is that of the deadline.
+///
+/// Errors: those of [`Backend::enter`]; `Deadlock`, with the entry gone; transient ones of the search, after which the same
+/// request can be made again and [`Backend::withdraw`] removes what is there. Dropping the future may leave the entry as well.
+pub async fn enter(
+    backend: &dyn Backend,
+    request: &Request,
+    clock: Clock,
+    deadline: Moment,
+) -> Result<Arc<dyn Claim>> {
+    let claim = backend.enter(request, deadline).await?;
+    if request.ancestors.is_empty() {
+        return Ok(claim);
+    }
+    let begun = clock.now();
+    let until = begun + PATIENCE.min(request.ttl / 3).min(deadline.since(begun) / 2);
+    let mut before = None;
+    loop {
+        match claim.changed(None).await {
+            Ok(ClaimState::Waiting { .. }) => {}
+            Err(error) if error.is_transient() => return Err(error),
+            // The caller, which follows the claim, gets the same.
+            Ok(_) | Err(_) => return Ok(claim),
+        }
+        let queues = read(backend, request, deadline).await?;
+        let own = cycle(&queues, request, Counted::Earlier);
+        let is_last = own.is_some();
+        let Some(found) = own.or_else(|| cycle(&queues, request, Counted::All)) else { return Ok(claim) };
+        // The queues are read one after the other. A cycle that two looks show was there between them.
+        let is_closed = before.as_ref() == Some(&found);
+        if is_closed && (is_last || clock.now() >= until) {
+            claim.leave(false, deadline).await?;
+            let (name, lock) = (backend.capabilities().backend, request.names.first());
+            return Err(Error::new(ErrorKind::Deadlock, found).during(name, "join the queue", lock));
+        }
+        if !is_last {
+            clock.sleep_until(clock.now() + PAUSE).await;
+        }
+        before = Some(found);
     }
 }
 
-/// What a service reads for the search. The deadline is that of whoever made it.
-#[async_trait]
-pub trait Queues: Sync {
-    /// The order of arrival.
-    type Order: Ord + Send + Sync;
-    /// Why something cannot be read.
-    type Fault: Send + Sync + Clone + Into<Fault>;
-
-    /// The claims that run inside others, with their names.
-    async fn nested(&self) -> Result<BTreeMap<ClaimId, Vec<LockName>>, Self::Fault>;
-
-    /// The queues of `names`, in their order.
-    async fn read(&self, names: &[LockName]) -> Result<Vec<Vec<Queued<Self::Order>>>, Self::Fault>;
-
-    /// Takes a claim that stands in none of its queues off those that run inside others.
-    async fn forget(&self, id: ClaimId) -> Result<(), Self::Fault>;
-}
-
-/// The sentence about the cycle of waits that `request`, which waits, closes.
+/// Reads the queues of all claims that may wait for that of `request`, and its own. One that this user may not read, or that
+/// cannot be read at all, is left out: whether it belongs to a cycle cannot be told.
 ///
-/// Of what this user may not read, or nobody can, cannot be told whether it belongs to a cycle: the search goes on without it.
-///
-/// Errors: those of reading that are transient. Dropping the future leaves nothing behind.
-pub async fn search<Q: Queues>(service: &Q, request: &Request) -> Result<Option<String>, Q::Fault> {
-    let nested = unless_refused(service.nested().await)?.unwrap_or_default();
-    let mut queues: BTreeMap<LockName, Vec<Queued<Q::Order>>> = BTreeMap::new();
-    let mut refused: BTreeSet<LockName> = BTreeSet::new();
-    let mut unread: BTreeSet<LockName> = request.names.iter().cloned().collect();
-    unread.extend(nested.values().flatten().cloned());
-    while !unread.is_empty() {
-        let names: Vec<LockName> = std::mem::take(&mut unread).into_iter().collect();
-        let read = read_what_can_be(service, &names).await?;
-        unread.extend(read.iter().flatten().flatten().flat_map(|queued| &queued.names).cloned());
-        refused.extend(
-            names.iter().zip(&read).filter(|(_, queue)| queue.is_none()).map(|(name, _)| name.clone()),
-        );
-        queues.extend(names.into_iter().zip(read).filter_map(|(name, queue)| Some((name, queue?))));
-        unread.retain(|name| !queues.contains_key(name) && !refused.contains(name));
-    }
-    for (id, names) in &nested {
-        let may_stand = |name: &LockName| {
-            refused.contains(name) || queues.get(name).is_some_and(|queue| queue.iter().any(|q| q.id == *id))
-        };
-        if !names.iter().any(may_stand) {
-            unless_refused(service.forget(*id).await)?;
+/// Errors: transient ones of [`Backend::inspect`].
+async fn read(
+    backend: &dyn Backend,
+    request: &Request,
+    deadline: Moment,
+) -> Result<BTreeMap<LockName, LockStatus>> {
+    let mut queues = BTreeMap::new();
+    let inherited = request.ancestors.iter().flat_map(|ancestor| &ancestor.names);
+    let mut known: BTreeSet<LockName> = request.names.iter().chain(inherited).cloned().collect();
+    let mut unread: Vec<LockName> = known.iter().cloned().collect();
+    while let Some(name) = unread.pop() {
+        match backend.inspect(&name, deadline).await {
+            Ok(queue) => {
+                let found = queue.holders.iter().chain(&queue.waiters).flat_map(|entry| &entry.related);
+                unread.extend(found.filter(|name| known.insert((*name).clone())).cloned());
+                queues.insert(name, queue);
+            }
+            Err(error) if error.is_transient() => return Err(error),
+            Err(_) => {}
         }
     }
-    Ok(cycle(&queues, request.id))
+    Ok(queues)
 }
 
-/// The refusal that follows from what a search found.
-pub fn refuse_cycle(found: Option<String>) -> FaultResult<()> {
-    found.map_or(Ok(()), |cycle| Err(Fault::new(ErrorKind::Deadlock, cycle)))
-}
-
-/// The queues of `names`, in their order; `None` of one that cannot be read.
-pub async fn read_what_can_be<Q: Queues>(
-    service: &Q,
-    names: &[LockName],
-) -> Result<Vec<Option<Vec<Queued<Q::Order>>>>, Q::Fault> {
-    if let Some(all) = unless_refused(service.read(names).await)? {
-        return Ok(all.into_iter().map(Some).collect());
-    }
-    let mut each = Vec::with_capacity(names.len());
-    for name in names {
-        let read = unless_refused(service.read(std::slice::from_ref(name)).await)?;
-        each.push(read.and_then(|queues| queues.into_iter().next()));
-    }
-    Ok(each)
-}
-
-/// What came out, or `None` if that was refused for good.
-fn unless_refused<T, F: Clone + Into<Fault>>(answer: Result<T, F>) -> Result<Option<T>, F> {
-    match answer {
-        Ok(value) => Ok(Some(value)),
-        Err(fault) if fault.clone().into().kind.is_transient() => Err(fault),
-        Err(_) => Ok(None),
-    }
-}
-
-/// The sentence about the cycle of waits that the claim `id` closes among `queues`, of which each is in order. Only entries
-/// that came no later count.
-pub fn cycle<P: Ord>(queues: &BTreeMap<LockName, Vec<Queued<P>>>, id: ClaimId) -> Option<String> {
-    // A claim that is taken in parts came when its last part did.
-    let own = queues.values().flatten().filter(|queued| queued.id == id).map(|queued| &queued.place).max();
+/// Returns the sentence about the cycle of waits that the claim of `request` is part of, if there is one.
+fn cycle(queues: &BTreeMap<LockName, LockStatus>, request: &Request, counted: Counted) -> Option<String> {
+    let arrival = |entry: &Entry| (entry.since, entry.claim);
+    let waiters = queues.values().flat_map(|queue| &queue.waiters);
+    let own = waiters.filter(|waiter| waiter.claim == Some(request.id)).map(arrival).max();
+    let counts = |waiter: &&Entry| {
+        counted == Counted::All || waiter.ancestors.is_empty() || own.is_none_or(|own| arrival(waiter) <= own)
+    };
     let mut graph = Graph::default();
     for (name, queue) in queues {
-        let earlier = queue.iter().filter(|queued| own.is_none_or(|own| queued.place <= *own));
-        graph.add(name, earlier.filter_map(|queued| queued.member.clone()).collect());
+        let entries = queue.holders.iter().chain(queue.waiters.iter().filter(counts));
+        let mut members: Vec<Member> = entries.filter_map(member).collect();
+        // A service without a queue shows no waiters.
+        if request.names.contains(name) && members.iter().all(|member| member.id != request.id) {
+            members.push(Member {
+                id: request.id,
+                mode: request.mode,
+                owner: request.holder.to_string(),
+                ancestors: request.ancestors.iter().map(|ancestor| ancestor.claim).collect(),
+            });
+        }
+        graph.add(name, members);
     }
-    graph.cycle(id)
+    graph.cycle(request.id)
+}
+
+/// Returns `entry` as the search sees it; `None` if its claim or its mode is not known.
+fn member(entry: &Entry) -> Option<Member> {
+    let id = entry.claim?;
+    let owner = match (&entry.key, &entry.host) {
+        (Some(key), _) => key.clone(),
+        (None, Some(_)) => entry.owner().to_string(),
+        (None, None) => format!("claim {id}"),
+    };
+    Some(Member { id, mode: entry.mode?, owner, ancestors: entry.ancestors.clone() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Mode;
-    use std::sync::Mutex;
-
-    fn id(n: u8) -> ClaimId {
-        ClaimId::from_bytes([n; 16])
-    }
+    use crate::backend::{Capabilities, Evict, Examination, Observer, TokenStrength};
+    use crate::lock::{Ancestor, ClaimId, Holder, Mode};
+    use async_trait::async_trait;
+    use std::os::fd::OwnedFd;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::time::SystemTime;
 
     fn name(text: &str) -> LockName {
         text.parse().expect("valid")
     }
 
-    /// An exclusive claim: its number, place, names and what it runs inside.
-    type Entry = (u8, u8, &'static [&'static str], &'static [u8]);
-
-    struct Fake {
-        queues: BTreeMap<LockName, Vec<Entry>>,
-        nested: BTreeMap<ClaimId, Vec<LockName>>,
-        read: Mutex<Vec<LockName>>,
-        denied: Vec<LockName>,
-        forgotten: Mutex<Vec<ClaimId>>,
+    fn id(n: u8) -> ClaimId {
+        ClaimId::from_bytes([n; 16])
     }
 
-    #[async_trait]
-    impl Queues for Fake {
-        type Order = u8;
-        type Fault = Fault;
-
-        async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {
-            Ok(self.nested.clone())
-        }
-
-        async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<u8>>>> {
-            if names.iter().any(|name| self.denied.contains(name)) {
-                return Err(Fault::new(ErrorKind::Denied, "no right"));
-            }
-            self.read.lock().expect("whole").extend_from_slice(names);
-            let queued = |(n, place, names, inside): &Entry| Queued {
-                id: id(*n),
-                place: *place,
-                names: names.iter().map(|text| name(text)).collect(),
-                member: Some(Member {
-                    id: id(*n),
-                    mode: Mode::Exclusive,
-                    owner: n.to_string(),
-                    ancestors: inside.iter().map(|n| id(*n)).collect(),
-                }),
-            };
-            let queue = |name| self.queues.get(name).into_iter().flatten().map(queued).collect();
-            Ok(names.iter().map(queue).collect())
-        }
-
-        async fn forget(&self, id: ClaimId) -> FaultResult<()> {
-            self.forgotten.lock().expect("whole").push(id);
-            Ok(())
+    /// An exclusive entry of the claim `n`, which arrived at `since` and runs inside others.
+    fn entry(n: u8, since: u64, inside: &[u8]) -> Entry {
+        Entry {
+            claim: Some(id(n)),
+            mode: Some(Mode::Exclusive),
+            key: Some(n.to_string()),
+            since: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(since)),
+            ancestors: inside.iter().map(|n| id(*n)).collect(),
+            ..Entry::default()
         }
     }
 
-    fn request(n: u8, names: &[&str]) -> Request {
-        let names = names.iter().map(|text| name(text)).collect();
-        let (holder, ttl) = (crate::lock::Holder::default(), std::time::Duration::from_secs(30));
+    fn request(n: u8, on: &str, inside: &[u8]) -> Request {
         Request {
-            names,
+            names: vec![name(on)],
             id: id(n),
             mode: Mode::Exclusive,
-            ttl,
-            holder,
-            ancestors: Vec::new(),
+            ttl: Duration::from_secs(30),
+            holder: Holder::default(),
+            ancestors: inside.iter().map(|n| Ancestor { claim: id(*n), names: Vec::new() }).collect(),
             supersede: false,
         }
     }
 
-    /// 1 has a, and inside it 3 waits for b; 2 has b and c, and inside it 4 waits for a. 5 is listed and gone.
-    fn crossed() -> Fake {
-        let both: &[&str] = &["b", "c"];
-        let queues = [
-            (name("a"), vec![(1, 1, &[] as &[&str], &[] as &[u8]), (4, 4, &[], &[2])]),
-            (name("b"), vec![(2, 2, both, &[]), (3, 3, &[], &[1])]),
-            (name("c"), vec![(2, 2, both, &[])]),
-            (name("z"), vec![(9, 9, &[], &[])]),
-        ];
-        let nested = [(id(3), vec![name("b")]), (id(4), vec![name("a")]), (id(5), vec![name("a")])];
-        let (queues, nested) = (queues.into(), nested.into());
-        Fake { queues, nested, read: Mutex::default(), denied: Vec::new(), forgotten: Mutex::default() }
+    fn queues(all: Vec<(&str, Entry, Vec<Entry>)>) -> BTreeMap<LockName, LockStatus> {
+        let queue = |(lock, holder, waiters): (&str, _, _)| {
+            (name(lock), LockStatus::of(&name(lock), vec![holder], waiters))
+        };
+        all.into_iter().map(queue).collect()
     }
 
-    #[tokio::test]
-    async fn the_later_of_two_finds_the_cycle_that_they_close() {
-        let fake = crossed();
-        let cycle = search(&fake, &request(4, &["a"])).await.expect("reads").expect("a cycle");
-        assert_eq!(cycle, "4 waits for a behind 1, 1 runs 3, 3 waits for b behind 2, 2 runs 4");
-        assert_eq!(
-            search(&crossed(), &request(3, &["b"])).await,
-            Ok(None),
-            "the earlier leaves it to the later"
-        );
+    /// 1 holds a, and inside it 3 waits for b, which 2 holds; inside that 4 waits for a.
+    fn crossed() -> BTreeMap<LockName, LockStatus> {
+        queues(vec![
+            ("a", entry(1, 9, &[]), vec![entry(4, 4, &[2])]),
+            ("b", entry(2, 9, &[]), vec![entry(3, 3, &[1])]),
+        ])
     }
 
-    #[tokio::test]
-    async fn what_may_not_be_read_is_left_out_and_kept() {
-        let mut fake = crossed();
-        fake.nested.extend([(id(6), vec![name("z")]), (id(7), vec![name("y")])]);
-        fake.denied = vec![name("y"), name("z")];
-        let cycle = search(&fake, &request(4, &["a"])).await.expect("goes on").expect("a cycle");
-        assert!(cycle.starts_with("4 waits for a behind 1"), "{cycle}");
-        assert_eq!(*fake.forgotten.lock().expect("whole"), [id(5)], "of the others nothing is known");
-        fake.denied = vec![name("b")];
-        assert_eq!(search(&fake, &request(4, &["a"])).await, Ok(None), "cannot tell");
+    #[test]
+    fn later_of_two_finds_their_cycle() {
+        let (later, earlier) = (request(4, "a", &[2]), request(3, "b", &[1]));
+        let found = cycle(&crossed(), &later, Counted::Earlier).expect("a cycle");
+        assert_eq!(found, "4 waits for a behind 1, 1 runs 3, 3 waits for b behind 2, 2 runs 4");
+        assert_eq!(cycle(&crossed(), &earlier, Counted::Earlier), None);
+        assert!(cycle(&crossed(), &earlier, Counted::All).is_some());
     }
 
-    #[tokio::test]
-    async fn what_matters_is_read_once_and_what_is_gone_is_forgotten() {
-        let fake = crossed();
-        search(&fake, &request(4, &["a"])).await.expect("reads");
-        let read: Vec<String> = fake.read.lock().expect("whole").iter().map(ToString::to_string).collect();
-        assert_eq!(read, ["a", "b", "c"]);
-        assert_eq!(*fake.forgotten.lock().expect("whole"), [id(5)]);
+    #[test]
+    fn of_two_at_one_time_the_greater_id_is_later() {
+        let at_once = queues(vec![
+            ("a", entry(1, 9, &[]), vec![entry(4, 3, &[2])]),
+            ("b", entry(2, 9, &[]), vec![entry(3, 3, &[1])]),
+        ]);
+        assert!(cycle(&at_once, &request(4, "a", &[2]), Counted::Earlier).is_some());
+        assert_eq!(cycle(&at_once, &request(3, "b", &[1]), Counted::Earlier), None);
+    }
+
+    #[test]
+    fn wait_without_a_way_back_is_no_cycle() {
+        let mut queues = crossed();
+        queues.remove(&name("b"));
+        assert_eq!(cycle(&queues, &request(4, "a", &[2]), Counted::All), None);
+        // Two siblings inside 1, one behind the other.
+        let siblings = self::queues(vec![("b", entry(2, 1, &[1]), vec![entry(3, 2, &[1])])]);
+        assert_eq!(cycle(&siblings, &request(3, "b", &[1]), Counted::All), None);
+    }
+
+    #[test]
+    fn claim_that_no_queue_shows_waits_last() {
+        let unshown = queues(vec![("a", entry(1, 9, &[]), Vec::new())]);
+        assert!(cycle(&unshown, &request(2, "a", &[1]), Counted::Earlier).is_some());
+        assert_eq!(cycle(&unshown, &request(2, "a", &[3]), Counted::All), None);
+    }
+
+    /// What a look finds, or that the service is away.
+    type Look = Option<BTreeMap<LockName, LockStatus>>;
+
+    /// A service with one waiting claim; each look at its queues finds the next of `looks`, or the last one again.
+    #[derive(Debug)]
+    struct Scripted {
+        looks: Vec<Look>,
+        looked: AtomicUsize,
+        left: AtomicBool,
+    }
+
+    #[derive(Debug)]
+    struct ScriptedClaim(Arc<Scripted>);
+
+    fn away() -> Error {
+        Error::unavailable("it is away")
+    }
+
+    #[async_trait]
+    impl Claim for ScriptedClaim {
+        fn ttl(&self) -> Option<Duration> {
+            None
+        }
+        async fn changed(&self, _: Option<&ClaimState>) -> Result<ClaimState> {
+            self.0.looked.fetch_add(1, Ordering::Relaxed);
+            Ok(ClaimState::Waiting { ahead: None, holder: None })
+        }
+        async fn renew(&self, deadline: Moment) -> Result<Moment> {
+            Ok(deadline)
+        }
+        async fn leave(&self, _: bool, _: Moment) -> Result<()> {
+            self.0.left.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+        fn anchors(&self) -> Result<Vec<OwnedFd>> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[async_trait]
+    impl Backend for Arc<Scripted> {
+        fn capabilities(&self) -> Capabilities {
+            Capabilities {
+                backend: "scripted",
+                atomic_names: true,
+                queue: true,
+                shared: true,
+                token: TokenStrength::Durable,
+                leased: true,
+                renewals_per_ttl: 3,
+                look_while_running: false,
+                abandoned_bound: Duration::ZERO,
+            }
+        }
+        fn identity(&self) -> String {
+            "scripted".into()
+        }
+        async fn enter(&self, _: &Request, _: Moment) -> Result<Arc<dyn Claim>> {
+            Ok(Arc::new(ScriptedClaim(Arc::clone(self))))
+        }
+        async fn inspect(&self, name: &LockName, _: Moment) -> Result<LockStatus> {
+            let last = self.looks.len() - 1;
+            let look = &self.looks[last.min(self.looked.load(Ordering::Relaxed) - 1)];
+            let queues = look.as_ref().ok_or_else(away)?;
+            Ok(queues.get(name).cloned().unwrap_or_else(|| LockStatus::empty(name)))
+        }
+        async fn list(&self, _: &str, _: Moment) -> Result<Vec<LockStatus>> {
+            Err(away())
+        }
+        async fn observe(&self, _: &LockName) -> Result<Box<dyn Observer>> {
+            Err(away())
+        }
+        async fn evict(&self, _: &LockName, _: ClaimId, _: Evict, _: &Holder, _: Moment) -> Result<bool> {
+            Err(away())
+        }
+        async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {
+            Err(away())
+        }
+        async fn publish(&self, _: &LockName, _: ClaimId, _: &str, _: Moment) -> Result<bool> {
+            Err(away())
+        }
+        async fn examine(&self, _: Moment) -> Result<Examination> {
+            Err(away())
+        }
+        async fn last_success(&self, _: &LockName, _: Moment) -> Result<Option<Duration>> {
+            Err(away())
+        }
+    }
+
+    /// How entering with `request` ended, whether the claim left then, and how long that took.
+    async fn entered(looks: Vec<Look>, request: Request) -> (Option<ErrorKind>, bool, Duration) {
+        let clock = Clock::Runtime(tokio::time::Instant::now());
+        let begun = clock.now();
+        let service =
+            Arc::new(Scripted { looks, looked: AtomicUsize::default(), left: AtomicBool::default() });
+        let ended = enter(&service, &request, clock, begun + request.ttl).await;
+        (ended.err().map(|error| error.kind), service.left.load(Ordering::Relaxed), clock.now().since(begun))
+    }
+
+    /// The claim 3 or 4 of [`crossed`], with the name of its ancestor.
+    fn crossing(n: u8) -> Request {
+        let (on, outer, held) = if n == 3 { ("b", 1, "a") } else { ("a", 2, "b") };
+        let ancestors = vec![Ancestor { claim: id(outer), names: vec![name(held)] }];
+        Request { ancestors, ..request(n, on, &[]) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn later_claim_leaves_at_once() {
+        let ended = entered(vec![Some(crossed())], crossing(4)).await;
+        assert_eq!(ended, (Some(ErrorKind::Deadlock), true, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn earlier_claim_stays_if_the_later_one_leaves() {
+        let mut left = crossed();
+        left.insert(name("a"), LockStatus::of(&name("a"), vec![entry(1, 9, &[])], Vec::new()));
+        let ended = entered(vec![Some(crossed()), Some(crossed()), Some(left)], crossing(3)).await;
+        assert_eq!(ended, (None, false, 2 * PAUSE));
+        let ended = entered(vec![Some(crossed())], crossing(3)).await;
+        assert_eq!(ended, (Some(ErrorKind::Deadlock), true, PATIENCE), "it stays");
+        let brief = Request { ttl: Duration::from_secs(3), ..crossing(3) };
+        let ended = entered(vec![Some(crossed())], brief).await;
+        assert_eq!(ended, (Some(ErrorKind::Deadlock), true, Duration::from_secs(1)), "a short ttl");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cycle_that_one_look_shows_is_none() {
+        let mut over = crossed();
+        over.insert(name("b"), LockStatus::empty(&name("b")));
+        let ended = entered(vec![Some(crossed()), Some(over)], crossing(4)).await;
+        assert_eq!(ended, (None, false, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn search_that_fails_for_now_is_an_error() {
+        for looks in [vec![None], vec![Some(crossed()), None]] {
+            let ended = entered(looks, crossing(4)).await;
+            assert_eq!(ended, (Some(ErrorKind::Unavailable), false, Duration::ZERO));
+        }
+    }
+
+    #[test]
+    fn entry_that_cannot_be_read_is_named_by_its_claim() {
+        let unread = Entry { claim: Some(id(7)), mode: Some(Mode::Shared), ..Entry::default() };
+        assert_eq!(member(&unread).expect("a member").owner, format!("claim {}", id(7)));
+        assert_eq!(member(&Entry { mode: None, ..unread }), None);
     }
 }

@@ -17,11 +17,6 @@ pub fn identity<const N: usize>(parts: [&[u8]; N]) -> ClaimId {
     ClaimId::from_bytes(std::array::from_fn(|at| digest[at]))
 }
 
-/// Whose an entry is which no dlock made, and which the service calls `key`, for a sentence.
-pub fn owner(key: &str) -> String {
-    format!("a client other than dlock ({key})")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

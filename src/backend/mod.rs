@@ -111,13 +111,14 @@ pub trait Backend: Debug + Send + Sync {
 
     /// Joins the queues of all names at once and returns, whether or not the locks are free.
     ///
-    /// `deadline` bounds the whole call. Errors: `Unavailable`, `Denied`, `Invalid`, `Mismatch` (C15),
-    /// `Deadlock` (the wait would close a cycle of waits; the entry is gone again), `Unwritable`, `System`.
+    /// `deadline` bounds the whole call. A wait that closes a cycle of waits is found by [`deadlock::enter`]. Errors:
+    /// `Unavailable`, `Denied`, `Invalid`, `Mismatch` (C15), `Unwritable`, `System`.
     /// Dropping the future, or an error, may leave the entry: [`Backend::withdraw`] removes it, whether it
     /// holds by then or not, and what is still in flight ends with its ttl (C05).
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>>;
 
-    /// Reads holders and waiters in order; changes nothing (C10). A name never used is an empty queue.
+    /// Reads holders and waiters in order; changes nothing (C10). A name never used is an empty queue. Entries show the ancestors
+    /// and the related names of their requests, with which [`deadlock::enter`] goes on.
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus>;
 
     /// The queues with holders or waiters whose names start with `prefix`, sorted by name; changes nothing.

@@ -1,5 +1,6 @@
 //! What a claim's entry at a service says of it.
 
+use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,9 @@ pub struct Record {
     /// The claims under which its dlock was started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ancestors: Vec<String>,
+    /// The names of those claims.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ancestor_names: Vec<String>,
     /// All names of the claim, in the order given, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
@@ -39,7 +43,8 @@ impl Record {
             mode: request.mode.to_string(),
             ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
             holder: request.holder.clone(),
-            ancestors: request.ancestors.iter().map(ToString::to_string).collect(),
+            ancestors: ancestor_ids(request),
+            ancestor_names: ancestor_names(request),
             names: names.iter().map(ToString::to_string).collect(),
             supersede: request.supersede,
         }
@@ -65,14 +70,9 @@ impl Record {
         self.mode.parse().ok()
     }
 
-    /// The claims under which its dlock was started.
-    pub fn ancestors(&self) -> Vec<ClaimId> {
-        self.ancestors.iter().filter_map(|id| id.parse().ok()).collect()
-    }
-
     /// The claim's names; `only` is the one in whose queue it was found.
     pub fn names(&self, only: &LockName) -> Vec<LockName> {
-        let names: Vec<LockName> = self.names.iter().filter_map(|name| name.parse().ok()).collect();
+        let names: Vec<LockName> = parsed(&self.names);
         if names.is_empty() { vec![only.clone()] } else { names }
     }
 
@@ -89,9 +89,26 @@ impl Record {
             replace: self.holder.replace,
             ttl: Some(Duration::from_millis(self.ttl_ms)),
             verb: self.holder.verb,
+            ancestors: parsed(&self.ancestors),
+            related: [parsed(&self.names), parsed(&self.ancestor_names)].concat(),
             ..Entry::default()
         }
     }
+}
+
+/// The ids of the claims under which `request` is made, as records keep them.
+pub fn ancestor_ids(request: &Request) -> Vec<String> {
+    request.ancestors.iter().map(|ancestor| ancestor.claim.to_string()).collect()
+}
+
+/// The names of the claims under which `request` is made, as records keep them.
+pub fn ancestor_names(request: &Request) -> Vec<String> {
+    request.ancestors.iter().flat_map(|ancestor| &ancestor.names).map(ToString::to_string).collect()
+}
+
+/// Returns what can be read of `texts`.
+pub fn parsed<T: FromStr>(texts: &[String]) -> Vec<T> {
+    texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
 /// `entry`, that of a record, with what a service keeps beside it: a label published since, what was granted, since when it
@@ -121,11 +138,13 @@ pub fn instant(micros: &str) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Verb;
+    use crate::lock::{Ancestor, Verb};
 
     #[test]
     fn what_is_written_is_read() {
         let name: LockName = "a".parse().expect("valid");
+        let outer =
+            Ancestor { claim: ClaimId::from_bytes([1; 16]), names: vec!["c".parse().expect("valid")] };
         let mut request = Request {
             names: vec![name.clone()],
             id: ClaimId::from_bytes([7; 16]),
@@ -140,7 +159,7 @@ mod tests {
                 replace: true,
                 verb: Verb::Acquire,
             },
-            ancestors: vec![ClaimId::from_bytes([1; 16])],
+            ancestors: vec![outer.clone()],
             supersede: true,
         };
         let record = Record::of(&request, request.ttl);
@@ -148,12 +167,20 @@ mod tests {
         assert_eq!((record.id(), record.mode()), (Some(request.id), Some(Mode::Shared)));
         let entry = record.entry();
         assert_eq!((entry.verb, record.supersede), (Verb::Acquire, true));
-        assert_eq!(
-            (record.ancestors(), record.names(&name)),
-            (request.ancestors.clone(), vec![name.clone()])
-        );
+        assert_eq!((entry.ancestors, entry.related), (vec![outer.claim], outer.names.clone()));
+        assert_eq!(record.names(&name), std::slice::from_ref(&name));
         request.names.push("b".parse().expect("valid"));
-        assert_eq!(Record::of(&request, request.ttl).names(&name), request.names);
+        let record = Record::of(&request, request.ttl);
+        assert_eq!(record.names(&name), request.names);
+        assert_eq!(record.entry().related, [request.names, outer.names].concat());
+    }
+
+    #[test]
+    fn record_of_an_older_version_is_read() {
+        let text = r#"{"claim":"07070707070707070707070707070707","mode":"shared","ttl_ms":3000,
+            "holder":{"host":"h","pid":4,"user":"u","command":"c"},"ancestors":["01010101010101010101010101010101"]}"#;
+        let entry = Record::parse(text.as_bytes()).expect("a record").entry();
+        assert_eq!((entry.ancestors, entry.related), (vec![ClaimId::from_bytes([1; 16])], Vec::new()));
     }
 
     #[test]

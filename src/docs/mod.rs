@@ -164,4 +164,6 @@ pub mod adr {
     pub mod r0129_the_next_address_of_a_host_is_tried_beside_a_silent_one {}
     #[doc = include_str!("adr/0130-one-observer-for-queues-that-are-read.md")]
     pub mod r0130_one_observer_for_queues_that_are_read {}
+    #[doc = include_str!("adr/0131-a-cycle-of-waits-is-found-from-name-to-name.md")]
+    pub mod r0131_a_cycle_of_waits_is_found_from_name_to_name {}
 }

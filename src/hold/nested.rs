@@ -12,10 +12,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::environment::HeldRecord;
-use crate::backend::{Backend, Claim};
-use crate::clock::now;
+use crate::backend::{Backend, Claim, deadlock};
+use crate::clock::{Clock, now};
 use crate::lock::{
-    ClaimId, ClaimState, Error, ErrorKind, Grant, Granted, LockName, Mode, Moment, Request, Result,
+    Ancestor, ClaimId, ClaimState, Error, ErrorKind, Grant, Granted, LockName, Mode, Moment, Request, Result,
 };
 use crate::net::cause;
 use crate::supervise::mark::Mark;
@@ -34,8 +34,12 @@ struct NestedClaim {
 }
 
 /// The claims that a process with these outer holds on the service `identity` runs under.
-pub fn ancestors(outer: &[HeldRecord], identity: &str) -> Vec<ClaimId> {
-    outer.iter().filter(|r| r.service == identity).filter_map(HeldRecord::claim).collect()
+pub fn ancestors(outer: &[HeldRecord], identity: &str) -> Vec<Ancestor> {
+    let ancestor = |record: &HeldRecord| {
+        let names = record.names.iter().filter_map(|name| name.parse().ok()).collect();
+        Some(Ancestor { claim: record.claim()?, names })
+    };
+    outer.iter().filter(|r| r.service == identity).filter_map(ancestor).collect()
 }
 
 /// What entering came to.
@@ -51,7 +55,7 @@ pub struct Entered {
 
 /// Enters the queue for those names that no outer hold covers, and takes the others from the outer holds.
 ///
-/// Errors: those of [`Backend::enter`], and `Deadlock` for an exclusive claim under an own shared hold.
+/// Errors: those of [`deadlock::enter`], and `Deadlock` for an exclusive claim under an own shared hold.
 pub async fn enter(
     backend: &Arc<dyn Backend>,
     request: &Request,
@@ -84,7 +88,8 @@ pub async fn enter(
     let rest = if own.is_empty() {
         None
     } else {
-        Some(backend.enter(&Request { names: own.clone(), ..request.clone() }, deadline).await?)
+        let rest = Request { names: own.clone(), ..request.clone() };
+        Some(deadlock::enter(&**backend, &rest, Clock::Boot, deadline).await?)
     };
     let claim: Arc<dyn Claim> = match rest {
         Some(rest) if marks.is_empty() => rest,

@@ -177,6 +177,36 @@ mod tests {
         assert!(graph.cycle(id(3)).is_some());
     }
 
+    /// A member of a queue: its claim, its mode and its ancestors.
+    type Entry = (u8, Mode, &'static [u8]);
+
+    fn closes(claim: u8, queues: &[(&str, &[Entry])]) -> bool {
+        let mut graph = Graph::default();
+        let member = |(n, mode, inside): &Entry| Member {
+            id: id(*n),
+            mode: *mode,
+            owner: n.to_string(),
+            ancestors: inside.iter().map(|n| id(*n)).collect(),
+        };
+        for (lock, queue) in queues {
+            graph.add(&lock.parse().expect("valid"), queue.iter().map(member).collect());
+        }
+        graph.cycle(id(claim)).is_some()
+    }
+
+    #[test]
+    fn exactly_waits_that_never_end_are_cycles() {
+        use Mode::{Exclusive as X, Shared as S};
+        let two = Mode::Slots(2.try_into().expect("positive"));
+        assert!(closes(2, &[("a", &[(1, S, &[]), (2, X, &[1])])]), "under the own shared hold");
+        let (a, b): (&[Entry], &[Entry]) = (&[(1, X, &[]), (4, X, &[2])], &[(2, X, &[]), (3, X, &[1])]);
+        assert!(closes(4, &[("a", a), ("b", b)]), "crossed");
+        assert!(!closes(3, &[("a", &a[..1]), ("b", b)]), "one of the two");
+        assert!(!closes(3, &[("a", &[(1, S, &[])]), ("b", &[(2, X, &[1]), (3, X, &[1])])]), "siblings");
+        assert!(!closes(3, &[("a", &[(1, two, &[]), (2, two, &[]), (3, two, &[1])])]), "the other slot");
+        assert!(closes(3, &[("a", &[(1, two, &[]), (2, two, &[1]), (3, two, &[1, 2])])]), "no slot");
+    }
+
     #[test]
     fn a_long_queue_without_nesting_is_no_deadlock() {
         let mut graph = Graph::default();

@@ -29,6 +29,6 @@ pub use mode::Mode;
 pub use moment::Moment;
 pub use name::LockName;
 pub use reason::Reason;
-pub use request::Request;
+pub use request::{Ancestor, Request};
 pub use status::{Entry, LockStatus};
 pub use token::FencingToken;

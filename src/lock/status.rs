@@ -39,6 +39,10 @@ pub struct Entry {
     pub replace: bool,
     /// By which subcommand of dlock it was made.
     pub verb: Verb,
+    /// The claims under which its dlock was started.
+    pub ancestors: Vec<ClaimId>,
+    /// The locks of its claim, if there are several, and of its ancestors.
+    pub related: Vec<LockName>,
 }
 
 impl Entry {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dlock::backend::{Backend, Claim, Evict};
+use dlock::backend::{Backend, Claim, Evict, deadlock};
 use dlock::clock::Clock;
 use dlock::lock::{
     ClaimId, ClaimState, ErrorKind, Grant, Holder, LockName, LockStatus, LossReason, Mode, Moment, Request,
@@ -130,8 +130,7 @@ impl Bench {
     }
 
     pub(crate) async fn enter_with(&self, client: &Arc<dyn Backend>, request: Request) -> Member {
-        let entered = self.by(self.soon(), client.enter(&request, self.soon())).await;
-        let claim = entered.expect("enter returns by its deadline").expect("enters");
+        let claim = self.enter_by(client, &request).await.expect("enters");
         Member { bench: self.clone(), client: Arc::clone(client), claim, request }
     }
 
@@ -144,7 +143,13 @@ impl Bench {
 
     pub(crate) async fn try_enter(&self, request: &Request) -> Result<Arc<dyn Claim>> {
         let client = self.connect().await;
-        self.by(self.soon(), client.enter(request, self.soon())).await.expect("enter returns by its deadline")
+        self.enter_by(&client, request).await
+    }
+
+    /// Enters as a run does, which searches for deadlocks.
+    async fn enter_by(&self, client: &Arc<dyn Backend>, request: &Request) -> Result<Arc<dyn Claim>> {
+        let entered = deadlock::enter(&**client, request, self.clock, self.soon());
+        self.by(self.soon(), entered).await.expect("enter returns by its deadline")
     }
 
     pub(crate) async fn line(&self, name: &LockName) -> LockStatus {

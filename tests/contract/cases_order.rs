@@ -1,6 +1,6 @@
 //! C02: order of arrival, withdrawing, superseding, deadlocks.
 
-use dlock::lock::{ClaimState, ErrorKind, Mode, Request, queue};
+use dlock::lock::{Ancestor, ClaimState, ErrorKind, Mode, Request, queue};
 
 use crate::bench::{Bench, Member, slots};
 use crate::cases::cases;
@@ -18,6 +18,9 @@ cases![
     c02_deadlock_exclusive_under_own_shared_hold[Shared],
     c02_deadlock_one_slot_under_itself[],
     c02_deadlock_refuses_the_later_of_two[Queue],
+    c02_deadlock_closed_by_two_at_once_refuses_one[Queue],
+    c02_deadlock_of_three_refuses_the_last[Queue],
+    c02_deadlock_through_a_claim_on_two_names[AtomicNames],
     c02_deadlock_through_a_waiter_ahead[Queue, Shared],
     c02_nested_waits_without_a_cycle_are_none[],
 ];
@@ -170,7 +173,7 @@ async fn c02_supersede_spares_holders_and_others(b: Bench) {
 
 fn inside(outer: &Member, request: Request) -> Request {
     let mut ancestors = outer.request.ancestors.clone();
-    ancestors.push(outer.id());
+    ancestors.push(Ancestor { claim: outer.id(), names: outer.request.names.clone() });
     Request { ancestors, ..request }
 }
 
@@ -210,6 +213,49 @@ async fn c02_deadlock_refuses_the_later_of_two(b: Bench) {
     refused(&b, &inside(&two, b.ask(&x)), &words).await;
     two.leave().await;
     first.held().await;
+}
+
+async fn c02_deadlock_closed_by_two_at_once_refuses_one(b: Bench) {
+    for round in 0..5 {
+        let (x, y) = (b.name(&format!("x{round}")), b.name(&format!("y{round}")));
+        let one = b.hold(b.ask(&x)).await;
+        let two = b.hold(b.ask(&y)).await;
+        let (first, second) = (inside(&one, b.ask(&y)), inside(&two, b.ask(&x)));
+        let (first, second) = tokio::join!(b.try_enter(&first), b.try_enter(&second));
+        let ((Ok(_), Err(refused)) | (Err(refused), Ok(_))) = (&first, &second) else {
+            panic!("one of the two waits: {first:?}, {second:?}");
+        };
+        assert_eq!(refused.kind, ErrorKind::Deadlock, "{refused}");
+    }
+}
+
+/// Each of three holds a lock and waits inside it for that of the next.
+async fn c02_deadlock_of_three_refuses_the_last(b: Bench) {
+    let (x, y, z) = (b.name("x"), b.name("y"), b.name("z"));
+    let one = b.hold(b.ask(&x)).await;
+    let two = b.hold(b.ask(&y)).await;
+    let three = b.hold(b.ask(&z)).await;
+    let first = b.enter(inside(&one, b.ask(&y))).await;
+    first.waits().await;
+    let second = b.enter(inside(&two, b.ask(&z))).await;
+    second.waits().await;
+    refused(&b, &inside(&three, b.ask(&x)), &[x.to_string(), y.to_string(), z.to_string()]).await;
+    three.leave().await;
+    second.held().await;
+}
+
+/// A claim waits for the first of its names, and one that runs inside another waits behind it for the second.
+async fn c02_deadlock_through_a_claim_on_two_names(b: Bench) {
+    let (x, y, z) = (b.name("x"), b.name("y"), b.name("z"));
+    let one = b.hold(b.ask(&x)).await;
+    let two = b.hold(b.ask(&y)).await;
+    let both = b.enter(b.ask_all(&[x.clone(), z.clone()])).await;
+    both.waits().await;
+    let behind = b.enter(inside(&two, b.ask(&z))).await;
+    behind.waits().await;
+    refused(&b, &inside(&one, b.ask(&y)), &[x.to_string(), y.to_string(), z.to_string()]).await;
+    one.leave().await;
+    both.held().await;
 }
 
 /// The nested claim waits for a waiter that waits for the nested claim's ancestor.

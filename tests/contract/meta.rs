@@ -7,7 +7,7 @@ use libtest_mimic::{Failed, Trial};
 use crate::cases::{Case, all};
 use crate::fixture::{Need, Opening};
 use crate::fixtures::Subject;
-use crate::memory::{self, Mutation};
+use crate::memory::Mutation;
 use crate::run::{Outcome, obstacle, run};
 
 const CONTRACT: &str = include_str!("../../src/backend/mod.rs");
@@ -21,10 +21,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::test("meta::every_case_names_a_clause", || check(&odd_cases())),
         Trial::test("meta::every_mutation_is_listed", || check(&unlisted_mutations())),
         Trial::test("meta::every_need_is_met_by_a_fixture", || check(&unmet_needs())),
-        Trial::test("meta::memory_sees_exactly_the_waits_that_never_end", || {
-            memory::deadlock_tests::sees_exactly_the_waits_that_never_end();
-            Ok(())
-        }),
     ];
     for subject in Subject::all() {
         let name = format!("meta::fixture_{}_is_complete", subject.name());

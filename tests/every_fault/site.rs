@@ -211,8 +211,7 @@ impl Site {
             .flat_map(|sub| fs::read_dir(self.folder.join(sub)).into_iter().flatten().flatten())
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .filter(|name| {
-                // The last is made where a nested run asks for a claim of its own, and stays.
-                let own = ["locks", "tmp", "log", "tree", "report.json", ".dlock-deadlock"];
+                let own = ["locks", "tmp", "log", "tree", "report.json"];
                 !own.contains(&name.as_str()) && ![".out", ".err"].iter().any(|end| name.ends_with(end))
             })
             .filter(|name| !name.starts_with("gate."))

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use super::Item;
 use super::change::{Known, LockItem, understand, wall_clock};
 use super::client::Queues;
 use super::queue::{Document, EMPTY_LIFE, Mismatch};
 use super::view::Note;
 use super::watch::MARGIN;
-use super::{Item, Side};
 use crate::backend::record::Record;
 use crate::lock::{ErrorKind, LockName, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
@@ -86,7 +86,7 @@ pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> Fau
         }
         for older in superseded {
             let note = Note::new("superseded", &own.request.holder).to_bytes();
-            store.write_side(Side::Gone(&own.name, older), &note, NOTED, deadline).await?;
+            store.write_note(&own.name, older, &note, NOTED, deadline).await?;
         }
         let sent = queues.clock.now();
         let replaced = queues.put(&own.name, &known.version, &known.document, deadline).await?;

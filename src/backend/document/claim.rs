@@ -14,11 +14,11 @@ use super::client::Queues;
 use super::pace::Pace;
 use super::queue::Document;
 use super::view::{Note, View, foreign_entry};
-use super::{Item, Side, deadlock, evict};
+use super::{Item, evict};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, Publisher, Source, patience};
 use crate::clock::Alarm;
-use crate::lock::{ClaimState, Error, ErrorKind, LossReason, Moment, Result};
+use crate::lock::{ClaimState, Error, ErrorKind, LossReason, Moment, Request, Result};
 use crate::net::fault::FaultResult;
 
 #[derive(Debug)]
@@ -46,33 +46,22 @@ impl Drop for DocumentClaim {
 }
 
 impl DocumentClaim {
-    /// The claim `own`, whose attempt to enter, begun at `begun`, came to `entered`.
-    pub(super) fn new(queues: &Queues, own: Own, entered: Entered, begun: Moment) -> Arc<Self> {
+    /// Enters the queue of one lock. Whoever cannot, behind a foreign holder, tries again with each look.
+    pub(super) async fn enter(
+        queues: &Queues,
+        request: &Request,
+        deadline: Moment,
+    ) -> FaultResult<Arc<Self>> {
+        let own = Own::new(queues, request)?;
+        let begun = queues.clock.now();
+        let entered = arrive::attempt(queues, &own, deadline).await?;
         let view = Mutex::new(View::new(own.request.id, own.ttl));
         let publisher = Publisher::new(queues.clock, begun);
         let entering = Gate::default();
         let shared = Arc::new(Shared { queues: queues.clone(), own, view, publisher, entering });
         shared.entered(entered);
         let following = tokio::spawn(follow(Arc::clone(&shared)));
-        Arc::new(Self { shared, following })
-    }
-
-    pub(super) fn own(&self) -> &Own {
-        &self.shared.own
-    }
-
-    pub(super) fn queues(&self) -> &Queues {
-        &self.shared.queues
-    }
-
-    /// Whether it stood in the queue when the store last answered.
-    pub(super) fn waits(&self) -> bool {
-        self.shared.publisher.waits()
-    }
-
-    /// Takes the claim out of the queue.
-    pub(super) async fn send_leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
-        self.shared.leave(succeeded, deadline).await
+        Ok(Arc::new(Self { shared, following }))
     }
 }
 
@@ -178,8 +167,8 @@ impl Shared {
             LockItem::Foreign(_) | LockItem::Nothing => None,
         };
         // That it is gone is certain; why, only if it can be read.
-        let side = Side::Gone(&self.own.name, self.own.request.id);
-        let note = self.queues.store.read_side(side, deadline).await.ok().flatten();
+        let note =
+            self.queues.store.read_note(&self.own.name, self.own.request.id, deadline).await.ok().flatten();
         // Whoever takes a waiter's place notes that first: if it held by then, it kept its place.
         let note = note.map(|note| Note::state(&note.bytes)).filter(|state| {
             self.publisher.held_at().is_none() || !matches!(state, ClaimState::Superseded { .. })
@@ -273,10 +262,6 @@ impl Shared {
         };
         self.queues.change(&self.own.name, known, Patience::Deadline, deadline, remove).await?;
         self.publisher.leave();
-        // What cannot be removed now is found useless later.
-        if !self.own.request.ancestors.is_empty() {
-            drop(deadlock::forget(&self.queues, id, deadline).await);
-        }
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use super::change::{LockItem, Patience, Step, wall_clock};
 use super::client::Queues;
 use super::queue::{Content, Document};
 use super::view::Note;
-use super::{Item, Side, Store};
+use super::{Item, Store};
 use crate::backend::{Evict, foreign};
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
@@ -29,7 +29,7 @@ pub(super) async fn evict(
     // Noted first, so that whoever finds itself removed finds the reason.
     let looked = queues.change(name, None, Patience::Deadline, deadline, |_| Step::Keep(())).await?;
     let note = Note::new("evicted", by).to_bytes();
-    queues.store.write_side(Side::Gone(name, id), &note, NOTED, deadline).await?;
+    queues.store.write_note(name, id, &note, NOTED, deadline).await?;
     let remove = |document: &mut Document| {
         // Written also if it is not there: a replacement that would add it is refused after that.
         Step::Write(document.remove(id, wall_clock()))

@@ -14,8 +14,6 @@ mod arrive;
 mod change;
 mod claim;
 mod client;
-mod deadlock;
-mod enter;
 mod evict;
 mod observe;
 mod pace;
@@ -38,8 +36,9 @@ use async_trait::async_trait;
 use crate::backend::observe::QueueObserver;
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use claim::DocumentClaim;
 pub use client::Queues;
-pub use store::{Arrival, Item, Replaced, Side, Store, Version};
+pub use store::{Arrival, Item, Replaced, Store, Version};
 
 #[async_trait]
 impl Backend for Queues {
@@ -56,7 +55,7 @@ impl Backend for Queues {
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
-        Ok(enter::enter(self, request, deadline).await?)
+        Ok(DocumentClaim::enter(self, request, deadline).await?)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {

@@ -46,15 +46,6 @@ pub struct Arrival {
     pub number: u64,
 }
 
-/// Items beside those of the locks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side<'a> {
-    /// Why a claim is gone from a lock.
-    Gone(&'a LockName, ClaimId),
-    /// The claims of nested runs that wait.
-    Nested,
-}
-
 /// A store of items that can be compared and set.
 ///
 /// Each call returns by its deadline. An `Unavailable` fault of one that changes something does not say whether it was done,
@@ -124,26 +115,18 @@ pub trait Store: Debug + Send + Sync {
     /// Removes the lock's item if it has this `version`.
     async fn remove(&self, name: &LockName, version: &Version, deadline: Moment) -> FaultResult<Replaced>;
 
-    /// Reads an item beside the locks.
-    async fn read_side(&self, side: Side<'_>, deadline: Moment) -> FaultResult<Option<Item>>;
+    /// Reads the note on why the claim `id` is gone from the lock, an item of its own.
+    async fn read_note(&self, name: &LockName, id: ClaimId, deadline: Moment) -> FaultResult<Option<Item>>;
 
-    /// Writes an item beside the locks, whatever was there; it is kept for `life`, as far as the store keeps anything.
-    async fn write_side(
+    /// Writes that note, whatever was there; it is kept for `life`, as far as the store keeps anything.
+    async fn write_note(
         &self,
-        side: Side<'_>,
+        name: &LockName,
+        id: ClaimId,
         bytes: &[u8],
         life: Duration,
         deadline: Moment,
     ) -> FaultResult<()>;
-
-    /// Writes an item beside the locks if it has this `version`, or with `None` if there is none; says whether it did.
-    async fn swap_side(
-        &self,
-        side: Side<'_>,
-        version: Option<&Version>,
-        bytes: &[u8],
-        deadline: Moment,
-    ) -> FaultResult<bool>;
 
     /// Notes that a run succeeded which acquired the lock so long ago.
     async fn record_success(&self, name: &LockName, ago: Duration, deadline: Moment) -> FaultResult<()>;

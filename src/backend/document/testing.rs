@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::{Arrival, Item, Replaced, Side, Store, Version};
+use super::{Arrival, Item, Replaced, Store, Version};
 use crate::backend::{Capabilities, Examination};
-use crate::lock::{LockName, Moment};
+use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
 /// What goes wrong with one replacement of a lock's item.
@@ -135,11 +135,8 @@ impl Fake {
     }
 }
 
-fn key(side: Side<'_>) -> String {
-    match side {
-        Side::Gone(name, id) => format!("{name}/gone/{id}"),
-        Side::Nested => "/nested".to_owned(),
-    }
+fn note_key(name: &LockName, id: ClaimId) -> String {
+    format!("{name}/gone/{id}")
 }
 
 #[async_trait]
@@ -229,31 +226,20 @@ impl Store for Fake {
         self.strike(name.as_str(), version, None).await
     }
 
-    async fn read_side(&self, side: Side<'_>, _: Moment) -> FaultResult<Option<Item>> {
-        Ok(self.state().items.get(&key(side)).cloned())
+    async fn read_note(&self, name: &LockName, id: ClaimId, _: Moment) -> FaultResult<Option<Item>> {
+        Ok(self.state().items.get(&note_key(name, id)).cloned())
     }
 
-    async fn write_side(&self, side: Side<'_>, bytes: &[u8], _: Duration, _: Moment) -> FaultResult<()> {
-        self.state().set(&key(side), bytes);
-        Ok(())
-    }
-
-    async fn swap_side(
+    async fn write_note(
         &self,
-        side: Side<'_>,
-        version: Option<&Version>,
+        name: &LockName,
+        id: ClaimId,
         bytes: &[u8],
+        _: Duration,
         _: Moment,
-    ) -> FaultResult<bool> {
-        let mut state = self.state();
-        Ok(match version {
-            Some(version) => state.swap(&key(side), version, Some(bytes)),
-            None if state.items.contains_key(&key(side)) => false,
-            None => {
-                state.set(&key(side), bytes);
-                true
-            }
-        })
+    ) -> FaultResult<()> {
+        self.state().set(&note_key(name, id), bytes);
+        Ok(())
     }
 
     async fn record_success(&self, _: &LockName, _: Duration, _: Moment) -> FaultResult<()> {

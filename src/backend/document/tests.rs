@@ -279,17 +279,6 @@ async fn an_item_that_was_made_anew_is_another_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nested_run_that_is_refused_leaves_the_queue() {
-    let scene = Scene::new();
-    scene.hold(1).await;
-    scene.fake.write("/nested", b"x");
-    let nested = Request { ancestors: vec![id(9)], ..request(2, &["a"]) };
-    let refused = scene.client().enter(&nested, scene.soon()).await.expect_err("no list to stand in");
-    assert_eq!(refused.kind, ErrorKind::Corrupt, "{refused}");
-    assert_eq!(scene.queue("a").await, [id(1)]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_a_newer_dlock_wrote_is_not_touched() {
     let scene = Scene::new();
     scene.fake.write("a", b"{\"dlock\":2,\"queue\":[]}");

@@ -87,7 +87,6 @@ impl EtcdClaim {
                 steps.push(TxnOp::delete(queue.slot(slot), None));
             }
         }
-        steps.push(TxnOp::delete(core.layout.nested(core.lease), None));
         steps
     }
 }

@@ -11,9 +11,9 @@ use super::evict::{self, Taken};
 use super::fault::{self, LEASE_EXISTS, LEASE_GONE, NOT_PERMITTED};
 use super::keys::{Layout, Queue};
 use super::look::{self, Answers, Seen};
+use super::queue;
 use super::stored::{Note, Stored};
 use super::wire::{Wire, revoke};
-use super::{deadlock, queue};
 use crate::backend::claim_state::Publisher;
 use crate::backend::mixing::{Use, mismatch};
 use crate::clock::{self, Clock};
@@ -85,7 +85,7 @@ pub(super) async fn enter(
     joined
 }
 
-/// Has the new claim take its place in the queues: where it stands, that of older ones, and none that would never end.
+/// Has the new claim take its place in the queues: where it stands, and that of older ones.
 async fn settle(
     core: Arc<Core>,
     seen: Option<Vec<Seen>>,
@@ -99,12 +99,6 @@ async fn settle(
     }
     if request.supersede && supersede(&joined.core, request, deadline).await? {
         joined = stand(joined.core, None, deadline).await?;
-    }
-    if !request.ancestors.is_empty()
-        && matches!(joined.place, Position::Waits(..))
-        && let Some(sentence) = deadlock::search(&joined.core, request, deadline).await?
-    {
-        return Err(Fault::new(ErrorKind::Deadlock, sentence));
     }
     Ok(joined)
 }
@@ -166,8 +160,7 @@ impl Attempt<'_> {
             return fault;
         }
         let each = self.queues.iter().flat_map(|queue| [queue.entries().0, queue.beside().0]);
-        let nested = (!self.request.ancestors.is_empty()).then(|| self.layout.all_nested().0);
-        let keys = each.chain([self.layout.notes()]).chain(nested).map(|keys| format!("{keys:?}"));
+        let keys = each.chain([self.layout.notes()]).map(|keys| format!("{keys:?}"));
         let remedy = format!("grant readwrite with --prefix on {}", keys.collect::<Vec<_>>().join(", "));
         Fault::new(ErrorKind::Denied, cause::no_right(&fault.reason.to_string(), &remedy))
     }
@@ -222,12 +215,6 @@ impl Attempt<'_> {
             read.push(TxnOp::get(queue.entry(mode, lease), None));
             let others = queue.other_kinds(mode).into_iter();
             read.extend(others.map(|span| look::range(span, GetOptions::new().with_limit(1))));
-        }
-        if !self.request.ancestors.is_empty() {
-            let mut nested = self.stored.clone();
-            // Whoever looks for it there does not know in which queue it stands.
-            nested.record.names = self.request.names.iter().map(ToString::to_string).collect();
-            make.push(look::put(self.layout.nested(lease), nested.to_text(), lease));
         }
         read.push(TxnOp::get(note, None));
         Txn::new().when(compares).and_then(make).or_else(read)

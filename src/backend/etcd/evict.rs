@@ -131,7 +131,7 @@ pub(super) async fn take_out(
                 return Ok(Taken::Holds);
             }
         }
-        let mut steps = removal(layout, &queues, &all, member);
+        let mut steps = removal(&queues, &all, member);
         steps.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
         let removed = match act(wire, Txn::new().when(compares).and_then(steps), deadline).await {
             // Its owner learns that the entry is gone, and not why. A waiter would enter again for that.
@@ -161,7 +161,7 @@ fn guards(queues: &[Queue], all: &[Snapshot], id: ClaimId) -> Vec<Ahead> {
 }
 
 /// The steps that remove all entries of a claim. What else hangs on the lease means nothing without them.
-fn removal(layout: &Layout, queues: &[Queue], all: &[Snapshot], member: &Member) -> Vec<TxnOp> {
+fn removal(queues: &[Queue], all: &[Snapshot], member: &Member) -> Vec<TxnOp> {
     let (mode, lease) = (member.mode, member.lease);
     let mut steps = Vec::new();
     for (queue, snapshot) in queues.iter().zip(all) {
@@ -171,9 +171,6 @@ fn removal(layout: &Layout, queues: &[Queue], all: &[Snapshot], member: &Member)
         if let Some(slot) = own.and_then(|m| m.hold).and_then(|(hold, _)| hold.slot) {
             steps.push(TxnOp::delete(queue.slot(slot), None));
         }
-    }
-    if member.stored.as_ref().is_some_and(|s| !s.record.ancestors.is_empty()) {
-        steps.push(TxnOp::delete(layout.nested(lease), None));
     }
     steps
 }

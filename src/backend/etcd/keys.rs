@@ -12,7 +12,6 @@
 //! | `NAME%s/NUMBER` | a slot that is taken |
 //! | `NAME%d` | when the run acquired the lock that acquired it last of those that succeeded; stays |
 //! | `PREFIX%k/LEASE` | what somebody has to say to the claim |
-//! | `PREFIX%a/LEASE` | a claim that runs under others |
 //!
 //! An encoded name has no percent sign that is not followed by two digits, so these are nobody else's. Where
 //! names are not encoded, U+0001 takes the place of the percent sign: names have no control characters.
@@ -110,16 +109,6 @@ impl Layout {
     /// What all notes begin with.
     pub(super) fn notes(&self) -> String {
         format!("{}{}k/", self.prefix, self.mark())
-    }
-
-    /// The record of a claim that runs under others.
-    pub(super) fn nested(&self, lease: i64) -> String {
-        format!("{}{}a/{}", self.prefix, self.mark(), hex(lease))
-    }
-
-    /// Of all claims that run under others.
-    pub(super) fn all_nested(&self) -> Span {
-        prefixed(&format!("{}{}a/", self.prefix, self.mark()))
     }
 
     /// Where keys of names that start with `beginning` are.

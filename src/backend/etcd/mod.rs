@@ -11,7 +11,6 @@
 mod claim;
 mod config;
 mod core;
-mod deadlock;
 mod dial;
 mod enter;
 mod evict;

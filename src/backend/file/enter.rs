@@ -15,6 +15,7 @@ use super::reservation::reserve;
 use super::storage::{Queue, QueueFile, guards};
 use super::token;
 use crate::backend::mixing::{Use, mismatch};
+use crate::backend::record::{ancestor_ids, ancestor_names};
 use crate::clock;
 use crate::lock::{ErrorKind, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
@@ -249,7 +250,8 @@ fn write(
     let several = request.names.len() > 1;
     let details = Details {
         holder: request.holder.clone(),
-        ancestors: request.ancestors.iter().map(ToString::to_string).collect(),
+        ancestors: ancestor_ids(request),
+        ancestor_names: ancestor_names(request),
         names: request.names.iter().filter(|_| several).map(|n| n.as_str().to_owned()).collect(),
     };
     for (place, queue) in places.iter_mut().zip(queues) {

@@ -16,6 +16,7 @@ use super::locker::{Locker, Locks, lockers};
 use super::names::base_of_queue;
 use super::queue::{Mark, Record, State};
 use super::storage::{Queue, QueueFile};
+use crate::backend::record::parsed;
 use crate::backend::{foreign, success};
 use crate::lock::{Entry, FencingToken, Holder, LockName, LockStatus, Mode, Moment, queue};
 use crate::net::fault::FaultResult;
@@ -36,6 +37,9 @@ fn labelled(queue: &Queue, record: &Record, mut holder: Holder) -> Holder {
 pub(super) fn entry(queue: &Queue, record: &Record, ahead: Option<u32>) -> Entry {
     let fixed = &record.fixed;
     let details = queue.image.details(record);
+    let (ancestors, related) = details.as_ref().map_or_else(Default::default, |details| {
+        (parsed(&details.ancestors), [parsed(&details.names), parsed(&details.ancestor_names)].concat())
+    });
     let holder = details.map(|details| labelled(queue, record, details.holder));
     let text = |get: fn(&Holder) -> &String| holder.as_ref().map(get).cloned();
     Entry {
@@ -55,6 +59,8 @@ pub(super) fn entry(queue: &Queue, record: &Record, ahead: Option<u32>) -> Entry
         foreign: false,
         replace: holder.as_ref().is_some_and(|h| h.replace),
         verb: holder.as_ref().map(|h| h.verb).unwrap_or_default(),
+        ancestors,
+        related,
     }
 }
 

@@ -7,7 +7,6 @@
 //! | `DIR/.NAME.CLAIM` | the claim's FIFO, open and flocked while its owner lives; its closing wakes the successor |
 //! | `DIR/.NAME.fifo` | the same for a claim that found the queue empty; it stays |
 //! | `DIR/.NAME.slot.K` | slot K, flocked by who has it |
-//! | `DIR/.dlock-deadlock` | flocked by who enters under another claim |
 //!
 //! Nothing expires and nothing is polled: the kernel ends a claim with its process. What a record says is
 //! believed only as long as its FIFO is flocked, and a hold is told only once the lock file is.
@@ -15,7 +14,6 @@
 mod claim;
 mod config;
 mod core;
-mod deadlock;
 mod directory;
 mod enter;
 mod evict;
@@ -65,8 +63,8 @@ use super::observe::QueueObserver;
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
-use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
-use crate::net::fault::{Fault, FaultResult};
+use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::fault::FaultResult;
 use directory::Directory;
 use fault::BACKEND;
 use lazy_directory::LazyDirectory;
@@ -148,16 +146,7 @@ impl FileBackend {
         if let Some(claim) = known.filter(|c| !c.is_over()) {
             return Ok(claim);
         }
-        let nested = !request.ancestors.is_empty();
-        let _turn = if nested { Some(deadlock::turn(directory, deadline).await?) } else { None };
         let claim = Arc::new(enter::enter(directory, request, deadline).await?);
-        if nested
-            && deadlock::waits(&claim)
-            && let Some(reason) = deadlock::search(directory, request.id, deadline).await?
-        {
-            claim.leave(false, deadline).await?;
-            return Err(Fault::new(ErrorKind::Deadlock, reason));
-        }
         let mut claims = self.claims();
         claims.retain(|_, c| c.strong_count() > 0);
         claims.insert(request.id, Arc::downgrade(&claim));

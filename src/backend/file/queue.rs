@@ -108,6 +108,9 @@ pub(super) struct Details {
     pub(super) holder: Holder,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) ancestors: Vec<String>,
+    /// The names of those claims.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) ancestor_names: Vec<String>,
     /// All names of the claim, in the order given, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) names: Vec<String>,
@@ -324,7 +327,8 @@ mod tests {
 
     fn details(host: &str) -> Details {
         let holder = Holder { host: host.to_owned(), ..Holder::default() };
-        Details { holder, ancestors: vec!["a".to_owned()], names: Vec::new() }
+        let texts = |text: &str| vec![text.to_owned()];
+        Details { holder, ancestors: texts("a"), ancestor_names: texts("b"), names: Vec::new() }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use super::storage::QueueFile;
 use super::testing::*;
 use super::*;
-use crate::lock::{ClaimState, Mode};
+use crate::backend::deadlock;
+use crate::lock::{Ancestor, ClaimState, ErrorKind, Mode};
 
 #[tokio::test]
 async fn c02_two_hundred_hold_in_order_with_rising_tokens() {
@@ -229,20 +230,28 @@ async fn c05_entering_again_is_the_same_claim() {
 #[tokio::test]
 async fn a_cycle_through_an_own_hold_is_a_deadlock() {
     let f = fixture();
+    let ancestor = |n| {
+        let held = if n == 1 { "a" } else { "b" };
+        vec![Ancestor { claim: ClaimId::from_bytes([n; 16]), names: vec![name(held)] }]
+    };
     let nested = |id, names: &[&str], under: u8| Request {
-        ancestors: vec![ClaimId::from_bytes([under; 16])],
+        ancestors: ancestor(under),
         ..request(id, names, Mode::Exclusive)
     };
     let a = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     let b = enter(&f.backend, &request(2, &["b"], Mode::Exclusive)).await;
     held(&a).await;
     held(&b).await;
-    let waiting = enter(&f.backend, &nested(3, &["b"], 1)).await;
+    let search = |request: Request| {
+        let backend = &f.backend;
+        async move { deadlock::enter(backend, &request, Clock::Boot, soon()).await }
+    };
+    let waiting = search(nested(3, &["b"], 1)).await.expect("enters");
     assert_eq!(waits(&waiting).await, 1);
     for (request, part) in
         [(nested(4, &["a"], 2), "u2@h pid 1 runs u4@h"), (nested(5, &["a"], 1), "u1@h pid 1 runs")]
     {
-        let error = f.backend.enter(&request, soon()).await.expect_err("a deadlock");
+        let error = search(request).await.expect_err("a deadlock");
         assert_eq!(error.kind, ErrorKind::Deadlock);
         assert!(
             error.reason.to_string().contains(part)

@@ -10,8 +10,9 @@ use rustix::io::Errno;
 use super::storage::{Call, QueueFile};
 use super::testing::*;
 use super::*;
+use crate::backend::deadlock;
 use crate::clock;
-use crate::lock::{ClaimState, Error, Mode};
+use crate::lock::{Ancestor, ClaimState, Error, ErrorKind, Mode};
 
 fn plant_fifo(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Bits::RUSR | Bits::WUSR, 0).expect("a FIFO");
@@ -58,13 +59,13 @@ fn what_was_planted_as_a_queue_is_passed_over_by_a_list_and_named_by_everybody_e
             promptly(async move { b.enter(&request(1, &["a"], Mode::Exclusive), soon()).await })
                 .expect_err("no queue"),
         );
-        // A search for deadlocks reads every queue.
-        let nested =
-            Request { ancestors: vec![ClaimId::from_bytes([9; 16])], ..request(2, &["b"], Mode::Exclusive) };
+        // A search for deadlocks reads the queues of ancestors.
+        let ancestor = Ancestor { claim: ClaimId::from_bytes([9; 16]), names: vec![name("a")] };
+        let nested = Request { ancestors: vec![ancestor], ..request(2, &["b"], Mode::Exclusive) };
         let b = Arc::clone(&backend);
         promptly(async move {
             let _holds = enter(&b, &request(3, &["b"], Mode::Exclusive)).await;
-            b.enter(&nested, soon()).await.map(drop)
+            deadlock::enter(&*b, &nested, Clock::Boot, soon()).await.map(drop)
         })
         .expect("waits");
     }

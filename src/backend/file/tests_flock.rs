@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::testing::*;
 use super::*;
-use crate::lock::{ClaimState, Mode};
+use crate::lock::{ClaimState, ErrorKind, Mode};
 
 /// `flock(1)` on the lock file of `a`, once it has it; it lets go when its standard input ends.
 fn flock(f: &Fixture, mode: &str) -> Child {

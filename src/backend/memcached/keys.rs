@@ -7,8 +7,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::backend::document::Side;
-use crate::lock::{ErrorKind, LockName};
+use crate::lock::{ClaimId, ErrorKind, LockName};
 use crate::net::fault::{Fault, FaultResult};
 
 /// The longest key.
@@ -73,12 +72,9 @@ impl Naming {
         within(lock.to_vec(), "%.success")
     }
 
-    /// The key of an item beside the locks.
-    pub(super) fn side(&self, side: Side<'_>) -> FaultResult<Key> {
-        Ok(match side {
-            Side::Gone(name, id) => within(self.lock(name)?, &format!("%.gone-{id}")),
-            Side::Nested => within(self.prefix().as_bytes().to_vec(), "%.nested"),
-        })
+    /// The key of the note on why the claim `id` is gone from the lock `name`.
+    pub(super) fn note(&self, name: &LockName, id: ClaimId) -> FaultResult<Key> {
+        Ok(within(self.lock(name)?, &format!("%.gone-{id}")))
     }
 
     /// Of all keys of a server those that may be locks under this prefix.
@@ -129,7 +125,6 @@ fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::ClaimId;
 
     fn key(prefix: Option<&str>, name: &str) -> Result<String, ErrorKind> {
         let prefix = prefix.map_or(Prefix::Escaped(String::new()), |prefix| Prefix::Plain(prefix.to_owned()));
@@ -170,10 +165,8 @@ mod tests {
         let name = LockName::new("x".repeat(200)).expect("a name");
         let lock = naming.lock(&name).expect("valid");
         let id = ClaimId::from_number(1);
-        let mut all = vec![lock.clone(), Naming::token(&lock), Naming::success(&lock)];
-        for side in [Side::Gone(&name, id), Side::Nested] {
-            all.push(naming.side(side).expect("valid"));
-        }
+        let note = naming.note(&name, id).expect("valid");
+        let all = [lock.clone(), Naming::token(&lock), Naming::success(&lock), note];
         assert!(all.iter().all(|key| key.len() <= LONGEST));
         assert!(all[1..].iter().all(|key| String::from_utf8_lossy(key).contains("%.")));
     }

@@ -11,9 +11,9 @@ use super::fault::{NAME, nonsense};
 use super::keys::{Key, Naming};
 use super::wire::Reply;
 use super::{examine, list};
-use crate::backend::document::{Arrival, Item, Replaced, Side, Store, Version};
+use crate::backend::document::{Arrival, Item, Replaced, Store, Version};
 use crate::backend::{Capabilities, Examination, TokenStrength, success};
-use crate::lock::{LockName, Moment};
+use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
 /// What an item may have with its key and its header, if the server was not told otherwise, is a mebibyte.
@@ -274,28 +274,19 @@ impl Store for MemcachedStore {
         self.swap(&self.naming.lock(name)?, version, "-1", b"", deadline).await
     }
 
-    async fn read_side(&self, side: Side<'_>, deadline: Moment) -> FaultResult<Option<Item>> {
-        self.get(&self.naming.side(side)?, deadline).await
+    async fn read_note(&self, name: &LockName, id: ClaimId, deadline: Moment) -> FaultResult<Option<Item>> {
+        self.get(&self.naming.note(name, id)?, deadline).await
     }
 
-    async fn write_side(
+    async fn write_note(
         &self,
-        side: Side<'_>,
+        name: &LockName,
+        id: ClaimId,
         bytes: &[u8],
         life: Duration,
         deadline: Moment,
     ) -> FaultResult<()> {
-        self.set(&self.naming.side(side)?, expiry(life), bytes, deadline).await
-    }
-
-    async fn swap_side(
-        &self,
-        side: Side<'_>,
-        version: Option<&Version>,
-        bytes: &[u8],
-        deadline: Moment,
-    ) -> FaultResult<bool> {
-        Ok(self.put(&self.naming.side(side)?, version, bytes, deadline).await?.done)
+        self.set(&self.naming.note(name, id)?, expiry(life), bytes, deadline).await
     }
 
     async fn record_success(&self, name: &LockName, ago: Duration, deadline: Moment) -> FaultResult<()> {

@@ -68,11 +68,6 @@ impl RedisClaim {
         claim
     }
 
-    /// Whether it stood in the queue when the service last answered.
-    pub(super) fn waits(&self) -> bool {
-        self.publisher.waits()
-    }
-
     fn view(&self) -> MutexGuard<'_, View> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,10 +1,8 @@
 //! The queues of a Redis: what is asked of them without a claim of one's own.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::Value;
 
 use super::claim::RedisClaim;
@@ -15,7 +13,6 @@ use super::keys::{LockKeys, Naming};
 use super::row::{QueueEntry, Row, foreign_entry, integer, life};
 use super::script::{Step, millis, on_queues};
 use super::service::{Patience, Service};
-use crate::backend::deadlock::{self, Queued, refuse_cycle};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::backend::{Evict, success};
@@ -119,18 +116,7 @@ impl Queues {
         let steps = |_: &Connection| vec![step.clone()];
         let answer = self.service.call(Some(first.slot), deadline, Patience::Once, steps).await?;
         let rows = entered_rows(answer.replies.first().unwrap_or(&Value::Nil), &names, request)?;
-        let claim = RedisClaim::new(&self.service, names, request, rows, answer.sent);
-        if !request.ancestors.is_empty()
-            && claim.waits()
-            && let Err(fault) =
-                deadlock::search(&Reading { queues: self, deadline }, request).await.and_then(refuse_cycle)
-        {
-            if !fault.kind.is_transient() {
-                claim.send_leave(false, deadline).await?;
-            }
-            return Err(fault);
-        }
-        Ok(claim)
+        Ok(RedisClaim::new(&self.service, names, request, rows, answer.sent))
     }
 
     /// As [`crate::backend::Backend::withdraw`].
@@ -341,47 +327,5 @@ impl Queue {
             holders.insert(0, foreign_entry(&self.key, self.foreign, self.left));
         }
         LockStatus::of(name, holders, waiters)
-    }
-}
-
-/// What the search for a wait that would never end reads: all queues.
-struct Reading<'a> {
-    queues: &'a Queues,
-    deadline: Moment,
-}
-
-#[async_trait]
-impl deadlock::Queues for Reading<'_> {
-    type Order = (Option<SystemTime>, ClaimId);
-    type Fault = Fault;
-
-    async fn nested(&self) -> FaultResult<BTreeMap<ClaimId, Vec<LockName>>> {
-        let names = self.queues.names(self.deadline).await?;
-        let found = deadlock::read_what_can_be(self, &names).await?;
-        let inside = found
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter(|queued| queued.member.as_ref().is_some_and(|member| !member.ancestors.is_empty()));
-        Ok(inside.map(|queued| (queued.id, queued.names)).collect())
-    }
-
-    async fn read(&self, names: &[LockName]) -> FaultResult<Vec<Vec<Queued<Self::Order>>>> {
-        let entry = |found: QueueEntry, name: &LockName| {
-            let (id, place) = (found.id?, (found.since, found.id?));
-            Some(match &found.record {
-                Some(record) => Queued::of(record, id, place, name),
-                None => Queued { id, place, names: Vec::new(), member: None },
-            })
-        };
-        let queues = names.iter().zip(self.queues.read(names, self.deadline).await?);
-        let entries = queues
-            .map(|(name, queue)| queue.entries.into_iter().filter_map(|found| entry(found, name)).collect());
-        Ok(entries.collect())
-    }
-
-    /// The queues are all that is read, so nothing is left of a claim that is in none.
-    async fn forget(&self, _: ClaimId) -> FaultResult<()> {
-        Ok(())
     }
 }

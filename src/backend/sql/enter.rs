@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use super::claim::SqlClaim;
-use super::deadlock;
 use super::dialect::{Session, unstored};
 use super::position::Position;
 use super::service::{Patience, Service};
 use super::steps::{Steps, in_order, kind};
-use crate::backend::deadlock::refuse_cycle;
 use crate::backend::mixing::mismatch;
 use crate::lock::{Entry, ErrorKind, Holder, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
@@ -33,27 +31,13 @@ pub(super) async fn enter(
     };
     // That request has given the entry another ttl, also if an earlier one had made it.
     let claim = SqlClaim::new(service, request, positions, entered);
-    if let Err(fault) = settle(&claim, service, request, deadline).await {
+    if let Err(fault) = claim.find_its_place(deadline).await {
         if !fault.kind.is_transient() {
             claim.send_leave(false, deadline).await?;
         }
         return Err(fault);
     }
     Ok(claim)
-}
-
-/// Finds out how a new claim stands, and refuses a wait that would never end.
-async fn settle(
-    claim: &SqlClaim,
-    service: &Arc<Service>,
-    request: &Request,
-    deadline: Moment,
-) -> FaultResult<()> {
-    claim.find_its_place(deadline).await?;
-    if request.ancestors.is_empty() || !claim.waits() {
-        return Ok(());
-    }
-    deadlock::search(service, request, deadline).await.and_then(refuse_cycle)
 }
 
 /// Why a claim was not let in: how it stands if it must not come back, an error if another kind is in the way; `None` if

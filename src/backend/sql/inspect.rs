@@ -19,7 +19,7 @@ pub(super) struct QueueEntry {
     mode: Option<Mode>,
     /// Unless its form is another version's.
     pub(super) record: Option<Record>,
-    pub(super) since: Option<SystemTime>,
+    since: Option<SystemTime>,
     label: Option<String>,
     granted: Option<Granted>,
     held: Option<SystemTime>,
@@ -59,7 +59,7 @@ pub(super) fn queues(sets: &Sets) -> FaultResult<Queues> {
 }
 
 /// All queues, as they are at one moment.
-pub(super) async fn all(service: &Service, deadline: Moment) -> FaultResult<Queues> {
+async fn all(service: &Service, deadline: Moment) -> FaultResult<Queues> {
     let answer = service.read(deadline, &question(&*service.dialect, None)).await?;
     answer.map_or_else(|| Ok(Queues::new()), |answer| queues(&answer.sets))
 }

@@ -9,7 +9,6 @@
 
 mod claim;
 mod config;
-mod deadlock;
 mod dialect;
 mod enter;
 mod evict;

@@ -6,14 +6,13 @@ use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, Mu
 
 use super::ensemble::Ensemble;
 use super::fault::LOST;
-use super::follow::Settled;
 use super::node::{Part, stem};
 use super::note::{Note, token};
 use super::proofs::Proofs;
 use super::queue::{Queue, QueueEntry};
 use super::shared::{Own, Shared};
 use super::wire::{children, connected, data_of, make_folders};
-use super::{deadlock, evict, follow, position};
+use super::{evict, follow, position};
 use crate::backend::mixing::{Use, mismatch};
 use crate::backend::options::ZkLayout;
 use crate::backend::record::Record;
@@ -97,9 +96,6 @@ pub(super) async fn enter(
         Err(fault) if fault.code == LOST => Err(fault),
         settled => Ok(settled?),
     };
-    if !matches!(settled, Ok(Settled::Holds | Settled::Over)) && !request.ancestors.is_empty() {
-        deadlock::search(ensemble, client, request, &shared.own()).await?;
-    }
     follow::start(&shared, client, settled);
     Ok(shared)
 }

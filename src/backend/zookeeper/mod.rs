@@ -5,7 +5,6 @@
 
 mod claim;
 mod config;
-mod deadlock;
 mod ensemble;
 mod enter;
 mod evict;

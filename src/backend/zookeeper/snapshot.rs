@@ -36,14 +36,6 @@ impl Seen {
         let named = || foreign::identity([self.record_path().as_bytes(), &self.stat.czxid.to_be_bytes()]);
         self.note.is_none().then(named)
     }
-
-    /// Who it belongs to, for a sentence.
-    pub(super) fn owner(&self) -> String {
-        self.note.as_ref().map_or_else(
-            || foreign::owner(&note::called(&self.record_path())),
-            |n| n.record.holder.to_string(),
-        )
-    }
 }
 
 /// Reads the queue at `path`, as the names of nodes tell it. `fresh` has the server catch up with the others first.

@@ -5,8 +5,6 @@
 //! what any backend can.
 
 mod claim;
-mod deadlock;
-pub(crate) mod deadlock_tests;
 mod mutation;
 mod observe;
 mod queues;

@@ -23,10 +23,10 @@ pub(crate) enum Mutation {
     SupersedeIgnored,
     /// C02: `--supersede` also removes a holder.
     SupersedeEndsHolder,
-    /// C02: a wait that closes a cycle is not noticed.
-    DeadlockUnseen,
-    /// C02: any nested wait is taken for a deadlock.
-    SiblingsCount,
+    /// C02: entries do not show the claims under which theirs was made.
+    AncestorsUnshown,
+    /// C02: entries do not show in which other queues the search for a cycle goes on.
+    RelatedUnshown,
     /// C03: every fifth token is the one before.
     RepeatsToken,
     /// C03: tokens start again when the queue was empty.
@@ -118,8 +118,8 @@ impl Mutation {
         Self::WithdrawCutsLine,
         Self::SupersedeIgnored,
         Self::SupersedeEndsHolder,
-        Self::DeadlockUnseen,
-        Self::SiblingsCount,
+        Self::AncestorsUnshown,
+        Self::RelatedUnshown,
         Self::RepeatsToken,
         Self::TokensRestartWhenIdle,
         Self::TokensPerMode,

@@ -8,7 +8,7 @@ use dlock::backend::mixing::{Use, mismatch};
 use dlock::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Moment, Request};
 
 use super::queues::{Entry, Queues, Refusal};
-use super::{Evict, Mutation, deadlock};
+use super::{Evict, Mutation};
 
 type StateReceiver = watch::Receiver<ClaimState>;
 
@@ -30,9 +30,7 @@ impl Queues {
             Err(refusal) if !self.has(Mutation::MismatchStays) => return Err(refusal),
             other => other,
         };
-        let replaced = self.superseded(request);
-        self.check_deadlock(request, &replaced)?;
-        for id in replaced {
+        for id in self.superseded(request) {
             if let Some(at) = self.position(id) {
                 self.end(at, ClaimState::Superseded { by: request.holder.clone() });
             }
@@ -99,31 +97,6 @@ impl Queues {
         });
         let ids = older.map(|e| e.request.id).collect();
         if self.has(Mutation::SupersedeIgnored) { Vec::new() } else { ids }
-    }
-
-    fn check_deadlock(&self, request: &Request, without: &[ClaimId]) -> Result<(), Refusal> {
-        if request.ancestors.is_empty() || self.has(Mutation::DeadlockUnseen) {
-            return Ok(());
-        }
-        let mut claims: Vec<&Request> =
-            self.entries.iter().map(|e| &e.request).filter(|r| !without.contains(&r.id)).collect();
-        claims.push(request);
-        let Some(steps) = deadlock::cycle(&claims) else {
-            let waits = request.names.iter().any(|name| !self.queue(name).is_empty());
-            return if waits && self.has(Mutation::SiblingsCount) {
-                Err(Refusal::new(ErrorKind::Deadlock, "a nested wait"))
-            } else {
-                Ok(())
-            };
-        };
-        let steps: Vec<String> = steps
-            .iter()
-            .map(|(name, at)| match name {
-                Some(name) => format!("waits for {name}, taken by {}", claims[*at].holder),
-                None => format!("which waits for {} inside it", claims[*at].holder),
-            })
-            .collect();
-        Err(Refusal::new(ErrorKind::Deadlock, format!("{} {}", request.holder, steps.join(", "))))
     }
 
     /// Notes that the client heard of its entry.

@@ -1,6 +1,6 @@
 //! The queues as seen from outside.
 
-use dlock::lock::{Entry, LockName, LockStatus, Moment};
+use dlock::lock::{Entry, LockName, LockStatus, Moment, Request};
 
 use super::Mutation;
 use super::queues::Queues;
@@ -45,7 +45,14 @@ impl Queues {
     pub(super) fn entry_without_clock(&self, at: usize, name: &LockName) -> Entry {
         let entry = &self.entries[at];
         let given = self.granted(at, name);
-        let holder = &entry.request.holder;
+        let Request { holder, names, ancestors, .. } = &entry.request;
+        let shown = if self.has(Mutation::AncestorsUnshown) { &[][..] } else { ancestors };
+        let inherited = ancestors.iter().flat_map(|ancestor| &ancestor.names);
+        let related = if self.has(Mutation::RelatedUnshown) {
+            Vec::new()
+        } else {
+            names.iter().chain(inherited).cloned().collect()
+        };
         Entry {
             claim: Some(entry.request.id),
             mode: Some(entry.request.mode),
@@ -63,6 +70,8 @@ impl Queues {
             foreign: false,
             replace: holder.replace,
             verb: holder.verb,
+            ancestors: shown.iter().map(|ancestor| ancestor.claim).collect(),
+            related,
         }
     }
 }

@@ -243,7 +243,6 @@ impl Core {
         self.refuse_too_few(&found)?;
         if let Some(record) = &record {
             self.refuse_other_kind(record)?;
-            self.refuse_deadlock().await?;
         }
         let free = free_slots(&found, majority, slot);
         if !free.is_empty() {

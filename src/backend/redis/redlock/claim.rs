@@ -80,7 +80,7 @@ impl Core {
                 }
                 Err(fault) => {
                     // Who has no right to it any more may have it again soon.
-                    let never = matches!(fault.kind, ErrorKind::Mismatch | ErrorKind::Deadlock)
+                    let never = fault.kind == ErrorKind::Mismatch
                         || (!fault.kind.is_transient() && clock.now() > answered_at + self.ttl);
                     self.publisher.cannot_follow(fault);
                     if never {
@@ -199,8 +199,7 @@ impl Claim for RedlockClaim {
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
         let refused = |error: Error| {
-            let never = matches!(error.kind, ErrorKind::Mismatch | ErrorKind::Deadlock)
-                || self.follower.is_finished();
+            let never = error.kind == ErrorKind::Mismatch || self.follower.is_finished();
             Error { is_final: never && !error.is_transient(), ..error }
         };
         self.core.publisher.changed(seen).await.map_err(refused)

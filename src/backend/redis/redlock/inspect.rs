@@ -17,26 +17,9 @@ use crate::backend::redis::row::{foreign_entry, integer, life};
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Moment};
 use crate::net::fault::FaultResult;
 
-/// A hold that a majority may have given.
-#[derive(Debug)]
-pub(super) struct Holder {
-    /// `None` of another program's client.
-    pub(super) record: Option<Record>,
-    pub(super) entry: Entry,
-}
-
-/// What one node says of a hold.
-struct Said {
-    record: Option<Record>,
-    entry: Entry,
-}
-
-/// Those who hold the lock with these keys: what not even all the nodes that have not answered could make a majority is not shown.
-pub(super) async fn holders(nodes: &Arc<Nodes>, keys: &Keys, deadline: Moment) -> FaultResult<Vec<Holder>> {
-    Ok(of_all(nodes, std::slice::from_ref(keys), deadline).await?.remove(0))
-}
-
-async fn of_all(nodes: &Arc<Nodes>, keys: &[Keys], deadline: Moment) -> FaultResult<Vec<Vec<Holder>>> {
+/// Those who hold each of the locks with these keys: what not even all the nodes that have not answered could make a majority is
+/// not shown.
+async fn of_all(nodes: &Arc<Nodes>, keys: &[Keys], deadline: Moment) -> FaultResult<Vec<Vec<Entry>>> {
     let steps = keys.iter().map(Keys::inspect).collect();
     let replies = nodes.replies(deadline, steps).await?;
     let holders = |(n, keys): (usize, &Keys)| {
@@ -53,8 +36,8 @@ pub(super) async fn status(
     name: &LockName,
     deadline: Moment,
 ) -> FaultResult<LockStatus> {
-    let holders = holders(nodes, &Keys::of(naming, name)?, deadline).await?;
-    Ok(LockStatus::of(name, holders.into_iter().map(|holder| holder.entry).collect(), Vec::new()))
+    let holders = of_all(nodes, &[Keys::of(naming, name)?], deadline).await?.remove(0);
+    Ok(LockStatus::of(name, holders, Vec::new()))
 }
 
 /// The locks that are held whose names start with `prefix`.
@@ -79,15 +62,15 @@ pub(super) async fn list(
     for some in names.chunks(QUEUES_AT_ONCE) {
         let keys = some.iter().map(|name| Keys::of(naming, name)).collect::<FaultResult<Vec<_>>>()?;
         for (name, holders) in some.iter().zip(of_all(nodes, &keys, deadline).await?) {
-            let entries = holders.into_iter().map(|holder| holder.entry).collect();
-            found.push(LockStatus::of(name, entries, Vec::new()));
+            found.push(LockStatus::of(name, holders, Vec::new()));
         }
     }
     found.retain(|status| !status.is_empty());
     Ok(found)
 }
 
-fn read(reply: &Value, lock: &str) -> FaultResult<Vec<Said>> {
+/// What one node says of the holds of `lock`.
+fn read(reply: &Value, lock: &str) -> FaultResult<Vec<Entry>> {
     let Value::Array(holders) = reply else { return Err(fault::nonsense("no holders")) };
     let holder = |reply: &Value| {
         let Value::Array(parts) = reply else { return Err(fault::nonsense("no holder")) };
@@ -96,38 +79,37 @@ fn read(reply: &Value, lock: &str) -> FaultResult<Vec<Said>> {
         let left = parts.get(2).and_then(life);
         let Some(record) = Record::parse(value.as_bytes()) else {
             let id = at(6).and_then(|id| id.parse().ok());
-            return Ok(Said { record: None, entry: foreign_entry(lock, id, left) });
+            return Ok(foreign_entry(lock, id, left));
         };
         let slot =
             parts.first().and_then(integer).and_then(|slot| slot.try_into().ok()).filter(|slot| *slot > 0);
         let since = at(3).and_then(|since| instant(&since));
         let entry = with_details(record.entry(), at(5), granted(at(4).as_deref(), None), since, left);
-        Ok(Said { record: Some(record), entry: Entry { slot, ..entry } })
+        Ok(Entry { slot, ..entry })
     };
     holders.iter().map(holder).collect()
 }
 
 /// What the nodes that answered say together.
-fn merge(nodes_said: Vec<Vec<Said>>, nodes: &Nodes) -> Vec<Holder> {
+fn merge(nodes_said: Vec<Vec<Entry>>, nodes: &Nodes) -> Vec<Entry> {
     let silent = nodes.all.len() - nodes_said.len();
-    let mut all: BTreeMap<(Option<u32>, Option<ClaimId>), Vec<Said>> = BTreeMap::new();
+    let mut all: BTreeMap<(Option<u32>, Option<ClaimId>), Vec<Entry>> = BTreeMap::new();
     for said in nodes_said.into_iter().flatten() {
-        all.entry((said.entry.slot, said.entry.claim)).or_default().push(said);
+        all.entry((said.slot, said.claim)).or_default().push(said);
     }
-    let may_hold = |said: &Vec<Said>| said.len() + silent >= nodes.majority();
+    let may_hold = |said: &Vec<Entry>| said.len() + silent >= nodes.majority();
     all.into_values().filter(may_hold).map(together).collect()
 }
 
 /// What most nodes say: one that was away when something was published, or that gave a token too high, says something else.
-fn together(mut said: Vec<Said>) -> Holder {
-    let token = most(said.iter().map(|one| one.entry.token));
-    let label = most(said.iter().map(|one| one.entry.label.clone()));
-    let since = said.iter().filter_map(|one| one.entry.since).min();
-    let mut lives: Vec<Option<Duration>> = said.iter().map(|one| one.entry.ttl).collect();
+fn together(mut said: Vec<Entry>) -> Entry {
+    let token = most(said.iter().map(|one| one.token));
+    let label = most(said.iter().map(|one| one.label.clone()));
+    let since = said.iter().filter_map(|one| one.since).min();
+    let mut lives: Vec<Option<Duration>> = said.iter().map(|one| one.ttl).collect();
     lives.sort_by(|a, b| b.cmp(a));
     let ttl = lives.get(lives.len() / 2).copied().flatten();
-    let Said { record, entry } = said.swap_remove(0);
-    Holder { record, entry: Entry { token, label, since, ttl, ..entry } }
+    Entry { token, label, since, ttl, ..said.swap_remove(0) }
 }
 
 /// What is there most often.

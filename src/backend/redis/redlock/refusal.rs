@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::core::Core;
-use super::inspect;
 use super::nodes::{Answer, Answers, Node, answered};
-use crate::backend::deadlock::{self, Queued};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::lock::{ErrorKind, Moment};
@@ -81,19 +79,5 @@ impl Core {
         let owner = other.holder.to_string();
         let reason = mismatch(Some(&self.keys.name), Some(&owner), mode.into(), self.mode);
         Err(Fault::new(ErrorKind::Mismatch, reason))
-    }
-
-    /// A claim that would wait for one under which it runs. Nobody can tell who else waits for what: there is no queue.
-    pub(super) async fn refuse_deadlock(&self) -> FaultResult<()> {
-        if self.ancestors.is_empty() {
-            return Ok(());
-        }
-        let deadline = self.nodes.clock.now() + self.patience();
-        let holders = inspect::holders(&self.nodes, &self.keys, deadline).await?;
-        let name = &self.keys.name;
-        let records = holders.iter().filter_map(|holder| holder.record.clone()).chain([self.record.clone()]);
-        let queue = records.filter_map(|record| Some(Queued::of(&record, record.id()?, 0, name)));
-        let queues = BTreeMap::from([(name.clone(), queue.collect())]);
-        deadlock::refuse_cycle(deadlock::cycle(&queues, self.id))
     }
 }
