@@ -26,8 +26,8 @@ fn plans(dialect: &dyn Dialect) -> [String; 3] {
     [
         format!("EXPLAIN {}", dialect.make(&none)),
         format!(
-            "EXPLAIN INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, nested, \
-             fence, held, slot) VALUES ({none}, 0, {none}, {none}, {none}, 0, 0, {none}, 0, 0, NULL, NULL, NULL) {again}"
+            "EXPLAIN INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, \
+             fence, held, slot) VALUES ({none}, 0, {none}, {none}, {none}, 0, 0, {none}, 0, NULL, NULL, NULL) {again}"
         ),
         format!("EXPLAIN DELETE FROM {claims} WHERE name = {none};"),
     ]

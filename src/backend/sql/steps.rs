@@ -100,8 +100,7 @@ impl<'a> Steps<'a> {
         let text = |text: &str| self.dialect.text(text);
         let record = text(&ascii(&Record::of(request, request.ttl).to_text()));
         let (mode, kind) = (text(&request.mode.to_string()), text(&kind(request.mode)));
-        let flag = |flag: bool| i32::from(flag);
-        let (newest, nested) = (flag(request.supersede), flag(!request.ancestors.is_empty()));
+        let newest = i32::from(request.supersede);
         let (claim, ttl, all) = (&self.claim, micros(request.ttl), self.locks.join(", "));
         let slot = match request.mode {
             Mode::Slots(_) => "CASE WHEN o.queues = 0 THEN 1 END",
@@ -110,9 +109,9 @@ impl<'a> Steps<'a> {
         // Any other one of each queue shows the kind of all in it, and whether there is any.
         let _ = write!(
             sql,
-            "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, nested, \
+            "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, \
              fence, held, slot) \
-             SELECT l.name, l.fence, {claim}, {mode}, {kind}, n.now, n.now + {ttl}, {record}, {newest}, {nested}, \
+             SELECT l.name, l.fence, {claim}, {mode}, {kind}, n.now, n.now + {ttl}, {record}, {newest}, \
              CASE WHEN o.queues = 0 THEN l.fence END, CASE WHEN o.queues = 0 THEN n.now END, {slot} \
              FROM {locks} l CROSS JOIN (SELECT {now} AS now) n CROSS JOIN \
              (SELECT COUNT(p.kind) AS queues, COUNT(NULLIF(p.kind, {kind})) AS of_other_kinds FROM \
@@ -160,8 +159,8 @@ impl<'a> Steps<'a> {
         sql.push_str(&self.dialect.forget(FORGET));
         let _ = write!(
             sql,
-            "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, nested) \
-             SELECT {name}, 0, {claim}, '{why}', '', n.until - {length}, n.until, {by}, 0, 0 \
+            "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest) \
+             SELECT {name}, 0, {claim}, '{why}', '', n.until - {length}, n.until, {by}, 0 \
              FROM (SELECT {now} + {length} AS until) n {whose};"
         );
     }

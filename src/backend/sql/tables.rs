@@ -3,7 +3,7 @@
 //! | table | row | columns |
 //! |---|---|---|
 //! | `dlock_lock` | a lock; never deleted | `name`, `fence` (counted up by every step; the latest token), `success` |
-//! | `dlock_claim` | an entry in a queue | `name`, `seq` (the fence at its arrival), `claim`, `mode`, `kind`, `since`, `lease_until`, `about`, `label`, `newest`, `nested`, and of a hold `fence`, `held`, `slot`; `asked` |
+//! | `dlock_claim` | an entry in a queue | `name`, `seq` (the fence at its arrival), `claim`, `mode`, `kind`, `since`, `lease_until`, `about`, `label`, `newest`, and of a hold `fence`, `held`, `slot`; `asked` |
 //! | | or a note: a claim that must not (re)appear until then | `name` (`~`, until when, a dot, the claim: after the names of all locks), `seq` (0), `claim`, `mode` (why), `since`, `lease_until`, `about` (who did it, if anybody) |
 //!
 //! Notes stand beside entries since every claim that enters has to look for both.

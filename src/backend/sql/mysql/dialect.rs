@@ -73,7 +73,7 @@ impl Dialect for Mysql {
             format!(
                 "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {id}, mode {id}, kind {id}, \
                  since bigint NOT NULL, lease_until bigint NOT NULL, about mediumblob NOT NULL, label mediumblob, \
-                 newest int NOT NULL, nested int NOT NULL, fence bigint, held bigint, slot bigint, asked mediumblob, \
+                 newest int NOT NULL, fence bigint, held bigint, slot bigint, asked mediumblob, \
                  given_by varbinary(40), \
                  PRIMARY KEY (name, seq), UNIQUE KEY claim_name (claim, name)) ENGINE=InnoDB;"
             ),

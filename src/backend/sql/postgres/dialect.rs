@@ -95,7 +95,7 @@ impl Dialect for Postgres {
             format!(
                 "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {name}, mode {name}, \
                  kind {name}, since bigint NOT NULL, lease_until bigint NOT NULL, about text NOT NULL, label text, \
-                 newest integer NOT NULL, nested integer NOT NULL, fence bigint, held bigint, slot bigint, asked text, \
+                 newest integer NOT NULL, fence bigint, held bigint, slot bigint, asked text, \
                  PRIMARY KEY (name, seq)) WITH (fillfactor = 70);"
             ),
             format!("CREATE UNIQUE INDEX IF NOT EXISTS {by_claim} ON {claim} {BY_CLAIM};"),
