@@ -273,7 +273,6 @@ mod tests {
         fn capabilities(&self) -> Capabilities {
             Capabilities {
                 backend: "scripted",
-                atomic_names: true,
                 queue: true,
                 shared: true,
                 token: TokenStrength::Durable,
