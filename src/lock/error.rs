@@ -53,6 +53,8 @@ pub enum Retry {
     OtherServer,
     /// The same once more: it was undone for the sake of something else.
     Again,
+    /// The same at the node that the server named.
+    OtherNode,
     /// Making what the service keeps locks in.
     Making,
 }

@@ -1,18 +1,16 @@
 //! Requests to the server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use tokio::sync::Mutex as Gate;
 
 use super::config::MemcachedConfig;
 use super::connection::Connection;
-use super::dial;
+use super::dial::Dialer;
 use super::wire::Reply;
 use crate::clock::Clock;
-use crate::lock::{ErrorKind, Moment};
-use crate::net::cause;
-use crate::net::fault::{Fault, FaultResult};
+use crate::lock::Moment;
+use crate::net::fault::FaultResult;
+use crate::net::link::Link;
+use crate::net::request::Patience;
 
 /// One or more commands, sent together.
 #[derive(Clone, Default, Debug)]
@@ -30,16 +28,7 @@ pub(super) struct Replies {
 
 /// The connection of one client.
 #[derive(Debug)]
-pub(super) struct Client {
-    pub(super) config: MemcachedConfig,
-    pub(super) clock: Clock,
-    /// The gate is held while one is opened.
-    open: Gate<Option<Arc<Connection>>>,
-    /// A connection was opened: what was sent over it may have been done.
-    connected: AtomicBool,
-    /// It has answered a request.
-    answered: AtomicBool,
-}
+pub(super) struct Client(Link<Dialer>);
 
 impl Commands {
     /// Adds a command of one line, which ends in `key` if there is one.
@@ -78,39 +67,25 @@ impl Replies {
 
 impl Client {
     pub(super) fn new(config: MemcachedConfig, clock: Clock) -> Self {
-        Self {
-            config,
-            clock,
-            open: Gate::default(),
-            connected: AtomicBool::new(false),
-            answered: AtomicBool::new(false),
-        }
+        Self(Link::new(Dialer { config }, clock))
     }
 
     /// One to the same server that shares no connection with this one.
     pub(super) fn apart(&self) -> Self {
-        Self::new(self.config.clone(), self.clock)
+        Self::new(self.config().clone(), self.clock())
+    }
+
+    pub(super) fn config(&self) -> &MemcachedConfig {
+        &self.0.dial.config
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.0.clock
     }
 
     /// As [`crate::backend::Backend::has_connected`].
     pub(super) fn has_connected(&self) -> bool {
-        self.connected.load(Ordering::Relaxed)
-    }
-
-    async fn connection(&self) -> FaultResult<Arc<Connection>> {
-        let mut open = self.open.lock().await;
-        if let Some(connection) = open.as_ref().filter(|connection| connection.is_open()) {
-            return Ok(Arc::clone(connection));
-        }
-        let connection = dial::dial(&self.config).await?;
-        self.connected.store(true, Ordering::Relaxed);
-        *open = Some(Arc::clone(&connection));
-        Ok(connection)
-    }
-
-    /// Makes the next request open another connection.
-    async fn give_up(&self, connection: &Arc<Connection>) {
-        self.open.lock().await.take_if(|open| Arc::ptr_eq(open, connection));
+        self.0.opened() > 0
     }
 
     /// Has `commands` done by `deadline`, again over another connection if the first one breaks: so what was sent may be done
@@ -125,52 +100,13 @@ impl Client {
         deadline: Moment,
         commands: impl Fn(&Connection) -> Commands,
     ) -> FaultResult<Replies> {
-        let mut current = None;
-        let work = self.attempts(commands, &mut current);
-        let found = match cause::by(self.clock, deadline, true, work, || self.why_silent()).await {
-            Ok(Ok(replies)) => {
-                self.answered.store(true, Ordering::Relaxed);
-                return Ok(replies);
-            }
-            Ok(Err(fault)) if matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt) => {
-                return Err(cause::behind(fault, self.clock, deadline, self.why_silent()).await);
-            }
-            Ok(Err(fault)) => return Err(fault),
-            Err(found) => found.unwrap_or_else(|| Fault::spent(cause::silent(&self.config.at))),
-        };
-        if let Some(connection) = current {
-            // Whatever holds it up, another connection need not wait for it.
-            self.give_up(&connection).await;
-        }
-        Err(found)
-    }
-
-    /// Why a server that never answered does not; `None` of one that has.
-    async fn why_silent(&self) -> Option<Fault> {
-        if self.answered.load(Ordering::Relaxed) { None } else { dial::why_silent(&self.config).await }
-    }
-
-    async fn attempts(
-        &self,
-        commands: impl Fn(&Connection) -> Commands,
-        current: &mut Option<Arc<Connection>>,
-    ) -> FaultResult<Replies> {
-        let mut is_second = false;
-        loop {
-            *current = None;
-            let connection = self.connection().await?;
-            *current = Some(Arc::clone(&connection));
+        let request = |connection: Arc<Connection>| {
             let Commands { bytes, count } = commands(&connection);
-            match connection.exchange(bytes, count).await {
-                Ok(replies) => {
-                    return Ok(Replies { replies: replies.into_iter(), connection: connection.number });
-                }
-                Err(fault) if is_second || !fault.kind.is_transient() => {
-                    return Err(fault.at(&connection.peer));
-                }
-                Err(_) => is_second = true,
+            async move {
+                let replies = connection.exchange(bytes, count).await?.into_iter();
+                Ok(Replies { replies, connection: connection.number })
             }
-            self.give_up(&connection).await;
-        }
+        };
+        self.0.call(deadline, Patience::Once, || (), request).await
     }
 }

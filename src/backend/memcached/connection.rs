@@ -58,7 +58,7 @@ impl Protocol for Text {
     }
 
     fn closed(why: &'static str) -> Fault {
-        Fault::unavailable(why)
+        Fault::spent(why)
     }
 
     fn broken(error: &io::Error) -> Fault {

@@ -9,6 +9,7 @@ use crate::lock::ErrorKind;
 use crate::net::cause::{self, Manner};
 use crate::net::connector;
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::link::Dial;
 
 /// How a server tells that it is one.
 const MANNER: Manner = Manner {
@@ -21,18 +22,43 @@ const MANNER: Manner = Manner {
     },
 };
 
-/// Why nobody answers at the address that `config` has; `None` if that cannot be told.
-pub(super) async fn why_silent(config: &MemcachedConfig) -> Option<Fault> {
-    cause::of_all(&[config.at.to_string()], &MANNER, config.tls.is_some()).await
+/// Connects to the server.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    pub(super) config: MemcachedConfig,
 }
 
-/// Opens a connection.
-pub(super) async fn dial(config: &MemcachedConfig) -> FaultResult<Arc<Connection>> {
-    let at = &config.at;
-    let stream = connector::connect(at, config.tls.as_ref()).await?;
-    let connection = Connection::over(Text::of, stream, at.to_string());
-    log_in(config, &connection).await.map_err(|fault| fault.at(at))?;
-    Ok(Arc::new(connection))
+impl Dial for Dialer {
+    type Connection = Connection;
+    type Node = ();
+
+    fn servers(&self, (): &()) -> usize {
+        1
+    }
+
+    fn place(&self, (): &(), _: usize) -> String {
+        self.config.at.to_string()
+    }
+
+    async fn dial(&self, (): &(), _: usize) -> FaultResult<Arc<Connection>> {
+        let at = &self.config.at;
+        let stream = connector::connect(at, self.config.tls.as_ref()).await?;
+        let connection = Connection::over(Text::of, stream, at.to_string());
+        log_in(&self.config, &connection).await.map_err(|fault| fault.at(at))?;
+        Ok(Arc::new(connection))
+    }
+
+    async fn is_usable(&self, connection: &Connection) -> bool {
+        connection.is_open()
+    }
+
+    fn peer(&self, connection: &Connection) -> String {
+        connection.peer.clone()
+    }
+
+    async fn look(&self) -> Option<Fault> {
+        cause::of_all(&[self.config.at.to_string()], &MANNER, self.config.tls.is_some()).await
+    }
 }
 
 /// Says who this is, as memcached with `-Y` has it: an item whose value is user and password. A server that wants no

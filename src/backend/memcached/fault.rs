@@ -2,7 +2,7 @@
 
 use crate::lock::ErrorKind;
 use crate::net::cause;
-use crate::net::fault::Fault;
+use crate::net::fault::{Fault, Retry};
 
 /// The backend's name.
 pub(super) const NAME: &str = "memcached";
@@ -37,7 +37,7 @@ pub(super) fn of(line: &str) -> Option<Fault> {
 pub(super) fn nonsense(what: &str) -> Fault {
     let what: String = what.chars().take(60).collect();
     let reason = format!("it accepts connections but does not answer as memcached does ({what:?})");
-    Fault::new(ErrorKind::Corrupt, reason)
+    Fault::new(ErrorKind::Corrupt, reason).helped_by(Retry::OtherConnection)
 }
 
 #[cfg(test)]

@@ -31,11 +31,11 @@ pub(super) async fn keys(client: &Client, deadline: Moment) -> FaultResult<Vec<K
             }
             Reply::Stats(_) => return Err(super::fault::nonsense("STAT")),
         }
-        let next = client.clock.now() + PAUSE;
+        let next = client.clock().now() + PAUSE;
         if next >= deadline {
             return Err(Fault::unavailable("it was busy until the deadline listing its keys for others"));
         }
-        client.clock.sleep_until(next).await;
+        client.clock().sleep_until(next).await;
     }
 }
 

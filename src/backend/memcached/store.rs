@@ -50,7 +50,7 @@ fn replaced(line: &str, item: Option<Item>) -> FaultResult<Replaced> {
 
 impl MemcachedStore {
     pub(super) fn new(client: Arc<Client>) -> Self {
-        let naming = Naming { prefix: client.config.prefix.clone() };
+        let naming = Naming { prefix: client.config().prefix.clone() };
         Self { client, naming }
     }
 
@@ -184,7 +184,7 @@ impl Store for MemcachedStore {
     }
 
     fn identity(&self) -> String {
-        self.client.config.identity()
+        self.client.config().identity()
     }
 
     fn has_connected(&self) -> bool {
@@ -377,7 +377,7 @@ mod tests {
         });
         let config = MemcachedConfig::parse(&options).expect("valid");
         let client = Arc::new(Client::new(config, Clock::Boot));
-        let deadline = client.clock.now() + Duration::from_secs(10);
+        let deadline = client.clock().now() + Duration::from_secs(10);
         let (store, name) = (MemcachedStore::new(client), "x".parse().expect("valid"));
         let read = store.read(&name, deadline).await.expect("reads").expect("an item");
         let replaced = store.remove(&name, &read.version, deadline).await.expect("is answered");

@@ -232,7 +232,7 @@ impl Service {
                 Retry::Nothing if fault.kind.is_transient() && patience == Patience::Deadline => {
                     self.pause(PAUSE).await;
                 }
-                Retry::Nothing | Retry::Making => return Err(fault.at(&session.peer())),
+                Retry::Nothing | Retry::Making | Retry::OtherNode => return Err(fault.at(&session.peer())),
             }
             *last = Some(fault.at(&session.peer()));
         }

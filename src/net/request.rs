@@ -1,0 +1,274 @@
+//! One request by its deadline.
+//!
+//! It takes the connection that is there, or opens one ([`Link`]). Where another connection, another server or time may help, it is
+//! tried again, with growing pauses; where no server answers, the answer is why. What may help is what the [`Fault`] says
+//! ([`Retry`]); how long it is tried is the caller's [`Patience`].
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::cause;
+use super::fault::{Fault, FaultResult, Retry};
+use super::link::{Dial, Link};
+use crate::lock::{ErrorKind, Moment};
+
+/// How long one server of several is given before the next one is tried.
+const ONE_OF_SEVERAL: Duration = Duration::from_millis(1500);
+/// How often that may double while no server answers in time: a whole cluster may be slow.
+const MOST_DOUBLINGS: u32 = 4;
+/// A server that had less time than this says nothing about how long answers take.
+const TELLING: Duration = Duration::from_millis(250);
+/// The first and the longest pause between two rounds over all servers.
+const BETWEEN_ROUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// The first and the longest pause before a request that was undone for the sake of another is sent again.
+const BEFORE_AGAIN: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(50));
+
+/// How long a request is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// A service that cannot be reached is an answer: each server is tried once, and a connection that breaks is replaced once.
+    Once,
+    /// Until the deadline, unless no server ever answered and none is there.
+    Present,
+    /// Until the deadline.
+    Deadline,
+}
+
+/// How far a request has come.
+struct Progress<D: Dial> {
+    /// The connection over which it is sent.
+    current: Option<Arc<D::Connection>>,
+    /// Why it was not answered before.
+    last: Option<Fault>,
+    /// The server that is tried.
+    place: String,
+}
+
+/// Why one attempt failed.
+struct Failure {
+    fault: Fault,
+    /// A connection was there.
+    connected: bool,
+    /// Neither an answer nor an error came in the time that one server is given.
+    silent: bool,
+}
+
+/// The failures of one request.
+#[derive(Default)]
+struct Failures {
+    /// Attempts without a connection.
+    unreached: usize,
+    /// Connections that broke.
+    broken: usize,
+    /// The last so many servers refused this client, which time does not change.
+    refusals: usize,
+    /// A server was silent.
+    silent: bool,
+}
+
+impl Failures {
+    fn count(&self) -> usize {
+        self.unreached + self.broken
+    }
+
+    fn add(&mut self, failure: &Failure) {
+        *(if failure.connected { &mut self.broken } else { &mut self.unreached }) += 1;
+        self.refusals = if failure.fault.kind.is_transient() { 0 } else { self.refusals + 1 };
+        self.silent |= failure.silent;
+    }
+}
+
+impl<D: Dial> Link<D> {
+    /// Has `request` answered over the connection for the node that `node` says, by `deadline`. What was sent may be done
+    /// repeatedly, and also after an error, so it must bear repetition.
+    ///
+    /// Errors: what the server says; if nobody answers, why, as far as that can be found out. Dropping the future does not unsend
+    /// what was sent.
+    pub async fn call<T, R>(
+        &self,
+        deadline: Moment,
+        patience: Patience,
+        node: impl Fn() -> D::Node,
+        request: impl FnMut(Arc<D::Connection>) -> R,
+    ) -> FaultResult<T>
+    where
+        R: Future<Output = FaultResult<T>>,
+    {
+        let mut progress = Progress { current: None, last: None, place: String::new() };
+        let work = self.attempts(deadline, patience, node, request, &mut progress);
+        let gives_up = patience != Patience::Deadline;
+        let found = match cause::by(self.clock, deadline, gives_up, work, || self.why_silent()).await {
+            Ok(answer) => return answer,
+            Err(found) => found.or(progress.last),
+        };
+        let mut place = progress.place;
+        if let Some(connection) = progress.current {
+            place = self.dial.peer(&connection);
+            // Whatever holds it up, another connection need not wait for it.
+            self.give_up(&connection);
+        }
+        Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&place))))
+    }
+
+    /// Why a service of which no server ever answered does not.
+    async fn why_silent(&self) -> Option<Fault> {
+        if self.answered.load(Ordering::Relaxed) { None } else { self.dial.look().await }
+    }
+
+    /// [`Link::call`] without its end.
+    async fn attempts<T, R>(
+        &self,
+        deadline: Moment,
+        patience: Patience,
+        node: impl Fn() -> D::Node,
+        mut request: impl FnMut(Arc<D::Connection>) -> R,
+        progress: &mut Progress<D>,
+    ) -> FaultResult<T>
+    where
+        R: Future<Output = FaultResult<T>>,
+    {
+        let (mut between_rounds, mut before_again) = (BETWEEN_ROUNDS, BEFORE_AGAIN);
+        let mut failures = Failures::default();
+        loop {
+            let node = node();
+            let count = self.dial.servers(&node).max(1);
+            let given = self.time_for_one(count, count - failures.count() % count, deadline);
+            // The futures of some clients are large, and every caller would hold one.
+            let failure = match Box::pin(self.attempt(&node, given, &mut request, progress)).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let fault = failure.fault.clone();
+            match fault.retry {
+                Retry::OtherNode => continue,
+                Retry::Again => {
+                    progress.last = Some(fault);
+                    self.pause(&mut before_again).await;
+                    continue;
+                }
+                // So says a server that can be used, or could be if it had the time.
+                _ if failure.connected && !fault.is_spent() => {
+                    if patience == Patience::Once || !fault.kind.is_transient() {
+                        return Err(fault);
+                    }
+                    progress.last = Some(fault);
+                    self.pause(&mut between_rounds).await;
+                    continue;
+                }
+                _ => {}
+            }
+            // A refusal tells more than a server that is away; but only of this round.
+            let is_new_round = failures.count().is_multiple_of(count);
+            let told = progress.last.as_ref().is_some_and(|last| last.kind != ErrorKind::Unavailable);
+            if is_new_round || !told {
+                progress.last = Some(fault.clone());
+            }
+            failures.add(&failure);
+            let ends = failures.refusals >= count
+                || patience == Patience::Once && (failures.unreached >= count || failures.broken > 1);
+            let is_first_round = failures.count() == count && !failures.silent;
+            let looks = ends || patience == Patience::Present && is_first_round;
+            if looks
+                && matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt)
+                && let Some(found) = self.why_silent().await
+            {
+                return Err(found);
+            }
+            if ends {
+                return Err(progress.last.take().unwrap_or(fault));
+            }
+            if patience != Patience::Once && failures.count().is_multiple_of(count) {
+                self.pause(&mut between_rounds).await;
+            }
+        }
+    }
+
+    /// Sends `request` once, over the connection for `node`.
+    async fn attempt<T, R>(
+        &self,
+        node: &D::Node,
+        given: Option<Duration>,
+        request: &mut impl FnMut(Arc<D::Connection>) -> R,
+        progress: &mut Progress<D>,
+    ) -> Result<T, Failure>
+    where
+        R: Future<Output = FaultResult<T>>,
+    {
+        let begun = self.clock.now();
+        let turn = self.turn.load(Ordering::Relaxed);
+        progress.current = None;
+        progress.place = self.place(node);
+        let until = given.map_or(Moment::NEVER, |given| begun + given);
+        let connection = match self.by(until, self.connection(node)).await {
+            Some(Ok(connection)) => connection,
+            Some(Err(fault)) => {
+                self.leave(turn);
+                return Err(Failure { fault, connected: false, silent: false });
+            }
+            None => return Err(self.late(given, self.leave(turn), &progress.place, false)),
+        };
+        progress.current = Some(Arc::clone(&connection));
+        let until = if D::ANSWERS_SOON { until } else { Moment::NEVER };
+        match self.by(until, request(Arc::clone(&connection))).await {
+            Some(Ok(answer)) => {
+                self.answered.store(true, Ordering::Relaxed);
+                if self.clock.now().since(begun) <= ONE_OF_SEVERAL {
+                    self.slow.store(0, Ordering::Relaxed);
+                }
+                Ok(answer)
+            }
+            Some(Err(fault)) => {
+                if fault.is_spent() {
+                    self.give_up(&connection);
+                } else {
+                    self.answered.store(true, Ordering::Relaxed);
+                }
+                let fault = fault.at(&self.dial.peer(&connection));
+                Err(Failure { fault, connected: true, silent: false })
+            }
+            None => {
+                let is_news = self.give_up(&connection);
+                Err(self.late(given, is_news, &self.dial.peer(&connection), true))
+            }
+        }
+    }
+
+    /// How long one of `count` servers is given, if it is bounded: the usual time, or its share of the time that is left if
+    /// that is less, doubled for each whole round in which no server answered. `left` servers of this round were not tried.
+    fn time_for_one(&self, count: usize, left: usize, deadline: Moment) -> Option<Duration> {
+        let as_factor = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).max(1);
+        let remaining = deadline.since(self.clock.now());
+        let rounds = self.slow.load(Ordering::Relaxed) / as_factor(count);
+        let usual = ONE_OF_SEVERAL.min(remaining / as_factor(left));
+        (count > 1).then(|| (usual * 2_u32.pow(rounds.min(MOST_DOUBLINGS))).min(remaining))
+    }
+
+    /// A server has not answered in the time that it was `given`, which is news or was known.
+    fn late(&self, given: Option<Duration>, is_news: bool, place: &str, connected: bool) -> Failure {
+        if is_news && given.is_some_and(|given| given >= TELLING) {
+            self.slow.fetch_add(1, Ordering::Relaxed);
+        }
+        Failure { fault: Fault::spent(cause::silent(&place)), connected, silent: true }
+    }
+
+    /// What `work` comes to before `until`.
+    async fn by<T>(&self, until: Moment, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            value = work => Some(value),
+            () = self.clock.sleep_until(until) => None,
+        }
+    }
+
+    /// Waits for the first of these lengths, and doubles it, up to the second.
+    async fn pause(&self, (next, longest): &mut (Duration, Duration)) {
+        self.clock.sleep_until(self.clock.now() + *next).await;
+        *next = (*next * 2).min(*longest);
+    }
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,284 @@
+//! The loop over a scripted service, on paused time.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
+
+use tokio::time::Instant;
+
+use super::*;
+use crate::clock::Clock;
+
+/// What happens next: to an attempt to connect, or to a request.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Works,
+    Refuses,
+    Denies,
+    Breaks,
+    Loads,
+    Undoes,
+    Redirects,
+    Freezes,
+}
+
+impl Next {
+    async fn happen(self) -> FaultResult<()> {
+        match self {
+            Self::Works => Ok(()),
+            Self::Refuses => Err(Fault::spent("refused")),
+            Self::Denies => Err(Fault::new(ErrorKind::Denied, "denied").helped_by(Retry::OtherConnection)),
+            Self::Breaks => Err(Fault::spent("broken")),
+            Self::Loads => Err(Fault::unavailable("loading")),
+            Self::Undoes => Err(Fault::unavailable("undone").helped_by(Retry::Again)),
+            Self::Redirects => Err(Fault::unavailable("elsewhere").helped_by(Retry::OtherNode)),
+            Self::Freezes => pending().await,
+        }
+    }
+}
+
+/// Does what it is told, and afterwards what it was told last.
+#[derive(Debug)]
+struct Script(Mutex<VecDeque<Next>>);
+
+impl Script {
+    fn of(steps: &[Next]) -> Self {
+        Self(Mutex::new(steps.iter().copied().collect()))
+    }
+
+    async fn happen(&self) -> FaultResult<()> {
+        let next = {
+            let mut steps = self.0.lock().expect("no test panics here");
+            if steps.len() > 1 { steps.pop_front() } else { steps.front().copied() }
+        };
+        next.unwrap_or(Next::Works).happen().await
+    }
+}
+
+#[derive(Debug)]
+struct Servers<const SOON: bool> {
+    count: usize,
+    dials: Script,
+    found: Option<Fault>,
+    /// When each attempt to connect was made, and to which server.
+    log: Mutex<Vec<(Duration, usize)>>,
+    start: Instant,
+}
+
+impl<const SOON: bool> Dial for Servers<SOON> {
+    type Connection = usize;
+    type Node = u8;
+    const ANSWERS_SOON: bool = SOON;
+
+    fn servers(&self, _: &u8) -> usize {
+        self.count
+    }
+
+    fn place(&self, _: &u8, server: usize) -> String {
+        format!("h:{server}")
+    }
+
+    async fn dial(&self, _: &u8, server: usize) -> FaultResult<Arc<usize>> {
+        self.log.lock().expect("no test panics here").push((self.start.elapsed(), server));
+        self.dials
+            .happen()
+            .await
+            .map(|()| Arc::new(server))
+            .map_err(|fault| fault.at(&self.place(&0, server)))
+    }
+
+    async fn is_usable(&self, _: &usize) -> bool {
+        true
+    }
+
+    fn peer(&self, connection: &usize) -> String {
+        self.place(&0, *connection)
+    }
+
+    async fn look(&self) -> Option<Fault> {
+        self.found.clone()
+    }
+}
+
+fn link<const SOON: bool>(count: usize, dials: &[Next], found: Option<Fault>) -> Link<Servers<SOON>> {
+    let start = Instant::now();
+    let servers = Servers { count, dials: Script::of(dials), found, log: Mutex::default(), start };
+    Link::new(servers, Clock::Runtime(start))
+}
+
+/// What a call comes to that has so many seconds, and how long that took.
+async fn call<const SOON: bool>(
+    link: &Link<Servers<SOON>>,
+    seconds: u64,
+    patience: Patience,
+    requests: &[Next],
+) -> (Result<usize, String>, Duration) {
+    let (begun, requests) = (Instant::now(), Script::of(requests));
+    let deadline = link.clock.now() + Duration::from_secs(seconds);
+    let request = |connection: Arc<usize>| {
+        let happened = requests.happen();
+        async move { happened.await.map(|()| *connection) }
+    };
+    let answer = link.call(deadline, patience, || 0, request).await;
+    (answer.map_err(|fault| fault.to_string()), begun.elapsed())
+}
+
+fn dials<const SOON: bool>(link: &Link<Servers<SOON>>) -> Vec<usize> {
+    link.dial.log.lock().expect("no test panics here").iter().map(|(_, server)| *server).collect()
+}
+
+fn ms(length: Duration) -> u128 {
+    length.as_millis()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_breaks_is_replaced_once() {
+    let one = link::<false>(1, &[Next::Works], None);
+    assert_eq!(call(&one, 9, Patience::Once, &[Next::Breaks, Next::Works]).await, (Ok(0), Duration::ZERO));
+    assert_eq!(one.opened(), 2);
+    let (answer, length) = call(&one, 9, Patience::Once, &[Next::Breaks, Next::Breaks, Next::Works]).await;
+    assert_eq!((answer, length), (Err("h:0: broken".to_owned()), Duration::ZERO));
+    let answer = call(&one, 9, Patience::Present, &[Next::Breaks, Next::Breaks, Next::Works]).await.0;
+    assert_eq!(answer, Ok(0), "with more patience it is replaced again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_grow_until_there_is_a_server() {
+    let mut refused = vec![Next::Refuses; 8];
+    refused.push(Next::Works);
+    let one = link::<false>(1, &refused, None);
+    let (answer, length) = call(&one, 60, Patience::Deadline, &[Next::Works]).await;
+    assert_eq!((answer, ms(length)), (Ok(0), 20 + 40 + 80 + 160 + 320 + 500 + 500 + 500));
+    let one = link::<false>(1, &[Next::Refuses, Next::Works], None);
+    let (answer, length) = call(&one, 60, Patience::Once, &[Next::Works]).await;
+    assert_eq!((answer, ms(length)), (Err("h:0: refused".to_owned()), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_nowhere_is_an_answer_unless_the_caller_waits_for_it() {
+    let found = Fault::unavailable("nowhere");
+    for (patience, wanted, length) in [
+        (Patience::Once, "nowhere", 0),
+        (Patience::Present, "nowhere", 0),
+        (Patience::Deadline, "nowhere", 5000),
+    ] {
+        let three = link::<false>(3, &[Next::Refuses], Some(found.clone()));
+        let (answer, took) = call(&three, 5, patience, &[Next::Works]).await;
+        assert_eq!((answer, ms(took)), (Err(wanted.to_owned()), length), "{patience:?}");
+        assert_eq!(dials(&three)[..3], [0, 1, 2]);
+    }
+    let one = link::<false>(1, &[Next::Works, Next::Refuses], Some(found));
+    assert_eq!(call(&one, 5, Patience::Present, &[Next::Works]).await.0, Ok(0));
+    let (answer, took) = call(&one, 5, Patience::Present, &[Next::Breaks]).await;
+    assert_eq!(
+        (answer, ms(took)),
+        (Err("h:0: refused".to_owned()), 5000),
+        "it was there, so it is waited for"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_server_is_left_for_the_next_one() {
+    let two = link::<false>(2, &[Next::Freezes, Next::Works], None);
+    let (answer, length) = call(&two, 30, Patience::Once, &[Next::Works]).await;
+    assert_eq!((answer, ms(length)), (Ok(1), 1500));
+    let two = link::<true>(2, &[Next::Works], None);
+    let (answer, length) = call(&two, 30, Patience::Once, &[Next::Freezes, Next::Works]).await;
+    assert_eq!((answer, ms(length)), (Ok(1), 1500), "also if it froze after it was connected to");
+    let two = link::<true>(2, &[Next::Freezes, Next::Works], None);
+    let (answer, length) = call(&two, 1, Patience::Once, &[Next::Works]).await;
+    assert_eq!((answer, ms(length)), (Ok(1), 500), "half of the time is the other one's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_are_all_slow_get_more_time() {
+    let two = link::<true>(2, &[Next::Works], None);
+    let (clock, deadline) = (two.clock, two.clock.now() + Duration::from_secs(60));
+    let request = |connection: Arc<usize>| async move {
+        clock.sleep_until(clock.now() + Duration::from_millis(2500)).await;
+        Ok(*connection)
+    };
+    let begun = Instant::now();
+    assert_eq!(two.call(deadline, Patience::Present, || 0, request).await, Ok(0));
+    assert_eq!(ms(begun.elapsed()), 1500 + 1500 + 20 + 2500);
+    let begun = Instant::now();
+    assert_eq!(two.call(deadline, Patience::Present, || 0, request).await, Ok(0), "and keep it");
+    assert_eq!(ms(begun.elapsed()), 2500);
+    assert_eq!(call(&two, 60, Patience::Present, &[Next::Works]).await.0, Ok(0));
+    let (answer, length) = call(&two, 60, Patience::Present, &[Next::Freezes, Next::Works]).await;
+    assert_eq!((answer, ms(length)), (Ok(1), 1500), "until one was quick");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_deadline_the_silent_connection_is_given_up() {
+    let one = link::<false>(1, &[Next::Works], None);
+    for patience in [Patience::Once, Patience::Present, Patience::Deadline] {
+        let before = one.opened();
+        let (answer, length) = call(&one, 3, patience, &[Next::Freezes]).await;
+        assert_eq!((answer, ms(length)), (Err("h:0 does not answer in time".to_owned()), 3000));
+        assert_eq!(one.opened(), before + 1);
+    }
+    let one = link::<false>(1, &[Next::Freezes], None);
+    let answer = call(&one, 3, Patience::Once, &[Next::Works]).await.0;
+    assert_eq!(answer, Err("h:0 does not answer in time".to_owned()));
+    assert_eq!(one.opened(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_an_answer_once_every_server_gave_it() {
+    let two = link::<false>(2, &[Next::Denies, Next::Works], None);
+    assert_eq!(call(&two, 9, Patience::Once, &[Next::Works]).await.0, Ok(1));
+    for patience in [Patience::Once, Patience::Present, Patience::Deadline] {
+        let two = link::<false>(2, &[Next::Denies], None);
+        let (answer, length) = call(&two, 9, patience, &[Next::Works]).await;
+        assert_eq!((answer, ms(length)), (Err("h:0: denied".to_owned()), 0), "{patience:?}");
+    }
+    let two = link::<false>(2, &[Next::Denies, Next::Refuses, Next::Works], None);
+    let answer = call(&two, 9, Patience::Once, &[Next::Works]).await.0;
+    assert_eq!(answer, Err("h:0: denied".to_owned()), "that tells more");
+    let two = link::<false>(2, &[Next::Denies, Next::Refuses, Next::Works], None);
+    assert_eq!(call(&two, 9, Patience::Present, &[Next::Works]).await.0, Ok(0), "the other may come back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_works_is_kept() {
+    let one = link::<false>(1, &[Next::Works], None);
+    let (answer, length) = call(&one, 9, Patience::Once, &[Next::Undoes, Next::Undoes, Next::Works]).await;
+    assert_eq!((answer, ms(length)), (Ok(0), 3 + 6));
+    let (answer, length) = call(&one, 9, Patience::Present, &[Next::Loads, Next::Loads, Next::Works]).await;
+    assert_eq!((answer, ms(length)), (Ok(0), 20 + 40));
+    let answer = call(&one, 9, Patience::Once, &[Next::Loads, Next::Works]).await.0;
+    assert_eq!(answer, Err("h:0: loading".to_owned()));
+    assert_eq!(one.opened(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_follows_to_the_node_that_was_named() {
+    let one = link::<false>(1, &[Next::Works], None);
+    let (node, requests) = (AtomicU32::new(0), Script::of(&[Next::Redirects, Next::Works]));
+    let request = |_| {
+        node.store(7, Ordering::Relaxed);
+        requests.happen()
+    };
+    let named = || u8::try_from(node.load(Ordering::Relaxed)).expect("small");
+    let deadline = one.clock.now() + Duration::from_secs(9);
+    assert_eq!(one.call(deadline, Patience::Once, named, request).await, Ok(()));
+    assert_eq!(one.opened(), 2, "each node has a connection of its own");
+    assert!(one.connection(&7).await.is_ok() && one.opened() == 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_relies_on_a_connection_hears_that_it_was_given_up() {
+    let one = link::<false>(1, &[Next::Works], None);
+    let connection = one.connection(&0).await.expect("it works");
+    let mut given_up = std::pin::pin!(one.given_up(&connection));
+    let soon = || tokio::time::sleep(Duration::from_millis(1));
+    tokio::select! {
+        () = &mut given_up => panic!("it is in use"),
+        () = soon() => {}
+    }
+    assert!(one.give_up(&connection) && !one.give_up(&connection), "news only once");
+    given_up.await;
+    one.given_up(&connection).await;
+}
