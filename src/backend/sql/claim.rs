@@ -9,13 +9,14 @@ use async_trait::async_trait;
 
 use super::dialect::{Session, Wait};
 use super::position::Position;
-use super::service::{Answer, Patience, Service};
+use super::service::{Answer, Service};
 use super::steps::{Steps, in_order};
 use super::view::{Armed, View};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, Source, patience};
 use crate::lock::{ClaimId, ClaimState, LockName, Mode, Moment, Request, Result};
 use crate::net::fault::FaultResult;
+use crate::net::request::Patience;
 
 /// How often a claim is renewed in one ttl.
 pub(super) const RENEWALS_PER_TTL: u32 = 3;

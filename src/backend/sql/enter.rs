@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::claim::SqlClaim;
 use super::dialect::{Session, unstored};
 use super::position::Position;
-use super::service::{Patience, Service};
+use super::service::Service;
 use super::steps::{Steps, in_order, kind};
 use crate::backend::mixing::mismatch;
 use crate::lock::{Entry, ErrorKind, Holder, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::request::Patience;
 
 /// Enters the queues of all names of `request` in one step; whoever has to wait asks in another how those ahead stand.
 pub(super) async fn enter(

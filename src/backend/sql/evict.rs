@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::dialect::{Session, Sets, unstored};
-use super::service::{Patience, Service};
+use super::service::Service;
 use super::steps::Steps;
 use crate::backend::Evict;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Moment, Request};
 use crate::net::fault::FaultResult;
+use crate::net::request::Patience;
 
 /// Does to the claim `id`, of which an entry may stand in the queue of `name`, what `how` says; on all of its locks.
 pub(super) async fn evict(

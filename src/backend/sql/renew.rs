@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::dialect::Session;
 use super::inspect;
 use super::position::Position;
-use super::service::{Patience, Service};
+use super::service::Service;
 use super::steps::Steps;
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::request::Patience;
 
 /// As [`crate::backend::Backend::renew`].
 pub(super) async fn renew(
