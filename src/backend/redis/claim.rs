@@ -12,11 +12,12 @@ use super::fault;
 use super::keys::LockKeys;
 use super::row::{Row, WATCHED, integer};
 use super::script::{HOLD, Step, millis, on_queues};
-use super::service::{Patience, Service};
+use super::service::Service;
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, Source, due, patience};
 use crate::lock::{ClaimId, ClaimState, Mode, Moment, Request, Result};
 use crate::net::fault::{FaultResult, Retry};
+use crate::net::request::Patience;
 
 #[derive(Debug)]
 pub(super) struct RedisClaim {

@@ -1,7 +1,7 @@
 //! From an address to an open connection.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::Value;
 use tokio::net::UnixStream;
@@ -15,6 +15,7 @@ use crate::net::address::HostPort;
 use crate::net::cause::{self, Manner};
 use crate::net::connector;
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::link::Dial;
 
 /// How a server tells that it is one.
 const MANNER: Manner = Manner {
@@ -24,72 +25,109 @@ const MANNER: Manner = Manner {
     is_own: |answer| matches!(answer, [b'+' | b'-', ..]),
 };
 
-/// Why nobody answers at the addresses that `config` has; `None` if that cannot be told.
-pub(super) async fn why_silent(config: &RedisConfig) -> Option<Fault> {
-    let hosts = match &config.topology {
-        Topology::Server(host) => std::slice::from_ref(host),
-        Topology::Sentinel { sentinels: hosts, .. } | Topology::Cluster(hosts) => hosts,
-        Topology::Socket(_) => return None,
-    };
-    let servers: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-    cause::of_all(&servers, &MANNER, config.tls.is_some()).await
+/// Connects to the servers, and knows where in a cluster the keys are.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    config: RedisConfig,
+    /// Which node of a cluster has a slot, as far as nodes have said.
+    routes: Mutex<HashMap<u16, HostPort>>,
 }
 
-/// How long one address of several may take.
-const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
-
-/// Opens a connection to the server that `config` means, or to the node of its cluster that is named.
-pub(super) async fn dial(config: &RedisConfig, node: Option<&HostPort>) -> FaultResult<Arc<Connection>> {
-    let connection = match (node, &config.topology) {
-        (Some(node), _) | (None, Topology::Server(node)) => to_host(config, node).await?,
-        (None, Topology::Socket(path)) => {
-            let peer = format!("unix:{}", path.display());
-            let stream = UnixStream::connect(path).await;
-            let stream = stream.map_err(|error| Fault::spent(cause::unreached(&peer, &error)))?;
-            Connection::over(Box::new(stream), peer)
-        }
-        (None, Topology::Sentinel { sentinels, master }) => {
-            return first(config, sentinels, Some(master)).await;
-        }
-        (None, Topology::Cluster(nodes)) => return first(config, nodes, None).await,
-    };
-    greet(config, connection).await
-}
-
-/// A connection to the first node that can be reached, or to the master that the first such sentinel knows. What
-/// is not about reaching it is everybody's answer.
-async fn first(
-    config: &RedisConfig,
-    hosts: &[HostPort],
-    master: Option<&str>,
-) -> FaultResult<Arc<Connection>> {
-    let mut last = Fault::spent("there is no address");
-    for host in hosts {
-        last = match tokio::time::timeout(ONE_OF_SEVERAL, by_way_of(config, host, master)).await {
-            Ok(Ok(found)) => return Ok(found),
-            Ok(Err(fault)) if !fault.kind.is_transient() && fault.kind != ErrorKind::Corrupt => {
-                return Err(fault);
-            }
-            Ok(Err(fault)) => fault,
-            Err(_) => Fault::spent(cause::silent(host)),
-        };
+impl Dialer {
+    pub(super) fn new(config: RedisConfig) -> Self {
+        Self { config, routes: Mutex::default() }
     }
-    Err(last)
+
+    fn routes(&self) -> MutexGuard<'_, HashMap<u16, HostPort>> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node that has `slot`, if one has said so.
+    pub(super) fn route(&self, slot: Option<u16>) -> Option<HostPort> {
+        self.routes().get(&slot?).cloned()
+    }
+
+    /// From now on `node` has `slot`.
+    pub(super) fn learn(&self, slot: u16, node: HostPort) {
+        self.routes().insert(slot, node);
+    }
+
+    /// Has the nodes of the address asked again who has what.
+    pub(super) fn forget_routes(&self) {
+        self.routes().clear();
+    }
+
+    /// The servers of the address; none of a socket.
+    fn hosts(&self) -> &[HostPort] {
+        match &self.config.topology {
+            Topology::Server(host) => std::slice::from_ref(host),
+            Topology::Sentinel { sentinels: hosts, .. } | Topology::Cluster(hosts) => hosts,
+            Topology::Socket(_) => &[],
+        }
+    }
+
+    async fn connect(&self, node: Option<&HostPort>, server: usize) -> FaultResult<Connection> {
+        let config = &self.config;
+        let connection = match (node, &config.topology) {
+            (None, Topology::Socket(path)) => {
+                let peer = format!("unix:{}", path.display());
+                let stream = UnixStream::connect(path).await;
+                let stream = stream.map_err(|error| Fault::spent(cause::unreached(&peer, &error)))?;
+                Connection::over(Box::new(stream), peer)
+            }
+            (None, Topology::Sentinel { sentinels, master }) => {
+                to_host(config, &master_by(config, &sentinels[server], master).await?).await?
+            }
+            (node, _) => to_host(config, node.unwrap_or(&self.hosts()[server])).await?,
+        };
+        greet(config, connection).await
+    }
 }
 
-async fn by_way_of(
-    config: &RedisConfig,
-    host: &HostPort,
-    master: Option<&str>,
-) -> FaultResult<Arc<Connection>> {
+impl Dial for Dialer {
+    type Connection = Connection;
+    /// The one that the address leads to is `None`.
+    type Node = Option<HostPort>;
+
+    fn servers(&self, node: &Self::Node) -> usize {
+        if node.is_some() { 1 } else { self.hosts().len().max(1) }
+    }
+
+    fn place(&self, node: &Self::Node, server: usize) -> String {
+        let host = node.as_ref().or_else(|| self.hosts().get(server));
+        host.map_or_else(|| self.config.identity(), ToString::to_string)
+    }
+
+    async fn dial(&self, node: &Self::Node, server: usize) -> FaultResult<Arc<Connection>> {
+        let connected = self.connect(node.as_ref(), server).await;
+        if connected.is_err() {
+            // A node that is gone may have left its slots to others.
+            self.forget_routes();
+        }
+        connected.map(Arc::new)
+    }
+
+    async fn is_usable(&self, connection: &Connection) -> bool {
+        connection.is_open()
+    }
+
+    fn peer(&self, connection: &Connection) -> String {
+        connection.peer().to_owned()
+    }
+
+    async fn look(&self) -> Option<Fault> {
+        let servers: Vec<String> = self.hosts().iter().map(ToString::to_string).collect();
+        cause::of_all(&servers, &MANNER, self.config.tls.is_some()).await
+    }
+}
+
+/// The master of that name that the sentinel at `host` knows.
+async fn master_by(config: &RedisConfig, host: &HostPort, master: &str) -> FaultResult<HostPort> {
     let connection = to_host(config, host).await?;
-    let Some(master) = master else { return greet(config, connection).await };
     let question = [Step::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master])];
     let replies = ask(&connection, &question).await?;
-    let Some(at) = replies.first().and_then(address) else {
-        return Err(Fault::new(ErrorKind::Invalid, format!("{host} knows no master called {master}")));
-    };
-    greet(config, to_host(config, &at).await?).await
+    let unknown = || Fault::new(ErrorKind::Invalid, format!("{host} knows no master called {master}"));
+    replies.first().and_then(address).ok_or_else(unknown)
 }
 
 async fn to_host(config: &RedisConfig, at: &HostPort) -> FaultResult<Connection> {
@@ -99,7 +137,7 @@ async fn to_host(config: &RedisConfig, at: &HostPort) -> FaultResult<Connection>
 
 /// Says who this is and chooses the database. Waited for, because what follows a refused login would be done as
 /// the default user, and after a refused choice in database 0.
-async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Arc<Connection>> {
+async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Connection> {
     let mut steps = Vec::new();
     if let Some(password) = &config.password {
         let user = config.user.as_deref().into_iter();
@@ -113,7 +151,7 @@ async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Arc<
         steps.push(Step::command(["ROLE"]));
     }
     if steps.is_empty() {
-        return Ok(Arc::new(connection));
+        return Ok(connection);
     }
     let replies = ask(&connection, &steps).await?;
     let role = match replies.last() {
@@ -123,7 +161,7 @@ async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Arc<
     if role.is_some_and(|role| role != "master") {
         return Err(Fault::spent(Reason::of(&connection.peer(), "is not the master any more")));
     }
-    Ok(Arc::new(connection))
+    Ok(connection)
 }
 
 /// Sends `steps` and takes any error for the answer.

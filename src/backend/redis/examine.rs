@@ -7,11 +7,12 @@ use super::connection::Connection;
 use super::dial::text;
 use super::fault;
 use super::script::Step;
-use super::service::{Patience, Service};
+use super::service::Service;
 use crate::backend::Examination;
 use crate::backend::facts::{Properties, Rule, risks, version, when, with};
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
+use crate::net::request::Patience;
 use crate::net::tls::stays_here_at;
 
 /// What is known of the server.

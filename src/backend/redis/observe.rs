@@ -7,11 +7,12 @@ use redis::Value;
 use super::connection::{Connection, any_notified};
 use super::queues::Queues;
 use super::script::Step;
-use super::service::{Patience, Service};
+use super::service::Service;
 use crate::backend::claim_state::POLL;
 use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::lock::{LockName, LockStatus, Moment};
 use crate::net::fault::FaultResult;
+use crate::net::request::Patience;
 
 /// One queue, on a connection of its own.
 #[derive(Debug)]

@@ -12,12 +12,13 @@ use super::fault;
 use super::keys::{LockKeys, Naming};
 use super::row::{QueueEntry, Row, foreign_entry, integer, life};
 use super::script::{Step, millis, on_queues};
-use super::service::{Patience, Service};
+use super::service::Service;
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::backend::{Evict, success};
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Reason, Request};
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::request::Patience;
 use crate::net::tcp;
 
 /// How many keys the server looks at in one step of listing.

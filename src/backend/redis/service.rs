@@ -1,54 +1,34 @@
 //! Requests to the service, whichever server has the keys at the moment.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
-use tokio::sync::Mutex as Gate;
 
 use super::config::RedisConfig;
 use super::connection::Connection;
-use super::dial;
+use super::dial::{self, Dialer};
 use super::fault;
 use super::script::Step;
 use crate::clock::Clock;
-use crate::lock::{ErrorKind, Moment};
+use crate::lock::Moment;
 use crate::net::address::HostPort;
-use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult, Retry};
+use crate::net::link::Link;
+use crate::net::request::Patience;
 
-/// Between two attempts to reach a service that is down.
-const PAUSE: Duration = Duration::from_millis(50);
 /// How long keys that are moving are waited for before that is an answer: few of them take a millisecond.
 const MOVING: Duration = Duration::from_secs(1);
-/// How often a request follows what servers of a cluster say of each other.
+/// How often in a row a request follows what servers of a cluster say of each other.
 const MOST_REDIRECTIONS: u32 = 8;
-
-/// How long a request tries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Patience {
-    /// A server that cannot be reached is an answer; a connection that breaks is made again once. Keys that are
-    /// moving are waited for, for a moment.
-    Once,
-    /// Until the deadline.
-    Deadline,
-}
 
 /// The connections of one client.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) config: RedisConfig,
     pub(super) clock: Clock,
-    /// By node; the one that the address leads to is `None`. The gate is held while one is opened.
-    open: Gate<HashMap<Option<HostPort>, Arc<Connection>>>,
-    /// Which node of a cluster has a slot, as far as nodes have said.
-    routes: Mutex<HashMap<u16, HostPort>>,
-    /// A connection was opened: what was sent over it may have been done.
-    connected: AtomicBool,
-    /// It has answered a request.
-    answered: AtomicBool,
+    link: Link<Dialer>,
 }
 
 /// Replies, and who gave them.
@@ -62,16 +42,60 @@ pub(super) struct Answer {
     pub(super) detour: bool,
 }
 
+/// Which node one request is sent to.
+struct Route<'a> {
+    dialer: &'a Dialer,
+    slot: Option<u16>,
+    way: Mutex<Way>,
+}
+
+/// How a request has come to where it is.
+#[derive(Default)]
+struct Way {
+    /// The node that is asked this once.
+    detour: Option<HostPort>,
+    /// It has been sent to such a node.
+    asking: bool,
+    redirections: u32,
+}
+
+impl Route<'_> {
+    fn way(&self) -> MutexGuard<'_, Way> {
+        self.way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node that is asked next.
+    fn next(&self) -> Option<HostPort> {
+        let mut way = self.way();
+        let detour = way.detour.take();
+        way.asking = detour.is_some();
+        detour.or_else(|| self.dialer.route(self.slot))
+    }
+
+    /// Has the next attempt go to `node`, which has `slot`, or has what is asked for this `once`.
+    fn redirect(&self, slot: u16, node: HostPort, once: bool) -> Fault {
+        let mut way = self.way();
+        way.redirections += 1;
+        if way.redirections > MOST_REDIRECTIONS {
+            way.redirections = 0;
+            return Fault::spent(format!(
+                "the nodes of the cluster do not agree on who has the keys (last {node})"
+            ));
+        }
+        let fault = Fault::unavailable(format!("{node} has the keys")).helped_by(Retry::OtherNode);
+        if once {
+            way.detour = Some(node);
+        } else {
+            self.dialer.learn(slot, node);
+        }
+        fault
+    }
+}
+
 impl Service {
     pub(super) fn new(config: RedisConfig, clock: Clock) -> Self {
-        Self {
-            config,
-            clock,
-            open: Gate::default(),
-            routes: Mutex::default(),
-            connected: AtomicBool::new(false),
-            answered: AtomicBool::new(false),
-        }
+        let link = Link::new(Dialer::new(config.clone()), clock);
+        Self { config, clock, link }
     }
 
     /// One to the same service that shares no connection with this one.
@@ -81,33 +105,12 @@ impl Service {
 
     /// As [`crate::backend::Backend::has_connected`].
     pub(super) fn has_connected(&self) -> bool {
-        self.connected.load(Ordering::Relaxed)
-    }
-
-    fn route(&self, slot: Option<u16>) -> Option<HostPort> {
-        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.and_then(|slot| routes.get(&slot).cloned())
+        self.link.opened() > 0
     }
 
     /// The connection to whoever has `slot`.
     pub(super) async fn connection(&self, slot: Option<u16>) -> FaultResult<Arc<Connection>> {
-        self.connection_at(self.route(slot)).await
-    }
-
-    async fn connection_at(&self, node: Option<HostPort>) -> FaultResult<Arc<Connection>> {
-        let mut open = self.open.lock().await;
-        if let Some(connection) = open.get(&node).filter(|connection| connection.is_open()) {
-            return Ok(Arc::clone(connection));
-        }
-        let connection = dial::dial(&self.config, node.as_ref()).await?;
-        self.connected.store(true, Ordering::Relaxed);
-        open.insert(node, Arc::clone(&connection));
-        Ok(connection)
-    }
-
-    /// Makes the next request open another connection.
-    pub(super) async fn give_up(&self, connection: &Arc<Connection>) {
-        self.open.lock().await.retain(|_, open| !Arc::ptr_eq(open, connection));
+        self.link.connection(&self.link.dial.route(slot)).await
     }
 
     /// Has `steps` done by whoever has `slot`, by `deadline`. An error among the replies is an error, except of
@@ -119,29 +122,38 @@ impl Service {
         patience: Patience,
         steps: impl Fn(&Connection) -> Vec<Step> + Send,
     ) -> FaultResult<Answer> {
-        let mut current = None;
-        let mut last = None;
-        let work = self.attempts(slot, patience, steps, &mut current, &mut last);
-        let gives_up = patience != Patience::Deadline;
-        let found = match cause::by(self.clock, deadline, gives_up, work, || self.why_silent()).await {
-            Ok(Ok(answer)) => {
-                self.answered.store(true, Ordering::Relaxed);
-                return Ok(answer);
+        let dialer = &self.link.dial;
+        let route = Route { dialer, slot, way: Mutex::default() };
+        let node = || route.next();
+        // From then on keys that are still moving are an answer to a caller without patience.
+        let known_at = if patience == Patience::Once { self.clock.now() + MOVING } else { Moment::NEVER };
+        let request = |connection: Arc<Connection>| {
+            let (steps, asking) = (steps(&connection), route.way().asking);
+            let (sent, told) = (self.clock.now(), connection.notified_count());
+            let route = &route;
+            async move {
+                match self.replies(&connection, &steps, asking).await {
+                    Ok(replies) => {
+                        if steps.iter().any(Step::frees) {
+                            connection.nudge();
+                        }
+                        Ok(Answer { replies, connection, sent, told, detour: asking })
+                    }
+                    Err(Setback::Redirected { slot, node, once }) => Err(route.redirect(slot, node, once)),
+                    Err(Setback::Fault(fault)) => {
+                        route.way().redirections = 0;
+                        let is_answer = fault.retry == Retry::Again && sent >= known_at;
+                        Err(if is_answer { fault.helped_by(Retry::Nothing) } else { fault })
+                    }
+                }
             }
-            Ok(Err(fault))
-                if fault.is_spent() && matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt) =>
-            {
-                return Err(cause::behind(fault, self.clock, deadline, self.why_silent()).await);
-            }
-            Ok(Err(fault)) => return Err(fault),
-            Err(found) => found.or(last),
         };
-        let Some(connection) = current else {
-            return Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&self.config.identity()))));
-        };
-        // Whatever holds it up, another connection need not wait for it.
-        self.give_up(&connection).await;
-        Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&connection.peer()))))
+        let answer = self.link.call(deadline, patience, node, request).await;
+        if answer.as_ref().is_err_and(Fault::is_spent) {
+            // A node that is silent may have left its slots to others.
+            dialer.forget_routes();
+        }
+        answer
     }
 
     /// The one reply to one step.
@@ -158,88 +170,6 @@ impl Service {
             Some(reply) => Ok(reply),
             None => Err(fault::nonsense("no reply")),
         }
-    }
-
-    /// Why a server that never answered does not; `None` of one that has.
-    async fn why_silent(&self) -> Option<Fault> {
-        if self.answered.load(Ordering::Relaxed) { None } else { dial::why_silent(&self.config).await }
-    }
-
-    async fn attempts(
-        &self,
-        slot: Option<u16>,
-        patience: Patience,
-        steps: impl Fn(&Connection) -> Vec<Step>,
-        current: &mut Option<Arc<Connection>>,
-        last: &mut Option<Fault>,
-    ) -> FaultResult<Answer> {
-        let begun = self.clock.now();
-        let mut redirections = 0;
-        let mut broken = 0;
-        let mut detour = None;
-        loop {
-            *current = None;
-            let asking = detour.is_some();
-            let fault = match self.connection_at(detour.take().or_else(|| self.route(slot))).await {
-                Ok(connection) => {
-                    *current = Some(Arc::clone(&connection));
-                    let steps = steps(&connection);
-                    let (sent, told) = (self.clock.now(), connection.notified_count());
-                    match self.replies(&connection, &steps, asking).await {
-                        Ok(replies) => {
-                            if steps.iter().any(Step::frees) {
-                                connection.nudge();
-                            }
-                            return Ok(Answer { replies, connection, sent, told, detour: asking });
-                        }
-                        Err(Setback::Redirected { slot, node, once }) if redirections < MOST_REDIRECTIONS => {
-                            redirections += 1;
-                            detour = self.redirect(slot, node, once);
-                            continue;
-                        }
-                        Err(Setback::Redirected { node, .. }) => Fault::spent(format!(
-                            "the nodes of the cluster do not agree on who has the keys (last {node})"
-                        )),
-                        Err(Setback::Fault(fault)) => {
-                            let fault = fault.at(&connection.peer());
-                            // A server that has none left closes the one over which it says so.
-                            if fault.is_spent() || fault.kind == ErrorKind::Full {
-                                self.give_up(&connection).await;
-                            }
-                            broken += u32::from(fault.is_spent());
-                            fault
-                        }
-                    }
-                }
-                Err(fault) => {
-                    // A node that is gone may have left its slots to others.
-                    self.routes.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                    if patience != Patience::Deadline {
-                        return Err(fault);
-                    }
-                    fault
-                }
-            };
-            let moving = fault.retry == Retry::Again && self.clock.now() < begun + MOVING;
-            let again = patience == Patience::Deadline || broken == 1 || moving;
-            if !fault.kind.is_transient() || !again {
-                return Err(fault);
-            }
-            if broken > 1 || !fault.is_spent() || patience == Patience::Deadline {
-                self.clock.sleep_until(self.clock.now() + PAUSE).await;
-                redirections = 0;
-            }
-            *last = Some(fault);
-        }
-    }
-
-    /// Remembers which node has `slot`; one that has it only for this request is returned.
-    fn redirect(&self, slot: u16, node: HostPort, once: bool) -> Option<HostPort> {
-        if once {
-            return Some(node);
-        }
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, node);
-        None
     }
 
     /// The replies to `steps`; `asking` of a node to which the keys are moving.
@@ -353,7 +283,12 @@ impl Service {
                 found.entry(HostPort { host, port }).or_insert(slot);
             }
         }
-        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(found.into_iter().map(|(node, slot)| (routes.insert(slot, node), Some(slot)).1).collect())
+        Ok(found
+            .into_iter()
+            .map(|(node, slot)| {
+                self.link.dial.learn(slot, node);
+                Some(slot)
+            })
+            .collect())
     }
 }

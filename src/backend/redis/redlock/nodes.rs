@@ -13,10 +13,11 @@ use crate::backend::redis::connection::Connection;
 use crate::backend::redis::examine::properties;
 use crate::backend::redis::fault;
 use crate::backend::redis::script::Step;
-use crate::backend::redis::service::{Patience, Service};
+use crate::backend::redis::service::Service;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment, Reason};
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::request::Patience;
 
 /// How long a node may hold up an answer that the others have given.
 pub(super) const STRAGGLE: Duration = Duration::from_millis(250);
