@@ -111,7 +111,8 @@ impl<D: Dial> Link<D> {
         self.dial.place(node, self.server(node))
     }
 
-    fn server(&self, node: &D::Node) -> usize {
+    /// The number of that server.
+    pub fn server(&self, node: &D::Node) -> usize {
         self.turn.load(Ordering::Relaxed) % self.dial.servers(node).max(1)
     }
 

@@ -1,16 +1,22 @@
 //! From an address to a connection, and why there is none.
+//!
+//! The client crate's own balancer neither looks whether a server lives nor tries again, so each connection has one server.
 
 use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
+use etcd_client::{Certificate, Channel, Client, ConnectOptions, Identity, TlsOptions};
 use tonic::transport::Endpoint;
 
-use super::config::EtcdConfig;
+use super::config::{EtcdConfig, MANNER, place};
 use super::fault;
 use crate::lock::ErrorKind;
 use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::link::Dial;
 
 /// How long a connection may take to come about: less than a server is given to answer, so that one that is not
 /// there is told from one that is slow.
@@ -19,8 +25,80 @@ const CONNECT: Duration = Duration::from_millis(1400);
 /// etcd hangs up on clients that ask more often than every five seconds.
 const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
+/// How many connections this process has made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// A connection, and which one of this process it is.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) client: Client,
+    pub(super) number: u64,
+    place: Arc<str>,
+}
+
+/// Connects to the servers of one cluster.
+pub(super) struct Dialer {
+    pub(super) config: EtcdConfig,
+    options: ConnectOptions,
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialer").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Dialer {
+    pub(super) fn new(config: &EtcdConfig) -> Self {
+        Self { config: config.clone(), options: options(config) }
+    }
+
+    async fn connect(&self, url: &str) -> FaultResult<Connection> {
+        let endpoint = endpoint(url, &self.config)?;
+        let channel = Box::pin(endpoint.connect()).await.map_err(|error| unreached(&error))?;
+        let client = Client::from_channel(Channel::Tonic(channel), Some(self.options.clone()));
+        let client = Box::pin(client).await?;
+        Ok(Connection { client, number: MADE.fetch_add(1, Ordering::Relaxed), place: place(url).into() })
+    }
+}
+
+impl Dial for Dialer {
+    type Connection = Connection;
+    type Node = ();
+    const ANSWERS_SOON: bool = true;
+
+    fn servers(&self, (): &()) -> usize {
+        self.config.endpoints.len()
+    }
+
+    fn place(&self, (): &(), server: usize) -> String {
+        place(&self.config.endpoints[server]).to_owned()
+    }
+
+    async fn dial(&self, (): &(), server: usize) -> FaultResult<Arc<Connection>> {
+        let connected = self.connect(&self.config.endpoints[server]).await;
+        connected.map(Arc::new).map_err(|fault| fault.at(&self.place(&(), server)))
+    }
+
+    async fn is_usable(&self, _: &Connection) -> bool {
+        // The channel notices by itself what happens to it.
+        true
+    }
+
+    fn peer(&self, connection: &Connection) -> String {
+        connection.place.to_string()
+    }
+
+    async fn look(&self) -> Option<Fault> {
+        let endpoints = &self.config.endpoints;
+        let encrypts = endpoints.iter().all(|url| url.starts_with("https:"));
+        let servers: Vec<String> = endpoints.iter().map(|url| place(url).to_owned()).collect();
+        cause::of_all(&servers, &MANNER, encrypts).await
+    }
+}
+
 /// Who asks, and of whom.
-pub(super) fn options(config: &EtcdConfig) -> ConnectOptions {
+fn options(config: &EtcdConfig) -> ConnectOptions {
     let options = ConnectOptions::new().with_require_leader(true).with_auto_token_refresh(true);
     match &config.login {
         Some((user, password)) => options.with_user(user, password.reveal()),
@@ -29,7 +107,7 @@ pub(super) fn options(config: &EtcdConfig) -> ConnectOptions {
 }
 
 /// How to reach the server at `url`.
-pub(super) fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> {
+fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> {
     let unusable = |error: tonic::transport::Error| {
         let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         Fault::new(ErrorKind::Invalid, format!("the certificates cannot be used: {reason}"))
@@ -58,7 +136,7 @@ pub(super) fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> 
 }
 
 /// The reason stands at the end of the chain: what TLS or the system said.
-pub(super) fn unreached(error: &tonic::transport::Error) -> Fault {
+fn unreached(error: &tonic::transport::Error) -> Fault {
     if let Some(fault) = fault::of_encryption(error) {
         return fault;
     }

@@ -100,7 +100,7 @@ pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> F
     };
     Ok(Examination {
         server: format!("etcd {}", facts.version),
-        reached: wire.server().await,
+        reached: wire.server(),
         round_trip,
         risks: risks(RISKS, &facts),
     })

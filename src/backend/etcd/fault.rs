@@ -19,8 +19,6 @@ pub(super) const NO_SPACE: i32 = 3;
 pub(super) const NOT_PERMITTED: i32 = 4;
 /// The token that says who asks is too old or not known; a new one may do.
 pub(super) const STALE_TOKEN: i32 = 5;
-/// That server and this client do not trust each other; another one may.
-pub(super) const NOT_TRUSTED: i32 = 6;
 
 /// gRPC's numbers for what a call came to.
 mod code {
@@ -46,15 +44,7 @@ pub(super) fn late() -> Fault {
 
 /// What encryption has to do with it, if it has.
 pub(super) fn of_encryption(error: &(dyn std::error::Error + 'static)) -> Option<Fault> {
-    tls::refusal(error).map(found)
-}
-
-/// What a look at the servers found.
-pub(super) fn found(found: Fault) -> Fault {
-    match found.kind {
-        ErrorKind::Unavailable => Fault::spent(found.reason),
-        _ => Fault::new(ErrorKind::Denied, found.reason).coded(NOT_TRUSTED),
-    }
+    tls::refusal(error).map(|fault| fault.helped_by(Retry::OtherConnection))
 }
 
 impl From<etcd_client::Error> for Fault {

@@ -9,11 +9,12 @@ use std::time::Duration;
 use etcd_client::{Client, EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
 
 use super::core::{Core, Position};
+use super::dial::Connection;
 use super::fault::LEASE_GONE;
 use super::keys;
 use super::look::Target;
 use super::stored::Note;
-use super::wire::{Connection, Wire, by};
+use super::wire::{Wire, by};
 use crate::backend::claim_state::SHORT_HOLD;
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimState, Moment};
@@ -105,7 +106,7 @@ enum End {
     Failed,
 }
 
-async fn open(core: &Core, place: &Position, revision: i64) -> Option<(Connection, WatchStream)> {
+async fn open(core: &Core, place: &Position, revision: i64) -> Option<(Arc<Connection>, WatchStream)> {
     let connection = core.wire.ready(clock::now() + OPEN).await.ok()?;
     let opening = begin(&connection.client, core, place, revision + 1);
     let stream = opened_in_time(&core.wire, &connection, opening).await?;
@@ -113,7 +114,7 @@ async fn open(core: &Core, place: &Position, revision: i64) -> Option<(Connectio
 }
 
 /// Listens until something happens that needs a look.
-async fn next(core: &Core, connection: &Connection, stream: &mut WatchStream) -> End {
+async fn next(core: &Core, connection: &Arc<Connection>, stream: &mut WatchStream) -> End {
     loop {
         let message = tokio::select! {
             message = stream.message() => message,
@@ -145,7 +146,7 @@ pub(super) async fn renew_token(connection: &Connection, message: &WatchResponse
 /// What `opening` gives, unless the server takes too long; then the connection is given up.
 pub(super) async fn opened_in_time<T>(
     wire: &Wire,
-    connection: &Connection,
+    connection: &Arc<Connection>,
     opening: impl Future<Output = Result<T, etcd_client::Error>>,
 ) -> Option<T> {
     let opened = tokio::select! {

@@ -2,7 +2,7 @@
 
 use etcd_client::{LeaseKeepAliveStream, LeaseKeeper, ResponseHeader, Txn, TxnResponse};
 
-use super::wire::Connection;
+use super::dial::Connection;
 
 /// An open stream of keep-alives. Its answers do not say to what, so it is dropped unless each was heard.
 #[derive(Debug)]

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use etcd_client::{Event, KeyValue, WatchOptions, WatchStream};
 
+use super::dial::Connection;
 use super::fault;
 use super::follow::{opened_in_time, renew_token};
 use super::keys::Queue;
 use super::queue::{self, Member, TIMED};
-use super::wire::{Connection, Wire};
+use super::wire::Wire;
 use crate::backend::observe::{LOOK, Watched};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Moment};
@@ -23,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct WatchedQueue {
     wire: Arc<Wire>,
     queue: Queue,
-    stream: Option<(Connection, WatchStream)>,
+    stream: Option<(Arc<Connection>, WatchStream)>,
     /// The revision at which it was read last.
     seen: i64,
     /// Those claims in it that have waited.
