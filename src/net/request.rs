@@ -169,12 +169,15 @@ impl<D: Dial> Link<D> {
             let ends = failures.refusals >= count
                 || patience == Patience::Once && (failures.unreached >= count || failures.broken > 1);
             let is_first_round = failures.count() == count && !failures.silent;
-            let looks = ends || patience == Patience::Present && is_first_round;
-            if looks
+            if (ends || is_first_round)
                 && matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt)
                 && let Some(found) = self.why_silent().await
             {
-                return Err(found);
+                let is_nowhere = found.is_spent() && patience == Patience::Present;
+                if ends || is_nowhere || !found.is_transient() {
+                    return Err(found);
+                }
+                progress.last = Some(found);
             }
             if ends {
                 return Err(progress.last.take().unwrap_or(fault));

@@ -157,7 +157,7 @@ async fn pauses_grow_until_there_is_a_server() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_nowhere_is_an_answer_unless_the_caller_waits_for_it() {
-    let found = Fault::unavailable("nowhere");
+    let found = Fault::spent("nowhere");
     for (patience, wanted, length) in [
         (Patience::Once, "nowhere", 0),
         (Patience::Present, "nowhere", 0),
@@ -168,6 +168,13 @@ async fn a_service_that_is_nowhere_is_an_answer_unless_the_caller_waits_for_it()
         assert_eq!((answer, ms(took)), (Err(wanted.to_owned()), length), "{patience:?}");
         assert_eq!(dials(&three)[..3], [0, 1, 2]);
     }
+    let starting = link::<false>(1, &[Next::Refuses], Some(Fault::unavailable("starting")));
+    let (answer, took) = call(&starting, 5, Patience::Present, &[Next::Works]).await;
+    assert_eq!((answer, ms(took)), (Err("starting".to_owned()), 5000), "time may help");
+    let denied = Fault::new(ErrorKind::Denied, "without encryption");
+    let one = link::<false>(1, &[Next::Refuses], Some(denied));
+    let (answer, took) = call(&one, 5, Patience::Deadline, &[Next::Works]).await;
+    assert_eq!((answer, ms(took)), (Err("without encryption".to_owned()), 0), "time does not help");
     let one = link::<false>(1, &[Next::Works, Next::Refuses], Some(found));
     assert_eq!(call(&one, 5, Patience::Present, &[Next::Works]).await.0, Ok(0));
     let (answer, took) = call(&one, 5, Patience::Present, &[Next::Breaks]).await;

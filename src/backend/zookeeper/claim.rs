@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::ensemble::PROBE;
+use super::dial::PROBE;
 use super::renew::renew;
 use super::shared::Shared;
 use super::success;

@@ -6,7 +6,7 @@ use futures_util::future::select_all;
 use tokio::time::Duration;
 use zookeeper_client::{Client, Error as ZkError, EventType, SessionState};
 
-use super::ensemble::silence;
+use super::dial::silence;
 use super::evict;
 use super::evict::be_gone;
 use super::fault::is_ambiguous;

@@ -12,7 +12,7 @@ use crate::lock::reason::About;
 use crate::lock::{ErrorKind, Reason};
 use crate::net::cause::{self, Manner, ProbeResult};
 use crate::net::credentials::Tls;
-use crate::net::fault::Fault;
+use crate::net::fault::{Fault, Retry};
 use crate::net::tls;
 
 /// How long a server may take for its objection to a client whose handshake is done.
@@ -34,54 +34,37 @@ const MANNER: Manner = Manner {
 /// What a server says that has lost the others.
 const UNABLE: &str = "not currently serving";
 
-/// What is to be done about a server that there is something against.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Complaint {
-    /// It and this client do not go together, and time changes nothing about that.
-    Refuses(ErrorKind),
-    /// It is not there, or is something else.
-    Absent,
-    /// It may be able to serve later.
-    Slow,
-}
-
-/// What there is to say against the ZooKeeper at `server`; `None` if nothing.
-pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<(Complaint, Reason)> {
+/// Why the ZooKeeper at `server` cannot be used; `None` if nothing speaks against it. Against a server that is not there, or is
+/// something else, another one may help; against one that may be able to serve later, only time.
+pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<Fault> {
     let found = cause::look(server, &MANNER).await;
     if let ProbeResult::Own(answer) = &found
         && encryption.is_none()
         && String::from_utf8_lossy(answer).contains(UNABLE)
     {
-        return Some((Complaint::Slow, unable(server)));
+        return Some(unable(server));
     }
     if let Some(cause) = cause::complaint(server, &MANNER, encryption.is_some(), &found) {
-        let complaint = match found {
-            ProbeResult::Away | ProbeResult::Silent => Complaint::Slow,
+        return Some(match found {
+            ProbeResult::Away | ProbeResult::Silent => Fault::unavailable(cause),
             // It answers without encryption, and will so again.
-            ProbeResult::Own(_) => Complaint::Refuses(ErrorKind::Denied),
-            _ => Complaint::Absent,
-        };
-        return Some((complaint, cause));
+            ProbeResult::Own(_) => Fault::new(ErrorKind::Denied, cause),
+            _ => Fault::spent(cause),
+        });
     }
     let tls = encryption?;
-    let silent = || Some((Complaint::Slow, cause::silent(&server)));
+    let silent = || Some(Fault::unavailable(cause::silent(&server)));
     let said = tokio::time::timeout(HANDSHAKE, objection(tls, server)).await;
     said.unwrap_or_else(|_| silent())
 }
 
-fn unable(server: &str) -> Reason {
-    Reason::of(&server, "is up but serves nobody").asking("has it lost the others?")
+fn unable(server: &str) -> Fault {
+    Fault::unavailable(Reason::of(&server, "is up but serves nobody").asking("has it lost the others?"))
 }
 
 /// What one more handshake with `server` says; `None` if it says nothing against either side.
-async fn objection(wanted: &Tls, server: &str) -> Option<(Complaint, Reason)> {
-    let against = |fault: Fault| {
-        let complaint = match fault.kind {
-            ErrorKind::Unavailable => Complaint::Slow,
-            kind => Complaint::Refuses(kind),
-        };
-        Some((complaint, fault.reason.at(&server)))
-    };
+async fn objection(wanted: &Tls, server: &str) -> Option<Fault> {
+    let against = |fault: Fault| Some(Fault { retry: Retry::Nothing, ..fault }.at(&server));
     let host = server.rsplit_once(':').map_or(server, |(host, _)| host).trim_matches(['[', ']']);
     let config = match tls::client(wanted) {
         Ok(config) => config,
@@ -89,7 +72,7 @@ async fn objection(wanted: &Tls, server: &str) -> Option<(Complaint, Reason)> {
     };
     let stream = match TcpStream::connect(server).await {
         Ok(stream) => stream,
-        Err(error) => return Some((Complaint::Absent, cause::unreached(&server, &error))),
+        Err(error) => return Some(Fault::spent(cause::unreached(&server, &error))),
     };
     let name = ServerName::try_from(host.to_owned()).ok()?;
     let mut stream = match TlsConnector::from(Arc::new(config)).connect(name, stream).await {
@@ -103,7 +86,7 @@ async fn objection(wanted: &Tls, server: &str) -> Option<(Complaint, Reason)> {
         // The end of the connection may overtake the server's last words.
         Ok(Err(_) | Ok(0)) => {
             let why = Reason::from("it closed the encrypted connection").at(&server);
-            Some((Complaint::Slow, why.asking("does it want a client certificate (--cert and --key)?")))
+            Some(Fault::unavailable(why.asking("does it want a client certificate (--cert and --key)?")))
         }
         // It may simply have nothing to say yet.
         _ => {
@@ -113,9 +96,11 @@ async fn objection(wanted: &Tls, server: &str) -> Option<(Complaint, Reason)> {
             let read = tokio::time::timeout(OBJECTION, stream.read_to_end(&mut text)).await;
             if read.is_err() || !(MANNER.is_own)(&text) {
                 let why = Reason::of(&server, "speaks TLS but does not answer as ZooKeeper does");
-                return Some((Complaint::Slow, why.about(About::Stranger).asking("is this the right port?")));
+                return Some(Fault::unavailable(
+                    why.about(About::Stranger).asking("is this the right port?"),
+                ));
             }
-            String::from_utf8_lossy(&text).contains(UNABLE).then(|| (Complaint::Slow, unable(server)))
+            String::from_utf8_lossy(&text).contains(UNABLE).then(|| unable(server))
         }
     }
 }

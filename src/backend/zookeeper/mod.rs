@@ -5,6 +5,7 @@
 
 mod claim;
 mod config;
+mod dial;
 mod ensemble;
 mod enter;
 mod evict;

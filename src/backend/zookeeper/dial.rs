@@ -1,0 +1,205 @@
+//! From an address to a session, and why there is none.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_all};
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+use zookeeper_client::{Client, Error as ZkError, SessionState, TlsOptions};
+
+use super::config::ZkConfig;
+use super::handshake::complaint;
+use crate::lock::{ErrorKind, Reason};
+use crate::net::fault::{Fault, FaultResult};
+use crate::net::link::Dial;
+use crate::net::tcp::STAGGER;
+
+/// How many attempts there may be beside each other.
+const ATTEMPTS: usize = 8;
+/// How long it may take to begin a session, at first and at most: a server that is just starting may take a connection and then
+/// forget it.
+const BEGINNING: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
+
+/// How long a session that only asks may take to begin.
+pub(super) const PROBE: Duration = Duration::from_secs(3);
+
+/// For how long one of so many servers that answers nothing is borne with. It is left for another one while there is time for a
+/// renewal there; where there are several, the client may come to the silent one once more first.
+pub(super) fn silence(ttl: Duration, servers: usize) -> Duration {
+    let part = if servers > 1 { ttl / 12 } else { ttl / 6 };
+    part.clamp(Duration::from_millis(100), Duration::from_secs(4))
+}
+
+/// Begins sessions of one length.
+pub(super) struct Dialer<'a> {
+    config: &'a ZkConfig,
+    ttl: Duration,
+    /// What a look at the servers finds is remembered here.
+    cause: &'a Mutex<Option<Reason>>,
+    failed: AtomicU32,
+}
+
+impl fmt::Debug for Dialer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dialer({})", self.config.address())
+    }
+}
+
+/// To the client library an ensemble is one server: it chooses among them by itself, and goes from one to the next within a session.
+impl Dial for Dialer<'_> {
+    type Connection = Client;
+    type Node = ();
+
+    fn servers(&self, (): &()) -> usize {
+        1
+    }
+
+    fn place(&self, (): &(), _: usize) -> String {
+        self.config.address()
+    }
+
+    async fn dial(&self, (): &(), _: usize) -> FaultResult<Arc<Client>> {
+        let doublings = self.failed.fetch_add(1, Ordering::Relaxed).min(8);
+        let length = (BEGINNING.0 * 2_u32.pow(doublings)).min(BEGINNING.1);
+        let begun = timeout(length, self.connect_to_any()).await;
+        begun.unwrap_or_else(|_| Err(ZkError::Timeout.into())).map(Arc::new)
+    }
+
+    async fn is_usable(&self, client: &Client) -> bool {
+        client.state() == SessionState::SyncConnected
+    }
+
+    fn peer(&self, _: &Client) -> String {
+        self.config.address()
+    }
+
+    /// A server that serves is not named beside one that does not.
+    async fn look(&self) -> Option<Fault> {
+        let servers = &self.config.servers;
+        let looks = servers.iter().map(|server| complaint(server, self.config.tls.as_ref()));
+        let faults: Vec<Fault> = join_all(looks).await.into_iter().flatten().collect();
+        let found = match faults.first() {
+            None => {
+                Fault::unavailable(Reason::of(&self.config.address(), "takes too long to start a session"))
+            }
+            Some(first) => {
+                let is_first = |fault: &&Fault| (fault.kind, fault.retry) == (first.kind, first.retry);
+                let all_agree = faults.iter().filter(is_first).count() == servers.len();
+                let like = first.clone();
+                let reason = Reason::joined(faults.into_iter().map(|fault| fault.reason).collect());
+                // Of servers that differ one may be able to serve later.
+                if all_agree { Fault { reason, ..like } } else { Fault::unavailable(reason) }
+            }
+        };
+        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.reason.clone());
+        Some(found)
+    }
+}
+
+impl<'a> Dialer<'a> {
+    pub(super) fn new(config: &'a ZkConfig, ttl: Duration, cause: &'a Mutex<Option<Reason>>) -> Self {
+        let ttl = ttl.min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
+        Self { config, ttl, cause, failed: AtomicU32::new(0) }
+    }
+
+    /// A session from whichever server makes one first. The client tries the servers one after another, in an order of its
+    /// own, and bears with one that is switched off for as long as with one that is silent; so while an attempt takes long
+    /// others begin. Which server they try first is chance.
+    async fn connect_to_any(&self) -> FaultResult<Client> {
+        let mut attempts = vec![Box::pin(self.attempt(0))];
+        let mut begun = 1;
+        let mut failure = None;
+        loop {
+            tokio::select! {
+                biased;
+                (answer, at, _) = select_all(&mut attempts) => match answer {
+                    Ok(client) => return Ok(client),
+                    Err(fault) => {
+                        failure = failure.or(fault);
+                        drop(attempts.swap_remove(at));
+                        if attempts.is_empty() {
+                            return Err(failure.unwrap_or(ZkError::Timeout.into()));
+                        }
+                    }
+                },
+                () = tokio::time::sleep(STAGGER), if begun < ATTEMPTS => {
+                    attempts.push(Box::pin(self.attempt(begun)));
+                    begun += 1;
+                }
+            }
+        }
+    }
+
+    /// The attempt of that number. A later one fails without a reason where there is no other server to ask.
+    async fn attempt(&self, number: usize) -> std::result::Result<Client, Option<Fault>> {
+        let mut servers = self.config.servers.clone();
+        if number > 0 {
+            servers.extend(self.further_addresses().await);
+            if servers.len() < 2 {
+                return Err(None);
+            }
+        }
+        self.connect_once(&servers).await.map_err(Some)
+    }
+
+    /// The addresses of hosts that have several, all but the first: the client stays with that. Not with encryption: the name is in the
+    /// server's certificate.
+    async fn further_addresses(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for server in self.config.servers.iter().filter(|_| self.config.tls.is_none()) {
+            let addresses = lookup_host(server).await.into_iter().flatten();
+            found.extend(addresses.skip(1).map(|address| address.to_string()));
+        }
+        found
+    }
+
+    /// The shortest session that any of the servers grants now; `None` if none answers.
+    pub(super) async fn shortest_grant(&self) -> Option<Duration> {
+        let mut servers = self.config.servers.clone();
+        servers.extend(self.further_addresses().await);
+        let asked =
+            servers.iter().map(|server| timeout(PROBE, self.connect_once(std::slice::from_ref(server))));
+        let answers = join_all(asked).await.into_iter().flatten().flatten();
+        answers.map(|session| session.session_timeout()).min()
+    }
+
+    async fn connect_once(&self, servers: &[String]) -> FaultResult<Client> {
+        let mut connector = Client::connector()
+            .with_session_timeout(self.ttl)
+            .with_connection_timeout(silence(self.ttl, servers.len()))
+            .with_fail_eagerly();
+        if let Some((user, password)) = &self.config.user {
+            connector = connector.with_auth("digest", format!("{user}:{}", password.reveal()).as_bytes());
+        }
+        let servers = servers.join(",");
+        match self.tls_options()? {
+            None => Ok(connector.connect(&servers).await?),
+            Some(tls) => Ok(connector.with_tls(tls).secure_connect(&servers).await?),
+        }
+    }
+
+    fn tls_options(&self) -> FaultResult<Option<TlsOptions>> {
+        let Some(tls) = &self.config.tls else { return Ok(None) };
+        // Two providers are compiled in, and without a choice the first connection panics. Somebody else may
+        // have chosen already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let bad = |what: &str| Fault::new(ErrorKind::Invalid, format!("the {what} is not usable PEM text"));
+        let text = |pem: &crate::net::credentials::Pem| String::from_utf8(pem.as_bytes().to_vec());
+        let mut options = TlsOptions::new();
+        if let Some(authority) = &tls.authority {
+            let pem = text(authority).map_err(|_| bad("CA certificate"))?;
+            options = options.with_pem_ca(&pem).map_err(|_| bad("CA certificate"))?;
+        }
+        if let Some(identity) = &tls.identity {
+            let certificate = text(&identity.certificate).map_err(|_| bad("client certificate"))?;
+            let key = text(&identity.key).map_err(|_| bad("client key"))?;
+            options = options
+                .with_pem_identity(&certificate, &key)
+                .map_err(|_| bad("client certificate or its key"))?;
+        }
+        Ok(Some(options))
+    }
+}
